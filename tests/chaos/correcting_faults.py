@@ -68,17 +68,17 @@ def corrections_failover(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def corrections_hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
-    """Kill the only broker while corrections are applied, start it again, and abort the
+    """Kill the only broker while corrections are applied, start it again, and end the
     transactions that hang. The transaction may be the estimator's commit of the correction, or the
     updater's commit of its events."""
-    aborted: list[object] = []
+    hanging: list[object] = []
     with a_corrected_scene(name, folder, quick) as (scene, season):
         broker = scene.kafka[0]
         for _ in range(scene.times(5)):
             during(scene, season, broker.kill)
             broker.start()
-            scene.recover(lambda: aborted.extend(freed(scene)))
-        return Freed.of(scene.outcome(), aborted)
+            scene.recover(lambda: hanging.extend(freed(scene)))
+        return Freed.of(scene.outcome(), hanging)
 
 
 def corrections_upgrade(name: str, folder: Path, quick: bool) -> Outcome:

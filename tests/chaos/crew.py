@@ -14,7 +14,7 @@ from tests.integration.processes import THIS_RELEASE, WorkerProcess
 REASONS = {
     "unknown to a broker that came back": "fatal error|unknown member|fenced",
     "a call that does not return": "in a call that does not return",
-    "nobody answered at its start": "kafka at |redis: ",
+    "nobody answered at its start": "kafka at |broker transport failure|redis: ",
 }
 """The reasons for which a worker may end by itself, with a pattern for its last log line."""
 ENDED = 1

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -143,8 +144,8 @@ def lone_broker(name: str, folder: Path, quick: bool) -> Outcome:
     """Stop the only broker during transactions, and start it again.
 
     It is not killed: at its start, Kafka 4.4 may then complete a transaction that was about to be
-    committed without writing its end to partitions whose leader it does not know yet. Readers do
-    not see what follows there until an operator aborts the transaction.
+    committed without writing its end to its partitions. Readers do not see what follows there
+    until an operator ends the transaction.
     """
     with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
         for _ in scene.faults(3):
@@ -153,8 +154,9 @@ def lone_broker(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
-    """Kill the only broker during transactions, start it again, and abort hanging transactions."""
-    aborted: list[object] = []
+    """Kill the only broker during transactions, start it again, and end hanging
+    transactions as they had been decided."""
+    hanging: list[object] = []
     with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
         for _ in range(scene.times(5)):
             scene.season.play(AT_ONCE)
@@ -162,8 +164,8 @@ def hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
             scene.inject()
             _down(scene.kafka[0], hard=True)
             scene.kafka[0].start()
-            scene.recover(lambda: aborted.extend(freed(scene)))
-        return Freed.of(scene.outcome(), aborted)
+            scene.recover(lambda: hanging.extend(freed(scene)))
+        return Freed.of(scene.outcome(), hanging)
 
 
 def worker(
@@ -176,6 +178,20 @@ def worker(
             victim.kill() if hard else victim.terminate()
             victim.wait()
             scene.crew.replace(victim)
+        return scene.outcome()
+
+
+def all_brokers(name: str, folder: Path, quick: bool) -> Outcome:
+    """Kill all three brokers at once during transactions, and start them again."""
+    with (
+        a_scene(
+            name, folder, lobbies(), workers=2, quick=quick, kafka=three_brokers, replication=3
+        ) as scene,
+        ThreadPoolExecutor() as together,
+    ):
+        for _ in scene.faults(5):
+            list(together.map(Server.kill, scene.kafka))
+            list(together.map(Server.start, scene.kafka))
         return scene.outcome()
 
 
@@ -239,6 +255,7 @@ FAULTS: dict[str, Story] = {
     "hard-worker-unnamed": partial(worker, hard=True, workers=2, named=False),
     "lone-broker": lone_broker,
     "hard-lone-broker": hard_lone_broker,
+    "all-brokers": all_brokers,
     "one-of-three-brokers": one_of_three,
     **{f"connections-{how}": partial(connections, toxic=toxic) for how, toxic in TOXICS.items()},
     "redis-killed": redis_killed,

@@ -7,7 +7,7 @@ from typing import Self
 
 import msgspec
 
-from tests.chaos.hanging import Hanging, abort, find_hanging
+from tests.chaos.hanging import Hanging, end, find_hanging, is_to_be_committed
 from tests.chaos.scene import Outcome, Scene
 from tests.waits import Watch
 
@@ -15,18 +15,18 @@ from tests.waits import Watch
 class Freed(Outcome, frozen=True, kw_only=True):
     """An outcome with what an operator had to do."""
 
-    aborted: int
-    """The number of hanging transactions that were aborted."""
+    freed: int
+    """The number of hanging transactions that an operator ended."""
 
     @classmethod
-    def of(cls, outcome: Outcome, aborted: Sequence[object]) -> Self:
+    def of(cls, outcome: Outcome, found: Sequence[object]) -> Self:
         """An outcome, and these transactions."""
-        return cls(**msgspec.structs.asdict(outcome), aborted=len(aborted))
+        return cls(**msgspec.structs.asdict(outcome), freed=len(found))
 
 
 def freed(scene: Scene) -> Iterator[Hanging]:
-    """Wait until all rounds are rated, and abort transactions that hang until then. Returns the
-    aborted ones."""
+    """Wait until all rounds are rated, and end transactions that hang until then, as they had been
+    decided. Yields them."""
     kafka = scene.kafka[0].address
     older_s = 2.0 * scene.settings.transaction_timeout_ms / 1000.0
     finished = scene.season.finished
@@ -35,7 +35,8 @@ def freed(scene: Scene) -> Iterator[Hanging]:
         watch.look()
         scene.crew.tend()
         for each in find_hanging(kafka, older_s):
-            sys.stderr.write(f"{scene.name}: {each}\n")
-            abort(kafka, each)
+            commit = is_to_be_committed(kafka, each)
+            sys.stderr.write(f"{scene.name}: {each}, to be committed: {commit}\n")
+            end(kafka, each, commit=bool(commit))
             yield each
         time.sleep(0.5)

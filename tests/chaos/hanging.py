@@ -1,18 +1,29 @@
-"""Finds and aborts hanging transactions, as `kafka-transactions.sh find-hanging` and `abort` do.
+"""Finds hanging transactions, and ends each as its coordinator had decided.
+
+    python -m tests.chaos.hanging HOST:PORT [--end]
 
 A partition may hold an open transaction that the coordinator does not know, or that it knows to
-have ended. Nothing will ever end it there, and readers of committed records stop before it. This
-sends the requests of Kafka's own tool (DescribeProducers, ListTransactions, WriteTxnMarkers)
+have ended. Nothing will ever end it there, and readers of committed records stop before it.
+
+Kafka's own tool, `kafka-transactions.sh`, can find such a transaction, and can only abort it. But a
+coordinator writes the decision to `__transaction_state` and answers the producer before it writes
+the end to the partitions. If the decision was to commit, the producer has gone on. To abort the
+transaction then takes back what was confirmed. So this looks for the decision, and writes the end
+that it asks for.
+
+It sends the requests of Kafka's tool (DescribeProducers, ListTransactions, WriteTxnMarkers)
 directly, because confluent_kafka's admin client has none of them, and the tool's jar is not among
-those of a broker.
+those of a broker. It knows neither TLS nor SASL.
 """
 
+import argparse
 import socket
 import struct
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from stream_rater.adapters.access import CLIENT_LOGGER
@@ -20,7 +31,12 @@ from stream_rater.adapters.access import CLIENT_LOGGER
 WRITE_TXN_MARKERS, DESCRIBE_PRODUCERS, LIST_TRANSACTIONS = 27, 61, 66
 TIMEOUT_S = 60.0
 UNDER_WAY = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
-ABORT = 0
+STATES = "__transaction_state"
+"""The coordinators' topic. It has each state of each transaction."""
+PREPARE_COMMIT, PREPARE_ABORT = 2, 3
+"""The states that are decisions."""
+OLDER_S = 1.0
+"""A transaction that is open for less time is not looked at."""
 LOADING = 14
 """The coordinator has just started and reads its log: COORDINATOR_LOAD_IN_PROGRESS."""
 
@@ -67,10 +83,30 @@ def find_hanging(kafka: str, older_s: float) -> list[Hanging]:
     ]
 
 
-def abort(kafka: str, hanging: Hanging) -> None:
-    """Abort a hanging transaction in its partition: its records there are never read."""
+def is_to_be_committed(kafka: str, hanging: Hanging) -> bool | None:
+    """Whether the coordinator decided to commit the transaction. None if its topic has no decision
+    about it: then no commit was confirmed."""
+    found = None
+    for message in _records(kafka, STATES):
+        value = message.value()
+        if value is None:
+            continue
+        version, producer_id, epoch, _, state = struct.unpack_from(">hqhib", value)
+        at = struct.calcsize(">hqhib")
+        if (producer_id, epoch) == (hanging.producer_id, hanging.epoch) and state in (
+            PREPARE_COMMIT, PREPARE_ABORT,
+        ):  # fmt: skip
+            partitions = _flexible(value, at) if version else _fixed(value, at)
+            if (hanging.topic, hanging.partition) in partitions:
+                found = state == PREPARE_COMMIT
+    return found
+
+
+def end(kafka: str, hanging: Hanging, *, commit: bool) -> None:
+    """Write the end of a transaction to its partition. Unless it is committed, its records there
+    are never read."""
     markers = (
-        struct.pack(">qhb", hanging.producer_id, hanging.epoch, ABORT)
+        struct.pack(">qhb", hanging.producer_id, hanging.epoch, commit)
         + _array([_text(hanging.topic) + _array([struct.pack(">i", hanging.partition)]) + b"\0"])
         + struct.pack(">i", max(0, hanging.coordinator_epoch)) + b"\0"
     )  # fmt: skip
@@ -88,11 +124,11 @@ def abort(kafka: str, hanging: Hanging) -> None:
 
 
 class _Answer:
-    """A response of Kafka, read from its start."""
+    """A response or a record of Kafka, read from a place in it."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, at: int = 0) -> None:
         self._data = data
-        self._at = 0
+        self._at = at
 
     def take(self, fields: str) -> tuple[Any, ...]:
         found = struct.unpack_from(f">{fields}", self._data, self._at)
@@ -122,6 +158,52 @@ class _Answer:
         for _ in range(self.length() + 1):
             self.length()  # its number
             self.take(f"{self.length() + 1}s")
+
+
+def _records(kafka: str, topic: str) -> Iterator[Any]:
+    """All records that a topic has now, in the order of each partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka, "group.id": "stream-rater-hanging",
+            "enable.partition.eof": True, "enable.auto.commit": False,
+        },
+        logger=CLIENT_LOGGER,
+    )  # fmt: skip
+    try:
+        known = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in known])
+        reading = set(known)
+        while reading:
+            message = consumer.poll(TIMEOUT_S)
+            assert message is not None, f"{topic}: nothing came for {TIMEOUT_S:g} s"
+            if (error := message.error()) is None:
+                yield message
+            else:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                reading.discard(message.partition())
+    finally:
+        consumer.close()
+
+
+def _flexible(value: bytes, at: int) -> set[tuple[str, int]]:
+    """The partitions of a transaction, in the present form of its record."""
+    answer, found = _Answer(value, at), set[tuple[str, int]]()
+    for _ in answer.items():
+        topic = answer.text()
+        found.update((topic, *answer.take("i")) for _ in answer.items())
+        answer.tags()
+    return found
+
+
+def _fixed(value: bytes, at: int) -> set[tuple[str, int]]:
+    """The partitions of a transaction, in the form that Kafka 3 writes."""
+    answer, found = _Answer(value, at), set[tuple[str, int]]()
+    for _ in range(max(0, *answer.take("i"))):
+        (size,) = answer.take("h")
+        (topic,) = answer.take(f"{size}s")
+        (count,) = answer.take("i")
+        found.update((topic.decode(), *answer.take("i")) for _ in range(count))
+    return found
 
 
 def _opened(answer: _Answer) -> Iterator[tuple[Hanging, int]]:
@@ -190,3 +272,20 @@ def _text(text: str) -> bytes:
 def _array(items: Iterable[bytes]) -> bytes:
     found = list(items)
     return _length(len(found)) + b"".join(found)
+
+
+def main() -> None:
+    """Print the hanging transactions of a broker, and end them if asked to."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.hanging", description=main.__doc__)
+    parser.add_argument("kafka", help="the only broker, as HOST:PORT")
+    parser.add_argument("--end", action="store_true", help="end each as it was decided")
+    options = parser.parse_args()
+    for each in find_hanging(options.kafka, OLDER_S):
+        commit = is_to_be_committed(options.kafka, each)
+        print(each, {True: "to be committed", False: "to be aborted", None: "undecided"}[commit])
+        if options.end:
+            end(options.kafka, each, commit=bool(commit))
+
+
+if __name__ == "__main__":
+    main()
