@@ -59,18 +59,10 @@ class Hanging(NamedTuple):
 def find_hanging(kafka: str, older_s: float) -> list[Hanging]:
     """The transactions in all topics of a single broker that are open for longer than this and not
     in progress."""
-    topics = AdminClient({"bootstrap.servers": kafka}, logger=CLIENT_LOGGER).list_topics(
-        timeout=TIMEOUT_S
-    )
-    asked = b"".join(
-        _text(name) + _array(struct.pack(">i", p) for p in known.partitions) + b"\0"
-        for name, known in topics.topics.items()
-    )
-    body = _length(len(topics.topics)) + asked + b"\0"
     old_ms = 1000 * (time.time() - older_s)
     opened = [
         (each, coordinator)
-        for each, last_ms in _opened(_ask(kafka, DESCRIBE_PRODUCERS, 0, body))
+        for each, last_ms in find_open(kafka)
         for coordinator in [_coordinated(kafka, each.producer_id)]
         if last_ms < old_ms
     ]
@@ -81,6 +73,19 @@ def find_hanging(kafka: str, older_s: float) -> list[Hanging]:
         for each, coordinator in opened
         if not UNDER_WAY.intersection(coordinator.values())
     ]
+
+
+def find_open(kafka: str) -> Iterator[tuple[Hanging, int]]:
+    """The transactions in all topics of a single broker that are open, whether they hang or not,
+    with the time of the producer's last record in each, Unix ms."""
+    topics = AdminClient({"bootstrap.servers": kafka}, logger=CLIENT_LOGGER).list_topics(
+        timeout=TIMEOUT_S
+    )
+    asked = b"".join(
+        _text(name) + _array(struct.pack(">i", p) for p in known.partitions) + b"\0"
+        for name, known in topics.topics.items()
+    )
+    return _opened(_ask(kafka, DESCRIBE_PRODUCERS, 0, _length(len(topics.topics)) + asked + b"\0"))
 
 
 def is_to_be_committed(kafka: str, hanging: Hanging) -> bool | None:
