@@ -14,7 +14,7 @@ from stream_rater.adapters.kafka.reader import Reader, record_sums
 from stream_rater.adapters.kafka.topics import REQUEST_TIMEOUT_S, Admin
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.config.settings import Settings
-from stream_rater.contract.errors import Trouble, Unrecoverable
+from stream_rater.contract.errors import LogTrouble, Trouble
 from stream_rater.contract.events import (
     UNDECODABLE,
     RatingChanged,
@@ -166,8 +166,12 @@ class Follower:
             changes: list[tuple[EventPlace, IndexEvent]] = []
             events: list[NewEvent] = []
             for record in reader.gather(POLL_S):
-                if record.offset < positions[record.partition]:
-                    raise _went_back(reader.topic, record, positions[record.partition])
+                if record.offset < (at := positions[record.partition]):
+                    _store_tails(writer, last)
+                    raise LogTrouble(
+                        f"kafka: {reader.topic}: partition {record.partition} was read to {at}, "
+                        f"and goes on at {record.offset}"
+                    )
                 self._add_record(record, changes, events)
                 positions[record.partition] = record.offset + 1
                 last[record.partition] = record
@@ -219,10 +223,8 @@ class Follower:
         self, writer: IndexWriter, positions: Sequence[int], last: dict[int, Record]
     ) -> None:
         """`last` has the last record of each partition since the last checkpoint."""
-        writer.checkpoint(
-            positions, {p: Tail(each.offset, checksum(each.value)) for p, each in last.items()}
-        )
-        last.clear()
+        _store_tails(writer, last)
+        writer.checkpoint(positions)
         self._watcher.checkpointed(positions)
 
     def _add_record(
@@ -242,12 +244,10 @@ class Follower:
             self._watcher.skipped(*place)
 
 
-def _went_back(topic: str, record: Record, position: int) -> Unrecoverable:
-    """The error for a partition whose end was lost while it was read."""
-    return other_topic_error(
-        topic,
-        f"partition {record.partition} was read to {position}, and goes on at {record.offset}",
-    )
+def _store_tails(writer: IndexWriter, last: dict[int, Record]) -> None:
+    """Store the last record of each partition, and forget them."""
+    writer.store_tails({p: Tail(each.offset, checksum(each.value)) for p, each in last.items()})
+    last.clear()
 
 
 def key_of(event: RatingChanged) -> EntryKey:

@@ -19,9 +19,9 @@ A single key may also be lost, by eviction or by hand. So each write stores how 
 other keys have. A process that finds another number deletes the ladder's index, which is then made
 again.
 
-The topic may be another one than it was, or Kafka may have lost its last records. So a checkpoint
-also stores the offset and the checksum of each partition's last record, and a process that begins
-to read compares them with the topic (`Tail`).
+The topic may be another one than it was, or Kafka may have lost its last records. So before each
+checkpoint the offset and the checksum of each partition's last record are stored, and a process
+that begins to read compares them with the topic (`Tail`).
 
 If players may leave a leaderboard without an event, a fourth step takes them out:
 
@@ -195,13 +195,17 @@ class IndexWriter:
                     more |= self._sweep(ladder, now_s)
         return more
 
-    def checkpoint(self, positions: Sequence[int], tails: Mapping[int, Tail] = {}) -> None:
-        """Store that everything before these positions is applied, and check that the index still
-        exists. `tails`: by partition, the last record. Raises IndexLost."""
-        with translated_failures(self._login):
-            if tails:
-                last = {p: f"{tail.offset} {tail.checksum}" for p, tail in tails.items()}
+    def store_tails(self, tails: Mapping[int, Tail]) -> None:
+        """Store the last record that was read of each of these partitions."""
+        if tails:
+            last = {p: f"{tail.offset} {tail.checksum}" for p, tail in tails.items()}
+            with translated_failures(self._login):
                 self._client.hset(TAILS, mapping=last)
+
+    def checkpoint(self, positions: Sequence[int]) -> None:
+        """Store that everything before these positions is applied, and check that the index still
+        exists. Raises IndexLost."""
+        with translated_failures(self._login):
             if self._now() >= self._kept_s + KEEP_S:
                 self._keep()
             for ladder in list(self._ladders):
