@@ -7,7 +7,6 @@ What is said of rounds here also holds for seeds and resets.
 """
 
 import hashlib
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -15,7 +14,7 @@ import msgspec
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.ladders import Ladder, Ladders
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Record, checksum
 from stream_rater.rating.parameters import Season
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.replay.id_filter import FilterPiece, IdFilter
@@ -97,11 +96,6 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
         if any(checksum(each.value) != self.last[1] for each in there):
             raise UnusableCheckpoint("it is of another log")
         return bool(there)
-
-
-def checksum(value: bytes | None) -> int:
-    """The checksum of the bytes of a record."""
-    return zlib.crc32(value or b"")
 
 
 def rules_of(ladders: Ladders, ladder: str, offset: int, window: int, partitions: int) -> bytes:

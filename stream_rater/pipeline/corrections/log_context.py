@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.corrections import Batched, Correction
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Record, checksum
 from stream_rater.replay import checkpoint
 from stream_rater.replay.checkpoint import RecordPlace
 from stream_rater.replay.edited_log import RecordValidator
@@ -96,5 +96,5 @@ class ReadSoFar(NamedTuple):
         return self._with(record, seed.time, seed.head.completed_at)
 
     def _with(self, record: Record, time: int, completed_at: str) -> "ReadSoFar":
-        place = record.offset, checkpoint.checksum(record.value)
+        place = record.offset, checksum(record.value)
         return ReadSoFar(place, max(self.time, time), completed_at)
