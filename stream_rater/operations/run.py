@@ -11,7 +11,8 @@ from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.service import Service
 
 STOP_TIMEOUT_S = 9.5
-"""The longest time that a process takes to end after a signal to stop, in seconds."""
+"""The longest time that a process takes to end after a signal to stop, or after one of its roles
+has failed, in seconds."""
 
 
 def run(settings: Settings, roles: frozenset[str]) -> None:
@@ -20,10 +21,11 @@ def run(settings: Settings, roles: frozenset[str]) -> None:
     with named_failures():
         selfcheck.check()  # before it joins a group, so kernels are compiled by then
         service = Service(settings, ladders, roles)
+        service.on_stop = _end_in_time
         malloc.configure()
         server = _serve_http(settings, service)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: _stop(service))
+            signal.signal(number, lambda *_: service.stop())
         try:
             service.run()
         finally:
@@ -31,10 +33,10 @@ def run(settings: Settings, roles: frozenset[str]) -> None:
                 server.close()
 
 
-def _stop(service: Service) -> None:
-    # The process ends even if a client library hangs and holds the interpreter's lock.
+def _end_in_time() -> None:
+    """Let the process end in time, even if a client library hangs and holds the interpreter's lock:
+    librdkafka may do so if a consumer is closed while a rebalance begins."""
     faulthandler.dump_traceback_later(STOP_TIMEOUT_S, exit=True)
-    service.stop()
 
 
 def _serve_http(settings: Settings, service: Service) -> http.Server | None:

@@ -124,8 +124,9 @@ class Role:
         ends, finished = self.driver.input.ends(), self.observer.finished
         return max((max(0, end - finished.get(p, end)) for p, end in ends.items()), default=0)
 
-    def drive(self, on_end: Callable[[], None]) -> None:
-        """Perform effects until the role is asked to stop or fails. Then call `on_end`."""
+    def drive(self, on_end: Callable[["Role"], None]) -> None:
+        """Perform effects until the role is asked to stop or fails. Then call `on_end`, and leave
+        the group."""
         outcome, trouble = None, None
         recovery = Recovery(time.monotonic, self.observer.recovered)
         try:
@@ -150,8 +151,8 @@ class Role:
             if isinstance(error, Denied):
                 self.observer.denied(error)
         finally:
+            on_end(self)  # first, because the client library may hang while the role leaves
             self._leave()
-            on_end()
 
     def _leave(self) -> None:
         try:
@@ -167,6 +168,8 @@ class Service:
         self._settings = settings
         self._ladders = ladders
         self._stop = threading.Event()
+        self.on_stop: Callable[[], None] = lambda: None
+        """Called once, when the roles are asked to finish."""
         self.log = log.logger("service")
         self.metrics = Metrics()
         self._lag = Lag()
@@ -264,7 +267,7 @@ class Service:
         """
         sys.setswitchinterval(SWITCH_S)
         threads = [
-            threading.Thread(target=role.drive, args=(self.stop,), name=role.name, daemon=True)
+            threading.Thread(target=role.drive, args=(self._ended,), name=role.name, daemon=True)
             for role in self._roles
         ]
         for thread in threads:
@@ -300,7 +303,15 @@ class Service:
 
     def stop(self) -> None:
         """Ask the roles to finish their present work, commit and leave their groups."""
-        self._stop.set()
+        if not self._stop.is_set():
+            self._stop.set()
+            self.on_stop()
+
+    def _ended(self, role: Role) -> None:
+        """Log why a role failed, and ask the other one to finish."""
+        if role.failure is not None:
+            self.log.error("role failed", failed=role.name, reason=str(role.failure))
+        self.stop()
 
     def unhealthy(self) -> list[str]:
         """The reasons why the process should be restarted: the roles that no longer poll."""

@@ -13,7 +13,7 @@ from tests.integration.processes import THIS_RELEASE, WorkerProcess
 
 REASONS = {
     "unknown to a broker that came back": "fatal error|unknown member|fenced",
-    "a call that does not return": "in a call that does not return",
+    "a call that does not return": "in a call that does not return|^Timeout \\(",
     "nobody answered at its start": "kafka at |broker transport failure|redis: ",
 }
 """The reasons for which a worker may end by itself, with a pattern for its last log line."""
@@ -89,7 +89,8 @@ class Crew:
 
 def why_ended(code: int, log: str) -> str:
     """The reason in the last log line. Raises Violation if a worker must not end like this."""
-    said = [line for line in log.splitlines() if line.startswith("stream-rater: ")] or [""]
+    last_words = "stream-rater: ", "Timeout ("
+    said = [line for line in log.splitlines() if line.startswith(last_words)] or [""]
     known = [
         reason for reason, pattern in REASONS.items() if re.search(pattern, said[-1], re.IGNORECASE)
     ]

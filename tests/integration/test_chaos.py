@@ -119,7 +119,8 @@ HANGING_CALL = "stream-rater: updater: in a call that does not return\n"
 def test_why_a_worker_ended() -> None:
     """The last line gives the reason. A traceback, a signal and an unknown reason are
     violations."""
-    assert why_ended(1, "{}\n" + HANGING_CALL) == "a call that does not return"
+    for log in (HANGING_CALL, "Timeout (0:00:09.500000)!\nThread 0x7f (most recent call first):\n"):
+        assert why_ended(1, "{}\n" + log) == "a call that does not return"
     for code, log in (
         (1, "Traceback\n" + HANGING_CALL),
         (-6, HANGING_CALL),

@@ -118,6 +118,21 @@ def test_a_hung_worker_does_no_harm(at: Settings, worker_process: Start) -> None
     assert worker.running
 
 
+def test_a_role_that_fails_ends_the_worker(at: Settings, worker_process: Start) -> None:
+    """It ends although the client library hangs while the other role leaves, and says why."""
+    hung = worker_process(at, module="tests.integration.hung_close")
+    produce(at, [a_round(number) for number in range(20)])
+    # Not by its time on a processor: the client's own threads go on.
+    wait_until(lambda: not hung.running, "it ends", moves=lambda: len(hung.log()))
+    assert hung.wait() == 1
+    (failed,) = hung.events("role failed")
+    assert (failed["failed"], failed["reason"]) == ("updater", "fenced")
+    assert "hung_close.py" in hung.log()
+    worker_process(at)
+    wait_until(Finished(at), "all is rated")
+    assert_all_rated_once(at, 20)
+
+
 def test_a_call_that_never_returns_ends_the_worker(at: Settings, worker_process: Start) -> None:
     """It ends with one line. A worker that is started in its place rates everything."""
     hung = worker_process(at, module="tests.integration.hung_client")

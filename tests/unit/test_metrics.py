@@ -126,7 +126,7 @@ def test_a_role_that_is_denied_is_counted() -> None:
         yield Poll(0.0)
 
     role = Role("updater", worker, observer, machine())
-    role.drive(ended.set)
+    role.drive(lambda _: ended.set())
     assert isinstance(role.failure, Denied) and ended.is_set()
     labels = {"role": "updater", "cause": "denied"}
     assert metrics.registry.get_sample_value("stream_rater_restarts_total", labels) == 1.0

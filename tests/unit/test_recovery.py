@@ -88,7 +88,7 @@ def test_the_log_says_that_a_role_recovered(lines: io.StringIO) -> None:
             yield READ
 
     worker: Any = SimpleNamespace(perform=perform, input=SimpleNamespace(close=lambda: None))
-    Role("updater", worker, an_observer(), machine()).drive(lambda: None)
+    Role("updater", worker, an_observer(), machine()).drive(lambda _: None)
     reported = [json.loads(line) for line in lines.getvalue().splitlines()]
     assert [each["event"] for each in reported] == ["recovered"]
     assert reported[0]["after_s"] >= 0.0
