@@ -1,7 +1,7 @@
 """stream-rater whose updater fails, and whose estimator then hangs while it closes its consumer:
 `python -m ... run`.
 
-librdkafka may do so if a rebalance begins meanwhile, in a callback that holds Python's lock.
+librdkafka may do so if a rebalance begins at that moment, in a callback that holds Python's lock.
 """
 
 import ctypes
