@@ -284,12 +284,17 @@ def _array(items: Iterable[bytes]) -> bytes:
     return _length(len(found)) + b"".join(found)
 
 
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    found = argparse.ArgumentParser(prog="python -m tests.chaos.hanging", description=main.__doc__)
+    found.add_argument("kafka", help="the only broker, as HOST:PORT")
+    found.add_argument("--end", action="store_true", help="end each as it was decided")
+    return found
+
+
 def main() -> None:
     """Print the hanging transactions of a broker, and end them if asked to."""
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.hanging", description=main.__doc__)
-    parser.add_argument("kafka", help="the only broker, as HOST:PORT")
-    parser.add_argument("--end", action="store_true", help="end each as it was decided")
-    options = parser.parse_args()
+    options = parser().parse_args()
     for each in find_hanging(options.kafka, OLDER_S):
         commit = is_to_be_committed(options.kafka, each)
         print(each, {True: "to be committed", False: "to be aborted", None: "undecided"}[commit])

@@ -19,6 +19,7 @@ import yaml
 from local.tools import ROOT
 from stream_rater.cli import app
 from tests import pages
+from tests.chaos import hanging
 from tests.helm import chart, kubernetes
 from tests.helm.chart import GOLDEN, RELEASE
 from tests.tools import promtool
@@ -32,7 +33,6 @@ OTHERS = {
     "curl",
     "grep",
     "kafka-topics.sh",
-    "kafka-transactions.sh",
     "tail",
     "head",
     "export",
@@ -99,6 +99,8 @@ def test_every_command_is_one(words: list[str]) -> None:
             }
         case ["kubectl", "create", "--filename", "-"]:
             pass
+        case [".venv/bin/python", "-m", "tests.chaos.hanging", *arguments]:
+            hanging.parser().parse_args(arguments)
         case ["kubectl", *arguments]:
             assert_of_the_chart(arguments)
         case ["python3", script, name, *arguments]:
