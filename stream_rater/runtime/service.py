@@ -169,7 +169,7 @@ class Service:
         self._ladders = ladders
         self._stop = threading.Event()
         self.on_stop: Callable[[], None] = lambda: None
-        """Called once, when the roles are asked to finish."""
+        """Called when the roles are asked to finish, or when the process ends without them."""
         self.log = log.logger("service")
         self.metrics = Metrics()
         self._lag = Lag()
@@ -292,6 +292,7 @@ class Service:
         is_announced = False
         while not self._stop.wait(SLICE_S):
             if hung := [role.name for role in self._roles if role.stalled(SLICE_S) > HUNG_S]:
+                self.on_stop()  # the call may hold the interpreter's lock when the process ends
                 raise LogTrouble(f"{', '.join(hung)}: in a call that does not return")
             if not (is_announced or self.unready()):
                 self.log.info("ready")

@@ -46,6 +46,15 @@ def rating(api: WorkerProcess) -> float | None:
     return float(found.json["players"][0]["rating"]) if found.status == 200 else None
 
 
+def indexed(at: Settings, serve: Serve) -> WorkerProcess:
+    """A process that has the index of three events, and whose checkpoint has the last of them."""
+    Admin(at).create_topics()
+    publish(at, [1500.0, 1600.0, 1700.0])
+    api = serve(at)
+    wait_until(lambda: TAILS.encode() in contents(at), "a checkpoint has stored the last record")
+    return api
+
+
 def refusal(api: WorkerProcess) -> str:
     """The last line of a process that has ended with an error."""
     assert api.wait() == 1
@@ -56,11 +65,8 @@ def test_a_topic_that_has_grown_again(settings: real.SettingsFactory, serve: Ser
     """It is longer than before, and only a record shows that it is another one. Once the index is
     deleted, it is made from the present topic."""
     at = settings()
-    Admin(at).create_topics()
-    publish(at, [1500.0, 1600.0, 1700.0])
-    api = serve(at)
+    api = indexed(at, serve)
     assert rating(api) == 1700.0
-    wait_until(lambda: TAILS.encode() in contents(at), "a checkpoint has stored the last record")
     api.terminate()
     assert api.wait() == 0
     renew(at, [1500.0, 1600.0, 1800.0, 1900.0])
@@ -73,10 +79,7 @@ def test_a_topic_that_has_grown_again(settings: real.SettingsFactory, serve: Ser
 def test_a_topic_that_is_shorter(settings: real.SettingsFactory, serve: Serve) -> None:
     """Its end shows it."""
     at = settings()
-    Admin(at).create_topics()
-    publish(at, [1500.0, 1600.0, 1700.0])
-    api = serve(at)
-    wait_until(lambda: TAILS.encode() in contents(at), "a checkpoint has stored the last record")
+    api = indexed(at, serve)
     api.kill()
     renew(at, [1500.0, 1600.0])
     said = refusal(serve(at, ready=False))
@@ -86,10 +89,7 @@ def test_a_topic_that_is_shorter(settings: real.SettingsFactory, serve: Serve) -
 def test_the_same_topic_again(settings: real.SettingsFactory, serve: Serve) -> None:
     """A copy with equal events is as good."""
     at = settings()
-    Admin(at).create_topics()
-    publish(at, [1500.0, 1600.0, 1700.0])
-    api = serve(at)
-    wait_until(lambda: TAILS.encode() in contents(at), "a checkpoint has stored the last record")
+    api = indexed(at, serve)
     api.kill()
     renew(at, [1500.0, 1600.0, 1700.0, 1800.0])
     assert rating(serve(at)) == 1800.0
@@ -113,9 +113,6 @@ def test_a_topic_that_changes_while_it_is_read(
 ) -> None:
     """A running process finds it, too, since its next offset is beyond the new end."""
     at = settings()
-    Admin(at).create_topics()
-    publish(at, [1500.0, 1600.0, 1700.0])
-    api = serve(at)
-    wait_until(lambda: TAILS.encode() in contents(at), "a checkpoint has stored the last record")
+    api = indexed(at, serve)
     renew(at, [1500.0, 1650.0])
     assert "partition 0 was read to 3, and it ends at" in refusal(api)
