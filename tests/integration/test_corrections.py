@@ -10,15 +10,14 @@ from random import Random
 
 import pytest
 
-from stream_rater.adapters.kafka.copier import delete_topics
-from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, joined, rating_changed_from_json
 from stream_rater.contract.record import header
 from tests import real, rounds
 from tests.integration.processes import PATIENTLY, WorkerProcess, stream_rater, wait_until
 from tests.integration.test_rebuild import flush, gone, rebuild
-from tests.integration.topics import Bytes, Finished, headers_of, produce, read_topic
+from tests.integration.topics import Bytes, Finished, headers_of, produce, read_topic, remove_topics
 
 Start = Callable[..., WorkerProcess]
 Who = tuple[str, str]
@@ -254,9 +253,7 @@ def test_a_rebuild_notes_the_corrections_again(
     worker.terminate()
     worker.wait()
     wait_until(gone(at), "it has left")
-    notes = Topics.of(at).ladder_events
-    delete_topics(at, [notes])
-    wait_until(lambda: notes not in Admin(at).partitions(), "it is deleted")
+    remove_topics(at, Topics.of(at).ladder_events)
     done = rebuild(at, "--replace")
     assert done.returncode == 0, done.stderr
     worker_process(at)

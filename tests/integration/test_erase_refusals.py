@@ -11,7 +11,6 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from stream_rater.adapters.access import CLIENT_LOGGER
-from stream_rater.adapters.kafka.copier import delete_topics
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.metadata import StoreMetadata
@@ -30,10 +29,10 @@ from tests.integration.erasing import (
     season,
     stopped,
 )
-from tests.integration.processes import stream_rater, wait_until
+from tests.integration.processes import stream_rater
 from tests.integration.test_corrections import RANKED, a_round, correct, rated, verified
 from tests.integration.test_rebuild import rebuild
-from tests.integration.topics import make_topics, produce, read_topic
+from tests.integration.topics import make_topics, produce, read_topic, remove_topics
 from tests.waits import STILL_S
 
 MU = 21
@@ -79,8 +78,7 @@ def test_what_could_not_be_undone_is_refused(
     small = {"max.message.bytes": "1000000"}
     make_topics(taken, Topics.of(taken).rounds, partitions=3)
     assert "has 3 partitions, and" in refused(at, taken.topic_prefix)
-    delete_topics(taken, [Topics.of(taken).rounds])
-    wait_until(lambda: not Admin(taken).partitions(), "it is gone")
+    remove_topics(taken, Topics.of(taken).rounds)
     make_topics(taken, *Topics.of(taken).names[:4], config=small)
     assert re.search(r"is 1000000, and that of .* is 16777216: run `kafka-configs.sh .*, and run it"
                      " again$", refused(at, taken.topic_prefix))  # fmt: skip

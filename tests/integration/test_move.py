@@ -18,9 +18,9 @@ from stream_rater.contract.record import Record
 from stream_rater.operations.move import Move, move
 from tests import real
 from tests.integration.erasing import Start, beliefs, season
-from tests.integration.processes import complaints, stream_rater, wait_until
+from tests.integration.processes import complaints, stream_rater
 from tests.integration.test_corrections import RANKED, a_round, correct, rated, verified
-from tests.integration.topics import Bytes, headers_of, read_topic
+from tests.integration.topics import Bytes, headers_of, read_topic, remove_topics
 from tests.rated_data_files import rate
 
 
@@ -145,8 +145,7 @@ def test_past_seasons_are_moved(settings: real.SettingsFactory, tmp_path: Path) 
         assert len(messages) == len(kept)
         again = stream_rater("season-standings", RANKED, settings=at)
         assert "season 0: kept before" in again.stdout, again.stderr
-        delete_topics(at, [topic_of(at)])
-        wait_until(lambda: Admin(at).partitions_if_any(topic_of(at)) is None, "it is deleted")
+        remove_topics(at, topic_of(at))
         written = stream_rater("season-standings", RANKED, settings=at)
         assert written.returncode == 0, written.stderr
 

@@ -15,7 +15,6 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from local.servers import Addresses
-from stream_rater.adapters.kafka.copier import delete_topics
 from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.files import ladders_of_settings
@@ -42,7 +41,7 @@ from tests.integration.processes import (
 from tests.integration.serving import ask, serves
 from tests.integration.test_corrections import RANKED, Start, correct, rated, season, verified
 from tests.integration.test_page import LOOKS, assert_accessible, chromium
-from tests.integration.topics import Bytes, read_topic
+from tests.integration.topics import Bytes, read_topic, remove_topics
 
 __all__ = ["chromium"]
 
@@ -218,8 +217,7 @@ def test_checkpoints_and_later_corrections(
     correct(at, "remove", RANKED, "p3")
     assert stream_rater("checkpoint", RANKED, settings=at).returncode == 0
     assert replayed(at, end)[0] == first
-    delete_topics(at, [topic_of(at)])
-    wait_until(lambda: Admin(at).partitions_if_any(topic_of(at)) is None, "it is deleted")
+    remove_topics(at, topic_of(at))
     assert stream_rater(*words, settings=at).returncode == 0
     assert records(at) == before and len(before) > 5
 

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import redis
 
-from stream_rater.adapters.kafka.copier import delete_topics
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.index_keys import TAILS, drop_index
 from stream_rater.config.settings import Settings
@@ -17,7 +16,7 @@ from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.serving import Serve, ask
 from tests.integration.test_serve import EU, rated, serve
 from tests.integration.test_service import Start
-from tests.integration.topics import Bytes, produce
+from tests.integration.topics import Bytes, produce, remove_topics
 
 __all__ = ["serve"]
 
@@ -35,7 +34,7 @@ def publish(at: Settings, ratings: Iterable[float]) -> None:
 
 def renew(at: Settings, ratings: Iterable[float]) -> None:
     """Replace the topic by one with other events."""
-    delete_topics(at, [Topics.of(at).changed])
+    remove_topics(at, Topics.of(at).changed)
     Admin(at).create_topics()
     publish(at, ratings)
 
@@ -57,7 +56,7 @@ def indexed(at: Settings, serve: Serve) -> WorkerProcess:
 
 def refusal(api: WorkerProcess) -> str:
     """The last line of a process that has ended with an error."""
-    assert api.wait() == 1
+    assert api.wait() == 1, api.log()
     return api.log().splitlines()[-1]
 
 

@@ -8,6 +8,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, Topic
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from stream_rater.adapters.access import CLIENT_LOGGER
+from stream_rater.adapters.kafka.copier import delete_topics
 from stream_rater.adapters.kafka.topic_rules import topic_settings
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
@@ -55,6 +56,17 @@ def make_topics(
         return all(each.exception(TIMEOUT_S) is None for each in futures)
 
     wait_until(are_led, "the new topics have leaders")
+
+
+def remove_topics(settings: Settings, *names: str) -> None:
+    """Delete these topics, and wait until the broker does not list them any more. While it is busy
+    with other topics, it lists them for some time after its answer."""
+    delete_topics(settings, names)
+    admin = Admin(settings)
+    wait_until(
+        lambda: all(admin.partitions_if_any(name) is None for name in names),
+        f"{', '.join(names)}: deleted",
+    )
 
 
 @lru_cache
