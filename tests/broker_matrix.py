@@ -27,13 +27,16 @@ KFAKE = "kfake"
 SUITES: Mapping[str, Sequence[str]] = {
     "the log": (
         "contract/test_reading.py", "contract/test_writing.py", "contract/test_doubt.py",
-        "contract/test_correction_effects.py",
+        "contract/test_correction_effects.py", "contract/test_source_tails.py",
     ),
     "topics": (
         "contract/test_ladder_events.py", "contract/test_message_sizes.py",
         "contract/test_season_topic.py",
     ),
-    "commands": ("integration/test_log_ends.py", "integration/test_erase.py"),
+    "commands": (
+        "integration/test_log_ends.py", "integration/test_erase.py",
+        "integration/test_serve_changed_topic.py",
+    ),
     "access": ("integration/test_logins.py",),
 }  # fmt: skip
 """Files of tests, by what they are about."""
