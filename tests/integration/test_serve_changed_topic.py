@@ -16,7 +16,7 @@ from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.serving import Serve, ask
 from tests.integration.test_serve import EU, rated, serve
 from tests.integration.test_service import Start
-from tests.integration.topics import Bytes, produce, remove_topics
+from tests.integration.topics import Bytes, other_producers, produce, remove_topics
 
 __all__ = ["serve"]
 
@@ -36,6 +36,7 @@ def renew(at: Settings, ratings: Iterable[float]) -> None:
     """Replace the topic by one with other events."""
     remove_topics(at, Topics.of(at).changed)
     Admin(at).create_topics()
+    other_producers()  # an idempotent one would go on counting; kfake accepts a new count only
     publish(at, ratings)
 
 
