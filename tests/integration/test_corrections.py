@@ -17,7 +17,7 @@ from stream_rater.contract.record import header
 from tests import real, rounds
 from tests.integration.processes import PATIENTLY, WorkerProcess, stream_rater, wait_until
 from tests.integration.test_rebuild import flush, gone, rebuild
-from tests.integration.topics import Bytes, Finished, headers_of, produce, read_topic, remove_topics
+from tests.integration.topics import Bytes, Finished, headers_of, produce, read_topic, remove_topic
 
 Start = Callable[..., WorkerProcess]
 Who = tuple[str, str]
@@ -253,7 +253,7 @@ def test_a_rebuild_notes_the_corrections_again(
     worker.terminate()
     worker.wait()
     wait_until(gone(at), "it has left")
-    remove_topics(at, Topics.of(at).ladder_events)
+    remove_topic(at, Topics.of(at).ladder_events)
     done = rebuild(at, "--replace")
     assert done.returncode == 0, done.stderr
     worker_process(at)

@@ -32,7 +32,7 @@ from tests.integration.erasing import (
 from tests.integration.processes import stream_rater
 from tests.integration.test_corrections import RANKED, a_round, correct, rated, verified
 from tests.integration.test_rebuild import rebuild
-from tests.integration.topics import make_topics, produce, read_topic, remove_topics
+from tests.integration.topics import make_topics, produce, read_topic, remove_topic
 from tests.waits import STILL_S
 
 MU = 21
@@ -78,7 +78,7 @@ def test_what_could_not_be_undone_is_refused(
     small = {"max.message.bytes": "1000000"}
     make_topics(taken, Topics.of(taken).rounds, partitions=3)
     assert "has 3 partitions, and" in refused(at, taken.topic_prefix)
-    remove_topics(taken, Topics.of(taken).rounds)
+    remove_topic(taken, Topics.of(taken).rounds)
     make_topics(taken, *Topics.of(taken).names[:4], config=small)
     assert re.search(r"is 1000000, and that of .* is 16777216: run `kafka-configs.sh .*, and run it"
                      " again$", refused(at, taken.topic_prefix))  # fmt: skip

@@ -20,7 +20,7 @@ from tests import real
 from tests.integration.erasing import Start, beliefs, season
 from tests.integration.processes import complaints, stream_rater
 from tests.integration.test_corrections import RANKED, a_round, correct, rated, verified
-from tests.integration.topics import Bytes, headers_of, read_topic, remove_topics
+from tests.integration.topics import Bytes, headers_of, read_topic, remove_topic
 from tests.rated_data_files import rate
 
 
@@ -145,7 +145,7 @@ def test_past_seasons_are_moved(settings: real.SettingsFactory, tmp_path: Path) 
         assert len(messages) == len(kept)
         again = stream_rater("season-standings", RANKED, settings=at)
         assert "season 0: kept before" in again.stdout, again.stderr
-        remove_topics(at, topic_of(at))
+        remove_topic(at, topic_of(at))
         written = stream_rater("season-standings", RANKED, settings=at)
         assert written.returncode == 0, written.stderr
 

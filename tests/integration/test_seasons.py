@@ -41,7 +41,7 @@ from tests.integration.processes import (
 from tests.integration.serving import ask, serves
 from tests.integration.test_corrections import RANKED, Start, correct, rated, season, verified
 from tests.integration.test_page import LOOKS, assert_accessible, chromium
-from tests.integration.topics import Bytes, read_topic, remove_topics
+from tests.integration.topics import Bytes, read_topic, remove_topic
 
 __all__ = ["chromium"]
 
@@ -217,7 +217,7 @@ def test_checkpoints_and_later_corrections(
     correct(at, "remove", RANKED, "p3")
     assert stream_rater("checkpoint", RANKED, settings=at).returncode == 0
     assert replayed(at, end)[0] == first
-    remove_topics(at, topic_of(at))
+    remove_topic(at, topic_of(at))
     assert stream_rater(*words, settings=at).returncode == 0
     assert records(at) == before and len(before) > 5
 

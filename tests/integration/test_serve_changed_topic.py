@@ -16,7 +16,7 @@ from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.serving import Serve, ask
 from tests.integration.test_serve import EU, rated, serve
 from tests.integration.test_service import Start
-from tests.integration.topics import Bytes, other_producers, produce, remove_topics
+from tests.integration.topics import Bytes, other_producers, produce, remove_topic
 
 __all__ = ["serve"]
 
@@ -34,9 +34,9 @@ def publish(at: Settings, ratings: Iterable[float]) -> None:
 
 def renew(at: Settings, ratings: Iterable[float]) -> None:
     """Replace the topic by one with other events."""
-    remove_topics(at, Topics.of(at).changed)
+    remove_topic(at, Topics.of(at).changed)
     Admin(at).create_topics()
-    other_producers()  # an idempotent one would go on counting; kfake accepts a new count only
+    other_producers()  # in a new topic, kfake refuses the next number of an idempotent one
     publish(at, ratings)
 
 

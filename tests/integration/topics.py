@@ -58,15 +58,12 @@ def make_topics(
     wait_until(are_led, "the new topics have leaders")
 
 
-def remove_topics(settings: Settings, *names: str) -> None:
-    """Delete these topics, and wait until the broker does not list them any more. While it is busy
-    with other topics, it lists them for some time after its answer."""
-    delete_topics(settings, names)
+def remove_topic(settings: Settings, topic: str) -> None:
+    """Delete this topic, and wait until the broker does not list it any more. While the broker is
+    busy with other topics, it still lists the topic for some time after its answer."""
+    delete_topics(settings, [topic])
     admin = Admin(settings)
-    wait_until(
-        lambda: all(admin.partitions_if_any(name) is None for name in names),
-        f"{', '.join(names)}: deleted",
-    )
+    wait_until(lambda: admin.partitions_if_any(topic) is None, f"{topic} is deleted")
 
 
 @lru_cache
