@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
@@ -14,21 +14,12 @@ from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from tests.builders.lines import Bytes
 from tests.waits import wait_until
 
 LARGEST = 16 * 2**20
 TIMEOUT_S = 180.0
 """Without anything from the broker for so long, it hangs."""
-
-
-class Bytes(NamedTuple):
-    """A record of `round-completed` to be sent."""
-
-    value: bytes | None
-    key: bytes | None = b"ranked-eu"
-    headers: Sequence[tuple[str, bytes | None]] = ()
-    partition: int = -1
-    """The partition; -1 means by the key."""
 
 
 def make_topics(
