@@ -11,8 +11,13 @@ COMPILE := $(VENV_PYTHON) -m uv pip compile --universal --python-version 3.11 --
 
 # As many processes as tests/conftest.py says. Each takes one file at a time, the long ones first.
 PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
-# What needs a server, or takes more than a few seconds, is left to `make test`.
-FAST := not integration and not slow
+PYTEST := $(VENV_PYTHON) -m pytest $(PARALLEL)
+# A choice by ARGS may leave nothing of a part.
+NONE := $(if $(ARGS),|| [ $$? = 5 ])
+# All test files with servers are below these.
+WITH_SERVERS := tests/integration tests/contract
+# The times of each run are kept.
+KEPT := build/tests
 
 # Bytecode is kept, that of the tests, too: without it each process compiles all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -22,8 +27,8 @@ unexport PYTHONDONTWRITEBYTECODE
 WRITTEN := $(if $(WRITE),--write)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup python packages service servers demo test check docs bench bench-stream figure
-.PHONY: lint dist lock chart
+.PHONY: help setup python packages service servers demo check test test-all eighth docs bench bench-stream figure
+.PHONY: lint style dist lock chart
 .PHONY: contract reference pictures bench-serve bench-standalone bench-games bench-ablation contract-check image-check image compose kubernetes
 .PHONY: chaos soak stores brokers tables audit up down clean clean-data
 
@@ -48,11 +53,20 @@ packages: # only .venv, with all packages
 demo: service ## A season of rounds through the service on real Kafka and Redis (ARGS=...)
 	@PYTHONPATH=deploy $(VENV_PYTHON) deploy/tools/demo.py $(ARGS)
 
-test: setup lint ## Everything that .ci/run runs: lint, types, all tests (ARGS="-k name")
-	@$(VENV_PYTHON) -m pytest $(PARALLEL) $(ARGS)
+check: style ## Style, types, and all tests without servers (ARGS="-k name")
+	@mkdir -p $(KEPT)
+	@$(VENV_PYTHON) -m mypy --strict >$(KEPT)/types.txt 2>&1 & types=$$!; \
+	$(PYTEST) -m "not integration and not slow" --junitxml=$(KEPT)/check.xml $(ARGS) $(NONE); tests=$$?; \
+	wait $$types || { cat $(KEPT)/types.txt; exit 1; }; exit $$tests
 
-check: lint ## The fast half of `make test`: lint, types, tests without servers (ARGS="-k name")
-	@$(VENV_PYTHON) -m pytest $(PARALLEL) -m "$(FAST)" $(ARGS)
+test: setup check ## `make check`, and all promises on real Kafka and Redis (ARGS="-k name")
+	@$(PYTEST) $(WITH_SERVERS) -m "integration and not slow" --junitxml=$(KEPT)/test.xml $(ARGS) $(NONE)
+
+test-all: setup check ## `make check`, and all other tests: whole programs and variations, too
+	@$(PYTEST) -m "integration or slow" --junitxml=$(KEPT)/all.xml $(ARGS) $(NONE)
+
+eighth: setup ## An eighth of what only `make test-all` has (N=0 to 7; without it, this commit's)
+	@$(PYTEST) -m slow --eighth $(or $(N),commit) --junitxml=$(KEPT)/eighth.xml $(ARGS) $(NONE)
 
 docs: ## Build the site of docs/ into build/docs, links checked (ARGS=serve: show it)
 	@$(LOCAL).docs $(ARGS)
@@ -105,10 +119,12 @@ figure: servers ## A season under a real Prometheus, and its dashboard drawn (AR
 pictures: servers ## The page of `serve` and notebooks, into docs/pictures; Chromium (ARGS=notebook)
 	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.pictures $(ARGS)
 
-lint: packages ## Style, format and types only
+lint: style ## Style, format and types only
+	@$(VENV_PYTHON) -m mypy --strict
+
+style: packages # without the types
 	@$(VENV_PYTHON) -m ruff check .
 	@$(VENV_PYTHON) -m ruff format --check .
-	@$(VENV_PYTHON) -m mypy --strict
 
 audit: servers ## Installed packages against the lock, offline; SBOM (ONLINE=1: pip-audit, too)
 	@PYTHONPATH=deploy/tools $(VENV_PYTHON) deploy/tools/audit.py $(if $(ONLINE),--online)

@@ -1,8 +1,9 @@
-"""What all tests share: golden numbers and real data, real servers, Hypothesis' profiles, and how
-the tests are spread over processes."""
+"""What all tests share: golden numbers and real data, real servers, Hypothesis' profiles, how the
+tests are spread over processes, which of the slow ones are played, and what they cost."""
 
 import gc
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +14,7 @@ import msgspec
 import pytest
 
 from local.servers import Addresses
-from tests import real
+from tests import eighths, real
 
 # The same examples on every run, so that a red build is never a matter of luck. To look for new
 # ones: pytest --hypothesis-profile=wild
@@ -55,6 +56,12 @@ GIB_EACH = 2
 SERVERS = pytest.StashKey[ExitStack]()
 KAFKA = pytest.StashKey[str]()
 """The Kafka that all test processes of a run share."""
+CHOSEN = pytest.StashKey[set[int]]()
+"""The eighths of the test files that a run plays; absent: all."""
+
+SECONDS = Counter[str]()
+"""What each test file took, in seconds of test processes."""
+DEAREST = 40
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -85,8 +92,10 @@ def pytest_xdist_setupnodes(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Give a test process the address."""
+    """Give a test process the address, and the eighths."""
     node.workerinput["kafka"] = node.config.stash.get(KAFKA, None)
+    if numbers := node.config.stash.get(CHOSEN, None):
+        node.workerinput["eighths"] = sorted(numbers)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -94,8 +103,38 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash.get(SERVERS, ExitStack()).close()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The choice of an eighth."""
+    parser.addoption("--eighth", default="", help="0 to 7, or commit: only these test files")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the files once, also for the test processes."""
+    of_run: dict[str, Any] = getattr(config, "workerinput", {})
+    if "eighths" in of_run:
+        config.stash[CHOSEN] = set(of_run["eighths"])
+    elif asked := config.getoption("--eighth"):
+        config.stash[CHOSEN] = eighths.chosen(asked)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Print which eighth is played."""
+    numbers = sorted(config.stash.get(CHOSEN, ()))
+    names = ", ".join(str(each) for each in numbers)
+    return [f"eighth: {names} of 0 to 7, and files that this commit changes"] if numbers else []
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Only files of the chosen eighths; long files first."""
+    if numbers := config.stash.get(CHOSEN, set[int]()):
+        changed = eighths.changed_files()
+        files = {item.path: item.path.relative_to(HERE.parent).as_posix() for item in items}
+        kept = {
+            path for path, file in files.items()
+            if eighths.eighth_of(file) in numbers or file in changed
+        }  # fmt: skip
+        config.hook.pytest_deselected(items=[each for each in items if each.path not in kept])
+        items[:] = [each for each in items if each.path in kept]
 
     def rank(item: pytest.Item) -> int:
         path = item.path.relative_to(HERE).as_posix()
@@ -103,6 +142,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next(ranks, len(LONG_FIRST))
 
     items.sort(key=rank)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add up what a file takes."""
+    SECONDS[report.nodeid.partition("::")[0]] += report.duration
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print the files that took longest, and remember an eighth that failed."""
+    if len(SECONDS) > DEAREST:
+        terminalreporter.section(f"the {DEAREST} dearest files, in seconds of test processes")
+        for file, seconds in SECONDS.most_common(DEAREST):
+            terminalreporter.write_line(f"{seconds:7.1f} {file}")
+        terminalreporter.write_line(f"{SECONDS.total():7.1f} all {len(SECONDS)} files")
+    if numbers := config.stash.get(CHOSEN, set[int]()):
+        stats = terminalreporter.stats
+        eighths.remember(numbers, not stats.get("failed") and not stats.get("error"))
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,66 @@
+"""Which of the slow tests a run of CI plays: those of one eighth of the files.
+
+`make eighth` plays an eighth, `N=3` the third and `N=commit` (what CI says) the one of this commit.
+Commits take turns, so that eight commits in a row play all. A file belongs to an eighth by its
+name, so a new file moves no other. Files that the commit itself changes are always played, and an
+eighth that failed is played again until it passes: another commit does not lose it.
+"""
+
+import subprocess
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FAILED = ROOT / "build" / "tests" / "failed-eighth"
+"""The eighths that failed in the last run of them, in this tree."""
+
+PARTS = 8
+
+
+def eighth_of(file: str) -> int:
+    """The eighth of a test file, by its path below the project's root."""
+    return zlib.crc32(file.encode()) % PARTS
+
+
+def eighth_of_commit(root: Path = ROOT) -> int:
+    """The eighth that is this commit's turn: by the number of commits before it, or by its hash if
+    the clone is shallow and has no other commit."""
+    if _git(root, "rev-parse", "--is-shallow-repository") == "true":
+        return int(_git(root, "rev-parse", "HEAD"), 16) % PARTS
+    return int(_git(root, "rev-list", "--count", "HEAD")) % PARTS
+
+
+def changed_files(root: Path = ROOT) -> set[str]:
+    """The files that this commit changes; none if its parent is not in the clone."""
+    parents = _git(root, "rev-list", "--parents", "-n", "1", "HEAD").split()[1:]
+    return set(_git(root, "diff", "--name-only", parents[0], "HEAD").split()) if parents else set()
+
+
+def chosen(asked: str, failed: Path = FAILED, root: Path = ROOT) -> set[int]:
+    """The eighths to play: those asked for ("3", "3,5" or "commit"), and those that failed."""
+    if asked == "commit":
+        return {eighth_of_commit(root)} | failed_before(failed)
+    numbers = {int(each) for each in asked.split(",")}
+    if wrong := sorted(each for each in numbers if not 0 <= each < PARTS):
+        raise ValueError(f"no such eighth: {wrong[0]} (0 to {PARTS - 1})")
+    return numbers | failed_before(failed)
+
+
+def failed_before(failed: Path = FAILED) -> set[int]:
+    """The eighths that failed in the last run of them."""
+    return {int(each) for each in failed.read_text().split()} if failed.exists() else set()
+
+
+def remember(played: Iterable[int], passed: bool, failed: Path = FAILED) -> None:
+    """Note that these eighths were played."""
+    still = failed_before(failed) - set(played) if passed else failed_before(failed) | set(played)
+    failed.parent.mkdir(parents=True, exist_ok=True)
+    failed.write_text("".join(f"{each}\n" for each in sorted(still)))
+
+
+def _git(root: Path, *words: str) -> str:
+    found = subprocess.run(
+        ["git", "-C", str(root), *words], capture_output=True, text=True, check=True
+    )
+    return found.stdout.strip()
