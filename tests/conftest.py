@@ -3,7 +3,7 @@ tests are spread over processes, which of the slow ones are played, and what the
 
 import gc
 import os
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -59,7 +59,7 @@ KAFKA = pytest.StashKey[str]()
 CHOSEN = pytest.StashKey[set[int]]()
 """The eighths of the test files that a run plays; absent: all."""
 
-SECONDS = Counter[str]()
+SECONDS = defaultdict[str, float](float)
 """What each test file took, in seconds of test processes."""
 DEAREST = 40
 
@@ -153,9 +153,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """Print the files that took longest, and remember an eighth that failed."""
     if len(SECONDS) > DEAREST:
         terminalreporter.section(f"the {DEAREST} dearest files, in seconds of test processes")
-        for file, seconds in SECONDS.most_common(DEAREST):
-            terminalreporter.write_line(f"{seconds:7.1f} {file}")
-        terminalreporter.write_line(f"{SECONDS.total():7.1f} all {len(SECONDS)} files")
+        for file in sorted(SECONDS, key=SECONDS.__getitem__, reverse=True)[:DEAREST]:
+            terminalreporter.write_line(f"{SECONDS[file]:7.1f} {file}")
+        terminalreporter.write_line(f"{sum(SECONDS.values()):7.1f} all {len(SECONDS)} files")
     if numbers := config.stash.get(CHOSEN, set[int]()):
         stats = terminalreporter.stats
         eighths.remember(numbers, not stats.get("failed") and not stats.get("error"))
