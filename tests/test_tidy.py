@@ -3,7 +3,8 @@
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -33,11 +34,17 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a file."""
+    return ast.parse(path.read_text())
+
+
 def trees(*folders: str) -> Iterator[tuple[Path, ast.Module]]:
     """The package's files below these of its folders (below all, if none is named), parsed."""
     for path in OURS:
         if not folders or own(path) in folders:
-            yield path, ast.parse(path.read_text())
+            yield path, parsed(path)
 
 
 def own(path: Path) -> str:
@@ -45,13 +52,16 @@ def own(path: Path) -> str:
     return path.relative_to(ROOT / PACKAGE).parts[0].removesuffix(".py")
 
 
-def imports(tree: ast.Module) -> Iterator[str]:
+@cache
+def imports(tree: ast.Module) -> Sequence[str]:
     """Full names of what a file imports; of a name imported from a module, with that name."""
+    found = list[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            yield from (f"{'.' * node.level}{node.module}.{alias.name}" for alias in node.names)
+            found += [f"{'.' * node.level}{node.module}.{alias.name}" for alias in node.names]
+    return found
 
 
 def module_of(path: Path) -> str:
@@ -88,7 +98,7 @@ def test_functions_are_short() -> None:
     long = [
         f"{name(path)}:{node.lineno} {node.name}"
         for path in PYTHON
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (node.end_lineno or 0) - node.lineno >= MAX_FUNCTION_LINES
     ]
@@ -154,7 +164,7 @@ def test_state_machines_act_on_nothing() -> None:
 def test_the_judge_shares_no_code() -> None:
     """tests/judge imports nothing of the package, nor a test module that does: itself, clients and
     the standard library."""
-    known = {module_of(path): ast.parse(path.read_text()) for path in PYTHON}
+    known = {module_of(path): parsed(path) for path in PYTHON}
     allowed = {"numpy", "msgspec", "confluent_kafka", *sys.stdlib_module_names}
     reached, todo = set[str](), {each for each in known if each.startswith("tests.judge")}
     foreign = set()
@@ -168,6 +178,19 @@ def test_the_judge_shares_no_code() -> None:
                 foreign.add(f"{module}: {full}")
     assert foreign == set()
     assert {each for each in reached if not each.startswith("tests.judge")} <= {"tests"}
+
+
+def test_tests_with_servers_are_where_make_test_looks() -> None:
+    """`make test` collects tests marked `integration` in these folders only."""
+    folders = {ROOT / "tests" / "integration", ROOT / "tests" / "contract"}
+    tests = [p for p in PYTHON if p.name.startswith("test_") and p.parent not in folders]
+    marked = [
+        name(path)
+        for path in tests
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "pytest.mark.integration"
+    ]
+    assert marked == []
 
 
 def test_every_module_says_what_it_is() -> None:
