@@ -7,6 +7,7 @@ only a container has: the base image, the copy between stages, the user's number
 does the same, but compiles no kernels: it lends the image those that this tree has of the same
 sources, for this machine's level, and warms Elo-MMR only
 (`tests/integration/test_image_runs.py`).
+"""
 
 import os
 import re
