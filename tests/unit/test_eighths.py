@@ -1,5 +1,6 @@
 """The slow tests that CI plays: each in some eighth, and none is lost by another commit."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -8,6 +9,9 @@ import pytest
 from tests import eighths
 
 GIT = ("-c", "user.name=ann", "-c", "user.email=ann@example.org", "-c", "commit.gpgsign=false")
+
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
 
 def commit(root: Path, file: str) -> None:
@@ -32,6 +36,18 @@ def test_commits_take_turns(tmp_path: Path) -> None:
     assert eighths.changed_files(shallow) == set()
     head = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=tmp_path, text=True)
     assert eighths.eighth_of_commit(shallow) == int(head, 16) % eighths.PARTS
+
+
+def test_a_tree_that_git_does_not_know_has_an_eighth(tmp_path: Path) -> None:
+    """By what its tests say."""
+    (tmp_path / ".git").write_text("gitdir: /nowhere\n")
+    (tmp_path / "tests").mkdir()
+    found = set()
+    for text in "abcdefgh":
+        (tmp_path / "tests" / "test_a.py").write_text(text)
+        found.add(eighths.eighth_of_commit(tmp_path))
+    assert len(found) > 1 and found <= set(range(eighths.PARTS))
+    assert eighths.changed_files(tmp_path) == set()
 
 
 def test_a_failed_eighth_is_played_until_it_passes(tmp_path: Path) -> None:
