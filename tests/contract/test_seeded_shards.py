@@ -9,9 +9,9 @@ from stream_rater.pipeline.parts.seed_parts import SeedPart
 from stream_rater.pipeline.ports import VANISHED, Apply, ReadBeliefs, StoredShard
 from stream_rater.pipeline.updater.changes import Change
 from stream_rater.pipeline.updater.seeded_changes import build_seed_events_again, compute_seeds
+from tests.builders.seeding import seed_part
 from tests.contract.rigs import Performer
 from tests.contract.test_store import sqlite_store, store  # noqa: F401 - fixtures
-from tests.unit.seeding import seed_part
 from tests.unit.test_seeded_changes import batch_of, belief
 
 SHARD = 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.machines import ByHand, Recorder, updating
+from tests.builders.machines import ByHand, Recorder, updating
 
 
 @pytest.fixture

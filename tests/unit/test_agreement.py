@@ -13,8 +13,8 @@ from stream_rater.pipeline.estimator.estimator import REFUSED_S, Estimator
 from stream_rater.pipeline.ladder_history import allowed_before, continues, first_contradiction
 from stream_rater.pipeline.ports import Agree, Poll, Polled, Scatter
 from stream_rater.rating.parameters import EloMMR
-from tests.unit.machines import ByHand, Recorder
-from tests.unit.pending import pending_of
+from tests.builders.machines import ByHand, Recorder
+from tests.builders.pending import pending_of
 from tests.unit.test_estimator import ONE, ZERO, a_round, opened, parts_sent, priors, read
 
 OLD = EloMMR(weight_limit=0.2, sigma_limit=80.0)

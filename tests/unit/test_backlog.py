@@ -13,7 +13,7 @@ from stream_rater.columns.player_map import Fingerprints
 from stream_rater.pipeline.estimator import backlog as backlog_
 from stream_rater.pipeline.estimator.backlog import Backlog
 from stream_rater.pipeline.estimator.estimation import PendingRounds
-from tests.unit.pending import pending_of
+from tests.builders.pending import pending_of
 
 WAVE = 6
 

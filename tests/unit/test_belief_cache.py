@@ -29,8 +29,8 @@ from stream_rater.pipeline.ports import (
 )
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime.embedded import Machine, _start
-from tests.unit.machines import ByHand, Recorder
-from tests.unit.pending import pending_of
+from tests.builders.machines import ByHand, Recorder
+from tests.builders.pending import pending_of
 from tests.unit.test_estimator import (
     SHARDS,
     ZERO,

@@ -20,7 +20,7 @@ from stream_rater.pipeline.updater.changes import Change, Disagreement
 from stream_rater.pipeline.updater.rating_events import Events
 from stream_rater.pipeline.updater.shard import QueuedPart, ShardBatch, distinct
 from stream_rater.rating.record import HEADER_SIZE, UnknownRecord, read_headers
-from tests.unit.machines import NOWHERE, part
+from tests.builders.machines import NOWHERE, part
 
 
 def queued(*of: Part, end: int) -> list[QueuedPart]:

@@ -10,7 +10,7 @@ from stream_rater.pipeline.updater.corrected_changes import correction_events
 from stream_rater.rating.model import HEADER, Table
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rating.stages import RatingRule, ratings, rule_of
-from tests.unit.machines import RULE
+from tests.builders.machines import RULE
 
 VOIDED = CorrectionCause(cause="round-voided", offset=40, round_id="r-1")
 TIME = "2026-11-25T16:00:00Z"

@@ -20,7 +20,7 @@ from stream_rater.operations.rebuild_store import fill_store
 from stream_rater.operations.sample import place_of
 from stream_rater.rating import record
 from stream_rater.replay import log_reading
-from tests.rated_data_files import estimate, merged, rate, rating
+from tests.builders.rated_data_files import estimate, merged, rate, rating
 from tests.rounds import day, event, ranked
 
 LADDERS = """

@@ -11,8 +11,8 @@ from stream_rater.contract.record import header
 from stream_rater.contract.submissions import NotAppended, Place, RejectedRecord
 from stream_rater.serve.door.door import MOST_WAITING
 from stream_rater.serve.door.validating import Validator
+from tests.builders.doors import PARTITIONS, TOKEN, Client, DoorPlace, a_round, home
 from tests.contract.test_serve_index import an_event
-from tests.unit.doors import PARTITIONS, TOKEN, Client, DoorPlace, a_round, home
 
 AT = "/v1/ladders/eu/rounds"
 

@@ -36,8 +36,8 @@ from stream_rater.pipeline.ports import (
 )
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import newcomers
+from tests.builders.machines import NOWHERE, Agreed, ByHand, Recorder
 from tests.rounds import as_json, ranked
-from tests.unit.machines import NOWHERE, Agreed, ByHand, Recorder
 
 SHARDS = 2
 ZERO = [name for name in "abcdefghijkl" if shards_of([name], SHARDS)[0] == 0]

@@ -7,7 +7,7 @@ import pytest
 
 from stream_rater.adapters.kafka import consumer
 from stream_rater.adapters.kafka.consumer import Input
-from tests.unit.consumers import Client, input_with
+from tests.builders.consumers import Client, input_with
 
 END, NEXT = 10, 7
 """The high watermark, and the offset after the last record that was read."""

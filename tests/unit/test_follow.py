@@ -23,8 +23,8 @@ from stream_rater.pipeline.ports import Rejection
 from stream_rater.pipeline.updater.corrected_changes import correction_events
 from stream_rater.rating.model import HEADER
 from stream_rater.runtime.embedded import Engine
+from tests.builders.machines import RULE
 from tests.rounds import as_json, event, ranked
-from tests.unit.machines import RULE
 
 Records = list[Any]
 

@@ -16,7 +16,7 @@ from stream_rater.pipeline.ports import (
     SourceCommit,
     StoredShard,
 )
-from tests.unit.machines import NOWHERE, ByHand, Recorder
+from tests.builders.machines import NOWHERE, ByHand, Recorder
 from tests.unit.test_estimator import by_hand, opened, read
 
 

@@ -31,9 +31,9 @@ from stream_rater.replay.edited_log import (
 )
 from stream_rater.replay.log_reading import LogReader, LogSource
 from stream_rater.rounds.seed_records import Seed
-from tests.logs import FailingRecords, ListedRecords
+from tests.builders.logs import FailingRecords, ListedRecords
+from tests.builders.machines import CONFIG
 from tests.rounds import as_json, day, ranked
-from tests.unit.machines import CONFIG
 
 PARTITIONS, WINDOW = 4, 50
 OTHER = EloMMR(weight_limit=0.1, sigma_limit=60.0, initial_mu=1000.0)

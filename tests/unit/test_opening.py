@@ -15,7 +15,7 @@ from stream_rater.pipeline.ports import (
     ShardEnds,
     StoredShard,
 )
-from tests.unit.machines import NOWHERE, ByHand, Recorder, opened
+from tests.builders.machines import NOWHERE, ByHand, Recorder, opened
 
 
 def test_shards_were_added(hand: ByHand) -> None:

@@ -14,8 +14,8 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.record import Trace
 from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.parts.schema import NotAPart, RebuildMark, UnknownPart
-from tests.last_parts import as_last
-from tests.unit.machines import part
+from tests.builders.last_parts import as_last
+from tests.builders.machines import part
 
 MESSAGE = schema.encode(part((7, "ab"), (9, "c")))
 VALID = f"00-{1:032x}-{2:016x}-01"

@@ -22,7 +22,7 @@ from stream_rater.pipeline.ports import (
     Scatter,
     StoredShard,
 )
-from tests.unit.machines import ByHand, Recorder
+from tests.builders.machines import ByHand, Recorder
 from tests.unit.test_estimator import (
     ONE,
     SHARDS,

@@ -16,7 +16,7 @@ from stream_rater.operations.rebuild import unproven_warning
 from stream_rater.operations.rebuild_store import Rebuild
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.rating.model import Evidence
-from tests.unit.machines import part, record
+from tests.builders.machines import part, record
 from tests.unit.test_rebuild import LADDERS, ROUNDS, by_kernel, until
 
 

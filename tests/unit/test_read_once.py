@@ -9,7 +9,7 @@ from confluent_kafka import Message
 
 from stream_rater.adapters.kafka.consumer import Input
 from stream_rater.pipeline.ports import Poll
-from tests.unit.consumers import Client, input_with
+from tests.builders.consumers import Client, input_with
 
 RECORDS = 3
 

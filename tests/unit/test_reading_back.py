@@ -16,8 +16,8 @@ from stream_rater.pipeline.ports import (
     SourceTails,
     StoredShard,
 )
+from tests.builders.machines import NOWHERE, ByHand, Recorder
 from tests.unit import test_estimator as estimating
-from tests.unit.machines import NOWHERE, ByHand, Recorder
 
 
 @pytest.fixture

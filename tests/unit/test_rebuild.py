@@ -35,8 +35,8 @@ from stream_rater.pipeline.ports import (
 )
 from stream_rater.pipeline.updater.shard import Shard
 from stream_rater.replay.sequential import Replay
+from tests.builders.machines import CONFIG, part, record
 from tests.rounds import as_json, ranked
-from tests.unit.machines import CONFIG, part, record
 
 LADDERS = any_ladder(CONFIG)
 SENT = {0: 100, 1: 7, 2: 0}

@@ -19,9 +19,9 @@ from stream_rater.pipeline.ports import (
     StoredShard,
 )
 from stream_rater.pipeline.updater.updater import Updater
+from tests.builders.machines import NOWHERE, ByHand, Recorder, part, record
 from tests.unit import test_estimator as estimating
 from tests.unit import test_updater as updating
-from tests.unit.machines import NOWHERE, ByHand, Recorder, part, record
 
 
 def refused_for_good(hand: ByHand, commit: type[CommitSource | Publish]) -> None:

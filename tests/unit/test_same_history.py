@@ -26,7 +26,7 @@ from stream_rater.pipeline.ports import (
     SourceTails,
     StoredShard,
 )
-from tests.unit.machines import NOWHERE, ByHand, Recorder
+from tests.builders.machines import NOWHERE, ByHand, Recorder
 from tests.unit.test_estimator import ZERO, a_round, by_hand, owning, parts_sent, priors, read
 
 

@@ -25,8 +25,8 @@ from stream_rater.replay import standings
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.sequential import Replay
+from tests.builders.rated_data_files import WINDOW, rate
 from tests.edited_by_hand import LADDER, Editor, Line, a_log
-from tests.rated_data_files import WINDOW, rate
 from tests.unit.test_data_commands import done, failed
 
 PROVISIONAL = 5

@@ -26,7 +26,7 @@ from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.sequential import Replay
 from stream_rater.rounds import seed_messages, seed_records
 from stream_rater.rounds.seed_messages import Scale, scale_of
-from tests.rated_data_files import rate
+from tests.builders.rated_data_files import rate
 
 TABLE = "player,mu,sigma,games\nann,31.4,1.9,212\nbob,25.9,2.4,98\ncy,18.2,60,4\n"
 

@@ -24,7 +24,7 @@ from stream_rater.rounds import seed_records
 from stream_rater.rounds.seed_messages import Taken, brought
 from stream_rater.serve.beginnings import beginnings_of
 from stream_rater.serve.problems import Refused
-from tests.unit.doors import Client, DoorPlace, a_round, home
+from tests.builders.doors import Client, DoorPlace, a_round, home
 from tests.unit.test_door import STRICT
 
 AT = "/v1/ladders/eu/corrections"

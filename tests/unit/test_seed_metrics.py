@@ -7,7 +7,7 @@ from stream_rater.pipeline.updater.seeded_changes import compute_seeds
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime import log
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
-from tests.unit.seeding import seed_part
+from tests.builders.seeding import seed_part
 from tests.unit.test_seeded_changes import batch_of, belief
 
 

@@ -8,8 +8,8 @@ from stream_rater.contract.seeds import RESET
 from stream_rater.pipeline.parts import correction_parts, decoder, schema, seed_parts
 from stream_rater.pipeline.parts.schema import NotAPart, UnknownPart
 from stream_rater.pipeline.parts.seed_parts import SeedPart
-from tests.unit.machines import part
-from tests.unit.seeding import TIME, seed_part
+from tests.builders.machines import part
+from tests.builders.seeding import TIME, seed_part
 
 KIND, LADDER, RULE, RECORDS, RECORD, MU, PLAYERS = 3, 4, 5, 6, 7, 8, 11
 """The indices of some elements of a message."""

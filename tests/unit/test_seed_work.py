@@ -17,8 +17,8 @@ from stream_rater.pipeline.parts.seed_parts import SeedPart
 from stream_rater.pipeline.ports import Scatter
 from stream_rater.rating.parameters import Season
 from stream_rater.rating.stages import RatingRule, rule_of
-from tests.unit.machines import CONFIG, RULE
-from tests.unit.seeding import read, resetting_record, seeding_record
+from tests.builders.machines import CONFIG, RULE
+from tests.builders.seeding import read, resetting_record, seeding_record
 
 SHARDS = 3
 

@@ -28,9 +28,9 @@ from stream_rater.replay.rating_changes import seed_changed
 from stream_rater.rounds.batch import OneRound
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.seed_records import Seed, SeedHead
+from tests.builders.machines import CONFIG, RULE
+from tests.builders.seeding import LADDERS, TIME, read, resetting_record, seed_part, seeding_record
 from tests.rounds import as_json, ranked
-from tests.unit.machines import CONFIG, RULE
-from tests.unit.seeding import LADDERS, TIME, read, resetting_record, seed_part, seeding_record
 
 
 def batch_of(part: SeedPart, offset: int = 0) -> ShardBatch:

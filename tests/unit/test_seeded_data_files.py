@@ -14,7 +14,7 @@ from stream_rater.adapters.sqlite.reading import data_file
 from stream_rater.cli import app
 from stream_rater.rating import record
 from tests import edited_by_hand
-from tests.rated_data_files import merged, rate
+from tests.builders.rated_data_files import merged, rate
 from tests.rounds import day, event, ranked
 
 from .test_data_commands import done, execute, failed, run

@@ -9,7 +9,7 @@ from stream_rater.contract.record import Record
 from stream_rater.pipeline.parts.schema import CutForFewer, NotAPart, Part, mark
 from stream_rater.pipeline.ports import Position, StoredShard
 from stream_rater.pipeline.updater.shard import QueuedPart, Shard, ShardBatch
-from tests.unit.machines import NOWHERE, names, part, record
+from tests.builders.machines import NOWHERE, names, part, record
 
 
 def shard_with(*players: str, position: Position = NOWHERE, committed: int = 0) -> Shard:

@@ -10,7 +10,7 @@ from stream_rater.adapters.kafka import reader
 from stream_rater.adapters.kafka.consumer import Input
 from stream_rater.config.settings import Settings
 from stream_rater.pipeline.ports import Poll
-from tests.unit.consumers import Client, input_with
+from tests.builders.consumers import Client, input_with
 
 FIRST, LAST = 4, 8
 """Offsets of the batch."""

@@ -23,7 +23,7 @@ from stream_rater.pipeline.ports import (
     StoredShard,
 )
 from stream_rater.pipeline.updater import updater as module
-from tests.unit.machines import NOWHERE, ByHand, Recorder, names, opened, part, record, updating
+from tests.builders.machines import NOWHERE, ByHand, Recorder, names, opened, part, record, updating
 
 
 def owning(hand: ByHand, position: Position = NOWHERE, committed: int | None = None) -> Seek:

@@ -17,8 +17,8 @@ from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.replay.sequential import Replay
+from tests.builders.machines import CONFIG
 from tests.rounds import day, event, ranked
-from tests.unit.machines import CONFIG
 
 LADDERS = any_ladder(CONFIG)
 WINDOW, SHARDS = 100, 3

@@ -14,7 +14,7 @@ from stream_rater.pipeline.parts.seed_parts import RecordInPart, SeedPart
 from stream_rater.rating.stages import RatingRule
 from stream_rater.rounds import seed_records
 from stream_rater.rounds.seed_records import Seed
-from tests.unit.machines import CONFIG, RULE
+from tests.builders.machines import CONFIG, RULE
 
 TIME = "2026-11-25T16:00:00Z"
 LADDERS = Ladders(ladders={"a": Ladder(rating=CONFIG)})
