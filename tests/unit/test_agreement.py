@@ -13,6 +13,7 @@ from stream_rater.pipeline.estimator.estimator import REFUSED_S, Estimator
 from stream_rater.pipeline.ladder_history import allowed_before, continues, first_contradiction
 from stream_rater.pipeline.ports import Agree, Poll, Polled, Scatter
 from stream_rater.rating.parameters import EloMMR
+from tests.builders.cases import cases
 from tests.builders.machines import ByHand, Recorder
 from tests.builders.pending import pending_of
 from tests.unit.test_estimator import ONE, ZERO, a_round, opened, parts_sent, priors, read
@@ -21,7 +22,7 @@ OLD = EloMMR(weight_limit=0.2, sigma_limit=80.0)
 NEW = EloMMR(weight_limit=0.3, sigma_limit=80.0)
 
 
-@pytest.mark.parametrize(
+@cases(
     "own, in_log, offset",
     [
         ([], [], math.inf),

@@ -13,6 +13,7 @@ from stream_rater.columns.player_map import Fingerprints
 from stream_rater.pipeline.estimator import backlog as backlog_
 from stream_rater.pipeline.estimator.backlog import Backlog
 from stream_rater.pipeline.estimator.estimation import PendingRounds
+from tests.builders.cases import cases
 from tests.builders.pending import pending_of
 
 WAVE = 6
@@ -67,7 +68,7 @@ def test_a_wave_is_of_those_that_come_first() -> None:
     assert offsets(backlog.wave(all_fit, lambda _, sizes: sizes > 9)) == []
 
 
-@pytest.mark.parametrize("looked_at", [1, 2, 100])
+@cases("looked_at", [1, 2, 100])
 def test_all_are_looked_at_until_a_wave_is_full(
     looked_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,7 +129,7 @@ def test_columns_stay_with_their_rounds(some: list[list[int]], seed: int) -> Non
             )
 
 
-@pytest.mark.parametrize("block", [1, 20])
+@cases("block", [1, 20])
 def test_who_stays_keeps_nobody_elses_name(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many came with a round that waits, or come after it."""
     monkeypatch.setattr(backlog_, "BLOCK", block)

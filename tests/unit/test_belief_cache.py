@@ -29,6 +29,7 @@ from stream_rater.pipeline.ports import (
 )
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime.embedded import Machine, _start
+from tests.builders.cases import cases
 from tests.builders.machines import ByHand, Recorder
 from tests.builders.pending import pending_of
 from tests.unit.test_estimator import (
@@ -125,9 +126,10 @@ def one_after_the_other(rounds: Sequence[Record]) -> list[bytes]:
     return [record.value or b"" for some in log.parts for record in some]
 
 
-@pytest.mark.parametrize("lost", [True, False])
-def test_what_is_cached_is_dropped(hand: ByHand, lost: bool) -> None:
+@cases("lost", [True, False])
+def test_what_is_cached_is_dropped(lost: bool) -> None:
     """With a lost partition, and after a failure: the store is asked, once it is there."""
+    hand = by_hand(Recorder(), cache_bytes=CACHE_BYTES)
     owning(hand, 0, 1)
     read(hand, a_round(0, ZERO[0], ZERO[1]), a_round(1, ZERO[0], ZERO[2]))
     whole(hand)

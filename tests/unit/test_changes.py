@@ -20,6 +20,7 @@ from stream_rater.pipeline.updater.changes import Change, Disagreement
 from stream_rater.pipeline.updater.rating_events import Events
 from stream_rater.pipeline.updater.shard import QueuedPart, ShardBatch, distinct
 from stream_rater.rating.record import HEADER_SIZE, UnknownRecord, read_headers
+from tests.builders.cases import cases
 from tests.builders.machines import NOWHERE, part
 
 
@@ -109,12 +110,6 @@ def test_row_already_in_the_belief_changes_nothing() -> None:
     assert again.position == Position(2, 1, b"\x20", tail=0)
 
 
-def test_same_player_on_two_ladders() -> None:
-    """Two beliefs."""
-    change = applied(nothing(2), part((5, "a")), part((5, "a"), ladder="b"), end=2)
-    assert [player for player, _ in change.beliefs] == [("a", "a"), ("b", "a")]
-
-
 def test_part_of_no_rows_moves_the_position_only() -> None:
     """As a foreign message does."""
     alone = ShardBatch({3: [QueuedPart(4, 0)]})
@@ -137,15 +132,7 @@ def test_rebuilt_events_are_those_of_the_call() -> None:
     assert len(again) == 2
 
 
-def test_rebuilt_events_leave_out_what_is_published() -> None:
-    """A call that began before c: its first parts' events are out already."""
-    some = part((5, "a")), part((6, "b"))
-    change = applied(nothing(2), *some, end=2)
-    again = rebuilt(3, some, after(change, "a", "b"), published=1)
-    assert list(again) == list(change.events)[1:]
-
-
-@pytest.mark.parametrize("fresh", [b"", b"\xff\xff"])
+@cases("fresh", [b"", b"\xff\xff"])
 def test_events_of_other_rows_than_the_log_has(fresh: bytes) -> None:
     """Store and log do not belong together: an error, no guess."""
     stored = StoredShard(Position(1, 0, fresh), [None, None])
@@ -179,7 +166,7 @@ def season(seed: int) -> list[Part]:
 EVERYBODY = [(ladder, player) for ladder in "xy" for player in "abcdef"]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@cases("seed", range(10))
 def test_players_who_repeat_in_a_call(seed: int) -> None:
     """In one call or in a call for each part: the same records, and the same events, which can be
     built again whatever was published already."""
@@ -235,15 +222,3 @@ def test_hashes_that_collide_make_nobody_repeat() -> None:
     assert (first.tolist(), which.tolist()) == ([0, 1, 2], [0, 1, 2, 0])
     first, which = distinct(players, np.zeros(4, np.uint64), np.arange(4))
     assert first.tolist() == which.tolist() == [0, 1, 2, 3]
-
-
-def test_rows_do_not_depend_on_their_neighbours() -> None:
-    """Cut into calls in any way, the records are the same bytes."""
-    together = applied(nothing(4), part((5, "ab"), (6, "cd")), end=1)
-    apart = [
-        applied(nothing(1), part((offset, player)), end=1)
-        for offset, player in ((5, "a"), (5, "b"), (6, "c"), (6, "d"))
-    ]
-    found = [each.beliefs[0] for each in apart]
-    assert found == list(together.beliefs)
-    assert np.array_equal([each.fresh for each in apart], [1, 1, 1, 1])

@@ -2,7 +2,6 @@
 
 import msgspec
 import numpy as np
-import pytest
 
 from stream_rater.contract.events import CorrectionCause, RatingChanged, rating_changed_from_json
 from stream_rater.pipeline.ports import Event
@@ -10,6 +9,7 @@ from stream_rater.pipeline.updater.corrected_changes import correction_events
 from stream_rater.rating.model import HEADER, Table
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rating.stages import RatingRule, ratings, rule_of
+from tests.builders.cases import cases
 from tests.builders.machines import RULE
 
 VOIDED = CorrectionCause(cause="round-voided", offset=40, round_id="r-1")
@@ -75,7 +75,7 @@ def test_who_is_provisional_again() -> None:
     assert [each.provisional for each in changed] == [False, False, True, True]
 
 
-@pytest.mark.parametrize("floor", [None, 1450.0])
+@cases("floor", [None, 1450.0])
 def test_ratings_are_those_of_rounds(floor: float | None) -> None:
     """By the ladder's rule, bit for bit: a later round's event begins where this one ends."""
     rule = rule_of(EloMMR(weight_limit=0.2, sigma_limit=80.0, floor=floor))

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-import pytest
 import structlog
 
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.runtime.correction_reports import LOG_EVERY_S, MAX_UNFINISHED, CorrectionReports
 from stream_rater.runtime.lag import Lag
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
+from tests.builders.cases import cases
 
 
 class Lines:
@@ -54,7 +54,7 @@ def test_progress_is_below_one_until_all_is_sent() -> None:
     assert [reports.progress(p) for p in (1, 2)] == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("interrupted", [False, True])
+@cases("interrupted", [False, True])
 def test_a_correction_is_counted_once_it_is_finished(interrupted: bool) -> None:
     """A correction that starts over reports no progress."""
     metrics, lag, log = Metrics(), Lag(), structlog.get_logger()

@@ -20,6 +20,7 @@ from stream_rater.operations.rebuild_store import fill_store
 from stream_rater.operations.sample import place_of
 from stream_rater.rating import record
 from stream_rater.replay import log_reading
+from tests.builders.cases import cases
 from tests.builders.rated_data_files import estimate, merged, rate, rating
 from tests.rounds import day, event, ranked
 
@@ -166,7 +167,7 @@ def test_a_sample_of_the_ladders_is_verified(
     assert "8 missing, 0 different, 0 that" in failed("verify", "--data", path, *share)
 
 
-@pytest.mark.parametrize("share", ["0", "1.1", "-0.5"])
+@cases("share", ["0", "1.1", "-0.5"])
 def test_a_sample_is_a_share(path: Path, share: str) -> None:
     """Other numbers are refused."""
     result = run("verify", "--data", path, "--sample", share)
@@ -514,7 +515,7 @@ def test_corrections_that_cannot_be_are_refused(path: Path) -> None:
     assert "30 rounds replayed" in done("verify", "--data", path)
 
 
-@pytest.mark.parametrize("words", [("run",), ("serve",), ("checkpoint",)])
+@cases("words", [("run",), ("serve",), ("checkpoint",)])
 def test_commands_for_servers_say_so(
     path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
@@ -527,7 +528,7 @@ def test_commands_for_servers_say_so(
     )
 
 
-@pytest.mark.parametrize("words", [
+@cases("words", [
     ("verify", "--data", "FILE"), ("watch", "--data", "FILE"), ("move", "FILE"),
     ("backup", "FILE", "FILE.copy"), ("correct", "apply", "duels", "--data", "FILE"),
 ])  # fmt: skip

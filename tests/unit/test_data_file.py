@@ -35,6 +35,7 @@ from stream_rater.pipeline.ports import (
     Publish,
     ShardEnds,
 )
+from tests.builders.cases import cases
 from tests.waits import HANGS_S
 
 ANN = ("duel", "ann")
@@ -260,7 +261,7 @@ def test_a_full_disk_takes_a_turn_back(database: Database, path: Path) -> None:
     assert values(path) == [b"before", b"next"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("code", "kind", "text"),
     [
         (sqlite3.SQLITE_FULL, LogTrouble, "sqlite: a.db: why"),

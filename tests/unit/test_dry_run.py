@@ -18,6 +18,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
 from stream_rater.operations import live_log, submit
 from stream_rater.replay.edited_log import records_of
+from tests.builders.cases import cases
 from tests.rounds import day, event, ranked
 
 Line = dict[str, Any]
@@ -116,8 +117,8 @@ BEFORE: list[Line] = [
 ]
 
 
-@pytest.mark.parametrize("before", [[], BEFORE], ids=["uncorrected", "corrected"])
-@pytest.mark.parametrize(("words", "lines"), CASES, ids=[" ".join(case[0]) for case in CASES])
+@cases("before", [[], BEFORE])
+@cases(("words", "lines"), CASES)
 def test_it_is_the_difference_of_two_ratings(
     tmp_path: Path, words: list[str], lines: list[Line], before: list[Line]
 ) -> None:
@@ -169,7 +170,7 @@ def test_nobody_moves(tmp_path: Path) -> None:
     assert result.stdout == "0 of 10 players would move; 0 of 40 rounds would be touched\n"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("words", "reported"),
     [
         (

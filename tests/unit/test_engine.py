@@ -21,6 +21,7 @@ from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.submissions import NewRecord, Place
 from stream_rater.runtime import engine
 from stream_rater.runtime.engine import Engine, Full
+from tests.builders.cases import cases
 from tests.data_files import committed_of, ends_of
 from tests.simulation import oracle
 from tests.simulation.data_file import Clock, Disk, Process, Subscriber, as_in_memory, full
@@ -196,20 +197,21 @@ def test_a_full_file_takes_nothing_away(started: Started) -> None:
     started.check()
 
 
-@pytest.mark.parametrize("word", ["BEGIN", "COMMIT", "SELECT"])
+@cases("word", ["BEGIN", "COMMIT", "SELECT"])
 def test_a_statement_that_fails_takes_nothing_away(started: Started, word: str) -> None:
     """Whichever: also one that only reads, and also after some of the turn was done."""
-    started.submit(0)
+    started.submit(started.shown()[0])
     started.turns()
-    statements = Statements(started)
-    answer = started.submit(1, 2)
+    before = started.shown()
+    statements, number = Statements(started), before[0]
+    answer = started.submit(number, number + 1)
     statements.failing = {word: full()}
     for _ in range(2):
         started.engine.turn()
-    assert started.shown() == (1, 1, 2) and not answer.done()
+    assert started.shown() == before and not answer.done()
     statements.failing = {}
     started.turns()
-    assert answer.result(0) == [(0, 1), (0, 2)]
+    assert answer.result(0) == [(0, number), (0, number + 1)]
     started.check()
 
 

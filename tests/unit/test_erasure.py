@@ -27,6 +27,7 @@ from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import newcomers
 from stream_rater.replay.edited_log import MissingVerdicts, Verdicts
 from stream_rater.replay.edits import NO_EDITS, EditsSoFar
+from tests.builders.cases import cases
 from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack, event, ranked
 
 TO = Pseudonym("ann", "x-1")
@@ -82,7 +83,7 @@ def test_the_id_is_found_however_it_is_spelt() -> None:
     assert renamed(odd, to=ODD) == as_json(*ranked([1, 2], [ODD.name, "bob"]))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("kind", "fields"),
     [
         ("player-removed", {"player": "ann", "from": "2026-11-01T00:00:00Z"}),
@@ -117,7 +118,7 @@ def test_seeds_and_resets_name_players() -> None:
         assert renamed(seed, headers) == seed
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "headers", "where"),
     [
         (as_json(round_id="ann-vs-bob"), (), "round_id"),
@@ -142,8 +143,8 @@ def test_where_the_id_still_stands_is_reported(value: bytes, headers: Headers, w
 # --- rating-changed and ladders-noted ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("to", [TO, ODD])
-@pytest.mark.parametrize("parts", [("l:1", "r:1"), ("l:1", "correction", "7")])
+@cases("to", [TO, ODD])
+@cases("parts", [("l:1", "r:1"), ("l:1", "correction", "7")])
 def test_events_have_another_key_and_id(to: Pseudonym, parts: tuple[str, ...]) -> None:
     """And the same numbers, at the same offset in the rounds."""
     reported = b'{"event_id":%b,"player":%b,"mu":1.50,"offset":7}'
@@ -316,7 +317,7 @@ def test_a_pseudonym_is_random_unless_it_is_named() -> None:
     assert pseudonym_of("ann", "x").name == "x"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("player", "name", "says"),
     [
         ("", None, "PLAYER: bad-id: empty"),

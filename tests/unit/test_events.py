@@ -19,6 +19,7 @@ from stream_rater.contract.events import (
     to_json,
 )
 from stream_rater.contract.record import header
+from tests.builders.cases import cases
 from tests.rounds import as_json, as_msgpack
 
 ids = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8) | st.text(
@@ -43,7 +44,7 @@ def test_an_escaped_part_cannot_tag(part: str) -> None:
     assert not set(escape(part)) & set(":{}")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "seconds"),
     [
         ("1970-01-01T00:00:00Z", 0),
@@ -60,9 +61,7 @@ def test_times(text: str, seconds: int) -> None:
     assert parse_time(text) == seconds
 
 
-@pytest.mark.parametrize(
-    "text", ["", "now", "2026-11-20T20:15:05", "2026-13-01T00:00:00Z", "\ud800"]
-)
+@cases("text", ["", "now", "2026-11-20T20:15:05", "2026-13-01T00:00:00Z", "\ud800"])
 def test_no_times(text: str) -> None:
     """Anything else is a ValueError."""
     with pytest.raises(ValueError, match=r".+"):
@@ -89,7 +88,7 @@ CHANGED = RatingChanged(
 """Of one who did not finish."""
 
 
-@pytest.mark.parametrize(
+@cases(
     "more",
     [
         {},

@@ -7,6 +7,7 @@ import pytest
 
 from stream_rater.adapters.kafka import consumer
 from stream_rater.adapters.kafka.consumer import Input
+from tests.builders.cases import cases
 from tests.builders.consumers import Client, input_with
 
 END, NEXT = 10, 7
@@ -46,27 +47,30 @@ def test_offsets_without_records_do_not_count(input_: Input) -> None:
     assert end_of(input_) == END + 1
 
 
-@pytest.mark.parametrize(("next_offset", "waiting"), [(END - 1, 0), (END, 1)])
+@cases(("next_offset", "waiting"), [(END - 1, 0), (END, 1)])
 def test_what_was_not_fetched_or_read_counts(next_offset: int, waiting: int, input_: Input) -> None:
+    """Statistics that are behind, or of records that wait in the client."""
     report(input_, next_offset, waiting)
     assert end_of(input_) == END
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
     [
         lambda it: it.seek({0: NEXT - 2}),
         lambda it: it._pause({0}),
         lambda it: (it._pause({0}), it._pause(set())),
     ],
-    ids=["sought", "paused", "resumed"],
 )
 def test_statistics_are_forgotten_where_it_is_fetched_again(
     change: Callable[[Input], object], input_: Input
 ) -> None:
+    """They are of a fetch that is over."""
+    input_.seek({0: NEXT})
     report(input_)
     change(input_)
     assert end_of(input_) == END
+    input_._pause(set())
 
 
 def test_statistics_do_not_count_while_it_is_paused(input_: Input) -> None:

@@ -23,6 +23,7 @@ from stream_rater.pipeline.ports import Rejection
 from stream_rater.pipeline.updater.corrected_changes import correction_events
 from stream_rater.rating.model import HEADER
 from stream_rater.runtime.embedded import Engine
+from tests.builders.cases import cases
 from tests.builders.machines import RULE
 from tests.rounds import as_json, event, ranked
 
@@ -145,7 +146,7 @@ def test_a_long_silence_is_explained_once(capsys: pytest.CaptureFixture[str]) ->
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("time", "column"),
     [
         ("2026-01-05T18:00:00Z", "2026-01-05T18:00:00Z"),

@@ -16,6 +16,7 @@ from stream_rater.pipeline.ports import (
     SourceCommit,
     StoredShard,
 )
+from tests.builders.cases import cases
 from tests.builders.machines import NOWHERE, ByHand, Recorder
 from tests.unit.test_estimator import by_hand, opened, read
 
@@ -47,9 +48,10 @@ def test_offsets_that_kafka_forgot(hand: ByHand) -> None:
     assert [each.record.offset for each in rejected] == [9]
 
 
-@pytest.mark.parametrize("deleted", ["parts", "rejections"])
-def test_nothing_is_guessed_once_something_was_deleted(hand: ByHand, deleted: str) -> None:
+@cases("deleted", ["parts", "rejections"])
+def test_nothing_is_guessed_once_something_was_deleted(deleted: str) -> None:
     """It ends, and says for which partitions an operator must commit what; empty ones are new."""
+    hand = by_hand(Recorder())
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1, 2])))
     hand.answer(CommittedSource, {0: None, 1: None, 2: SourceCommit(5)})
     with pytest.raises(OffsetsForgotten, match=r"for partition 0 \(not below 4\): Kafka deletes"):

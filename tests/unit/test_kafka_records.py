@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import pytest
-
 from stream_rater.adapters.kafka.records import Messages
 from stream_rater.rounds.lines import PlainRecords
+from tests.builders.cases import cases
 
 HOLES = "a list with holes: who reads it ends the process"
 
@@ -48,8 +47,8 @@ def unreadable() -> Any:
     return UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
 
 
-@pytest.mark.parametrize("value", [b"{}", None])
-@pytest.mark.parametrize("others", [None, [("event-type", b"season-started")]])
+@cases("value", [b"{}", None])
+@cases("others", [None, [("event-type", b"season-started")]])
 def test_headers_are_asked_for_once(value: bytes | None, others: Any) -> None:
     """A record whose headers the client cannot represent has none, whatever comes with it."""
     messages: Any = [FakeMessage(7, value, unreadable()), FakeMessage(8, b"{}", others)]

@@ -40,6 +40,7 @@ from stream_rater.rating.parameters import Elo, Season
 from stream_rater.rating.record import FACTOR_SIZE, HEADER_SIZE, HISTORY_SIZE, MOST_FACTORS
 from stream_rater.rounds.correction_records import decode
 from stream_rater.rounds.decoder import RoundDecoder
+from tests.builders.cases import cases
 from tests.rounds import as_json, ranked
 
 HEADERS_BYTES = 2 * STATE_LENGTH
@@ -201,7 +202,7 @@ CORRECTIONS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", CORRECTIONS)
+@cases("kind", CORRECTIONS)
 def test_the_note_of_a_correction_is_small(kind: str) -> None:
     """It is small whatever the reason is, and whatever the fields are that are validated later."""
     fields = {"ladder": long_id(0), "reason": MUCH, "event_type": MUCH, **CORRECTIONS[kind]}

@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError, Message
 from stream_rater.adapters.kafka.consumer import Fenced, Input
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
+from tests.builders.cases import cases
 
 DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
 FENCED = KafkaError(KafkaError.FENCED_INSTANCE_ID, "fenced")
@@ -42,7 +43,7 @@ def test_and_says_why(input_: Input) -> None:
         input_._raise_reported([])
 
 
-@pytest.mark.parametrize("order", [(DOWN, FENCED), (FENCED, DOWN)])
+@cases("order", [(DOWN, FENCED), (FENCED, DOWN)])
 def test_what_ends_the_client_outweighs_the_rest(
     input_: Input, order: tuple[KafkaError, ...]
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from stream_rater.adapters.kafka.topics import Admin, offset_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble
+from tests.builders.cases import cases
 
 AT = Settings(kafka="127.0.0.1:1")
 
@@ -24,7 +25,7 @@ def test_an_offset_is_one() -> None:
     assert [offset_of(delivered(offset)) for offset in (0, 7)] == [0, 7]
 
 
-@pytest.mark.parametrize("offset", [-1, -1001])
+@cases("offset", [-1, -1001])
 def test_no_offset_is_trouble(offset: int) -> None:
     """Seen with three brokers of which one was killed (`make chaos`): taken for the end of the log,
     it made a worker refuse its shard."""

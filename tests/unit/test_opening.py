@@ -15,7 +15,8 @@ from stream_rater.pipeline.ports import (
     ShardEnds,
     StoredShard,
 )
-from tests.builders.machines import NOWHERE, ByHand, Recorder, opened
+from tests.builders.cases import cases
+from tests.builders.machines import NOWHERE, ByHand, Recorder, opened, updating
 
 
 def test_shards_were_added(hand: ByHand) -> None:
@@ -25,11 +26,11 @@ def test_shards_were_added(hand: ByHand) -> None:
         opened(hand, {0: NOWHERE}, {0: None}, shards=2)
 
 
-@pytest.mark.parametrize("position", [Position(7, 6, b"\x80"), Position(7, 0, b"\x80")])
-def test_committed_offset_that_kafka_forgot(
-    hand: ByHand, observer: Recorder, position: Position
-) -> None:
+@cases("position", [Position(7, 6, b"\x80"), Position(7, 0, b"\x80")])
+def test_committed_offset_that_kafka_forgot(position: Position) -> None:
     """Applied parts may have been published. None is published twice; a way out is named."""
+    observer = Recorder()
+    hand = updating(observer, 1)
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     opened(hand, {0: position}, {0: None})
     assert "offsets.retention.minutes). Commit 7 for this partition" in observer.refused[0][1]

@@ -12,6 +12,7 @@ from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble
 from stream_rater.pipeline.ports import SourceCommit
+from tests.builders.cases import cases
 
 AT = Settings(kafka="127.0.0.1:1")
 NO_OFFSET = -1001
@@ -55,8 +56,8 @@ def asked(
     return ask
 
 
-@pytest.mark.parametrize("who", ["worker", "command", "who commits"])
-@pytest.mark.parametrize(("error", "kind"), [(UNSTABLE, LogTrouble), (DENIED, Denied)])
+@cases("who", ["worker", "command", "who commits"])
+@cases(("error", "kind"), [(UNSTABLE, LogTrouble), (DENIED, Denied)])
 def test_an_error_of_one_partition_is_trouble(
     asked: Callable[[str, KafkaError | None], Any],
     who: str,
@@ -68,7 +69,7 @@ def test_an_error_of_one_partition_is_trouble(
         asked(who, error)
 
 
-@pytest.mark.parametrize("who", ["worker", "command"])
+@cases("who", ["worker", "command"])
 def test_a_partition_that_was_never_committed_is_none(
     asked: Callable[[str, KafkaError | None], Any], who: str
 ) -> None:

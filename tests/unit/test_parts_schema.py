@@ -14,6 +14,7 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.record import Trace
 from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.parts.schema import NotAPart, RebuildMark, UnknownPart
+from tests.builders.cases import cases
 from tests.builders.last_parts import as_last
 from tests.builders.machines import part
 
@@ -56,7 +57,7 @@ def test_names_are_written_as_the_encoder_would(sizes: list[int], laid_out: bool
     assert msgspec.msgpack.encode(elements[PLAYERS]) in schema.encode(before)
 
 
-@pytest.mark.parametrize("size", [1, 10, 11, 63, 64, 16_383, 16_384])
+@cases("size", [1, 10, 11, 63, 64, 16_383, 16_384])
 def test_columns_are_written_as_the_encoder_would(size: int) -> None:
     """Of any length, and each piece of the rows, in any order, as if it were a part of its own."""
     whole = part((7, "a" * size), (9, "b" * size), (11, "c"))
@@ -87,7 +88,7 @@ def test_the_last_release_and_this_one_read_each_other() -> None:
     assert schema.encode(found) == schema.encode(plain)
 
 
-@pytest.mark.parametrize("trace", [["00-x", ""], ["0" * 55, "a=b"], [1, ""], "text", [VALID, "\n"]])
+@cases("trace", [["00-x", ""], ["0" * 55, "a=b"], [1, ""], "text", [VALID, "\n"]])
 def test_a_damaged_trace(trace: Any) -> None:
     """Refused as any damage is."""
     rounds = msgspec.msgpack.decode(MESSAGE)[ROUNDS]
@@ -107,7 +108,7 @@ def test_take_keeps_only_the_rounds_it_needs() -> None:
     assert len(some.rounds) == 2
 
 
-@pytest.mark.parametrize(
+@cases(
     "message",
     [
         changed(VERSION, 2),
@@ -158,7 +159,7 @@ def by_kernel(version: int) -> bytes:
     return changed(RULES, rules)
 
 
-@pytest.mark.parametrize("message", [b"", b"{}", b"garbage", b"\x90", b"\x91\xa1x", b"\xdc\x00"])
+@cases("message", [b"", b"{}", b"garbage", b"\x90", b"\x91\xa1x", b"\xdc\x00"])
 def test_message_that_is_no_part(message: bytes) -> None:
     """What no release ever wrote is distinguished from what another one may have written."""
     with pytest.raises(NotAPart):

@@ -8,6 +8,7 @@ import pytest
 
 from stream_rater.replay.read_ahead import MOST_AHEAD, prefetched
 from stream_rater.rounds.validation import Invalid
+from tests.builders.cases import cases
 from tests.waits import HANGS_S
 
 
@@ -16,7 +17,7 @@ def test_items_come_as_they_were_made() -> None:
     assert list(prefetched(range(10 * MOST_AHEAD))) == list(range(10 * MOST_AHEAD))
 
 
-@pytest.mark.parametrize("error", [OSError("unreadable"), Invalid("bad-id", "unreadable")])
+@cases("error", [OSError("unreadable"), Invalid("bad-id", "unreadable")])
 def test_a_failure_is_raised_where_the_items_are_used(error: Exception) -> None:
     """After those made before it, with its message."""
 

@@ -35,6 +35,7 @@ from stream_rater.pipeline.ports import (
 )
 from stream_rater.pipeline.updater.shard import Shard
 from stream_rater.replay.sequential import Replay
+from tests.builders.cases import cases
 from tests.builders.machines import CONFIG, part, record
 from tests.rounds import as_json, ranked
 
@@ -128,7 +129,7 @@ IN_THREE_SHARDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("at_once", [1, 5, 100])
+@cases("at_once", [1, 5, 100])
 def test_parts_read_together(at_once: int) -> None:
     """The cut-off is the largest offset before g, else what is before the smallest one from g on,
     else what was sent. It does not matter what is read with a part."""
@@ -225,7 +226,7 @@ def rebuilt(cutoff: Cutoff) -> dict[Player, bytes]:
     return dict(found)
 
 
-@pytest.mark.parametrize("batch", [1, 2, 10_000])
+@cases("batch", [1, 2, 10_000])
 def test_each_player_at_their_own_cutoff(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
     """As if the replay had ended there, though it went on for others."""
     monkeypatch.setattr("stream_rater.operations.rebuild_store.BATCH", batch)
@@ -345,9 +346,9 @@ def test_part_that_updaters_ignore_counts_for_nothing() -> None:
     assert of_a(found) == 7
 
 
-@pytest.mark.parametrize("kernel", [KERNEL_VERSION, TOO_OLD])
-@pytest.mark.parametrize("sent_again", [False, True])
-@pytest.mark.parametrize("committed", [5, 6])
+@cases("kernel", [KERNEL_VERSION, TOO_OLD])
+@cases("sent_again", [False, True])
+@cases("committed", [5, 6])
 def test_part_that_waits_and_was_cut_for_fewer(
     committed: int, sent_again: bool, kernel: int
 ) -> None:
@@ -367,7 +368,7 @@ def test_part_that_waits_and_was_cut_for_fewer(
         found.check()
 
 
-@pytest.mark.parametrize("kernel", [KERNEL_VERSION, TOO_OLD])
+@cases("kernel", [KERNEL_VERSION, TOO_OLD])
 def test_part_behind_a_mark_that_names_more_shards(kernel: int) -> None:
     """A process wrote it that the group had excluded. Its rounds were sent again, and those parts
     may be applied and deleted: it stops no rebuild."""

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from stream_rater.adapters.kafka.topics import COMMAND_TIMEOUT_S, REQUEST_TIMEOUT_S, Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
+from tests.builders.cases import cases
 
 NOWHERE = Settings(kafka="127.0.0.1:1")
 
@@ -31,10 +32,9 @@ class BusyBroker:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "longest_s"),
     [({}, COMMAND_TIMEOUT_S), ({"request_timeout_s": REQUEST_TIMEOUT_S}, REQUEST_TIMEOUT_S)],
-    ids=["command", "service"],
 )
 def test_the_longest_wait(options: dict[str, float], longest_s: float) -> None:
     """The first request for offsets is short in both: its leader may be a former one."""

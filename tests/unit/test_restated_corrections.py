@@ -31,6 +31,7 @@ from stream_rater.pipeline.ladder_history import (
 from stream_rater.replay.edited_log import AppliedCorrection, Verdicts
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.runtime.failures import named_failures
+from tests.builders.cases import cases
 
 
 def removed(offset: int, player: str = "") -> RecordedCorrection:
@@ -77,7 +78,7 @@ def test_none_counts_before_all_are_read() -> None:
     assert log.corrections == {"l": MANY}
 
 
-@pytest.mark.parametrize("order", [(0, 0, 1, 1, 2, 2), (0, 1, 0, 1, 2), (2, 1, 0, 1, 2)])
+@cases("order", [(0, 0, 1, 1, 2, 2), (0, 1, 0, 1, 2), (2, 1, 0, 1, 2)])
 def test_messages_that_come_again(order: Sequence[int]) -> None:
     """A client repeats them, or a rebuild begins again."""
     messages = encode_restated_corrections({"l": MANY})
@@ -170,7 +171,7 @@ def hear(*records: Record) -> None:
         pass
 
 
-@pytest.mark.parametrize(
+@cases(
     "records",
     [
         [a_correction(2)],

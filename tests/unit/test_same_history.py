@@ -26,6 +26,7 @@ from stream_rater.pipeline.ports import (
     SourceTails,
     StoredShard,
 )
+from tests.builders.cases import cases
 from tests.builders.machines import NOWHERE, ByHand, Recorder
 from tests.unit.test_estimator import ZERO, a_round, by_hand, owning, parts_sent, priors, read
 
@@ -36,7 +37,7 @@ def hand(observer: Recorder) -> ByHand:
     return by_hand(observer)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("position", "tail", "refused"),
     [
         (Position(7, 6, tail=1), 1, ""),
@@ -46,11 +47,11 @@ def hand(observer: Recorder) -> ByHand:
         (Position(9, 8, tail=1), None, "offset 9 was reached and the log ends at 8"),
     ],
 )
-def test_store_of_another_history(
-    hand: ByHand, observer: Recorder, position: Position, tail: int | None, refused: str
-) -> None:
+def test_store_of_another_history(position: Position, tail: int | None, refused: str) -> None:
     """It is not rated by: the log is shorter, or has another record where the last one was applied.
     After a while it is looked at again."""
+    observer = Recorder()
+    hand = by_hand(observer)
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     hand.answer(CommittedSource, {0: SourceCommit(0)})
     hand.answer(ReadBeliefs, {0: StoredShard(position), 1: StoredShard(NOWHERE)})
@@ -79,7 +80,7 @@ def test_store_of_another_history(
     parts_sent(hand, 8)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("commit", "log", "refused"),
     [
         (SourceCommit(9, 5), SourceTail(9, 5), ""),
@@ -92,11 +93,10 @@ def test_store_of_another_history(
         (SourceCommit(9, 5), SourceTail(8, None), "finished up to offset 9 and ends at 8"),
     ],
 )
-def test_rounds_of_another_history(
-    hand: ByHand, commit: SourceCommit, log: SourceTail, refused: str
-) -> None:
+def test_rounds_of_another_history(commit: SourceCommit, log: SourceTail, refused: str) -> None:
     """Kafka lost rounds that were finished. The estimator ends, and says what an operator must do.
     It goes on where nothing is known of the last record, or it is damaged."""
+    hand = by_hand(Recorder())
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1])))
     hand.answer(CommittedSource, {0: commit, 1: None})
     hand.answer(LookForOffsets, OffsetEvidence({}, {1: 0}, parts_deleted=False))

@@ -25,6 +25,7 @@ from stream_rater.replay import standings
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.sequential import Replay
+from tests.builders.cases import cases
 from tests.builders.rated_data_files import WINDOW, rate
 from tests.edited_by_hand import LADDER, Editor, Line, a_log
 from tests.unit.test_data_commands import done, failed
@@ -350,7 +351,7 @@ def test_erased_players_have_the_pseudonym_there_too(path: Path) -> None:
     assert "kept before" in done("season-standings", LADDER, "--data", path)
 
 
-@pytest.mark.parametrize("record", [
+@cases("record", [
     Standing(ladder="a:b", season=1, player="p%", rank=1, listed=1, percentile=0.0, tier=None,
              rating=1.0, mu=1.0, sigma=1.0, rounds=1),
     season_ended.PageWritten(ladder="a:b", season=1, page=0, pages=1, digest="d"),

@@ -8,6 +8,7 @@ from stream_rater.contract.seeds import RESET
 from stream_rater.pipeline.parts import correction_parts, decoder, schema, seed_parts
 from stream_rater.pipeline.parts.schema import NotAPart, UnknownPart
 from stream_rater.pipeline.parts.seed_parts import SeedPart
+from tests.builders.cases import cases
 from tests.builders.machines import part
 from tests.builders.seeding import TIME, seed_part
 
@@ -27,7 +28,7 @@ def same(one: SeedPart, other: SeedPart) -> bool:
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     "given",
     [
         seed_part((7, "ab"), (9, "cüd")),
@@ -81,7 +82,7 @@ def test_other_messages_are_no_seed_parts() -> None:
             seed_parts.decode(message)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("element", "value", "reason"),
     [
         (KIND, "round-voided", "of kind"),

@@ -17,6 +17,7 @@ from stream_rater.pipeline.parts.seed_parts import SeedPart
 from stream_rater.pipeline.ports import Scatter
 from stream_rater.rating.parameters import Season
 from stream_rater.rating.stages import RatingRule, rule_of
+from tests.builders.cases import cases
 from tests.builders.machines import CONFIG, RULE
 from tests.builders.seeding import read, resetting_record, seeding_record
 
@@ -65,7 +66,7 @@ def test_every_row_goes_to_the_shard_of_its_player() -> None:
     assert all(part.shards == SHARDS for _, part in parts)
 
 
-@pytest.mark.parametrize("kind", ["seed", "reset"])
+@cases("kind", ["seed", "reset"])
 def test_a_player_in_several_records(kind: str) -> None:
     """Has one row in each part, in the order of the records."""
 

@@ -28,6 +28,7 @@ from stream_rater.replay.rating_changes import seed_changed
 from stream_rater.rounds.batch import OneRound
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.seed_records import Seed, SeedHead
+from tests.builders.cases import cases
 from tests.builders.machines import CONFIG, RULE
 from tests.builders.seeding import LADDERS, TIME, read, resetting_record, seed_part, seeding_record
 from tests.rounds import as_json, ranked
@@ -160,8 +161,8 @@ def some_part(kind: str, rule: RatingRule) -> SeedPart:
     )
 
 
-@pytest.mark.parametrize("kind", [SEEDED, RESET])
-@pytest.mark.parametrize(
+@cases("kind", [SEEDED, RESET])
+@cases(
     "rule",
     [
         RULE,

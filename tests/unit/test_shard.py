@@ -9,6 +9,7 @@ from stream_rater.contract.record import Record
 from stream_rater.pipeline.parts.schema import CutForFewer, NotAPart, Part, mark
 from stream_rater.pipeline.ports import Position, StoredShard
 from stream_rater.pipeline.updater.shard import QueuedPart, Shard, ShardBatch
+from tests.builders.cases import cases
 from tests.builders.machines import NOWHERE, names, part, record
 
 
@@ -53,7 +54,7 @@ def among_three(*parts: Part) -> Shard:
     return shard
 
 
-@pytest.mark.parametrize("shards", [0, 3])
+@cases("shards", [0, 3])
 def test_part_with_players_of_another_shard(shards: int) -> None:
     """Nobody is rated in a shard that is not theirs, be the part of an older release or of ours."""
     shard = among_three(
@@ -158,7 +159,7 @@ def test_gap_in_the_log() -> None:
     assert shard.is_stopped
 
 
-@pytest.mark.parametrize("message", [b"\x91\x02", b"\x91\x01"])
+@cases("message", [b"\x91\x02", b"\x91\x01"])
 def test_part_of_another_version(message: bytes) -> None:
     """What precedes it is applied; it and what follows are not."""
     shard = shard_with("ab")
@@ -193,8 +194,8 @@ def marked(stored: StoredShard, committed: int) -> Shard:
     return shard
 
 
-@pytest.mark.parametrize("committed", [0, 1, 3])
-@pytest.mark.parametrize("stored", [None, b"1"])
+@cases("committed", [0, 1, 3])
+@cases("stored", [None, b"1"])
 def test_store_from_before_a_rebuild(stored: bytes | None, committed: int) -> None:
     """Empty, or of an earlier rebuild, it is caught up to the mark and not beyond, wherever the
     group is; at the mark itself, and when asked again, it stops at once."""
@@ -216,7 +217,7 @@ def test_store_that_was_rebuilt() -> None:
     assert taken(shard.last_call()) == (3, "abcd")
 
 
-@pytest.mark.parametrize("message", [None, b"", b'{"round_id": "r-1"}'])
+@cases("message", [None, b"", b'{"round_id": "r-1"}'])
 def test_foreign_message(message: bytes | None) -> None:
     """It is no part. It is reported and passed over."""
     shard = shard_with("ab")

@@ -1,12 +1,12 @@
 """Sharding: Kafka's own vectors, and keys that no two ids share."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.adapters.redis.keys import belief_key, position_key
 from stream_rater.columns import sharding
+from tests.builders.cases import cases
 
 KAFKA_UTILS_TEST = {
     "21": -973932308,
@@ -21,7 +21,7 @@ KAFKA_UTILS_TEST = {
 ids = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 
 
-@pytest.mark.parametrize(("text", "signed"), KAFKA_UTILS_TEST.items())
+@cases(("text", "signed"), KAFKA_UTILS_TEST.items())
 def test_murmur2_is_kafkas(text: str, signed: int) -> None:
     """The shard is Kafka's toPositive(murmur2(key)) % partitions."""
     positive = signed & 0x7FFFFFFF

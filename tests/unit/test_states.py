@@ -3,20 +3,19 @@
 from enum import StrEnum
 from pathlib import Path
 
-import pytest
-
 from stream_rater.pipeline import states
+from tests.builders.cases import cases
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "internals" / "protocol.md"
 
 
-@pytest.mark.parametrize("transitions", [states.ESTIMATOR, states.UPDATER])
+@cases("transitions", [states.ESTIMATOR, states.UPDATER])
 def test_the_page_shows_these_transitions(transitions: tuple[states.Transition, ...]) -> None:
     """docs/internals/protocol.md has the diagram that `mermaid` draws."""
     assert f"```mermaid\n{states.mermaid(transitions)}```\n" in PAGE.read_text()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("kind", "transitions"),
     [(states.PartitionState, states.ESTIMATOR), (states.ShardState, states.UPDATER)],
 )

@@ -1,10 +1,10 @@
 """Trace context: what is valid is carried to the byte, and nothing else is."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.contract.record import STATE_LENGTH, Headers, Trace, trace_of
+from tests.builders.cases import cases
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 """The recommendation's own."""
@@ -16,8 +16,8 @@ def sent(parent: bytes, *states: bytes) -> Headers:
     return [*first, *(("tracestate", state) for state in states)]
 
 
-@pytest.mark.parametrize("parent", [PARENT, PARENT[:-2] + "00", "cc" + PARENT[2:]])
-@pytest.mark.parametrize("state", ["", "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE", "~" * 512])
+@cases("parent", [PARENT, PARENT[:-2] + "00", "cc" + PARENT[2:]])
+@cases("state", ["", "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE", "~" * 512])
 def test_what_is_valid_is_carried(parent: str, state: str) -> None:
     """Of a later version of the recommendation, too; sampled or not."""
     trace = trace_of(sent(parent.encode(), state.encode()))
@@ -29,7 +29,7 @@ def test_what_is_valid_is_carried(parent: str, state: str) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@cases(
     "parent",
     [
         "", "00", PARENT[:-1], PARENT + "0", PARENT + "\n", PARENT + "-00", "\n" + PARENT[1:],
@@ -43,9 +43,7 @@ def test_what_is_not_valid_is_left_behind(parent: str) -> None:
     assert trace_of(sent(parent.encode(), b"rojo=1")) is None
 
 
-@pytest.mark.parametrize(
-    "state", [b"a=\n", b"a=1\n", b"a=\x00", b"a=\xff", b"\xc3\xa9=1", b"a" * 513]
-)
+@cases("state", [b"a=\n", b"a=1\n", b"a=\x00", b"a=\xff", b"\xc3\xa9=1", b"a" * 513])
 def test_a_state_that_cannot_be_carried(state: bytes) -> None:
     """The parent goes on without."""
     assert trace_of(sent(PARENT.encode(), state)) == Trace(PARENT)

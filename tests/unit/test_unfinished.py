@@ -11,6 +11,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
 from stream_rater.operations import unfinished
 from stream_rater.operations.unfinished import UnfinishedRounds
+from tests.builders.cases import cases
 
 
 class FakeReader:
@@ -33,7 +34,7 @@ class FakeReader:
         return [] if offset is None else [Record(0, offset, b"")]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("reader", "expected"),
     [
         (FakeReader(7), True),
@@ -41,14 +42,13 @@ class FakeReader:
         (FakeReader(9), False),  # it came later
         (FakeReader(None, end=9), False),
     ],
-    ids=["first", "later", "after the end", "none"],
 )
 def test_a_record_is_looked_for(reader: Any, expected: bool) -> None:
     assert unfinished._may_have_record(reader, 0, range(5, 9)) == expected
     assert reader.begun == {0: 5}
 
 
-@pytest.mark.parametrize("reader", [FakeReader(None), FakeReader(None, end=8)])
+@cases("reader", [FakeReader(None), FakeReader(None, end=8)])
 def test_what_could_not_be_read_may_have_one(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time is over, or a replica does not reach the end yet."""
     monkeypatch.setattr(unfinished, "READ_S", 0.05)

@@ -11,12 +11,13 @@ from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble, StoreTrouble
+from tests.builders.cases import cases
 
 NOWHERE = "127.0.0.1:1"
 DOWN = KafkaError(KafkaError._TRANSPORT)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "expected"),
     [
         (
@@ -57,7 +58,7 @@ def test_redis_is_away() -> None:
     )
 
 
-@pytest.mark.parametrize("variable", [KAFKA_VARIABLE, REDIS_VARIABLE])
+@cases("variable", [KAFKA_VARIABLE, REDIS_VARIABLE])
 def test_the_demo_says_how_to_do_without(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A shell may still have the addresses of servers that `make down` stopped."""
     for each in (KAFKA_VARIABLE, REDIS_VARIABLE):

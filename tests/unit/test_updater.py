@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record, checksum
 from stream_rater.pipeline.parts.schema import mark
@@ -23,6 +21,7 @@ from stream_rater.pipeline.ports import (
     StoredShard,
 )
 from stream_rater.pipeline.updater import updater as module
+from tests.builders.cases import cases
 from tests.builders.machines import NOWHERE, ByHand, Recorder, names, opened, part, record, updating
 
 
@@ -141,10 +140,11 @@ def test_store_that_lost_writes_is_replayed_without_events(
     assert reported(hand.answer(Publish, offsets={0: 3})) == [("c", 0)]
 
 
-@pytest.mark.parametrize("lost_at", ["read", "apply"])
-def test_somebody_else_wrote(hand: ByHand, lost_at: str) -> None:
+@cases("lost_at", ["read", "apply"])
+def test_somebody_else_wrote(lost_at: str) -> None:
     """The position or the compare-and-set shows it. Nothing is published, and the shard is opened
     again."""
+    hand = updating(Recorder(), 1)
     owning(hand)
     read(hand, record(0, part((5, "a"))))
     if lost_at == "read":
@@ -219,21 +219,23 @@ def test_log_that_starts_after_the_store(observer: Recorder) -> None:
     hand.expect(ReadBeliefs, players={0: (REBUILT,)})
 
 
-@pytest.mark.parametrize(("applied_", "committed"), [(7, 3), (3, 7)])
-def test_log_that_ends_before_the_store_or_the_group(
-    hand: ByHand, observer: Recorder, applied_: int, committed: int
-) -> None:
+@cases(("applied_", "committed"), [(7, 3), (3, 7)])
+def test_log_that_ends_before_the_store_or_the_group(applied_: int, committed: int) -> None:
     """Parts were lost: said at once, instead of waiting for them for ever."""
+    observer = Recorder()
+    hand = updating(observer, 1)
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     opened(hand, {0: Position(applied_, applied_ - 1)}, {0: committed}, end=6)
     assert "offset 7 was reached and the log ends at 6" in observer.refused[0][1]
     hand.expect(Poll)
 
 
-@pytest.mark.parametrize("committed", [None, 0, 3, 7, 9])
-def test_log_of_another_history(hand: ByHand, observer: Recorder, committed: int | None) -> None:
+@cases("committed", [None, 0, 3, 7, 9])
+def test_log_of_another_history(committed: int | None) -> None:
     """It is long enough, but the last record that was applied is another one there. Whatever the
     group says: there is one way out."""
+    observer = Recorder()
+    hand = updating(observer, 1)
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     opened(hand, {0: Position(7, 6, b"\x80", tail=1)}, {0: committed}, end=12, tails={0: 2})
     assert observer.refused == [(0, observer.refused[0][1])]
@@ -300,10 +302,12 @@ def test_refused_shard_goes_on_when_it_does(hand: ByHand, observer: Recorder) ->
     assert observer.opened == [0]
 
 
-@pytest.mark.parametrize("own", [True, False])
-def test_mark_of_a_rebuild(hand: ByHand, observer: Recorder, own: bool) -> None:
+@cases("own", [True, False])
+def test_mark_of_a_rebuild(own: bool) -> None:
     """If the store includes that rebuild, the mark is passed without an event. Otherwise the shard
     is refused."""
+    observer = Recorder()
+    hand = updating(observer, 1)
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     assert hand.expect(ReadBeliefs).players == {0: (REBUILT,)}
     hand.answer(ReadBeliefs, {0: StoredShard(Position(4, 4), [b"5" if own else None])})
@@ -330,9 +334,11 @@ def test_foreign_message(hand: ByHand, observer: Recorder) -> None:
     assert observer.refused == []
 
 
-@pytest.mark.parametrize("settling", [False, True])
-def test_record_of_another_version(hand: ByHand, observer: Recorder, settling: bool) -> None:
+@cases("settling", [False, True])
+def test_record_of_another_version(settling: bool) -> None:
     """The shard is refused; the worker lives."""
+    observer = Recorder()
+    hand = updating(observer, 1)
     position = Position(1, 0, b"\x80") if settling else Position()
     owning(hand, position, 0)
     read(hand, record(0, part((5, "a"))))

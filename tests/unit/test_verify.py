@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytest
 
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.config.ladders import any_ladder
@@ -17,6 +16,7 @@ from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.replay.sequential import Replay
+from tests.builders.cases import cases
 from tests.builders.machines import CONFIG
 from tests.rounds import day, event, ranked
 
@@ -90,9 +90,7 @@ def test_a_rebuilt_belief_may_have_something_unannounced() -> None:
     assert not same_belief(changed(rebuilt, last=1), ANN, {VOIDED})
 
 
-@pytest.mark.parametrize(
-    "field", ["mu", "sigma", "rounds", "time", "grid", "center", "precision", "scale", "width"]
-)
+@cases("field", ["mu", "sigma", "rounds", "time", "grid", "center", "precision", "scale", "width"])
 def test_what_is_believed_is_compared_bit_for_bit(field: str) -> None:
     """Of a corrected belief, too."""
     value = record.decode([ANN], 0, 0.0, 1.0).header[field][0]
@@ -124,7 +122,7 @@ def test_a_belief_of_no_rounds_is_none() -> None:
     assert not same_belief(nobody, ANN, {REMOVED})
 
 
-@pytest.mark.parametrize("junk", [b"", b"junk", bytes([250]) + ANN[1:]])
+@cases("junk", [b"", b"junk", bytes([250]) + ANN[1:]])
 def test_what_is_no_record_is_different(junk: bytes) -> None:
     """And ends nothing."""
     assert not same_belief(junk, ANN, {REMOVED})
@@ -187,7 +185,7 @@ def test_a_belief_that_a_correction_wrote_is_equal() -> None:
         assert verified(bad, log).differing == [("l", "ann")]
 
 
-@pytest.mark.parametrize("forgotten", ["cy", "dee", "eve", "ann"])
+@cases("forgotten", ["cy", "dee", "eve", "ann"])
 def test_a_correction_that_was_forgotten_is_found(forgotten: str) -> None:
     """Of a player who should be gone, and of one who should have moved."""
     uncorrected = replayed([each for each in a_log() if "event_type" not in each])
@@ -262,10 +260,8 @@ def test_a_seeded_store_is_equal() -> None:
     assert verdict.equal and (verdict.rounds, verdict.seeds, verdict.beliefs) == (2, 4, 4)
 
 
-@pytest.mark.parametrize("more", [[], [SEASON]])
-@pytest.mark.parametrize(
-    ("lost", "players"), [(0, ["ann", "bob", "cy", "zed"]), (2, ["ann", "cy"]), (4, ["bob"])]
-)
+@cases("more", [[], [SEASON]])
+@cases(("lost", "players"), [(0, ["ann", "bob", "cy", "zed"]), (2, ["ann", "cy"]), (4, ["bob"])])
 def test_a_lost_seed_is_found(lost: int, players: list[str], more: list[dict[str, Any]]) -> None:
     """Or a lost reset, whether the ladder has corrections or not."""
     log = [*SEEDED, *more]
@@ -278,7 +274,7 @@ def test_a_lost_seed_is_found(lost: int, players: list[str], more: list[dict[str
         assert [*verdict.missing, *verdict.differing] == [("l", player)]
 
 
-@pytest.mark.parametrize("more", [[], [SEASON]])
+@cases("more", [[], [SEASON]])
 def test_a_seed_that_counted_too_often_is_found(more: list[dict[str, Any]]) -> None:
     """After a round of its player, and once more after the own effect."""
     log = [*SEEDED, *more]

@@ -18,6 +18,7 @@ from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.operations import verify
 from stream_rater.operations.compare_store import Verdict
+from tests.builders.cases import cases
 
 RUNNING = {ESTIMATORS: 1, UPDATERS: 1}
 """The members of each group."""
@@ -118,7 +119,7 @@ def test_parts_are_looked_for_after_rounds(monkeypatch: pytest.MonkeyPatch) -> N
     assert applied == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("behind", "role"), [([6, 0], "6 records of an estimator"), ([0, 1], "1 record of an updater")]
 )
 def test_nobody_is_waited_for_who_does_not_run(behind: list[int], role: str) -> None:
