@@ -1,13 +1,13 @@
 """Many cases in one test, which names all that fail at once."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import pytest
 
 
-def cases(names: str | Sequence[str], values: Sequence[Any]) -> Callable[[Any], Any]:
+def cases(names: str | Sequence[str], values: Collection[Any]) -> Callable[[Any], Any]:
     """Like `pytest.mark.parametrize`, but all cases are one test, and they share its fixtures."""
     wanted = [each.strip() for each in names.split(",")] if isinstance(names, str) else list(names)
 

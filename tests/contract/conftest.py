@@ -19,7 +19,7 @@ MEMORY, SQLITE = "memory", "sqlite"
 REAL = pytest.param("real", marks=pytest.mark.integration)
 
 OTHERS = [
-    pytest.param(each.name, marks=pytest.mark.integration)
+    pytest.param(each.name, marks=[pytest.mark.integration, pytest.mark.slow])
     for each in stores.ALL.values()
     if each != stores.REDIS and not os.environ.get(stores.STORE_VARIABLE)
 ]

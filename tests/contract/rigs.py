@@ -111,53 +111,6 @@ class Member:
         return read
 
 
-class Rig(Protocol):
-    """A log and its groups."""
-
-    def join(self, role: str, *, evictable: bool = False) -> Member:
-        """A new member, which learns by polling what it owns."""
-
-    def leave(self, member: Member) -> None:
-        """Let a member leave its group, as a stopped worker does."""
-
-    def evict(self, member: Member, others: Sequence[Member]) -> None:
-        """Rebalance the group to the other members. This one does not learn of it."""
-
-    def count_in(self, newcomer: Member) -> None:
-        """Rebalance the group with a new member. The others do not learn of it."""
-
-    def submit(self, partition: int, *records: Bytes) -> None:
-        """Append a record to round-completed."""
-
-    def cut(self, partition: int, offset: int) -> None:
-        """Delete the records of round-completed before this offset."""
-
-    def cut_rejections(self) -> None:
-        """Delete all records of round-rejected."""
-
-    def notes(self) -> LadderEventLog:
-        """The ladders' notes, as another process reads and writes them."""
-
-    def add_shards(self, count: int) -> None:
-        """Add partitions to performance-estimated and rating-changed."""
-
-    def leave_open(self, member: Member, effect: Publish) -> None:
-        """Perform all of a transaction except its end."""
-
-    def committed(self, role: str, partition: int) -> int | None:
-        """A committed offset, as another client sees it."""
-
-    def events(self) -> list[tuple[int, bytes, bytes]]:
-        """(shard, key, value) of all published events, once no transaction is open except those
-        left open on purpose."""
-
-    def visible_events(self) -> list[tuple[int, bytes, bytes]]:
-        """The events that subscribers see now."""
-
-    def rejections(self) -> list[Rejected]:
-        """The contents of round-rejected."""
-
-
 class LocalRig:
     """A rig on a log of this process."""
 
@@ -167,6 +120,7 @@ class LocalRig:
         self._members: dict[str, list[Member]] = {ESTIMATOR: [], UPDATER: []}
 
     def join(self, role: str, *, evictable: bool = False) -> Member:
+        """A new member, which learns by polling what it owns."""
         member = Member(self._worker(role), role)
         self._members[role].append(member)
         self._assign(role, self._members[role])
@@ -184,29 +138,36 @@ class LocalRig:
         self._group(role).assign([member.performer for member in members])
 
     def leave(self, member: Member) -> None:
+        """Let a member leave its group, as a stopped worker does."""
         self._members[member.role].remove(member)
         self._assign(member.role, self._members[member.role])
 
     def evict(self, member: Member, others: Sequence[Member]) -> None:
+        """Rebalance the group to the other members. This one does not learn of it."""
         self._assign(member.role, others)
         for each in others:
             each.poll()
 
     def count_in(self, newcomer: Member) -> None:
+        """Rebalance the group with a new member. The others do not learn of it."""
         newcomer.poll()
 
     def submit(self, partition: int, *records: Bytes) -> None:
+        """Append records to round-completed."""
         for each in records:
             self.log.submit(partition, each.value, each.headers, time.time(), each.key)
 
     def notes(self) -> LadderEventLog:
+        """The ladders' notes, as another process reads and writes them."""
         log: LadderEventLog = self.log
         return log
 
     def add_shards(self, count: int) -> None:
+        """Add partitions to performance-estimated and rating-changed."""
         self.log.add_shards(count)
 
     def leave_open(self, member: Member, effect: Publish) -> None:
+        """Perform all of a transaction except its end."""
         worker: Any = member.performer
         transactions = self._group(member.role).transactions
         for _ in worker.steps(effect):
@@ -214,14 +175,18 @@ class LocalRig:
                 return
 
     def committed(self, role: str, partition: int) -> int | None:
+        """A committed offset, as another client sees it."""
         return self._group(role).committed.get(partition)
 
     def events(self) -> list[tuple[int, bytes, bytes]]:
+        """(shard, key, value) of all published events, once no transaction is open except those
+        left open on purpose. `visible_events`: those that subscribers see now."""
         return seen(self._events())
 
     visible_events = events
 
     def rejections(self) -> list[Rejected]:
+        """The contents of round-rejected."""
         return [
             Rejected(
                 each.record.partition, each.record.offset, each.code, each.message,
@@ -229,6 +194,14 @@ class LocalRig:
             )
             for each in self._rejections()
         ]  # fmt: skip
+
+    def cut(self, partition: int, offset: int) -> None:
+        """Delete the records of round-completed before this offset."""
+        raise NotImplementedError
+
+    def cut_rejections(self) -> None:
+        """Delete all records of round-rejected."""
+        raise NotImplementedError
 
     def _events(self) -> list[Event]:
         """All published events."""
@@ -284,9 +257,6 @@ class SqliteRig(LocalRig):
 
     def cut(self, partition: int, offset: int) -> None:
         self.log.cut_rounds(partition, offset)
-
-    def cut_rejections(self) -> None:
-        pytest.skip("nothing deletes rejections from a data file")
 
     def _events(self) -> list[Event]:
         shards = range(len(self.log.parts))
@@ -445,6 +415,10 @@ class KafkaRig:
         """Close all members."""
         for member in tuple(self._members):
             self.leave(member)
+
+
+Rig = LocalRig | KafkaRig
+"""A log and its groups."""
 
 
 @contextmanager

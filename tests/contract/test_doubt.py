@@ -28,7 +28,7 @@ from tests.integration.processes import wait_until
 from tests.proxy import ANSWERS, Proxy, Toxic, a_proxy
 from tests.tools import needed
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 ROUTES = ("first", "second")
 ONE_COORDINATOR = {"transaction.state.log.num.partitions": "1"}

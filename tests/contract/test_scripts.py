@@ -13,6 +13,7 @@ from stream_rater.adapters.redis.keys import position_key
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.pipeline.ports import Apply, Position, StoredShard
+from tests.builders.cases import cases
 from tests.contract.test_store import BOB, RedisPerformer, application, apply, read
 from tests.redis_cluster import RedisCluster, client_of
 
@@ -92,7 +93,7 @@ def test_functions_that_are_denied_while_it_runs(server: Server, admin: Any) -> 
     assert "EVALSHA" in performer.store.functions
 
 
-@pytest.mark.parametrize("denied", SCRIPTS)
+@cases("denied", SCRIPTS)
 def test_who_may_use_neither_is_denied(server: Server, admin: Any, denied: str) -> None:
     """The line names both rights, and nothing is written."""
     at = user(server, admin, *FUNCTIONS, denied)

@@ -110,8 +110,11 @@ def test_a_run_writes_all_and_the_next_one_nothing(settings: real.SettingsFactor
     assert (configuration["retention.ms"], configuration["cleanup.policy"]) == ("-1", "delete")
 
 
-def test_a_topic_that_would_delete_standings_is_refused(settings: real.SettingsFactory) -> None:
-    """Before anything is written; one line has the cure, which is enough."""
+def test_a_topic_that_would_delete_standings_is_refused(
+    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is written, also if the broker's list was without it; one line has the cure,
+    which is enough."""
     at = settings()
     admin = AdminClient({"bootstrap.servers": at.kafka}, logger=CLIENT_LOGGER)
     short = {"retention.ms": "86400000"}
@@ -122,6 +125,11 @@ def test_a_topic_that_would_delete_standings_is_refused(settings: real.SettingsF
     cure = f"--entity-name {topic_of(at)} --add-config retention.ms=-1`"
     assert str(raised.value).startswith(f"{topic_of(at)}: retention.ms is 86400000, must be -1: ")
     assert str(raised.value).endswith(cure) and "\n" not in str(raised.value)
+    late, lists = Admin(at), iter([None])
+    listed = late.partitions_if_any
+    monkeypatch.setattr(late, "partitions_if_any", lambda name: next(lists, listed(name)))
+    with pytest.raises(TopicMismatch, match=r"retention\.ms is 86400000, must be -1"):
+        SeasonTopic(at, late, LADDER, SEASON)
     entry = ConfigEntry("retention.ms", "-1", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic_of(at), incremental_configs=[entry])
     for altered in admin.incremental_alter_configs([resource]).values():
@@ -131,24 +139,7 @@ def test_a_topic_that_would_delete_standings_is_refused(settings: real.SettingsF
     assert_once(at)
 
 
-def test_a_topic_that_a_broker_lists_late_is_refused_too(
-    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is not ours, though the broker's list was without it."""
-    at = settings()
-    client = AdminClient({"bootstrap.servers": at.kafka}, logger=CLIENT_LOGGER)
-    new = NewTopic(topic_of(at), 4, 1, config={"retention.ms": "86400000"})
-    for done in client.create_topics([new]).values():
-        done.result(30.0)
-    admin = Admin(at)
-    lists = iter([None])
-    listed = admin.partitions_if_any
-    monkeypatch.setattr(admin, "partitions_if_any", lambda name: next(lists, listed(name)))
-    with pytest.raises(TopicMismatch, match=r"retention\.ms is 86400000, must be -1"):
-        SeasonTopic(at, admin, LADDER, SEASON)
-
-
-@pytest.mark.parametrize("before", range(PAGES))
+@pytest.mark.parametrize("before", [0, PAGES - 1])
 def test_a_writer_that_ends_inside_a_transaction(
     settings: real.SettingsFactory, before: int
 ) -> None:

@@ -105,14 +105,34 @@ def test_a_second_process_learns_who_has_the_file(database: Database, path: Path
     assert subprocess.run(second, check=False, timeout=HANGS_S).returncode == 0
 
 
-def test_a_newer_format_is_refused(path: Path) -> None:
-    """By the process that writes and by readers, and nothing in the file changes."""
+def test_files_that_are_not_ours(path: Path) -> None:
+    """A reader creates nothing, and a folder that does not exist is named. A newer format is
+    refused by writer and readers; so are the file of another program and a file of anything else.
+    Each is left as it is."""
+    with pytest.raises(Unusable, match=r"ratings\.db: there is no such file"):
+        connect_reader(path)
+    assert not path.exists()
+    with pytest.raises(Denied, match=r"none/ratings\.db\.lock: No such file or directory"):
+        Database.open(path.parent / "none" / path.name)
+    path.unlink(missing_ok=True)
     Database.open(path).close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {schema.FORMAT + 1}")
     before = path.read_bytes()
     for opened in (Database.open, connect_reader):
         with pytest.raises(Unusable, match=r"ratings\.db has format 2, .*formats up to 1: use"):
+            opened(path)
+    assert path.read_bytes() == before
+    path.unlink(missing_ok=True)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE theirs (a)")
+        connection.commit()
+    with pytest.raises(Unusable, match=r"ratings\.db is no data file of stream-rater"):
+        Database.open(path)
+    path.write_text("some notes of mine, longer than the header of a file of SQLite" * 100)
+    before = path.read_bytes()
+    for opened in (Database.open, connect_reader):
+        with pytest.raises(Unusable, match="no file of SQLite: name another file"):
             opened(path)
     assert path.read_bytes() == before
 
@@ -129,30 +149,6 @@ def test_an_older_format_is_upgraded(path: Path, monkeypatch: pytest.MonkeyPatch
             rows = database.connection.execute("SELECT a FROM new").fetchall()
             assert rows == [(7,)]
             assert database.connection.execute("PRAGMA user_version").fetchone() == (3,)
-
-
-def test_a_foreign_file_is_refused(path: Path) -> None:
-    """Another program's file of SQLite, and a file of anything else, are left as they are."""
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE theirs (a)")
-        connection.commit()
-    with pytest.raises(Unusable, match=r"ratings\.db is no data file of stream-rater"):
-        Database.open(path)
-    path.write_text("some notes of mine, longer than the header of a file of SQLite" * 100)
-    before = path.read_bytes()
-    for opened in (Database.open, connect_reader):
-        with pytest.raises(Unusable, match="no file of SQLite: name another file"):
-            opened(path)
-    assert path.read_bytes() == before
-
-
-def test_what_is_not_there_or_not_allowed(path: Path) -> None:
-    """A reader creates nothing. A folder that does not exist is named."""
-    with pytest.raises(Unusable, match=r"ratings\.db: there is no such file"):
-        connect_reader(path)
-    assert not path.exists()
-    with pytest.raises(Denied, match=r"none/ratings\.db\.lock: No such file or directory"):
-        Database.open(path.parent / "none" / path.name)
 
 
 def test_a_moved_file_never_opens_again(database: Database, path: Path) -> None:

@@ -74,14 +74,6 @@ async def test_what_is_not_valid_is_not_written(
     assert place.posted("invalid") == 1
 
 
-@at_door(STRICT)
-async def test_an_unknown_ladder_is_refused(place: DoorPlace, client: Client) -> None:
-    """With the code of the rejection."""
-    answer = await client.post("/v1/ladders/asia/rounds", a_round())
-    assert (answer.status, answer.code) == (422, "unknown-ladder")
-    assert place.log.all == []
-
-
 def test_terms_may_change_before_the_offset() -> None:
     """The log may be longer than the process knows. So a round is refused only if it is rejected by
     the terms at the known end and by all later ones, and a correction, too."""
@@ -108,7 +100,9 @@ def test_terms_may_change_before_the_offset() -> None:
 
 @at_door()
 async def test_each_round_of_a_batch_is_answered(place: DoorPlace, client: Client) -> None:
-    """The valid ones are written, in order; an answer says where the mistake of the others is."""
+    """The valid ones are written, in order; an answer says where the mistake of the others is. A
+    batch may be JSON lines: one that is no JSON costs no other. It has neither none nor more than
+    1,000; a body that is no array is said to be none."""
     bodies = [a_round("a", ladder="eu"), a_round("", ladder="eu"), a_round("b", ladder="eu")]
     answer = await client.post("/v1/rounds", bodies)
     assert answer.status == 200
@@ -117,6 +111,23 @@ async def test_each_round_of_a_batch_is_answered(place: DoorPlace, client: Clien
     assert [each["offset"] for each in results] == [0, None, 1]
     assert results[1]["code"] == "bad-id" and results[1]["place"] == "body[1].round_id"
     assert len(place.log.all) == 2
+    place = DoorPlace()
+    client = Client(place.api.application)
+    lines = b'{"x\n\n' + b"\n".join(
+        b'{"ladder":"eu","round_id":"%d","completed_at":"2026-05-01T20:00:00Z","standings":'
+        b'[{"player":"a","rank":1},{"player":"b","rank":1}]}' % i for i in range(3)
+    )  # fmt: skip
+    answer = await client.post("/v1/rounds", lines, content_type="application/x-ndjson")
+    assert [each["status"] for each in answer.json["results"]] == [422, 202, 202, 202]
+    assert len(place.log.all) == 3
+    place = DoorPlace()
+    client = Client(place.api.application)
+    for bodies in ([], [a_round(str(i), ladder="eu") for i in range(1001)]):
+        answer = await client.post("/v1/rounds", bodies)
+        assert (answer.status, answer.code) == (422, "invalid")
+    answer = await client.post("/v1/rounds", {"round_id": "r"})
+    assert (answer.status, answer.code) == (400, "bad-request")
+    assert place.log.all == []
 
 
 def test_a_round_that_breaks_the_validator_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,29 +152,6 @@ def test_a_round_that_breaks_the_validator_costs_no_other(monkeypatch: pytest.Mo
 
 
 @at_door()
-async def test_a_batch_may_be_json_lines(place: DoorPlace, client: Client) -> None:
-    """A line that is no JSON costs no other line."""
-    lines = b'{"x\n\n' + b"\n".join(
-        b'{"ladder":"eu","round_id":"%d","completed_at":"2026-05-01T20:00:00Z","standings":'
-        b'[{"player":"a","rank":1},{"player":"b","rank":1}]}' % i for i in range(3)
-    )  # fmt: skip
-    answer = await client.post("/v1/rounds", lines, content_type="application/x-ndjson")
-    assert [each["status"] for each in answer.json["results"]] == [422, 202, 202, 202]
-    assert len(place.log.all) == 3
-
-
-@at_door()
-async def test_a_batch_has_a_limit(place: DoorPlace, client: Client) -> None:
-    """Neither none nor more than 1,000; a body that is no array is said to be none."""
-    for bodies in ([], [a_round(str(i), ladder="eu") for i in range(1001)]):
-        answer = await client.post("/v1/rounds", bodies)
-        assert (answer.status, answer.code) == (422, "invalid")
-    answer = await client.post("/v1/rounds", {"round_id": "r"})
-    assert (answer.status, answer.code) == (400, "bad-request")
-    assert place.log.all == []
-
-
-@at_door()
 async def test_a_known_round_is_not_written_again(place: DoorPlace, client: Client) -> None:
     """The answer is the place of the first record, also for a batch, and if both come at once."""
     first = await client.post(AT, a_round())
@@ -183,12 +171,24 @@ async def test_a_known_round_is_not_written_again(place: DoorPlace, client: Clie
 
 
 @at_door()
-async def test_a_rejected_round_may_be_sent_again(place: DoorPlace, client: Client) -> None:
-    """A rejected record does not count as seen, so the door writes another one."""
+async def test_a_rejected_round_says_why(place: DoorPlace, client: Client) -> None:
+    """With code and text; it may be sent again, since a rejected record does not count as seen.
+    Waiting ends with the state at that moment, and too many may not wait. The answer about an
+    unknown round says how to ask for it; half a place is no place."""
     await client.post(AT, a_round())
     at = Place(home("eu"), 0)
-    place.states.rejected(RejectedRecord(at, "bad-time", "too early", "eu", "r1"))
+    place.states.rejected(RejectedRecord(at, "bad-time", "completed_at: x", "eu", "r1"))
+    answer = (await client.get(f"{AT}/r1")).json
+    assert (answer["status"], answer["code"]) == ("rejected", "bad-time")
+    assert answer["detail"] == "completed_at: x"
     assert (await client.post(AT, a_round())).json["offset"] == 1
+    assert (await client.get(f"{AT}/r1?wait=1")).json["status"] == "pending"
+    place.waiting.count = MOST_WAITING
+    assert (await client.get(f"{AT}/r1?wait=1")).code == "busy"
+    unknown = await client.get(f"{AT}/r9")
+    assert (unknown.status, unknown.code) == (404, "unknown-round")
+    assert "?partition=&offset=" in unknown.json["detail"]
+    assert (await client.get(f"{AT}/r9?offset=1")).code == "bad-request"
 
 
 @cases(
@@ -217,22 +217,20 @@ async def test_what_was_not_acknowledged_says_so(
 
 
 @at_door()
-async def test_an_upgrade_is_refused(place: DoorPlace, client: Client) -> None:
-    """The server reads no body then, and an empty body must not get a final answer."""
-    answer = await client.post(AT, b"", upgrade="h2c")
-    assert (answer.status, answer.code) == (400, "bad-request")
-    assert "HTTP/1.1" in answer.json["detail"]
-
-
-@at_door()
 async def test_no_log_yet(place: DoorPlace, client: Client) -> None:
-    """Before the log is known, nothing is taken."""
+    """Before the log is known, nothing is taken. An upgrade is refused: the server reads no body
+    then, and an empty body must not get a final answer."""
     place.log.away = True
     answer = await client.post(AT, a_round())
     assert (answer.status, answer.code) == (503, "log-unavailable")
     assert answer.headers["retry-after"]
     place.log.away = False
     assert (await client.post(AT, a_round())).status == 202
+    place = DoorPlace()
+    client = Client(place.api.application)
+    answer = await client.post(AT, b"", upgrade="h2c")
+    assert (answer.status, answer.code) == (400, "bad-request")
+    assert "HTTP/1.1" in answer.json["detail"]
 
 
 # --- corrections ---
@@ -328,32 +326,3 @@ async def test_a_round_is_pending_until_it_is_rated(place: DoorPlace, client: Cl
     assert (answer["status"], answer["changes_complete"]) == ("rated", True)
     assert {each["player"] for each in answer["changes"]} == {"ann", "bob"}
     assert (answer["partition"], answer["offset"]) == (home("eu"), 0)
-
-
-@at_door()
-async def test_waiting_ends(place: DoorPlace, client: Client) -> None:
-    """After the time, the answer is the state at that moment; too many may not wait."""
-    await client.post(AT, a_round())
-    assert (await client.get(f"{AT}/r1?wait=1")).json["status"] == "pending"
-    place.waiting.count = MOST_WAITING
-    assert (await client.get(f"{AT}/r1?wait=1")).code == "busy"
-
-
-@at_door()
-async def test_a_rejected_round_says_why(place: DoorPlace, client: Client) -> None:
-    """With code and text."""
-    await client.post(AT, a_round())
-    at = Place(home("eu"), 0)
-    place.states.rejected(RejectedRecord(at, "bad-time", "completed_at: x", "eu", "r1"))
-    answer = (await client.get(f"{AT}/r1")).json
-    assert (answer["status"], answer["code"]) == ("rejected", "bad-time")
-    assert answer["detail"] == "completed_at: x"
-
-
-@at_door()
-async def test_an_unknown_round(place: DoorPlace, client: Client) -> None:
-    """The answer says how to ask for it; half a place is no place."""
-    answer = await client.get(f"{AT}/r9")
-    assert (answer.status, answer.code) == (404, "unknown-round")
-    assert "?partition=&offset=" in answer.json["detail"]
-    assert (await client.get(f"{AT}/r9?offset=1")).code == "bad-request"

@@ -22,7 +22,9 @@ from stream_rater.contract.submissions import NewRecord, Place
 from stream_rater.runtime import engine
 from stream_rater.runtime.engine import Engine, Full
 from tests.builders.cases import cases
+from tests.builders.lines import a_round
 from tests.data_files import committed_of, ends_of
+from tests.rounds import day
 from tests.simulation import oracle
 from tests.simulation.data_file import Clock, Disk, Process, Subscriber, as_in_memory, full
 from tests.waits import STILL_S
@@ -30,14 +32,10 @@ from tests.waits import STILL_S
 LADDERS, WINDOW = Ladders(ladders={"duel": Ladder(rating=DEFAULT_RATING)}), 100
 
 
-def a_round(number: int) -> NewRecord:
+def new_round(number: int) -> NewRecord:
     """Rounds of two. Some players are in many."""
-    standings = [{"player": f"q{number % 100}", "rank": 1}, {"player": f"p{number}", "rank": 2}]
-    value = {
-        "round_id": f"r{number}", "ladder": "duel", "completed_at": "2026-05-01T20:00:00Z",
-        "standings": standings,
-    }  # fmt: skip
-    return NewRecord(0, b"duel", msgspec.json.encode(value), ())
+    line = a_round(number, f"q{number % 100}", f"p{number}", ladder="duel", completed_at=day(1))
+    return NewRecord(0, b"duel", msgspec.json.encode(line), ())
 
 
 class Started:
@@ -56,7 +54,7 @@ class Started:
         self.reports += 1
 
     def submit(self, *numbers: int) -> "Future[list[Place]]":
-        return self.process.append(*map(a_round, numbers))
+        return self.process.append(*map(new_round, numbers))
 
     def turns(self) -> None:
         """Take turns until all is rated and nothing waits."""
@@ -156,7 +154,11 @@ def test_a_cancelled_record_is_not_written(started: Started) -> None:
 
 
 def test_too_many_records_are_refused(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until those that wait have had their turn."""
+    """Until those that wait have had their turn; questions, too."""
+    monkeypatch.setattr(engine, "MOST_QUESTIONS", 1)
+    started.engine.ask(lambda: 1)
+    with pytest.raises(Full):
+        started.engine.ask(lambda: 2)
     monkeypatch.setattr(engine, "MOST_WAITING", 3)
     started.submit(1, 2)
     with pytest.raises(Full):
@@ -165,14 +167,6 @@ def test_too_many_records_are_refused(started: Started, monkeypatch: pytest.Monk
     started.turns()
     started.submit(3, 4)
     assert started.engine.waiting == 2
-
-
-def test_too_many_questions_are_refused(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As records are."""
-    monkeypatch.setattr(engine, "MOST_QUESTIONS", 1)
-    started.engine.ask(lambda: 1)
-    with pytest.raises(Full):
-        started.engine.ask(lambda: 2)
 
 
 # --- turns that fail ---
@@ -362,6 +356,6 @@ def test_answers_are_those_of_their_records(started: Started) -> None:
     started.turns()
     for number, ((partition, offset),) in found.items():
         (record,) = started.process.log.rounds.read(partition, offset, offset + 1)
-        assert record.value == a_round(number).value
+        assert record.value == new_round(number).value
     assert len({place for (place,) in found.values()}) == 100
     started.check()

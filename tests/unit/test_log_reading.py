@@ -1,4 +1,5 @@
-"""A log is read by other processes, and gives what one process reads."""
+"""A log is read by other processes, and gives what one process reads. The beliefs after it:
+`property/test_cores.py`."""
 
 import multiprocessing
 import os
@@ -6,10 +7,8 @@ import random
 import signal
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
-import msgspec
 import pytest
 
 from stream_rater.columns.sharding import partition_of
@@ -17,7 +16,7 @@ from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import Change, Ladder, Ladders
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.record import Player, Record
+from stream_rater.contract.record import Record
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.operations.rebuild_store import Rebuild
 from stream_rater.rating.parameters import Elo, EloMMR
@@ -31,6 +30,7 @@ from stream_rater.replay.edited_log import (
 )
 from stream_rater.replay.log_reading import LogReader, LogSource
 from stream_rater.rounds.seed_records import Seed
+from tests.builders.lines import a_record, a_seed
 from tests.builders.logs import FailingRecords, ListedRecords
 from tests.builders.machines import CONFIG
 from tests.rounds import as_json, day, ranked
@@ -45,17 +45,13 @@ LADDERS = Ladders(
 )
 
 
-def a_record(rng: random.Random, partition: int, offset: int, ladder: str) -> Record:
+def a_random_record(rng: random.Random, partition: int, offset: int, ladder: str) -> Record:
     """Mostly a round; some are malformed or come twice; some are seeds."""
     if rng.random() < 0.1:
         value = as_json(ladder=ladder, round_id=f"r{offset - 1}")[: rng.randint(1, 300)]
         return Record(partition, offset, value, received_s=4e9)
     if rng.random() < 0.1:
-        rows = [{"player": f"s{offset}", "mu": 1700.0, "sigma": 90.0}]
-        fields = {"ladder": ladder, "round_id": f"r{offset}", "at": day(1), "players": rows}
-        headers = [(EVENT_TYPE, b"players-seeded")]
-        value = msgspec.json.encode(fields)
-        return Record(partition, offset, value, headers, received_s=4e9)
+        return a_record(offset, a_seed(offset, f"s{offset}", ladder=ladder, at=day(1)), partition)
     names = rng.sample([f"p{i}" for i in range(30)], rng.randint(2, 8))
     value = as_json(
         *ranked([rng.randint(0, 4) for _ in names], names), ladder=ladder,
@@ -71,7 +67,7 @@ def a_log() -> list[Record]:
     for _ in range(400):
         ladder = rng.choice("abcde")
         partition = partition_of(ladder, PARTITIONS)
-        found.append(a_record(rng, partition, ends[partition], ladder))
+        found.append(a_random_record(rng, partition, ends[partition], ladder))
         ends[partition] += 1
     return found
 
@@ -121,19 +117,6 @@ def test_other_processes_read_the_same() -> None:
     }
 
 
-def rebuilt(cores: int) -> dict[Player, bytes]:
-    work = Rebuild(LADDERS, WINDOW, PARTITIONS, Cutoff({}, ENDS, 1), cores=Cores(cores))
-    work.run(LogReader(ListedRecords(LOG, 30), ENDS))
-    return dict(chain.from_iterable(work.beliefs()))
-
-
-def test_the_beliefs_do_not_depend_on_the_number_of_cores() -> None:
-    """Byte for byte."""
-    due = rebuilt(1)
-    assert len(due) > 60
-    assert rebuilt(2) == rebuilt(5) == due
-
-
 def test_shares() -> None:
     """Each partition with records is in one of them, and they are about as large."""
     assert log_reading._shares({0: 5, 1: 0, 2: 9, 3: 3}, 2) == [{2: 9}, {0: 5, 3: 3}]
@@ -141,9 +124,12 @@ def test_shares() -> None:
 
 
 def test_a_failure_of_a_process_is_raised_here() -> None:
-    """As it was raised there."""
+    """As it was raised there. A process that is killed is named in one line, with the cure; nothing
+    waits for it."""
     with pytest.raises(LogTrouble, match="nothing arrived"):
         read(FailingRecords(LOG, LogTrouble("nothing arrived")), Cores(2))
+    with pytest.raises(Failed, match="a process that read the log has ended: run it again, with"):
+        read(Killed(), Cores(2))
 
 
 class Killed(NamedTuple):
@@ -153,12 +139,6 @@ class Killed(NamedTuple):
         """Yield nothing."""
         os.kill(os.getpid(), signal.SIGKILL)
         yield []
-
-
-def test_a_process_that_is_killed_is_named() -> None:
-    """In one line, with the cure; nothing waits for it."""
-    with pytest.raises(Failed, match="a process that read the log has ended: run it again, with"):
-        read(Killed(), Cores(2))
 
 
 def test_a_replay_that_ends_early_ends_the_processes() -> None:

@@ -32,7 +32,8 @@ def changed(index: int, value: Any) -> bytes:
 
 
 def test_round_trip() -> None:
-    """Every column comes back as it was, floats to the bit."""
+    """Every column comes back as it was, floats to the bit. Rows that are taken, in any order, keep
+    the rounds that they need."""
     before = part((7, "ab"), (9, "cde"), performance=1 / 3)
     after = schema.decode(schema.encode(before))
     assert list(after.rules) == list(before.rules)
@@ -40,6 +41,10 @@ def test_round_trip() -> None:
     assert list(after.players) == list(before.players)
     for name in ("round_index", "place", "evidence"):
         np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
+    some = part((7, "ab"), (9, "c"), (11, "d")).take(np.array([3, 1]))
+    assert some.players == ["d", "b"]
+    assert [some.rounds[i].offset for i in some.round_index] == [11, 7]
+    assert len(some.rounds) == 2
 
 
 @given(st.lists(st.sampled_from([0, 1, 31, 32, 255, 256, 70_000]), max_size=40), st.booleans())
@@ -100,14 +105,6 @@ def test_a_damaged_trace(trace: Any) -> None:
         schema.decode(changed(ROUNDS, rounds))
 
 
-def test_take_keeps_only_the_rounds_it_needs() -> None:
-    """Rows in any order, with their own rounds."""
-    some = part((7, "ab"), (9, "c"), (11, "d")).take(np.array([3, 1]))
-    assert some.players == ["d", "b"]
-    assert [some.rounds[i].offset for i in some.round_index] == [11, 7]
-    assert len(some.rounds) == 2
-
-
 @cases(
     "message",
     [
@@ -135,16 +132,13 @@ def test_part_that_is_not_understood(message: bytes) -> None:
 
 
 def test_part_of_another_kernel() -> None:
-    """The message names both versions."""
+    """The message names both versions. One that an older release left is applied, if its evidence
+    means the same."""
     ours, older = KERNEL_VERSION, schema.OLDEST_KERNEL - 1
     with pytest.raises(UnknownPart, match=rf"version 77, this worker has {ours}: .* newer release"):
         schema.decode(by_kernel(77))
     with pytest.raises(UnknownPart, match=rf"version {older}, .* has {ours}: .* older release"):
         schema.decode(by_kernel(older))
-
-
-def test_part_that_an_older_release_left() -> None:
-    """It is applied, if its evidence means the same; a newer release's is left alone."""
     oldest = schema.OLDEST_KERNEL
     assert schema.decode(by_kernel(oldest), kernel=oldest + 2).rules[0].kernel == oldest
     assert schema.decode(by_kernel(oldest + 2), kernel=oldest + 2).rules[0].kernel == oldest + 2

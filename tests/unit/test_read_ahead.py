@@ -13,8 +13,22 @@ from tests.waits import HANGS_S
 
 
 def test_items_come_as_they_were_made() -> None:
-    """In order, all of them, however many."""
+    """In order, all of them. A stage begins before anybody takes an item, and is not far ahead: the
+    queue has a bound."""
     assert list(prefetched(range(10 * MOST_AHEAD))) == list(range(10 * MOST_AHEAD))
+    began = threading.Event()
+
+    def items() -> Iterator[int]:
+        began.set()
+        yield 1
+
+    stage = prefetched(items())
+    assert began.wait(HANGS_S) and list(stage) == [1]
+    made = itertools.count()
+    ahead = prefetched(iter(made.__next__, None))
+    assert next(ahead) == 0
+    ahead.close()  # type: ignore[attr-defined]
+    assert next(made) <= MOST_AHEAD + 3
 
 
 @cases("error", [OSError("unreadable"), Invalid("bad-id", "unreadable")])
@@ -29,24 +43,3 @@ def test_a_failure_is_raised_where_the_items_are_used(error: Exception) -> None:
     assert next(items) == 1
     with pytest.raises(type(error), match=r"^unreadable$"):
         next(items)
-
-
-def test_a_stage_is_not_far_ahead() -> None:
-    """What nobody takes is not made: the queue has a bound."""
-    made = itertools.count()
-    items = prefetched(iter(made.__next__, None))
-    assert next(items) == 0
-    items.close()  # type: ignore[attr-defined]
-    assert next(made) <= MOST_AHEAD + 3
-
-
-def test_a_stage_begins_at_once() -> None:
-    """Before anybody takes an item."""
-    began = threading.Event()
-
-    def items() -> Iterator[int]:
-        began.set()
-        yield 1
-
-    stage = prefetched(items())
-    assert began.wait(HANGS_S) and list(stage) == [1]

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from stream_rater.adapters.sqlite import submitter
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
-from stream_rater.cli import app
 from stream_rater.config.ladders import ANY_LADDER, any_ladder
 from stream_rater.contract.record import Record
 from stream_rater.operations import seed as operation
@@ -23,6 +21,7 @@ from stream_rater.replay.sequential import Replay
 from stream_rater.rounds import seed_messages, seed_records
 from stream_rater.rounds.seed_messages import Scale, scale_of
 from tests.builders.cases import cases
+from tests.builders.commands import failed, run
 from tests.builders.rated_data_files import rate
 from tests.builders.submitters import Sent, taking
 
@@ -33,18 +32,6 @@ TABLE = "player,mu,sigma,games\nann,31.4,1.9,212\nbob,25.9,2.4,98\ncy,18.2,60,4\
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Sent:
     """Takes all that is sent."""
     return taking(monkeypatch)
-
-
-def run(*words: object) -> Result:
-    return CliRunner().invoke(app.main, [str(word) for word in words])
-
-
-def refused(*words: object) -> str:
-    """The line of a command that does not work."""
-    result = run(*words)
-    assert result.exit_code in (1, 2), result.output
-    (line,) = [each for each in result.stderr.splitlines() if each.startswith("stream-rater: ")]
-    return line.removeprefix("stream-rater: ")
 
 
 def written(folder: Path, text: str, name: str = "players.csv") -> Path:
@@ -66,7 +53,8 @@ def seeds(path: Path, *options: object) -> list[dict[str, Any]]:
 
 
 def test_newcomers_become_newcomers(tmp_path: Path) -> None:
-    """By the affine map of the scale; a sigma beyond a newcomer's is cut, and counted."""
+    """By the affine map of the scale; a sigma beyond a newcomer's is cut, and counted. The file
+    that `--out` writes is a log, of which `rate` makes the same."""
     result = run("seed", written(tmp_path, TABLE), "--ladder", "l", "--scale", "openskill",
                  "--dry-run")  # fmt: skip
     assert result.exit_code == 0
@@ -78,10 +66,6 @@ def test_newcomers_become_newcomers(tmp_path: Path) -> None:
         {"player": "cy", "mu": 1500 - 6.8 * 42, "sigma": 350, "rounds": 4},
     ]
     assert seed["ladder"] == "l" and seed["source"] == "players.csv"
-
-
-def test_it_is_what_rate_makes_of_it(tmp_path: Path) -> None:
-    """The file that `--out` writes is a log."""
     (seed,) = seeds(written(tmp_path, TABLE))
     result = run("rate", tmp_path / "seeds.jsonl")
     rated = {each["player"]: each for each in map(json.loads, result.stdout.splitlines())}
@@ -199,16 +183,16 @@ def test_what_is_open_is_asked(
     row = ",".join(["ann", "1500", "1500", "100"][: header.count(",") + 1])
     path = written(tmp_path, f"{header}\n{row}\n")
     words = ("--ladder", "l", "--scale", "elo", "--yes")
-    assert message in refused("seed", path, *words, *options)
+    assert message in failed("seed", path, *words, *options)
     assert kafka.sent == []
 
 
 def test_a_scale_is_needed(tmp_path: Path) -> None:
     """1500 and 25 are both possible on a ladder, so nothing is guessed."""
-    assert "which scale" in refused("seed", written(tmp_path, TABLE), "--ladder", "l", "--yes")
-    assert "give a table of ratings, or --from-ladder" in refused("seed", "--ladder", "l")
+    assert "which scale" in failed("seed", written(tmp_path, TABLE), "--ladder", "l", "--yes")
+    assert "give a table of ratings, or --from-ladder" in failed("seed", "--ladder", "l")
     undo = ("seed", "--ladder", "l", "--from-ladder", "m", "--undo")
-    assert "--undo is for a table: take a seed from another ladder back" in refused(*undo)
+    assert "--undo is for a table: take a seed from another ladder back" in failed(*undo)
 
 
 BAD_ROWS = [
@@ -258,11 +242,11 @@ def test_a_row_of_json_that_is_none(tmp_path: Path) -> None:
     assert f"{path}:3: bad-seed: column mu: empty" in result.stderr
     assert "is no table" not in result.stderr and result.exit_code == 1
     nothing = written(tmp_path, "\n", "n.jsonl")
-    assert "empty: give a player a line" in refused(
+    assert "empty: give a player a line" in failed(
         "seed", nothing, "--ladder", "l", "--scale", "elo"
     )
     other = written(tmp_path, "player,mu\n", "n.txt")
-    assert "no JSON object" in refused("seed", other, "--ladder", "l", "--scale", "elo")
+    assert "no JSON object" in failed("seed", other, "--ladder", "l", "--scale", "elo")
 
 
 # --- what is sent ---------------------------------------------------------------------------------
@@ -304,19 +288,15 @@ def test_what_was_sent_is_what_the_service_takes(tmp_path: Path, kafka: Sent) ->
 
 
 def test_nothing_is_sent_without_a_yes(tmp_path: Path, kafka: Sent) -> None:
-    """Where nobody can be asked, the command says so."""
+    """Where nobody can be asked, the command says so; and what failed can be sent again."""
     path = written(tmp_path, TABLE)
     words = ("seed", path, "--ladder", "l", "--scale", "openskill")
-    assert "there is nobody to ask: say --yes" in refused(*words)
+    assert "there is nobody to ask: say --yes" in failed(*words)
     assert run(*words, "--dry-run").exit_code == 0
     assert kafka.sent == []
-
-
-def test_what_failed_can_be_sent_again(tmp_path: Path, kafka: Sent) -> None:
-    """The error says so."""
     kafka.broken = True
     path = written(tmp_path, TABLE)
-    line = refused("seed", path, "--ladder", "l", "--scale", "openskill", "--yes")
+    line = failed("seed", path, "--ladder", "l", "--scale", "openskill", "--yes")
     assert "1 of 1 seed not sent" in line and "run the same command again" in line
 
 
@@ -336,7 +316,7 @@ def test_an_unknown_ladder(tmp_path: Path, kafka: Sent, monkeypatch: pytest.Monk
     ladders = '[ladders.duel.rating]\nsystem = "elo-mmr"\nweight_limit = 0.2\nsigma_limit = 80\n'
     monkeypatch.setenv("STREAM_RATER_LADDERS", str(written(tmp_path, ladders, "l.toml")))
     words = ("--ladder", "duels", "--scale", "openskill", "--yes")
-    line = refused("seed", written(tmp_path, TABLE), *words)
+    line = failed("seed", written(tmp_path, TABLE), *words)
     assert line.startswith("ladder 'duels' is not configured: name one that is, as by --ladder du")
     assert kafka.sent == []
 
@@ -345,12 +325,17 @@ def test_an_unknown_ladder(tmp_path: Path, kafka: Sent, monkeypatch: pytest.Monk
 
 
 def test_a_reset(kafka: Sent) -> None:
-    """Has an id of its own at each command, unless it is given."""
+    """Has an id of its own at each command, unless it is given. If it fails, the line names the id,
+    so that it is not applied twice."""
     for more in ((), (), ("--mu", "1600", "--id", "r-1", "--source", "sold")):
         assert run("reset", "l", "ann", "--sigma", 200, *more).exit_code == 0
     (first, second, third) = [event for _, kind, event in kafka.sent if kind == "player-reset"]
     assert first["round_id"] != second["round_id"] and "mu" not in first
     assert (third["round_id"], third["mu"], third["source"]) == ("r-1", 1600.0, "sold")
+    kafka.forget()
+    kafka.broken = True
+    line = failed("reset", "l", "ann", "--sigma", 70)
+    assert f"again with --id {kafka.sent[0][2]['round_id']}" in line
 
 
 @cases(
@@ -366,20 +351,8 @@ def test_a_reset(kafka: Sent) -> None:
 )
 def test_a_reset_that_cannot_be(words: tuple[Any, ...], message: str, kafka: Sent) -> None:
     """Is refused by the service's rules, before it is sent."""
-    assert message in refused("reset", *words)
+    assert message in failed("reset", *words)
     assert kafka.sent == []
-
-
-def test_a_failed_reset_names_its_id(kafka: Sent) -> None:
-    """So that it is not applied twice."""
-    kafka.broken = True
-    line = refused("reset", "l", "ann", "--sigma", 70)
-    assert f"again with --id {kafka.sent[0][2]['round_id']}" in line
-
-
-def test_the_hint_for_seeds_is_right() -> None:
-    """`LATER` says who decides."""
-    assert "workers" in operation.LATER
 
 
 WINDOW = """

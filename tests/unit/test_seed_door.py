@@ -289,13 +289,18 @@ def test_who_begins_with_what(tmp_path: Path) -> None:
     assert more == [("bob", 25.0, 8.0, 1), ("ann", 29.0, 3.6, 1)]
 
 
-def test_the_greatest_sigma() -> None:
-    """Of all is what the caller says, or else a newcomer's; the cut ones are counted."""
+def test_the_greatest_sigma(tmp_path: Path) -> None:
+    """Of all is what the caller says, or else a newcomer's; the cut ones are counted. Numbers that
+    no seed can have are brought in, so that one player does not cost all others their seed."""
     rating = DEFAULT_RATING
     given = np.array([1500.0, 1600.0]), np.array([80.0, 200.0])
     found = brought(rating, rating, *given, Taken(150.0, 250.0))
     assert (found[0].tolist(), found[1].tolist(), found[2]) == ([1500, 1600], [230, 250], 1)
     assert brought(rating, rating, *given, Taken(150.0))[1].tolist() == [230, 350]
+    live = Live(tmp_path)
+    live.beliefs["old"] = {"ann": (1e5, 1e-9, 9)}
+    ((_, mu, sigma, _),) = live.begin(("new", "old"), ["ann"])
+    assert mu == 25 + 30 * 8 and np.isclose(sigma, 8e-6)
 
 
 def test_before_the_first_round_of_a_ladder(tmp_path: Path) -> None:
@@ -318,11 +323,3 @@ def test_who_was_removed_does_not_begin(tmp_path: Path) -> None:
     live.removed = {("old", "ann"), ("new", "bob")}
     found = live.begin(("new", "old"), ["ann", "bob", "cy"])
     assert [each[0] for each in found] == ["cy"]
-
-
-def test_numbers_that_no_seed_can_have_are_brought_in(tmp_path: Path) -> None:
-    """So that one player does not cost all others their seed."""
-    live = Live(tmp_path)
-    live.beliefs["old"] = {"ann": (1e5, 1e-9, 9)}
-    ((_, mu, sigma, _),) = live.begin(("new", "old"), ["ann"])
-    assert mu == 25 + 30 * 8 and np.isclose(sigma, 8e-6)

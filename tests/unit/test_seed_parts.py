@@ -44,15 +44,12 @@ def test_it_is_decoded_as_it_was_encoded(given: SeedPart) -> None:
 
 
 def test_rows_that_are_taken_keep_their_records() -> None:
-    """Records without a row are left out."""
+    """Records without a row are left out. As rows of rounds they have the columns that events are
+    encoded from."""
     found = seed_part((7, "ab"), (8, "c"), (9, "de")).take(np.array([4, 1]))
     assert [*found.column] == [("a", "e"), ("a", "b")]
     assert found.offset.tolist() == [9, 7]
     assert [each.offset for each in found.records] == [7, 9]
-
-
-def test_as_rows_of_rounds() -> None:
-    """The columns that events are encoded from."""
     rows = seed_part((7, "ab"), (9, "cüd"), ladder="l:1").as_rows
     assert [*rows.players] == [("l:1", each) for each in "abcüd"]
     assert rows.offset.tolist() == [7, 7, 9, 9, 9]
@@ -63,8 +60,9 @@ def test_as_rows_of_rounds() -> None:
     assert rows.place.tolist() == [0] * 5
 
 
-def test_releases_that_do_not_know_them_refuse_them() -> None:
-    """They begin as a part does, with a version that no part of rounds has."""
+def test_who_takes_which_messages() -> None:
+    """Releases that do not know seed parts refuse them: they begin as a part does, with a version
+    that no part of rounds has. A part of rounds, a mark, and litter are none."""
     message = seed_parts.encode(seed_part((7, "ab")))
     assert not correction_parts.is_correction(message)
     assert decoder.read_all([message]) == [None]
@@ -72,10 +70,6 @@ def test_releases_that_do_not_know_them_refuse_them() -> None:
         decoder.read(message)
     with pytest.raises(UnknownPart):
         schema.decode(message)
-
-
-def test_other_messages_are_no_seed_parts() -> None:
-    """A part of rounds, a mark, and none at all."""
     for message in (schema.encode(part((7, "ab"))), schema.mark(3), b"", b"litter"):
         assert not seed_parts.is_seeded(message)
         with pytest.raises(NotAPart):

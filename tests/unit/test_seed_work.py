@@ -81,14 +81,11 @@ def test_a_player_in_several_records(kind: str) -> None:
     assert len(np.unique(players[0])) == 2
 
 
-def test_parts_are_cut_by_rows() -> None:
-    """In order."""
+def test_parts_are_cut_by_rows_and_bytes() -> None:
+    """In order; also those of a ladder with thousands of seasons, and players with the longest
+    ids."""
     parts, _ = sent(seeding_record(1, *"abcde"), rows=2, shards=1)
     assert ["".join(part.names.texts()) for _, part in parts] == ["ab", "cd", "e"]
-
-
-def test_parts_are_cut_by_bytes() -> None:
-    """Also those of a ladder with thousands of seasons, and players with the longest ids."""
     rule = rule_of(CONFIG, tuple(Season(n, 0.5, 100.0) for n in range(1, 30_000)))
     names = [f"{i:0128}" for i in range(5000)]
     parts, _ = sent(seeding_record(1, *names), shards=1, rule=rule)
@@ -97,16 +94,12 @@ def test_parts_are_cut_by_bytes() -> None:
 
 
 def test_nothing_is_sent_where_nobody_is_left() -> None:
-    """Corrections may have edited all rows away."""
+    """Corrections may have edited all rows away. Names have turns, each once in a turn."""
     seed = read(seeding_record(1, "a"))
     work = SeedWork([QueuedSeed(seed)], [], RULE, PartOptions(SHARDS, 10))
     with pytest.raises(StopIteration) as done:
         next(work.step(lambda ends, players: pytest.fail("nothing is pending")))
     assert done.value.value is True
-
-
-def test_turns_of_names() -> None:
-    """Each name once in a turn."""
     found = by_turn(StringColumn.of(["a", "b", "a", "c", "a", "b"]))
     assert [each.tolist() for each in found] == [[0, 1, 3], [2, 5], [4]]
     assert [each.tolist() for each in by_turn(StringColumn.of(["a", "b"]))] == [[0, 1]]

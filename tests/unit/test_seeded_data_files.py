@@ -2,51 +2,32 @@
 
 import json
 import random
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner, Result
 
 from stream_rater.adapters.sqlite.reading import data_file
-from stream_rater.cli import app
 from stream_rater.rating import record
 from tests import edited_by_hand
+from tests.builders.commands import done, execute, failed, submitted
+from tests.builders.lines import Line, a_correction, a_round, a_seed
 from tests.builders.rated_data_files import merged, rate
-from tests.rounds import day, event, ranked
-
-from .test_data_commands import done, execute, failed, run
+from tests.rounds import day
 
 LADDERS = """
 [ladders.l]
 rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80.0 }
 """
-Line = dict[str, Any]
 
 
-def a_seed(number: int, *players: str, mu: float = 1700.0) -> Line:
-    rows = [{"player": each, "mu": mu, "sigma": 100.0, "rounds": 9} for each in players]
-    return {
-        "event_type": "players-seeded", "ladder": "l", "round_id": f"s{number}",
-        "at": day(number), "players": rows, "source": "the old system",
-    }  # fmt: skip
-
-
-def a_lobby(number: int, *players: str) -> Line:
-    places = range(1, len(players) + 1)
-    return event(*ranked(places, players), round_id=f"r{number}", ladder="l",
-                 completed_at=day(number))  # fmt: skip
-
-
-RESET = {
-    "event_type": "player-reset", "ladder": "l", "round_id": "x4", "at": day(4), "player": "bob",
-    "sigma": 300.0,
-}  # fmt: skip
+OLD: dict[str, Any] = {"rounds": 9, "source": "the old system"}
 LOG = [
-    a_seed(0, "ann", "bob", "zed"), a_lobby(1, "ann", "bob"), a_seed(2, "bob", "cy", mu=1300.0),
-    a_lobby(3, "cy", "ann"), RESET, a_seed(5, "late"),
+    a_seed(0, "ann", "bob", "zed", **OLD), a_round(1, "ann", "bob"),
+    a_seed(2, "bob", "cy", mu=1300.0, **OLD), a_round(3, "cy", "ann"),
+    a_correction("player-reset", round_id="x4", at=day(4), player="bob", sigma=300.0),
+    a_seed(5, "late", **OLD),
 ]  # fmt: skip
 
 
@@ -67,12 +48,6 @@ def path(tmp_path: Path, ladders: Path) -> Path:
     submitted(path, LOG)
     rate(path, ladders)
     return path
-
-
-def submitted(path: Path, lines: Sequence[Line]) -> Result:
-    file = path.with_name("rounds.jsonl")
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return run("submit", file, "--data", path)
 
 
 def test_verify_says_how_many_seeds_there_are(path: Path) -> None:
@@ -143,7 +118,7 @@ def test_a_seeded_player_is_erased(path: Path, player: str) -> None:
     assert "all equal" in done("verify", "--data", path)
 
 
-@pytest.mark.parametrize("seed", range(2 * len(edited_by_hand.SYSTEMS)))
+@pytest.mark.parametrize("seed", range(len(edited_by_hand.SYSTEMS)))
 def test_random_logs_end_as_they_should(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,4 +170,4 @@ def test_a_belief_of_a_seed_is_a_record(path: Path) -> None:
     ((found,),) = execute(path, "SELECT record FROM beliefs WHERE player = 'late'")
     header = record.decode([found], 0, 0.0, 1.0).header[0]
     assert (header["mu"], header["sigma"], header["rounds"]) == (1700.0, 100.0, 9)
-    assert CliRunner().invoke(app.main, ["verify", "--data", str(path)]).exit_code == 0
+    assert "all equal" in done("verify", "--data", path)

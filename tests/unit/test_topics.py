@@ -41,7 +41,8 @@ def verdict_of(topic: str, setting: str, value: str) -> TopicMessages:
 
 
 def test_three_copies_need_two_to_write() -> None:
-    """All topics; with fewer copies Kafka's own default holds."""
+    """All topics; with fewer copies Kafka's own default holds. What the service makes it takes:
+    each checked setting is given at the creation."""
     three = topic_settings(Settings(replication=3))
     assert {name: config.get("min.insync.replicas") for name, (_, config) in three.items()} == (
         dict.fromkeys(TOPICS, "2")
@@ -49,10 +50,6 @@ def test_three_copies_need_two_to_write() -> None:
     for copies in (1, 2):
         made = topic_settings(Settings(replication=copies)).values()
         assert not any("min.insync.replicas" in config for _, config in made)
-
-
-def test_the_service_takes_what_it_makes() -> None:
-    """The broker's defaults do not matter: each checked setting is given at the creation."""
     assert check_rules(AT, as_made()) == ([], [])
 
 
@@ -148,8 +145,9 @@ def test_tiered_storage_is_accepted(topic: str) -> None:
     assert check_rules(AT, as_made(topic=topic, **TIERED)) == ([], [])
 
 
-def test_a_setting_that_is_not_known_is_refused() -> None:
-    """Nobody knows then what the broker does."""
+def test_settings_that_are_not_known_or_too_large_are_refused() -> None:
+    """Nobody knows then what the broker does. Rounds may be as large as one answer of a broker,
+    with what a rejection has beside them."""
     there = as_made()
     found = there["p.round-completed"]
     there["p.round-completed"] = found._replace(
@@ -159,10 +157,6 @@ def test_a_setting_that_is_not_known_is_refused() -> None:
     assert line.startswith(
         "p.round-completed: retention.ms is not returned by the broker, must be -1: "
     )
-
-
-def test_rounds_that_are_too_large_to_be_read_are_refused() -> None:
-    """As large as one answer of a broker may be, and with what a rejection has beside them."""
     there = {
         name: found._replace(configuration={**found.configuration, "max.message.bytes": "99999999"})
         for name, found in as_made().items()

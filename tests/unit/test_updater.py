@@ -2,9 +2,10 @@
 
 import re
 
-from stream_rater.contract.errors import LogTrouble
+import pytest
+
+from stream_rater.contract.errors import LogTrouble, Regrouped, Resharded
 from stream_rater.contract.record import Record, checksum
-from stream_rater.pipeline.parts.schema import mark
 from stream_rater.pipeline.ports import (
     REBUILT,
     Apply,
@@ -83,17 +84,6 @@ def test_batch_is_applied_then_published(hand: ByHand) -> None:
     hand.expect(Poll, no_fetch=False)
 
 
-def test_call_that_was_not_published_is_settled_first(hand: ByHand, observer: Recorder) -> None:
-    """From its fresh rows; what follows waits."""
-    assert owning(hand, Position(2, 0, b"\xa0"), 0).offsets == {0: 0}
-    read(hand, record(0, part((5, "ab"))), record(1, part((6, "c"))), record(2, part((7, "d"))))
-    assert answer_beliefs(hand, Position(2, 0, b"\xa0")) == "abc"
-    publish = hand.answer(Publish, offsets={0: 2})
-    assert reported(publish) == [("a", 0), ("c", 0)]
-    assert observer.settled == [2]
-    assert answer_beliefs(hand, Position(2, 0, b"\xa0")) == "d"
-
-
 def test_zombies_call_that_began_before_c(hand: ByHand) -> None:
     """It repeated what was published and continued. Only what it continued with is published."""
     position = Position(3, 0, b"\xe0")
@@ -168,31 +158,16 @@ def test_idle_store_that_goes_back_is_noticed(hand: ByHand) -> None:
     assert hand.answer(Seek).offsets == {0: 1}
 
 
-def test_trouble_forgets_everything(hand: ByHand, observer: Recorder) -> None:
-    """A new producer before the committed offset is fetched: no old transaction ends after it."""
-    owning(hand)
-    read(hand, record(0, part((5, "a"))))
-    answer_beliefs(hand, Position())
-    position = applied(hand)
-    hand.fail(Publish, LogTrouble("in doubt"))
-    hand.answer(Poll, Polled(0.0), no_fetch=True, timeout_s=0.0)
-    hand.answer(NewProducer)
-    opened(hand, {0: position}, {0: 1})
-    assert hand.answer(Seek).offsets == {0: 1}
-    assert observer.troubles == ["in doubt"]
-
-
-def test_shard_lost_in_trouble_is_not_opened(hand: ByHand) -> None:
-    """Nor one lost and never heard of again."""
+def test_shards_that_are_lost(hand: ByHand) -> None:
+    """In trouble it is not opened, nor one lost and never heard of again. One that is lost and
+    gained in one poll is opened again: others may have had it in between."""
     owning(hand)
     hand.fail(Poll, LogTrouble("down"))
     hand.answer(Poll, Polled(0.0, lost=frozenset([0])), no_fetch=True)
     hand.answer(NewProducer)
     hand.expect(Poll, no_fetch=False)
-
-
-def test_shard_lost_and_gained_in_one_poll_is_opened_again(hand: ByHand) -> None:
-    """Others may have had it in between."""
+    observer = Recorder()
+    hand = updating(observer, 1)
     owning(hand)
     hand.answer(Poll, Polled(0.0, lost=frozenset([0]), gained=frozenset([0])))
     opened(hand, {0: Position(4, 3)}, {0: 4})
@@ -244,16 +219,16 @@ def test_log_of_another_history(committed: int | None) -> None:
     hand.expect(Poll)
 
 
-def test_record_that_was_deleted_is_not_compared(hand: ByHand, observer: Recorder) -> None:
-    """Old parts are: the log begins at `applied`."""
-    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
-    opened(hand, {0: Position(7, 6, b"\x80", tail=1)}, {0: 7}, {0: 7}, tails={0: None})
-    hand.expect(Seek)
-    assert observer.refused == []
-
-
-def test_committed_offset_that_was_reset(hand: ByHand, observer: Recorder) -> None:
-    """A last call that began after c: no crash does that; the way out is named."""
+def test_store_and_log_that_do_not_fit(hand: ByHand, observer: Recorder) -> None:
+    """Fresh rows that are not the rows of the log; a last call that began after c, which no crash
+    does: the way out is named. A record that was deleted, as old parts are, is not compared."""
+    owning(hand, Position(1, 0, b"\x80\x00"), 0)
+    read(hand, record(0, part((5, "a"))))
+    answer_beliefs(hand, Position(1, 0, b"\x80\x00"))
+    assert "has 2 bytes, 1 rows need 1." in observer.refused[0][1]
+    hand.expect(Poll)
+    observer = Recorder()
+    hand = updating(observer, 1)
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     opened(hand, {0: Position(7, 6, b"\x80")}, {0: 0})
     assert (
@@ -261,19 +236,17 @@ def test_committed_offset_that_was_reset(hand: ByHand, observer: Recorder) -> No
     )
     assert "Commit 7" in observer.refused[0][1]
     hand.expect(Poll)
+    observer = Recorder()
+    hand = updating(observer, 1)
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    opened(hand, {0: Position(7, 6, b"\x80", tail=1)}, {0: 7}, {0: 7}, tails={0: None})
+    hand.expect(Seek)
+    assert observer.refused == []
 
 
-def test_store_of_another_log(hand: ByHand, observer: Recorder) -> None:
-    """Fresh rows that are not the log's rows."""
-    owning(hand, Position(1, 0, b"\x80\x00"), 0)
-    read(hand, record(0, part((5, "a"))))
-    answer_beliefs(hand, Position(1, 0, b"\x80\x00"))
-    assert "has 2 bytes, 1 rows need 1." in observer.refused[0][1]
-    hand.expect(Poll)
-
-
-def test_part_that_is_not_understood(hand: ByHand, observer: Recorder) -> None:
-    """What precedes it is applied and published; then the shard stops and says where."""
+def test_messages_that_are_not_understood(hand: ByHand, observer: Recorder) -> None:
+    """What precedes a part of another release is applied and published; then the shard stops and
+    says where. A foreign message is reported, and its offset is finished like any other."""
     owning(hand)
     read(hand, record(0, part((5, "a"))), record(1, b"\x91\x02"), record(2, part((6, "b"))))
     assert answer_beliefs(hand, Position()) == "a"
@@ -283,6 +256,14 @@ def test_part_that_is_not_understood(hand: ByHand, observer: Recorder) -> None:
     assert observer.refused_at == [1]
     read(hand, record(3, part((7, "c"))))
     hand.expect(Poll)
+    observer = Recorder()
+    hand = updating(observer, 1)
+    owning(hand)
+    read(hand, record(0, b"hello"))
+    assert applied(hand) == Position(1, 0, b"", tail=checksum(b"hello"))
+    assert reported(hand.answer(Publish, offsets={0: 1})) == []
+    assert observer.ignored == [(0, 0)]
+    assert observer.refused == []
 
 
 def test_refused_shard_goes_on_when_it_does(hand: ByHand, observer: Recorder) -> None:
@@ -300,38 +281,6 @@ def test_refused_shard_goes_on_when_it_does(hand: ByHand, observer: Recorder) ->
             read(hand, record(0, b"\x91\x02"), now_s=tried * module.REFUSED_S)
     read(hand, record(0, part((5, "a"))), now_s=2 * module.REFUSED_S)
     assert observer.opened == [0]
-
-
-@cases("own", [True, False])
-def test_mark_of_a_rebuild(own: bool) -> None:
-    """If the store includes that rebuild, the mark is passed without an event. Otherwise the shard
-    is refused."""
-    observer = Recorder()
-    hand = updating(observer, 1)
-    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
-    assert hand.expect(ReadBeliefs).players == {0: (REBUILT,)}
-    hand.answer(ReadBeliefs, {0: StoredShard(Position(4, 4), [b"5" if own else None])})
-    hand.answer(Committed, {0: 4})
-    hand.answer(LogStarts, {0: 0})
-    hand.answer(ShardEnds, [5])
-    hand.answer(Seek)
-    last = record(4, mark(7))
-    read(hand, last)
-    if own:
-        assert applied(hand) == Position(5, 4, b"", tail=checksum(last.value))
-        assert reported(hand.answer(Publish, offsets={0: 5})) == []
-    assert (observer.refused_at, observer.opened) == (([], [0]) if own else ([4], []))
-    assert observer.ignored == []
-
-
-def test_foreign_message(hand: ByHand, observer: Recorder) -> None:
-    """It is reported, and its offset is finished like any other."""
-    owning(hand)
-    read(hand, record(0, b"hello"))
-    assert applied(hand) == Position(1, 0, b"", tail=checksum(b"hello"))
-    assert reported(hand.answer(Publish, offsets={0: 1})) == []
-    assert observer.ignored == [(0, 0)]
-    assert observer.refused == []
 
 
 @cases("settling", [False, True])
@@ -376,3 +325,40 @@ def test_reading_rests_while_many_rows_wait(hand: ByHand) -> None:
         hand.answer(Publish)
         fulls.append(read(hand).no_fetch)
     assert fulls == [True, True, False]
+
+
+# --- opened for the first time, or after a long while ---------------------------------------------
+
+
+def test_shards_were_added(hand: ByHand) -> None:
+    """Which players are at home here is known for as many as there were: it ends."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    with pytest.raises(Resharded, match=r"has 2 partitions and had 1"):
+        opened(hand, {0: NOWHERE}, {0: None}, shards=2)
+
+
+@cases("position", [Position(7, 6, b"\x80"), Position(7, 0, b"\x80")])
+def test_committed_offset_that_kafka_forgot(position: Position) -> None:
+    """Applied parts may have been published. None is published twice; a way out is named."""
+    observer = Recorder()
+    hand = updating(observer, 1)
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    opened(hand, {0: position}, {0: None})
+    assert "offsets.retention.minutes). Commit 7 for this partition" in observer.refused[0][1]
+    hand.expect(Poll)
+
+
+def test_first_offset_while_the_group_changes(hand: ByHand, observer: Recorder) -> None:
+    """The first offset is committed before anything is applied, so that later none means forgotten.
+    A poll shows who owns the shard now; it is not read before its offset is there."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    hand.answer(ReadBeliefs, {0: StoredShard(NOWHERE, [None])})
+    hand.answer(Committed, {0: None})
+    hand.answer(LogStarts, {0: 0})
+    hand.answer(ShardEnds, [0])
+    assert len(hand.expect(Publish, offsets={0: 0}).events) == 0
+    hand.fail(Publish, Regrouped("another generation"))
+    hand.answer(Poll, Polled(0.0))
+    opened(hand, {0: NOWHERE}, {0: None})
+    hand.expect(Seek)
+    assert observer.troubles == []
