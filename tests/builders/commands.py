@@ -2,6 +2,8 @@
 
 import json
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
@@ -12,9 +14,9 @@ from click.testing import CliRunner, Result
 from stream_rater.cli import app
 
 
-def run(*words: object, **options: Any) -> Result:
-    """The outcome of a command; `options` are those of click's runner."""
-    return CliRunner().invoke(app.main, [str(word) for word in words], **options)
+def run(*words: object) -> Result:
+    """The outcome of a command."""
+    return CliRunner().invoke(app.main, [str(word) for word in words])
 
 
 def done(*words: object) -> str:
@@ -30,6 +32,12 @@ def failed(*words: object) -> str:
     assert result.exit_code in (1, 2), result.output
     (line,) = [each for each in result.stderr.splitlines() if each.startswith("stream-rater: ")]
     return line.removeprefix("stream-rater: ")
+
+
+def piped(given: str, *words: object) -> str:
+    """The output of a command that reads this from its standard input, as a process of its own."""
+    command = [sys.executable, "-m", "stream_rater", *map(str, words)]
+    return subprocess.run(command, input=given, text=True, capture_output=True, check=True).stdout
 
 
 def as_file(path: Path, lines: Iterable[Any]) -> Path:

@@ -57,20 +57,16 @@ class LogInMemory:
 
     @property
     def all(self) -> list[NewRecord]:
-        """All records, by partition."""
         return [each for partition in self.records for each in partition]
 
 
 class Answered(NamedTuple):
-    """An answer of the API."""
-
     status: int
     headers: Mapping[str, str]
     json: Any
 
     @property
     def code(self) -> str | None:
-        """The error code."""
         return cast("str | None", self.json.get("code"))
 
 
@@ -114,12 +110,10 @@ class Client:
         self, path: str, body: Any, token: str = TOKEN, content_type: str = "application/json",
         **headers: str,
     ) -> Answered:  # fmt: skip
-        """Send a body, as JSON if it is no bytes."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         return await self._ask("POST", path, data, token, content_type, **headers)
 
     async def get(self, path: str, token: str = "") -> Answered:
-        """Ask."""
         return await self._ask("GET", path, b"", token, "")
 
     async def _ask(

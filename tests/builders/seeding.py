@@ -29,14 +29,12 @@ def seeding_record(offset: int, *players: str, ladder: str = "a", **row: object)
 
 
 def resetting_record(offset: int, player: str, ladder: str = "a", **values: float) -> Record:
-    """The record of a reset."""
     about = {"ladder": ladder, "round_id": f"s{offset}", "at": TIME, "player": player}
     value = msgspec.json.encode(about | {"sigma": 200.0} | values)
     return Record(0, offset, value, ((EVENT_TYPE, RESET.encode()),), received_s=4e9)
 
 
 def read(record: Record, ladders: Ladders = LADDERS) -> Seed:
-    """The seed or reset in a record."""
     return seed_records.decode(record, ladders)
 
 

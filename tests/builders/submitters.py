@@ -39,11 +39,9 @@ class Sent:
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds, in the order of what was sent."""
         return [kind for _, kind, _ in self.sent]
 
     def forget(self) -> None:
-        """Begin again."""
         self.sent.clear()
         self.corrections.clear()
 

@@ -52,8 +52,6 @@ POLL_INTERVAL_MS = 6000
 
 
 class Rejected(NamedTuple):
-    """The contents of a rejection."""
-
     partition: int
     offset: int
     code: str
@@ -69,8 +67,6 @@ class Performer(Protocol):
 
 
 class Member:
-    """A member of a group, and what its polls returned."""
-
     def __init__(self, performer: Performer, role: str) -> None:
         self.performer = performer
         self.role = role
@@ -79,13 +75,11 @@ class Member:
         self.records: list[Record] = []
 
     def do(self, effect: Effect[Any]) -> Any:
-        """Perform an effect, and return its outcome."""
         return self.performer.perform(effect)
 
     def poll(
         self, timeout_s: float = 0.05, *, no_fetch: bool = False, paused: Set[int] = frozenset()
     ) -> Sequence[Record]:
-        """Poll once, and return the records."""
         polled = self.do(Poll(timeout_s, no_fetch=no_fetch, paused=frozenset(paused)))
         self.owned = (self.owned - polled.lost) | polled.gained
         self.lost |= polled.lost
@@ -93,7 +87,6 @@ class Member:
         return polled.records
 
     def poll_until(self, holds: Callable[[], bool], *, no_fetch: bool = False) -> None:
-        """Poll until `holds` returns true."""
         watch = Watch(f"{self.role}'s polls have what they should", self._moves)
         while not holds():
             watch.look()
@@ -127,7 +120,6 @@ class LocalRig:
         return member
 
     def _worker(self, role: str) -> Performer:
-        """A driver for a new member."""
         raise NotImplementedError
 
     def _group(self, role: str) -> Group:
@@ -186,7 +178,6 @@ class LocalRig:
     visible_events = events
 
     def rejections(self) -> list[Rejected]:
-        """The contents of round-rejected."""
         return [
             Rejected(
                 each.record.partition, each.record.offset, each.code, each.message,
@@ -204,17 +195,13 @@ class LocalRig:
         raise NotImplementedError
 
     def _events(self) -> list[Event]:
-        """All published events."""
         raise NotImplementedError
 
     def _rejections(self) -> list[Rejection]:
-        """All rejections."""
         raise NotImplementedError
 
 
 class MemoryRig(LocalRig):
-    """The rig in memory."""
-
     log: memory.Log
 
     def __init__(self) -> None:
@@ -266,14 +253,11 @@ class SqliteRig(LocalRig):
         return [each for _, each in read_rejections(self._reader)]
 
     def close(self) -> None:
-        """Close the file."""
         self._reader.close()
         self.database.close()
 
 
 class KafkaRig:
-    """The rig on Kafka, with a store on Redis."""
-
     def __init__(self, settings: Settings) -> None:
         self._settings = msgspec.structs.replace(
             settings, partitions=PARTITIONS, shards=SHARDS, transaction_timeout_ms=60_000
@@ -412,7 +396,6 @@ class KafkaRig:
         return rejected
 
     def close(self) -> None:
-        """Close all members."""
         for member in tuple(self._members):
             self.leave(member)
 

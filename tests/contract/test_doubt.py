@@ -47,7 +47,6 @@ class Ground(NamedTuple):
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    """The servers of this module."""
     needed(TOXIPROXY.path if TOXIPROXY.path.exists() else None, "toxiproxy", ": it takes Go")
     needed(FORMATTED if FORMATTED.is_dir() else None, "Kafka")
     folder = tmp_path_factory.mktemp("doubt")

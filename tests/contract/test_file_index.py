@@ -37,11 +37,9 @@ class Index:
         self.reading = sqlite3.connect(file)
 
     def apply(self, events: Sequence[Any], end: int = 0) -> None:
-        """Apply in one transaction."""
         self.writer.apply(events, end)
 
     def ask(self, question: str, *given: Any) -> Any:
-        """The answer to a question."""
         return asyncio.run(getattr(self.reader, question)(*given))
 
     def contents(self) -> list[Any]:
@@ -53,7 +51,6 @@ class Index:
         return [*rows.items()]
 
     def close(self) -> None:
-        """Close all connections."""
         self.reading.close()
         self.writer.close()
         asyncio.run(self.reader.close())
@@ -68,7 +65,7 @@ def test_pages_equal_a_plain_table(tmp_path: Path) -> None:
     """As those of the index in Redis."""
     for seed in range(4):
         with closing(Index(tmp_path / f"{seed}.db")) as index:
-            compare_pages(seed, lambda events, _, at=index: at.apply(events), index.ask)  # type: ignore[misc]
+            compare_pages(seed, index.apply, index.ask)
 
 
 @cases("seed", range(6))

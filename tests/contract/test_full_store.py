@@ -45,7 +45,6 @@ def gone(client: Any) -> None:
 
 @pytest.fixture
 def server(redis_installed: None, tmp_path: Path) -> Iterator[Server]:
-    """A server of this test's own."""
     with start_redis(tmp_path) as found:
         yield found
 

@@ -74,14 +74,11 @@ def publish(at: Settings, given: Sequence[Message]) -> None:
 
 
 class Place:
-    """An index in Redis, and its follower."""
-
     def __init__(self, at: Settings) -> None:
         self.at, self.troubles, self.now_s = at, list[str](), 0.0
         self.follower = SeasonFollower(at, Admin(at), self.troubles.append, lambda: self.now_s)
 
     def follow(self) -> None:
-        """Read to the end."""
         self.now_s += 100.0
         for _ in range(100):
             self.follower.poll()
@@ -90,7 +87,6 @@ class Place:
         self.follower.poll()
 
     def ask(self, question: Callable[[SeasonIndex], Any]) -> Any:
-        """The answer of a new reader."""
 
         async def answer() -> Any:
             reader = IndexReader(self.at)
@@ -132,12 +128,10 @@ def ask(request: pytest.FixtureRequest, tmp_path: Path) -> Ask:
 
 
 def page_of(season: int, after: AfterRow | None, limit: int) -> Callable[[SeasonIndex], Any]:
-    """Asks for a page."""
     return lambda index: index.page(summary_of(season), after, limit)
 
 
 def around(season: int, player: str) -> Callable[[SeasonIndex], Any]:
-    """Asks for the page around a player."""
     return lambda index: index.around(summary_of(season), player, 5)
 
 

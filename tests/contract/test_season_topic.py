@@ -257,13 +257,3 @@ def test_an_open_transaction_of_another_season_hides_no_mark(
     write(at)
     found = [each for each in messages(at) if (each.key() or b"").startswith(b"eu")]
     assert set(Counter(each.key() for each in found).values()) == {1}
-
-
-def test_pages_of_other_standings_are_not_mixed(settings: real.SettingsFactory) -> None:
-    """By their digest."""
-    at = settings()
-    store = topic(at)
-    store.begin()
-    store.write(Standings("another").page(0), SUMMARY.ended_at)
-    with pytest.raises(Failed, match="1 page of season 3 were written by other parameters"):
-        write(at)

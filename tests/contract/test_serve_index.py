@@ -44,7 +44,6 @@ class Blocking:
 
 @pytest.fixture
 def blocking() -> Iterator[Callable[[Settings], Any]]:
-    """Makes readers whose answers are waited for."""
     with ExitStack() as stack:
 
         def make(at: Settings) -> Any:
@@ -72,7 +71,6 @@ def an_event(player: str, offset: int, rating: float = 1500.0, **more: Any) -> R
 
 
 def contents(at: Settings) -> dict[bytes, Any]:
-    """Every key of the index with its value."""
     client: Any = redis.Redis.from_url(at.redis)
     read = {
         b"hash": client.hgetall, b"string": client.get, b"set": client.smembers,

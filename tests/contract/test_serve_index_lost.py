@@ -47,7 +47,6 @@ def places(events: Sequence[Any]) -> list[tuple[int, int]]:
 
 
 def ends(events: Sequence[Any]) -> list[int]:
-    """The positions behind them."""
     return [len(range(p, len(events), PARTITIONS)) for p in range(PARTITIONS)]
 
 

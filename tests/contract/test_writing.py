@@ -355,8 +355,8 @@ def test_an_evicted_member_writes_nothing(rig: Rig) -> None:
     estimator, even after its successor has left."""
     rejected = rejections_of(rig, "malformed", *JUNK[:1])
     updater, estimator = (rig.join(role, evictable=True) for role in (UPDATER, ESTIMATOR))
-    for first, every in ((updater, ALL), (estimator, BOTH)):
-        first.poll_until(lambda first=first, every=every: first.owned == every)  # type: ignore[misc]
+    updater.poll_until(lambda: updater.owned == ALL)
+    estimator.poll_until(lambda: estimator.owned == BOTH)
     updater.do(Publish([event(0, "owner's")], {0: 1}))
     estimator.do(CommitSource({0: 1}))
     second = rig.join(UPDATER)
@@ -393,7 +393,6 @@ def test_a_member_that_polled_after_the_rebalance_can_publish(rig: Rig) -> None:
 
 
 def looked(member: Member, partitions: frozenset[int]) -> OffsetEvidence:
-    """What is found for these partitions."""
     found: OffsetEvidence = member.do(LookForOffsets(partitions))
     return found
 

@@ -7,7 +7,6 @@ from tests.builders.machines import ByHand, Recorder, updating
 
 @pytest.fixture
 def observer() -> Recorder:
-    """Records what the machine reports."""
     return Recorder()
 
 

@@ -1,10 +1,8 @@
 """What two ladders files have in common; and the bucket that rejections fill."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,37 +77,6 @@ def test_objections_are_remembered_for_a_while() -> None:
     agreement.compare(rival, 10.0)
     agreement.retry(10.0)
     assert agreement.allowed(rounds).all()
-
-
-def test_events_are_read_once_for_the_rounds_of_a_poll() -> None:
-    """A change that is confirmed later cannot hold for rounds that were polled before. Rounds that
-    are polled after the events were read need them read again, and so do all after a quarrel."""
-    ladders = Ladders(ladders={"ladder-0": Ladder(rating=OLD)})
-    own = {"ladder-0": ladders.history("ladder-0")}
-    agreement, observer = Agreement(ladders), Recorder()
-
-    def asks(tickets: Sequence[int], answer: Mapping[str, Sequence[str]] = own) -> bool:
-        pending = pending_of([2] * len(tickets), ladders=["ladder-0"] * len(tickets))
-        pending.tickets = np.array(tickets)
-        step = agreement.agreed(pending, 10.0, observer)
-        try:
-            next(step)
-        except StopIteration:
-            return False
-        with pytest.raises(StopIteration):
-            step.send(answer)
-        return True
-
-    agreement.polled(3)
-    assert asks([0, 1]) and not asks([2]) and not asks([0, 2])
-    agreement.polled(5)
-    assert not asks([2]) and asks([2, 3]) and not asks([4])
-    agreement.polled(6)
-    assert asks([5], {"ladder-0": [own["ladder-0"][0], "1:x"]})
-    assert asks([0]) and not asks([5])
-    agreement.forget()
-    agreement.polled(1)
-    assert asks([0])
 
 
 def test_an_estimator_at_odds_waits() -> None:

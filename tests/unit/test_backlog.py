@@ -26,7 +26,6 @@ def everybody(players: Fingerprints, sizes: Ints) -> Flags:
 
 
 def all_fit(tickets: Ints) -> Ints:
-    """In any wave."""
     return tickets
 
 

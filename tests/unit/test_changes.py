@@ -41,12 +41,10 @@ def rebuilt(shard: int, of: Sequence[Part], stored: StoredShard, published: int)
 
 
 def read(*of: Part) -> list[PartView]:
-    """Parts as the updater reads them."""
     return [decoder.read(schema.encode(each)) for each in of]
 
 
 def nothing(rows: int, position: Position = NOWHERE) -> StoredShard:
-    """A shard that knows none of so many players."""
     return StoredShard(position, [None] * rows)
 
 

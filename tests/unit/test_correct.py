@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stream_rater.cli import app
-from stream_rater.contract.corrections import KINDS
 from tests.builders.cases import cases
 from tests.builders.lines import Line, a_correction, a_round, a_seed
 from tests.builders.submitters import Sent, taking
@@ -58,13 +57,6 @@ def test_words_make_an_event(
     assert kafka.sent == [("l", kind, {"ladder": "l", **event})]
     (line,) = result.stderr.splitlines()
     assert line.startswith("ladder 'l': ") and says in line
-
-
-def test_every_kind_can_be_sent() -> None:
-    """There is a command for each."""
-    names = {"void", "amend", "remove", "merge", "season", "apply"}
-    assert set(app.main.commands["correct"].commands) == names  # type: ignore[attr-defined]
-    assert len(names) == len(KINDS)
 
 
 def written(folder: Path, value: Any) -> str:
@@ -176,7 +168,8 @@ def test_a_wave_of_bans_is_worked_in_together(kafka: Sent, tmp_path: Path) -> No
 
 
 def test_a_wave_with_mistakes_is_not_begun(kafka: Sent, tmp_path: Path) -> None:
-    """Each mistake is reported with its line, and nothing is sent."""
+    """Each mistake is reported with its line, and nothing is sent. A wave that failed is not
+    applied: what is not there yet would be left out."""
     listed = tmp_path / "players"
     listed.write_text(f"bob\n{'x' * 129}\n{'y' * 129}\n")
     result = run("remove", "l", "--players", str(listed))
@@ -184,10 +177,7 @@ def test_a_wave_with_mistakes_is_not_begun(kafka: Sent, tmp_path: Path) -> None:
     assert [line.split(",")[0] for line in lines] == [f"{listed}:2", f"{listed}:3"]
     assert last == "stream-rater: 2 of 4 corrections are invalid: nothing was sent"
     assert (result.exit_code, kafka.sent) == (1, [])
-
-
-def test_a_wave_that_failed_is_not_applied(kafka: Sent) -> None:
-    """What is not there yet would be left out."""
+    kafka.forget()
     kafka.failures.append("player-removed player 'cy': Broker: Message size too large")
     result = run("remove", "l", "bob", "cy")
     assert kafka.kinds == ["player-removed"] * 2
@@ -220,8 +210,9 @@ SEED = a_seed(1, "p0", mu=1600)
 RESET = a_correction("player-reset", ladder="m", round_id="s2", at=day(1), player="p0", sigma=200)
 
 
-def test_seeds_are_sent_as_such(kafka: Sent, tmp_path: Path) -> None:
-    """Under their ladder and kind, in the order of the file."""
+def test_seeds_and_corrections_are_sent_as_such(kafka: Sent, tmp_path: Path) -> None:
+    """Each at its place, as the line says, under its ladder and kind; the count says how many.
+    Rounds alone have no header if they name their own kind."""
     lines = [SEED, ROUND, RESET]
     result = submitted(tmp_path, lines)
     assert result.exit_code == 0
@@ -230,24 +221,23 @@ def test_seeds_are_sent_as_such(kafka: Sent, tmp_path: Path) -> None:
         ("l", "players-seeded"), ("l", ""), ("m", "player-reset"),
     ]  # fmt: skip
     assert [event for _, _, event in kafka.sent] == lines
-
-
-def many(count: int, name: str = "p{}") -> Lines:
-    return [{"player": name.format(i), "mu": 1600} for i in range(count)]
+    kafka.forget()
+    lines = [ROUND, *CORRECTIONS, ROUND]
+    result = submitted(tmp_path, lines)
+    assert result.exit_code == 0
+    assert result.stderr == "2 rounds and 6 corrections sent\n"
+    assert kafka.sent == [(each["ladder"], each.get("event_type", ""), each) for each in lines]
+    kafka.forget()
+    result = submitted(tmp_path, [ROUND, ROUND | {"event_type": "round-completed"}])
+    assert result.stderr == "2 rounds sent\n"
+    assert kafka.kinds == ["", ""]
 
 
 @cases(
     ("changed", "says"),
     [
         ({"players": [{"player": "p0", "mu": 1600, "sigma": 0}]}, "bad-seed: players[0].sigma: 0"),
-        ({"players": [{"player": "p0", "mu": 16e9}]}, "bad-seed: players[0].mu: 1.6e+10"),
-        ({"players": many(1) * 2}, "bad-id: player 'p0' stands in the seed twice"),
-        ({"players": []}, "bad-seed: players: 0, a seed has from 1 to 5,000"),
-        ({"players": many(5001)}, "bad-seed: players: 5001, a seed has from 1 to 5,000"),
-        ({"players": many(5000, "p{:0120}")}, "too-large: "),
-        ({"at": "yesterday"}, "bad-time: at: "),
-        ({"at": "2126-01-01T00:00:00Z"}, "bad-time: at: over"),
-        ({"round_id": ""}, "bad-id: round_id: empty"),
+        ({"players": [{"player": f"p{i:0120}", "mu": 1600} for i in range(5000)]}, "too-large: "),
         ({"more": 1}, "malformed: "),
     ],
 )
@@ -261,22 +251,6 @@ def test_bad_seeds_are_not_sent(
     assert f"a.jsonl:2: {says}" in result.stderr
     assert "1 round and 1 seed sent\n" in result.stderr
     assert kafka.kinds == ["", "player-reset"]
-
-
-def test_corrections_are_sent_as_such(kafka: Sent, tmp_path: Path) -> None:
-    """Each at its place, as the line says, under its ladder and kind; the count says how many."""
-    lines = [ROUND, *CORRECTIONS, ROUND]
-    result = submitted(tmp_path, lines)
-    assert result.exit_code == 0
-    assert result.stderr == "2 rounds and 6 corrections sent\n"
-    assert kafka.sent == [(each["ladder"], each.get("event_type", ""), each) for each in lines]
-
-
-def test_rounds_alone_are_sent_as_ever(kafka: Sent, tmp_path: Path) -> None:
-    """With the count of before, and without a header if they name their own kind."""
-    result = submitted(tmp_path, [ROUND, ROUND | {"event_type": "round-completed"}])
-    assert result.stderr == "2 rounds sent\n"
-    assert kafka.kinds == ["", ""]
 
 
 @cases(

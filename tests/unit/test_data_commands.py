@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from stream_rater.adapters.sqlite import reading
+from stream_rater.adapters.sqlite import database, reading
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.operations import rebuild_file
 from stream_rater.operations.rebuild_store import fill_store
@@ -116,9 +116,10 @@ def test_a_sample_of_the_ladders_is_verified(
     rate(path, ladders)
     first, *_, last = sorted(["duels", "teams", "x"], key=place_of)
     share = ("--sample", place_of(first) + 1e-9)
-    monkeypatch.setattr(log_reading, "LONG_LOG", 1)
-    for cores in (1, 2):
-        text = done("verify", "--data", path, *share, "--cores", cores)
+    for log_length, cores in ((log_reading.LONG_LOG, 1), (1, 2)):
+        with monkeypatch.context() as patch:
+            patch.setattr(log_reading, "LONG_LOG", log_length)
+            text = done("verify", "--data", path, *share, "--cores", cores)
         assert ": all equal, bit for bit. This is a sample of " in text
         assert "1 of 3 ladders, 8 of 24 players, in a log of 52 records. Nothing" in text
     merged(path)
@@ -154,8 +155,12 @@ def test_what_is_not_rated_yet_is_not_compared(path: Path, ladders: Path) -> Non
         assert "35 rounds replayed" in done("verify", "--data", path)
 
 
-def test_log_and_ratings_are_read_at_one_instant(path: Path, ladders: Path) -> None:
-    """Whatever the process writes during this."""
+def test_log_and_ratings_are_read_at_one_instant(
+    path: Path, ladders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the process writes during this. A writer that ends waits for readers, here not
+    long."""
+    monkeypatch.setattr(database, "BUSY_S", 0.01)
     wanted = {0: PlayerColumn.of([("duels", player) for player in PLAYERS])}
     with closing(reading.DataFile(path)) as file:
         before = file.read(wanted)

@@ -182,36 +182,6 @@ def test_versions_with_the_race() -> None:
 # --- turns ---
 
 
-def test_a_turn_is_one_transaction(database: Database, path: Path) -> None:
-    """Nobody sees anything of it before its end. An exception takes all of it back."""
-    log, store = SqliteLog(database), SqliteStore(database)
-    worker = updater_worker(log, store)
-    log.updaters.assign([worker])
-    worker.perform(Poll(0.0))
-    event = Event(0, b"key", b"value", b"id", "2026-01-01")
-
-    def everything() -> None:
-        log.submit(0, b"round")
-        log.append_part(0, b"part")
-        assert worker.perform(Apply({0: a_call(0, 1, b"belief")}, [event])) == {0: True}
-        worker.perform(Publish([event], {0: 1}))
-        assert values(path) == []
-
-    with pytest.raises(ZeroDivisionError), database.turn():
-        everything()
-        raise ZeroDivisionError
-    assert (log.rounds.end(0), log.parts.end(0), log.updaters.committed) == (0, 0, {})
-    players = PlayerColumn.of([ANN])
-    assert store.read(0, players).records == [None]
-    with database.turn():
-        everything()
-    assert values(path) == [b"round"]
-    assert (log.rounds.end(0), log.parts.end(0), log.updaters.committed) == (1, 1, {0: 1})
-    assert store.read(0, players).records == [b"belief"]
-    with closing(connect_reader(path)) as reader:
-        assert list(read_events(reader, 0)) == [(0, event)]
-
-
 def test_an_apply_ends_with_its_publish(database: Database, path: Path) -> None:
     """Outside of a turn, any other effect of the machine takes the Apply back, and so does a write
     of anybody else, which is kept."""

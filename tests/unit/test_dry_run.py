@@ -2,8 +2,6 @@
 
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +15,7 @@ from stream_rater.contract.record import Record
 from stream_rater.operations import live_log, submit
 from stream_rater.replay.edited_log import records_of
 from tests.builders.cases import cases
-from tests.builders.commands import run
+from tests.builders.commands import piped, run
 from tests.builders.lines import a_correction, a_seed
 from tests.rounds import day, event, ranked
 
@@ -201,12 +199,8 @@ def test_of_a_wave_each_rejection_is_reported(tmp_path: Path) -> None:
 def test_a_round_may_come_from_standard_input(tmp_path: Path) -> None:
     """As `-`."""
     file = written(tmp_path / "a.jsonl", season())
-    words = ["correct", "amend", "l", "-", "--dry-run", "--file", file]
-    done = subprocess.run(
-        [sys.executable, "-m", "stream_rater", *words], input=json.dumps(AMENDED).encode(),
-        capture_output=True, check=True,
-    )  # fmt: skip
-    assert b"1 of 40 rounds would be touched" in done.stdout
+    words = ("correct", "amend", "l", "-", "--dry-run", "--file", file)
+    assert "1 of 40 rounds would be touched" in piped(json.dumps(AMENDED), *words)
 
 
 def test_the_live_log_is_rated_as_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,7 +101,6 @@ class Statements:
         started.process.database.connection = connection
 
     def execute(self, sql: str, *given: Any) -> Any:
-        """Execute a statement."""
         word = sql.split(maxsplit=1)[0]
         self.seen.append(word)
         if word == "COMMIT":
@@ -172,25 +171,6 @@ def test_too_many_records_are_refused(started: Started, monkeypatch: pytest.Monk
 # --- turns that fail ---
 
 
-def test_a_full_file_takes_nothing_away(started: Started) -> None:
-    """The records wait, and are written and rated once when there is room again."""
-    started.submit(0)
-    started.turns()
-    pages = started.process.database.connection.execute("PRAGMA page_count").fetchone()[0]
-    started.process.database.connection.execute(f"PRAGMA max_page_count = {pages}")
-    answers = [started.submit(*range(first, first + 400)) for first in (1, 401)]
-    for _ in range(3):
-        started.engine.turn()
-    assert started.shown() == (1, 1, 2) and started.reports == 1
-    assert not any(each.done() for each in answers) and started.engine.waiting == 800
-    assert "full" in started.engine.trouble and len(started.process.troubles) == 3
-    started.process.database.connection.execute("PRAGMA max_page_count = 1000000")
-    started.turns()
-    assert [each.result(0)[0] for each in answers] == [(0, 1), (0, 401)]
-    assert started.shown() == (801, 801, 1602) and not started.engine.trouble
-    started.check()
-
-
 @cases("word", ["BEGIN", "COMMIT", "SELECT"])
 def test_a_statement_that_fails_takes_nothing_away(started: Started, word: str) -> None:
     """Whichever: also one that only reads, and also after some of the turn was done."""
@@ -251,8 +231,6 @@ def test_after_a_failure_it_waits(started: Started) -> None:
 
 
 class Run:
-    """Runs the engine in a thread."""
-
     def __init__(self, started: Started) -> None:
         self.failure: list[BaseException] = []
         self._engine = started.engine
@@ -266,12 +244,10 @@ class Run:
             self.failure.append(error)
 
     def join(self) -> None:
-        """Wait until it ends."""
         self._thread.join(STILL_S)
         assert not self._thread.is_alive()
 
     def stop(self) -> None:
-        """End it."""
         self._engine.stop()
         self.join()
 

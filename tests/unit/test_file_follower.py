@@ -37,12 +37,10 @@ class Written:
         self._driver.perform(Poll(0.0))
 
     def publish(self, *players: str) -> None:
-        """Publish an event of each player."""
         for player in players:
             self.publish_value(player, msgspec.json.encode(an_event(player, self.count)))
 
     def publish_value(self, player: str, value: bytes) -> None:
-        """Publish an event of a player."""
         self._driver.perform(Publish([Event(0, player.encode(), value, b"id", "")], {}))
         self.count += 1
 
@@ -88,7 +86,6 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Written
 
 
 def in_index(written: Written) -> set[str]:
-    """The players in the index."""
     with closing(sqlite3.connect(index_path(written.path))) as index:
         return {player for (player,) in index.execute("SELECT player FROM index_players")}
 

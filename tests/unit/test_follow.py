@@ -30,7 +30,6 @@ Records = list[Any]
 
 
 def record_of(value: bytes | None, headers: Any = (), key: bytes = b"") -> Record:
-    """A record of the topic that is followed."""
     return Record(0, 0, value, tuple(headers), received_s=0.0, key=key)
 
 
@@ -202,7 +201,6 @@ def test_rejections_are_shown_with_their_place(rejections: Records) -> None:
 
 
 def refused_correction(kind: str, **fields: Any) -> Record:
-    """A correction that was refused."""
     value = msgspec.json.encode({"ladder": "l1", **fields})
     return refused("bad-merge", value, [("event-type", kind.encode())])
 

@@ -111,7 +111,6 @@ class Brokers:
 
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
-    """Of such brokers."""
     found, brokers = Admin(SIZED), Brokers()
     monkeypatch.setattr(found, "_client", brokers)
     monkeypatch.setattr("stream_rater.adapters.kafka.topics.NEW_TOPIC_PAUSE_S", 0.0)

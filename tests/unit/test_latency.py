@@ -63,16 +63,13 @@ def test_what_is_followed() -> None:
 
 
 def test_no_more_are_followed_than_so_many() -> None:
-    """However long nothing is finished."""
+    """However long nothing is finished. A record from the future shows that clocks disagree; it
+    waited for no negative time."""
     rig = Rig()
     for offset in range(MOST_FOLLOWED + 5):
         rig.poll((0, offset, 999.0))
     rig.waits.finished({0: MOST_FOLLOWED + 5})
     assert len(rig.waited) == MOST_FOLLOWED
-
-
-def test_a_clock_ahead_of_ours() -> None:
-    """A record from the future shows that clocks disagree; it waited for no negative time."""
     rig = Rig()
     rig.poll((0, 1, 1002.5))
     rig.poll((0, 2, 999.0))

@@ -1,10 +1,12 @@
 """A log is read by other processes, and gives what one process reads. The beliefs after it:
 `property/test_cores.py`."""
 
+import itertools
 import multiprocessing
 import os
 import random
 import signal
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -29,11 +31,15 @@ from stream_rater.replay.edited_log import (
     ValidRecords,
 )
 from stream_rater.replay.log_reading import LogReader, LogSource
+from stream_rater.replay.read_ahead import MOST_AHEAD, prefetched
 from stream_rater.rounds.seed_records import Seed
+from stream_rater.rounds.validation import Invalid
+from tests.builders.cases import cases
 from tests.builders.lines import a_record, a_seed
 from tests.builders.logs import FailingRecords, ListedRecords
 from tests.builders.machines import CONFIG
 from tests.rounds import as_json, day, ranked
+from tests.waits import HANGS_S
 
 PARTITIONS, WINDOW = 4, 50
 OTHER = EloMMR(weight_limit=0.1, sigma_limit=60.0, initial_mu=1000.0)
@@ -78,7 +84,6 @@ ENDS = {p: sum(each.partition == p for each in LOG) for p in range(PARTITIONS)}
 
 @pytest.fixture(autouse=True)
 def processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every log counts as long."""
     monkeypatch.setattr(log_reading, "LONG_LOG", 1)
 
 
@@ -148,3 +153,39 @@ def test_a_replay_that_ends_early_ends_the_processes() -> None:
     with pytest.raises(MissingVerdicts):
         work.run(LogReader(ListedRecords([correction, *LOG]), ENDS))
     assert multiprocessing.active_children() == []
+
+
+# --- stages ---------------------------------------------------------------------------------------
+
+
+def test_items_come_as_they_were_made() -> None:
+    """In order, all of them. A stage begins before anybody takes an item, and is not far ahead: the
+    queue has a bound."""
+    assert list(prefetched(range(10 * MOST_AHEAD))) == list(range(10 * MOST_AHEAD))
+    began = threading.Event()
+
+    def items() -> Iterator[int]:
+        began.set()
+        yield 1
+
+    stage = prefetched(items())
+    assert began.wait(HANGS_S) and list(stage) == [1]
+    made = itertools.count()
+    ahead = prefetched(iter(made.__next__, None))
+    assert next(ahead) == 0
+    ahead.close()  # type: ignore[attr-defined]
+    assert next(made) <= MOST_AHEAD + 3
+
+
+@cases("error", [OSError("unreadable"), Invalid("bad-id", "unreadable")])
+def test_a_failure_is_raised_where_the_items_are_used(error: Exception) -> None:
+    """After those made before it, with its message."""
+
+    def failing() -> Iterator[int]:
+        yield 1
+        raise error
+
+    items = prefetched(failing())
+    assert next(items) == 1
+    with pytest.raises(type(error), match=r"^unreadable$"):
+        next(items)

@@ -144,7 +144,6 @@ def test_correction_parts_with_full_records() -> None:
 
 
 def cut(work: Work, some: ChangedPlayers) -> list[Any]:
-    """The rows of each message."""
     return list(work._cut(some, list(range(len(some.players)))))
 
 

@@ -25,7 +25,6 @@ VERSION, RULES, ROUNDS, ROUND_INDEX, PLACE, EVIDENCE, PLAYERS = range(7)
 
 
 def changed(index: int, value: Any) -> bytes:
-    """A message with one of its elements replaced."""
     elements = msgspec.msgpack.decode(MESSAGE)
     elements[index] = value
     return msgspec.msgpack.encode(elements)
@@ -147,7 +146,6 @@ def test_part_of_another_kernel() -> None:
 
 
 def by_kernel(version: int) -> bytes:
-    """The message, of another kernel version."""
     rules = msgspec.msgpack.decode(MESSAGE)[RULES]
     rules[0][1] = version
     return changed(RULES, rules)

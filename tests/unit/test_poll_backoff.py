@@ -188,8 +188,9 @@ def sent(hand: ByHand, *offsets: int) -> list[bytes]:
 
 
 def test_next_round_does_not_wait(hand: ByHand) -> None:
-    """Its player's belief is computed when all parts are acknowledged; nobody asks the store for
-    it, and the parts are those of a worker that waited."""
+    """The belief of its player is computed when all parts are acknowledged; nobody asks the store
+    for it, and the parts are those of a worker that waited. Positions are read once in a while,
+    else the rows in flight would seem to grow for ever."""
     rounds = [round_at(i, ZERO[0], ZERO[1 + i]) for i in range(3)]
     owning(hand, 0)
     found = []
@@ -198,10 +199,7 @@ def test_next_round_does_not_wait(hand: ByHand) -> None:
         assert whole(hand) == ([ZERO[0], ZERO[1]] if i == 0 else [ZERO[1 + i]])
         found += sent(hand, 7 + i)
     assert found == one_after_the_other(rounds)
-
-
-def test_positions_are_read_once_in_a_while(hand: ByHand) -> None:
-    """Else the rows in flight would seem to grow for ever."""
+    hand = by_hand(Recorder(), cache_bytes=CACHE_BYTES)
     owning(hand, 0)
     read(hand, round_at(0, ZERO[0], ZERO[1]), now_s=5.0)
     whole(hand)
@@ -236,13 +234,11 @@ def one_after_the_other(rounds: Sequence[Record]) -> list[bytes]:
 
 
 def records_of(pending: PendingRounds, *texts: str) -> StringColumn:
-    """A record for each player."""
     assert len(texts) == pending.count
     return StringColumn.of_bytes([each.encode() for each in texts])
 
 
 def found(cache: BeliefCache, pending: PendingRounds) -> list[str | None]:
-    """What is cached of each player."""
     known, records = cache.find(pending)
     texts = [each.decode() for each in records.strings()]
     return [text if flag else None for flag, text in zip(known.tolist(), texts, strict=True)]

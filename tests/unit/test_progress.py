@@ -14,7 +14,6 @@ def crowd(*players: int) -> Fingerprints:
 
 
 def is_ready(progress: Progress, *players: int) -> bool:
-    """A round of these players."""
     (ready,) = progress.ready(crowd(*players), np.array([len(players)])).tolist()
     return bool(ready)
 
@@ -129,18 +128,15 @@ def test_a_full_shard_is_closed_until_rows_are_applied() -> None:
     assert progress.ready(players, np.array([1, 1]), cached).tolist() == [True, True]
 
 
-def test_many_shards_have_fewer_rows_each() -> None:
-    """So that all together are bounded, too."""
-    assert [most_rows_of(shards) for shards in (1, 16, 64, 100_000)] == [
-        40_000, 40_000, 10_000, 1000
-    ]  # fmt: skip
-
-
 def test_rounds_are_looked_at_together() -> None:
-    """Each has an answer of its own."""
+    """Each has an answer of its own. Many shards have fewer rows each, so that all together are
+    bounded, too."""
     progress = Progress(2)
     progress.sent({1: 3}, {1: crowd(BOB + 1)})
     progress.refuse(0, until_s=5.0)
     players = crowd(ANN + 1, BOB + 1, ANN + 1, ANN + 1, BOB)
     assert progress.ready(players, np.array([2, 1, 2])).tolist() == [False, True, False]
     assert progress.ready(players[:0], np.array([], np.int64)).tolist() == []
+    assert [most_rows_of(shards) for shards in (1, 16, 64, 100_000)] == [
+        40_000, 40_000, 10_000, 1000
+    ]  # fmt: skip

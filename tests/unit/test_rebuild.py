@@ -95,13 +95,19 @@ def test_how_far_a_player_reaches() -> None:
 
 
 def test_nobody_reaches_less_than_the_least() -> None:
-    """So that earlier rounds need no look at who plays."""
+    """So that earlier rounds need no look at who plays. Shards go on behind their marks where
+    nothing waits: in shard 0, which is new, and in 1; in 2 a part does. A mark of an earlier
+    rebuild is no part."""
     two = {0: 100, 1: 7}
     assert cutoff(1, (5, "b"), (9, "a"), sent=two).least() == 5
     assert cutoff(1, (8, "b"), (9, "a"), sent=two).least() == 6
     assert cutoff(0, (3, "b"), (9, "a"), sent=two).least() == 2
     assert cutoff(0, sent={0: 100}).least() == 99
     assert cutoff(0, (3, "b"), sent={0: 100, 1: 0}).least() == -1
+    assert past_marks({1: 7, 2: 7}, {0: 0, 1: 7, 2: 8}) == {0: 1, 1: 8}
+    found = cutoff(2, (5, "a"))
+    found.add([record(1, mark(1)), record(2, mark(1))])
+    assert of_a(found) == 5
 
 
 def test_parts_that_cannot_be_read() -> None:
@@ -168,15 +174,6 @@ def test_parts_of_another_number_of_shards() -> None:
         found.add([record(0, part((5, "a")), other), record(1, part((6, "a")), other)])
 
 
-def test_shards_go_on_behind_their_marks() -> None:
-    """Where nothing waits: in shard 0, which is new, and in 1; in 2 a part does. A mark of an
-    earlier rebuild is no part."""
-    assert past_marks({1: 7, 2: 7}, {0: 0, 1: 7, 2: 8}) == {0: 1, 1: 8}
-    found = cutoff(2, (5, "a"))
-    found.add([record(1, mark(1)), record(2, mark(1))])
-    assert of_a(found) == 5
-
-
 def round_at(offset: int, *players: str) -> Record:
     return a_record(offset, a_round(offset, *players, ladder="a"))
 
@@ -209,7 +206,8 @@ def unfinished() -> Store:
 
 
 def test_a_rebuild_that_was_given_up() -> None:
-    """Leaves no shard that a worker would go on from, however far it came."""
+    """Leaves no shard that a worker would go on from, however far it came. So is one of a store
+    that somebody writes to."""
     for calls in range(8):
         store = unfinished()
         with pytest.raises(InterruptedError):
@@ -217,6 +215,11 @@ def test_a_rebuild_that_was_given_up() -> None:
         for position in store.positions.values():
             mismatch = Shard.at(position, 3, 1).mismatch(0, 10)
             assert "rebuild of the store is unfinished" in mismatch
+    store = unfinished()
+    application = Application(Position(3, UNFINISHED, epoch=EPOCH), NO_BELIEFS)
+    store.apply(1, application)
+    with pytest.raises(StoreInUse):
+        filled(store)
 
 
 def beliefs_of_fifty() -> Iterator[BeliefColumn]:
@@ -264,15 +267,6 @@ def test_filling() -> None:
     }
 
 
-def test_a_store_that_somebody_writes_to() -> None:
-    """Is given up."""
-    store = unfinished()
-    application = Application(Position(3, UNFINISHED, epoch=EPOCH), NO_BELIEFS)
-    store.apply(1, application)
-    with pytest.raises(StoreInUse):
-        filled(store)
-
-
 def test_what_was_deleted_or_forgotten_ends_it() -> None:
     """Parts that were not applied, rounds, or the offsets of a group: an operator has to say what
     to do."""
@@ -289,19 +283,6 @@ def test_what_was_deleted_or_forgotten_ends_it() -> None:
     check_committed({0: None, 1: SourceCommit(4)}, [0, 5], [3, 0])
     with pytest.raises(Failed, match="partition 0 of the rounds has no committed offset any more"):
         check_committed({0: None, 1: SourceCommit(4)}, [5, 5], [3, 0])
-
-
-def test_part_that_updaters_ignore_counts_for_nothing() -> None:
-    """It was cut for fewer shards than the mark before it names; one before the mark counts."""
-    home = shards_of(["a"], 3)[0]
-    found = Cutoff({home: 9}, SENT, 3)
-    values: list[Part | bytes]
-    values = [part((5, "a"), shards=2), mark(3), part((8, "a"), shards=2)]
-    for offset, each in enumerate(values):
-        found.add([record(offset, each, home)])
-        assert of_a(found) == 5
-    found.add([record(3, part((7, "a"), shards=3), home)])
-    assert of_a(found) == 7
 
 
 @cases("kernel", [KERNEL_VERSION, TOO_OLD])
@@ -345,7 +326,8 @@ def test_part_behind_a_mark_that_names_more_shards(kernel: int) -> None:
 
 def test_waiting_parts_are_proven() -> None:
     """A part is proven if it agrees with the replay. A part from other beliefs is reported, unless
-    a right one of the same round comes first. Applied parts are not looked at."""
+    a right one of the same round comes first; in one line, with a way out. Applied parts are not
+    looked at."""
     right = {offset: evidence_of(offset) for offset in (1, 2)}
     wrong = replace(right[2], evidence=right[2].evidence + 1e-9)
     for parts, g, found in (
@@ -363,6 +345,10 @@ def test_waiting_parts_are_proven() -> None:
         work.feed(ROUNDS)
         list(work.beliefs())
         assert work.unproven == found
+    assert re.fullmatch(
+        "parts of 2 rounds, the first at offset 7, wait .* rebuild --replace` once more",
+        unproven_warning({9, 7}),
+    )
 
 
 def evidence_of(offset: int) -> Part:
@@ -387,14 +373,6 @@ def evidence_of(offset: int) -> Part:
         work.feed(ROUNDS)
         list(work.beliefs())
     return seen[offset]
-
-
-def test_unproven_parts_are_reported_with_a_way_out() -> None:
-    """In one line."""
-    assert re.fullmatch(
-        "parts of 2 rounds, the first at offset 7, wait .* rebuild --replace` once more",
-        unproven_warning({9, 7}),
-    )
 
 
 # --- correction parts: the records that the store had taken ---------------------------------------

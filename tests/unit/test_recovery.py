@@ -59,7 +59,6 @@ def test_when_a_role_works_again() -> None:
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
-    """What is logged."""
     written = io.StringIO()
     monkeypatch.setattr(sys, "stderr", written)
     log.configure()
@@ -132,7 +131,6 @@ class Starting(Service):
         self.log = log
 
     def unready(self) -> list[str]:
-        """Why not, twice."""
         self.asked += 1
         return ["updater: not opened yet: [1]"] if self.asked < 3 else []
 

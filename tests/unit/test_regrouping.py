@@ -97,15 +97,3 @@ def test_publication_refused_by_a_new_generation_is_tried_again() -> None:
     updating.read(hand, record(1, part((6, "d")), shard=1))
     hand.expect(ReadBeliefs)
     assert observer.troubles == []
-
-
-def test_publication_of_what_is_all_lost_is_left_to_the_others() -> None:
-    """They settle it."""
-    hand = ByHand(Updater(1, observer=Recorder()).run())
-    updating.owning(hand)
-    updating.read(hand, record(0, part((5, "a"))))
-    updating.answer_beliefs(hand, Position())
-    updating.applied(hand)
-    hand.fail(Publish, Regrouped("another generation"))
-    hand.answer(Poll, Polled(0.0, lost=frozenset([0])), no_fetch=True)
-    hand.expect(Poll, no_fetch=False)

@@ -149,18 +149,6 @@ def test_shards_were_added(hand: ByHand) -> None:
         hand.answer(ShardEnds, [0, 0, 0])
 
 
-def test_offsets_that_kafka_forgot(hand: ByHand) -> None:
-    """Where records were rejected, reading begins behind the last of them, and its W offsets are
-    read for their ids; of a partition without any, at the log's start."""
-    hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1])))
-    remains = OffsetEvidence({0: 9}, {0: 12, 1: 0}, parts_deleted=False)
-    seek = opened(hand, committed={0: None, 1: None}, remains=remains)
-    assert seek.offsets == {0: 6, 1: 0}
-    read(hand, Record(0, 8, b"junk", received_s=4e9), Record(0, 9, b"junk", received_s=4e9))
-    rejected = hand.expect(CommitSource, offsets={0: 10}).rejections
-    assert [each.record.offset for each in rejected] == [9]
-
-
 @cases("deleted", ["parts", "rejections"])
 def test_nothing_is_guessed_once_something_was_deleted(deleted: str) -> None:
     """It ends, and says for which partitions an operator must commit what; empty ones are new."""

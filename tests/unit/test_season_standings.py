@@ -45,7 +45,6 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """The name of a data file."""
     return tmp_path / "ratings.db"
 
 
@@ -64,7 +63,6 @@ def submit(path: Path, lines: Iterable[Line]) -> None:
 
 
 def kept(path: Path, season: int) -> tuple[SeasonKept, list[Standing]]:
-    """The summary and the standings of a season."""
     rows = SeasonRows(path)
     (summary,) = [each for each in rows.kept(LADDER) if each.season == season]
     return summary, rows.after(LADDER, season, None, 1000)
@@ -230,12 +228,22 @@ def test_what_n_means(path: Path) -> None:
 
 
 def test_a_ladder_that_has_no_ended_season(path: Path) -> None:
-    """Nothing is written. A ladder without rounds is refused."""
+    """Nothing is written. A ladder without rounds is refused. A date, in UTC, can name a season; a
+    text that is no number is refused. One that is in the log and not rated yet is not kept."""
     submit(path, some_season())
     assert done("season-standings", LADDER, "--data", path) == (
         f"ladder {LADDER!r}: no season has ended\n"
     )
     assert "ladder 'nowhere' has no rounds" in failed("season-standings", "nowhere", "--data", path)
+    assert "season-started: round-completed" in done(
+        "correct", "season", LADDER, "%Y%m", "--data", path
+    )
+    assert failed("season-standings", LADDER, "--wait", "0.1", "--data", path).startswith(
+        "the workers are 1 record behind: nothing was written"
+    )
+    assert "give a whole number, or a form of the date" in failed(
+        "correct", "season", LADDER, "autumn", "--data", path
+    )
     assert not seasons_path(path).exists()
 
 
@@ -328,18 +336,6 @@ def test_a_file_of_another_data_file_is_refused(path: Path, tmp_path: Path) -> N
     )
 
 
-def test_the_workers_must_have_caught_up(path: Path) -> None:
-    """A season that is in the log and not rated yet is not kept by half."""
-    submit(path, some_season())
-    with closing(Database.open(path, partitions=1)) as database:
-        submitter = FileSubmitter(database)
-        submitter.correct(LADDER, "season-started", json.dumps(begins(1)).encode(), "")
-        submitter.flush()
-    assert failed("season-standings", LADDER, "--wait", "0.1", "--data", path).startswith(
-        "the workers are 1 record behind: nothing was written"
-    )
-
-
 def test_erased_players_have_the_pseudonym_there_too(path: Path) -> None:
     """And no page of the file has the id any more."""
     submit(path, [*some_season(), begins(1)])
@@ -367,15 +363,3 @@ def test_records_are_read_as_they_were_written(record: season_ended.SeasonRecord
     assert season_ended.record_of(message.key, None) is None
     assert season_ended.record_of(message.key, b"no JSON") is None
     assert season_ended.record_of(b"one", message.value) is None
-
-
-def test_a_date_can_name_a_season(path: Path) -> None:
-    """In UTC; a text that is no number is refused."""
-    submit(path, some_season())
-    assert "season-started: round-completed" in done(
-        "correct", "season", LADDER, "%Y%m", "--data", path
-    )
-    rate(path, partitions=1)
-    assert "give a whole number, or a form of the date" in failed(
-        "correct", "season", LADDER, "autumn", "--data", path
-    )

@@ -2,8 +2,6 @@
 
 import gzip
 import json
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ from stream_rater.replay.sequential import Replay
 from stream_rater.rounds import seed_messages, seed_records
 from stream_rater.rounds.seed_messages import Scale, scale_of
 from tests.builders.cases import cases
-from tests.builders.commands import failed, run
+from tests.builders.commands import failed, piped, run
 from tests.builders.rated_data_files import rate
 from tests.builders.submitters import Sent, taking
 
@@ -30,7 +28,6 @@ TABLE = "player,mu,sigma,games\nann,31.4,1.9,212\nbob,25.9,2.4,98\ncy,18.2,60,4\
 
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Sent:
-    """Takes all that is sent."""
     return taking(monkeypatch)
 
 
@@ -41,7 +38,6 @@ def written(folder: Path, text: str, name: str = "players.csv") -> Path:
 
 
 def seeds(path: Path, *options: object) -> list[dict[str, Any]]:
-    """The seeds of a table."""
     out = path.parent / "seeds.jsonl"
     words = ("--ladder", "l", "--scale", "openskill", *options)
     result = run("seed", path, "--out", out, *words)
@@ -139,21 +135,14 @@ def tables(folder: Path) -> Iterator[Path]:
 
 
 def test_every_format(tmp_path: Path) -> None:
-    """Gives the same players, and so the same ids."""
+    """Gives the same players, and so the same ids. Standard input has JSON lines."""
     found = [seeds(path, "--source", "s") for path in tables(tmp_path)]
     assert len(found) == 5
     assert {each[0]["round_id"] for each in found} == {found[0][0]["round_id"]}
     assert [each["player"] for each in found[0][0]["players"]] == ["ann", "bob"]
-
-
-def test_standard_input() -> None:
-    """JSON lines."""
     words = ["seed", "-", "--ladder", "l", "--scale", "elo", "--out", "-"]
-    done = subprocess.run(
-        [sys.executable, "-m", "stream_rater", *words], capture_output=True, check=True,
-        input=b'{"player":"ann","mu":1600,"sigma":50}\n',
-    )  # fmt: skip
-    assert json.loads(done.stdout)["players"][0]["mu"] == 1600
+    out = piped('{"player":"ann","mu":1600,"sigma":50}\n', *words)
+    assert json.loads(out)["players"][0]["mu"] == 1600
 
 
 @cases(

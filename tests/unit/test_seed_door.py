@@ -278,7 +278,9 @@ class Live:
 
 def test_who_begins_with_what(tmp_path: Path) -> None:
     """Those who have a rating there, and none here; on the scale of the ladder, with a newcomer's
-    sigma at most, and as if after one round."""
+    sigma at most, and as if after one round. Who was removed from either ladder does not begin.
+    Before the first round of a ladder everybody begins; a system without sigma gets none, and its
+    floor holds."""
     live = Live(tmp_path)
     live.beliefs["old"] = {"ann": (1675.0, 70.0, 9), "bob": (1500.0, 350.0, 1), "cy": (1, 1, 3),
                            "emptied": (1500.0, 350.0, 0)}  # fmt: skip
@@ -287,6 +289,19 @@ def test_who_begins_with_what(tmp_path: Path) -> None:
     assert live.begin(("new", "old"), players) == [("bob", 25.0, 8.0, 1), ("ann", 29.0, 1.6, 1)]
     more = live.begin(("new", "old"), players, more=2.0)
     assert more == [("bob", 25.0, 8.0, 1), ("ann", 29.0, 3.6, 1)]
+    live = Live(tmp_path)
+    live.beliefs["old"] = dict.fromkeys(("ann", "bob", "cy"), (1600.0, 70.0, 9))
+    live.removed = {("old", "ann"), ("new", "bob")}
+    found = live.begin(("new", "old"), ["ann", "bob", "cy"])
+    assert [each[0] for each in found] == ["cy"]
+    live = Live(tmp_path)
+    live.beliefs["old"] = {"ann": (1675.0, 70.0, 9), "bob": (1400.0, 70.0, 9)}
+    found = live.begin(("elo", "old"), ["bob", "ann"])
+    assert found == [("bob", 1450.0, None, 1), ("ann", 1675.0, None, 1)]
+    with pytest.raises(Refused) as caught:
+        live.begin(("old", "elo"), ["ann"])
+    assert caught.value.problem.code == "unknown-ladder"
+    assert caught.value.problem.place == "query.seed_from"
 
 
 def test_the_greatest_sigma(tmp_path: Path) -> None:
@@ -301,25 +316,3 @@ def test_the_greatest_sigma(tmp_path: Path) -> None:
     live.beliefs["old"] = {"ann": (1e5, 1e-9, 9)}
     ((_, mu, sigma, _),) = live.begin(("new", "old"), ["ann"])
     assert mu == 25 + 30 * 8 and np.isclose(sigma, 8e-6)
-
-
-def test_before_the_first_round_of_a_ladder(tmp_path: Path) -> None:
-    """Everybody begins who has a rating there; a system without sigma gets none, and its floor
-    holds."""
-    live = Live(tmp_path)
-    live.beliefs["old"] = {"ann": (1675.0, 70.0, 9), "bob": (1400.0, 70.0, 9)}
-    found = live.begin(("elo", "old"), ["bob", "ann"])
-    assert found == [("bob", 1450.0, None, 1), ("ann", 1675.0, None, 1)]
-    with pytest.raises(Refused) as caught:
-        live.begin(("old", "elo"), ["ann"])
-    assert caught.value.problem.code == "unknown-ladder"
-    assert caught.value.problem.place == "query.seed_from"
-
-
-def test_who_was_removed_does_not_begin(tmp_path: Path) -> None:
-    """From either ladder; the others do."""
-    live = Live(tmp_path)
-    live.beliefs["old"] = dict.fromkeys(("ann", "bob", "cy"), (1600.0, 70.0, 9))
-    live.removed = {("old", "ann"), ("new", "bob")}
-    found = live.begin(("new", "old"), ["ann", "bob", "cy"])
-    assert [each[0] for each in found] == ["cy"]

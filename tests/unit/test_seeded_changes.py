@@ -60,7 +60,6 @@ def again(part: SeedPart, change: Change, records: Sequence[bytes | None]) -> li
 
 
 def belief(*, rounds: int = 3, last: int = 5, unannounced: int = 0, **values: float) -> bytes:
-    """A record."""
     beliefs = newcomers(1, 1, RULE.initial_mu, RULE.initial_sigma, coded=True)
     header = beliefs.header
     header["rounds"], header["last"], header["untold"] = rounds, last, unannounced
@@ -70,7 +69,6 @@ def belief(*, rounds: int = 3, last: int = 5, unannounced: int = 0, **values: fl
 
 
 def header_of(data: bytes) -> np.void:
-    """The header of a record."""
     return record.decode([data], 0, 0.0, 1.0).header[0]
 
 

@@ -5,11 +5,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from stream_rater.adapters.sqlite.reading import data_file
-from stream_rater.rating import record
 from tests import edited_by_hand
 from tests.builders.commands import done, execute, failed, submitted
 from tests.builders.lines import Line, a_correction, a_round, a_seed
@@ -33,7 +30,6 @@ LOG = [
 
 @pytest.fixture
 def ladders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A ladders file."""
     path = tmp_path / "ladders.toml"
     path.write_text(LADDERS)
     monkeypatch.setenv("STREAM_RATER_LADDERS", str(path))
@@ -93,13 +89,6 @@ def test_inspect_shows_who_was_seeded(path: Path) -> None:
     assert "before the last one" in ann and "players-seeded s0" in ann
 
 
-def test_a_backup_has_the_seeds(path: Path, tmp_path: Path) -> None:
-    """It verifies, too."""
-    copy = tmp_path / "copy.db"
-    assert f"{len(LOG)} records" in done("backup", path, copy)
-    assert "4 seeds applied" in done("verify", "--data", copy)
-
-
 @pytest.mark.parametrize("player", ["zed", "bob", "ann"])
 def test_a_seeded_player_is_erased(path: Path, player: str) -> None:
     """From the records, and so from the file; the beliefs are equal to those before."""
@@ -150,24 +139,6 @@ def _after(line: Line, number: int) -> Line:
 
 
 def _waits(path: Path) -> bool:
-    """Whether a correction waits for `corrections-applied`."""
     return "corrections that wait for corrections-applied: none" not in done(
         "inspect", "--ladder", "l", "--data", path
     )
-
-
-def test_what_a_seed_says_is_stored_as_it_was_sent(path: Path) -> None:
-    """Word by word, with the kind in a header."""
-    with data_file(str(path)) as file:
-        first = next(iter(file.all_rounds()))
-    assert msgspec.json.decode(first.value or b"") == LOG[0]
-    assert ("event-type", b"players-seeded") in [*first.headers]
-
-
-def test_a_belief_of_a_seed_is_a_record(path: Path) -> None:
-    """With the rounds that stand behind it."""
-    merged(path)
-    ((found,),) = execute(path, "SELECT record FROM beliefs WHERE player = 'late'")
-    header = record.decode([found], 0, 0.0, 1.0).header[0]
-    assert (header["mu"], header["sigma"], header["rounds"]) == (1700.0, 100.0, 9)
-    assert "all equal" in done("verify", "--data", path)

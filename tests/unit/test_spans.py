@@ -49,7 +49,6 @@ def an_engine() -> Engine:
 
 
 def rated(engine: Engine, *headers: list[tuple[str, bytes]]) -> None:
-    """A round with each of these headers, and all that comes of it."""
     for number, each in enumerate(headers):
         value = as_json(*ranked([1, 2], PLAYERS), round_id=f"r{number}")
         engine.log.submit(0, value, each, received_s=2e9)

@@ -39,21 +39,18 @@ def test_kafka_is_away(settings: Settings, expected: str) -> None:
     assert str(trouble) == expected
 
 
-def test_kafka_that_refuses_is_not_away() -> None:
-    """Then the address is right."""
+def test_servers_that_are_away_or_refuse() -> None:
+    """A Kafka that refuses is not away: the address is right. Nobody listens on the port of
+    Redis."""
     admin = Admin(Settings(kafka=NOWHERE))
     admin._remember_connection_error(KafkaError(KafkaError._AUTHENTICATION))
     trouble = admin._unreachable(DOWN)
     assert isinstance(trouble, Denied)
     assert "STREAM_RATER_KAFKA" not in str(trouble)
-
-
-def test_redis_is_away() -> None:
-    """Nobody listens on that port."""
     store = RedisStore(Settings(redis=f"redis://{NOWHERE}"))
-    with pytest.raises(StoreTrouble) as trouble:
+    with pytest.raises(StoreTrouble) as caught:
         store.count_beliefs()
-    assert str(trouble.value).endswith(
+    assert str(caught.value).endswith(
         "(the address is that of STREAM_RATER_REDIS: is the server running?)"
     )
 

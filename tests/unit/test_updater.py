@@ -34,7 +34,6 @@ def owning(hand: ByHand, position: Position = NOWHERE, committed: int | None = N
 
 
 def read(hand: ByHand, *records: Record, now_s: float = 0.0) -> Poll:
-    """Records come in."""
     return hand.answer(Poll, Polled(now_s, records=records))
 
 
@@ -84,17 +83,16 @@ def test_batch_is_applied_then_published(hand: ByHand) -> None:
     hand.expect(Poll, no_fetch=False)
 
 
-def test_zombies_call_that_began_before_c(hand: ByHand) -> None:
-    """It repeated what was published and continued. Only what it continued with is published."""
+def test_settling_a_call(hand: ByHand) -> None:
+    """A call of a zombie that began before c repeated what was published and continued: only that
+    is published. A call is read on until it is whole, however little a poll brings. Whoever moved
+    the store meanwhile, this shard begins again."""
     position = Position(3, 0, b"\xe0")
     assert owning(hand, position, 1).offsets == {0: 0}
     read(hand, *(record(i, part((5 + i, letter))) for i, letter in enumerate("abc")))
     assert answer_beliefs(hand, position) == "abc"
     assert reported(hand.answer(Publish, offsets={0: 3})) == [("b", 0), ("c", 0)]
-
-
-def test_call_to_be_settled_is_read_on_until_it_is_whole(hand: ByHand) -> None:
-    """However little a poll brings, and however large the call is."""
+    hand = updating(Recorder(), 1)
     position = Position(20, 0, bytes(5))
     owning(hand, position, 0)
     for i in range(19):
@@ -103,10 +101,7 @@ def test_call_to_be_settled_is_read_on_until_it_is_whole(hand: ByHand) -> None:
     read(hand, record(19, part((30, "ab"))))
     assert answer_beliefs(hand, position) == "ab"
     assert reported(hand.answer(Publish, offsets={0: 20})) == []
-
-
-def test_store_moved_while_settling(hand: ByHand) -> None:
-    """Whoever moved it, this shard begins again."""
+    hand = updating(Recorder(), 1)
     owning(hand, Position(1, 0, b"\x80"), 0)
     read(hand, record(0, part((5, "a"))))
     answer_beliefs(hand, Position(2, 1, b"\x80"))
