@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
 
 from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.producers import Transactions
+from stream_rater.adapters.kafka.reader import Reader
 from stream_rater.adapters.kafka.season_topic import Outdone, SeasonTopic, kept_seasons, topic_of
 from stream_rater.adapters.kafka.topics import Admin, TopicMismatch
 from stream_rater.config.errors import Failed
@@ -236,10 +237,10 @@ def test_a_run_that_is_outdone_says_so(settings: real.SettingsFactory) -> None:
 
 
 def test_an_open_transaction_of_another_season_hides_no_mark(
-    settings: real.SettingsFactory,
+    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A writer reads to the end of the log, and waits for the transaction that hides the rest."""
-    at = settings(partitions=1, transaction_timeout_ms=2000)
+    at = settings(partitions=1)
     other = SeasonTopic(at, Admin(at), "na", 1)
     other.begin()
     transactions: Any = other._transactions
@@ -249,8 +250,18 @@ def test_an_open_transaction_of_another_season_hides_no_mark(
         producer.flush(10.0)
 
     transactions.begin(send)
+    read, looks = Reader.read, list[Any]()
+
+    def ended_at_the_third_look(self: Reader, *given: Any) -> Any:
+        looks.append(given)
+        if len(looks) == 3:
+            transactions.abort()
+        return read(self, *given)
+
+    monkeypatch.setattr(Reader, "read", ended_at_the_third_look)
     first = topic(at)
     first.begin()
+    assert len(looks) >= 3, "it waited"
     for page in range(PAGES - 1):
         first.write(Standings().page(page), SUMMARY.ended_at)
     assert sorted(topic(at).begin()) == [*range(PAGES - 1)]
