@@ -19,7 +19,7 @@ MEMORY, SQLITE = "memory", "sqlite"
 REAL = pytest.param("real", marks=pytest.mark.integration)
 
 OTHERS = [
-    pytest.param(each.name, marks=pytest.mark.integration)
+    pytest.param(each.name, marks=[pytest.mark.integration, pytest.mark.slow])
     for each in stores.ALL.values()
     if each != stores.REDIS and not os.environ.get(stores.STORE_VARIABLE)
 ]
@@ -33,7 +33,6 @@ NEEDS_FUNCTIONS = pytest.mark.skipif(
 
 @pytest.fixture
 def kafka_rig(settings: real.SettingsFactory) -> Iterator[KafkaRig]:
-    """The rig on Kafka."""
     found = KafkaRig(settings())
     yield found
     found.close()
@@ -41,7 +40,6 @@ def kafka_rig(settings: real.SettingsFactory) -> Iterator[KafkaRig]:
 
 @pytest.fixture
 def sqlite_rig(tmp_path: Path) -> Iterator[SqliteRig]:
-    """The rig on a data file."""
     found = SqliteRig(tmp_path / "ratings.db")
     yield found
     found.close()
@@ -79,13 +77,11 @@ def redis_cluster(
 
 @pytest.fixture
 def real_settings(settings: real.SettingsFactory) -> real.Settings:
-    """Settings with a database of this test's own."""
     return settings(buckets=2)
 
 
 @pytest.fixture
 def cluster_settings(redis_cluster: RedisCluster) -> real.Settings:
-    """Settings with an empty cluster."""
     for server in redis_cluster.servers:
         client_of(server).flushall()
     return real.Settings(redis=redis_cluster.address, redis_cluster=True, buckets=2)

@@ -52,8 +52,6 @@ POLL_INTERVAL_MS = 6000
 
 
 class Rejected(NamedTuple):
-    """The contents of a rejection."""
-
     partition: int
     offset: int
     code: str
@@ -69,8 +67,6 @@ class Performer(Protocol):
 
 
 class Member:
-    """A member of a group, and what its polls returned."""
-
     def __init__(self, performer: Performer, role: str) -> None:
         self.performer = performer
         self.role = role
@@ -79,13 +75,11 @@ class Member:
         self.records: list[Record] = []
 
     def do(self, effect: Effect[Any]) -> Any:
-        """Perform an effect, and return its outcome."""
         return self.performer.perform(effect)
 
     def poll(
         self, timeout_s: float = 0.05, *, no_fetch: bool = False, paused: Set[int] = frozenset()
     ) -> Sequence[Record]:
-        """Poll once, and return the records."""
         polled = self.do(Poll(timeout_s, no_fetch=no_fetch, paused=frozenset(paused)))
         self.owned = (self.owned - polled.lost) | polled.gained
         self.lost |= polled.lost
@@ -93,7 +87,6 @@ class Member:
         return polled.records
 
     def poll_until(self, holds: Callable[[], bool], *, no_fetch: bool = False) -> None:
-        """Poll until `holds` returns true."""
         watch = Watch(f"{self.role}'s polls have what they should", self._moves)
         while not holds():
             watch.look()
@@ -111,53 +104,6 @@ class Member:
         return read
 
 
-class Rig(Protocol):
-    """A log and its groups."""
-
-    def join(self, role: str, *, evictable: bool = False) -> Member:
-        """A new member, which learns by polling what it owns."""
-
-    def leave(self, member: Member) -> None:
-        """Let a member leave its group, as a stopped worker does."""
-
-    def evict(self, member: Member, others: Sequence[Member]) -> None:
-        """Rebalance the group to the other members. This one does not learn of it."""
-
-    def count_in(self, newcomer: Member) -> None:
-        """Rebalance the group with a new member. The others do not learn of it."""
-
-    def submit(self, partition: int, *records: Bytes) -> None:
-        """Append a record to round-completed."""
-
-    def cut(self, partition: int, offset: int) -> None:
-        """Delete the records of round-completed before this offset."""
-
-    def cut_rejections(self) -> None:
-        """Delete all records of round-rejected."""
-
-    def notes(self) -> LadderEventLog:
-        """The ladders' notes, as another process reads and writes them."""
-
-    def add_shards(self, count: int) -> None:
-        """Add partitions to performance-estimated and rating-changed."""
-
-    def leave_open(self, member: Member, effect: Publish) -> None:
-        """Perform all of a transaction except its end."""
-
-    def committed(self, role: str, partition: int) -> int | None:
-        """A committed offset, as another client sees it."""
-
-    def events(self) -> list[tuple[int, bytes, bytes]]:
-        """(shard, key, value) of all published events, once no transaction is open except those
-        left open on purpose."""
-
-    def visible_events(self) -> list[tuple[int, bytes, bytes]]:
-        """The events that subscribers see now."""
-
-    def rejections(self) -> list[Rejected]:
-        """The contents of round-rejected."""
-
-
 class LocalRig:
     """A rig on a log of this process."""
 
@@ -167,13 +113,13 @@ class LocalRig:
         self._members: dict[str, list[Member]] = {ESTIMATOR: [], UPDATER: []}
 
     def join(self, role: str, *, evictable: bool = False) -> Member:
+        """A new member, which learns by polling what it owns."""
         member = Member(self._worker(role), role)
         self._members[role].append(member)
         self._assign(role, self._members[role])
         return member
 
     def _worker(self, role: str) -> Performer:
-        """A driver for a new member."""
         raise NotImplementedError
 
     def _group(self, role: str) -> Group:
@@ -184,29 +130,36 @@ class LocalRig:
         self._group(role).assign([member.performer for member in members])
 
     def leave(self, member: Member) -> None:
+        """Let a member leave its group, as a stopped worker does."""
         self._members[member.role].remove(member)
         self._assign(member.role, self._members[member.role])
 
     def evict(self, member: Member, others: Sequence[Member]) -> None:
+        """Rebalance the group to the other members. This one does not learn of it."""
         self._assign(member.role, others)
         for each in others:
             each.poll()
 
     def count_in(self, newcomer: Member) -> None:
+        """Rebalance the group with a new member. The others do not learn of it."""
         newcomer.poll()
 
     def submit(self, partition: int, *records: Bytes) -> None:
+        """Append records to round-completed."""
         for each in records:
             self.log.submit(partition, each.value, each.headers, time.time(), each.key)
 
     def notes(self) -> LadderEventLog:
+        """The ladders' notes, as another process reads and writes them."""
         log: LadderEventLog = self.log
         return log
 
     def add_shards(self, count: int) -> None:
+        """Add partitions to performance-estimated and rating-changed."""
         self.log.add_shards(count)
 
     def leave_open(self, member: Member, effect: Publish) -> None:
+        """Perform all of a transaction except its end."""
         worker: Any = member.performer
         transactions = self._group(member.role).transactions
         for _ in worker.steps(effect):
@@ -214,9 +167,12 @@ class LocalRig:
                 return
 
     def committed(self, role: str, partition: int) -> int | None:
+        """A committed offset, as another client sees it."""
         return self._group(role).committed.get(partition)
 
     def events(self) -> list[tuple[int, bytes, bytes]]:
+        """(shard, key, value) of all published events, once no transaction is open except those
+        left open on purpose. `visible_events`: those that subscribers see now."""
         return seen(self._events())
 
     visible_events = events
@@ -230,18 +186,22 @@ class LocalRig:
             for each in self._rejections()
         ]  # fmt: skip
 
+    def cut(self, partition: int, offset: int) -> None:
+        """Delete the records of round-completed before this offset."""
+        raise NotImplementedError
+
+    def cut_rejections(self) -> None:
+        """Delete all records of round-rejected."""
+        raise NotImplementedError
+
     def _events(self) -> list[Event]:
-        """All published events."""
         raise NotImplementedError
 
     def _rejections(self) -> list[Rejection]:
-        """All rejections."""
         raise NotImplementedError
 
 
 class MemoryRig(LocalRig):
-    """The rig in memory."""
-
     log: memory.Log
 
     def __init__(self) -> None:
@@ -285,9 +245,6 @@ class SqliteRig(LocalRig):
     def cut(self, partition: int, offset: int) -> None:
         self.log.cut_rounds(partition, offset)
 
-    def cut_rejections(self) -> None:
-        pytest.skip("nothing deletes rejections from a data file")
-
     def _events(self) -> list[Event]:
         shards = range(len(self.log.parts))
         return [event for shard in shards for _, event in read_events(self._reader, shard)]
@@ -296,14 +253,11 @@ class SqliteRig(LocalRig):
         return [each for _, each in read_rejections(self._reader)]
 
     def close(self) -> None:
-        """Close the file."""
         self._reader.close()
         self.database.close()
 
 
 class KafkaRig:
-    """The rig on Kafka, with a store on Redis."""
-
     def __init__(self, settings: Settings) -> None:
         self._settings = msgspec.structs.replace(
             settings, partitions=PARTITIONS, shards=SHARDS, transaction_timeout_ms=60_000
@@ -442,9 +396,12 @@ class KafkaRig:
         return rejected
 
     def close(self) -> None:
-        """Close all members."""
         for member in tuple(self._members):
             self.leave(member)
+
+
+Rig = LocalRig | KafkaRig
+"""A log and its groups."""
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from tests.integration.processes import wait_until
 from tests.proxy import ANSWERS, Proxy, Toxic, a_proxy
 from tests.tools import needed
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 ROUTES = ("first", "second")
 ONE_COORDINATOR = {"transaction.state.log.num.partitions": "1"}
@@ -47,7 +47,6 @@ class Ground(NamedTuple):
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    """The servers of this module."""
     needed(TOXIPROXY.path if TOXIPROXY.path.exists() else None, "toxiproxy", ": it takes Go")
     needed(FORMATTED if FORMATTED.is_dir() else None, "Kafka")
     folder = tmp_path_factory.mktemp("doubt")

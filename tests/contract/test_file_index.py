@@ -14,14 +14,13 @@ import pytest
 
 from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.events import RatingChanged
-from stream_rater.serve import cursors
-from stream_rater.serve.cursors import AfterRow
 from stream_rater.serve.entries import PlayerErased, bin_of, player_of
 from stream_rater.serve.index import file_index
 from stream_rater.serve.index.file_index import FileIndexReader, FileIndexWriter
 from stream_rater.serve.index.reader import ReadPositions
 from stream_rater.serve.questions import AbsentLadder, Incomplete
-from tests.contract.test_serve_index import LADDER, an_event, brute, some_events
+from tests.builders.cases import cases
+from tests.contract.test_serve_index import LADDER, an_event, compare_pages, some_events
 
 KEPT = 3
 
@@ -38,11 +37,9 @@ class Index:
         self.reading = sqlite3.connect(file)
 
     def apply(self, events: Sequence[Any], end: int = 0) -> None:
-        """Apply in one transaction."""
         self.writer.apply(events, end)
 
     def ask(self, question: str, *given: Any) -> Any:
-        """The answer to a question."""
         return asyncio.run(getattr(self.reader, question)(*given))
 
     def contents(self) -> list[Any]:
@@ -54,7 +51,6 @@ class Index:
         return [*rows.items()]
 
     def close(self) -> None:
-        """Close all connections."""
         self.reading.close()
         self.writer.close()
         asyncio.run(self.reader.close())
@@ -65,9 +61,17 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "ratings.db"
 
 
-@pytest.mark.parametrize("seed", range(6))
+def test_pages_equal_a_plain_table(tmp_path: Path) -> None:
+    """As those of the index in Redis."""
+    for seed in range(4):
+        with closing(Index(tmp_path / f"{seed}.db")) as index:
+            compare_pages(seed, index.apply, index.ask)
+
+
+@cases("seed", range(6))
 def test_any_order_and_any_repetition(file: Path, seed: int) -> None:
     """Old events, repetitions and other batches lead to the same index."""
+    file = file.with_name(f"{seed}.db")
     rng, events = random.Random(seed), some_events(seed)
     given = [*events, *rng.sample(events, 20)]
     rng.shuffle(given)
@@ -109,61 +113,6 @@ def test_an_erased_player_leaves_no_trace(tmp_path: Path) -> None:
         erased.apply([PlayerErased(LADDER, gone), PlayerErased(LADDER, "stranger"), last])
         never.apply([*(event for event in events if event.player != gone), last])
         assert erased.contents() == never.contents()
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_pages_equal_a_plain_table(file: Path, seed: int) -> None:
-    """Ranks, ties, each page from each cursor, and around each player, between moves."""
-    rng = random.Random(seed)
-    names = [f"{i:02}é" for i in range(25)]
-    table: dict[str, float] = {}
-    places: list[AfterRow | None] = [None]
-    with closing(Index(file)) as index:
-        for offset in range(1, 30):
-            moved = rng.sample(names, rng.choice([1, 3, 20]))
-            events = [
-                an_event(
-                    name, offset, rng.choice([-0.0, 1.5, 2.5, 2.5, 99.0, rng.random()]),
-                    rounds=rng.choice([0, 7, 7, 7]),
-                )
-                for name in moved
-            ]  # fmt: skip
-            index.apply(events)
-            for each in events:
-                table.pop(each.player, None)
-                if each.rounds:
-                    table[each.player] = each.rating
-            _assert_pages(index, table, places, rng.randint(1, 9))
-            away = rng.choice(names)
-            if away not in table:
-                assert index.ask("around", LADDER, away, 3) is None
-            if table:
-                name = rng.choice(sorted(table))
-                cursor = cursors.encode_cursor(AfterRow(table[name], name))
-                places.append(cursors.decode_cursor(cursor))
-
-
-def _assert_pages(
-    index: Index, table: dict[str, float], places: Sequence[AfterRow | None], limit: int
-) -> None:
-    whole = brute(table)
-    for behind in places:
-        page = index.ask("page", LADDER, behind, limit)
-        after = [
-            row
-            for row in whole
-            if behind is None
-            or (-row[2], row[1].encode()) > (-behind.rating, behind.player.encode())
-        ]
-        assert [tuple(row) for row in page.rows] == after[:limit]
-        assert page.more == (len(after) > limit)
-        assert page.listed == len(whole)
-    for i, (rank, name, rating) in enumerate(whole):
-        view, near = index.ask("player", LADDER, name), index.ask("around", LADDER, name, limit)
-        assert (view.rank, view.player.rating) == (rank, rating)
-        start = max(0, i - limit // 2)
-        assert [tuple(row) for row in near.rows] == whole[start : start + limit]
-        assert near.more == (start + limit < len(whole))
 
 
 def test_what_is_missing(file: Path) -> None:
@@ -212,10 +161,11 @@ def test_it_goes_on_where_it_was(file: Path) -> None:
         assert index.writer.begin("other", 7) == 0
 
 
-@pytest.mark.parametrize("kind", ["no index", "older", "other tables", "this format"])
+@cases("kind", ["no index", "older", "other tables", "this format"])
 def test_what_is_no_index_of_this_format_is_deleted(file: Path, kind: str) -> None:
     """A text file, and an index whose tables an older release has made. Its write-ahead log goes
     with it. One of this format stays."""
+    file.unlink(missing_ok=True)
     with closing(Index(file)) as index:
         index.apply([an_event("ann", 1)], 7)
     with closing(sqlite3.connect(file)) as changed:

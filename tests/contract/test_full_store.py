@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from local.servers import Server, start_redis
-from stream_rater.adapters.redis.checkpoints import RedisCheckpoints
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.config.settings import Settings
@@ -46,7 +45,6 @@ def gone(client: Any) -> None:
 
 @pytest.fixture
 def server(redis_installed: None, tmp_path: Path) -> Iterator[Server]:
-    """A server of this test's own."""
     with start_redis(tmp_path) as found:
         yield found
 
@@ -89,14 +87,4 @@ def test_what_the_store_does_not_do_is_reported_and_not_raised(
         if not deletes:
             with pytest.raises(StoreTrouble):
                 kept.drop_all()
-    store.close()
-
-
-def test_nobody_needs_a_report(server: Server) -> None:
-    """A command may leave the hook out."""
-    store = RedisStore(Settings(redis=server.address))
-    with client_of(server) as client:
-        full(client)
-    assert isinstance(store.checkpoints, RedisCheckpoints)
-    assert not store.checkpoints.write("duel", "7-ab", 0, b"piece")
     store.close()

@@ -26,9 +26,12 @@ def start(rig: Rig, end: int, **own: str) -> None:
     )
 
 
-def test_the_first_note_counts(rig: Rig) -> None:
-    """A later worker finds the first note, and a longer history does not hold without an
-    announcement."""
+def test_what_notes_decide(rig: Rig) -> None:
+    """The first note counts: a later worker finds it, and a longer history does not hold without an
+    announcement. A change is seen as soon as a worker with the new file has started, and one that
+    comes too late is refused, because rounds from its offset on may have been rated. If the worker
+    that proposed one has died, neither file may rate from its offset on, until another worker
+    starts."""
     first, second = rig.join(ESTIMATOR), rig.join(ESTIMATOR)
     assert agreed(first, a="0:x", b="5:y") == {"a": "0:x", "b": "5:y"}
     assert agreed(second, a="0:z 7:x", c="0:q") == {"a": "0:x", "c": "0:q"}
@@ -36,43 +39,29 @@ def test_the_first_note_counts(rig: Rig) -> None:
     assert agreed(first) == {}
     odd = {"a:0": "1:q", "a:": "2:q", "\u00fc": "3:q"}
     assert agreed(first, **odd) == agreed(second, **odd) == odd
-
-
-def test_a_change_is_seen_by_who_was_there_before(rig: Rig) -> None:
-    """A worker that was there before sees the change as soon as a worker with the new file has
-    started."""
     old = rig.join(ESTIMATOR)
-    agreed(old, a="0:x")
-    start(rig, 7, a="0:x 7:y")
-    assert agreed(old, a="0:x") == {"a": "0:x 7:y"}
-    start(rig, 100, a="0:x 7:y")
+    agreed(old, d="0:x")
+    start(rig, 7, d="0:x 7:y")
+    assert agreed(old, d="0:x") == {"d": "0:x 7:y"}
+    start(rig, 100, d="0:x 7:y")
     with pytest.raises(LadderContradiction, match="differ from offset 7 on"):
-        start(rig, 8, a="0:x")
-
-
-def test_a_change_that_comes_too_late_is_no_change(rig: Rig) -> None:
-    """It is refused, because rounds from its offset on may have been rated already."""
+        start(rig, 8, d="0:x")
     member = rig.join(ESTIMATOR)
-    agreed(member, a="0:x")
+    agreed(member, e="0:x")
     with pytest.raises(
         LadderContradiction, match=r"change from offset 7 on comes too late, .* ends at 8"
     ):
-        start(rig, 8, a="0:x 7:y")
-    assert agreed(member, a="0:x") == {"a": "0:x"}
-
-
-def test_rounds_wait_for_a_change_that_is_not_decided(rig: Rig) -> None:
-    """The worker that proposed it has died. Neither file may rate from its offset on, until another
-    worker starts."""
+        start(rig, 8, e="0:x 7:y")
+    assert agreed(member, e="0:x") == {"e": "0:x"}
     member = rig.join(ESTIMATOR)
-    agreed(member, a="0:x")
-    rig.notes().write(encode_histories("proposed", {"a": ["0:x", "7:y"]}))
-    assert agreed(member, a="0:x") == {"a": "0:x 7:not confirmed"}
-    start(rig, 3, a="0:x")
-    assert agreed(member, a="0:x") == {"a": "0:x"}
-    rig.notes().write(encode_histories("proposed", {"a": ["0:x", "7:y"]}))
-    start(rig, 3, a="0:x 7:y")
-    assert agreed(member, a="0:x") == {"a": "0:x 7:y"}
+    agreed(member, f="0:x")
+    rig.notes().write(encode_histories("proposed", {"f": ["0:x", "7:y"]}))
+    assert agreed(member, f="0:x") == {"f": "0:x 7:not confirmed"}
+    start(rig, 3, f="0:x")
+    assert agreed(member, f="0:x") == {"f": "0:x"}
+    rig.notes().write(encode_histories("proposed", {"f": ["0:x", "7:y"]}))
+    start(rig, 3, f="0:x 7:y")
+    assert agreed(member, f="0:x") == {"f": "0:x 7:y"}
 
 
 @pytest.mark.integration

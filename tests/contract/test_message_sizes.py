@@ -6,12 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import (
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from msgspec import Raw
 
 from stream_rater.adapters.kafka.topics import Topics
@@ -43,7 +38,6 @@ def narrow(settings: real.SettingsFactory) -> Iterator[KafkaRig]:
 
 
 def noise(size: int) -> bytes:
-    """Bytes that no compression makes fewer."""
     return random.Random(size).randbytes(size)
 
 
@@ -89,7 +83,6 @@ def test_a_message_that_is_too_large_is_named_with_its_cure(narrow: KafkaRig) ->
 
 
 def enlarge(rig: KafkaRig, topic: str) -> None:
-    """Do what the command does."""
     entry = ConfigEntry(
         "max.message.bytes", "16777216", incremental_operation=AlterConfigOpType.SET
     )

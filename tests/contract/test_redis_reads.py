@@ -68,7 +68,8 @@ def misled(performer: RedisPerformer) -> None:
 
 
 def test_a_slot_that_moved_is_found(cluster_settings: real.Settings) -> None:
-    """The first read raises StoreTrouble, and the next one goes where the cluster says."""
+    """The first read, or the first write, raises StoreTrouble and writes nothing; the next one goes
+    where the cluster says."""
     performer = RedisPerformer(cluster_settings)
     shards = dict.fromkeys(range(SHARDS), PlayerColumn.of([BOB]))
     expected = performer.store.read(shards)
@@ -76,10 +77,6 @@ def test_a_slot_that_moved_is_found(cluster_settings: real.Settings) -> None:
     with pytest.raises(StoreTrouble, match="a slot moved"):
         performer.store.read(shards)
     assert performer.store.read(shards) == expected
-
-
-def test_a_slot_that_moved_is_found_by_who_writes(cluster_settings: real.Settings) -> None:
-    """The first call raises StoreTrouble and writes nothing, and the next one is applied."""
     performer = RedisPerformer(cluster_settings)
     calls = {shard: application(0, 1, {BOB: b"x"}) for shard in range(SHARDS)}
     misled(performer)

@@ -13,6 +13,7 @@ from stream_rater.adapters.redis.keys import position_key
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.pipeline.ports import Apply, Position, StoredShard
+from tests.builders.cases import cases
 from tests.contract.test_store import BOB, RedisPerformer, application, apply, read
 from tests.redis_cluster import RedisCluster, client_of
 
@@ -74,25 +75,32 @@ def test_both_ways_work_side_by_side(server: Server, admin: Any) -> None:
 
 
 def test_a_lost_script_is_loaded_within_the_effect(server: Server, admin: Any) -> None:
-    """Each call of the effect is carried out once, as after a restart or a failover."""
+    """Each call of the effect is carried out once, as after a restart or a failover. Calls whose
+    functions are denied while it runs are made by scripts, within the same effect. If one call of
+    an effect fails, the effect does; the calls that were not run stay so."""
     performer = RedisPerformer(user(server, admin, *FUNCTIONS))
     for applied in (1, 2):
         admin.script_flush()
         assert performer.perform(on_each_shard(applied, b"x")) == dict.fromkeys(SHARDS, True)
         assert performer.perform(on_each_shard(applied, b"y")) == dict.fromkeys(SHARDS, False)
     assert read(performer, 3, BOB) == StoredShard(Position(2, 1, b""), [b"x"])
-
-
-def test_functions_that_are_denied_while_it_runs(server: Server, admin: Any) -> None:
-    """The calls that were refused are made by scripts, within the same effect."""
+    admin.flushall()
     performer = RedisPerformer(user(server, admin))
     assert performer.perform(on_each_shard(1, b"1")) == dict.fromkeys(SHARDS, True)
     admin.execute_command("ACL", "SETUSER", "user", *FUNCTIONS)
     assert performer.perform(on_each_shard(2, b"2")) == dict.fromkeys(SHARDS, True)
     assert "EVALSHA" in performer.store.functions
+    admin.flushall()
+    performer = RedisPerformer(user(server, admin, *FUNCTIONS))
+    admin.set(position_key(2), "no hash")
+    with pytest.raises(StoreTrouble, match="WRONGTYPE"):
+        performer.perform(on_each_shard(1, b"1"))
+    admin.delete(position_key(2))
+    done: Any = performer.perform(on_each_shard(1, b"1"))
+    assert done[2]
 
 
-@pytest.mark.parametrize("denied", SCRIPTS)
+@cases("denied", SCRIPTS)
 def test_who_may_use_neither_is_denied(server: Server, admin: Any, denied: str) -> None:
     """The line names both rights, and nothing is written."""
     at = user(server, admin, *FUNCTIONS, denied)
@@ -101,17 +109,6 @@ def test_who_may_use_neither_is_denied(server: Server, admin: Any, denied: str) 
         apply(RedisPerformer(at), 0, application(0, 1, {BOB: b"1"}))
     assert BOB[1] not in str(caught.value)
     assert not admin.exists(position_key(0))
-
-
-def test_an_error_of_another_call_is_not_hidden(server: Server, admin: Any) -> None:
-    """If one call of an effect fails, the effect does; the calls that were not run stay so."""
-    performer = RedisPerformer(user(server, admin, *FUNCTIONS))
-    admin.set(position_key(2), "no hash")
-    with pytest.raises(StoreTrouble, match="WRONGTYPE"):
-        performer.perform(on_each_shard(1, b"1"))
-    admin.delete(position_key(2))
-    done: Any = performer.perform(on_each_shard(1, b"1"))
-    assert done[2]
 
 
 def test_one_node_of_a_cluster_lost_the_script(

@@ -28,6 +28,7 @@ from stream_rater.serve.index.seasons import SeasonFollower
 from stream_rater.serve.questions import Incomplete
 from stream_rater.serve.seasons import SeasonIndex
 from tests import real
+from tests.builders.cases import cases
 
 LADDER = "eu:{1}"
 LISTED = 23
@@ -73,14 +74,11 @@ def publish(at: Settings, given: Sequence[Message]) -> None:
 
 
 class Place:
-    """An index in Redis, and its follower."""
-
     def __init__(self, at: Settings) -> None:
         self.at, self.troubles, self.now_s = at, list[str](), 0.0
         self.follower = SeasonFollower(at, Admin(at), self.troubles.append, lambda: self.now_s)
 
     def follow(self) -> None:
-        """Read to the end."""
         self.now_s += 100.0
         for _ in range(100):
             self.follower.poll()
@@ -89,7 +87,6 @@ class Place:
         self.follower.poll()
 
     def ask(self, question: Callable[[SeasonIndex], Any]) -> Any:
-        """The answer of a new reader."""
 
         async def answer() -> Any:
             reader = IndexReader(self.at)
@@ -131,12 +128,10 @@ def ask(request: pytest.FixtureRequest, tmp_path: Path) -> Ask:
 
 
 def page_of(season: int, after: AfterRow | None, limit: int) -> Callable[[SeasonIndex], Any]:
-    """Asks for a page."""
     return lambda index: index.page(summary_of(season), after, limit)
 
 
 def around(season: int, player: str) -> Callable[[SeasonIndex], Any]:
-    """Asks for the page around a player."""
     return lambda index: index.around(summary_of(season), player, 5)
 
 
@@ -162,38 +157,16 @@ def test_pages_equal_the_table(ask: Ask) -> None:
             first = min(max(0, i - 2), LISTED)
             assert page.rows == rows[first : first + 5]
         assert ask(around(season, "nobody")) is None
-
-
-def test_a_place_between_two_players(ask: Ask) -> None:
-    """A cursor of a player who is not listed is a place, too."""
-    rows = [row_of(each) for each in standings_of(0)]
     page = ask(lambda index: index.page(summary_of(0), AfterRow(1550.0, "x"), 3))
-    assert page.rows == [each for each in rows if each.rating < 1550.0][:3]
+    below = [each for each in map(row_of, standings_of(0)) if each.rating < 1550.0]
+    assert page.rows == below[:3], "a cursor of nobody who is listed is a place, too"
 
 
 @pytest.mark.integration
-def test_a_season_is_seen_once_it_is_whole(settings: real.SettingsFactory) -> None:
-    """Before its summary comes, nothing of it is shown."""
-    at = settings()
-    *standings, summary = messages_of(0)
-    publish(at, standings)
-    place = Place(at)
-    place.follow()
-    assert list(place.ask(lambda index: index.kept(LADDER))) == []
-    publish(at, [summary])
-    place.now_s += 100.0
-    for _ in range(200):
-        place.follower.poll()
-        if place.ask(lambda index: index.kept(LADDER)):
-            break
-    assert place.ask(lambda index: index.kept(LADDER)) == [summary_of(0)]
-    place.follower.close()
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("lost", ["players", "ranks", "summaries", "everything"])
+@cases("lost", ["players", "ranks", "summaries", "everything"])
 def test_what_redis_loses_is_written_again(place: Place, lost: str) -> None:
     """A page of the season is refused until then."""
+    place.troubles.clear()
     place.follow()
     client, keys = place.client(), season_keys(LADDER, 2)
     if lost == "everything":
@@ -254,13 +227,22 @@ def test_another_topic_replaces_them(place: Place) -> None:
 
 @pytest.mark.integration
 def test_without_a_topic_there_are_none(settings: real.SettingsFactory) -> None:
-    """And nothing waits for it; once it exists, it is read."""
+    """And nothing waits for it. Once it exists, it is read, and a season is seen once it is whole:
+    nothing of it is shown before its summary comes."""
     at = settings()
     place = Place(at)
     place.follower.poll()
     assert place.follower.caught_up
-    publish(at, messages_of(0))
+    *standings, summary = messages_of(0)
+    publish(at, standings)
     place.follow()
+    assert list(place.ask(lambda index: index.kept(LADDER))) == []
+    publish(at, [summary])
+    place.now_s += 100.0
+    for _ in range(200):
+        place.follower.poll()
+        if place.ask(lambda index: index.kept(LADDER)):
+            break
     assert place.ask(lambda index: index.kept(LADDER)) == [summary_of(0)]
     place.follower.close()
 

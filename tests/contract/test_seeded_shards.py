@@ -2,16 +2,14 @@
 
 from collections.abc import Sequence
 
-import pytest
-
-from stream_rater.contract.seeds import RESET
+from stream_rater.contract.seeds import RESET, SEEDED
 from stream_rater.pipeline.parts.seed_parts import SeedPart
 from stream_rater.pipeline.ports import VANISHED, Apply, ReadBeliefs, StoredShard
 from stream_rater.pipeline.updater.changes import Change
 from stream_rater.pipeline.updater.seeded_changes import build_seed_events_again, compute_seeds
+from tests.builders.seeding import seed_part
 from tests.contract.rigs import Performer
 from tests.contract.test_store import sqlite_store, store  # noqa: F401 - fixtures
-from tests.unit.seeding import seed_part
 from tests.unit.test_seeded_changes import batch_of, belief
 
 SHARD = 0
@@ -47,24 +45,17 @@ def test_seeds_and_resets_follow_each_other(store: Performer) -> None:  # noqa: 
         assert stored(store, part).position == change.position
         assert again(store, part, offset) == [each.value for each in change.events]
     assert stored(store, reset).records[2] is None
+    assert applied(store, seed_part((8, "bc")), 3).position.applied == 4
+    assert again(store, seed_part((8, "bc")), 3) == [], "this one changed nothing"
 
 
-def test_a_call_that_changes_nothing(store: Performer) -> None:  # noqa: F811
-    """It moves the position, and has no events."""
-    part = seed_part((3, "ab"))
-    applied(store, part, 0)
-    assert applied(store, part, 1).position.applied == 2
-    assert again(store, part, 1) == []
-
-
-@pytest.mark.parametrize("kind", ["players-seeded", RESET])
-def test_a_belief_that_vanishes_is_noticed(store: Performer, kind: str) -> None:  # noqa: F811
+def test_a_belief_that_vanishes_is_noticed(store: Performer) -> None:  # noqa: F811
     """A call counts the beliefs that were absent among those that it writes. Another number shows
     that somebody has deleted some."""
-    part = seed_part((3, "ab"), kind=kind)
-    had = belief(rounds=0 if kind != RESET else 4, last=1)
-    change = compute_seeds(
-        batch_of(part), {SHARD: StoredShard(stored(store, part).position, [had, had])}
-    )
-    assert store.perform(Apply(change)) == {SHARD: False}
-    assert stored(store, part).position.applied == VANISHED
+    for shard, kind, rounds in ((0, SEEDED, 0), (1, RESET, 4)):
+        part, had = seed_part((3, "ab"), kind=kind), belief(rounds=rounds, last=1)
+        position = store.perform(ReadBeliefs({shard: part.column}))[shard].position
+        change = compute_seeds(batch_of(part), {SHARD: StoredShard(position, [had, had])})[SHARD]
+        assert store.perform(Apply({shard: change})) == {shard: False}, kind
+        found = store.perform(ReadBeliefs({shard: part.column}))[shard]
+        assert found.position.applied == VANISHED, kind

@@ -2,6 +2,7 @@
 cursors and around-me beside a plain table, while ratings move."""
 
 import asyncio
+import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -22,6 +23,7 @@ from stream_rater.serve.index import writer as index_writer
 from stream_rater.serve.index.reader import IndexReader
 from stream_rater.serve.index.writer import IndexLost, IndexWriter
 from tests import real
+from tests.builders.cases import cases
 
 pytestmark = pytest.mark.integration
 
@@ -42,7 +44,6 @@ class Blocking:
 
 @pytest.fixture
 def blocking() -> Iterator[Callable[[Settings], Any]]:
-    """Makes readers whose answers are waited for."""
     with ExitStack() as stack:
 
         def make(at: Settings) -> Any:
@@ -70,7 +71,6 @@ def an_event(player: str, offset: int, rating: float = 1500.0, **more: Any) -> R
 
 
 def contents(at: Settings) -> dict[bytes, Any]:
-    """Every key of the index with its value."""
     client: Any = redis.Redis.from_url(at.redis)
     read = {
         b"hash": client.hgetall, b"string": client.get, b"set": client.smembers,
@@ -118,7 +118,7 @@ def some_events(seed: int) -> list[RatingChanged]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(6))
+@cases("seed", range(3))
 def test_any_order_and_any_repetition(
     blocking: Reader, settings: real.SettingsFactory, seed: int
 ) -> None:
@@ -126,6 +126,7 @@ def test_any_order_and_any_repetition(
     as everything was read."""
     at, events = settings(serve_history=3), some_events(seed)
     rng = random.Random(seed)
+    drop_index(at)
     writer = IndexWriter(at)
     writer.begin(TOPIC, 1)
     given = [*events, *rng.sample(events, 20)]
@@ -143,29 +144,46 @@ def _batches(events: Sequence[RatingChanged], size: int) -> list[Sequence[Rating
     return [events[i : i + size] for i in range(0, len(events), size)]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_an_erased_player_leaves_no_trace(settings: real.SettingsFactory, seed: int) -> None:
+def test_an_erased_player_leaves_no_trace(settings: real.SettingsFactory) -> None:
     """The index is what it would be without the player's events, byte for byte, if others came
     after them; and a later event of the id is one of a newcomer."""
-    events = some_events(seed)
-    last = an_event("somebody", 40)
-    gone = events[0].player
-    with_, without = settings(serve_history=3), settings(serve_history=3)
-    erased, never = IndexWriter(with_), IndexWriter(without)
-    for each in (erased, never):
-        each.begin(TOPIC, 1)
-    erased.apply(events, [1])
-    erased.apply([PlayerErased(LADDER, gone), PlayerErased(LADDER, "stranger"), last], [2])
-    never.apply([*(event for event in events if event.player != gone), last], [2])
-    assert contents(with_) == contents(without)
-    back = an_event(gone, 41, rounds=1)
-    erased.apply([back], [3])
-    never.apply([back], [3])
-    assert contents(with_) == contents(without)
+    at, last = settings(serve_history=3), an_event("somebody", 40)
+    for seed in range(3):
+        events = some_events(seed)
+        gone = events[0].player
+        back = an_event(gone, 41, rounds=1)
+        found: list[list[Any]] = []
+        stories: list[list[list[Any]]] = [
+            [events, [PlayerErased(LADDER, gone), PlayerErased(LADDER, "stranger"), last], [back]],
+            [[], [*(event for event in events if event.player != gone), last], [back]],
+        ]
+        for story in stories:
+            drop_index(at)
+            writer = IndexWriter(at)
+            writer.begin(TOPIC, 1)
+            found.append([])
+            for position, some in enumerate(story, 1):
+                writer.apply(some, [position])
+                found[-1].append(contents(at))
+        assert found[0][1:] == found[1][1:], seed
+        assert found[0][0] != found[0][1] != found[0][2]
 
 
-def test_the_index_is_of_one_topic(settings: real.SettingsFactory) -> None:
-    """Another one is refused, until the index is deleted."""
+def test_where_reading_begins(settings: real.SettingsFactory) -> None:
+    """A ladder without news holds it back until the next checkpoint; of a partition that nobody has
+    read, everything is read. The index is of one topic: another one is refused until the index is
+    deleted."""
+    at = settings()
+    writer = IndexWriter(at)
+    assert writer.begin(TOPIC, 2) == [0, 0]
+    writer.apply([an_event("ann", 1)], [5, 6])
+    writer.apply([msgspec.structs.replace(an_event("ann", 1), ladder="other")], [7, 8])
+    assert IndexWriter(at).begin(TOPIC, 2) == [0, 0]
+    writer.checkpoint([7, 8])
+    assert IndexWriter(at).begin(TOPIC, 2) == [7, 8]
+    writer.apply([an_event("ann", 9)], [17, 18])
+    assert IndexWriter(at).begin(TOPIC, 3) == [7, 8, 0]
+    drop_index(at)
     at = settings()
     writer = IndexWriter(at)
     writer.begin(TOPIC, 1)
@@ -179,8 +197,11 @@ def test_the_index_is_of_one_topic(settings: real.SettingsFactory) -> None:
     assert IndexWriter(at).begin(f"v2.{TOPIC}", 1) == [0]
 
 
-def test_two_processes_write_at_once(settings: real.SettingsFactory) -> None:
-    """Both follow everything, one ahead, then the other: nothing counts twice."""
+def test_two_processes_write_at_once(
+    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both follow everything, one ahead, then the other: nothing counts twice, and what one writes
+    after our look makes us look again."""
     at, events = settings(), some_events(1)
     writers = [IndexWriter(at), IndexWriter(at)]
     for each in writers:
@@ -192,13 +213,7 @@ def test_two_processes_write_at_once(settings: real.SettingsFactory) -> None:
         writers[who].apply(events[done[who] : upto], [upto])
         done[who] = upto
     assert_equal_to_newest(at, events)
-
-
-def test_a_write_between_reading_and_writing_counts_once(
-    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What another process writes after our look makes us look again."""
-    at = settings()
+    drop_index(at)
     first, second = IndexWriter(at), IndexWriter(at)
     first.begin(TOPIC, 1), second.begin(TOPIC, 1)
     events = [an_event("ann", 1), an_event("bob", 2)]
@@ -206,12 +221,12 @@ def test_a_write_between_reading_and_writing_counts_once(
 
     def interrupted(*given: Any) -> Any:
         found = original(*given)
-        if not done:
-            done.append(1)
+        if not looked:
+            looked.append(1)
             second.apply(events, [2])
         return found
 
-    done: list[int] = []
+    looked: list[int] = []
     monkeypatch.setattr(index_writer, "_read", interrupted)
     first.apply([*events, an_event("cy", 3)], [3])
     assert_equal_to_newest(at, [*events, an_event("cy", 3)])
@@ -220,44 +235,27 @@ def test_a_write_between_reading_and_writing_counts_once(
 # --- the index is lost ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lost", ["all", "ladder", "root"])
-@pytest.mark.parametrize("noticed", ["apply", "checkpoint"])
-def test_a_loss_is_noticed(settings: real.SettingsFactory, lost: str, noticed: str) -> None:
+def test_a_loss_is_noticed(settings: real.SettingsFactory) -> None:
     """Whatever part of the index is gone, reading begins where the rest stands: at the start."""
     at = settings()
-    writer = IndexWriter(at)
-    writer.begin(TOPIC, 2)
-    writer.apply([an_event("ann", 1)], [5, 6])
-    writer.checkpoint([5, 6])
-    client = redis.Redis.from_url(at.redis)
-    keys = keys_of(LADDER)
-    lost_keys: dict[str, list[Any]] = {
-        "all": list(contents(at)), "ladder": list(keys), "root": [ROOT],
-    }  # fmt: skip
-    client.delete(*lost_keys[lost])
-    client.close()
-    if noticed == "checkpoint" or lost != "root":
-        with pytest.raises(IndexLost):
-            if noticed == "checkpoint":
+    client: Any = redis.Redis.from_url(at.redis)
+    for lost, noticed in itertools.product(("all", "ladder", "root"), ("apply", "checkpoint")):
+        drop_index(at)
+        writer = IndexWriter(at)
+        writer.begin(TOPIC, 2)
+        writer.apply([an_event("ann", 1)], [5, 6])
+        writer.checkpoint([5, 6])
+        keys: dict[str, list[Any]]
+        keys = {"all": list(contents(at)), "ladder": list(keys_of(LADDER)), "root": [ROOT]}
+        client.delete(*keys[lost])
+        if noticed == "checkpoint":
+            with pytest.raises(IndexLost):
                 writer.checkpoint([5, 7])
-            else:
+        elif lost != "root":
+            with pytest.raises(IndexLost):
                 writer.apply([an_event("bob", 2)], [5, 7])
-    assert IndexWriter(at).begin(TOPIC, 2) == [0, 0]
-
-
-def test_reading_begins_at_the_least_position(settings: real.SettingsFactory) -> None:
-    """A ladder without news holds it back until the next checkpoint; of a partition that nobody
-    has read, everything is read."""
-    at = settings()
-    writer = IndexWriter(at)
-    assert writer.begin(TOPIC, 2) == [0, 0]
-    writer.apply([an_event("ann", 1)], [5, 6])
-    writer.apply([msgspec.structs.replace(an_event("ann", 1), ladder="other")], [7, 8])
-    assert IndexWriter(at).begin(TOPIC, 2) == [0, 0]
-    writer.checkpoint([7, 8])
-    assert IndexWriter(at).begin(TOPIC, 2) == [7, 8]
-    writer.apply([an_event("ann", 9)], [17, 18])
-    assert IndexWriter(at).begin(TOPIC, 3) == [7, 8, 0]
+        assert IndexWriter(at).begin(TOPIC, 2) == [0, 0], (lost, noticed)
+    client.close()
 
 
 # --- the leaderboard -----------------------------------------------------------------------------
@@ -269,52 +267,69 @@ def brute(table: dict[str, float]) -> list[tuple[int, str, float]]:
     return [(1 + sum(r > rating for r in table.values()), name, rating) for name, rating in order]
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_pages_equal_a_plain_table(
-    blocking: Reader, settings: real.SettingsFactory, seed: int
+def compare_pages(
+    seed: int, apply: Callable[[list[RatingChanged], int], object], ask: Callable[..., Any]
 ) -> None:
-    """Ranks, ties, each page from each cursor, and around each player, between moves. A page
-    begins right behind its cursor, though its row has moved or left."""
-    rng, at = random.Random(seed), settings()
-    writer, reader = IndexWriter(at), blocking(at)
-    writer.begin(TOPIC, 1)
-    names = [f"{i:02}é" for i in range(25)]
+    """Move ratings, and compare the index with a plain table between moves: ranks, ties, each page
+    from each cursor, and around each player. A page begins right behind its cursor, though its row
+    has moved or left. `apply`: of events, up to a position; `ask`: a question by its name."""
+    rng, names = random.Random(seed), [f"{i:02}é" for i in range(25)]
     table: dict[str, float] = {}
     places: list[AfterRow | None] = [None]
     for offset in range(1, 30):
-        moved = rng.sample(names, rng.choice([1, 3, 20]))
         events = [
-            an_event(name, offset, rng.choice([-0.0, 1.5, 2.5, 2.5, rng.random()]),
+            an_event(name, offset, rng.choice([-0.0, 1.5, 2.5, 2.5, 99.0, rng.random()]),
                      rounds=rng.choice([0, 7, 7, 7]))
-            for name in moved
+            for name in rng.sample(names, rng.choice([1, 3, 20]))
         ]  # fmt: skip
-        writer.apply(events, [offset])
+        apply(events, offset)
         for each in events:
             table.pop(each.player, None)
             if each.rounds:
                 table[each.player] = each.rating
-        limit, whole = rng.randint(1, 9), brute(table)
-        for behind in places:
-            page = reader.page(LADDER, behind, limit)
-            after = [
-                row for row in whole
-                if behind is None
-                or (-row[2], row[1].encode()) > (-behind.rating, behind.player.encode())
-            ]  # fmt: skip
-            assert [tuple(row) for row in page.rows] == after[:limit]
-            assert page.more == (len(after) > limit) and page.listed == len(whole)
-        for i, (rank, name, rating) in enumerate(whole):
-            view, near = reader.player(LADDER, name), reader.around(LADDER, name, limit)
-            assert view is not None and (view.rank, view.player.rating) == (rank, rating)
-            start = max(0, i - limit // 2)
-            assert near is not None
-            assert [tuple(row) for row in near.rows] == whole[start : start + limit]
+        _assert_pages(ask, table, places, rng.randint(1, 9))
         away = rng.choice(names)
         if away not in table:
-            assert reader.around(LADDER, away, 3) is None
-        if whole:
-            _, name, rating = rng.choice(whole)
-            places.append(cursors.decode_cursor(cursors.encode_cursor(AfterRow(rating, name))))
+            assert ask("around", LADDER, away, 3) is None
+        if table:
+            name = rng.choice(sorted(table))
+            cursor = cursors.encode_cursor(AfterRow(table[name], name))
+            places.append(cursors.decode_cursor(cursor))
+
+
+def _assert_pages(
+    ask: Callable[..., Any], table: dict[str, float], places: Sequence[AfterRow | None], limit: int
+) -> None:
+    whole = brute(table)
+    for behind in places:
+        page = ask("page", LADDER, behind, limit)
+        after = [
+            row
+            for row in whole
+            if behind is None
+            or (-row[2], row[1].encode()) > (-behind.rating, behind.player.encode())
+        ]
+        assert [tuple(row) for row in page.rows] == after[:limit]
+        assert (page.more, page.listed) == (len(after) > limit, len(whole))
+    for i, (rank, name, rating) in enumerate(whole):
+        view, near = ask("player", LADDER, name), ask("around", LADDER, name, limit)
+        assert (view.rank, view.player.rating) == (rank, rating)
+        start = max(0, i - limit // 2)
+        assert [tuple(row) for row in near.rows] == whole[start : start + limit]
+        assert near.more == (start + limit < len(whole))
+
+
+def test_pages_equal_a_plain_table(blocking: Reader, settings: real.SettingsFactory) -> None:
+    """Whatever moves between them."""
+    at = settings()
+    writer, reader = IndexWriter(at), blocking(at)
+    for seed in range(2):
+        drop_index(at)
+        writer.begin(TOPIC, 1)
+        compare_pages(
+            seed, lambda events, offset: writer.apply(events, [offset]),
+            lambda question, *given: getattr(reader, question)(*given),
+        )  # fmt: skip
 
 
 def test_all_pages_show_each_who_stays_once(

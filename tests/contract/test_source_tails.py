@@ -1,21 +1,58 @@
-"""The record before a committed offset: its checksum is committed, and compared with the log."""
+"""The record before a committed offset: its checksum is committed, and compared with the log. And
+shards that are added while workers run."""
 
+from collections.abc import Sequence
+from contextlib import suppress
+
+from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import checksum
 from stream_rater.pipeline.ports import (
     CommitSource,
     CommittedSource,
+    PartSums,
+    Scatter,
+    ShardEnds,
     SourceCommit,
     SourceTail,
     SourceTails,
 )
-from tests.contract.rigs import ESTIMATOR, PARTITIONS, Rig, read_from_start
+from tests.contract.rigs import ESTIMATOR, PARTITIONS, SHARDS, UPDATER, Rig, read_from_start
 from tests.integration.topics import Bytes
+
+
+def test_shard_ends_show_added_shards(rig: Rig) -> None:
+    """A worker that was there before sees the present number of shards."""
+    member = rig.join(ESTIMATOR)
+    assert len(member.do(ShardEnds())) == SHARDS
+    rig.add_shards(2)
+
+    def seen() -> Sequence[int]:
+        with suppress(LogTrouble):  # a new partition has no leader yet
+            return list(member.do(ShardEnds()))
+        return ()
+
+    member.poll_until(lambda: seen() == [0] * (SHARDS + 2))
+
+
+def test_different_records_have_different_checksums(rig: Rig) -> None:
+    """A member of either group gets the checksum of the record at the offset. Only the same bytes
+    have the same checksum."""
+    estimator = rig.join(ESTIMATOR)
+    parts = [b"one", b"two", b"", b"two"]
+    estimator.do(Scatter([(1, each) for each in parts] + [(0, b"other")]))
+    for member in (estimator, rig.join(UPDATER)):
+        for offset, each in enumerate(parts):
+            found = member.do(PartSums({1: offset, 0: 0}))
+            assert found == {1: checksum(each), 0: checksum(b"other")}
+
 
 BOTH = frozenset(range(PARTITIONS))
 
 
-def test_checksums_are_committed_with_offsets(rig: Rig) -> None:
-    """A later commit without one leaves none: it would be that of another record."""
+def test_the_record_before_an_offset(rig: Rig) -> None:
+    """Its checksum is committed with the offset; a later commit without one leaves none: it would
+    be that of another record. Of each partition at once; beyond the end there is none, nor of a
+    record that was deleted."""
     member = read_from_start(rig, ESTIMATOR)
     assert member.do(CommittedSource(BOTH)) == {0: None, 1: None}
     member.do(CommitSource({0: 3, 1: 4}, tails={0: 0, 1: 0xFFFFFFFF}))
@@ -24,14 +61,9 @@ def test_checksums_are_committed_with_offsets(rig: Rig) -> None:
     }  # fmt: skip
     member.do(CommitSource({1: 5}))
     assert member.do(CommittedSource(BOTH)) == {0: SourceCommit(3, 0), 1: SourceCommit(5)}
-
-
-def test_record_before_an_offset(rig: Rig) -> None:
-    """Of each partition at once. Beyond the end there is none."""
     values = [b"first", b"second", None]
     rig.submit(0, *map(Bytes, values))
     rig.submit(1, Bytes(b"other"))
-    member = read_from_start(rig, ESTIMATOR)
     for end, value in enumerate(values, 1):
         assert member.do(SourceTails({0: end, 1: 1})) == {
             0: SourceTail(3, checksum(value)), 1: SourceTail(1, checksum(b"other")),
@@ -39,12 +71,7 @@ def test_record_before_an_offset(rig: Rig) -> None:
     assert member.do(SourceTails({0: 4, 1: 1})) == {
         0: SourceTail(3, None), 1: SourceTail(1, checksum(b"other")),
     }  # fmt: skip
-
-
-def test_record_before_an_offset_that_was_deleted(rig: Rig) -> None:
-    """It is none, and not the next one that is there."""
     rig.submit(0, *[Bytes(b"%d" % i) for i in range(5)])
-    rig.cut(0, 3)
-    member = read_from_start(rig, ESTIMATOR)
-    assert member.do(SourceTails({0: 2})) == {0: SourceTail(5, None)}
-    assert member.do(SourceTails({0: 4})) == {0: SourceTail(5, checksum(b"3"))}
+    rig.cut(0, 6)
+    assert member.do(SourceTails({0: 5})) == {0: SourceTail(8, None)}
+    assert member.do(SourceTails({0: 7})) == {0: SourceTail(8, checksum(b"3"))}

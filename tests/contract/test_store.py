@@ -86,14 +86,12 @@ REAL = [pytest.param(name, marks=pytest.mark.integration) for name in ("real", "
 
 @pytest.fixture
 def sqlite_store(tmp_path: Path) -> Iterator[Performer]:
-    """An empty store in a data file."""
     with closing(Database.open(tmp_path / "ratings.db", partitions=1, shards=SHARDS)) as database:
         yield SqlitePerformer(database)
 
 
 @pytest.fixture(params=["memory", "sqlite", *REAL, *OTHERS])
 def store(request: pytest.FixtureRequest) -> Performer:
-    """An empty store."""
     if request.param in stores.ALL:
         address = request.getfixturevalue("other_store")(request.param)
         return RedisPerformer(real.Settings(redis=address, buckets=2))
@@ -141,26 +139,40 @@ def test_an_empty_store(store: Performer) -> None:
 
 def test_what_was_applied_is_read(store: Performer) -> None:
     """Records and position come back unchanged, with players in the order asked for, repeats
-    included."""
+    included. Priors are `applied` and the headers, zeros for a player without one."""
     ann, cy = ("ranked-eu", "ann"), ("ranked-eu", "cy")
-    records = {ann: bytes(range(256)), BOB: b"\x01" * HEADER_SIZE}
+    records = {ann: bytes(range(256)) + b"factors", BOB: b"\x01" * HEADER_SIZE}
     assert apply(store, 3, application(0, 7, records, b"\xa0"))
     stored = read(store, 3, BOB, cy, ann, BOB)
     assert stored == StoredShard(
         Position(7, 0, b"\xa0"), [records[BOB], None, records[ann], records[BOB]]
     )
+    assert priors(store, 3, cy, ann) == Priors(7, NOTHING + records[ann][:HEADER_SIZE])
+    for start, fresh in enumerate([b"", b"\x00", bytes(range(256)) * 20, b"}{:\r\n\x00'\""], 7):
+        assert apply(store, 3, application(start, start + 1, {}, fresh))
+        assert read(store, 3).position == Position(start + 1, start, fresh), "bit for bit"
 
 
-def test_priors_are_the_headers_with_applied(store: Performer) -> None:
-    """`applied`, and the first bytes of each record; zeros for a player without one."""
-    record = bytes(range(256)) + b"factors"
-    assert apply(store, 1, application(0, 12, {BOB: record}))
-    found = priors(store, 1, ("ranked-eu", "ann"), BOB)
-    assert found == Priors(12, NOTHING + record[:HEADER_SIZE])
+def test_shards_are_apart(store: Performer) -> None:
+    """One effect on many shards compares and sets each shard by itself, in any order."""
+    assert apply(store, 4, application(0, 1, {BOB: b"four"}))
+    calls = {shard: application(0, shard + 10, {BOB: b"%d" % shard}) for shard in (4, 2, 0)}
+    assert store.perform(Apply(calls)) == {4: False, 2: True, 0: True}
+    stored = store.perform(ReadBeliefs(dict.fromkeys((3, 4, 0, 2), PlayerColumn.of([BOB]))))
+    assert {s: (h.position.applied, list(h.records)) for s, h in stored.items()} == {
+        3: (0, [None]), 4: (1, [b"four"]), 0: (10, [b"0"]), 2: (12, [b"2"]),
+    }  # fmt: skip
+    asked = ReadPriors({2: PlayerColumn.of([BOB]), 3: NO_PLAYERS})
+    assert {s: p.applied for s, p in store.perform(asked).items()} == {2: 12, 3: 0}
 
 
 def test_a_stale_call_writes_nothing(store: Performer) -> None:
-    """If `applied` is not the start of the call, neither position nor beliefs change."""
+    """If `applied` is not the start of the call, neither position nor beliefs change. The first
+    call begins at 0."""
+    assert not apply(store, 1, application(3, 4, {BOB: b"no"}))
+    assert read(store, 1, BOB) == StoredShard(Position(), [None])
+    assert apply(store, 1, application(0, 2**40, {}))
+    assert read(store, 1).position == Position(2**40, 0, b"")
     assert apply(store, 0, application(0, 5, {BOB: b"first"}, b"\x80"))
     for start in (0, 4, 6, 50):
         stale = application(start, 9, {BOB: b"stale", ("x", "y"): b"stale"}, b"\x40")
@@ -187,55 +199,15 @@ def test_beliefs_that_vanish_are_noticed(store: Performer) -> None:
     assert apply(store, 4, replace(application(1, 2, many), absent=0))
 
 
-@pytest.mark.integration
-def test_a_belief_that_was_deleted(redis_settings: real.Settings) -> None:
-    """It is missed by the call that had read it."""
-    performer = RedisPerformer(redis_settings)
-    assert apply(performer, 0, application(0, 1, {BOB: b"x", ("l", "ann"): b"y"}))
-    assert read(performer, 0, BOB).records == [b"x"]
-    with connect(redis_settings) as client:
-        (key,) = client.scan_iter(match="{0}:belief:ranked-eu:*")
-        assert client.hdel(key, "bob") == 1
-    assert not apply(performer, 0, replace(application(1, 2, {BOB: b"z"}), absent=0))
-    assert read(performer, 0).position.applied == VANISHED
-
-
-def test_a_first_call_begins_at_zero(store: Performer) -> None:
-    """An empty store accepts only a call that starts at 0."""
-    assert not apply(store, 0, application(3, 4, {BOB: b"no"}))
-    assert read(store, 0, BOB) == StoredShard(Position(), [None])
-    assert apply(store, 0, application(0, 2**40, {}))
-    assert read(store, 0).position == Position(2**40, 0, b"")
-
-
-def test_shards_are_apart(store: Performer) -> None:
-    """One effect on many shards compares and sets each shard by itself, in any order."""
-    assert apply(store, 4, application(0, 1, {BOB: b"four"}))
-    calls = {shard: application(0, shard + 10, {BOB: b"%d" % shard}) for shard in (4, 2, 0)}
-    assert store.perform(Apply(calls)) == {4: False, 2: True, 0: True}
-    stored = store.perform(ReadBeliefs(dict.fromkeys((3, 4, 0, 2), PlayerColumn.of([BOB]))))
-    assert {s: (h.position.applied, list(h.records)) for s, h in stored.items()} == {
-        3: (0, [None]),
-        4: (1, [b"four"]),
-        0: (10, [b"0"]),
-        2: (12, [b"2"]),
-    }
-    asked = ReadPriors({2: PlayerColumn.of([BOB]), 3: NO_PLAYERS})
-    assert {s: p.applied for s, p in store.perform(asked).items()} == {
-        2: 12,
-        3: 0,
-    }
-
-
-@pytest.mark.parametrize("fresh", [b"", b"\x00", bytes(range(256)) * 20, b"}{:\r\n\x00'\""])
-def test_fresh_bits_come_back(store: Performer, fresh: bytes) -> None:
-    """The flags of fresh rows come back bit for bit."""
-    assert apply(store, 0, application(0, 1, {}, fresh))
-    assert read(store, 0).position == Position(1, 0, fresh)
-
-
-def test_large_records_and_many(store: Performer) -> None:
-    """Twenty thousand beliefs in one call, some of a hundred kilobytes."""
+def test_no_two_players_meet(store: Performer) -> None:
+    """Different players of different ladders never share a belief, whatever their ids are made of.
+    A call may have twenty thousand beliefs, some of a hundred kilobytes."""
+    players = [(ladder, player) for ladder in NASTY for player in NASTY]
+    records = {each: repr(each).encode() for each in players}
+    assert len(records) == len(NASTY) ** 2
+    assert apply(store, 2, application(0, 1, records))
+    assert list(read(store, 2, *players).records) == list(records.values())
+    assert list(read(store, 3, *players).records) == [None] * len(players)
     records = {("l", f"p{number}"): b"%05d" % number * 20 for number in range(20_000)}
     for number in range(0, 20_000, 2000):
         records["l", f"p{number}"] = b"%05d" % number * 20_000
@@ -252,17 +224,6 @@ NASTY = [
 TEXT = st.one_of(
     st.sampled_from(NASTY), st.text(st.characters(exclude_categories=["Cs"]), max_size=32)
 )
-
-
-def test_no_two_players_meet(store: Performer) -> None:
-    """Different players of different ladders never share a belief, whatever their ids are made
-    of."""
-    players = [(ladder, player) for ladder in NASTY for player in NASTY]
-    records = {each: repr(each).encode() for each in players}
-    assert len(records) == len(NASTY) ** 2
-    assert apply(store, 0, application(0, 1, records))
-    assert list(read(store, 0, *players).records) == list(records.values())
-    assert list(read(store, 1, *players).records) == [None] * len(players)
 
 
 @examples(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -314,21 +275,16 @@ def test_position_and_beliefs_are_of_one_instant(redis_settings: real.Settings) 
 
 @NEEDS_FUNCTIONS
 @pytest.mark.integration
-def test_lost_functions_are_loaded_again(redis_settings: real.Settings) -> None:
-    """A server without our functions, as after a restart without its data, gets them again."""
+def test_functions_are_loaded_and_not_replaced(redis_settings: real.Settings) -> None:
+    """A server without our functions, as after a restart without its data, gets them again; those
+    of another build of this release are neither called nor replaced while others use them; and
+    workers that load them at the same time all succeed."""
     performer = RedisPerformer(redis_settings)
     with connect(redis_settings) as client:
         client.function_delete(LIBRARY)
         with pytest.raises(StoreTrouble):
             apply(performer, 0, application(0, 1, {BOB: b"1"}))
         assert apply(performer, 0, application(0, 1, {BOB: b"1"}))
-
-
-@NEEDS_FUNCTIONS
-@pytest.mark.integration
-def test_other_functions_of_this_name_are_refused(redis_settings: real.Settings) -> None:
-    """Functions of another build of this release are neither called nor replaced while others use
-    them."""
     other = f"#!lua name={LIBRARY}\nredis.register_function('{LIBRARY}_apply', function() end)"
     with connect(redis_settings) as client:
         client.function_load(other, replace=True)
@@ -340,12 +296,6 @@ def test_other_functions_of_this_name_are_refused(redis_settings: real.Settings)
         finally:
             client.function_delete(LIBRARY)
     RedisStore(redis_settings).prepare()
-
-
-@NEEDS_FUNCTIONS
-@pytest.mark.integration
-def test_many_workers_start_at_once(redis_settings: real.Settings) -> None:
-    """Workers that load the functions at the same time all succeed."""
     with connect(redis_settings) as client:
         client.function_delete(LIBRARY)
     barrier, failures = threading.Barrier(6), []

@@ -12,7 +12,8 @@ from tests.contract.test_store import BOB, RedisPerformer, application, apply, r
 
 @pytest.mark.integration
 def test_another_layout_is_refused(redis_settings: real.Settings) -> None:
-    """A store remembers how it was laid out, and refuses another layout by name and way out."""
+    """A store remembers how it was laid out, and refuses another layout by name and way out. Notes
+    of an older release are found, entry by entry, whatever the ladders' ids."""
     store = RedisStore(redis_settings)
     store.check_layout({"shards": "4", "buckets": "2"})
     store.check_layout({"shards": "4", "buckets": "2", "topic": "abc"})
@@ -23,12 +24,7 @@ def test_another_layout_is_refused(redis_settings: real.Settings) -> None:
     for check in (store.check_layout, store.layout.check_rebuildable):
         with pytest.raises(LayoutMismatch, match=r"topic = abc, .* abd: .*submit the rounds again"):
             check({"shards": "4", "topic": "abd"})
-
-
-@pytest.mark.integration
-def test_notes_of_an_older_release_are_found(redis_settings: real.Settings) -> None:
-    """The ladders' histories, entry by entry, whatever the ladders' ids."""
-    layout = RedisStore(redis_settings).layout
+    layout = store.layout
     assert layout.old_notes() == {}
     with connect(redis_settings) as client:
         for field, entry in (("a:0", "0:x"), ("a:1", "7:y"), ("a%3Ab:0", "0:z")):

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.contract.errors import Denied, LogTrouble, Regrouped
 from stream_rater.pipeline.ports import (
     NO_BELIEFS,
+    NO_PLAYERS,
     REGROUPING_S,
     REGROUPINGS,
     Application,
@@ -20,9 +22,12 @@ from stream_rater.pipeline.ports import (
     Committed,
     Effect,
     Event,
+    LookForOffsets,
     NewProducer,
+    OffsetEvidence,
     Position,
     Publish,
+    ReadBeliefs,
     Rejection,
     Scatter,
     ShardEnds,
@@ -36,6 +41,7 @@ from tests.contract.rigs import (
     Member,
     Rejected,
     Rig,
+    SqliteRig,
     event,
     hurried,
     read_from_start,
@@ -48,66 +54,75 @@ BOTH = frozenset(range(PARTITIONS))
 ALL = frozenset(range(SHARDS))
 
 
-def rejection(rig: Rig, code: str, value: bytes | None, key: bytes | None = None) -> Rejection:
-    """A rejection of a record of partition 0, as it was read."""
-    rig.submit(0, Bytes(value, key, [("content-type", b"application/msgpack"), ("trace", b"1")]))
+def rejections_of(
+    rig: Rig, code: str, *records: tuple[bytes | None, bytes | None]
+) -> list[Rejection]:
+    """Rejections of such values and keys in partition 0, as they were read."""
+    headers = [("content-type", b"application/msgpack"), ("trace", b"1")]
+    rig.submit(0, *(Bytes(value, key, headers) for value, key in records))
     member = read_from_start(rig, ESTIMATOR)
-    member.poll_until(lambda: len(member.records) > 0)
+    member.poll_until(lambda: len(member.records) == len(records))
     rig.leave(member)
-    return Rejection(member.records[-1], code, f"why: {code} \u00fc")
+    return [Rejection(each, code, f"why: {code} \u00fc") for each in member.records]
 
 
-def test_nothing_is_committed_at_first(rig: Rig) -> None:
-    """If nothing was ever committed, Committed returns None, which differs from a committed 0."""
+JUNK = [(b"x", None)] * 4
+
+
+def test_rejections_and_offsets_come_together(rig: Rig) -> None:
+    """If nothing was ever committed, Committed returns None, which differs from a committed 0. A
+    rejection carries the original key and value, reason and place, with the offsets."""
+    content = [(b"\x00\xff{", b"\xfekey"), (b"", b""), (None, None), (b"x" * 2**23, b"k")]
+    rejected = rejections_of(rig, "bad-rank", *content)
     member = read_from_start(rig, ESTIMATOR)
     assert member.do(Committed(BOTH)) == {0: None, 1: None}
     member.do(CommitSource({1: 0}))
     assert member.do(Committed(BOTH)) == {0: None, 1: 0}
     assert member.do(Committed(frozenset())) == {}
-
-
-def test_offsets_alone_are_committed(rig: Rig) -> None:
-    """The group finds these offsets, and nothing is rejected."""
-    member = read_from_start(rig, ESTIMATOR)
-    member.do(CommitSource({0: 3, 1: 4}))
-    member.do(CommitSource({0: 5}))
-    assert member.do(Committed(BOTH)) == {0: 5, 1: 4}
-    assert (rig.committed(ESTIMATOR, 0), rig.committed(ESTIMATOR, 1)) == (5, 4)
     assert rig.rejections() == []
+    member.do(CommitSource({0: 1, 1: 9}, rejected[:1]))
+    member.do(CommitSource({0: 4}, rejected[1:]))
+    assert rig.rejections() == [
+        Rejected(0, offset, "bad-rank", "why: bad-rank \u00fc", key, value)
+        for offset, (value, key) in enumerate(content)
+    ]
+    assert member.do(Committed(BOTH)) == {0: 4, 1: 9}
+    assert (rig.committed(ESTIMATOR, 0), rig.committed(ESTIMATOR, 1)) == (4, 9)
 
 
-@pytest.mark.parametrize(
-    ("value", "key"), [(b"\x00\xff{", b"\xfekey"), (b"", b""), (None, None), (b"x" * 2**23, b"k")]
-)
-def test_rejections_and_offsets_come_together(
-    rig: Rig, value: bytes | None, key: bytes | None
-) -> None:
-    """A rejection carries the original key and value, reason and place, with the offsets."""
-    rejected = rejection(rig, "bad-rank", value, key)
+def test_the_last_rejections_are_found(rig: Rig) -> None:
+    """For each partition, the offset after its last rejection, or nothing if there is none; and the
+    end of the log. If a later record decided, the offset after that one is found; a data file does
+    not have it: nothing deletes its committed offsets."""
+    rejected = rejections_of(rig, "unknown-round", *JUNK)
     member = read_from_start(rig, ESTIMATOR)
-    member.do(CommitSource({0: 1, 1: 9}, [rejected]))
-    assert rig.rejections() == [Rejected(0, 0, "bad-rank", "why: bad-rank \u00fc", key, value)]
-    assert member.do(Committed(BOTH)) == {0: 1, 1: 9}
+    ends = {0: 4, 1: 0}
+    assert looked(member, BOTH) == OffsetEvidence({}, ends, parts_deleted=False)
+    both = replace(rejected[0], decided_at=2), replace(rejected[1], decided_at=2)
+    member.do(CommitSource({0: 3}, both))
+    after = 2 if isinstance(rig, SqliteRig) else 3
+    assert looked(member, BOTH).after_rejected == {0: after}
+    member.do(CommitSource({0: 4}, [rejected[3]]))
+    assert looked(member, BOTH) == OffsetEvidence({0: 4}, ends, parts_deleted=False)
+    assert looked(member, frozenset([1])).after_rejected == {}
+    if isinstance(rig, SqliteRig):
+        return  # nothing deletes rejections from a data file
+    rig.cut_rejections()
+    found = OffsetEvidence({}, ends, parts_deleted=False, rejections_deleted=True)
+    assert looked(member, BOTH) == found, "what is left does not show the last ones"
 
 
 def test_events_and_offsets_come_together(rig: Rig) -> None:
-    """Events arrive in their shard's partition in order, and the offsets with them."""
+    """Events arrive in their shard's partition in order, and the offsets with them; ten thousand
+    are one transaction."""
     member = read_from_start(rig, UPDATER)
     first = [event(2, "a"), event(0, "b"), event(2, "c")]
-    second = [event(2, "d")]
+    second = [event(2, "d"), *(event(number % SHARDS, f"{number:05}") for number in range(10_000))]
     member.do(Publish(first, {0: 1, 2: 5}))
     member.do(Publish(second, {2: 6}))
     member.do(Publish([], {1: 2}))
     assert rig.events() == seen([*first, *second])
     assert member.do(Committed(ALL)) == {0: 1, 1: 2, 2: 6}
-
-
-def test_a_large_transaction_holds(rig: Rig) -> None:
-    """Ten thousand events are one transaction."""
-    events = [event(number % SHARDS, f"{number:05}") for number in range(10_000)]
-    member = read_from_start(rig, UPDATER)
-    member.do(Publish(events, {0: 1}))
-    assert rig.events() == seen(events)
 
 
 def test_a_pending_transaction_hides_the_offsets(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,14 +139,18 @@ AHEAD = 20_000
 """So many events that some are in flight before the store has answered."""
 
 
-def applied_ahead(rig: Rig, count: int = AHEAD) -> tuple[Member, list[Event]]:
-    """A member that applied something and began to send the events."""
-    member = read_from_start(rig, UPDATER)
+def applied_ahead(
+    rig: Rig, count: int = AHEAD, member: Member | None = None
+) -> tuple[Member, list[Event]]:
+    """A member (a new one, or this) that applied something and began to send the events."""
+    member = member or read_from_start(rig, UPDATER)
     events = [event(number % 2, f"{number:05}") for number in range(count)]
-    call = Application(Position(1), BeliefColumn.of([(("l", "ann"), b"belief")]))
-    calls = dict.fromkeys((0, 1), call)
-    assert member.do(Apply(calls, list(events))) == {0: True, 1: True}
-    assert rig.visible_events() == []
+    beliefs = BeliefColumn.of([(("l", "ann"), b"belief")])
+    start = member.do(ReadBeliefs({0: NO_PLAYERS}))[0].position.applied
+    call = Application(Position(start + 1, start), beliefs)
+    before = rig.visible_events()
+    assert member.do(Apply(dict.fromkeys((0, 1), call), list(events))) == {0: True, 1: True}
+    assert rig.visible_events() == before
     return member, events
 
 
@@ -177,15 +196,18 @@ def test_events_that_went_ahead_are_undone_however_soon(
     assert kafka_rig.events() == seen(sent)
 
 
-@pytest.mark.parametrize("effect", [ShardEnds(), Committed(ALL), NewProducer()])
-def test_events_that_went_ahead_wait_for_nothing_else(rig: Rig, effect: Effect[Any]) -> None:
+def test_events_that_went_ahead_wait_for_nothing_else(rig: Rig) -> None:
     """Whatever effect follows, the events are gone, and hide nothing from subscribers."""
-    member, _ = applied_ahead(rig)
-    member.do(effect)
-    assert rig.events() == []
-    member.do(Publish([event(0, "after")], {0: 2}))
-    assert rig.events() == seen([event(0, "after")])
-    assert member.do(Committed(ALL)) == {0: 2, 1: None, 2: None}
+    member, published = None, list[Event]()
+    effects: list[Effect[Any]] = [ShardEnds(), Committed(ALL), NewProducer()]
+    for start, effect in enumerate(effects):
+        member, _ = applied_ahead(rig, AHEAD if start == 0 else 100, member)
+        member.do(effect)
+        assert rig.events() == seen(published), effect
+        published.append(event(0, f"after {start}"))
+        member.do(Publish(published[-1:], {0: start + 2}))
+        assert rig.events() == seen(published), effect
+        assert member.do(Committed(ALL)) == {0: start + 2, 1: None, 2: None}
 
 
 def test_events_that_went_ahead_of_another_generation_go_again(rig: Rig) -> None:
@@ -300,7 +322,7 @@ def test_after_a_transaction_that_did_not_end_nothing_goes_before_a_new_producer
 def test_a_generation_that_is_over_commits_nothing_and_spoils_nothing(rig: Rig, role: str) -> None:
     """After a poll, the same producer commits what is still owned, without starting over."""
     every = ALL if role == UPDATER else BOTH
-    rejected = rejection(rig, "malformed", b"x")
+    (rejected,) = rejections_of(rig, "malformed", *JUNK[:1])
     first = read_from_start(rig, role)
 
     def commit(partition: int, offset: int, name: str) -> None:
@@ -328,39 +350,34 @@ def test_a_generation_that_is_over_commits_nothing_and_spoils_nothing(rig: Rig, 
     assert len(rig.rejections()) == (0 if role == UPDATER else len(sent))
 
 
-def test_an_evicted_member_cannot_publish(rig: Rig) -> None:
-    """The events and offsets of an evicted member do not appear."""
-    first = rig.join(UPDATER, evictable=True)
-    first.poll_until(lambda: first.owned == ALL)
-    first.do(Publish([event(0, "owner's")], {0: 1}))
+def test_an_evicted_member_writes_nothing(rig: Rig) -> None:
+    """The events and offsets of an evicted member do not appear, nor do offsets or rejections of an
+    estimator, even after its successor has left."""
+    rejected = rejections_of(rig, "malformed", *JUNK[:1])
+    updater, estimator = (rig.join(role, evictable=True) for role in (UPDATER, ESTIMATOR))
+    updater.poll_until(lambda: updater.owned == ALL)
+    estimator.poll_until(lambda: estimator.owned == BOTH)
+    updater.do(Publish([event(0, "owner's")], {0: 1}))
+    estimator.do(CommitSource({0: 1}))
     second = rig.join(UPDATER)
-    rig.evict(first, [second])
+    rig.evict(updater, [second])
     with pytest.raises(LogTrouble):
-        first.do(Publish([event(0, "zombie's")], {0: 2}))
+        updater.do(Publish([event(0, "zombie's")], {0: 2}))
     second.do(Publish([event(0, "successor's")], {0: 2}))
-    first.do(NewProducer())
+    updater.do(NewProducer())
     assert rig.events() == seen([event(0, "owner's"), event(0, "successor's")])
     assert second.do(Committed(ALL)) == {0: 2, 1: None, 2: None}
-
-
-def test_an_evicted_member_cannot_commit(rig: Rig) -> None:
-    """It can commit neither offsets nor rejections, even after its successor has left."""
-    rejected = rejection(rig, "malformed", b"x")
-    first = rig.join(ESTIMATOR, evictable=True)
-    first.poll_until(lambda: first.owned == BOTH)
-    first.do(CommitSource({0: 1}))
-    second = rig.join(ESTIMATOR)
-    rig.evict(first, [second])
-    second.do(CommitSource({0: 7}))
-    for rejections in ((), (rejected,)):
+    third = rig.join(ESTIMATOR)
+    rig.evict(estimator, [third])
+    third.do(CommitSource({0: 7}))
+    for rejections in ((), rejected):
         with pytest.raises(LogTrouble):
-            first.do(CommitSource({0: 2}, rejections))
-    rig.leave(second)
+            estimator.do(CommitSource({0: 2}, rejections))
+    rig.leave(third)
     with pytest.raises(LogTrouble):
-        first.do(CommitSource({0: 3}))
-    first.do(NewProducer())
-    assert rig.committed(ESTIMATOR, 0) == 7
-    assert rig.rejections() == []
+        estimator.do(CommitSource({0: 3}))
+    estimator.do(NewProducer())
+    assert (rig.committed(ESTIMATOR, 0), rig.rejections()) == (7, [])
 
 
 def test_a_member_that_polled_after_the_rebalance_can_publish(rig: Rig) -> None:
@@ -375,32 +392,24 @@ def test_a_member_that_polled_after_the_rebalance_can_publish(rig: Rig) -> None:
     assert rig.events() == seen([event(ours, "a"), event(theirs, "b")])
 
 
-def sent_offsets(rig: Rig, parts: Sequence[tuple[int, bytes]]) -> Sequence[int]:
-    return rig.join(ESTIMATOR).do(Scatter(parts))
-
-
-def test_sent_parts_have_offsets(rig: Rig) -> None:
-    """Scatter returns each part's offset in its shard, contiguous and in the order given."""
-    assert list(sent_offsets(rig, [(0, b"a"), (1, b"b"), (0, b"c"), (0, b"d")])) == [0, 0, 1, 2]
-    assert list(sent_offsets(rig, [(2, b"e"), (0, b"f")])) == [0, 3]
-    assert list(sent_offsets(rig, [])) == []
+def looked(member: Member, partitions: frozenset[int]) -> OffsetEvidence:
+    found: OffsetEvidence = member.do(LookForOffsets(partitions))
+    return found
 
 
 def test_parts_are_read_where_they_were_sent(rig: Rig) -> None:
-    """An updater reads the bytes of a part at the offset that Scatter returned."""
-    large = b"x" * (12 * 2**20)
-    parts = [(0, b"a"), (1, b""), (2, large), (0, b"\x00")]
-    offsets = sent_offsets(rig, parts)
-    member = read_from_start(rig, UPDATER)
-    member.poll_until(lambda: len(member.records) == 4)
-    found = {(record.partition, record.offset): record.value for record in member.records}
-    assert found == {(s, o): data for (s, data), o in zip(parts, offsets, strict=True)}
-
-
-def test_shard_ends(rig: Rig) -> None:
-    """ShardEnds returns the offsets that the next parts will have."""
+    """Scatter returns each part's offset in its shard, contiguous and in the order given, as
+    ShardEnds foretells; an updater reads the bytes of the part there."""
     member = rig.join(ESTIMATOR)
     assert list(member.do(ShardEnds())) == [0, 0, 0]
-    member.do(Scatter([(0, b"a"), (2, b"b"), (2, b"c")]))
-    assert list(member.do(ShardEnds())) == [1, 0, 2]
-    assert list(member.do(Scatter([(2, b"d")]))) == [2]
+    assert list(member.do(Scatter([]))) == []
+    parts = [(0, b"a"), (1, b""), (0, b"\x00"), (0, b"d")]
+    assert list(member.do(Scatter(parts))) == [0, 0, 1, 2]
+    assert list(member.do(ShardEnds())) == [3, 1, 0]
+    more = [(2, b"x" * (12 * 2**20)), (0, b"f")]
+    assert list(rig.join(ESTIMATOR).do(Scatter(more))) == [0, 3]
+    reader = read_from_start(rig, UPDATER)
+    reader.poll_until(lambda: len(reader.records) == 6)
+    found = {(record.partition, record.offset): record.value for record in reader.records}
+    offsets = [0, 0, 1, 2, 0, 3]
+    assert found == {(s, o): data for (s, data), o in zip(parts + more, offsets, strict=True)}

@@ -17,11 +17,11 @@ from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.record import Record
 from stream_rater.operations.move import Move, move
 from tests import real
+from tests.builders.rated_data_files import rate
 from tests.integration.erasing import Start, beliefs, season
 from tests.integration.processes import complaints, stream_rater
 from tests.integration.test_corrections import RANKED, a_round, correct, rated, verified
 from tests.integration.topics import Bytes, headers_of, read_topic, remove_topic
-from tests.rated_data_files import rate
 
 
 def of_file(path: Path) -> Settings:

@@ -10,6 +10,7 @@ from stream_rater.adapters.sqlite.reading import DataFile
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
 from tests import real
+from tests.builders.rated_data_files import rate
 from tests.integration.erasing import GERTRUDE, NAME, Start, beliefs, erase, season, stopped
 from tests.integration.processes import stream_rater, wait_until
 from tests.integration.test_corrections import (
@@ -24,7 +25,6 @@ from tests.integration.test_erase import in_redis, in_topics
 from tests.integration.test_move import moved, of_file, submit
 from tests.integration.test_rebuild import delete_parts, flush, rebuild
 from tests.integration.topics import Finished, read_topic
-from tests.rated_data_files import rate
 from tests.rounds import day
 
 Line = dict[str, Any]

@@ -28,8 +28,8 @@ from stream_rater.replay.edited_log import Verdicts, records_of
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.replay.sequential import Replay
 from tests import edited_by_hand
-from tests.logs import ListedRecords
-from tests.unit.machines import part, record
+from tests.builders.logs import ListedRecords
+from tests.builders.machines import part, record
 
 from .test_corrections import WINDOW, Line, as_lines, some_ladders
 

@@ -21,7 +21,7 @@ from stream_rater.pipeline.parts.schema import (
     Part,
     UnknownPart,
 )
-from tests.unit.machines import RULE, part
+from tests.builders.machines import RULE, part
 
 VERSION, RULES, ROUNDS, ROUND_INDEX, PLACE, EVIDENCE, PLAYERS = range(7)
 OTHER = msgspec.structs.replace(RULE, config="other", floor=-1.5, rho=-1.0)

@@ -2,12 +2,11 @@
 
 import pytest
 
-from tests.unit.machines import ByHand, Recorder, updating
+from tests.builders.machines import ByHand, Recorder, updating
 
 
 @pytest.fixture
 def observer() -> Recorder:
-    """Records what the machine reports."""
     return Recorder()
 
 

@@ -1,27 +1,28 @@
-"""What two ladders files have in common, and from where on they are at odds."""
+"""What two ladders files have in common; and the bucket that rejections fill."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-import numpy as np
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Change, Ladder, Ladders
-from stream_rater.pipeline.estimator.admission import Agreement
+from stream_rater.pipeline.estimator.admission import BURST_S, Agreement, RejectionLimiter
 from stream_rater.pipeline.estimator.estimator import REFUSED_S, Estimator
 from stream_rater.pipeline.ladder_history import allowed_before, continues, first_contradiction
 from stream_rater.pipeline.ports import Agree, Poll, Polled, Scatter
 from stream_rater.rating.parameters import EloMMR
-from tests.unit.machines import ByHand, Recorder
-from tests.unit.pending import pending_of
-from tests.unit.test_estimator import ONE, ZERO, a_round, opened, parts_sent, priors, read
+from tests.builders.cases import cases
+from tests.builders.machines import ByHand, Recorder
+from tests.builders.pending import pending_of
+from tests.unit.test_estimator import ONE, ZERO, opened, parts_sent, priors, read, round_at
 
 OLD = EloMMR(weight_limit=0.2, sigma_limit=80.0)
 NEW = EloMMR(weight_limit=0.3, sigma_limit=80.0)
 
 
-@pytest.mark.parametrize(
+@cases(
     "own, in_log, offset",
     [
         ([], [], math.inf),
@@ -78,37 +79,6 @@ def test_objections_are_remembered_for_a_while() -> None:
     assert agreement.allowed(rounds).all()
 
 
-def test_events_are_read_once_for_the_rounds_of_a_poll() -> None:
-    """A change that is confirmed later cannot hold for rounds that were polled before. Rounds that
-    are polled after the events were read need them read again, and so do all after a quarrel."""
-    ladders = Ladders(ladders={"ladder-0": Ladder(rating=OLD)})
-    own = {"ladder-0": ladders.history("ladder-0")}
-    agreement, observer = Agreement(ladders), Recorder()
-
-    def asks(tickets: Sequence[int], answer: Mapping[str, Sequence[str]] = own) -> bool:
-        pending = pending_of([2] * len(tickets), ladders=["ladder-0"] * len(tickets))
-        pending.tickets = np.array(tickets)
-        step = agreement.agreed(pending, 10.0, observer)
-        try:
-            next(step)
-        except StopIteration:
-            return False
-        with pytest.raises(StopIteration):
-            step.send(answer)
-        return True
-
-    agreement.polled(3)
-    assert asks([0, 1]) and not asks([2]) and not asks([0, 2])
-    agreement.polled(5)
-    assert not asks([2]) and asks([2, 3]) and not asks([4])
-    agreement.polled(6)
-    assert asks([5], {"ladder-0": [own["ladder-0"][0], "1:x"]})
-    assert asks([0]) and not asks([5])
-    agreement.forget()
-    agreement.polled(1)
-    assert asks([0])
-
-
 def test_an_estimator_at_odds_waits() -> None:
     """Rounds before the offset are sent, those from it on wait, and others' as ever; it says so,
     looks again after a while, and goes on when the files agree."""
@@ -118,8 +88,8 @@ def test_an_estimator_at_odds_waits() -> None:
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1])))
     opened(hand, committed={0: 0, 1: 0})
     read(
-        hand, a_round(0, ZERO[0], ZERO[1]), a_round(1, ZERO[2], ZERO[3]),
-        a_round(0, ONE[0], ONE[1], partition=1),
+        hand, round_at(0, ZERO[0], ZERO[1]), round_at(1, ZERO[2], ZERO[3]),
+        round_at(0, ONE[0], ONE[1], partition=1),
     )  # fmt: skip
     own = hand.expect(Agree).histories
     assert own == {name: ladders.history(name) for name in ("ladder-0", "ladder-1")}
@@ -148,3 +118,46 @@ def _until_agree(hand: ByHand) -> Agree:
         now_s = turn * REFUSED_S / 4 if polling else now_s
         hand.answer(type(hand.effect), Polled(now_s) if polling else {})
     raise AssertionError("it never looks again")
+
+
+# --- the bucket that rejections fill --------------------------------------------------------------
+
+
+def test_a_partition_rests_until_the_bucket_has_leaked() -> None:
+    """More than a burst at once: it rests for as long as the rest of it takes; others do not, nor
+    does one that comes back from another worker, or any without a limit."""
+    limiter = RejectionLimiter(2.0)
+    for _ in range(int(2.0 * BURST_S)):
+        limiter.rejected(0, 100.0)
+    assert limiter.over_limit(100.0) == set()
+    for _ in range(6):
+        limiter.rejected(0, 100.0)
+    limiter.rejected(1, 100.0)
+    assert limiter.over_limit(102.9) == {0}
+    assert limiter.over_limit(103.0) == set()
+    limiter = RejectionLimiter(0.0)
+    for _ in range(100_000):
+        limiter.rejected(0, 0.0)
+    assert limiter.over_limit(0.0) == set()
+    limiter = RejectionLimiter(1.0)
+    for _ in range(50):
+        limiter.rejected(0, 0.0)
+    limiter.forget([0, 7])
+    assert limiter.over_limit(0.0) == set()
+
+
+@given(
+    st.floats(0.1, 1000.0),
+    st.lists(st.tuples(st.floats(0.0, 30.0), st.integers(0, 50)), max_size=60),
+)
+def test_the_rate_holds_in_the_long_run(per_second: float, polls: list[tuple[float, int]]) -> None:
+    """Whatever comes whenever: no more than the rate, a burst and what one poll brought."""
+    limiter, now_s, rejected = RejectionLimiter(per_second), 0.0, 0
+    for pause_s, count in polls:
+        now_s += pause_s
+        if 0 in limiter.over_limit(now_s):
+            continue
+        for _ in range(count):
+            limiter.rejected(0, now_s)
+        rejected += count
+        assert rejected <= per_second * (now_s + BURST_S) + 50 + 1e-6 * rejected

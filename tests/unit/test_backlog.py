@@ -13,7 +13,8 @@ from stream_rater.columns.player_map import Fingerprints
 from stream_rater.pipeline.estimator import backlog as backlog_
 from stream_rater.pipeline.estimator.backlog import Backlog
 from stream_rater.pipeline.estimator.estimation import PendingRounds
-from tests.unit.pending import pending_of
+from tests.builders.cases import cases
+from tests.builders.pending import pending_of
 
 WAVE = 6
 
@@ -25,7 +26,6 @@ def everybody(players: Fingerprints, sizes: Ints) -> Flags:
 
 
 def all_fit(tickets: Ints) -> Ints:
-    """In any wave."""
     return tickets
 
 
@@ -54,7 +54,8 @@ def rounds_of(sizes: list[int], first: int, partition: int = 0) -> PendingRounds
 
 
 def test_a_wave_is_of_those_that_come_first() -> None:
-    """As many as it has room for; what does not fit, or is not ready, or not wanted, stays."""
+    """As many as it has room for; what does not fit, or is not ready, or not wanted, stays. Players
+    that wait are counted: of a round larger than a wave as many as a wave has."""
     backlog = Backlog(WAVE)
     backlog.add(pending_of([2, 3, 4, 2, 2], offsets=[10, 20, 30, 40, 50]))
 
@@ -65,9 +66,15 @@ def test_a_wave_is_of_those_that_come_first() -> None:
     assert offsets(backlog.wave(lambda tickets: tickets[tickets != 1], everybody)) == [10, 30]
     assert offsets(backlog.wave(all_fit, lambda _, sizes: sizes == 2)) == [10, 40, 50]
     assert offsets(backlog.wave(all_fit, lambda _, sizes: sizes > 9)) == []
+    backlog = Backlog(WAVE)
+    backlog.add(pending_of([2, 10]))
+    assert (len(backlog), backlog.waiting, backlog.oversize) == (2, 2 + WAVE, 1)
+    backlog.finish(backlog.take(np.array([1])))
+    assert (len(backlog), backlog.waiting, backlog.oversize) == (1, 2, 0)
+    assert backlog.contains(np.array([0, 1, 2])).tolist() == [True, False, False]
 
 
-@pytest.mark.parametrize("looked_at", [1, 2, 100])
+@cases("looked_at", [1, 2, 100])
 def test_all_are_looked_at_until_a_wave_is_full(
     looked_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,16 +86,6 @@ def test_all_are_looked_at_until_a_wave_is_full(
     assert wave.tickets.tolist() == [0, 2, 4]
     wave = backlog.wave(lambda tickets: tickets[tickets > 6], everybody)
     assert wave.tickets.tolist() == [7, 8]
-
-
-def test_players_that_wait_are_counted() -> None:
-    """Of one larger than a wave as many as a wave has."""
-    backlog = Backlog(WAVE)
-    backlog.add(pending_of([2, 10]))
-    assert (len(backlog), backlog.waiting, backlog.oversize) == (2, 2 + WAVE, 1)
-    backlog.finish(backlog.take(np.array([1])))
-    assert (len(backlog), backlog.waiting, backlog.oversize) == (1, 2, 0)
-    assert backlog.contains(np.array([0, 1, 2])).tolist() == [True, False, False]
 
 
 @given(
@@ -128,7 +125,7 @@ def test_columns_stay_with_their_rounds(some: list[list[int]], seed: int) -> Non
             )
 
 
-@pytest.mark.parametrize("block", [1, 20])
+@cases("block", [1, 20])
 def test_who_stays_keeps_nobody_elses_name(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many came with a round that waits, or come after it."""
     monkeypatch.setattr(backlog_, "BLOCK", block)

@@ -21,9 +21,9 @@ from stream_rater.replay.log_reading import LogReader
 from stream_rater.replay.pool import depths
 from stream_rater.replay.sequential import Replay
 from stream_rater.rounds.batch import RoundBatch
-from tests.logs import ListedRecords
+from tests.builders.logs import ListedRecords
+from tests.builders.machines import CONFIG
 from tests.rounds import as_json, day, ranked, read
-from tests.unit.machines import CONFIG
 
 OTHER = EloMMR(weight_limit=0.1, sigma_limit=60.0, rho=0.5, drift_per_day=2.0, initial_mu=1000.0)
 LADDERS = Ladders(

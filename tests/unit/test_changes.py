@@ -1,6 +1,6 @@
-"""Changes: what parts do to a shard, and the events that can be built again afterwards."""
+"""Changes: what parts do to a shard, and the events that can be built again afterwards. Calls of
+many rows, in which players repeat: `property/test_convoys.py`."""
 
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,17 +10,18 @@ import pytest
 
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.events import rating_changed_from_json
-from stream_rater.contract.record import Player, Trace
+from stream_rater.contract.record import Trace
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.decoder import PartView
 from stream_rater.pipeline.parts.schema import Part
-from stream_rater.pipeline.ports import Event, Position, StoredShard
+from stream_rater.pipeline.ports import Position, StoredShard
 from stream_rater.pipeline.updater import changes
 from stream_rater.pipeline.updater.changes import Change, Disagreement
 from stream_rater.pipeline.updater.rating_events import Events
 from stream_rater.pipeline.updater.shard import QueuedPart, ShardBatch, distinct
 from stream_rater.rating.record import HEADER_SIZE, UnknownRecord, read_headers
-from tests.unit.machines import NOWHERE, part
+from tests.builders.cases import cases
+from tests.builders.machines import NOWHERE, part
 
 
 def queued(*of: Part, end: int) -> list[QueuedPart]:
@@ -40,12 +41,10 @@ def rebuilt(shard: int, of: Sequence[Part], stored: StoredShard, published: int)
 
 
 def read(*of: Part) -> list[PartView]:
-    """Parts as the updater reads them."""
     return [decoder.read(schema.encode(each)) for each in of]
 
 
 def nothing(rows: int, position: Position = NOWHERE) -> StoredShard:
-    """A shard that knows none of so many players."""
     return StoredShard(position, [None] * rows)
 
 
@@ -56,7 +55,8 @@ def after(change: Change, *players: str, ladder: str = "a") -> StoredShard:
 
 
 def test_newcomers() -> None:
-    """A record and an event for each row; the position says which call it was."""
+    """A record and an event for each row; the position says which call it was. An event has the
+    values of the new record, the player's key and the shard."""
     change = applied(nothing(3), part((5, "ab"), (6, "c")), end=1)
     assert change.rows == change.fresh == 3
     assert change.position == Position(1, 0, b"\xe0", tail=0)
@@ -64,10 +64,6 @@ def test_newcomers() -> None:
     header = read_headers(b"".join(data[:HEADER_SIZE] for _, data in change.beliefs))
     assert header["last"].tolist() == [5, 5, 6]
     assert header["rounds"].tolist() == [1, 1, 1]
-
-
-def test_events() -> None:
-    """An event has the values of the new record. It has the player's key and shard."""
     change = applied(nothing(2), part((5, "ab")), end=1)
     event = rating_changed_from_json(list(change.events)[1].value)
     record = read_headers(change.beliefs[1][1][:HEADER_SIZE])[0]
@@ -98,23 +94,6 @@ def test_an_event_carries_its_rounds_trace() -> None:
     )
 
 
-def test_row_already_in_the_belief_changes_nothing() -> None:
-    """The same round again, and an older one: no record, no event, and bits that say so."""
-    first = applied(nothing(2), part((5, "ab")), end=1)
-    stored = after(first, "a", "b", "c")
-    again = applied(stored, part((5, "a"), (4, "b"), (6, "c")), end=2)
-    assert again.rows == 3
-    assert again.fresh == 1
-    assert [player for player, _ in again.beliefs] == [("a", "c")]
-    assert again.position == Position(2, 1, b"\x20", tail=0)
-
-
-def test_same_player_on_two_ladders() -> None:
-    """Two beliefs."""
-    change = applied(nothing(2), part((5, "a")), part((5, "a"), ladder="b"), end=2)
-    assert [player for player, _ in change.beliefs] == [("a", "a"), ("b", "a")]
-
-
 def test_part_of_no_rows_moves_the_position_only() -> None:
     """As a foreign message does."""
     alone = ShardBatch({3: [QueuedPart(4, 0)]})
@@ -125,27 +104,7 @@ def test_part_of_no_rows_moves_the_position_only() -> None:
         assert not change.events
 
 
-def test_rebuilt_events_are_those_of_the_call() -> None:
-    """Byte for byte, from the fresh rows and the beliefs left behind."""
-    before = after(applied(nothing(2), part((5, "ab")), end=1), "b", "c", "d")
-    some = part((5, "b"), (7, "c")), part((8, "d"))
-    change = applied(before, *some, end=3)
-    stored = after(change, "b", "c", "d")
-    stored = StoredShard(stored.position, [before.records[0], *stored.records[1:]])
-    again = rebuilt(3, some, stored, published=0)
-    assert list(again) == list(change.events)
-    assert len(again) == 2
-
-
-def test_rebuilt_events_leave_out_what_is_published() -> None:
-    """A call that began before c: its first parts' events are out already."""
-    some = part((5, "a")), part((6, "b"))
-    change = applied(nothing(2), *some, end=2)
-    again = rebuilt(3, some, after(change, "a", "b"), published=1)
-    assert list(again) == list(change.events)[1:]
-
-
-@pytest.mark.parametrize("fresh", [b"", b"\xff\xff"])
+@cases("fresh", [b"", b"\xff\xff"])
 def test_events_of_other_rows_than_the_log_has(fresh: bytes) -> None:
     """Store and log do not belong together: an error, no guess."""
     stored = StoredShard(Position(1, 0, fresh), [None, None])
@@ -163,71 +122,6 @@ def test_record_of_another_version() -> None:
         rebuilt(0, [part((5, "a"))], StoredShard(Position(1, 0, b"\x80"), [other]), 0)
 
 
-# --- players who repeat ---------------------------------------------------------------------------
-
-
-def season(seed: int) -> list[Part]:
-    """Parts of rounds of a few players; some rounds are sent again, and some come late."""
-    rng = random.Random(seed)
-    rounds = [(5 + i, "".join(rng.sample("abcdef", rng.randint(1, 4)))) for i in range(12)]
-    again = [rng.choice(rounds) for _ in range(4)]
-    mixed = [(each, rng.choice("xy")) for each in [*rounds, *again]]
-    return [part(each, ladder=ladder, performance=1300.0 + 40.0 * i)
-            for i, (each, ladder) in enumerate(mixed)]  # fmt: skip
-
-
-EVERYBODY = [(ladder, player) for ladder in "xy" for player in "abcdef"]
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_players_who_repeat_in_a_call(seed: int) -> None:
-    """In one call or in a call for each part: the same records, and the same events, which can be
-    built again whatever was published already."""
-    parts = season(seed)
-    one_by_one: dict[Player, bytes] = {}
-    events: list[list[Event]] = []
-    for i, each in enumerate(parts):
-        wanted = ShardBatch({3: queued(each, end=1)}).players[3]
-        change = applied(
-            StoredShard(Position(i), [one_by_one.get(p) for p in wanted]), each, end=i + 1
-        )
-        one_by_one |= dict(change.beliefs)
-        events.append(list(change.events))
-    batch = ShardBatch({3: queued(*parts, end=len(parts))})
-    assert len(batch.players[3]) < len(batch.rows)
-    change = changes.compute_changes(batch, {3: nothing(len(batch.players[3]))})[3]
-    assert dict(change.beliefs) == one_by_one
-    assert len(change.beliefs) == len(one_by_one)
-    assert list(change.events) == [event for some in events for event in some]
-    stored = StoredShard(change.position, [one_by_one.get(p) for p in batch.players[3]])
-    for published in range(len(parts) + 1):
-        again = rebuilt(3, parts, stored, published)
-        assert list(again) == [event for some in events[published:] for event in some]
-
-
-def test_players_of_several_shards_who_repeat() -> None:
-    """Each shard reads, writes and notes its own."""
-    parts_of = {
-        shard: queued(*parts, end=2)
-        for shard, parts in {
-            1: [part((5, "ab")), part((6, "bc"))], 4: [part((5, "de")), part((7, "f"))],
-            6: [part((8, "g")), part((9, "g"))],
-        }.items()
-    }  # fmt: skip
-    batch = ShardBatch(parts_of)
-    assert [[name for _, name in players] for players in batch.players.values()] == [
-        list("abc"), list("def"), ["g"],
-    ]  # fmt: skip
-    stored = {shard: nothing(len(players)) for shard, players in batch.players.items()}
-    together = changes.compute_changes(batch, stored)
-    assert list(together) == [1, 4, 6]
-    for shard, change in together.items():
-        (alone,) = changes.compute_changes(batch.take([shard]), stored).values()
-        assert change == alone
-        assert list(change.events) == list(alone.events)
-    assert [len(each.position.fresh) for each in together.values()] == [1 + 8, 1, 1 + 8]
-
-
 def test_hashes_that_collide_make_nobody_repeat() -> None:
     """Only those of one name on one ladder are one player."""
     players = PlayerColumn.of([("x", "a"), ("y", "a"), ("x", "b"), ("x", "a")])
@@ -235,15 +129,3 @@ def test_hashes_that_collide_make_nobody_repeat() -> None:
     assert (first.tolist(), which.tolist()) == ([0, 1, 2], [0, 1, 2, 0])
     first, which = distinct(players, np.zeros(4, np.uint64), np.arange(4))
     assert first.tolist() == which.tolist() == [0, 1, 2, 3]
-
-
-def test_rows_do_not_depend_on_their_neighbours() -> None:
-    """Cut into calls in any way, the records are the same bytes."""
-    together = applied(nothing(4), part((5, "ab"), (6, "cd")), end=1)
-    apart = [
-        applied(nothing(1), part((offset, player)), end=1)
-        for offset, player in ((5, "a"), (5, "b"), (6, "c"), (6, "d"))
-    ]
-    found = [each.beliefs[0] for each in apart]
-    assert found == list(together.beliefs)
-    assert np.array_equal([each.fresh for each in apart], [1, 1, 1, 1])

@@ -19,7 +19,7 @@ from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.files import text_size
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.progress import advancing, counted, track_bytes
-from tests.logs import ListedRecords
+from tests.builders.logs import ListedRecords
 from tests.rounds import as_json, day
 
 

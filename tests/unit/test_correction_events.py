@@ -2,7 +2,6 @@
 
 import msgspec
 import numpy as np
-import pytest
 
 from stream_rater.contract.events import CorrectionCause, RatingChanged, rating_changed_from_json
 from stream_rater.pipeline.ports import Event
@@ -10,7 +9,8 @@ from stream_rater.pipeline.updater.corrected_changes import correction_events
 from stream_rater.rating.model import HEADER, Table
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rating.stages import RatingRule, ratings, rule_of
-from tests.unit.machines import RULE
+from tests.builders.cases import cases
+from tests.builders.machines import RULE
 
 VOIDED = CorrectionCause(cause="round-voided", offset=40, round_id="r-1")
 TIME = "2026-11-25T16:00:00Z"
@@ -51,31 +51,23 @@ def test_a_whole_event() -> None:
     assert event.trace is None
 
 
-def test_what_is_null_and_what_is_left_out() -> None:
-    """Rank and performance are null. A correction about no single round names none."""
-    (event, *_), _ = published(CorrectionCause(cause="player-removed", offset=9))
-    fields = msgspec.json.decode(event.value)
-    assert (fields["rank"], fields["performance"], fields["round_id"]) == (None, None, "")
-    assert fields["correction"] == {"cause": "player-removed", "offset": 9}
-    assert "season" not in fields
-
-
 def test_whose_events_are_published() -> None:
-    """Those who are chosen, in order, each under the own key."""
+    """Those who are chosen, in order, each under the own key. Who has too few rounds left is
+    provisional again, and no id is that of a round, whatever rounds and players are called."""
     events, changed = published(chosen=np.array([False, True, False, True]))
     assert [each.player for each in changed] == ["b:b", "%"]
     assert [each.key for each in events] == [b"l%3A1:b%3Ab", b"l%3A1:%25"]
     assert published(chosen=~EVERYBODY) == ([], [])
-
-
-def test_who_is_provisional_again() -> None:
-    """Whoever has too few rounds left."""
     _, changed = published()
     assert [each.rounds for each in changed] == headers()["rounds"].tolist()
     assert [each.provisional for each in changed] == [False, False, True, True]
+    ids = {each.event_id for each in published(ladder="l")[0]}
+    ids |= {each.event_id for each in published(msgspec.structs.replace(VOIDED, offset=4))[0]}
+    assert len(ids) == 2 * len(PLAYERS)
+    assert all(each.count(b":") == 3 for each in ids)
 
 
-@pytest.mark.parametrize("floor", [None, 1450.0])
+@cases("floor", [None, 1450.0])
 def test_ratings_are_those_of_rounds(floor: float | None) -> None:
     """By the ladder's rule, bit for bit: a later round's event begins where this one ends."""
     rule = rule_of(EloMMR(weight_limit=0.2, sigma_limit=80.0, floor=floor))
@@ -84,11 +76,3 @@ def test_ratings_are_those_of_rounds(floor: float | None) -> None:
     for prefix in ("", "previous_"):
         shown = ratings([rule], of, header[f"{prefix}mu"], header[f"{prefix}sigma"]).tolist()
         assert [getattr(each, f"{prefix}rating") for each in changed] == shown
-
-
-def test_no_id_is_that_of_a_round() -> None:
-    """Whatever rounds and players are called."""
-    ids = {each.event_id for each in published(ladder="l")[0]}
-    ids |= {each.event_id for each in published(msgspec.structs.replace(VOIDED, offset=4))[0]}
-    assert len(ids) == 2 * len(PLAYERS)
-    assert all(each.count(b":") == 3 for each in ids)

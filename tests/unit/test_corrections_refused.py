@@ -2,27 +2,23 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.adapters.local_driver import estimator_worker
 from stream_rater.adapters.memory import Log, Store
 from stream_rater.cli import app
 from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders, Limits
-from stream_rater.config.settings import Settings
-from stream_rater.contract.corrections import EVENT_TYPE
-from stream_rater.operations import submit
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ladder_history import encode_histories
 from stream_rater.pipeline.ports import Effect
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import records_of
-from tests.rounds import as_json, ranked
+from tests.builders.lines import Line, a_correction, a_record, a_round
+from tests.builders.submitters import Sent, taking
 
 CODE = "corrections-refused"
 
@@ -39,25 +35,16 @@ def ladders_of(*changes: tuple[int, str], first: str = "accepted") -> Ladders:
     return msgspec.convert({"ladders": {"l": file}}, Ladders)
 
 
-def a_round(number: int) -> dict[str, Any]:
-    line: dict[str, Any] = json.loads(as_json(*ranked([1, 2], ["a", "b"]), round_id=f"r{number}"))
-    return {**line, "ladder": "l"}
-
-
-def correction(kind: str, **about: object) -> dict[str, Any]:
-    return {"event_type": kind, "ladder": "l", **about}
-
-
 LINES = [
     a_round(0),
     a_round(1),
-    correction("round-voided", round_id="r0", batched=True),
-    correction("round-voided", round_id="r1", batched=True),
-    correction("corrections-applied"),
-    correction("round-voided", round_id="r1"),
-    correction("season-started", season=1),
-    correction("round-voided", round_id="nowhere"),
-    correction("corrections-applied"),
+    a_correction("round-voided", round_id="r0", batched=True),
+    a_correction("round-voided", round_id="r1", batched=True),
+    a_correction("corrections-applied"),
+    a_correction("round-voided", round_id="r1"),
+    a_correction("season-started", season=1),
+    a_correction("round-voided", round_id="nowhere"),
+    a_correction("corrections-applied"),
 ]
 
 
@@ -110,12 +97,11 @@ def worked(ladders: Ladders, log: Log, effects: int = 400) -> Log:
     return log
 
 
-def log_of(lines: list[dict[str, Any]]) -> Log:
+def log_of(lines: list[Line]) -> Log:
     log = Log(1, 1)
     for line in lines:
-        kind = line.get("event_type", "").encode()
-        headers = ((EVENT_TYPE, kind),) if kind else ()
-        log.submit(0, json.dumps(line).encode(), headers, 4e9)
+        record = a_record(0, line)
+        log.submit(0, record.value or b"", record.headers, 4e9)
     return log
 
 
@@ -143,7 +129,7 @@ def test_the_estimator_comes_to_the_same_verdicts() -> None:
 
 def test_a_worker_with_another_file_refuses_nothing() -> None:
     """The file that all others have takes corrections: what this one says does not count."""
-    log = log_of([a_round(0), correction("round-voided", round_id="r0"), a_round(1)])
+    log = log_of([a_round(0), a_correction("round-voided", round_id="r0"), a_round(1)])
     log.write(encode_histories("noted", {"l": ladders_of((1, "accepted")).history("l")}))
     ours = ladders_of((1, "refused"))
     assert ours.history("l")[0] == ladders_of().history("l")[0]
@@ -155,36 +141,10 @@ def test_a_worker_with_another_file_refuses_nothing() -> None:
 # --- commands -------------------------------------------------------------------------------------
 
 
-class Kafka:
-    """What is sent, in the place of a Submitter."""
-
-    def __init__(self) -> None:
-        self.sent: list[str] = []
-        self.failures: list[str] = []
-        self.corrections: list[tuple[int, int]] = []
-
-    def correct(self, ladder: str, kind: str, value: bytes, subject: str) -> None:
-        self.corrections.append((0, len(self.sent)))
-        self.sent.append(kind)
-
-    def submit(self, ladder: str, round_id: str, completed_at: str, value: bytes) -> None:
-        self.sent.append("round")
-
-    def flush(self) -> None:
-        pass
-
-
 @pytest.fixture
-def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
-    """Takes everything. The ladder's partition ends at offset 7."""
-    taken, topics = Kafka(), Topics.of(Settings())
-    admin = SimpleNamespace(
-        topics=topics, partitions_of=lambda *_: [1], ends=lambda *_: [7],
-        partitions=lambda: {topics.rounds: 1},
-    )  # fmt: skip
-    monkeypatch.setattr(submit, "Admin", lambda _: admin)
-    monkeypatch.setattr(submit, "Submitter", lambda *_: taken)
-    return taken
+def kafka(monkeypatch: pytest.MonkeyPatch) -> Sent:
+    """Takes all that is sent."""
+    return taking(monkeypatch, 1)
 
 
 def run(tmp_path: Path, ladders: Ladders, *words: str) -> Result:
@@ -194,7 +154,7 @@ def run(tmp_path: Path, ladders: Ladders, *words: str) -> Result:
     return CliRunner().invoke(app.main, words, env={"STREAM_RATER_LADDERS": str(file)})
 
 
-def test_correct_says_at_once_that_a_ladder_takes_none(kafka: Kafka, tmp_path: Path) -> None:
+def test_correct_says_at_once_that_a_ladder_takes_none(kafka: Sent, tmp_path: Path) -> None:
     """In one line, with exit code 2. A change that the log has not reached does not count."""
     for ladders in (ladders_of(first="refused"), ladders_of((7, "refused"))):
         done = run(tmp_path, ladders, "correct", "void", "l", "r0")
@@ -205,15 +165,15 @@ def test_correct_says_at_once_that_a_ladder_takes_none(kafka: Kafka, tmp_path: P
     assert kafka.sent == []
     for ladders in (ladders_of((8, "refused")), ladders_of((7, "accepted"), first="refused")):
         assert run(tmp_path, ladders, "correct", "void", "l", "r0").exit_code == 0
-    assert kafka.sent == ["round-voided"] * 2
+    assert kafka.kinds == ["round-voided"] * 2
 
 
-def test_submit_leaves_out_what_a_ladder_does_not_take(kafka: Kafka, tmp_path: Path) -> None:
+def test_submit_leaves_out_what_a_ladder_does_not_take(kafka: Sent, tmp_path: Path) -> None:
     """The error names the line and its code, and the other lines are sent."""
     rounds = tmp_path / "rounds.jsonl"
     rounds.write_bytes(b"".join(json.dumps(each).encode() + b"\n" for each in LINES[:3]))
     done = run(tmp_path, ladders_of((7, "refused")), "submit", str(rounds))
     assert done.exit_code == 1
     assert "rounds.jsonl:3: corrections-refused: ladder 'l'" in done.stderr
-    assert kafka.sent == ["round", "round"]
+    assert kafka.kinds == ["", ""]
     assert run(tmp_path, ladders_of((8, "refused")), "submit", str(rounds)).exit_code == 0

@@ -1,27 +1,26 @@
 """The commands with `--data FILE`: they read and write a data file in place of Kafka and Redis."""
 
 import json
-import sqlite3
 import threading
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from stream_rater.adapters.sqlite import reading
-from stream_rater.cli import app
+from stream_rater.adapters.sqlite import database, reading
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.operations import rebuild_file
 from stream_rater.operations.rebuild_store import fill_store
 from stream_rater.operations.sample import place_of
 from stream_rater.rating import record
 from stream_rater.replay import log_reading
-from tests.rated_data_files import estimate, merged, rate, rating
-from tests.rounds import day, event, ranked
+from tests.builders.cases import cases
+from tests.builders.commands import done, execute, failed, run, submitted
+from tests.builders.lines import Line, a_round
+from tests.builders.rated_data_files import estimate, merged, rate, rating
+from tests.rounds import day
 
 LADDERS = """
 [ladders.duels]
@@ -29,17 +28,12 @@ rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80.0 }
 """
 PLAYERS = [f"p{number}" for number in range(8)]
 
-Line = dict[str, Any]
-
 
 def season(first: int = 0, count: int = 30) -> list[Line]:
     """Rounds of four on one ladder."""
     random = Random(first)
     return [
-        event(
-            *ranked([1, 2, 3, 4], random.sample(PLAYERS, 4)),
-            round_id=f"r{number}", ladder="duels", completed_at=day(number % 300),
-        )
+        a_round(number, *random.sample(PLAYERS, 4), ladder="duels", completed_at=day(number % 300))
         for number in range(first, first + count)
     ]  # fmt: skip
 
@@ -63,37 +57,10 @@ def path(tmp_path: Path, ladders: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return path
 
 
-def run(*words: object) -> Result:
-    return CliRunner().invoke(app.main, [str(word) for word in words])
-
-
-def done(*words: object) -> str:
-    """The output of a command that succeeds."""
-    result = run(*words)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def failed(*words: object) -> str:
-    """The one line of a command that fails."""
-    result = run(*words)
-    assert result.exit_code in (1, 2), result.output
-    (line,) = [each for each in result.stderr.splitlines() if each.startswith("stream-rater: ")]
-    return line.removeprefix("stream-rater: ")
-
-
 def submit(path: Path, lines: Sequence[Line]) -> None:
-    file = path.with_name("rounds.jsonl")
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    result = run("submit", file, "--data", path)
+    result = submitted(path, lines)
     assert result.exit_code == 0, result.output
     assert f"rated at the next start of `stream-rater standalone {path}`" in result.stderr
-
-
-def execute(path: Path, sql: str, *values: object) -> list[Any]:
-    """Run a statement as a foreign program does."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        return connection.execute(sql, values).fetchall()
 
 
 # --- verify ---
@@ -149,9 +116,10 @@ def test_a_sample_of_the_ladders_is_verified(
     rate(path, ladders)
     first, *_, last = sorted(["duels", "teams", "x"], key=place_of)
     share = ("--sample", place_of(first) + 1e-9)
-    monkeypatch.setattr(log_reading, "LONG_LOG", 1)
-    for cores in (1, 2):
-        text = done("verify", "--data", path, *share, "--cores", cores)
+    for log_length, cores in ((log_reading.LONG_LOG, 1), (1, 2)):
+        with monkeypatch.context() as patch:
+            patch.setattr(log_reading, "LONG_LOG", log_length)
+            text = done("verify", "--data", path, *share, "--cores", cores)
         assert ": all equal, bit for bit. This is a sample of " in text
         assert "1 of 3 ladders, 8 of 24 players, in a log of 52 records. Nothing" in text
     merged(path)
@@ -166,7 +134,7 @@ def test_a_sample_of_the_ladders_is_verified(
     assert "8 missing, 0 different, 0 that" in failed("verify", "--data", path, *share)
 
 
-@pytest.mark.parametrize("share", ["0", "1.1", "-0.5"])
+@cases("share", ["0", "1.1", "-0.5"])
 def test_a_sample_is_a_share(path: Path, share: str) -> None:
     """Other numbers are refused."""
     result = run("verify", "--data", path, "--sample", share)
@@ -187,8 +155,12 @@ def test_what_is_not_rated_yet_is_not_compared(path: Path, ladders: Path) -> Non
         assert "35 rounds replayed" in done("verify", "--data", path)
 
 
-def test_log_and_ratings_are_read_at_one_instant(path: Path, ladders: Path) -> None:
-    """Whatever the process writes during this."""
+def test_log_and_ratings_are_read_at_one_instant(
+    path: Path, ladders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the process writes during this. A writer that ends waits for readers, here not
+    long."""
+    monkeypatch.setattr(database, "BUSY_S", 0.01)
     wanted = {0: PlayerColumn.of([("duels", player) for player in PLAYERS])}
     with closing(reading.DataFile(path)) as file:
         before = file.read(wanted)
@@ -249,12 +221,29 @@ def test_changes_are_followed(path: Path, ladders: Path) -> None:
     assert len(printed[0].splitlines()) == 4 and "r30" in printed[0]
 
 
-def test_rejections_are_followed(path: Path) -> None:
-    """With their codes and places, as on Kafka."""
+def test_readers(path: Path) -> None:
+    """Rejections are followed with their codes and places, as on Kafka. A round is predicted by the
+    ratings in the file, a ladder is tuned on its rounds, and a correction is tried on its log:
+    nothing is written."""
     line = done("rejected", "--data", path, "--from-start", "--count", "1")
     assert "duplicate-round" in line and "r3" in line and "round-completed partition" in line
     found = json.loads(done("rejected", "--data", path, "--from-start", "--count", "1", "--json"))
     assert found["code"] == "duplicate-round" and json.loads(found["value"])["round_id"] == "r3"
+    found = json.loads(
+        done("predict", "--data", path, "--ladder", "duels", "--format", "json", "p1", "p2")
+    )
+    assert 0 < found["sides"][0]["win"] < 1 and found["sides"][0]["players"][0]["rounds"] > 0
+    text = done("correct", "void", "duels", "r3", "--data", path, "--dry-run")
+    assert "8 of 8 players would move" in text or "would be touched" in text
+    assert "30 rounds replayed" in done("verify", "--data", path)
+    submit(path, season(30, 170))
+    result = run(
+        "tune", "--from-topic", "--data", path, "--ladder", "duels", "--trials", "2",
+        "--workers", "1",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "ladder 'duels': 200 rounds read, 1 rejected (1 duplicate-round)" in result.stderr
+    assert "--data is for --from-topic" in failed("tune", path, "--data", path)
 
 
 def test_a_player_a_ladder_and_the_file_are_described(path: Path, ladders: Path) -> None:
@@ -272,33 +261,6 @@ def test_a_player_a_ladder_and_the_file_are_described(path: Path, ladders: Path)
     assert "not in use" in text and "rejections: 1" in text
     with rating(path, ladders):
         assert "in use by process" in done("inspect", "--data", path)
-
-
-def test_a_round_is_predicted(path: Path) -> None:
-    """By the ratings in the file."""
-    found = json.loads(
-        done("predict", "--data", path, "--ladder", "duels", "--format", "json", "p1", "p2")
-    )
-    assert 0 < found["sides"][0]["win"] < 1 and found["sides"][0]["players"][0]["rounds"] > 0
-
-
-def test_a_ladder_is_tuned(path: Path) -> None:
-    """On its rounds in the file."""
-    submit(path, season(30, 170))
-    result = run(
-        "tune", "--from-topic", "--data", path, "--ladder", "duels", "--trials", "2",
-        "--workers", "1",
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
-    assert "ladder 'duels': 200 rounds read, 1 rejected (1 duplicate-round)" in result.stderr
-    assert "--data is for --from-topic" in failed("tune", path, "--data", path)
-
-
-def test_a_correction_is_tried(path: Path) -> None:
-    """On the log in the file, and nothing is written."""
-    text = done("correct", "void", "duels", "r3", "--data", path, "--dry-run")
-    assert "8 of 8 players would move" in text or "would be touched" in text
-    assert "30 rounds replayed" in done("verify", "--data", path)
 
 
 # --- rebuild ---
@@ -378,8 +340,8 @@ def test_ratings_are_replaced_on_request_only(path: Path, ladders: Path) -> None
     assert "30 rounds replayed" in done("verify", "--data", path)
 
 
-def test_a_wrong_rebuild_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The new ratings are compared before they replace the old ones."""
+def test_wrong_new_ratings_change_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a rebuild or an erasure: they are compared before they replace the old ones."""
     before = path.read_bytes()
     monkeypatch.setattr(
         rebuild_file, "fill_store", lambda found, *rest: fill_store(list(found)[1:], *rest)
@@ -387,16 +349,14 @@ def test_a_wrong_rebuild_changes_nothing(path: Path, monkeypatch: pytest.MonkeyP
     assert "8 missing" in failed("rebuild", "--data", path, "--replace")
     assert path.read_bytes() == before and not [*path.parent.glob("*.new*")]
     assert "all equal" in done("verify", "--data", path)
-
-
-def test_unrated_records_stay_unrated(path: Path, ladders: Path) -> None:
-    """A rebuild leaves them to the process, and says that it has not compared."""
-    submit(path, season(30, 5))
-    result = run("rebuild", "--data", path, "--replace")
-    assert result.exit_code == 0, result.output
-    assert f"{path}: 5 records not rated yet, so the ratings were not compared" in result.stderr
-    rate(path, ladders)
-    assert "35 rounds replayed" in done("verify", "--data", path)
+    before = path.read_bytes()
+    monkeypatch.setattr(
+        rebuild_file, "fill_store", lambda found, *rest: fill_store(list(found)[1:], *rest)
+    )
+    assert "0 beliefs are different, 8 missing and 0 too many" in (
+        failed("erase", "p1", "--data", path)
+    )
+    assert path.read_bytes() == before and not [*path.parent.glob("*.new*")]
 
 
 # --- erase ---
@@ -407,8 +367,7 @@ def test_an_id_is_erased(path: Path, ladders: Path) -> None:
     it would have."""
     done("correct", "void", "duels", "r3", "--data", path)
     done("correct", "remove", "duels", "p7", "--from", day(20), "--data", path)
-    submit(path, [event(*ranked([1, 2], ["gertrude", "p1"]), round_id=f"g{number}", ladder="duels")
-                  for number in range(3)])  # fmt: skip
+    submit(path, [a_round(n, "gertrude", "p1", round_id=f"g{n}", ladder="duels") for n in range(3)])
     done("correct", "remove", "duels", "gertrude", "--until", day(1), "--data", path)
     rate(path, ladders)
     index = path.with_name("ratings.db-index")
@@ -424,23 +383,11 @@ def test_an_id_is_erased(path: Path, ladders: Path) -> None:
         assert b"gertrude" not in each.read_bytes()
     for each, who in ((path, "somebody"), (other, "gertrude")):
         assert "all equal" in done("verify", "--data", each)
-        submit(each, [event(*ranked([1, 2], [who, "p2"]), round_id="g9", ladder="duels")])
+        submit(each, [a_round(9, who, "p2", round_id="g9", ladder="duels")])
         done("correct", "void", "duels", "g1", "--data", each)
         rate(each, ladders)
         assert "all equal" in done("verify", "--data", each)
     assert all_events(path) == all_events(other).replace("gertrude", "somebody") != ""
-
-
-def test_a_wrong_erasure_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The new ratings are compared before they replace the old ones."""
-    before = path.read_bytes()
-    monkeypatch.setattr(
-        rebuild_file, "fill_store", lambda found, *rest: fill_store(list(found)[1:], *rest)
-    )
-    assert "0 beliefs are different, 8 missing and 0 too many" in (
-        failed("erase", "p1", "--data", path)
-    )
-    assert path.read_bytes() == before and not [*path.parent.glob("*.new*")]
 
 
 def test_what_cannot_be_erased_is_refused(path: Path, ladders: Path) -> None:
@@ -461,8 +408,9 @@ def test_what_cannot_be_erased_is_refused(path: Path, ladders: Path) -> None:
 # --- backup ---
 
 
-def test_a_backup_is_whole(path: Path, ladders: Path) -> None:
-    """It is made while a process has the file, opens, and has all that was rated by then."""
+def test_a_backup_is_whole(path: Path, ladders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is made while a process has the file, opens, and has all that was rated by then. A file of
+    that name stays as it is, whenever it came; after a failure there is none."""
     to = path.with_name("backup.db")
     with rating(path, ladders):
         text = done("backup", path, to)
@@ -472,11 +420,7 @@ def test_a_backup_is_whole(path: Path, ladders: Path) -> None:
     submit(to, season(30, 2))
     rate(to, ladders)
     assert "32 rounds replayed" in done("verify", "--data", to)
-
-
-def test_a_backup_replaces_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of that name stays as it is, whenever it came; after a failure there is none."""
-    to = path.with_name("backup.db")
+    to = path.with_name("copy.db")
     to.write_bytes(b"mine")
     assert failed("backup", path, to).startswith(f"{to}: there is such a file already")
     assert to.read_bytes() == b"mine"
@@ -494,7 +438,7 @@ def test_a_backup_replaces_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) 
     with monkeypatch.context() as patch:
         patch.setattr(reading.DataFile, "faults", lambda _: ["page 7 is wrong"])
         assert f"{path}: its copy is damaged, so it is, too: page 7" in failed("backup", path, to)
-    assert not [each for each in path.parent.iterdir() if each.name.startswith("backup")]
+    assert not [each for each in path.parent.iterdir() if each.name.startswith("copy")]
 
 
 # --- writers ---
@@ -507,14 +451,7 @@ def test_a_file_in_use_is_not_written_to(path: Path, ladders: Path) -> None:
             assert "is in use by process" in failed(*words, "--data", path)
 
 
-def test_corrections_that_cannot_be_are_refused(path: Path) -> None:
-    """By the rules of the service, before anything is written."""
-    line = failed("correct", "void", "other", "r3", "--data", path)
-    assert "unknown-ladder" in line
-    assert "30 rounds replayed" in done("verify", "--data", path)
-
-
-@pytest.mark.parametrize("words", [("run",), ("serve",), ("checkpoint",)])
+@cases("words", [("run",), ("serve",), ("checkpoint",)])
 def test_commands_for_servers_say_so(
     path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
@@ -527,7 +464,7 @@ def test_commands_for_servers_say_so(
     )
 
 
-@pytest.mark.parametrize("words", [
+@cases("words", [
     ("verify", "--data", "FILE"), ("watch", "--data", "FILE"), ("move", "FILE"),
     ("backup", "FILE", "FILE.copy"), ("correct", "apply", "duels", "--data", "FILE"),
 ])  # fmt: skip

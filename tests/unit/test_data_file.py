@@ -35,6 +35,7 @@ from stream_rater.pipeline.ports import (
     Publish,
     ShardEnds,
 )
+from tests.builders.cases import cases
 from tests.waits import HANGS_S
 
 ANN = ("duel", "ann")
@@ -104,14 +105,34 @@ def test_a_second_process_learns_who_has_the_file(database: Database, path: Path
     assert subprocess.run(second, check=False, timeout=HANGS_S).returncode == 0
 
 
-def test_a_newer_format_is_refused(path: Path) -> None:
-    """By the process that writes and by readers, and nothing in the file changes."""
+def test_files_that_are_not_ours(path: Path) -> None:
+    """A reader creates nothing, and a folder that does not exist is named. A newer format is
+    refused by writer and readers; so are the file of another program and a file of anything else.
+    Each is left as it is."""
+    with pytest.raises(Unusable, match=r"ratings\.db: there is no such file"):
+        connect_reader(path)
+    assert not path.exists()
+    with pytest.raises(Denied, match=r"none/ratings\.db\.lock: No such file or directory"):
+        Database.open(path.parent / "none" / path.name)
+    path.unlink(missing_ok=True)
     Database.open(path).close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {schema.FORMAT + 1}")
     before = path.read_bytes()
     for opened in (Database.open, connect_reader):
         with pytest.raises(Unusable, match=r"ratings\.db has format 2, .*formats up to 1: use"):
+            opened(path)
+    assert path.read_bytes() == before
+    path.unlink(missing_ok=True)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE theirs (a)")
+        connection.commit()
+    with pytest.raises(Unusable, match=r"ratings\.db is no data file of stream-rater"):
+        Database.open(path)
+    path.write_text("some notes of mine, longer than the header of a file of SQLite" * 100)
+    before = path.read_bytes()
+    for opened in (Database.open, connect_reader):
+        with pytest.raises(Unusable, match="no file of SQLite: name another file"):
             opened(path)
     assert path.read_bytes() == before
 
@@ -128,30 +149,6 @@ def test_an_older_format_is_upgraded(path: Path, monkeypatch: pytest.MonkeyPatch
             rows = database.connection.execute("SELECT a FROM new").fetchall()
             assert rows == [(7,)]
             assert database.connection.execute("PRAGMA user_version").fetchone() == (3,)
-
-
-def test_a_foreign_file_is_refused(path: Path) -> None:
-    """Another program's file of SQLite, and a file of anything else, are left as they are."""
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE theirs (a)")
-        connection.commit()
-    with pytest.raises(Unusable, match=r"ratings\.db is no data file of stream-rater"):
-        Database.open(path)
-    path.write_text("some notes of mine, longer than the header of a file of SQLite" * 100)
-    before = path.read_bytes()
-    for opened in (Database.open, connect_reader):
-        with pytest.raises(Unusable, match="no file of SQLite: name another file"):
-            opened(path)
-    assert path.read_bytes() == before
-
-
-def test_what_is_not_there_or_not_allowed(path: Path) -> None:
-    """A reader creates nothing. A folder that does not exist is named."""
-    with pytest.raises(Unusable, match=r"ratings\.db: there is no such file"):
-        connect_reader(path)
-    assert not path.exists()
-    with pytest.raises(Denied, match=r"none/ratings\.db\.lock: No such file or directory"):
-        Database.open(path.parent / "none" / path.name)
 
 
 def test_a_moved_file_never_opens_again(database: Database, path: Path) -> None:
@@ -183,36 +180,6 @@ def test_versions_with_the_race() -> None:
 
 
 # --- turns ---
-
-
-def test_a_turn_is_one_transaction(database: Database, path: Path) -> None:
-    """Nobody sees anything of it before its end. An exception takes all of it back."""
-    log, store = SqliteLog(database), SqliteStore(database)
-    worker = updater_worker(log, store)
-    log.updaters.assign([worker])
-    worker.perform(Poll(0.0))
-    event = Event(0, b"key", b"value", b"id", "2026-01-01")
-
-    def everything() -> None:
-        log.submit(0, b"round")
-        log.append_part(0, b"part")
-        assert worker.perform(Apply({0: a_call(0, 1, b"belief")}, [event])) == {0: True}
-        worker.perform(Publish([event], {0: 1}))
-        assert values(path) == []
-
-    with pytest.raises(ZeroDivisionError), database.turn():
-        everything()
-        raise ZeroDivisionError
-    assert (log.rounds.end(0), log.parts.end(0), log.updaters.committed) == (0, 0, {})
-    players = PlayerColumn.of([ANN])
-    assert store.read(0, players).records == [None]
-    with database.turn():
-        everything()
-    assert values(path) == [b"round"]
-    assert (log.rounds.end(0), log.parts.end(0), log.updaters.committed) == (1, 1, {0: 1})
-    assert store.read(0, players).records == [b"belief"]
-    with closing(connect_reader(path)) as reader:
-        assert list(read_events(reader, 0)) == [(0, event)]
 
 
 def test_an_apply_ends_with_its_publish(database: Database, path: Path) -> None:
@@ -260,7 +227,7 @@ def test_a_full_disk_takes_a_turn_back(database: Database, path: Path) -> None:
     assert values(path) == [b"before", b"next"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("code", "kind", "text"),
     [
         (sqlite3.SQLITE_FULL, LogTrouble, "sqlite: a.db: why"),

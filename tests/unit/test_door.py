@@ -11,34 +11,32 @@ from stream_rater.contract.record import header
 from stream_rater.contract.submissions import NotAppended, Place, RejectedRecord
 from stream_rater.serve.door.door import MOST_WAITING
 from stream_rater.serve.door.validating import Validator
+from tests.builders.cases import cases
+from tests.builders.doors import PARTITIONS, TOKEN, Client, DoorPlace, a_round, at_door, home
 from tests.contract.test_serve_index import an_event
-from tests.unit.doors import PARTITIONS, TOKEN, Client, DoorPlace, a_round, home
 
 AT = "/v1/ladders/eu/rounds"
+VOID = {"event_type": "round-voided", "round_id": "r1"}
 
 
-def test_a_round_is_written_as_it_was_sent() -> None:
+@at_door()
+async def test_a_round_is_written_as_it_was_sent(place: DoorPlace, client: Client) -> None:
     """With the ladder of the path, in the ladder's partition, with the headers of `submit`."""
-    place = DoorPlace()
-
-    async def story(client: Client) -> None:
-        sent = b' {"round_id":"r1", "completed_at":"2026-05-01T20:00:00Z","standings":' + (
-            b'[{"player":"ann","rank":1},{"player":"bob","rank":2}],"extra":1.50} \n'
-        )
-        answer = await client.post(AT, sent)
-        assert answer.status == 202
-        assert answer.json == {
-            "ladder": "eu", "round_id": "r1", "partition": home("eu"), "offset": 0, "status": 202,
-            "code": None, "detail": None, "place": None,
-        }  # fmt: skip
-        (record,) = place.log.records[home("eu")]
-        assert record.key == b"eu"
-        assert record.value == b'{"ladder":"eu",' + sent.strip()[1:]
-        assert header(record.headers, "ce_id") == "r1"
-        assert header(record.headers, "content-type") == "application/json"
-        assert place.posted("written") == 1
-
-    place.play(story)
+    sent = b' {"round_id":"r1", "completed_at":"2026-05-01T20:00:00Z","standings":' + (
+        b'[{"player":"ann","rank":1},{"player":"bob","rank":2}],"extra":1.50} \n'
+    )
+    answer = await client.post(AT, sent)
+    assert answer.status == 202
+    assert answer.json == {
+        "ladder": "eu", "round_id": "r1", "partition": home("eu"), "offset": 0, "status": 202,
+        "code": None, "detail": None, "place": None,
+    }  # fmt: skip
+    (record,) = place.log.records[home("eu")]
+    assert record.key == b"eu"
+    assert record.value == b'{"ladder":"eu",' + sent.strip()[1:]
+    assert header(record.headers, "ce_id") == "r1"
+    assert header(record.headers, "content-type") == "application/json"
+    assert place.posted("written") == 1
 
 
 STRICT = Ladders(
@@ -64,30 +62,16 @@ REFUSED: list[tuple[Any, str, str | None]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("body", "code", "where"), REFUSED)
-def test_what_is_not_valid_is_not_written(body: Any, code: str, where: str | None) -> None:
+@cases(("body", "code", "where"), REFUSED)
+@at_door(STRICT)
+async def test_what_is_not_valid_is_not_written(
+    place: DoorPlace, client: Client, body: Any, code: str, where: str | None
+) -> None:
     """The answer is 422 with the code of the rejection and the place of the mistake."""
-    place = DoorPlace(STRICT)
-
-    async def story(client: Client) -> None:
-        answer = await client.post(AT, body)
-        assert (answer.status, answer.code, answer.json.get("place")) == (422, code, where)
-        assert place.log.all == []
-        assert place.posted("invalid") == 1
-
-    place.play(story)
-
-
-def test_an_unknown_ladder_is_refused() -> None:
-    """With the code of the rejection."""
-    place = DoorPlace(STRICT)
-
-    async def story(client: Client) -> None:
-        answer = await client.post("/v1/ladders/asia/rounds", a_round())
-        assert (answer.status, answer.code) == (422, "unknown-ladder")
-        assert place.log.all == []
-
-    place.play(story)
+    answer = await client.post(AT, body)
+    assert (answer.status, answer.code, answer.json.get("place")) == (422, code, where)
+    assert place.log.all == []
+    assert place.posted("invalid") == 1
 
 
 def test_terms_may_change_before_the_offset() -> None:
@@ -114,21 +98,36 @@ def test_terms_may_change_before_the_offset() -> None:
     place.play(story)
 
 
-def test_each_round_of_a_batch_is_answered() -> None:
-    """The valid ones are written, in order; an answer says where the mistake of the others is."""
-    place = DoorPlace()
+@at_door()
+async def test_each_round_of_a_batch_is_answered(place: DoorPlace, client: Client) -> None:
+    """The valid ones are written, in order; an answer says where the mistake of the others is. A
+    batch may be JSON lines: one that is no JSON costs no other. It has neither none nor more than
+    1,000; a body that is no array is said to be none."""
     bodies = [a_round("a", ladder="eu"), a_round("", ladder="eu"), a_round("b", ladder="eu")]
-
-    async def story(client: Client) -> None:
+    answer = await client.post("/v1/rounds", bodies)
+    assert answer.status == 200
+    results = answer.json["results"]
+    assert [each["status"] for each in results] == [202, 422, 202]
+    assert [each["offset"] for each in results] == [0, None, 1]
+    assert results[1]["code"] == "bad-id" and results[1]["place"] == "body[1].round_id"
+    assert len(place.log.all) == 2
+    place = DoorPlace()
+    client = Client(place.api.application)
+    lines = b'{"x\n\n' + b"\n".join(
+        b'{"ladder":"eu","round_id":"%d","completed_at":"2026-05-01T20:00:00Z","standings":'
+        b'[{"player":"a","rank":1},{"player":"b","rank":1}]}' % i for i in range(3)
+    )  # fmt: skip
+    answer = await client.post("/v1/rounds", lines, content_type="application/x-ndjson")
+    assert [each["status"] for each in answer.json["results"]] == [422, 202, 202, 202]
+    assert len(place.log.all) == 3
+    place = DoorPlace()
+    client = Client(place.api.application)
+    for bodies in ([], [a_round(str(i), ladder="eu") for i in range(1001)]):
         answer = await client.post("/v1/rounds", bodies)
-        assert answer.status == 200
-        results = answer.json["results"]
-        assert [each["status"] for each in results] == [202, 422, 202]
-        assert [each["offset"] for each in results] == [0, None, 1]
-        assert results[1]["code"] == "bad-id" and results[1]["place"] == "body[1].round_id"
-        assert len(place.log.all) == 2
-
-    place.play(story)
+        assert (answer.status, answer.code) == (422, "invalid")
+    answer = await client.post("/v1/rounds", {"round_id": "r"})
+    assert (answer.status, answer.code) == (400, "bad-request")
+    assert place.log.all == []
 
 
 def test_a_round_that_breaks_the_validator_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,74 +151,47 @@ def test_a_round_that_breaks_the_validator_costs_no_other(monkeypatch: pytest.Mo
     assert len(place.log.all) == 2
 
 
-def test_a_batch_may_be_json_lines() -> None:
-    """A line that is no JSON costs no other line."""
-    place = DoorPlace()
-
-    async def story(client: Client) -> None:
-        lines = b'{"x\n\n' + b"\n".join(
-            b'{"ladder":"eu","round_id":"%d","completed_at":"2026-05-01T20:00:00Z","standings":'
-            b'[{"player":"a","rank":1},{"player":"b","rank":1}]}' % i for i in range(3)
-        )  # fmt: skip
-        answer = await client.post("/v1/rounds", lines, content_type="application/x-ndjson")
-        assert [each["status"] for each in answer.json["results"]] == [422, 202, 202, 202]
-        assert len(place.log.all) == 3
-
-    place.play(story)
-
-
-def test_a_batch_has_a_limit() -> None:
-    """Neither none nor more than 1,000; a body that is no array is said to be none."""
-    place = DoorPlace()
-
-    async def story(client: Client) -> None:
-        for bodies in ([], [a_round(str(i), ladder="eu") for i in range(1001)]):
-            answer = await client.post("/v1/rounds", bodies)
-            assert (answer.status, answer.code) == (422, "invalid")
-        answer = await client.post("/v1/rounds", {"round_id": "r"})
-        assert (answer.status, answer.code) == (400, "bad-request")
-        assert place.log.all == []
-
-    place.play(story)
-
-
-def test_a_known_round_is_not_written_again() -> None:
+@at_door()
+async def test_a_known_round_is_not_written_again(place: DoorPlace, client: Client) -> None:
     """The answer is the place of the first record, also for a batch, and if both come at once."""
-    place = DoorPlace()
-
-    async def story(client: Client) -> None:
-        first = await client.post(AT, a_round())
-        again = await client.post(AT, a_round())
-        assert again.json == first.json and again.status == 202
-        batch = [a_round("x", ladder="eu"), a_round("x", ladder="eu"), a_round(ladder="eu")]
-        results = (await client.post("/v1/rounds", batch)).json["results"]
-        assert [each["offset"] for each in results] == [1, 1, 0]
-        place.log.gate = asyncio.Event()
-        both = [asyncio.ensure_future(client.post(AT, a_round("y"))) for _ in range(2)]
-        while not place.door._sending:
-            await asyncio.sleep(0)
-        place.log.gate.set()
-        assert {(await each).json["offset"] for each in both} == {2}
-        assert len(place.log.all) == 3
-        assert place.posted("known") == 4
-
-    place.play(story)
+    first = await client.post(AT, a_round())
+    again = await client.post(AT, a_round())
+    assert again.json == first.json and again.status == 202
+    batch = [a_round("x", ladder="eu"), a_round("x", ladder="eu"), a_round(ladder="eu")]
+    results = (await client.post("/v1/rounds", batch)).json["results"]
+    assert [each["offset"] for each in results] == [1, 1, 0]
+    place.log.gate = asyncio.Event()
+    both = [asyncio.ensure_future(client.post(AT, a_round("y"))) for _ in range(2)]
+    while not place.door._sending:
+        await asyncio.sleep(0)
+    place.log.gate.set()
+    assert {(await each).json["offset"] for each in both} == {2}
+    assert len(place.log.all) == 3
+    assert place.posted("known") == 4
 
 
-def test_a_rejected_round_may_be_sent_again() -> None:
-    """A rejected record does not count as seen, so the door writes another one."""
-    place = DoorPlace()
+@at_door()
+async def test_a_rejected_round_says_why(place: DoorPlace, client: Client) -> None:
+    """With code and text; it may be sent again, since a rejected record does not count as seen.
+    Waiting ends with the state at that moment, and too many may not wait. The answer about an
+    unknown round says how to ask for it; half a place is no place."""
+    await client.post(AT, a_round())
+    at = Place(home("eu"), 0)
+    place.states.rejected(RejectedRecord(at, "bad-time", "completed_at: x", "eu", "r1"))
+    answer = (await client.get(f"{AT}/r1")).json
+    assert (answer["status"], answer["code"]) == ("rejected", "bad-time")
+    assert answer["detail"] == "completed_at: x"
+    assert (await client.post(AT, a_round())).json["offset"] == 1
+    assert (await client.get(f"{AT}/r1?wait=1")).json["status"] == "pending"
+    place.waiting.count = MOST_WAITING
+    assert (await client.get(f"{AT}/r1?wait=1")).code == "busy"
+    unknown = await client.get(f"{AT}/r9")
+    assert (unknown.status, unknown.code) == (404, "unknown-round")
+    assert "?partition=&offset=" in unknown.json["detail"]
+    assert (await client.get(f"{AT}/r9?offset=1")).code == "bad-request"
 
-    async def story(client: Client) -> None:
-        await client.post(AT, a_round())
-        at = Place(home("eu"), 0)
-        place.states.rejected(RejectedRecord(at, "bad-time", "too early", "eu", "r1"))
-        assert (await client.post(AT, a_round())).json["offset"] == 1
 
-    place.play(story)
-
-
-@pytest.mark.parametrize(
+@cases(
     ("outcome", "status", "code"),
     [
         (NotAppended("busy", "full"), 503, "busy"),
@@ -227,75 +199,57 @@ def test_a_rejected_round_may_be_sent_again() -> None:
         (NotAppended("too-large", "too large"), 422, "too-large"),
     ],
 )
-def test_what_was_not_acknowledged_says_so(outcome: NotAppended, status: int, code: str) -> None:
+@at_door()
+async def test_what_was_not_acknowledged_says_so(
+    place: DoorPlace, client: Client, outcome: NotAppended, status: int, code: str
+) -> None:
     """And when to try again; the round is not known afterwards, so that it is written then."""
+    place.log.broken = outcome
+    for path, body in ((AT, a_round()), ("/v1/ladders/eu/corrections", VOID)):
+        answer = await client.post(path, body)
+        assert (answer.status, answer.code) == (status, code)
+        assert ("retry-after" in answer.headers) == (status == 503)
+    batch = await client.post("/v1/rounds", [a_round(ladder="eu")])
+    (result,) = batch.json["results"]
+    assert (result["status"], result["code"]) == (status, code)
+    place.log.broken = None
+    assert (await client.post(AT, a_round())).status == 202
+
+
+@at_door()
+async def test_no_log_yet(place: DoorPlace, client: Client) -> None:
+    """Before the log is known, nothing is taken. An upgrade is refused: the server reads no body
+    then, and an empty body must not get a final answer."""
+    place.log.away = True
+    answer = await client.post(AT, a_round())
+    assert (answer.status, answer.code) == (503, "log-unavailable")
+    assert answer.headers["retry-after"]
+    place.log.away = False
+    assert (await client.post(AT, a_round())).status == 202
     place = DoorPlace()
-
-    async def story(client: Client) -> None:
-        place.log.broken = outcome
-        for path, body in ((AT, a_round()), ("/v1/ladders/eu/corrections", VOID)):
-            answer = await client.post(path, body)
-            assert (answer.status, answer.code) == (status, code)
-            assert ("retry-after" in answer.headers) == (status == 503)
-        batch = await client.post("/v1/rounds", [a_round(ladder="eu")])
-        (result,) = batch.json["results"]
-        assert (result["status"], result["code"]) == (status, code)
-        place.log.broken = None
-        assert (await client.post(AT, a_round())).status == 202
-
-    place.play(story)
-
-
-def test_an_upgrade_is_refused() -> None:
-    """The server reads no body then, and an empty body must not get a final answer."""
-    place = DoorPlace()
-
-    async def story(client: Client) -> None:
-        answer = await client.post(AT, b"", upgrade="h2c")
-        assert (answer.status, answer.code) == (400, "bad-request")
-        assert "HTTP/1.1" in answer.json["detail"]
-
-    place.play(story)
-
-
-def test_no_log_yet() -> None:
-    """Before the log is known, nothing is taken."""
-    place = DoorPlace()
-
-    async def story(client: Client) -> None:
-        place.log.away = True
-        answer = await client.post(AT, a_round())
-        assert (answer.status, answer.code) == (503, "log-unavailable")
-        assert answer.headers["retry-after"]
-        place.log.away = False
-        assert (await client.post(AT, a_round())).status == 202
-
-    place.play(story)
+    client = Client(place.api.application)
+    answer = await client.post(AT, b"", upgrade="h2c")
+    assert (answer.status, answer.code) == (400, "bad-request")
+    assert "HTTP/1.1" in answer.json["detail"]
 
 
 # --- corrections ---
 
-VOID = {"event_type": "round-voided", "round_id": "r1"}
 
-
-def test_a_correction_is_written_with_its_kind() -> None:
+@at_door()
+async def test_a_correction_is_written_with_its_kind(place: DoorPlace, client: Client) -> None:
     """In the partition of its ladder."""
-    place = DoorPlace()
-
-    async def story(client: Client) -> None:
-        answer = await client.post("/v1/ladders/eu/corrections", VOID)
-        assert answer.status == 202
-        assert answer.json == {
-            "ladder": "eu", "event_type": "round-voided", "partition": home("eu"), "offset": 0,
-        }  # fmt: skip
-        (record,) = place.log.records[home("eu")]
-        assert header(record.headers, "event-type") == "round-voided"
-        assert b'"ladder":"eu"' in record.value
-
-    place.play(story)
+    answer = await client.post("/v1/ladders/eu/corrections", VOID)
+    assert answer.status == 202
+    assert answer.json == {
+        "ladder": "eu", "event_type": "round-voided", "partition": home("eu"), "offset": 0,
+    }  # fmt: skip
+    (record,) = place.log.records[home("eu")]
+    assert header(record.headers, "event-type") == "round-voided"
+    assert b'"ladder":"eu"' in record.value
 
 
-@pytest.mark.parametrize(
+@cases(
     ("ladder", "body", "code"),
     [
         ("eu", {"round_id": "r1"}, "malformed"),
@@ -307,125 +261,68 @@ def test_a_correction_is_written_with_its_kind() -> None:
         ("no", VOID, "corrections-refused"),
     ],
 )
-def test_corrections_that_are_not_valid(ladder: str, body: Any, code: str) -> None:
+@at_door(STRICT)
+async def test_corrections_that_are_not_valid(
+    place: DoorPlace, client: Client, ladder: str, body: Any, code: str
+) -> None:
     """Are refused with the code of the rejection, and not written."""
-    place = DoorPlace(STRICT)
-
-    async def story(client: Client) -> None:
-        answer = await client.post(f"/v1/ladders/{ladder}/corrections", body)
-        assert (answer.status, answer.code) == (422, code)
-        assert place.log.all == []
-
-    place.play(story)
+    answer = await client.post(f"/v1/ladders/{ladder}/corrections", body)
+    assert (answer.status, answer.code) == (422, code)
+    assert place.log.all == []
 
 
 # --- tokens ---
 
 
-def test_without_a_token_for_writing_writing_is_off() -> None:
+@at_door(serve_write_token="")
+async def test_without_a_token_for_writing_writing_is_off(place: DoorPlace, client: Client) -> None:
     """The answer names the setting, and nothing is written, whatever token is sent."""
-    place = DoorPlace(serve_write_token="")
-
-    async def story(client: Client) -> None:
-        for path in (AT, "/v1/rounds", "/v1/ladders/eu/corrections"):
-            answer = await client.post(path, a_round())
-            assert (answer.status, answer.code) == (403, "writing-off")
-            assert "STREAM_RATER_SERVE_WRITE_TOKEN" in answer.json["detail"]
-        assert (await client.get(f"{AT}/r1")).code == "writing-off"
-        assert place.log.all == []
-
-    place.play(story)
+    for path in (AT, "/v1/rounds", "/v1/ladders/eu/corrections"):
+        answer = await client.post(path, a_round())
+        assert (answer.status, answer.code) == (403, "writing-off")
+        assert "STREAM_RATER_SERVE_WRITE_TOKEN" in answer.json["detail"]
+    assert (await client.get(f"{AT}/r1")).code == "writing-off"
+    assert place.log.all == []
 
 
-def test_the_token_for_reading_does_not_allow_writing() -> None:
+@at_door(serve_token="r-token")
+async def test_the_token_for_reading_does_not_allow_writing(
+    place: DoorPlace, client: Client
+) -> None:
     """And the token for writing allows both."""
-    place = DoorPlace(serve_token="r-token")
-
-    async def story(client: Client) -> None:
-        answers = [await client.post(AT, a_round(), token) for token in ("", "x", "r-token")]
-        assert [each.status for each in answers] == [401, 401, 403]
-        assert answers[2].code == "read-only"
-        assert place.log.all == []
-        assert (await client.post(AT, a_round())).status == 202
-        asked = [await client.get(f"{AT}/r1", token) for token in ("", "r-token", TOKEN)]
-        assert [each.status for each in asked] == [401, 200, 200]
-
-    place.play(story)
+    answers = [await client.post(AT, a_round(), token) for token in ("", "x", "r-token")]
+    assert [each.status for each in answers] == [401, 401, 403]
+    assert answers[2].code == "read-only"
+    assert place.log.all == []
+    assert (await client.post(AT, a_round())).status == 202
+    asked = [await client.get(f"{AT}/r1", token) for token in ("", "r-token", TOKEN)]
+    assert [each.status for each in asked] == [401, 200, 200]
 
 
-def test_the_rate_does_not_limit_writers() -> None:
+@at_door(serve_rate=0.001)
+async def test_the_rate_does_not_limit_writers(place: DoorPlace, client: Client) -> None:
     """A backend sends all its rounds from one address."""
-    place = DoorPlace(serve_rate=0.001)
-
-    async def story(client: Client) -> None:
-        for i in range(5):
-            assert (await client.post(AT, a_round(str(i)))).status == 202
-        assert [(await client.post(AT, a_round(), "x")).status for _ in range(2)] == [401, 429]
-
-    place.play(story)
+    for i in range(5):
+        assert (await client.post(AT, a_round(str(i)))).status == 202
+    assert [(await client.post(AT, a_round(), "x")).status for _ in range(2)] == [401, 429]
 
 
 # --- the state of a round ---
 
 
-def test_a_round_is_pending_until_it_is_rated() -> None:
+@at_door()
+async def test_a_round_is_pending_until_it_is_rated(place: DoorPlace, client: Client) -> None:
     """A request may wait for the end state; the changes of all players come with it."""
-    place = DoorPlace()
     place.states.began([0] * PARTITIONS)
-
-    async def story(client: Client) -> None:
-        await client.post(AT, a_round())
-        pending = await client.get(f"{AT}/r1")
-        assert (pending.json["status"], pending.json["changes_complete"]) == ("pending", False)
-        waiting = asyncio.ensure_future(client.get(f"{AT}/r1?wait=30"))
-        while not place.waiting.count:
-            await asyncio.sleep(0)
-        for player in ("ann", "bob"):
-            place.door.changed([an_event(player, 0, ladder="eu", round_id="r1")])
-        answer = (await waiting).json
-        assert (answer["status"], answer["changes_complete"]) == ("rated", True)
-        assert {each["player"] for each in answer["changes"]} == {"ann", "bob"}
-        assert (answer["partition"], answer["offset"]) == (home("eu"), 0)
-
-    place.play(story)
-
-
-def test_waiting_ends() -> None:
-    """After the time, the answer is the state at that moment; too many may not wait."""
-    place = DoorPlace()
-
-    async def story(client: Client) -> None:
-        await client.post(AT, a_round())
-        assert (await client.get(f"{AT}/r1?wait=1")).json["status"] == "pending"
-        place.waiting.count = MOST_WAITING
-        assert (await client.get(f"{AT}/r1?wait=1")).code == "busy"
-
-    place.play(story)
-
-
-def test_a_rejected_round_says_why() -> None:
-    """With code and text."""
-    place = DoorPlace()
-
-    async def story(client: Client) -> None:
-        await client.post(AT, a_round())
-        at = Place(home("eu"), 0)
-        place.states.rejected(RejectedRecord(at, "bad-time", "completed_at: x", "eu", "r1"))
-        answer = (await client.get(f"{AT}/r1")).json
-        assert (answer["status"], answer["code"]) == ("rejected", "bad-time")
-        assert answer["detail"] == "completed_at: x"
-
-    place.play(story)
-
-
-def test_an_unknown_round() -> None:
-    """The answer says how to ask for it; half a place is no place."""
-    place = DoorPlace()
-
-    async def story(client: Client) -> None:
-        answer = await client.get(f"{AT}/r9")
-        assert (answer.status, answer.code) == (404, "unknown-round")
-        assert "?partition=&offset=" in answer.json["detail"]
-        assert (await client.get(f"{AT}/r9?offset=1")).code == "bad-request"
-
-    place.play(story)
+    await client.post(AT, a_round())
+    pending = await client.get(f"{AT}/r1")
+    assert (pending.json["status"], pending.json["changes_complete"]) == ("pending", False)
+    waiting = asyncio.ensure_future(client.get(f"{AT}/r1?wait=30"))
+    while not place.waiting.count:
+        await asyncio.sleep(0)
+    for player in ("ann", "bob"):
+        place.door.changed([an_event(player, 0, ladder="eu", round_id="r1")])
+    answer = (await waiting).json
+    assert (answer["status"], answer["changes_complete"]) == ("rated", True)
+    assert {each["player"] for each in answer["changes"]} == {"ann", "bob"}
+    assert (answer["partition"], answer["offset"]) == (home("eu"), 0)

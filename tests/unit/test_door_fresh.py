@@ -90,13 +90,17 @@ class Following:
         return page.listed
 
 
-def play(story: Callable[[Following], Coroutine[Any, Any, None]]) -> None:
-    """Run a story in an event loop."""
+def played(story: Callable[[Following], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """A test of a story in an event loop."""
 
     async def run() -> None:
         await story(Following())
 
-    asyncio.run(run())
+    def test() -> None:
+        asyncio.run(run())
+
+    test.__name__, test.__doc__ = story.__name__, story.__doc__
+    return test
 
 
 async def refused(asked: Coroutine[Any, Any, Any]) -> str:
@@ -106,71 +110,59 @@ async def refused(asked: Coroutine[Any, Any, Any]) -> str:
     return caught.value.problem.code
 
 
-def test_a_newer_change_suffices() -> None:
+@played
+async def test_a_newer_change_suffices(place: Following) -> None:
     """A player who was changed at the offset or later needs no look at the workers."""
-
-    async def story(place: Following) -> None:
-        place.index.offset = 5
-        assert await place.ann(5) == 5
-        assert await refused(place.ann(6)) == "not-yet"
-        assert await refused(place.board(5)) == "not-yet"
-
-    play(story)
+    place.index.offset = 5
+    assert await place.ann(5) == 5
+    assert await refused(place.ann(6)) == "not-yet"
+    assert await refused(place.board(5)) == "not-yet"
 
 
-def test_an_answer_waits_for_the_workers_and_for_the_index() -> None:
+@played
+async def test_an_answer_waits_for_the_workers_and_for_the_index(place: Following) -> None:
     """First W1 and W2, then W3: the position of the index that the answer itself checks."""
-
-    async def story(place: Following) -> None:
-        place.observe(rated=7, changes=100)
-        assert await refused(place.ann(7)) == "not-yet"  # W1
-        place.observe(rated=8, changes=100)
-        assert await refused(place.ann(7)) == "not-yet"  # W3
-        place.index.positions[ANN_SHARD] = 99
-        assert await refused(place.ann(7)) == "not-yet"
-        place.index.positions[ANN_SHARD] = 100
-        assert await place.ann(7) == 0  # it is included, and did nothing to ann
-        for behind in range(SHARDS):
-            place.index.positions = [100 - (s == behind) for s in range(SHARDS)]
-            assert await refused(place.board(7)) == "not-yet"
-        place.index.positions = [100] * SHARDS
-        assert await place.board(7) == 1
-
-    play(story)
+    place.observe(rated=7, changes=100)
+    assert await refused(place.ann(7)) == "not-yet"  # W1
+    place.observe(rated=8, changes=100)
+    assert await refused(place.ann(7)) == "not-yet"  # W3
+    place.index.positions[ANN_SHARD] = 99
+    assert await refused(place.ann(7)) == "not-yet"
+    place.index.positions[ANN_SHARD] = 100
+    assert await place.ann(7) == 0  # it is included, and did nothing to ann
+    for behind in range(SHARDS):
+        place.index.positions = [100 - (s == behind) for s in range(SHARDS)]
+        assert await refused(place.board(7)) == "not-yet"
+    place.index.positions = [100] * SHARDS
+    assert await place.board(7) == 1
 
 
-def test_it_waits_while_that_helps() -> None:
+@played
+async def test_it_waits_while_that_helps(place: Following) -> None:
     """The wait ends as soon as the index is far enough; positions are asked for."""
-
-    async def story(place: Following) -> None:
-        asked = asyncio.ensure_future(place.ann(7, wait_s=30))
-        while not place.waiting.count:
-            await asyncio.sleep(0)
-        assert place.waiting.wanted.is_set()
-        place.observe(rated=8, changes=100)
-        while not place.hurried:
-            await asyncio.sleep(0)
-        place.index.positions[ANN_SHARD], place.index.offset = 100, 7
-        assert await asked == 7
-        assert not place.waiting.wanted.is_set()
-
-    play(story)
+    asked = asyncio.ensure_future(place.ann(7, wait_s=30))
+    while not place.waiting.count:
+        await asyncio.sleep(0)
+    assert place.waiting.wanted.is_set()
+    place.observe(rated=8, changes=100)
+    while not place.hurried:
+        await asyncio.sleep(0)
+    place.index.positions[ANN_SHARD], place.index.offset = 100, 7
+    assert await asked == 7
+    assert not place.waiting.wanted.is_set()
 
 
-def test_a_trouble_is_named() -> None:
+@played
+async def test_a_trouble_is_named(place: Following) -> None:
     """If the workers' progress cannot be read, the answer says why."""
-
-    async def story(place: Following) -> None:
-        place.trouble = "kafka: away"
-        assert await refused(place.ann(7)) == "log-unavailable"
-        place.denied = True
-        asked = asyncio.ensure_future(refused(place.ann(7, wait_s=30)))
-        while not place.waiting.count:
-            await asyncio.sleep(0)
-        place.waiting.notify()
-        assert await asked == "log-unavailable"
-
-    play(story)
+    place.trouble = "kafka: away"
+    assert await refused(place.ann(7)) == "log-unavailable"
+    place.denied = True
+    asked = asyncio.ensure_future(refused(place.ann(7, wait_s=30)))
+    while not place.waiting.count:
+        await asyncio.sleep(0)
+    place.waiting.notify()
+    assert await asked == "log-unavailable"
 
 
 def test_needed_positions_are_added() -> None:

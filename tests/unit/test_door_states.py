@@ -41,7 +41,8 @@ def rejection(offset: int, code: str = "bad-time", round_id: str = "r") -> Rejec
 
 
 def test_rated_once_all_players_have_changed() -> None:
-    """Earlier it is pending, although some of its events are known."""
+    """Earlier it is pending, although some of its events are known. A round of which all are tied
+    has no event: it is rated once it is settled."""
     found = states()
     found.posted(Place(P, 3), "eu", "r", 2)
     assert shown(found) == ("pending", 3, [], False)
@@ -51,6 +52,12 @@ def test_rated_once_all_players_have_changed() -> None:
     assert shown(found) == ("pending", 3, ["ann"], False)
     found.changed(an_event("bob", 3, ladder="eu", round_id="r"))
     assert shown(found) == ("rated", 3, ["ann", "bob"], True)
+    found = states()
+    found.posted(Place(P, 3), "eu", "r", 2)
+    found.settled(ends(3))
+    assert shown(found)[0] == "pending"
+    found.settled(ends(4))
+    assert shown(found) == ("rated", 3, [], True)
 
 
 def test_an_event_may_come_before_the_acknowledgement() -> None:
@@ -64,18 +71,14 @@ def test_an_event_may_come_before_the_acknowledgement() -> None:
     assert shown(found, "s") == ("rejected", 4, [], True)
 
 
-def test_a_settled_round_without_events_is_rated() -> None:
-    """A round of which all are tied has no event, and would be pending for ever."""
+def test_what_is_known_from_others() -> None:
+    """A round that another process has written is known by its events, and complete once all that
+    concerns it has been read. By id the newest record counts that is no duplicate."""
     found = states()
-    found.posted(Place(P, 3), "eu", "r", 2)
-    found.settled(ends(3))
-    assert shown(found)[0] == "pending"
+    found.changed(an_event("ann", 3, ladder="eu", round_id="r"))
+    assert shown(found) == ("pending", 3, ["ann"], False)
     found.settled(ends(4))
-    assert shown(found) == ("rated", 3, [], True)
-
-
-def test_the_newest_record_that_is_no_duplicate_counts() -> None:
-    """By id; if all are duplicates, the newest of them."""
+    assert shown(found) == ("rated", 3, ["ann"], True)
     found = states()
     found.rejected(rejection(5, "duplicate-round"))
     assert shown(found)[:2] == ("duplicate", 5)
@@ -86,19 +89,10 @@ def test_the_newest_record_that_is_no_duplicate_counts() -> None:
     assert shown(found, offset=5)[:2] == ("duplicate", 5)
 
 
-def test_what_is_known_from_others() -> None:
-    """A round that another process has written is known by its events, and complete once all that
-    concerns it has been read."""
-    found = states()
-    found.changed(an_event("ann", 3, ladder="eu", round_id="r"))
-    assert shown(found) == ("pending", 3, ["ann"], False)
-    found.settled(ends(4))
-    assert shown(found) == ("rated", 3, ["ann"], True)
-
-
 def test_what_cannot_be_known_is_said() -> None:
-    """A round from before this process followed may have had other events; one without any trace is
-    unknown, and one behind is pending or settled by its place alone."""
+    """A round from before this process followed, or before it began again, may have had other
+    events; one without any trace is unknown, and one behind is pending or settled by its place
+    alone. The event of a correction has its offset: it is no state of a round."""
     found = states(known=5)
     found.changed(an_event("ann", 3, ladder="eu", round_id="r"))
     found.settled(ends(8))
@@ -108,10 +102,11 @@ def test_what_cannot_be_known_is_said() -> None:
     assert shown(found, "x", offset=6) == ("rated", 6, [], True)
     assert shown(found, "x", offset=9) == ("pending", 9, [], False)
     assert shown(found, "x", offset=3) == ()
-
-
-def test_a_correction_is_no_state_of_a_round() -> None:
-    """Its event has the offset of the correction."""
+    found = states()
+    found.posted(Place(P, 3), "eu", "r", 2)
+    found.began(ends(4))
+    found.settled(ends(4))
+    assert shown(found) == ("rated", 3, [], False)
     found, cause = states(), CorrectionCause(cause="round-voided", offset=3, round_id="r")
     found.changed(an_event("ann", 3, ladder="eu", round_id="r", correction=cause))
     assert shown(found) == ()
@@ -128,15 +123,6 @@ def test_states_are_bounded() -> None:
     for offset in range(3):
         found.changed(an_event("ann", offset, ladder="eu", round_id=f"r{offset}"))
     assert len(found) == 2 and shown(found, "r0") == ()
-
-
-def test_a_new_start_makes_earlier_rounds_uncertain() -> None:
-    """Events may have passed between."""
-    found = states()
-    found.posted(Place(P, 3), "eu", "r", 2)
-    found.began(ends(4))
-    found.settled(ends(4))
-    assert shown(found) == ("rated", 3, [], False)
 
 
 # --- what is settled ---
@@ -165,16 +151,13 @@ def test_an_offset_is_included_after_all_three_rules() -> None:
 
 
 def test_what_this_process_has_read() -> None:
-    """Up to the end of events, and of rejections."""
+    """Up to the end of events, and of rejections. The ends rise all the time, and reading makes
+    progress though it is always a little behind."""
     found = Settled()
     found.observe(progress(5, [10, 20], [10, 20], [100, 200], rejections=7))
     assert found.read([100, 199], [7]) == [0]
     assert found.read([100, 200], [6]) == [0]
     assert found.read([100, 200], [7]) == [5]
-
-
-def test_reading_makes_progress_under_load() -> None:
-    """The ends rise all the time, and reading is always a little behind them."""
     found = Settled()
     for step in range(1, 6):
         found.observe(progress(step, [step, step], [step, step], [step, step]))

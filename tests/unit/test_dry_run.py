@@ -2,22 +2,21 @@
 
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from stream_rater.adapters.kafka.topics import Topics
-from stream_rater.cli import app
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
 from stream_rater.operations import live_log, submit
 from stream_rater.replay.edited_log import records_of
+from tests.builders.cases import cases
+from tests.builders.commands import piped, run
+from tests.builders.lines import a_correction, a_seed
 from tests.rounds import day, event, ranked
 
 Line = dict[str, Any]
@@ -42,10 +41,6 @@ def written(path: Path, lines: list[Line]) -> str:
     return str(path)
 
 
-def run(*words: str) -> Result:
-    return CliRunner().invoke(app.main, words)
-
-
 def rated(path: str, ladder: str = "l") -> dict[str, Line]:
     result = run("rate", path)
     assert result.exit_code == 0, result.stderr
@@ -67,17 +62,14 @@ def differences(before: dict[str, Line], after: dict[str, Line]) -> dict[str, An
     return found
 
 
+SEED = a_seed(1, "p2", "new", "ann")
 AMENDED = {"round_id": "r3", "standings": ranked([1, 2], ["p1", "zoe"])}
-SEED = {
-    "event_type": "players-seeded", "ladder": "l", "round_id": "s1", "at": day(0),
-    "players": [{"player": each, "mu": 1700} for each in ("p2", "new", "ann")],
-}  # fmt: skip
 
 
 def test_a_void_of_a_seed(tmp_path: Path) -> None:
     """Its players begin as newcomers, and who has no round is gone. The summary counts the seed."""
     log = [SEED, *season()]
-    voided = {"event_type": "round-voided", "ladder": "l", "round_id": "s1"}
+    voided = a_correction("round-voided", round_id="s1")
     file, after = written(tmp_path / "a.jsonl", log), [*log, voided]
     result = run("correct", "void", "l", "s1", "--dry-run", "--file", file, "--format", "json")
     assert result.exit_code == 0, result.stderr
@@ -111,13 +103,13 @@ CASES: list[tuple[list[str], list[Line]]] = [
     (["apply", "l"], [{"event_type": "corrections-applied"}]),
 ]  # fmt: skip
 BEFORE: list[Line] = [
-    {"event_type": "round-voided", "ladder": "l", "round_id": "r1"},
-    {"event_type": "player-removed", "ladder": "l", "player": "p7", "batched": True},
+    a_correction("round-voided", round_id="r1"),
+    a_correction("player-removed", player="p7", batched=True),
 ]
 
 
-@pytest.mark.parametrize("before", [[], BEFORE], ids=["uncorrected", "corrected"])
-@pytest.mark.parametrize(("words", "lines"), CASES, ids=[" ".join(case[0]) for case in CASES])
+@cases("before", [[], BEFORE])
+@cases(("words", "lines"), CASES)
 def test_it_is_the_difference_of_two_ratings(
     tmp_path: Path, words: list[str], lines: list[Line], before: list[Line]
 ) -> None:
@@ -146,7 +138,8 @@ def test_it_is_the_difference_of_two_ratings(
 
 
 def test_who_is_gone_comes_first(tmp_path: Path) -> None:
-    """Then the largest difference; the last line counts all of them."""
+    """Then the largest difference; the last line counts all of them. If nobody moves, there is no
+    table: an amendment that says what was reported."""
     file = written(tmp_path / "a.jsonl", season())
     played = sum("p2" in json.dumps(each) for each in season())
     result = run("correct", "remove", "l", "p2", "--dry-run", "--file", file, "--top", "3")
@@ -157,10 +150,6 @@ def test_who_is_gone_comes_first(tmp_path: Path) -> None:
     assert abs(float(rows[1][3])) >= abs(float(rows[2][3])) > 0.0
     assert last == f"10 of 10 players would move; {played} of 40 rounds would be touched"
     assert result.stderr == "ladder 'l': takes player 'p2' out of all rounds\n"
-
-
-def test_nobody_moves(tmp_path: Path) -> None:
-    """Without a table: an amendment that says what was reported."""
     first = season()[0]
     round_ = tmp_path / "round.json"
     round_.write_text(json.dumps(first))
@@ -169,13 +158,10 @@ def test_nobody_moves(tmp_path: Path) -> None:
     assert result.stdout == "0 of 10 players would move; 0 of 40 rounds would be touched\n"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("words", "reported"),
     [
-        (
-            ["void", "l", "no"],
-            "round 'no': unknown-round: round_id 'no' is not on this ladder",
-        ),
+        (["void", "l", "no"], "round 'no': unknown-round: round_id 'no' is not on this ladder"),
         (["void", "l", "r1"], "round 'r1': already-voided: "),
         (["remove", "l", "no"], "player 'no': unknown-player: "),
         (["remove", "m", "p1"], "ladder 'm', player 'p1': unknown-player: "),
@@ -194,7 +180,8 @@ def test_a_rejection_is_reported_by_its_code(
 
 
 def test_of_a_wave_each_rejection_is_reported(tmp_path: Path) -> None:
-    """The others are shown; the exit code is 1."""
+    """The others are shown; the exit code is 1. What waits and would be rejected was not asked for,
+    and is no failure."""
     file = written(tmp_path / "a.jsonl", season())
     words = ["remove", "l", "p1", "no", "never"]
     result = run("correct", *words, "--dry-run", "--file", file)
@@ -202,11 +189,7 @@ def test_of_a_wave_each_rejection_is_reported(tmp_path: Path) -> None:
     *_, one, two, last = result.stderr.splitlines()
     assert "'no': unknown-player" in one and "'never': unknown-player" in two
     assert last == "stream-rater: 2 of 4 corrections would be refused"
-
-
-def test_what_waits_is_reported_if_it_would_be_rejected(tmp_path: Path) -> None:
-    """It is not what was asked for, and no failure."""
-    waiting = {"event_type": "round-voided", "ladder": "l", "round_id": "no", "batched": True}
+    waiting = a_correction("round-voided", round_id="no", batched=True)
     file = written(tmp_path / "a.jsonl", [*season(), waiting])
     result = run("correct", "apply", "l", "--dry-run", "--file", file)
     assert result.exit_code == 0
@@ -216,12 +199,8 @@ def test_what_waits_is_reported_if_it_would_be_rejected(tmp_path: Path) -> None:
 def test_a_round_may_come_from_standard_input(tmp_path: Path) -> None:
     """As `-`."""
     file = written(tmp_path / "a.jsonl", season())
-    words = ["correct", "amend", "l", "-", "--dry-run", "--file", file]
-    done = subprocess.run(
-        [sys.executable, "-m", "stream_rater", *words], input=json.dumps(AMENDED).encode(),
-        capture_output=True, check=True,
-    )  # fmt: skip
-    assert b"1 of 40 rounds would be touched" in done.stdout
+    words = ("correct", "amend", "l", "-", "--dry-run", "--file", file)
+    assert "1 of 40 rounds would be touched" in piped(json.dumps(AMENDED), *words)
 
 
 def test_the_live_log_is_rated_as_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,10 @@ from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.submissions import NewRecord, Place
 from stream_rater.runtime import engine
 from stream_rater.runtime.engine import Engine, Full
+from tests.builders.cases import cases
+from tests.builders.lines import a_round
 from tests.data_files import committed_of, ends_of
+from tests.rounds import day
 from tests.simulation import oracle
 from tests.simulation.data_file import Clock, Disk, Process, Subscriber, as_in_memory, full
 from tests.waits import STILL_S
@@ -29,14 +32,10 @@ from tests.waits import STILL_S
 LADDERS, WINDOW = Ladders(ladders={"duel": Ladder(rating=DEFAULT_RATING)}), 100
 
 
-def a_round(number: int) -> NewRecord:
+def new_round(number: int) -> NewRecord:
     """Rounds of two. Some players are in many."""
-    standings = [{"player": f"q{number % 100}", "rank": 1}, {"player": f"p{number}", "rank": 2}]
-    value = {
-        "round_id": f"r{number}", "ladder": "duel", "completed_at": "2026-05-01T20:00:00Z",
-        "standings": standings,
-    }  # fmt: skip
-    return NewRecord(0, b"duel", msgspec.json.encode(value), ())
+    line = a_round(number, f"q{number % 100}", f"p{number}", ladder="duel", completed_at=day(1))
+    return NewRecord(0, b"duel", msgspec.json.encode(line), ())
 
 
 class Started:
@@ -55,7 +54,7 @@ class Started:
         self.reports += 1
 
     def submit(self, *numbers: int) -> "Future[list[Place]]":
-        return self.process.append(*map(a_round, numbers))
+        return self.process.append(*map(new_round, numbers))
 
     def turns(self) -> None:
         """Take turns until all is rated and nothing waits."""
@@ -102,7 +101,6 @@ class Statements:
         started.process.database.connection = connection
 
     def execute(self, sql: str, *given: Any) -> Any:
-        """Execute a statement."""
         word = sql.split(maxsplit=1)[0]
         self.seen.append(word)
         if word == "COMMIT":
@@ -155,7 +153,11 @@ def test_a_cancelled_record_is_not_written(started: Started) -> None:
 
 
 def test_too_many_records_are_refused(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until those that wait have had their turn."""
+    """Until those that wait have had their turn; questions, too."""
+    monkeypatch.setattr(engine, "MOST_QUESTIONS", 1)
+    started.engine.ask(lambda: 1)
+    with pytest.raises(Full):
+        started.engine.ask(lambda: 2)
     monkeypatch.setattr(engine, "MOST_WAITING", 3)
     started.submit(1, 2)
     with pytest.raises(Full):
@@ -166,50 +168,24 @@ def test_too_many_records_are_refused(started: Started, monkeypatch: pytest.Monk
     assert started.engine.waiting == 2
 
 
-def test_too_many_questions_are_refused(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As records are."""
-    monkeypatch.setattr(engine, "MOST_QUESTIONS", 1)
-    started.engine.ask(lambda: 1)
-    with pytest.raises(Full):
-        started.engine.ask(lambda: 2)
-
-
 # --- turns that fail ---
 
 
-def test_a_full_file_takes_nothing_away(started: Started) -> None:
-    """The records wait, and are written and rated once when there is room again."""
-    started.submit(0)
-    started.turns()
-    pages = started.process.database.connection.execute("PRAGMA page_count").fetchone()[0]
-    started.process.database.connection.execute(f"PRAGMA max_page_count = {pages}")
-    answers = [started.submit(*range(first, first + 400)) for first in (1, 401)]
-    for _ in range(3):
-        started.engine.turn()
-    assert started.shown() == (1, 1, 2) and started.reports == 1
-    assert not any(each.done() for each in answers) and started.engine.waiting == 800
-    assert "full" in started.engine.trouble and len(started.process.troubles) == 3
-    started.process.database.connection.execute("PRAGMA max_page_count = 1000000")
-    started.turns()
-    assert [each.result(0)[0] for each in answers] == [(0, 1), (0, 401)]
-    assert started.shown() == (801, 801, 1602) and not started.engine.trouble
-    started.check()
-
-
-@pytest.mark.parametrize("word", ["BEGIN", "COMMIT", "SELECT"])
+@cases("word", ["BEGIN", "COMMIT", "SELECT"])
 def test_a_statement_that_fails_takes_nothing_away(started: Started, word: str) -> None:
     """Whichever: also one that only reads, and also after some of the turn was done."""
-    started.submit(0)
+    started.submit(started.shown()[0])
     started.turns()
-    statements = Statements(started)
-    answer = started.submit(1, 2)
+    before = started.shown()
+    statements, number = Statements(started), before[0]
+    answer = started.submit(number, number + 1)
     statements.failing = {word: full()}
     for _ in range(2):
         started.engine.turn()
-    assert started.shown() == (1, 1, 2) and not answer.done()
+    assert started.shown() == before and not answer.done()
     statements.failing = {}
     started.turns()
-    assert answer.result(0) == [(0, 1), (0, 2)]
+    assert answer.result(0) == [(0, number), (0, number + 1)]
     started.check()
 
 
@@ -255,8 +231,6 @@ def test_after_a_failure_it_waits(started: Started) -> None:
 
 
 class Run:
-    """Runs the engine in a thread."""
-
     def __init__(self, started: Started) -> None:
         self.failure: list[BaseException] = []
         self._engine = started.engine
@@ -270,12 +244,10 @@ class Run:
             self.failure.append(error)
 
     def join(self) -> None:
-        """Wait until it ends."""
         self._thread.join(STILL_S)
         assert not self._thread.is_alive()
 
     def stop(self) -> None:
-        """End it."""
         self._engine.stop()
         self.join()
 
@@ -360,6 +332,6 @@ def test_answers_are_those_of_their_records(started: Started) -> None:
     started.turns()
     for number, ((partition, offset),) in found.items():
         (record,) = started.process.log.rounds.read(partition, offset, offset + 1)
-        assert record.value == a_round(number).value
+        assert record.value == new_round(number).value
     assert len({place for (place,) in found.values()}) == 100
     started.check()

@@ -27,19 +27,20 @@ from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import newcomers
 from stream_rater.replay.edited_log import MissingVerdicts, Verdicts
 from stream_rater.replay.edits import NO_EDITS, EditsSoFar
+from tests.builders.cases import cases
 from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack, event, ranked
 
 TO = Pseudonym("ann", "x-1")
 ODD = Pseudonym('a:"%ü', "y{2}")
 
 
-def a_record(value: bytes | None, headers: Headers = (), offset: int = 0) -> Record:
+def record_of(value: bytes | None, headers: Headers = (), offset: int = 0) -> Record:
     return Record(0, offset, value, headers, received_s=4e9, key=b"ranked-eu")
 
 
 def renamed(value: bytes, headers: Headers = (), to: Pseudonym = TO) -> bytes:
     """The value of a record under the new name; all else of the record stays."""
-    given = a_record(value, headers)
+    given = record_of(value, headers)
     found = to.record(given)
     assert found.value is not None
     assert msgspec.structs.replace(found, value=value) == given
@@ -53,25 +54,9 @@ def correction(kind: str) -> Headers:
 # --- round-completed -----------------------------------------------------------------------------
 
 
-def test_other_fields_keep_their_bytes() -> None:
-    """Numbers as they were written, unknown fields, and what is nested."""
-    value = (
-        b'{"weight":1.500,"more": {"a" : [1e2 ,"\\u00e9"]},"standings":[{"rank":1,"player":"ann",'
-        b'"elo":0.10},{"team":["bob","ann"],"shares":[1.0,0.50],"rank":2}],"ladder":"l"}'
-    )
-    assert renamed(value) == value.replace(b'"ann"', b'"x-1"').replace(b'": {', b'":{')
-
-
-def test_who_is_not_named_is_copied_as_it_is() -> None:
-    """The same object, whatever else it says."""
-    for value in (as_json(*ranked([1, 2])), as_json(round_id="ann", note="ann"), b"\\ann"):
-        some = value if value != b"\\ann" else as_json(*ranked([1, 2]), note="\\ann")
-        record = a_record(some.replace(b'"player":"ann"', b'"player":"anna"'))
-        assert TO.record(record) is record and not TO.names(record)
-
-
 def test_the_id_is_found_however_it_is_spelt() -> None:
-    """With escapes in JSON, and in MessagePack."""
+    """With escapes in JSON, and in MessagePack. All else keeps its bytes, and who is not named is
+    the same object."""
     escaped = as_json().replace(b'"ann"', b'"\\u0061nn"')
     assert renamed(escaped) == as_json(*ranked([1, 2], ["x-1", "bob"]))
     packed = as_msgpack({"team": ["ann", "cy"], "rank": 1}, {"player": "ann", "rank": 2}, more=7)
@@ -80,9 +65,18 @@ def test_the_id_is_found_however_it_is_spelt() -> None:
     )
     odd = as_json(*ranked([1, 2], [ODD.player, "bob"]))
     assert renamed(odd, to=ODD) == as_json(*ranked([1, 2], [ODD.name, "bob"]))
+    value = (
+        b'{"weight":1.500,"more": {"a" : [1e2 ,"\\u00e9"]},"standings":[{"rank":1,"player":"ann",'
+        b'"elo":0.10},{"team":["bob","ann"],"shares":[1.0,0.50],"rank":2}],"ladder":"l"}'
+    )
+    assert renamed(value) == value.replace(b'"ann"', b'"x-1"').replace(b'": {', b'":{')
+    for value in (as_json(*ranked([1, 2])), as_json(round_id="ann", note="ann"), b"\\ann"):
+        some = value if value != b"\\ann" else as_json(*ranked([1, 2]), note="\\ann")
+        record = record_of(some.replace(b'"player":"ann"', b'"player":"anna"'))
+        assert TO.record(record) is record and not TO.names(record)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("kind", "fields"),
     [
         ("player-removed", {"player": "ann", "from": "2026-11-01T00:00:00Z"}),
@@ -117,7 +111,7 @@ def test_seeds_and_resets_name_players() -> None:
         assert renamed(seed, headers) == seed
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "headers", "where"),
     [
         (as_json(round_id="ann-vs-bob"), (), "round_id"),
@@ -136,14 +130,14 @@ def test_seeds_and_resets_name_players() -> None:
 )
 def test_where_the_id_still_stands_is_reported(value: bytes, headers: Headers, where: str) -> None:
     """As a word in a text of the producer's own; other players and ladders are not meant."""
-    assert TO.leftover_field(TO.record(a_record(value, headers))) == where
+    assert TO.leftover_field(TO.record(record_of(value, headers))) == where
 
 
 # --- rating-changed and ladders-noted ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("to", [TO, ODD])
-@pytest.mark.parametrize("parts", [("l:1", "r:1"), ("l:1", "correction", "7")])
+@cases("to", [TO, ODD])
+@cases("parts", [("l:1", "r:1"), ("l:1", "correction", "7")])
 def test_events_have_another_key_and_id(to: Pseudonym, parts: tuple[str, ...]) -> None:
     """And the same numbers, at the same offset in the rounds."""
     reported = b'{"event_id":%b,"player":%b,"mu":1.50,"offset":7}'
@@ -182,17 +176,18 @@ def test_notes_of_corrections_are_renamed() -> None:
 
 
 LOG = [
-    a_record(as_json(round_id="r0"), offset=2),
-    a_record(b"ann", offset=3),
-    a_record(as_json(round_id="r0"), offset=4),
-    a_record(as_json(*ranked([1, 2]), round_id="r1"), offset=7),
+    record_of(as_json(round_id="r0"), offset=2),
+    record_of(b"ann", offset=3),
+    record_of(as_json(round_id="r0"), offset=4),
+    record_of(as_json(*ranked([1, 2]), round_id="r1"), offset=7),
 ]
 """A transaction's end is at offset 0, 1, 5, 6 and 8."""
 TAKEN = [True, False, False, True]
 
 
 def test_each_record_stays_at_its_offset() -> None:
-    """Where one was rejected, or none is, there is an empty one."""
+    """Where one was rejected, or none is, there is an empty one. Nobody can forget the verdict of a
+    correction."""
     assert AcceptedRecords(ANY_LADDER, 10, 0, None).of(LOG) == TAKEN
     rewriting = LogRewriter(TO)
     found = [*rewriting.feed(LOG[:2], TAKEN[:2]), *rewriting.feed(LOG[2:], TAKEN[2:])]
@@ -201,19 +196,15 @@ def test_each_record_stays_at_its_offset() -> None:
     assert places == [(0, offset) for offset in range(9)] + [(1, 0), (1, 1)]
     kept = {each.offset: each for each in found if each.value is not None}
     assert kept == {2: TO.record(LOG[0]), 7: LOG[3]}
-
-
-def test_a_correction_needs_a_verdict() -> None:
-    """Nobody can forget it."""
     voided = to_json({"ladder": "ranked-eu", "round_id": "r0"})
     with pytest.raises(MissingVerdicts):
-        AcceptedRecords(ANY_LADDER, 10, 0, None).of([a_record(voided, correction("round-voided"))])
+        AcceptedRecords(ANY_LADDER, 10, 0, None).of([record_of(voided, correction("round-voided"))])
 
 
 def test_what_the_log_says_of_the_player() -> None:
     """In accepted records: how many name the player, where the pseudonym is, and the id remains."""
     mentions = Mentions(None)
-    log = [*LOG, a_record(as_json(*ranked([1, 2], ["x-1", "bob"]), round_id="ann"), offset=9)]
+    log = [*LOG, record_of(as_json(*ranked([1, 2], ["x-1", "bob"]), round_id="ann"), offset=9)]
     mentions.read(log, [*TAKEN, True], TO)
     assert (mentions.rounds, mentions.corrections, mentions.accepted, mentions.rejected) == (
         1,
@@ -237,10 +228,10 @@ def test_what_names_the_player_is_counted_by_kind() -> None:
     """Seeds are shown only where there are some."""
     mentions, of_players = Mentions(None), {"players": [{"player": "ann"}]}
     log = [
-        a_record(as_json(round_id="r0")),
-        a_record(to_json(of_players), correction("players-seeded")),
-        a_record(to_json({"player": "ann"}), correction("player-reset")),
-        a_record(to_json({"player": "ann"}), correction("player-removed")),
+        record_of(as_json(round_id="r0")),
+        record_of(to_json(of_players), correction("players-seeded")),
+        record_of(to_json({"player": "ann"}), correction("player-reset")),
+        record_of(to_json({"player": "ann"}), correction("player-removed")),
     ]
     mentions.read(log, [True] * 4, TO)
     assert str(mentions) == "1 round, 2 seeds and 1 correction"
@@ -281,7 +272,8 @@ def digest(corrected: bool, **fields: float) -> bytes | None:
 
 
 def test_all_of_a_belief_is_compared() -> None:
-    """On a ladder with corrections, all but what they set in their own way."""
+    """On a ladder with corrections, all but what they set in their own way. Every difference is
+    reported: who is missing, too many, or another."""
     for name in ("mu", "sigma", "time", "season", "rounds"):
         assert digest(False, **{name: 5}) != digest(False), name
         assert digest(True, **{name: 5}) != digest(True), name
@@ -289,10 +281,6 @@ def test_all_of_a_belief_is_compared() -> None:
         assert digest(False, **{name: 1}) != digest(False), name
         assert digest(True, **{name: 1}) == digest(True), name
     assert digest(True, rounds=0) is None
-
-
-def test_every_difference_is_reported() -> None:
-    """Who is missing, who is too many, and whose belief is another one."""
     one, two, three = ("l", "a"), ("l", "b"), ("l", "c")
     same = difference({one: b"1"}, {one: b"1"})
     assert same.first is None
@@ -310,13 +298,16 @@ def test_every_difference_is_reported() -> None:
 
 
 def test_a_pseudonym_is_random_unless_it_is_named() -> None:
-    """And says nothing of the id."""
+    """It says nothing of the id. Ratings of another kernel cannot be compared: a rebuild would give
+    others."""
     first, second = (pseudonym_of("ann", None).name for _ in range(2))
     assert first != second and first.startswith("erased-") and len(first) == len("erased-") + 16
     assert pseudonym_of("ann", "x").name == "x"
+    with pytest.raises(Failed, match=r"kernel version 1, .* `stream-rater rebuild --repl"):
+        check_kernel(1)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("player", "name", "says"),
     [
         ("", None, "PLAYER: bad-id: empty"),
@@ -330,9 +321,3 @@ def test_ids_that_are_none_are_refused(player: str, name: str | None, says: str)
     """With the word that holds them."""
     with pytest.raises(BadConfiguration, match=says):
         pseudonym_of(player, name)
-
-
-def test_ratings_of_another_kernel_cannot_be_compared() -> None:
-    """A rebuild would give others."""
-    with pytest.raises(Failed, match=r"kernel version 1, .* `stream-rater rebuild --repl"):
-        check_kernel(1)

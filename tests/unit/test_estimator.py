@@ -36,8 +36,10 @@ from stream_rater.pipeline.ports import (
 )
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import newcomers
-from tests.rounds import as_json, ranked
-from tests.unit.machines import NOWHERE, Agreed, ByHand, Recorder
+from tests.builders import lines
+from tests.builders.lines import a_record
+from tests.builders.machines import NOWHERE, Agreed, ByHand, Recorder
+from tests.rounds import as_json
 
 SHARDS = 2
 ZERO = [name for name in "abcdefghijkl" if shards_of([name], SHARDS)[0] == 0]
@@ -46,7 +48,6 @@ ONE = [name for name in "abcdefghijkl" if shards_of([name], SHARDS)[0] == 1]
 
 @pytest.fixture
 def hand(observer: Recorder) -> ByHand:
-    """An estimator at its first poll."""
     return by_hand(observer)
 
 
@@ -63,11 +64,14 @@ def by_hand(
     )  # fmt: skip
 
 
-def a_round(offset: int, *players: str, partition: int = 0) -> Record:
+def round_at(offset: int, *players: str, partition: int = 0) -> Record:
     """A record of `round-completed`: players in order of place, on the partition's ladder."""
-    standings = ranked(range(1, len(players) + 1), players)
-    value = as_json(*standings, round_id=f"r{offset}", ladder=f"ladder-{partition}")
-    return Record(partition, offset, value, received_s=4e9)
+    line = lines.a_round(offset, *players, ladder=f"ladder-{partition}")
+    return a_record(offset, line, partition)
+
+
+a_round = round_at
+"""The name by which `test_oversize_round` imports it."""
 
 
 def opened(
@@ -107,7 +111,6 @@ def owning(hand: ByHand, *partitions: int, ends: Sequence[int] = (0, 0)) -> None
 
 
 def read(hand: ByHand, *records: Record, now_s: float = 0.0) -> None:
-    """Records come in."""
     hand.answer(Poll, Polled(now_s, records=records))
 
 
@@ -131,22 +134,20 @@ def priors(hand: ByHand, applied: int = 0, last: int | None = None) -> ReadPrior
 
 
 def parts_sent(hand: ByHand, *offsets: int) -> Scatter:
-    """All parts are acknowledged, at these offsets."""
     return hand.answer(Scatter, list(offsets))
 
 
 # --- opening and starting over ---
 
 
-def test_opening_fetches_c_before_it_sets_the_floors(hand: ByHand) -> None:
-    """And reads the W offsets before c again."""
+def test_opening_fetches_c_before_it_sets_the_floors(hand: ByHand, observer: Recorder) -> None:
+    """And reads the W offsets before c again. Rounds that were deleted unread are reported, also
+    where nothing was ever finished; reading begins where the log does."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     assert opened(hand, committed={0: 10}).offsets == {0: 7}
     hand.expect(Poll)
-
-
-def test_rounds_deleted_unread_are_reported(hand: ByHand, observer: Recorder) -> None:
-    """Also where nothing was ever finished; and reading begins where the log does."""
+    observer = Recorder()
+    hand = by_hand(observer)
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1, 2])))
     seek = opened(
         hand,
@@ -159,17 +160,26 @@ def test_rounds_deleted_unread_are_reported(hand: ByHand, observer: Recorder) ->
 
 
 def test_trouble_forgets_everything(hand: ByHand, observer: Recorder) -> None:
-    """It opens a new producer and reads c and the floors again. The round is read again, too."""
+    """It opens a new producer and reads c and the floors again; the round is read again, too. A
+    partition that is lost meanwhile is not opened: seeking what is no longer owned could fail for
+    ever."""
     owning(hand, 0)
-    read(hand, a_round(0, "a", "b"))
+    read(hand, round_at(0, "a", "b"))
     hand.fail(ReadPriors, StoreTrouble("gone"))
     hand.answer(Poll, Polled(0.0), no_fetch=True, timeout_s=0.0)
     hand.answer(NewProducer)
     opened(hand)
     assert observer.troubles == ["gone"]
-    read(hand, a_round(0, "a", "b"))
+    read(hand, round_at(0, "a", "b"))
     priors(hand)
     hand.expect(Scatter)
+    observer = Recorder()
+    hand = by_hand(observer)
+    owning(hand, 0, 1)
+    hand.fail(Poll, LogTrouble("down"))
+    hand.answer(Poll, Polled(0.0, lost=frozenset([1]), gained=frozenset([2])))
+    hand.answer(NewProducer)
+    assert opened(hand, committed={0: 0, 2: 0}).offsets == {0: 0, 2: 0}
 
 
 def test_repeated_trouble_rests_ever_longer(hand: ByHand) -> None:
@@ -189,19 +199,10 @@ def test_repeated_trouble_rests_ever_longer(hand: ByHand) -> None:
     hand.expect(Poll, timeout_s=0.0, no_fetch=True)
 
 
-def test_partition_lost_in_trouble_is_not_opened(hand: ByHand) -> None:
-    """Else seeking what is no longer owned could fail for ever."""
-    owning(hand, 0, 1)
-    hand.fail(Poll, LogTrouble("down"))
-    hand.answer(Poll, Polled(0.0, lost=frozenset([1]), gained=frozenset([2])))
-    hand.answer(NewProducer)
-    assert opened(hand, committed={0: 0, 2: 0}).offsets == {0: 0, 2: 0}
-
-
 def test_lost_partition_takes_its_rounds_along(hand: ByHand) -> None:
     """The others' rounds stay, in order."""
     owning(hand, 0, 1, ends=(9, 9))
-    read(hand, a_round(0, "a", "b"), a_round(0, "c", "d", partition=1))
+    read(hand, round_at(0, "a", "b"), round_at(0, "c", "d", partition=1))
     priors(hand, applied=8)
     hand.answer(Poll, Polled(0.0, lost=frozenset([0])))
     priors(hand, applied=9)
@@ -218,7 +219,7 @@ def test_lost_partition_takes_its_rounds_along(hand: ByHand) -> None:
 def test_priors_are_asked_for_once_positions_allow(hand: ByHand) -> None:
     """Below the floor only positions are looked at, which is cheap."""
     owning(hand, 0, ends=(5, 0))
-    read(hand, a_round(0, ZERO[0], ONE[0]))
+    read(hand, round_at(0, ZERO[0], ONE[0]))
     assert priors(hand, applied=4).players == {0: ()}
     read(hand)
     assert priors(hand, applied=5).players == {0: ()}
@@ -229,55 +230,6 @@ def test_priors_are_asked_for_once_positions_allow(hand: ByHand) -> None:
     hand.expect(Scatter)
 
 
-def test_next_round_waits_for_the_part(hand: ByHand) -> None:
-    """Until `applied` has passed it; others do not wait."""
-    owning(hand, 0)
-    read(hand, a_round(0, ZERO[0], ZERO[1]))
-    priors(hand)
-    parts_sent(hand, 7)
-    hand.answer(CommitSource, offsets={0: 1})
-    read(hand, a_round(1, ZERO[0], ZERO[2]), a_round(2, ZERO[3], ONE[0]))
-    assert len(priors(hand, applied=7).players[0]) == 1
-    parts_sent(hand, 8, 0)
-    read(hand)
-    assert priors(hand, applied=8).players[0] == ()
-    hand.answer(Poll, Polled(0.0))
-    assert priors(hand, applied=8).players == {
-        0: [("ladder-0", ZERO[0]), ("ladder-0", ZERO[2])],
-    }  # fmt: skip
-
-
-def test_round_found_sent_is_pending_not_sent_again(hand: ByHand, observer: Recorder) -> None:
-    """Any last offset beyond it; its players' next rounds wait for all that the log holds."""
-    owning(hand, 0)
-    read(hand, a_round(3, ZERO[0], ONE[0]), a_round(4, ZERO[0], ZERO[1]))
-    hand.answer(ReadPriors, {0: Priors(0, header(9)), 1: Priors(0, header(2))})
-    hand.answer(ShardEnds, [6, 7])
-    assert observer.resumed == 1
-    hand.answer(CommitSource, offsets={0: 4})
-    read(hand)
-    assert priors(hand, applied=5).players == {0: (), 1: ()}
-    read(hand)
-    assert priors(hand, applied=7).players == {0: (), 1: ()}
-    read(hand)
-    assert priors(hand, applied=7, last=9).players[0]
-
-
-def test_prior_before_this_very_round_is_remembered(hand: ByHand) -> None:
-    """The parts are the same bytes as the predecessor's."""
-    predecessor = by_hand(Recorder())
-    for machine in (predecessor, hand):
-        owning(machine, 0)
-        read(machine, a_round(3, ZERO[0], ZERO[1]))
-    priors(predecessor)
-    beliefs = newcomers(1, 1, 1500.0, 350.0, coded=True)
-    beliefs.header["last"], beliefs.header["rounds"] = 3, 1
-    beliefs.header["mu"], beliefs.header["sigma"] = 1700.0, 200.0
-    half = belief_record.encode(beliefs)[0][: belief_record.HEADER_SIZE] + NOBODY
-    hand.answer(ReadPriors, {0: Priors(1, half)})
-    assert hand.expect(Scatter).parts == predecessor.expect(Scatter).parts
-
-
 # --- refusals and bounds ---
 
 
@@ -286,7 +238,7 @@ def test_belief_of_another_version_holds_up_its_shard_only(
 ) -> None:
     """The shard is tried again after a while; nothing is guessed, and nobody dies."""
     owning(hand, 0)
-    read(hand, a_round(0, ZERO[0], ZERO[1]), a_round(1, ONE[0], ONE[1]))
+    read(hand, round_at(0, ZERO[0], ZERO[1]), round_at(1, ONE[0], ONE[1]))
     unknown = b"\x63" + NOBODY[1:]
     hand.answer(ReadPriors, {0: Priors(0, unknown * 2), 1: Priors(0, NOBODY * 2)})
     parts_sent(hand, 0)
@@ -310,37 +262,34 @@ def test_uninformative_round_is_done_at_once(hand: ByHand) -> None:
 
 
 def test_reading_rests_while_many_players_wait(hand: ByHand) -> None:
-    """Memory is bounded: a few waves."""
+    """Memory is bounded: a few waves. One partition with many stops no other. It rests behind a
+    round that never gets ready, too: nothing after that can be committed."""
     owning(hand, 0, ends=(5, 5))
     most = READ_AHEAD * 4
-    read(hand, *(a_round(i, "a", "b") for i in range(most // 2)))
+    read(hand, *(round_at(i, "a", "b") for i in range(most // 2)))
     priors(hand)
     hand.answer(Poll, Polled(0.0), no_fetch=False)
     priors(hand)
-    read(hand, a_round(50, "a", "b"))
+    read(hand, round_at(50, "a", "b"))
     priors(hand)
     hand.expect(Poll, no_fetch=True)
-
-
-def test_one_partition_with_many_waiting_players_stops_no_other(hand: ByHand) -> None:
-    """It is not read until they are fewer, and the other one is."""
+    observer = Recorder()
+    hand = by_hand(observer)
     owning(hand, 0, 1, ends=(5, 5))
-    waiting = [a_round(i, "a", "b") for i in range(READ_AHEAD * 2 + 1)]
-    read(hand, a_round(0, "c", "d", partition=1), *waiting)
+    waiting = [round_at(i, "a", "b") for i in range(READ_AHEAD * 2 + 1)]
+    read(hand, round_at(0, "c", "d", partition=1), *waiting)
     priors(hand)
     hand.answer(Poll, Polled(0.0), no_fetch=False, paused=frozenset([0]))
     priors(hand)
     most = READ_AHEAD * 4 // 2
-    read(hand, *(a_round(i, "c", "d", partition=1) for i in range(1, most // 2)))
+    read(hand, *(round_at(i, "c", "d", partition=1) for i in range(1, most // 2)))
     priors(hand)
     hand.expect(Poll, no_fetch=True, paused=frozenset([0, 1]))
-
-
-def test_reading_rests_behind_a_round_that_never_gets_ready(hand: ByHand) -> None:
-    """Though all after it is finished: nothing of that can be committed."""
+    observer = Recorder()
+    hand = by_hand(observer)
     owning(hand, 0, ends=(5, 0))
     junk = [Record(0, i, b"junk") for i in range(1, 2 + READ_AHEAD * 4)]
-    read(hand, a_round(0, ZERO[0], ZERO[1]), *junk)
+    read(hand, round_at(0, ZERO[0], ZERO[1]), *junk)
     priors(hand, applied=4)
     hand.expect(Poll, no_fetch=True)
 
@@ -351,7 +300,7 @@ def test_reading_rests_while_large_rejections_wait(
     """Their bytes stay in memory until they are committed."""
     monkeypatch.setattr(module, "MOST_REJECTED_BYTES", 100)
     owning(hand, 0, ends=(5, 0))
-    read(hand, a_round(0, ZERO[0], ZERO[1]), Record(0, 1, b"x" * 101))
+    read(hand, round_at(0, ZERO[0], ZERO[1]), Record(0, 1, b"x" * 101))
     priors(hand, applied=4)
     hand.answer(Poll, Polled(0.0), no_fetch=True)
     priors(hand, applied=5)
@@ -367,12 +316,12 @@ def test_large_slices_travel_in_chunks() -> None:
     """All must be acknowledged; the player waits for the last."""
     hand = Agreed(Estimator(ANY_LADDER, 1, ANYWHERE, rows_per_part=2, cache_bytes=0).run())
     owning(hand, 0, ends=(0,))
-    read(hand, a_round(0, *"abcde"))
+    read(hand, round_at(0, *"abcde"))
     priors(hand)
     assert len(hand.expect(Scatter).parts) == 3
     parts_sent(hand, 4, 5, 7)
     hand.answer(CommitSource)
-    read(hand, a_round(1, "a", "b"))
+    read(hand, round_at(1, "a", "b"))
     priors(hand, applied=7)
     read(hand)
     priors(hand, applied=8)
@@ -384,7 +333,9 @@ def test_large_slices_travel_in_chunks() -> None:
 
 
 def test_a_flooded_partition_rests(observer: Recorder) -> None:
-    """Until its bucket has leaked; its neighbour is read on, and what was rejected is committed."""
+    """Until its bucket has leaked; its neighbour is read on, and what was rejected is committed.
+    One that is lost rests no more: the worker that gains it starts to count again, even if it is
+    the same one."""
     hand = by_hand(observer, rejects_per_second=1.0)
     owning(hand, 0, 1)
     read(hand, *(Record(0, offset, b"junk") for offset in range(13)), now_s=100.0)
@@ -396,10 +347,6 @@ def test_a_flooded_partition_rests(observer: Recorder) -> None:
     hand.answer(Poll, Polled(103.1), paused=frozenset({0}))
     hand.expect(Poll, paused=frozenset(), no_fetch=False)
     assert observer.paused == [{0}, set()]
-
-
-def test_a_flooded_partition_that_is_lost_rests_no_more(observer: Recorder) -> None:
-    """The worker that gains it starts to count again, even if it is the same worker."""
     hand = by_hand(observer, rejects_per_second=1.0)
     owning(hand, 0)
     read(hand, *(Record(0, offset, b"junk") for offset in range(99)))

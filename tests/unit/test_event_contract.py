@@ -35,8 +35,8 @@ from stream_rater.rounds.correction_records import amended_message, decode
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime import embedded
 from tests import tools
+from tests.builders.machines import RULE
 from tests.rounds import Reader, event
-from tests.unit.machines import RULE
 from tests.unit.test_validation import REFUSED, VALID, second
 from tests.waits import HANGS_S
 

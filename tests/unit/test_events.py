@@ -4,14 +4,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from stream_rater.contract.events import (
     CorrectionCause,
     RatingChanged,
     escape,
-    joined,
     parse_time,
     rating_changed_from_json,
     round_from_json,
@@ -19,31 +16,20 @@ from stream_rater.contract.events import (
     to_json,
 )
 from stream_rater.contract.record import header
+from tests.builders.cases import cases
 from tests.rounds import as_json, as_msgpack
 
-ids = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8) | st.text(
-    "a:%{}25", min_size=1, max_size=5
-)
 
-
-def test_escape() -> None:
-    """What separates, tags or escapes is percent-encoded; all else stays."""
+def test_escapes_and_headers() -> None:
+    """What separates, tags or escapes is percent-encoded. The first header of a name counts; none,
+    or one without a value, is the empty string."""
     assert escape("a:b{c}d%e/é ") == "a%3Ab%7Bc%7Dd%25e/é "
+    given_headers = [("a", b"1"), ("b", b"\xff"), ("a", b"2")]
+    assert [header(given_headers, name) for name in "abc"] == ["1", "\ufffd", ""]
+    assert header([("a", None)], "a") == ""
 
 
-@given(st.lists(ids, min_size=1, max_size=4), st.lists(ids, min_size=1, max_size=4))
-def test_different_parts_never_meet(some: list[str], others: list[str]) -> None:
-    """Two keys are equal only if all their parts are."""
-    assert (joined(*some) == joined(*others)) == (some == others)
-
-
-@given(ids)
-def test_an_escaped_part_cannot_tag(part: str) -> None:
-    """No part brings a separator or a Redis Cluster hash tag of its own."""
-    assert not set(escape(part)) & set(":{}")
-
-
-@pytest.mark.parametrize(
+@cases(
     ("text", "seconds"),
     [
         ("1970-01-01T00:00:00Z", 0),
@@ -60,25 +46,17 @@ def test_times(text: str, seconds: int) -> None:
     assert parse_time(text) == seconds
 
 
-@pytest.mark.parametrize(
-    "text", ["", "now", "2026-11-20T20:15:05", "2026-13-01T00:00:00Z", "\ud800"]
-)
+@cases("text", ["", "now", "2026-11-20T20:15:05", "2026-13-01T00:00:00Z", "\ud800"])
 def test_no_times(text: str) -> None:
     """Anything else is a ValueError."""
     with pytest.raises(ValueError, match=r".+"):
         parse_time(text)
 
 
-def test_headers() -> None:
-    """The first of a name counts; none, or one without a value, is the empty string."""
-    given_headers = [("a", b"1"), ("b", b"\xff"), ("a", b"2")]
-    assert [header(given_headers, name) for name in "abc"] == ["1", "\ufffd", ""]
-    assert header([("a", None)], "a") == ""
-
-
 def test_rounds_decode_alike() -> None:
-    """JSON and MessagePack carry the same event."""
+    """JSON and MessagePack carry the same event; a reader of today reads the events of tomorrow."""
     assert round_from_json(as_json()) == round_from_msgpack(as_msgpack())
+    assert round_from_json(as_json(season=3)) == round_from_json(as_json())
 
 
 CHANGED = RatingChanged(
@@ -89,7 +67,7 @@ CHANGED = RatingChanged(
 """Of one who did not finish."""
 
 
-@pytest.mark.parametrize(
+@cases(
     "more",
     [
         {},
@@ -109,8 +87,3 @@ def test_what_an_event_has_nothing_to_say_of() -> None:
     assert b'"rank":null' in encoded and b'"performance":null' in encoded
     assert b"season" not in encoded and b"correction" not in encoded
     assert to_json(CorrectionCause(cause="a", offset=7)) == b'{"cause":"a","offset":7}'
-
-
-def test_new_fields_are_let_pass() -> None:
-    """Additive change: a reader of today reads the events of tomorrow."""
-    assert round_from_json(as_json(season=3)) == round_from_json(as_json())

@@ -10,11 +10,9 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 from stream_rater.adapters.kafka.envelopes import rejected_message
 from stream_rater.adapters.kafka.topics import Topics
-from stream_rater.cli import app
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import CorrectionCause
 from stream_rater.contract.record import Record
@@ -23,14 +21,15 @@ from stream_rater.pipeline.ports import Rejection
 from stream_rater.pipeline.updater.corrected_changes import correction_events
 from stream_rater.rating.model import HEADER
 from stream_rater.runtime.embedded import Engine
+from tests.builders.cases import cases
+from tests.builders.commands import run
+from tests.builders.machines import RULE
 from tests.rounds import as_json, event, ranked
-from tests.unit.machines import RULE
 
 Records = list[Any]
 
 
 def record_of(value: bytes | None, headers: Any = (), key: bytes = b"") -> Record:
-    """A record of the topic that is followed."""
     return Record(0, 0, value, tuple(headers), received_s=0.0, key=key)
 
 
@@ -51,10 +50,6 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Records]:
     yield records
 
 
-def run(*words: str) -> Result:
-    return CliRunner().invoke(app.main, words)
-
-
 def season(rounds: int) -> Records:
     """What the service publishes of some duels, ann losing each."""
     engine = Engine()
@@ -65,17 +60,15 @@ def season(rounds: int) -> Records:
 
 
 def test_a_first_round_explains_itself(served: Records) -> None:
-    """A newcomer has had no rating before: a loss does not look like a gain."""
+    """A newcomer has had no rating before: a loss does not look like a gain. The record of who was
+    erased, which has no value, is passed over."""
     served += season(2)
     lines = run("watch", "--count", "4").stdout.splitlines()
     first = [line for line in lines if "r0" in line]
     assert all("(new) -> " in line and "+" not in line for line in first) and len(first) == 2
     assert all("(new)" not in line and ("(+" in line or "(-" in line)
                for line in lines if "r1" in line)  # fmt: skip
-
-
-def test_who_was_erased_is_passed_over(served: Records) -> None:
-    """The record has a key, and no value."""
+    served.clear()
     served += [record_of(None), *season(1)]
     assert len(run("watch", "--count", "2").stdout.splitlines()) == 2
 
@@ -120,20 +113,17 @@ def test_watch_ends_when_nothing_comes(served: Records) -> None:
     assert (forever.exit_code, len(forever.stdout.splitlines())) == (0, 2)
 
 
-def test_the_wait_begins_again_with_each_line() -> None:
-    """As long as events come, it goes on."""
+def test_the_wait_begins_again_with_each_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """As long as events come, it goes on. A long silence is explained once: what is waited for, and
+    how to end it; not where it ends by itself."""
     now_s = itertools.count()
     lines = itertools.chain(["a", None, None, "b", None, None, "c"], itertools.repeat(None))
     assert list(follow._in_time(lines, 4.0, lambda: float(next(now_s)), "")) == ["a", "b", "c"]
-
-
-def test_a_long_silence_is_explained_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """What is waited for, and how to end it; not where it ends by itself."""
     nothing = [None] * 100
     for wait_s, reported in ((None, "waiting\n"), (50.0, "")):
         clock = map(float, itertools.count()).__next__
-        lines: Iterator[str | None] = iter([*nothing, "a", *nothing])
-        list(follow._in_time(lines, wait_s, clock, "waiting"))
+        some: Iterator[str | None] = iter([*nothing, "a", *nothing])
+        list(follow._in_time(some, wait_s, clock, "waiting"))
         assert capsys.readouterr().err == reported
     here, chosen = follow.Following(), {"ladder": None, "player": "ida"}
     assert follow._hint("t", here, chosen) == (
@@ -145,7 +135,7 @@ def test_a_long_silence_is_explained_once(capsys: pytest.CaptureFixture[str]) ->
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("time", "column"),
     [
         ("2026-01-05T18:00:00Z", "2026-01-05T18:00:00Z"),
@@ -184,7 +174,8 @@ def rejections(served: Records) -> Records:
 
 
 def test_rejections_are_shown_with_their_place(rejections: Records) -> None:
-    """Code, reason and source; as much of the round as can be read."""
+    """Code, reason and source; as much of the round as can be read. As JSON they hold the record,
+    as text or in base64. By ladder and by code, others are not counted."""
     lines = run("rejected", "--count", "3", "--from-start").stdout.splitlines()
     assert [line.split()[1:4] for line in lines] == [
         ["l1", "r1", "bad-weight:"], ["l2", "r2", "bad-time:"], ["-", "-", "malformed:"],
@@ -192,10 +183,6 @@ def test_rejections_are_shown_with_their_place(rejections: Records) -> None:
     assert lines[0].startswith("2026-11-") and lines[0].endswith(
         "because of bad-weight (round-completed partition 3 offset 7)"
     )
-
-
-def test_rejections_as_json_hold_the_record(rejections: Records) -> None:
-    """As text, or in base64."""
     lines = run("rejected", "--count", "3", "--json").stdout.splitlines()
     text, binary, junk = map(json.loads, lines)
     assert (text["ladder"], text["round_id"], text["code"]) == ("l1", "r1", "bad-weight")
@@ -205,10 +192,6 @@ def test_rejections_as_json_hold_the_record(rejections: Records) -> None:
     assert json.loads(text["value"])["round_id"] == "r1" and "value_base64" not in text
     assert binary["round_id"] == "r2" and "value_base64" in binary and "value" not in binary
     assert junk["source_offset"] == 8 and "ladder" not in junk
-
-
-def test_rejections_by_ladder_and_by_code(rejections: Records) -> None:
-    """Others are not counted."""
     by_ladder = run("rejected", "--ladder", "l2", "--wait", "3").stdout
     by_code = run("rejected", "--code", "malformed", "--wait", "3").stdout
     assert (by_ladder.count("\n"), by_code.count("\n")) == (1, 1)
@@ -218,7 +201,6 @@ def test_rejections_by_ladder_and_by_code(rejections: Records) -> None:
 
 
 def refused_correction(kind: str, **fields: Any) -> Record:
-    """A correction that was refused."""
     value = msgspec.json.encode({"ladder": "l1", **fields})
     return refused("bad-merge", value, [("event-type", kind.encode())])
 

@@ -20,8 +20,8 @@ from stream_rater.columns.strings import StringColumn, are_distinct, distinct
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.rounds.fastjson import scan
+from tests.builders.machines import part
 from tests.rounds import as_json, ranked
-from tests.unit.machines import part
 
 FNV_START, FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
 LETTERS = np.frombuffer((string.ascii_letters + string.digits + "-_.+*=~!@#$^&()").encode(), "u1")

@@ -17,6 +17,7 @@ from stream_rater.pipeline.ladder_history import LadderLog, encode_histories
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.runtime import malloc, selfcheck
+from tests.builders.cases import cases
 
 OURS = Ladder(rating=EloMMR(weight_limit=0.1, sigma_limit=60.0))
 NEWER = EloMMR(weight_limit=0.2, sigma_limit=70.0)
@@ -95,7 +96,7 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebuild, "layout_of", lambda *_: {})
 
 
-@pytest.mark.parametrize(
+@cases(
     ("words", "expected"),
     [
         (["verify"], f"stream-rater: {NOT_SET}: nothing was compared\n"),

@@ -30,7 +30,7 @@ rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80, initial_mu 
 """
 
 
-def a_record(last: int) -> bytes:
+def a_belief(last: int) -> bytes:
     """The belief of somebody whom this offset changed last."""
     beliefs = newcomers(1, 1, 1600.0, 80.0, coded=True)
     beliefs.header["last"], beliefs.header["rounds"] = last, 3
@@ -106,7 +106,7 @@ def test_a_belief_that_is_older_than_what_was_published(place: Place) -> None:
     """A belief was lost, or Redis went back: it is refused, because the player would count as a
     newcomer or have an old rating. A newer belief is used as it is, and so is the belief of a
     player without published changes."""
-    place.beliefs["ann"] = a_record(10)
+    place.beliefs["ann"] = a_belief(10)
     for published in ({}, {"ann": 9}, {"ann": 10}):
         found = place.live.of("l", ["ann", "eve"], published=published).pool
         assert found.find("ann") is not None and found.find("eve") is None

@@ -1,15 +1,16 @@
-"""A log is read by other processes, and gives what one process reads."""
+"""A log is read by other processes, and gives what one process reads. The beliefs after it:
+`property/test_cores.py`."""
 
+import itertools
 import multiprocessing
 import os
 import random
 import signal
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
-import msgspec
 import pytest
 
 from stream_rater.columns.sharding import partition_of
@@ -17,7 +18,7 @@ from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import Change, Ladder, Ladders
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.record import Player, Record
+from stream_rater.contract.record import Record
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.operations.rebuild_store import Rebuild
 from stream_rater.rating.parameters import Elo, EloMMR
@@ -30,10 +31,15 @@ from stream_rater.replay.edited_log import (
     ValidRecords,
 )
 from stream_rater.replay.log_reading import LogReader, LogSource
+from stream_rater.replay.read_ahead import MOST_AHEAD, prefetched
 from stream_rater.rounds.seed_records import Seed
-from tests.logs import FailingRecords, ListedRecords
+from stream_rater.rounds.validation import Invalid
+from tests.builders.cases import cases
+from tests.builders.lines import a_record, a_seed
+from tests.builders.logs import FailingRecords, ListedRecords
+from tests.builders.machines import CONFIG
 from tests.rounds import as_json, day, ranked
-from tests.unit.machines import CONFIG
+from tests.waits import HANGS_S
 
 PARTITIONS, WINDOW = 4, 50
 OTHER = EloMMR(weight_limit=0.1, sigma_limit=60.0, initial_mu=1000.0)
@@ -45,17 +51,13 @@ LADDERS = Ladders(
 )
 
 
-def a_record(rng: random.Random, partition: int, offset: int, ladder: str) -> Record:
+def a_random_record(rng: random.Random, partition: int, offset: int, ladder: str) -> Record:
     """Mostly a round; some are malformed or come twice; some are seeds."""
     if rng.random() < 0.1:
         value = as_json(ladder=ladder, round_id=f"r{offset - 1}")[: rng.randint(1, 300)]
         return Record(partition, offset, value, received_s=4e9)
     if rng.random() < 0.1:
-        rows = [{"player": f"s{offset}", "mu": 1700.0, "sigma": 90.0}]
-        fields = {"ladder": ladder, "round_id": f"r{offset}", "at": day(1), "players": rows}
-        headers = [(EVENT_TYPE, b"players-seeded")]
-        value = msgspec.json.encode(fields)
-        return Record(partition, offset, value, headers, received_s=4e9)
+        return a_record(offset, a_seed(offset, f"s{offset}", ladder=ladder, at=day(1)), partition)
     names = rng.sample([f"p{i}" for i in range(30)], rng.randint(2, 8))
     value = as_json(
         *ranked([rng.randint(0, 4) for _ in names], names), ladder=ladder,
@@ -71,7 +73,7 @@ def a_log() -> list[Record]:
     for _ in range(400):
         ladder = rng.choice("abcde")
         partition = partition_of(ladder, PARTITIONS)
-        found.append(a_record(rng, partition, ends[partition], ladder))
+        found.append(a_random_record(rng, partition, ends[partition], ladder))
         ends[partition] += 1
     return found
 
@@ -82,7 +84,6 @@ ENDS = {p: sum(each.partition == p for each in LOG) for p in range(PARTITIONS)}
 
 @pytest.fixture(autouse=True)
 def processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every log counts as long."""
     monkeypatch.setattr(log_reading, "LONG_LOG", 1)
 
 
@@ -121,19 +122,6 @@ def test_other_processes_read_the_same() -> None:
     }
 
 
-def rebuilt(cores: int) -> dict[Player, bytes]:
-    work = Rebuild(LADDERS, WINDOW, PARTITIONS, Cutoff({}, ENDS, 1), cores=Cores(cores))
-    work.run(LogReader(ListedRecords(LOG, 30), ENDS))
-    return dict(chain.from_iterable(work.beliefs()))
-
-
-def test_the_beliefs_do_not_depend_on_the_number_of_cores() -> None:
-    """Byte for byte."""
-    due = rebuilt(1)
-    assert len(due) > 60
-    assert rebuilt(2) == rebuilt(5) == due
-
-
 def test_shares() -> None:
     """Each partition with records is in one of them, and they are about as large."""
     assert log_reading._shares({0: 5, 1: 0, 2: 9, 3: 3}, 2) == [{2: 9}, {0: 5, 3: 3}]
@@ -141,9 +129,12 @@ def test_shares() -> None:
 
 
 def test_a_failure_of_a_process_is_raised_here() -> None:
-    """As it was raised there."""
+    """As it was raised there. A process that is killed is named in one line, with the cure; nothing
+    waits for it."""
     with pytest.raises(LogTrouble, match="nothing arrived"):
         read(FailingRecords(LOG, LogTrouble("nothing arrived")), Cores(2))
+    with pytest.raises(Failed, match="a process that read the log has ended: run it again, with"):
+        read(Killed(), Cores(2))
 
 
 class Killed(NamedTuple):
@@ -155,12 +146,6 @@ class Killed(NamedTuple):
         yield []
 
 
-def test_a_process_that_is_killed_is_named() -> None:
-    """In one line, with the cure; nothing waits for it."""
-    with pytest.raises(Failed, match="a process that read the log has ended: run it again, with"):
-        read(Killed(), Cores(2))
-
-
 def test_a_replay_that_ends_early_ends_the_processes() -> None:
     """At the first correction, for example."""
     correction = Record(0, 0, b"{}", [(EVENT_TYPE, b"round-voided")])
@@ -168,3 +153,39 @@ def test_a_replay_that_ends_early_ends_the_processes() -> None:
     with pytest.raises(MissingVerdicts):
         work.run(LogReader(ListedRecords([correction, *LOG]), ENDS))
     assert multiprocessing.active_children() == []
+
+
+# --- stages ---------------------------------------------------------------------------------------
+
+
+def test_items_come_as_they_were_made() -> None:
+    """In order, all of them. A stage begins before anybody takes an item, and is not far ahead: the
+    queue has a bound."""
+    assert list(prefetched(range(10 * MOST_AHEAD))) == list(range(10 * MOST_AHEAD))
+    began = threading.Event()
+
+    def items() -> Iterator[int]:
+        began.set()
+        yield 1
+
+    stage = prefetched(items())
+    assert began.wait(HANGS_S) and list(stage) == [1]
+    made = itertools.count()
+    ahead = prefetched(iter(made.__next__, None))
+    assert next(ahead) == 0
+    ahead.close()  # type: ignore[attr-defined]
+    assert next(made) <= MOST_AHEAD + 3
+
+
+@cases("error", [OSError("unreadable"), Invalid("bad-id", "unreadable")])
+def test_a_failure_is_raised_where_the_items_are_used(error: Exception) -> None:
+    """After those made before it, with its message."""
+
+    def failing() -> Iterator[int]:
+        yield 1
+        raise error
+
+    items = prefetched(failing())
+    assert next(items) == 1
+    with pytest.raises(type(error), match=r"^unreadable$"):
+        next(items)

@@ -40,6 +40,7 @@ from stream_rater.rating.parameters import Elo, Season
 from stream_rater.rating.record import FACTOR_SIZE, HEADER_SIZE, HISTORY_SIZE, MOST_FACTORS
 from stream_rater.rounds.correction_records import decode
 from stream_rater.rounds.decoder import RoundDecoder
+from tests.builders.cases import cases
 from tests.rounds import as_json, ranked
 
 HEADERS_BYTES = 2 * STATE_LENGTH
@@ -99,17 +100,15 @@ def sent(rounds: PendingRounds, most_rows: int, **more: Any) -> list[bytes]:
     return found
 
 
-def test_parts_with_the_longest_ids() -> None:
-    """As many rounds of two as fill a part, with traces: it is cut until each message fits."""
+def test_parts_fit() -> None:
+    """As many rounds of two as fill a part, with the longest ids and traces: it is cut until each
+    message fits. Of many ladders with many seasons, each message has the rules of its own ladders
+    only."""
     rounds = pending(ROWS_PER_PART // 2, 2)
     ratings = [ANY_LADDER.ladders["*"].rating]
     found = sent(rounds, ROWS_PER_PART, ratings=ratings)
     assert sum(map(len, found)) > 2 * MOST_BYTES
     assert max(map(len, found)) <= MOST_BYTES
-
-
-def test_parts_of_many_ladders_with_many_seasons() -> None:
-    """Each message has the rules of its own ladders only."""
     names = [long_id(number) for number in range(300)]
     ladders = Ladders(ladders={each: Ladder(rating=Elo(learning_rate=32.0)) for each in names})
     started = {
@@ -145,7 +144,6 @@ def test_correction_parts_with_full_records() -> None:
 
 
 def cut(work: Work, some: ChangedPlayers) -> list[Any]:
-    """The rows of each message."""
     return list(work._cut(some, list(range(len(some.players)))))
 
 
@@ -201,7 +199,7 @@ CORRECTIONS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", CORRECTIONS)
+@cases("kind", CORRECTIONS)
 def test_the_note_of_a_correction_is_small(kind: str) -> None:
     """It is small whatever the reason is, and whatever the fields are that are validated later."""
     fields = {"ladder": long_id(0), "reason": MUCH, "event_type": MUCH, **CORRECTIONS[kind]}
@@ -215,8 +213,10 @@ def test_the_note_of_a_correction_is_small(kind: str) -> None:
     assert len(found.correction) < 1024
 
 
-def test_notes_of_a_ban_wave() -> None:
-    """Thousands of players with the longest ids, in notes that fit."""
+def test_notes_fit() -> None:
+    """Of a ban wave of thousands of players with the longest ids; of many ladders with long ids,
+    characters that JSON escapes, and long histories. Headers have room beside the largest
+    message."""
     wave = [
         _recorded(
             PlayerRemoved(ladder=long_id(0), player=long_id(number), reason="r" * 1000), number
@@ -231,14 +231,6 @@ def test_notes_of_a_ban_wave() -> None:
     for each in messages:
         log.read(each)
     assert log.corrections == {long_id(0): wave, "b": wave[:1]}
-
-
-def _recorded(correction: Correction, offset: int) -> RecordedCorrection:
-    return RecordedCorrection(offset, name_of(correction), Raw(to_json(correction)), 5000)
-
-
-def test_notes_of_many_ladders() -> None:
-    """With long ids, characters that JSON escapes, and long histories."""
     history = tuple(f"{2**40 + offset}:0123456789abcdef" for offset in range(100))
     histories = {long_id(number, "\x01"): history for number in range(1000)}
     messages = encode_histories("noted", histories)
@@ -248,8 +240,8 @@ def test_notes_of_many_ladders() -> None:
     for each in messages:
         log.read(each)
     assert {ladder: log.in_force(ladder) for ladder in log.ladders} == histories
-
-
-def test_what_is_left_for_headers() -> None:
-    """Between the largest message and the least limit."""
     assert MOST_BYTES + HEADERS_BYTES < LEAST_BYTES
+
+
+def _recorded(correction: Correction, offset: int) -> RecordedCorrection:
+    return RecordedCorrection(offset, name_of(correction), Raw(to_json(correction)), 5000)

@@ -20,6 +20,7 @@ from stream_rater.pipeline.ports import Poll
 from stream_rater.runtime import log
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
 from stream_rater.runtime.service import Role
+from tests.builders.cases import cases
 
 AT = "sasl_ssl://127.0.0.1:9093/bootstrap"
 OF_KAFKA: list[tuple[int, str, Cause]] = [
@@ -70,14 +71,14 @@ OF_REDIS: list[tuple[Exception, Exception | None, Cause]] = [
 """Errors of redis-py, the error that each follows from, and the cause."""
 
 
-@pytest.mark.parametrize(("code", "text", "cause"), OF_KAFKA)
+@cases(("code", "text", "cause"), OF_KAFKA)
 def test_errors_of_kafka_carry_their_cause(code: int, text: str, cause: Cause) -> None:
     """A connection that breaks is no matter of certificates, however it was secured."""
     found = trouble_of(KafkaError(code, text))
     assert (str(found), found.cause) == (f"kafka: {text}", cause)
 
 
-@pytest.mark.parametrize(("error", "under", "cause"), OF_REDIS)
+@cases(("error", "under", "cause"), OF_REDIS)
 def test_errors_of_redis_carry_their_cause(
     error: Exception, under: Exception | None, cause: Cause
 ) -> None:

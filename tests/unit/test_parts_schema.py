@@ -14,8 +14,9 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.record import Trace
 from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.parts.schema import NotAPart, RebuildMark, UnknownPart
-from tests.last_parts import as_last
-from tests.unit.machines import part
+from tests.builders.cases import cases
+from tests.builders.last_parts import as_last
+from tests.builders.machines import part
 
 MESSAGE = schema.encode(part((7, "ab"), (9, "c")))
 VALID = f"00-{1:032x}-{2:016x}-01"
@@ -24,14 +25,14 @@ VERSION, RULES, ROUNDS, ROUND_INDEX, PLACE, EVIDENCE, PLAYERS = range(7)
 
 
 def changed(index: int, value: Any) -> bytes:
-    """A message with one of its elements replaced."""
     elements = msgspec.msgpack.decode(MESSAGE)
     elements[index] = value
     return msgspec.msgpack.encode(elements)
 
 
 def test_round_trip() -> None:
-    """Every column comes back as it was, floats to the bit."""
+    """Every column comes back as it was, floats to the bit. Rows that are taken, in any order, keep
+    the rounds that they need."""
     before = part((7, "ab"), (9, "cde"), performance=1 / 3)
     after = schema.decode(schema.encode(before))
     assert list(after.rules) == list(before.rules)
@@ -39,6 +40,10 @@ def test_round_trip() -> None:
     assert list(after.players) == list(before.players)
     for name in ("round_index", "place", "evidence"):
         np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
+    some = part((7, "ab"), (9, "c"), (11, "d")).take(np.array([3, 1]))
+    assert some.players == ["d", "b"]
+    assert [some.rounds[i].offset for i in some.round_index] == [11, 7]
+    assert len(some.rounds) == 2
 
 
 @given(st.lists(st.sampled_from([0, 1, 31, 32, 255, 256, 70_000]), max_size=40), st.booleans())
@@ -56,7 +61,7 @@ def test_names_are_written_as_the_encoder_would(sizes: list[int], laid_out: bool
     assert msgspec.msgpack.encode(elements[PLAYERS]) in schema.encode(before)
 
 
-@pytest.mark.parametrize("size", [1, 10, 11, 63, 64, 16_383, 16_384])
+@cases("size", [1, 10, 11, 63, 64, 16_383, 16_384])
 def test_columns_are_written_as_the_encoder_would(size: int) -> None:
     """Of any length, and each piece of the rows, in any order, as if it were a part of its own."""
     whole = part((7, "a" * size), (9, "b" * size), (11, "c"))
@@ -87,7 +92,7 @@ def test_the_last_release_and_this_one_read_each_other() -> None:
     assert schema.encode(found) == schema.encode(plain)
 
 
-@pytest.mark.parametrize("trace", [["00-x", ""], ["0" * 55, "a=b"], [1, ""], "text", [VALID, "\n"]])
+@cases("trace", [["00-x", ""], ["0" * 55, "a=b"], [1, ""], "text", [VALID, "\n"]])
 def test_a_damaged_trace(trace: Any) -> None:
     """Refused as any damage is."""
     rounds = msgspec.msgpack.decode(MESSAGE)[ROUNDS]
@@ -99,15 +104,7 @@ def test_a_damaged_trace(trace: Any) -> None:
         schema.decode(changed(ROUNDS, rounds))
 
 
-def test_take_keeps_only_the_rounds_it_needs() -> None:
-    """Rows in any order, with their own rounds."""
-    some = part((7, "ab"), (9, "c"), (11, "d")).take(np.array([3, 1]))
-    assert some.players == ["d", "b"]
-    assert [some.rounds[i].offset for i in some.round_index] == [11, 7]
-    assert len(some.rounds) == 2
-
-
-@pytest.mark.parametrize(
+@cases(
     "message",
     [
         changed(VERSION, 2),
@@ -134,16 +131,13 @@ def test_part_that_is_not_understood(message: bytes) -> None:
 
 
 def test_part_of_another_kernel() -> None:
-    """The message names both versions."""
+    """The message names both versions. One that an older release left is applied, if its evidence
+    means the same."""
     ours, older = KERNEL_VERSION, schema.OLDEST_KERNEL - 1
     with pytest.raises(UnknownPart, match=rf"version 77, this worker has {ours}: .* newer release"):
         schema.decode(by_kernel(77))
     with pytest.raises(UnknownPart, match=rf"version {older}, .* has {ours}: .* older release"):
         schema.decode(by_kernel(older))
-
-
-def test_part_that_an_older_release_left() -> None:
-    """It is applied, if its evidence means the same; a newer release's is left alone."""
     oldest = schema.OLDEST_KERNEL
     assert schema.decode(by_kernel(oldest), kernel=oldest + 2).rules[0].kernel == oldest
     assert schema.decode(by_kernel(oldest + 2), kernel=oldest + 2).rules[0].kernel == oldest + 2
@@ -152,13 +146,12 @@ def test_part_that_an_older_release_left() -> None:
 
 
 def by_kernel(version: int) -> bytes:
-    """The message, of another kernel version."""
     rules = msgspec.msgpack.decode(MESSAGE)[RULES]
     rules[0][1] = version
     return changed(RULES, rules)
 
 
-@pytest.mark.parametrize("message", [b"", b"{}", b"garbage", b"\x90", b"\x91\xa1x", b"\xdc\x00"])
+@cases("message", [b"", b"{}", b"garbage", b"\x90", b"\x91\xa1x", b"\xdc\x00"])
 def test_message_that_is_no_part(message: bytes) -> None:
     """What no release ever wrote is distinguished from what another one may have written."""
     with pytest.raises(NotAPart):

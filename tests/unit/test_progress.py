@@ -14,7 +14,6 @@ def crowd(*players: int) -> Fingerprints:
 
 
 def is_ready(progress: Progress, *players: int) -> bool:
-    """A round of these players."""
     (ready,) = progress.ready(crowd(*players), np.array([len(players)])).tolist()
     return bool(ready)
 
@@ -32,18 +31,15 @@ def test_nothing_counts_before_all_parts_at_takeover_are_applied() -> None:
     assert progress.shards_to_read() == []
 
 
-def test_floor_rises_with_what_was_accepted() -> None:
-    """A store that goes back counts again where it was, not before."""
+def test_the_floor_rises_and_never_falls() -> None:
+    """With what was accepted: a store that goes back counts again where it was, not before. Another
+    partition gained later looks at the same log, but the store may be further."""
     progress = Progress(1)
     assert progress.accept(0, 7)
     assert not progress.accept(0, 6)
     assert not is_ready(progress, ANN)
     assert progress.accept(0, 7)
     assert is_ready(progress, ANN)
-
-
-def test_floor_never_falls() -> None:
-    """Another partition gained later looks at the same log, but the store may be further."""
     progress = Progress(1)
     progress.accept(0, 7)
     progress.take_over([3])
@@ -51,7 +47,8 @@ def test_floor_never_falls() -> None:
 
 
 def test_player_waits_for_its_own_part() -> None:
-    """And for nobody else's."""
+    """And for nobody else's. An `applied` below the floor ends no wait. Of two parts that a
+    predecessor sent, the later end counts."""
     progress = Progress(1)
     progress.sent({0: 3}, {0: crowd(ANN)})
     assert not is_ready(progress, ANN)
@@ -61,19 +58,11 @@ def test_player_waits_for_its_own_part() -> None:
     progress.accept(0, 3)
     assert is_ready(progress, ANN)
     assert progress.rows == 0
-
-
-def test_applied_below_the_floor_forgets_no_pending_part() -> None:
-    """An `applied` that does not count ends no wait either."""
     progress = Progress(1)
     progress.accept(0, 9)
     progress.sent({0: 3}, {0: crowd(ANN)})
     progress.accept(0, 4)
     assert not is_ready(progress, ANN)
-
-
-def test_later_part_of_the_same_player_is_pending_instead() -> None:
-    """A predecessor sent two parts: the later end counts."""
     progress = Progress(1)
     progress.sent({0: 3}, {0: crowd(ANN)})
     progress.sent({0: 5}, {0: crowd(ANN)})
@@ -139,18 +128,15 @@ def test_a_full_shard_is_closed_until_rows_are_applied() -> None:
     assert progress.ready(players, np.array([1, 1]), cached).tolist() == [True, True]
 
 
-def test_many_shards_have_fewer_rows_each() -> None:
-    """So that all together are bounded, too."""
-    assert [most_rows_of(shards) for shards in (1, 16, 64, 100_000)] == [
-        40_000, 40_000, 10_000, 1000
-    ]  # fmt: skip
-
-
 def test_rounds_are_looked_at_together() -> None:
-    """Each has an answer of its own."""
+    """Each has an answer of its own. Many shards have fewer rows each, so that all together are
+    bounded, too."""
     progress = Progress(2)
     progress.sent({1: 3}, {1: crowd(BOB + 1)})
     progress.refuse(0, until_s=5.0)
     players = crowd(ANN + 1, BOB + 1, ANN + 1, ANN + 1, BOB)
     assert progress.ready(players, np.array([2, 1, 2])).tolist() == [False, True, False]
     assert progress.ready(players[:0], np.array([], np.int64)).tolist() == []
+    assert [most_rows_of(shards) for shards in (1, 16, 64, 100_000)] == [
+        40_000, 40_000, 10_000, 1000
+    ]  # fmt: skip

@@ -20,7 +20,7 @@ from stream_rater.pipeline.updater.rating_events import (
     encode_together,
 )
 from stream_rater.rating.model import DID_NOT_FINISH
-from tests.unit.machines import RULE, part
+from tests.builders.machines import RULE, part
 
 KINDS = [0.0, -0.0, 1.0, -1234.5, 1e300, 5e-324, 1e-7, 1e16, 0.1 + 0.2, np.float32(1 / 3)]
 UNUSUAL = ['a"', "a\\b", "a:b", "{a", "a}", "100%", "tab\tbed", "\x00", "\x1f"]

@@ -26,7 +26,7 @@ from stream_rater.pipeline.updater import record_cache
 from stream_rater.pipeline.updater.record_cache import RecordCache
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.rating.record import headers_of
-from tests.unit.machines import NOWHERE, ByHand, names, opened, part, record
+from tests.builders.machines import NOWHERE, ByHand, names, opened, part, record
 
 MIB = 2**20
 LETTERS = "abcdefghijkl"

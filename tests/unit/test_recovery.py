@@ -1,8 +1,9 @@
-"""The log says when a role works again after trouble, and what of the store was filled again."""
+"""What log and metrics say: ready, works again, filled again, how far a correction is."""
 
 import io
 import json
 import sys
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +13,15 @@ import structlog
 
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
-from stream_rater.contract.errors import StoreTrouble
+from stream_rater.contract.errors import LogTrouble, StoreTrouble
 from stream_rater.pipeline.ports import Effect, Poll, ReadPriors
 from stream_rater.runtime import log
+from stream_rater.runtime.correction_reports import LOG_EVERY_S, MAX_UNFINISHED, CorrectionReports
+from stream_rater.runtime.lag import Lag
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
 from stream_rater.runtime.recovery import QUIET_S, Recovery
-from stream_rater.runtime.service import Role, other_counts
+from stream_rater.runtime.service import Role, Service, other_counts
+from tests.builders.cases import cases
 
 READ = Poll(0.0)
 PAUSE = Poll(0.0, no_fetch=True)
@@ -38,18 +42,16 @@ class Watch:
             (self.recovery.succeeded if works else self.recovery.failed)(effect)
 
 
-def test_a_role_works_again_once_what_failed_has_succeeded() -> None:
-    """The polls in between do not matter, since Kafka answers while Redis is down."""
+def test_when_a_role_works_again() -> None:
+    """Once what failed has succeeded: the polls in between do not matter, since Kafka answers while
+    Redis is down. Or after a while: what failed may never be tried again, for its partition has
+    another owner."""
     watch, priors = Watch(), ReadPriors({})
     watch.effects((READ, True), (priors, False), (PAUSE, True), (READ, True), (priors, False))
     watch.effects((PAUSE, True), (READ, True), (priors, True))
     assert watch.reported == []
     watch.effects((READ, True), (READ, True))
     assert watch.reported == [7.0], "from the first trouble on, and once"
-
-
-def test_a_role_that_has_nothing_to_do_works_again_after_a_while() -> None:
-    """What failed may never be tried again, for its partition has another owner."""
     watch = Watch()
     watch.effects((ReadPriors({}), False), *[(READ, True)] * int(QUIET_S))
     assert watch.reported == [QUIET_S]
@@ -57,7 +59,6 @@ def test_a_role_that_has_nothing_to_do_works_again_after_a_while() -> None:
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
-    """What is logged."""
     written = io.StringIO()
     monkeypatch.setattr(sys, "stderr", written)
     log.configure()
@@ -115,3 +116,85 @@ def test_a_count_that_is_not_the_topics_is_reported() -> None:
     assert list(other_counts(Settings(), topics, {topics.rounds: 9, topics.parts: 9})) == []
     (line,) = other_counts(Settings(partitions=2), topics, there)
     assert line.startswith("STREAM_RATER_PARTITIONS is 2, but round-completed has 4")
+
+
+class Starting(Service):
+    """A service without roles, ready when it is asked for the third time."""
+
+    def __init__(self) -> None:
+        self._stop = threading.Event()
+        self._roles = []
+        self.said: list[tuple[int, str]] = []
+        """How often it had been asked, and what it said then."""
+        self.asked = 0
+        log: Any = SimpleNamespace(info=lambda event: self.said.append((self.asked, event)))
+        self.log = log
+
+    def unready(self) -> list[str]:
+        self.asked += 1
+        return ["updater: not opened yet: [1]"] if self.asked < 3 else []
+
+
+def test_ready_is_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When /readyz would say so for the first time, and not before."""
+    starting = Starting()
+    left = iter(range(10))
+    monkeypatch.setattr(starting._stop, "wait", lambda _: next(left, None) is None)
+    assert starting._wait_for([]) == []
+    assert starting.said == [(3, "ready")]
+
+
+# --- the progress of a correction -----------------------------------------------------------------
+
+
+PLACE = {"ladder": "eu", "partition": 1, "offset": 90}
+
+
+def test_a_correction_has_lines_and_progress() -> None:
+    """One line at each end and few between, with the share that is done and the seconds it took.
+    Progress is below one until all is sent; it is one where no correction is applied, and where
+    another worker owns the partition."""
+    now, lines = [100.0], list[dict[str, Any]]()
+    log: Any = SimpleNamespace(info=lambda event, **more: lines.append({"event": event, **more}))
+    reports = CorrectionReports(log, lambda: now[0])
+    for progress in (0.0, 0.1, 0.2, 0.5, 0.6):
+        reports.progressed("eu", 1, 90, progress)
+        now[0] += 0.4 * LOG_EVERY_S
+    reports.done("eu", 1, 90, 2)
+    assert lines == [
+        {"event": "correcting", **PLACE},
+        {"event": "correcting", **PLACE, "done": "50%"},
+        {"event": "corrected", **PLACE, "refused": 2, "took_s": 20.0},
+    ]
+    reports = CorrectionReports(log, lambda: 0.0)
+    assert reports.progress(1) == 1.0
+    reports.progressed("eu", 1, 90, 0.25)
+    reports.progressed("us", 2, 40, 1.0)
+    assert [reports.progress(p) for p in (0, 1, 2)] == [1.0, 0.25, MAX_UNFINISHED]
+    reports.keep_only({2})
+    reports.done("us", 2, 40, 0)
+    assert [reports.progress(p) for p in (1, 2)] == [1.0, 1.0]
+
+
+@cases("interrupted", [False, True])
+def test_a_correction_is_counted_once_it_is_finished(interrupted: bool) -> None:
+    """A correction that starts over reports no progress."""
+    metrics, lag, log = Metrics(), Lag(), structlog.get_logger()
+    observer = ServiceObserver(metrics, "estimator", log)
+    metrics.registry.register(lag)
+    lag.add("rounds", lambda: {1: 95}, observer, corrections=True)
+    lag.add("parts", lambda: {1: 95}, observer, corrections=False)
+
+    def progress(topic: str) -> float | None:
+        labels = {"topic": topic, "partition": "1"}
+        return metrics.registry.get_sample_value("stream_rater_correction_progress", labels)
+
+    observer.correcting("eu", 1, 90, 0.5)
+    assert (progress("rounds"), progress("parts")) == (0.5, None)
+    if interrupted:
+        observer.started_over(LogTrouble("kafka: gone"))
+    else:
+        observer.corrected("eu", 1, 90, 0)
+    assert progress("rounds") == 1.0
+    found = metrics.registry.get_sample_value("stream_rater_corrections_total")
+    assert found == float(not interrupted)

@@ -17,6 +17,7 @@ from stream_rater.adapters.redis.client import connect, error_of, translated_fai
 from stream_rater.adapters.redis.connection import Dialer
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
+from tests.builders.cases import cases
 
 REFUSED = os.strerror(errno.ECONNREFUSED)
 PING = encode_command(1, bulk("PING"))
@@ -66,7 +67,7 @@ def test_a_connection_begins_with_its_user_and_database() -> None:
     assert sent == [encode_command(3, bulk("AUTH", "u", "p"))] * 2
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "kind", "rest"),
     [
         ("ERR value is not an integer", redis.ResponseError, "value is not an integer"),

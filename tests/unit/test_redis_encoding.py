@@ -1,17 +1,20 @@
-"""adapters.packing: what Redis is sent is what plain loops would send."""
+"""What Redis is sent is what plain loops would send; Kafka's own hash; keys that no two share."""
 
 import itertools
 from collections.abc import Sequence
 from itertools import groupby
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from redis.connection import Connection
 
 from stream_rater.adapters.redis.encoding import MOST_TOGETHER, encode_reads, encode_writes
 from stream_rater.adapters.redis.keys import belief_key
+from stream_rater.columns import sharding
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.contract.record import Player
+from tests.builders.cases import cases
 
 ids = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 players = st.tuples(st.sampled_from(["ranked", "a:b", "ß"]), ids)
@@ -82,3 +85,43 @@ def test_not_too_many_at_once() -> None:
     """Where one hash has far more than it should."""
     rows = [("ranked", f"p{i}") for i in range(2 * MOST_TOGETHER + 1)]
     assert encode_reads(0, PlayerColumn.of(rows), 1).commands == 3
+
+
+# --- sharding -------------------------------------------------------------------------------------
+
+
+KAFKA_UTILS_TEST = {
+    "21": -973932308,
+    "foobar": -790332482,
+    "a-little-bit-long-string": -985981536,
+    "a-little-bit-longer-string": -1486304829,
+    "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    "abc": 479470107,
+}
+"""From Apache Kafka, clients' UtilsTest.testMurmur2."""
+
+some_ids = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+
+
+@cases(("text", "signed"), KAFKA_UTILS_TEST.items())
+def test_murmur2_is_kafkas(text: str, signed: int) -> None:
+    """The shard is Kafka's toPositive(murmur2(key)) % partitions."""
+    positive = signed & 0x7FFFFFFF
+    for shards in (1, 3, 8, 1000):
+        assert sharding.shards_of([text], shards).tolist() == [positive % shards]
+
+
+@given(st.lists(some_ids, max_size=20), st.integers(1, 50))
+def test_each_player_for_itself(players: list[str], shards: int) -> None:
+    """Players are hashed one by one, whoever else is asked for."""
+    together = sharding.shards_of(players, shards)
+    alone = [int(sharding.shards_of([player], shards)[0]) for player in players]
+    assert together.tolist() == alone
+    assert together.dtype == np.int64
+
+
+def test_every_shard_is_used() -> None:
+    """Players spread evenly: no shard of 8 has over a fifth of 8,000."""
+    counts = np.bincount(sharding.shards_of([f"player-{i}" for i in range(8000)], 8), minlength=8)
+    assert counts.min() > 800
+    assert counts.max() < 1600

@@ -19,9 +19,9 @@ from stream_rater.pipeline.ports import (
     StoredShard,
 )
 from stream_rater.pipeline.updater.updater import Updater
+from tests.builders.machines import NOWHERE, ByHand, Recorder, part, record
 from tests.unit import test_estimator as estimating
 from tests.unit import test_updater as updating
-from tests.unit.machines import NOWHERE, ByHand, Recorder, part, record
 
 
 def refused_for_good(hand: ByHand, commit: type[CommitSource | Publish]) -> None:
@@ -41,7 +41,7 @@ def test_commit_refused_by_a_new_generation_is_tried_again() -> None:
     hand = estimating.by_hand(observer)
     estimating.owning(hand, 0, 1)
     estimating.read(
-        hand, estimating.a_round(0, "a", "b"), estimating.a_round(0, "c", "d", partition=1)
+        hand, estimating.round_at(0, "a", "b"), estimating.round_at(0, "c", "d", partition=1)
     )
     estimating.priors(hand)
     estimating.parts_sent(hand, *range(len(hand.expect(Scatter).parts)))
@@ -56,13 +56,21 @@ def test_commit_refused_by_a_new_generation_is_tried_again() -> None:
     assert observer.troubles == []
 
 
-def test_commit_refused_again_and_again_is_trouble() -> None:
-    """The trouble is reported, and everything begins again."""
+def test_what_is_refused_again_and_again_is_trouble() -> None:
+    """A commit, or a publication. It is reported, and everything begins again."""
     observer = Recorder()
     hand = estimating.by_hand(observer)
     estimating.owning(hand, 0)
     estimating.read(hand, Record(0, 0, b"junk"))
     refused_for_good(hand, CommitSource)
+    assert observer.troubles == ["not settled"]
+    observer = Recorder()
+    hand = ByHand(Updater(1, observer=observer).run())
+    updating.owning(hand)
+    updating.read(hand, record(0, part((5, "a"))))
+    updating.answer_beliefs(hand, Position())
+    updating.applied(hand)
+    refused_for_good(hand, Publish)
     assert observer.troubles == ["not settled"]
 
 
@@ -89,27 +97,3 @@ def test_publication_refused_by_a_new_generation_is_tried_again() -> None:
     updating.read(hand, record(1, part((6, "d")), shard=1))
     hand.expect(ReadBeliefs)
     assert observer.troubles == []
-
-
-def test_publication_of_what_is_all_lost_is_left_to_the_others() -> None:
-    """They settle it."""
-    hand = ByHand(Updater(1, observer=Recorder()).run())
-    updating.owning(hand)
-    updating.read(hand, record(0, part((5, "a"))))
-    updating.answer_beliefs(hand, Position())
-    updating.applied(hand)
-    hand.fail(Publish, Regrouped("another generation"))
-    hand.answer(Poll, Polled(0.0, lost=frozenset([0])), no_fetch=True)
-    hand.expect(Poll, no_fetch=False)
-
-
-def test_publication_refused_again_and_again_is_trouble() -> None:
-    """The trouble is reported, and everything begins again."""
-    observer = Recorder()
-    hand = ByHand(Updater(1, observer=observer).run())
-    updating.owning(hand)
-    updating.read(hand, record(0, part((5, "a"))))
-    updating.answer_beliefs(hand, Position())
-    updating.applied(hand)
-    refused_for_good(hand, Publish)
-    assert observer.troubles == ["not settled"]

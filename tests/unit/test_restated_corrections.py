@@ -31,6 +31,7 @@ from stream_rater.pipeline.ladder_history import (
 from stream_rater.replay.edited_log import AppliedCorrection, Verdicts
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.runtime.failures import named_failures
+from tests.builders.cases import cases
 
 
 def removed(offset: int, player: str = "") -> RecordedCorrection:
@@ -51,22 +52,26 @@ def log_of(*messages: bytes) -> LadderLog:
 
 
 def test_they_replace_what_was_recorded() -> None:
-    """Corrections of other ladders stay. What is recorded later comes behind the new ones."""
+    """Corrections of other ladders stay; what is recorded later comes behind the new ones. A
+    history alone leaves them, and who reads again and again sees them."""
     before = encode_corrections({"l": OLD, "m": OLD})
     restated = encode_restated_corrections({"l": NEW})
     log = log_of(*before, *restated, *encode_corrections({"l": [OLD[0], removed(9)]}))
     assert log.corrections == {"l": [*NEW, removed(9)], "m": OLD}
     assert log_of(*before, *encode_restated_corrections({"l": []})).corrections == {"m": OLD}
-
-
-def test_a_history_alone_leaves_them() -> None:
-    """As older releases restate it."""
     log = log_of(*encode_corrections({"l": OLD}), *encode_histories("restated", {"l": ("0:x",)}))
     assert log.corrections == {"l": OLD}
+    stored, log = EditsOfLadders(), log_of(*encode_corrections({"l": OLD}))
+    assert list(stored.of("l", log.corrections).last.entries) == ["p1", "p2"]
+    log.read(*encode_restated_corrections({"l": NEW}))
+    assert list(stored.of("l", log.corrections).last.entries) == ["p1", "p3"]
+    log.read(*encode_restated_corrections({"l": []}))
+    assert not stored.of("l", log.corrections).last.entries
 
 
 def test_none_counts_before_all_are_read() -> None:
-    """Many are several messages. A reader between them has what was recorded before."""
+    """Many are several messages. A reader between them, or without one of them, has what was
+    recorded before."""
     messages = encode_restated_corrections({"l": MANY})
     assert len(messages) == 3
     assert max(map(len, messages)) <= MOST_BYTES
@@ -75,30 +80,16 @@ def test_none_counts_before_all_are_read() -> None:
         assert log.corrections == {"l": OLD}
         log.read(each)
     assert log.corrections == {"l": MANY}
+    first, _, last = encode_restated_corrections({"l": MANY})
+    assert log_of(*encode_corrections({"l": OLD}), first, last).corrections == {"l": OLD}
 
 
-@pytest.mark.parametrize("order", [(0, 0, 1, 1, 2, 2), (0, 1, 0, 1, 2), (2, 1, 0, 1, 2)])
+@cases("order", [(0, 0, 1, 1, 2, 2), (0, 1, 0, 1, 2), (2, 1, 0, 1, 2)])
 def test_messages_that_come_again(order: Sequence[int]) -> None:
     """A client repeats them, or a rebuild begins again."""
     messages = encode_restated_corrections({"l": MANY})
     log = log_of(*encode_corrections({"l": OLD}), *(messages[i] for i in order))
     assert log.corrections == {"l": MANY}
-
-
-def test_a_message_that_is_missing() -> None:
-    """Then what was recorded before is valid."""
-    first, _, last = encode_restated_corrections({"l": MANY})
-    assert log_of(*encode_corrections({"l": OLD}), first, last).corrections == {"l": OLD}
-
-
-def test_who_reads_again_and_again_sees_them() -> None:
-    """Also if there are as many as before."""
-    stored, log = EditsOfLadders(), log_of(*encode_corrections({"l": OLD}))
-    assert list(stored.of("l", log.corrections).last.entries) == ["p1", "p2"]
-    log.read(*encode_restated_corrections({"l": NEW}))
-    assert list(stored.of("l", log.corrections).last.entries) == ["p1", "p3"]
-    log.read(*encode_restated_corrections({"l": []}))
-    assert not stored.of("l", log.corrections).last.entries
 
 
 # --- what a rebuild writes ------------------------------------------------------------------------
@@ -117,27 +108,16 @@ def never() -> Verdicts:
     raise AssertionError("the notes have none that the log lacks")
 
 
-def test_nothing_is_written_where_the_notes_are_right() -> None:
-    """So the topic does not grow with each rebuild."""
+def test_only_what_differs_is_written() -> None:
+    """Nothing where the notes are right; all of the ladder where they lack something; what the log
+    lacks goes, and what is in progress stays."""
     assert to_restate(found(applied(1), applied(2)), {"l": OLD}, never) == {}
     assert to_restate(found(), {}, never) == {}
-
-
-def test_what_the_notes_lack_is_written() -> None:
-    """All of the ladder's, also those that have waited."""
     every = found(applied(1, -1), applied(1, 4), applied(7, -1))
     restated = to_restate(every, {}, never)
     assert [each.place for each in restated["l"]] == [(1, -1), (1, 4), (7, -1)]
-
-
-def test_what_the_log_lacks_goes() -> None:
-    """Also where it has none at all."""
     assert to_restate(found(applied(1)), {"l": OLD}, lambda: found(applied(1))) == {"l": OLD[:1]}
     assert to_restate(found(), {"l": OLD}, found) == {"l": []}
-
-
-def test_what_is_in_progress_stays() -> None:
-    """It stays if the log has it. What nobody has recorded yet is left to the workers."""
     done, every = found(applied(1)), found(*map(applied, range(1, 4)))
     assert to_restate(done, {"l": OLD}, lambda: every) == {}
     restated = to_restate(done, {"l": [*OLD, removed(5)]}, lambda: every)
@@ -150,7 +130,7 @@ def test_what_is_in_progress_stays() -> None:
 VOIDED = RoundVoided(ladder="l", round_id="r0")
 
 
-def a_correction(offset: int, of: Correction = VOIDED) -> Record:
+def correction_at(offset: int, of: Correction = VOIDED) -> Record:
     event = recorded_correction(offset, of, offset)
     return Record(0, offset, bytes(event.correction), [(EVENT_TYPE, event.event_type.encode())])
 
@@ -166,17 +146,17 @@ def hear(*records: Record) -> None:
     for each in records:
         for _ in validator.reach(each):
             pass
-    for _ in validator.validate(QueuedCorrection(a_correction(5), VOIDED)):
+    for _ in validator.validate(QueuedCorrection(correction_at(5), VOIDED)):
         pass
 
 
-@pytest.mark.parametrize(
+@cases(
     "records",
     [
-        [a_correction(2)],
+        [correction_at(2)],
         [],
-        [a_correction(1, PlayerRemoved(ladder="l", player="p")), a_correction(2)],
-        [Record(0, 1, b"litter", [(EVENT_TYPE, b"round-voided")]), a_correction(2)],
+        [correction_at(1, PlayerRemoved(ladder="l", player="p")), correction_at(2)],
+        [Record(0, 1, b"litter", [(EVENT_TYPE, b"round-voided")]), correction_at(2)],
     ],
 )
 def test_notes_of_another_log_have_a_name(records: Sequence[Record]) -> None:

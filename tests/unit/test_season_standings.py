@@ -25,9 +25,10 @@ from stream_rater.replay import standings
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.sequential import Replay
+from tests.builders.cases import cases
+from tests.builders.commands import done, failed
+from tests.builders.rated_data_files import WINDOW, rate
 from tests.edited_by_hand import LADDER, Editor, Line, a_log
-from tests.rated_data_files import WINDOW, rate
-from tests.unit.test_data_commands import done, failed
 
 PROVISIONAL = 5
 """The rounds before which a player is not listed, by default."""
@@ -44,7 +45,6 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """The name of a data file."""
     return tmp_path / "ratings.db"
 
 
@@ -63,7 +63,6 @@ def submit(path: Path, lines: Iterable[Line]) -> None:
 
 
 def kept(path: Path, season: int) -> tuple[SeasonKept, list[Standing]]:
-    """The summary and the standings of a season."""
     rows = SeasonRows(path)
     (summary,) = [each for each in rows.kept(LADDER) if each.season == season]
     return summary, rows.after(LADDER, season, None, 1000)
@@ -105,11 +104,11 @@ def ends_of(lines: Sequence[Line]) -> list[tuple[int, int]]:
     return list(zip(numbers, starts, strict=False))
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_standings_equal_a_replay_by_hand(path: Path, seed: int) -> None:
+@cases("seed", range(5))
+def test_standings_equal_a_replay_by_hand(tmp_path: Path, seed: int) -> None:
     """Of every season of a random log with all kinds of corrections: who was there, in order, with
     the same bits; ranks and percentiles by counting."""
-    lines = a_log(random.Random(seed), 60)
+    path, lines = tmp_path / f"{seed}.db", a_log(random.Random(seed), 60)
     lines[20:20] = [{"event_type": "season-started", "ladder": LADDER, "season": 1,
                      "keep": 0.5, "sigma": 100.0}]  # fmt: skip
     lines.append({"event_type": "season-started", "ladder": LADDER, "season": 1000})
@@ -181,7 +180,8 @@ def rows_of(path: Path) -> list[Any]:
 
 
 def test_later_corrections_do_not_change_them(path: Path) -> None:
-    """Neither what is written, nor what is written for the first time after them."""
+    """Neither what is written, nor what is written for the first time after them. And no page of
+    the file has an id any more that was erased."""
     submit(path, [*some_season(), begins(1)])
     done("season-standings", LADDER, "0", "--data", path)
     before = rows_of(path)
@@ -228,12 +228,22 @@ def test_what_n_means(path: Path) -> None:
 
 
 def test_a_ladder_that_has_no_ended_season(path: Path) -> None:
-    """Nothing is written. A ladder without rounds is refused."""
+    """Nothing is written. A ladder without rounds is refused. A date, in UTC, can name a season; a
+    text that is no number is refused. One that is in the log and not rated yet is not kept."""
     submit(path, some_season())
     assert done("season-standings", LADDER, "--data", path) == (
         f"ladder {LADDER!r}: no season has ended\n"
     )
     assert "ladder 'nowhere' has no rounds" in failed("season-standings", "nowhere", "--data", path)
+    assert "season-started: round-completed" in done(
+        "correct", "season", LADDER, "%Y%m", "--data", path
+    )
+    assert failed("season-standings", LADDER, "--wait", "0.1", "--data", path).startswith(
+        "the workers are 1 record behind: nothing was written"
+    )
+    assert "give a whole number, or a form of the date" in failed(
+        "correct", "season", LADDER, "autumn", "--data", path
+    )
     assert not seasons_path(path).exists()
 
 
@@ -241,10 +251,11 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-@pytest.mark.parametrize("calls", range(1, 4))
-def test_killed_between_pages(path: Path, calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@cases("calls", range(1, 4))
+def test_killed_between_pages(tmp_path: Path, calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whenever it ends, the next run writes the rest, and the file is the same, row by row, as that
     of one run."""
+    path = tmp_path / f"{calls}.db"
     submit(path, [*some_season(), begins(1)])
     done("season-standings", LADDER, "--data", path)
     whole = rows_of(path)
@@ -325,18 +336,6 @@ def test_a_file_of_another_data_file_is_refused(path: Path, tmp_path: Path) -> N
     )
 
 
-def test_the_workers_must_have_caught_up(path: Path) -> None:
-    """A season that is in the log and not rated yet is not kept by half."""
-    submit(path, some_season())
-    with closing(Database.open(path, partitions=1)) as database:
-        submitter = FileSubmitter(database)
-        submitter.correct(LADDER, "season-started", json.dumps(begins(1)).encode(), "")
-        submitter.flush()
-    assert failed("season-standings", LADDER, "--wait", "0.1", "--data", path).startswith(
-        "the workers are 1 record behind: nothing was written"
-    )
-
-
 def test_erased_players_have_the_pseudonym_there_too(path: Path) -> None:
     """And no page of the file has the id any more."""
     submit(path, [*some_season(), begins(1)])
@@ -350,7 +349,7 @@ def test_erased_players_have_the_pseudonym_there_too(path: Path) -> None:
     assert "kept before" in done("season-standings", LADDER, "--data", path)
 
 
-@pytest.mark.parametrize("record", [
+@cases("record", [
     Standing(ladder="a:b", season=1, player="p%", rank=1, listed=1, percentile=0.0, tier=None,
              rating=1.0, mu=1.0, sigma=1.0, rounds=1),
     season_ended.PageWritten(ladder="a:b", season=1, page=0, pages=1, digest="d"),
@@ -364,15 +363,3 @@ def test_records_are_read_as_they_were_written(record: season_ended.SeasonRecord
     assert season_ended.record_of(message.key, None) is None
     assert season_ended.record_of(message.key, b"no JSON") is None
     assert season_ended.record_of(b"one", message.value) is None
-
-
-def test_a_date_can_name_a_season(path: Path) -> None:
-    """In UTC; a text that is no number is refused."""
-    submit(path, some_season())
-    assert "season-started: round-completed" in done(
-        "correct", "season", LADDER, "%Y%m", "--data", path
-    )
-    rate(path, partitions=1)
-    assert "give a whole number, or a form of the date" in failed(
-        "correct", "season", LADDER, "autumn", "--data", path
-    )

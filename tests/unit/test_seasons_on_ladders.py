@@ -29,8 +29,8 @@ from stream_rater.rating.stages import rule_of
 from stream_rater.replay.edited_log import LoggedRounds, RecordValidator
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
-from tests.unit.machines import CONFIG
-from tests.unit.pending import SHARDS, pending_of
+from tests.builders.machines import CONFIG
+from tests.builders.pending import SHARDS, pending_of
 from tests.unit.test_bulk_replay import OTHER, a_round
 
 LADDERS = Ladders(

@@ -2,76 +2,33 @@
 
 import gzip
 import json
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.adapters.sqlite import submitter
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
-from stream_rater.cli import app
 from stream_rater.config.ladders import ANY_LADDER, any_ladder
-from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
 from stream_rater.operations import seed as operation
-from stream_rater.operations import submit as submitting
 from stream_rater.rating.parameters import SYSTEMS
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.sequential import Replay
 from stream_rater.rounds import seed_messages, seed_records
 from stream_rater.rounds.seed_messages import Scale, scale_of
-from tests.rated_data_files import rate
+from tests.builders.cases import cases
+from tests.builders.commands import failed, piped, run
+from tests.builders.rated_data_files import rate
+from tests.builders.submitters import Sent, taking
 
 TABLE = "player,mu,sigma,games\nann,31.4,1.9,212\nbob,25.9,2.4,98\ncy,18.2,60,4\n"
 
 
-class Kafka:
-    """What is sent, in the place of a Submitter. `broken`: whether nothing is acknowledged."""
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[str, str, dict[str, Any]]] = []
-        self.failures: list[str] = []
-        self.corrections: list[tuple[int, int]] = []
-        self.broken = False
-
-    def correct(self, ladder: str, kind: str, value: bytes, subject: str) -> None:
-        self.sent.append((ladder, kind, json.loads(value)))
-        if self.broken:
-            self.failures.append(f"{kind} {subject}: away")
-        else:
-            self.corrections.append((1, len(self.sent) + 4))
-
-    def flush(self) -> None:
-        pass
-
-
 @pytest.fixture
-def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kafka]:
-    topics, taken = Topics.of(Settings()), Kafka()
-    admin = SimpleNamespace(
-        topics=topics, partitions=lambda: {topics.rounds: 4}, partitions_of=lambda *_: [4]
-    )
-    monkeypatch.setattr(submitting, "Admin", lambda _: admin)
-    monkeypatch.setattr(submitting, "Submitter", lambda *_: taken)
-    yield taken
-
-
-def run(*words: object) -> Result:
-    return CliRunner().invoke(app.main, [str(word) for word in words])
-
-
-def refused(*words: object) -> str:
-    """The line of a command that does not work."""
-    result = run(*words)
-    assert result.exit_code in (1, 2), result.output
-    (line,) = [each for each in result.stderr.splitlines() if each.startswith("stream-rater: ")]
-    return line.removeprefix("stream-rater: ")
+def kafka(monkeypatch: pytest.MonkeyPatch) -> Sent:
+    return taking(monkeypatch)
 
 
 def written(folder: Path, text: str, name: str = "players.csv") -> Path:
@@ -81,7 +38,6 @@ def written(folder: Path, text: str, name: str = "players.csv") -> Path:
 
 
 def seeds(path: Path, *options: object) -> list[dict[str, Any]]:
-    """The seeds of a table."""
     out = path.parent / "seeds.jsonl"
     words = ("--ladder", "l", "--scale", "openskill", *options)
     result = run("seed", path, "--out", out, *words)
@@ -93,7 +49,8 @@ def seeds(path: Path, *options: object) -> list[dict[str, Any]]:
 
 
 def test_newcomers_become_newcomers(tmp_path: Path) -> None:
-    """By the affine map of the scale; a sigma beyond a newcomer's is cut, and counted."""
+    """By the affine map of the scale; a sigma beyond a newcomer's is cut, and counted. The file
+    that `--out` writes is a log, of which `rate` makes the same."""
     result = run("seed", written(tmp_path, TABLE), "--ladder", "l", "--scale", "openskill",
                  "--dry-run")  # fmt: skip
     assert result.exit_code == 0
@@ -105,10 +62,6 @@ def test_newcomers_become_newcomers(tmp_path: Path) -> None:
         {"player": "cy", "mu": 1500 - 6.8 * 42, "sigma": 350, "rounds": 4},
     ]
     assert seed["ladder"] == "l" and seed["source"] == "players.csv"
-
-
-def test_it_is_what_rate_makes_of_it(tmp_path: Path) -> None:
-    """The file that `--out` writes is a log."""
     (seed,) = seeds(written(tmp_path, TABLE))
     result = run("rate", tmp_path / "seeds.jsonl")
     rated = {each["player"]: each for each in map(json.loads, result.stdout.splitlines())}
@@ -118,7 +71,7 @@ def test_it_is_what_rate_makes_of_it(tmp_path: Path) -> None:
         assert found["sigma"] == pytest.approx(each["sigma"])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("scale", "given", "found"),
     [
         ("trueskill", (25.0, 25 / 3), (1500.0, 350.0)),
@@ -137,7 +90,7 @@ def test_scales(scale: str, given: tuple[float, float], found: tuple[float, floa
     assert (shift + factor * given[0], factor * given[1]) == pytest.approx(found)
 
 
-@pytest.mark.parametrize("tag", SYSTEMS)
+@cases("tag", SYSTEMS)
 def test_every_system_takes_a_table(
     tag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,24 +135,17 @@ def tables(folder: Path) -> Iterator[Path]:
 
 
 def test_every_format(tmp_path: Path) -> None:
-    """Gives the same players, and so the same ids."""
+    """Gives the same players, and so the same ids. Standard input has JSON lines."""
     found = [seeds(path, "--source", "s") for path in tables(tmp_path)]
     assert len(found) == 5
     assert {each[0]["round_id"] for each in found} == {found[0][0]["round_id"]}
     assert [each["player"] for each in found[0][0]["players"]] == ["ann", "bob"]
-
-
-def test_standard_input() -> None:
-    """JSON lines."""
     words = ["seed", "-", "--ladder", "l", "--scale", "elo", "--out", "-"]
-    done = subprocess.run(
-        [sys.executable, "-m", "stream_rater", *words], capture_output=True, check=True,
-        input=b'{"player":"ann","mu":1600,"sigma":50}\n',
-    )  # fmt: skip
-    assert json.loads(done.stdout)["players"][0]["mu"] == 1600
+    out = piped('{"player":"ann","mu":1600,"sigma":50}\n', *words)
+    assert json.loads(out)["players"][0]["mu"] == 1600
 
 
-@pytest.mark.parametrize(
+@cases(
     ("header", "options", "message"),
     [
         ("player,rating,elo,sigma", (), "mu may be rating or elo: say which, as --columns mu=rat"),
@@ -220,22 +166,22 @@ def test_standard_input() -> None:
     ],
 )
 def test_what_is_open_is_asked(
-    header: str, options: tuple[str, ...], message: str, tmp_path: Path, kafka: Kafka
+    header: str, options: tuple[str, ...], message: str, tmp_path: Path, kafka: Sent
 ) -> None:
     """In one line, with the option that decides; nothing is sent."""
     row = ",".join(["ann", "1500", "1500", "100"][: header.count(",") + 1])
     path = written(tmp_path, f"{header}\n{row}\n")
     words = ("--ladder", "l", "--scale", "elo", "--yes")
-    assert message in refused("seed", path, *words, *options)
+    assert message in failed("seed", path, *words, *options)
     assert kafka.sent == []
 
 
 def test_a_scale_is_needed(tmp_path: Path) -> None:
     """1500 and 25 are both possible on a ladder, so nothing is guessed."""
-    assert "which scale" in refused("seed", written(tmp_path, TABLE), "--ladder", "l", "--yes")
-    assert "give a table of ratings, or --from-ladder" in refused("seed", "--ladder", "l")
+    assert "which scale" in failed("seed", written(tmp_path, TABLE), "--ladder", "l", "--yes")
+    assert "give a table of ratings, or --from-ladder" in failed("seed", "--ladder", "l")
     undo = ("seed", "--ladder", "l", "--from-ladder", "m", "--undo")
-    assert "--undo is for a table: take a seed from another ladder back" in refused(*undo)
+    assert "--undo is for a table: take a seed from another ladder back" in failed(*undo)
 
 
 BAD_ROWS = [
@@ -257,9 +203,10 @@ BAD_ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("row", "message"), BAD_ROWS)
-def test_a_bad_row_stops_all(row: str, message: str, tmp_path: Path, kafka: Kafka) -> None:
+@cases(("row", "message"), BAD_ROWS)
+def test_a_bad_row_stops_all(row: str, message: str, tmp_path: Path, kafka: Sent) -> None:
     """With its line, its column and the cure. On request the others are sent."""
+    kafka.forget()
     path = written(tmp_path, f"player,mu,sigma,games\nann,1600,70,9\n{row}\nbob,1400,70,9\n")
     words = ("seed", path, "--ladder", "l", "--scale", "elo", "--yes")
     result = run(*words)
@@ -284,11 +231,11 @@ def test_a_row_of_json_that_is_none(tmp_path: Path) -> None:
     assert f"{path}:3: bad-seed: column mu: empty" in result.stderr
     assert "is no table" not in result.stderr and result.exit_code == 1
     nothing = written(tmp_path, "\n", "n.jsonl")
-    assert "empty: give a player a line" in refused(
+    assert "empty: give a player a line" in failed(
         "seed", nothing, "--ladder", "l", "--scale", "elo"
     )
     other = written(tmp_path, "player,mu\n", "n.txt")
-    assert "no JSON object" in refused("seed", other, "--ladder", "l", "--scale", "elo")
+    assert "no JSON object" in failed("seed", other, "--ladder", "l", "--scale", "elo")
 
 
 # --- what is sent ---------------------------------------------------------------------------------
@@ -313,13 +260,13 @@ def test_seeds_are_of_bounded_size_and_have_ids_of_their_content(tmp_path: Path)
     assert not {each["round_id"] for each in other} & set(ids)
 
 
-def test_what_was_sent_is_what_the_service_takes(tmp_path: Path, kafka: Kafka) -> None:
+def test_what_was_sent_is_what_the_service_takes(tmp_path: Path, kafka: Sent) -> None:
     """By its decoder. The command says where the seeds lie."""
     many = "player,mu,sigma\n" + "".join(f"p{number},1500,70\n" for number in range(5001))
     words = ("--ladder", "l", "--scale", "elo", "--yes")
     result = run("seed", written(tmp_path, many), *words)
     assert result.stdout.splitlines()[-1].startswith(
-        "2 seeds of 5,001 players sent: partition 1, offsets 5 to 6; players who have a round or"
+        "2 seeds of 5,001 players sent: partition 3, offsets 17 to 18; players who have a round or"
     )
     for offset, (ladder, kind, event) in enumerate(kafka.sent):
         headers = (("event-type", kind.encode()),)
@@ -329,24 +276,20 @@ def test_what_was_sent_is_what_the_service_takes(tmp_path: Path, kafka: Kafka) -
     assert [len(event["players"]) for _, _, event in kafka.sent] == [5000, 1]
 
 
-def test_nothing_is_sent_without_a_yes(tmp_path: Path, kafka: Kafka) -> None:
-    """Where nobody can be asked, the command says so."""
+def test_nothing_is_sent_without_a_yes(tmp_path: Path, kafka: Sent) -> None:
+    """Where nobody can be asked, the command says so; and what failed can be sent again."""
     path = written(tmp_path, TABLE)
     words = ("seed", path, "--ladder", "l", "--scale", "openskill")
-    assert "there is nobody to ask: say --yes" in refused(*words)
+    assert "there is nobody to ask: say --yes" in failed(*words)
     assert run(*words, "--dry-run").exit_code == 0
     assert kafka.sent == []
-
-
-def test_what_failed_can_be_sent_again(tmp_path: Path, kafka: Kafka) -> None:
-    """The error says so."""
     kafka.broken = True
     path = written(tmp_path, TABLE)
-    line = refused("seed", path, "--ladder", "l", "--scale", "openskill", "--yes")
+    line = failed("seed", path, "--ladder", "l", "--scale", "openskill", "--yes")
     assert "1 of 1 seed not sent" in line and "run the same command again" in line
 
 
-def test_an_import_is_taken_back(tmp_path: Path, kafka: Kafka) -> None:
+def test_an_import_is_taken_back(tmp_path: Path, kafka: Sent) -> None:
     """By the same command with --undo: each seed is voided, all together."""
     path = written(tmp_path, TABLE)
     words = ("seed", path, "--ladder", "l", "--scale", "openskill", "--yes")
@@ -357,12 +300,12 @@ def test_an_import_is_taken_back(tmp_path: Path, kafka: Kafka) -> None:
     assert voided["round_id"] == seed["round_id"] and voided["batched"]
 
 
-def test_an_unknown_ladder(tmp_path: Path, kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_ladder(tmp_path: Path, kafka: Sent, monkeypatch: pytest.MonkeyPatch) -> None:
     """The line names one that is configured."""
     ladders = '[ladders.duel.rating]\nsystem = "elo-mmr"\nweight_limit = 0.2\nsigma_limit = 80\n'
     monkeypatch.setenv("STREAM_RATER_LADDERS", str(written(tmp_path, ladders, "l.toml")))
     words = ("--ladder", "duels", "--scale", "openskill", "--yes")
-    line = refused("seed", written(tmp_path, TABLE), *words)
+    line = failed("seed", written(tmp_path, TABLE), *words)
     assert line.startswith("ladder 'duels' is not configured: name one that is, as by --ladder du")
     assert kafka.sent == []
 
@@ -370,16 +313,21 @@ def test_an_unknown_ladder(tmp_path: Path, kafka: Kafka, monkeypatch: pytest.Mon
 # --- one player -----------------------------------------------------------------------------------
 
 
-def test_a_reset(kafka: Kafka) -> None:
-    """Has an id of its own at each command, unless it is given."""
+def test_a_reset(kafka: Sent) -> None:
+    """Has an id of its own at each command, unless it is given. If it fails, the line names the id,
+    so that it is not applied twice."""
     for more in ((), (), ("--mu", "1600", "--id", "r-1", "--source", "sold")):
         assert run("reset", "l", "ann", "--sigma", 200, *more).exit_code == 0
     (first, second, third) = [event for _, kind, event in kafka.sent if kind == "player-reset"]
     assert first["round_id"] != second["round_id"] and "mu" not in first
     assert (third["round_id"], third["mu"], third["source"]) == ("r-1", 1600.0, "sold")
+    kafka.forget()
+    kafka.broken = True
+    line = failed("reset", "l", "ann", "--sigma", 70)
+    assert f"again with --id {kafka.sent[0][2]['round_id']}" in line
 
 
-@pytest.mark.parametrize(
+@cases(
     ("words", "message"),
     [
         (("l", "ann", "--sigma", 351), "player-reset: bad-seed: sigma: 351 is not over 0 and at"),
@@ -390,22 +338,10 @@ def test_a_reset(kafka: Kafka) -> None:
         (("l", "ann", "--sigma", 70, "--at", "x"), "bad-time: at: "),
     ],
 )
-def test_a_reset_that_cannot_be(words: tuple[Any, ...], message: str, kafka: Kafka) -> None:
+def test_a_reset_that_cannot_be(words: tuple[Any, ...], message: str, kafka: Sent) -> None:
     """Is refused by the service's rules, before it is sent."""
-    assert message in refused("reset", *words)
+    assert message in failed("reset", *words)
     assert kafka.sent == []
-
-
-def test_a_failed_reset_names_its_id(kafka: Kafka) -> None:
-    """So that it is not applied twice."""
-    kafka.broken = True
-    line = refused("reset", "l", "ann", "--sigma", 70)
-    assert f"again with --id {kafka.sent[0][2]['round_id']}" in line
-
-
-def test_the_hint_for_seeds_is_right() -> None:
-    """`LATER` says who decides."""
-    assert "workers" in operation.LATER
 
 
 WINDOW = """
@@ -421,11 +357,12 @@ limits = { corrections = "refused" }
 """
 
 
-@pytest.mark.parametrize(("end", "works"), [(9, False), (10, True), (20, False)])
+@cases(("end", "works"), [(9, False), (10, True), (20, False)])
 def test_a_ladder_that_refuses_corrections(
-    end: int, works: bool, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    end: int, works: bool, kafka: Sent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Takes no seed and no reset either, at the present end of its partition."""
+    kafka.forget()
     monkeypatch.setenv("STREAM_RATER_LADDERS", str(written(tmp_path, WINDOW, "l.toml")))
     monkeypatch.setattr(operation, "ends_now", lambda _: lambda _: end)
     table = written(tmp_path, TABLE)

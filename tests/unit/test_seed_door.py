@@ -24,7 +24,8 @@ from stream_rater.rounds import seed_records
 from stream_rater.rounds.seed_messages import Taken, brought
 from stream_rater.serve.beginnings import beginnings_of
 from stream_rater.serve.problems import Refused
-from tests.unit.doors import Client, DoorPlace, a_round, home
+from tests.builders.cases import cases
+from tests.builders.doors import Client, DoorPlace, a_round, at_door, home
 from tests.unit.test_door import STRICT
 
 AT = "/v1/ladders/eu/corrections"
@@ -38,21 +39,35 @@ RESET: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("body", [SEED, RESET], ids=lambda each: str(each["event_type"]))
-def test_a_seed_is_written_with_its_kind(body: dict[str, Any]) -> None:
+class Beliefs:
+    """Gives the players in `known` the rating with which they begin."""
+
+    def __init__(self, *known: str) -> None:
+        self.known, self.asked = known, list[Any]()
+        self.refusal: Refused | None = None
+
+    async def beginnings(
+        self, ladder: str, source: str, more_sigma: float, players: Sequence[str]
+    ) -> list[SeededPlayer]:
+        self.asked.append((ladder, source, more_sigma, list(players)))
+        if self.refusal is not None:
+            raise self.refusal
+        return [SeededPlayer(each, 1700.0, 90.0) for each in players if each in self.known]
+
+
+@cases("body", [SEED, RESET])
+@at_door(STRICT)
+async def test_a_seed_is_written_with_its_kind(
+    place: DoorPlace, client: Client, body: dict[str, Any]
+) -> None:
     """In the partition of its ladder, as the workers read it."""
-    place = DoorPlace(STRICT)
-
-    async def story(client: Client) -> None:
-        answer = await client.post(AT, body)
-        assert (answer.status, answer.json["event_type"]) == (202, body["event_type"])
-        (record,) = place.log.records[home("eu")]
-        assert header(record.headers, "event-type") == body["event_type"]
-        read = Record(home("eu"), 0, record.value, record.headers, received_s=2e9)
-        seed = seed_records.decode(read, STRICT, len(place.log.records))
-        assert seed.round_id == body["round_id"] and seed.names.texts()[0] == "ann"
-
-    place.play(story)
+    answer = await client.post(AT, body)
+    assert (answer.status, answer.json["event_type"]) == (202, body["event_type"])
+    (record,) = place.log.records[home("eu")]
+    assert header(record.headers, "event-type") == body["event_type"]
+    read = Record(home("eu"), 0, record.value, record.headers, received_s=2e9)
+    seed = seed_records.decode(read, STRICT, len(place.log.records))
+    assert seed.round_id == body["round_id"] and seed.names.texts()[0] == "ann"
 
 
 def seeded(**fields: Any) -> dict[str, Any]:
@@ -88,68 +103,44 @@ BAD: list[tuple[Any, str, str | None]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("body", "code", "where"), BAD)
-def test_a_bad_seed_is_not_written(body: Any, code: str, where: str | None) -> None:
+@cases(("body", "code", "where"), BAD)
+@at_door(STRICT)
+async def test_a_bad_seed_is_not_written(
+    place: DoorPlace, client: Client, body: Any, code: str, where: str | None
+) -> None:
     """The answer is 422 with the code of the rejection, and the place where it has one."""
-    place = DoorPlace(STRICT)
-
-    async def story(client: Client) -> None:
-        answer = await client.post(AT, body)
-        assert (answer.status, answer.code, answer.json.get("place")) == (422, code, where)
-        assert place.log.all == []
-
-    place.play(story)
+    answer = await client.post(AT, body)
+    assert (answer.status, answer.code, answer.json.get("place")) == (422, code, where)
+    assert place.log.all == []
 
 
-@pytest.mark.parametrize("body", [SEED, RESET], ids=lambda each: str(each["event_type"]))
-def test_a_ladder_that_takes_no_corrections_takes_no_seeds(body: dict[str, Any]) -> None:
+@cases("body", [SEED, RESET])
+@at_door(STRICT, Beliefs("ann"))
+async def test_a_ladder_that_takes_no_corrections_takes_no_seeds(
+    place: DoorPlace, client: Client, body: dict[str, Any]
+) -> None:
     """Whoever may report its rounds must not set ratings; nor does a round with `seed_from`."""
-    place = DoorPlace(STRICT, Beliefs("ann"))
-
-    async def story(client: Client) -> None:
-        answer = await client.post("/v1/ladders/no/corrections", body)
-        assert (answer.status, answer.code) == (422, "corrections-refused")
-        answer = await client.post("/v1/ladders/no/rounds?seed_from=asia", a_round())
-        assert (answer.status, answer.code) == (422, "corrections-refused")
-        assert answer.json["place"] == "query.seed_from"
-        assert place.log.all == []
-        assert (await client.post("/v1/ladders/no/rounds", a_round())).status == 202
-
-    place.play(story)
+    answer = await client.post("/v1/ladders/no/corrections", body)
+    assert (answer.status, answer.code) == (422, "corrections-refused")
+    answer = await client.post("/v1/ladders/no/rounds?seed_from=asia", a_round())
+    assert (answer.status, answer.code) == (422, "corrections-refused")
+    assert answer.json["place"] == "query.seed_from"
+    assert place.log.all == []
+    assert (await client.post("/v1/ladders/no/rounds", a_round())).status == 202
 
 
-def test_an_unknown_ladder_or_kind() -> None:
+@at_door(STRICT)
+async def test_an_unknown_ladder_or_kind(place: DoorPlace, client: Client) -> None:
     """The text names the kinds."""
-    place = DoorPlace(STRICT)
-
-    async def story(client: Client) -> None:
-        answer = await client.post("/v1/ladders/asia/corrections", SEED)
-        assert (answer.status, answer.code) == (422, "unknown-ladder")
-        wrong = await client.post(AT, SEED | {"event_type": "players-seeds"})
-        assert "players-seeded, player-reset" in wrong.json["detail"]
-
-    place.play(story)
+    answer = await client.post("/v1/ladders/asia/corrections", SEED)
+    assert (answer.status, answer.code) == (422, "unknown-ladder")
+    wrong = await client.post(AT, SEED | {"event_type": "players-seeds"})
+    assert "players-seeded, player-reset" in wrong.json["detail"]
 
 
 # --- from another ladder --------------------------------------------------------------------------
 
 ROUND = "/v1/ladders/eu/rounds?seed_from=asia"
-
-
-class Beliefs:
-    """Gives the players in `known` the rating with which they begin."""
-
-    def __init__(self, *known: str) -> None:
-        self.known, self.asked = known, list[Any]()
-        self.refusal: Refused | None = None
-
-    async def beginnings(
-        self, ladder: str, source: str, more_sigma: float, players: Sequence[str]
-    ) -> list[SeededPlayer]:
-        self.asked.append((ladder, source, more_sigma, list(players)))
-        if self.refusal is not None:
-            raise self.refusal
-        return [SeededPlayer(each, 1700.0, 90.0) for each in players if each in self.known]
 
 
 def kinds(place: DoorPlace) -> list[str]:
@@ -191,34 +182,30 @@ def test_nobody_begins() -> None:
     place.play(story)
 
 
-def test_the_round_waits_for_the_seed() -> None:
+@at_door(beliefs=Beliefs("ann"))
+async def test_the_round_waits_for_the_seed(place: DoorPlace, client: Client) -> None:
     """If the seed is not stored, the round is not written, and the answer says so."""
-    place = DoorPlace(beliefs=Beliefs("ann"))
+    place.log.broken = NotAppended("unavailable", "away")
+    answer = await client.post(ROUND, a_round())
+    assert (answer.status, answer.code) == (503, "not-acknowledged")
+    place.log.broken, append = None, place.log.append
 
-    async def story(client: Client) -> None:
-        place.log.broken = NotAppended("unavailable", "away")
-        answer = await client.post(ROUND, a_round())
-        assert (answer.status, answer.code) == (503, "not-acknowledged")
-        place.log.broken, append = None, place.log.append
+    async def fail_once(records: Sequence[NewRecord]) -> list[Appended]:
+        place.log.append = append  # type: ignore[method-assign]
+        return [NotAppended("busy", "full")] * len(records)
 
-        async def fail_once(records: Sequence[NewRecord]) -> list[Appended]:
-            place.log.append = append  # type: ignore[method-assign]
-            return [NotAppended("busy", "full")] * len(records)
-
-        place.log.append = fail_once  # type: ignore[method-assign]
-        answer = await client.post(ROUND, a_round())
-        assert (answer.status, answer.code) == (503, "busy")
-        assert place.log.all == []
-        place.log.gate = asyncio.Event()
-        sending = asyncio.ensure_future(client.post(ROUND, a_round()))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert place.log.all == []
-        place.log.gate.set()
-        assert (await sending).status == 202
-        assert kinds(place) == ["players-seeded", ""]
-
-    place.play(story)
+    place.log.append = fail_once  # type: ignore[method-assign]
+    answer = await client.post(ROUND, a_round())
+    assert (answer.status, answer.code) == (503, "busy")
+    assert place.log.all == []
+    place.log.gate = asyncio.Event()
+    sending = asyncio.ensure_future(client.post(ROUND, a_round()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert place.log.all == []
+    place.log.gate.set()
+    assert (await sending).status == 202
+    assert kinds(place) == ["players-seeded", ""]
 
 
 def test_what_cannot_begin_is_refused() -> None:
@@ -291,7 +278,9 @@ class Live:
 
 def test_who_begins_with_what(tmp_path: Path) -> None:
     """Those who have a rating there, and none here; on the scale of the ladder, with a newcomer's
-    sigma at most, and as if after one round."""
+    sigma at most, and as if after one round. Who was removed from either ladder does not begin.
+    Before the first round of a ladder everybody begins; a system without sigma gets none, and its
+    floor holds."""
     live = Live(tmp_path)
     live.beliefs["old"] = {"ann": (1675.0, 70.0, 9), "bob": (1500.0, 350.0, 1), "cy": (1, 1, 3),
                            "emptied": (1500.0, 350.0, 0)}  # fmt: skip
@@ -300,20 +289,11 @@ def test_who_begins_with_what(tmp_path: Path) -> None:
     assert live.begin(("new", "old"), players) == [("bob", 25.0, 8.0, 1), ("ann", 29.0, 1.6, 1)]
     more = live.begin(("new", "old"), players, more=2.0)
     assert more == [("bob", 25.0, 8.0, 1), ("ann", 29.0, 3.6, 1)]
-
-
-def test_the_greatest_sigma() -> None:
-    """Of all is what the caller says, or else a newcomer's; the cut ones are counted."""
-    rating = DEFAULT_RATING
-    given = np.array([1500.0, 1600.0]), np.array([80.0, 200.0])
-    found = brought(rating, rating, *given, Taken(150.0, 250.0))
-    assert (found[0].tolist(), found[1].tolist(), found[2]) == ([1500, 1600], [230, 250], 1)
-    assert brought(rating, rating, *given, Taken(150.0))[1].tolist() == [230, 350]
-
-
-def test_before_the_first_round_of_a_ladder(tmp_path: Path) -> None:
-    """Everybody begins who has a rating there; a system without sigma gets none, and its floor
-    holds."""
+    live = Live(tmp_path)
+    live.beliefs["old"] = dict.fromkeys(("ann", "bob", "cy"), (1600.0, 70.0, 9))
+    live.removed = {("old", "ann"), ("new", "bob")}
+    found = live.begin(("new", "old"), ["ann", "bob", "cy"])
+    assert [each[0] for each in found] == ["cy"]
     live = Live(tmp_path)
     live.beliefs["old"] = {"ann": (1675.0, 70.0, 9), "bob": (1400.0, 70.0, 9)}
     found = live.begin(("elo", "old"), ["bob", "ann"])
@@ -324,17 +304,14 @@ def test_before_the_first_round_of_a_ladder(tmp_path: Path) -> None:
     assert caught.value.problem.place == "query.seed_from"
 
 
-def test_who_was_removed_does_not_begin(tmp_path: Path) -> None:
-    """From either ladder; the others do."""
-    live = Live(tmp_path)
-    live.beliefs["old"] = dict.fromkeys(("ann", "bob", "cy"), (1600.0, 70.0, 9))
-    live.removed = {("old", "ann"), ("new", "bob")}
-    found = live.begin(("new", "old"), ["ann", "bob", "cy"])
-    assert [each[0] for each in found] == ["cy"]
-
-
-def test_numbers_that_no_seed_can_have_are_brought_in(tmp_path: Path) -> None:
-    """So that one player does not cost all others their seed."""
+def test_the_greatest_sigma(tmp_path: Path) -> None:
+    """Of all is what the caller says, or else a newcomer's; the cut ones are counted. Numbers that
+    no seed can have are brought in, so that one player does not cost all others their seed."""
+    rating = DEFAULT_RATING
+    given = np.array([1500.0, 1600.0]), np.array([80.0, 200.0])
+    found = brought(rating, rating, *given, Taken(150.0, 250.0))
+    assert (found[0].tolist(), found[1].tolist(), found[2]) == ([1500, 1600], [230, 250], 1)
+    assert brought(rating, rating, *given, Taken(150.0))[1].tolist() == [230, 350]
     live = Live(tmp_path)
     live.beliefs["old"] = {"ann": (1e5, 1e-9, 9)}
     ((_, mu, sigma, _),) = live.begin(("new", "old"), ["ann"])

@@ -1,22 +1,34 @@
-"""The format of seed parts."""
+"""The format of seed parts, and how they are sent."""
+
+from collections.abc import Iterator
 
 import msgspec
 import numpy as np
 import pytest
 
+from stream_rater.columns.player_map import Fingerprints
+from stream_rater.columns.sharding import shards_of
+from stream_rater.columns.strings import StringColumn
+from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import RESET
+from stream_rater.contract.sizes import MOST_BYTES
+from stream_rater.pipeline.corrections.correction_work import PartOptions
+from stream_rater.pipeline.corrections.seed_work import QueuedSeed, SeedWork, by_turn
 from stream_rater.pipeline.parts import correction_parts, decoder, schema, seed_parts
 from stream_rater.pipeline.parts.schema import NotAPart, UnknownPart
 from stream_rater.pipeline.parts.seed_parts import SeedPart
-from tests.unit.machines import part
-from tests.unit.seeding import TIME, seed_part
+from stream_rater.pipeline.ports import Scatter
+from stream_rater.rating.parameters import Season
+from stream_rater.rating.stages import RatingRule, rule_of
+from tests.builders.cases import cases
+from tests.builders.machines import CONFIG, RULE, part
+from tests.builders.seeding import TIME, read, resetting_record, seed_part, seeding_record
 
-KIND, LADDER, RULE, RECORDS, RECORD, MU, PLAYERS = 3, 4, 5, 6, 7, 8, 11
+KIND, LADDER, RECORDS, RECORD, MU, PLAYERS = 3, 4, 6, 7, 8, 11
 """The indices of some elements of a message."""
 
 
 def same(one: SeedPart, other: SeedPart) -> bool:
-    """Whether two parts have the same content."""
     fields = "kind", "ladder", "rule", "shards", "kernel"
     columns = "offset", "time", "mu", "sigma", "rounds"
     return (
@@ -27,7 +39,7 @@ def same(one: SeedPart, other: SeedPart) -> bool:
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     "given",
     [
         seed_part((7, "ab"), (9, "cüd")),
@@ -43,15 +55,12 @@ def test_it_is_decoded_as_it_was_encoded(given: SeedPart) -> None:
 
 
 def test_rows_that_are_taken_keep_their_records() -> None:
-    """Records without a row are left out."""
+    """Records without a row are left out. As rows of rounds they have the columns that events are
+    encoded from."""
     found = seed_part((7, "ab"), (8, "c"), (9, "de")).take(np.array([4, 1]))
     assert [*found.column] == [("a", "e"), ("a", "b")]
     assert found.offset.tolist() == [9, 7]
     assert [each.offset for each in found.records] == [7, 9]
-
-
-def test_as_rows_of_rounds() -> None:
-    """The columns that events are encoded from."""
     rows = seed_part((7, "ab"), (9, "cüd"), ladder="l:1").as_rows
     assert [*rows.players] == [("l:1", each) for each in "abcüd"]
     assert rows.offset.tolist() == [7, 7, 9, 9, 9]
@@ -62,8 +71,9 @@ def test_as_rows_of_rounds() -> None:
     assert rows.place.tolist() == [0] * 5
 
 
-def test_releases_that_do_not_know_them_refuse_them() -> None:
-    """They begin as a part does, with a version that no part of rounds has."""
+def test_who_takes_which_messages() -> None:
+    """Releases that do not know seed parts refuse them: they begin as a part does, with a version
+    that no part of rounds has. A part of rounds, a mark, and litter are none."""
     message = seed_parts.encode(seed_part((7, "ab")))
     assert not correction_parts.is_correction(message)
     assert decoder.read_all([message]) == [None]
@@ -71,17 +81,13 @@ def test_releases_that_do_not_know_them_refuse_them() -> None:
         decoder.read(message)
     with pytest.raises(UnknownPart):
         schema.decode(message)
-
-
-def test_other_messages_are_no_seed_parts() -> None:
-    """A part of rounds, a mark, and none at all."""
     for message in (schema.encode(part((7, "ab"))), schema.mark(3), b"", b"litter"):
         assert not seed_parts.is_seeded(message)
         with pytest.raises(NotAPart):
             seed_parts.decode(message)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("element", "value", "reason"),
     [
         (KIND, "round-voided", "of kind"),
@@ -112,3 +118,94 @@ def test_parts_of_a_newer_kernel_wait() -> None:
     with pytest.raises(UnknownPart, match="newer release"):
         seed_parts.decode(newer)
     assert seed_parts.decode(newer, elements[1]).kernel == elements[1]
+
+
+# --- how seeds and resets are sent ----------------------------------------------------------------
+
+
+SHARDS = 3
+
+
+def sent_of(
+    *records: Record, rows: int = 5000, shards: int = SHARDS, rule: RatingRule = RULE
+) -> tuple[list[tuple[int, SeedPart]], dict[int, Fingerprints]]:
+    """The parts of these records, each with its shard, and the players that are pending then."""
+    seeds = [read(each) for each in records]
+    work = SeedWork([QueuedSeed(each) for each in seeds], seeds, rule, PartOptions(shards, rows))
+    found: list[dict[int, Fingerprints]] = []
+    step = work.step(lambda ends, players: found.append(dict(players)))
+    effect = next(step)
+    assert isinstance(effect, Scatter)
+    assert max(len(message) for _, message in effect.parts) <= MOST_BYTES
+    with pytest.raises(StopIteration) as done:
+        step.send(list(range(len(effect.parts))))
+    assert done.value.value is True
+    (given,) = found
+    return [(s, seed_parts.decode(message)) for s, message in effect.parts], given
+
+
+def rows_of(parts: list[tuple[int, SeedPart]]) -> Iterator[tuple[int, str, int, float]]:
+    """The shard, player, offset and mu of each row."""
+    for shard, each in parts:
+        columns = each.names.texts(), each.offset.tolist(), each.mu.tolist()
+        yield from ((shard, *row) for row in zip(*columns, strict=True))
+
+
+def test_every_row_goes_to_the_shard_of_its_player() -> None:
+    """Those of adjacent records are in one part. Their players have a pending part."""
+    names = [f"p{i}" for i in range(40)]
+    parts, players = sent_of(
+        seeding_record(3, *names[:25]), seeding_record(8, *names[25:], mu=1111.0)
+    )
+    homes = shards_of(names, SHARDS).tolist()
+    due = {
+        (home, name, 3 if i < 25 else 8, 1700.0 if i < 25 else 1111.0)
+        for i, (name, home) in enumerate(zip(names, homes, strict=True))
+    }
+    found = list(rows_of(parts))
+    assert (set(found), len(found), len(parts)) == (due, 40, SHARDS)
+    assert {shard: len(each) for shard, each in players.items()} == {
+        shard: homes.count(shard) for shard in range(SHARDS)
+    }
+    assert all(part.shards == SHARDS for _, part in parts)
+
+
+@cases("kind", ["seed", "reset"])
+def test_a_player_in_several_records(kind: str) -> None:
+    """Has one row in each part, in the order of the records."""
+
+    def record(offset: int, *names: str) -> Record:
+        return (
+            seeding_record(offset, *names) if kind == "seed" else resetting_record(offset, *names)
+        )
+
+    parts, players = sent_of(
+        record(1, "a"), record(2, "b"), record(3, "a"), record(4, "a"), shards=1
+    )
+    found = [[(name, at) for _, name, at, _ in rows_of([each])] for each in parts]
+    assert found == [[("a", 1), ("b", 2)], [("a", 3)], [("a", 4)]]
+    assert len(np.unique(players[0])) == 2
+
+
+def test_parts_are_cut_by_rows_and_bytes() -> None:
+    """In order; also those of a ladder with thousands of seasons, and players with the longest
+    ids."""
+    parts, _ = sent_of(seeding_record(1, *"abcde"), rows=2, shards=1)
+    assert ["".join(part.names.texts()) for _, part in parts] == ["ab", "cd", "e"]
+    rule = rule_of(CONFIG, tuple(Season(n, 0.5, 100.0) for n in range(1, 30_000)))
+    names = [f"{i:0128}" for i in range(5000)]
+    parts, _ = sent_of(seeding_record(1, *names), shards=1, rule=rule)
+    assert [name for _, part in parts for name in part.names.texts()] == names
+    assert len(parts) > 2
+
+
+def test_nothing_is_sent_where_nobody_is_left() -> None:
+    """Corrections may have edited all rows away. Names have turns, each once in a turn."""
+    seed = read(seeding_record(1, "a"))
+    work = SeedWork([QueuedSeed(seed)], [], RULE, PartOptions(SHARDS, 10))
+    with pytest.raises(StopIteration) as done:
+        next(work.step(lambda ends, players: pytest.fail("nothing is pending")))
+    assert done.value.value is True
+    found = by_turn(StringColumn.of(["a", "b", "a", "c", "a", "b"]))
+    assert [each.tolist() for each in found] == [[0, 1, 3], [2, 5], [4]]
+    assert [each.tolist() for each in by_turn(StringColumn.of(["a", "b"]))] == [[0, 1]]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+import structlog
 from msgspec import structs
 
 from stream_rater.columns.strings import StringColumn
@@ -19,6 +20,7 @@ from stream_rater.pipeline.ports import Position, StoredShard
 from stream_rater.pipeline.updater.changes import Change, Disagreement
 from stream_rater.pipeline.updater.seeded_changes import build_seed_events_again, compute_seeds
 from stream_rater.pipeline.updater.shard import Shard, ShardBatch
+from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.rating import record
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import Season
@@ -28,9 +30,12 @@ from stream_rater.replay.rating_changes import seed_changed
 from stream_rater.rounds.batch import OneRound
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.seed_records import Seed, SeedHead
+from stream_rater.runtime import log
+from stream_rater.runtime.metrics import Metrics, ServiceObserver
+from tests.builders.cases import cases
+from tests.builders.machines import CONFIG, RULE
+from tests.builders.seeding import LADDERS, TIME, read, resetting_record, seed_part, seeding_record
 from tests.rounds import as_json, ranked
-from tests.unit.machines import CONFIG, RULE
-from tests.unit.seeding import LADDERS, TIME, read, resetting_record, seed_part, seeding_record
 
 
 def batch_of(part: SeedPart, offset: int = 0) -> ShardBatch:
@@ -55,7 +60,6 @@ def again(part: SeedPart, change: Change, records: Sequence[bytes | None]) -> li
 
 
 def belief(*, rounds: int = 3, last: int = 5, unannounced: int = 0, **values: float) -> bytes:
-    """A record."""
     beliefs = newcomers(1, 1, RULE.initial_mu, RULE.initial_sigma, coded=True)
     header = beliefs.header
     header["rounds"], header["last"], header["untold"] = rounds, last, unannounced
@@ -65,33 +69,26 @@ def belief(*, rounds: int = 3, last: int = 5, unannounced: int = 0, **values: fl
 
 
 def header_of(data: bytes) -> np.void:
-    """The header of a record."""
     return record.decode([data], 0, 0.0, 1.0).header[0]
 
 
 # --- which rows change something ------------------------------------------------------------------
 
 
-def test_a_seed_is_for_players_without_a_round() -> None:
-    """Of five players, two take it: one who is new, and one whose rounds were all voided before."""
+def test_who_takes_a_seed_or_a_reset() -> None:
+    """A seed is for players without a round: one who is new, and one whose rounds were all voided
+    before. A reset is for players with a round; a newcomer is not written, and so not counted as
+    absent. A part that changes nothing moves the position."""
     stored = [None, belief(), belief(rounds=0), belief(rounds=0, last=9), belief(last=9)]
     change = applied(seed_part((9, "abcde")), *stored)
     assert [player for (_, player), _ in change.beliefs] == ["a", "c"]
     assert (change.rows, change.fresh, change.without_effect, change.absent) == (5, 2, 1, 1)
     assert [each.key for each in change.events] == [b"a:a", b"a:c"]
     assert header_of(change.beliefs[0][1])["last"] == 9
-
-
-def test_a_reset_is_for_players_with_a_round() -> None:
-    """A newcomer is not written, and so not counted as absent."""
     stored = [None, belief(), belief(rounds=0), belief(last=9), belief(last=8)]
     change = applied(seed_part((9, "abcde"), kind=RESET, sigma=200.0), *stored)
     assert [player for (_, player), _ in change.beliefs] == ["b", "e"]
     assert (change.rows, change.fresh, change.without_effect, change.absent) == (5, 2, 2, 0)
-
-
-def test_a_part_that_changes_nothing() -> None:
-    """It moves the position and publishes nothing."""
     change = applied(seed_part((9, "ab")), belief(), belief(last=9))
     assert (len(change.beliefs), len(change.events), change.position.applied) == (0, 0, 1)
     assert again(seed_part((9, "ab")), change, [belief(), belief(last=9)]) == []
@@ -160,8 +157,8 @@ def some_part(kind: str, rule: RatingRule) -> SeedPart:
     )
 
 
-@pytest.mark.parametrize("kind", [SEEDED, RESET])
-@pytest.mark.parametrize(
+@cases("kind", [SEEDED, RESET])
+@cases(
     "rule",
     [
         RULE,
@@ -204,3 +201,30 @@ def test_events_before_the_committed_offset_are_published() -> None:
     damaged = StoredShard(dataclasses.replace(change.position, fresh=b""), stored.records)
     with pytest.raises(Disagreement):
         build_seed_events_again(0, batch_of(part), damaged, 0)
+
+
+# --- metrics and log ------------------------------------------------------------------------------
+
+
+def test_rows_are_counted_by_what_they_did() -> None:
+    """Applied, applied before, and without effect. The last ones are also logged."""
+    metrics = Metrics()
+    part, records = seed_part((9, "abcd")), [None, belief(), belief(), belief(last=9)]
+    change = compute_seeds(batch_of(part), {0: StoredShard(Position(), records)})[0]
+    with structlog.testing.capture_logs() as lines:
+        updater = Updater(1, observer=ServiceObserver(metrics, "updater", log.logger("updater")))
+        updater._report(0, change, refilled=False)
+    value = metrics.registry.get_sample_value
+    assert value("stream_rater_updates_total", {"outcome": "applied"}) == 1
+    assert value("stream_rater_updates_total", {"outcome": "repeated"}) == 1
+    assert value("stream_rater_seed_rows_without_effect_total") == 2
+    (line,) = [each for each in lines if each["log_level"] == "warning"]
+    assert (line["shard"], line["offset"], line["players"]) == (0, 1, 2)
+
+
+def test_a_seed_is_counted_once_its_parts_are_sent() -> None:
+    """By the estimator."""
+    metrics = Metrics()
+    observer = ServiceObserver(metrics, "estimator", log.logger("estimator"))
+    observer.seeded("a", 0, 7, 5000)
+    assert metrics.registry.get_sample_value("stream_rater_seeds_total") == 1

@@ -12,7 +12,7 @@ from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
 from stream_rater.runtime.selfcheck import SYSTEMS
-from tests.unit.machines import CONFIG
+from tests.builders.machines import CONFIG
 from tests.unit.test_bulk_replay import OTHER, a_round
 
 COUNT = 200

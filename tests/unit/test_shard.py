@@ -9,7 +9,8 @@ from stream_rater.contract.record import Record
 from stream_rater.pipeline.parts.schema import CutForFewer, NotAPart, Part, mark
 from stream_rater.pipeline.ports import Position, StoredShard
 from stream_rater.pipeline.updater.shard import QueuedPart, Shard, ShardBatch
-from tests.unit.machines import NOWHERE, names, part, record
+from tests.builders.cases import cases
+from tests.builders.machines import NOWHERE, names, part, record
 
 
 def shard_with(*players: str, position: Position = NOWHERE, committed: int = 0) -> Shard:
@@ -34,10 +35,18 @@ def taken(parts: Sequence[QueuedPart]) -> tuple[int, str] | None:
     return batch.ends[0], names(batch.players[0])
 
 
-def test_reading_begins_where_the_store_is() -> None:
-    """a == c, and a < c, where the store lost writes."""
+def test_where_reading_begins() -> None:
+    """Where the store is: a == c, and a < c, where it lost writes. With the call to be settled, a >
+    c: all of it, even where it began before c. What a consumer brings from before a seek is
+    ignored."""
     assert Shard.at(Position(7, 5), 7, 1).next_offset == 7
     assert Shard.at(Position(7, 5), 9, 1).next_offset == 7
+    assert Shard.at(Position(7, 5), 5, 1).next_offset == 5
+    assert Shard.at(Position(7, 4), 5, 1).next_offset == 4
+    shard = shard_with("ab", position=Position(5), committed=5)
+    shard.read(record(5, part((100, "xy"))))
+    assert [item.offset for item in shard.queue] == [5]
+    assert shard.next_offset == 6
 
 
 HERE, ELSEWHERE = "fg", "ab"
@@ -53,7 +62,7 @@ def among_three(*parts: Part) -> Shard:
     return shard
 
 
-@pytest.mark.parametrize("shards", [0, 3])
+@cases("shards", [0, 3])
 def test_part_with_players_of_another_shard(shards: int) -> None:
     """Nobody is rated in a shard that is not theirs, be the part of an older release or of ours."""
     shard = among_three(
@@ -64,101 +73,70 @@ def test_part_with_players_of_another_shard(shards: int) -> None:
     assert shard.barrier.endswith("rebuild --replace`")
 
 
-def test_part_cut_for_fewer_shards() -> None:
-    """It changes nothing, though all its players may be at home: its sender was paused since before
-    shards were added, and read priors where they were then."""
+def test_part_cut_for_another_number_of_shards() -> None:
+    """For fewer: it changes nothing, though all its players may be at home, since its sender read
+    priors where they were then. For more: this worker is the one that knows of too few."""
     shard = among_three(part((100, HERE), shards=2), part((101, HERE), shards=3))
     assert not shard.barrier
     assert [(each.offset, len(each)) for each in shard.cut(1000)] == [(0, 0), (1, 2)]
     with pytest.raises(CutForFewer, match="cut for 2 shards, and there are 3"):
         Shard.at(NOWHERE, 0, 3).read(record(0, part((100, HERE), shards=2)))
-
-
-def test_part_cut_for_more_shards() -> None:
-    """This worker is the one that knows of too few."""
     shard = among_three(part((100, HERE), shards=3), part((101, HERE), shards=4))
     assert cut(shard) == (1, HERE)
     assert "cut for 4 shards" in shard.barrier
     assert shard.is_stopped
 
 
-def test_part_that_cannot_be_decompressed() -> None:
-    """It may hold anything: what precedes it is applied, then the shard stops."""
-    shard = shard_with("ab")
-    shard.read(Record(0, 1, None, unreadable="batch not decompressed: bad data"))
-    shard.read(record(2, part((102, "cd"))))
-    assert shard.barrier == "offset 1: batch not decompressed: bad data"
-    assert cut(shard) == (1, "ab")
-    assert shard.is_stopped
-
-
-def test_reading_begins_with_the_call_to_be_settled() -> None:
-    """a > c: all of the last call, even where it began before c."""
-    assert Shard.at(Position(7, 5), 5, 1).next_offset == 5
-    assert Shard.at(Position(7, 4), 5, 1).next_offset == 4
-
-
-def test_batch_holds_a_player_twice() -> None:
-    """Its belief is read once."""
-    shard = shard_with("ab", "cd", "eb", "f")
-    assert cut(shard) == (4, "abcdef")
-    assert cut(shard) is None
-
-
-def test_batch_ends_once_it_has_its_rows() -> None:
-    """A part is never split."""
-    shard = shard_with("ab", "cd", "ef")
-    assert cut(shard, most_rows=3) == (2, "abcd")
-    assert cut(shard, most_rows=1) == (3, "ef")
-
-
-def test_replay_ends_at_the_committed_offset() -> None:
-    """What follows c has events to be published; what precedes it has not."""
-    shard = shard_with("ab", "cd", "ef", position=Position(1), committed=3)
-    assert shard.is_refilling
-    assert cut(shard) == (3, "abcd")
-    shard.position = Position(3, 1)
-    assert not shard.is_refilling
-    assert cut(shard) == (4, "ef")
-
-
-def test_nothing_is_cut_before_settling() -> None:
-    """[c, a) first."""
-    shard = shard_with("ab", "cd", "ef", position=Position(2, 0), committed=0)
-    assert cut(shard) is None
-    assert taken(shard.last_call()) == (2, "abcd")
-    shard.committed = 2
-    assert cut(shard) == (3, "ef")
-
-
-def test_call_to_be_settled_is_waited_for() -> None:
-    """Its events are rebuilt whole or not at all."""
-    shard = shard_with("ab", position=Position(2, 0), committed=0)
-    assert not shard.last_call()
-    assert [item.offset for item in shard.queue] == [0]
-    shard.read(record(1, part((101, "cd"))))
-    assert shard.last_call()
-
-
-def test_records_from_before_a_seek_are_ignored() -> None:
-    """A consumer may still bring them."""
-    shard = shard_with("ab", position=Position(5), committed=5)
-    shard.read(record(5, part((100, "xy"))))
-    assert [item.offset for item in shard.queue] == [5]
-    assert shard.next_offset == 6
-
-
-def test_gap_in_the_log() -> None:
-    """Parts were lost: what precedes the gap is applied, then the shard stops."""
+def test_what_precedes_a_fault_is_applied() -> None:
+    """Then the shard stops: at a gap in the log, at what cannot be decompressed, and at a player
+    who stands twice in a part, which no estimator makes."""
     shard = shard_with("ab")
     shard.read(record(3, part((103, "cd"))))
     assert "[1, 3) are not in the log" in shard.barrier
     assert not shard.is_stopped
     assert cut(shard) == (1, "ab")
     assert shard.is_stopped
+    shard = shard_with("ab")
+    shard.read(Record(0, 1, None, unreadable="batch not decompressed: bad data"))
+    shard.read(record(2, part((102, "cd"))))
+    assert shard.barrier == "offset 1: batch not decompressed: bad data"
+    assert cut(shard) == (1, "ab")
+    assert shard.is_stopped
+    shard = shard_with("aba")
+    assert "a player stands in it twice" in shard.barrier
 
 
-@pytest.mark.parametrize("message", [b"\x91\x02", b"\x91\x01"])
+def test_a_batch_holds_whole_parts() -> None:
+    """A belief of a player who is in several is read once; it ends once it has its rows, and a part
+    is never split."""
+    shard = shard_with("ab", "cd", "eb", "f")
+    assert cut(shard) == (4, "abcdef")
+    assert cut(shard) is None
+    shard = shard_with("ab", "cd", "ef")
+    assert cut(shard, most_rows=3) == (2, "abcd")
+    assert cut(shard, most_rows=1) == (3, "ef")
+
+
+def test_settling_comes_first() -> None:
+    """Nothing is cut before; the call is waited for, since its events are rebuilt whole or not at
+    all; a barrier within it stops the shard at once."""
+    shard = shard_with("ab", "cd", "ef", position=Position(2, 0), committed=0)
+    assert cut(shard) is None
+    assert taken(shard.last_call()) == (2, "abcd")
+    shard.committed = 2
+    assert cut(shard) == (3, "ef")
+    shard = shard_with("ab", position=Position(2, 0), committed=0)
+    assert not shard.last_call()
+    assert [item.offset for item in shard.queue] == [0]
+    shard.read(record(1, part((101, "cd"))))
+    assert shard.last_call()
+    shard = shard_with("ab", position=Position(2, 0), committed=0)
+    shard.read(record(1, b"\x91\x02"))
+    assert not shard.last_call()
+    assert shard.is_stopped
+
+
+@cases("message", [b"\x91\x02", b"\x91\x01"])
 def test_part_of_another_version(message: bytes) -> None:
     """What precedes it is applied; it and what follows are not."""
     shard = shard_with("ab")
@@ -170,20 +148,6 @@ def test_part_of_another_version(message: bytes) -> None:
     assert shard.is_stopped
 
 
-def test_barrier_within_the_call_to_be_settled() -> None:
-    """This release can never rebuild its events: the shard stops at once."""
-    shard = shard_with("ab", position=Position(2, 0), committed=0)
-    shard.read(record(1, b"\x91\x02"))
-    assert not shard.last_call()
-    assert shard.is_stopped
-
-
-def test_part_with_a_player_twice() -> None:
-    """No estimator makes one, and applying it would lose a round."""
-    shard = shard_with("aba")
-    assert "a player stands in it twice" in shard.barrier
-
-
 def marked(stored: StoredShard, committed: int) -> Shard:
     """A shard that found this in the store, and parts of two players before and after a mark."""
     shard = Shard.from_stored(stored, committed, 1)
@@ -193,8 +157,8 @@ def marked(stored: StoredShard, committed: int) -> Shard:
     return shard
 
 
-@pytest.mark.parametrize("committed", [0, 1, 3])
-@pytest.mark.parametrize("stored", [None, b"1"])
+@cases("committed", [0, 1, 3])
+@cases("stored", [None, b"1"])
 def test_store_from_before_a_rebuild(stored: bytes | None, committed: int) -> None:
     """Empty, or of an earlier rebuild, it is caught up to the mark and not beyond, wherever the
     group is; at the mark itself, and when asked again, it stops at once."""
@@ -216,7 +180,7 @@ def test_store_that_was_rebuilt() -> None:
     assert taken(shard.last_call()) == (3, "abcd")
 
 
-@pytest.mark.parametrize("message", [None, b"", b'{"round_id": "r-1"}'])
+@cases("message", [None, b"", b'{"round_id": "r-1"}'])
 def test_foreign_message(message: bytes | None) -> None:
     """It is no part. It is reported and passed over."""
     shard = shard_with("ab")

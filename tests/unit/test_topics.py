@@ -3,8 +3,6 @@
 import re
 from typing import Any
 
-import pytest
-
 from stream_rater.adapters.kafka.topic_rules import (
     TopicDescription,
     TopicMessages,
@@ -14,6 +12,7 @@ from stream_rater.adapters.kafka.topic_rules import (
     topic_settings,
 )
 from stream_rater.config.settings import Settings
+from tests.builders.cases import cases
 
 AT = Settings(kafka="one:9092,two:9092", topic_prefix="p.", replication=3)
 TOPICS = (
@@ -42,7 +41,8 @@ def verdict_of(topic: str, setting: str, value: str) -> TopicMessages:
 
 
 def test_three_copies_need_two_to_write() -> None:
-    """All topics; with fewer copies Kafka's own default holds."""
+    """All topics; with fewer copies Kafka's own default holds. What the service makes it takes:
+    each checked setting is given at the creation."""
     three = topic_settings(Settings(replication=3))
     assert {name: config.get("min.insync.replicas") for name, (_, config) in three.items()} == (
         dict.fromkeys(TOPICS, "2")
@@ -50,10 +50,6 @@ def test_three_copies_need_two_to_write() -> None:
     for copies in (1, 2):
         made = topic_settings(Settings(replication=copies)).values()
         assert not any("min.insync.replicas" in config for _, config in made)
-
-
-def test_the_service_takes_what_it_makes() -> None:
-    """The broker's defaults do not matter: each checked setting is given at the creation."""
     assert check_rules(AT, as_made()) == ([], [])
 
 
@@ -104,7 +100,7 @@ TIERED = {
 """Settings of a topic whose older segments lie in remote storage."""
 
 
-def cases(table: dict[tuple[str, str], tuple[str, ...]]) -> list[tuple[str, str, str]]:
+def settings_in(table: dict[tuple[str, str], tuple[str, ...]]) -> list[tuple[str, str, str]]:
     return [(*where, value) for where, values in table.items() for value in values]
 
 
@@ -118,7 +114,7 @@ def assert_mends(line: str, topic: str, setting: str, value: str) -> None:
     assert verdict_of(topic, setting, command[3]) == ([], [])
 
 
-@pytest.mark.parametrize(("topic", "setting", "value"), cases(REQUIRED))
+@cases(("topic", "setting", "value"), settings_in(REQUIRED))
 def test_a_topic_that_loses_what_is_needed_is_refused(topic: str, setting: str, value: str) -> None:
     """In one line: the topic, the setting, its value, what it must be, and the command for it."""
     (line,), warnings = verdict_of(topic, setting, value)
@@ -127,7 +123,7 @@ def test_a_topic_that_loses_what_is_needed_is_refused(topic: str, setting: str, 
     assert_mends(line, topic, setting, value)
 
 
-@pytest.mark.parametrize(("topic", "setting", "value"), cases(ADVISED))
+@cases(("topic", "setting", "value"), settings_in(ADVISED))
 def test_a_topic_that_may_lose_something_is_warned_of(topic: str, setting: str, value: str) -> None:
     """In one line of the same form."""
     refusals, (line,) = verdict_of(topic, setting, value)
@@ -136,21 +132,22 @@ def test_a_topic_that_may_lose_something_is_warned_of(topic: str, setting: str, 
     assert_mends(line, topic, setting, value)
 
 
-@pytest.mark.parametrize(("topic", "setting", "value"), cases(ACCEPTED))
+@cases(("topic", "setting", "value"), settings_in(ACCEPTED))
 def test_what_keeps_enough_is_accepted(topic: str, setting: str, value: str) -> None:
     """It need not be as the service would have made it."""
     assert verdict_of(topic, setting, value) == ([], [])
 
 
-@pytest.mark.parametrize("topic", TOPICS)
+@cases("topic", TOPICS)
 def test_tiered_storage_is_accepted(topic: str) -> None:
     """What leaves the broker's disk is still in the topic. Only `retention.ms` and
     `retention.bytes` delete it."""
     assert check_rules(AT, as_made(topic=topic, **TIERED)) == ([], [])
 
 
-def test_a_setting_that_is_not_known_is_refused() -> None:
-    """Nobody knows then what the broker does."""
+def test_settings_that_are_not_known_or_too_large_are_refused() -> None:
+    """Nobody knows then what the broker does. Rounds may be as large as one answer of a broker,
+    with what a rejection has beside them."""
     there = as_made()
     found = there["p.round-completed"]
     there["p.round-completed"] = found._replace(
@@ -160,10 +157,6 @@ def test_a_setting_that_is_not_known_is_refused() -> None:
     assert line.startswith(
         "p.round-completed: retention.ms is not returned by the broker, must be -1: "
     )
-
-
-def test_rounds_that_are_too_large_to_be_read_are_refused() -> None:
-    """As large as one answer of a broker may be, and with what a rejection has beside them."""
     there = {
         name: found._replace(configuration={**found.configuration, "max.message.bytes": "99999999"})
         for name, found in as_made().items()
@@ -173,7 +166,7 @@ def test_rounds_that_are_too_large_to_be_read_are_refused() -> None:
     assert CONFIGURED.findall(line) == [("round-completed", "max.message.bytes", "99934464")]
 
 
-@pytest.mark.parametrize("topic", TOPICS[1:])
+@cases("topic", TOPICS[1:])
 def test_a_topic_that_cannot_take_what_workers_write_is_refused(topic: str) -> None:
     """Also where rounds are small: workers write messages of nearly Kafka's default."""
     there = {
@@ -189,7 +182,7 @@ def test_a_topic_that_cannot_take_what_workers_write_is_refused(topic: str) -> N
     assert CONFIGURED.findall(line) == [(topic, "max.message.bytes", str(16 * 2**20))]
 
 
-@pytest.mark.parametrize(("parts", "changed", "short"), [(4, 3, "rating-changed"), (3, 4, "")])
+@cases(("parts", "changed", "short"), [(4, 3, "rating-changed"), (3, 4, "")])
 def test_unequal_numbers_of_partitions_are_refused(parts: int, changed: int, short: str) -> None:
     """The topic with fewer gets more, since Kafka takes none away."""
     there = as_made()

@@ -114,6 +114,18 @@ def test_a_refused_password_puts_a_transaction_in_doubt(input_: Input) -> None:
     assert trouble.value.cause == "denied"
 
 
+def test_a_connection_that_breaks_puts_a_transaction_in_doubt(input_: Input) -> None:
+    """Whether it is ended or undone."""
+    for undone in (False, True):
+        transactions = Transactions(AT, "updater", input_)
+        quiet: Any = Quiet()
+        transactions._producer = quiet
+        transactions.begin(lambda _: None)
+        transactions._on_disconnect("Disconnected")
+        with pytest.raises(LogTrouble, match=r"in doubt: .*Disconnected"):
+            transactions.abort() if undone else transactions.end({})
+
+
 class Quiet:
     """A producer that does all it is asked for."""
 

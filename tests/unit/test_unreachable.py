@@ -11,12 +11,13 @@ from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble, StoreTrouble
+from tests.builders.cases import cases
 
 NOWHERE = "127.0.0.1:1"
 DOWN = KafkaError(KafkaError._TRANSPORT)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "expected"),
     [
         (
@@ -38,26 +39,23 @@ def test_kafka_is_away(settings: Settings, expected: str) -> None:
     assert str(trouble) == expected
 
 
-def test_kafka_that_refuses_is_not_away() -> None:
-    """Then the address is right."""
+def test_servers_that_are_away_or_refuse() -> None:
+    """A Kafka that refuses is not away: the address is right. Nobody listens on the port of
+    Redis."""
     admin = Admin(Settings(kafka=NOWHERE))
     admin._remember_connection_error(KafkaError(KafkaError._AUTHENTICATION))
     trouble = admin._unreachable(DOWN)
     assert isinstance(trouble, Denied)
     assert "STREAM_RATER_KAFKA" not in str(trouble)
-
-
-def test_redis_is_away() -> None:
-    """Nobody listens on that port."""
     store = RedisStore(Settings(redis=f"redis://{NOWHERE}"))
-    with pytest.raises(StoreTrouble) as trouble:
+    with pytest.raises(StoreTrouble) as caught:
         store.count_beliefs()
-    assert str(trouble.value).endswith(
+    assert str(caught.value).endswith(
         "(the address is that of STREAM_RATER_REDIS: is the server running?)"
     )
 
 
-@pytest.mark.parametrize("variable", [KAFKA_VARIABLE, REDIS_VARIABLE])
+@cases("variable", [KAFKA_VARIABLE, REDIS_VARIABLE])
 def test_the_demo_says_how_to_do_without(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A shell may still have the addresses of servers that `make down` stopped."""
     for each in (KAFKA_VARIABLE, REDIS_VARIABLE):

@@ -4,9 +4,8 @@ import re
 
 import pytest
 
-from stream_rater.contract.errors import LogTrouble
+from stream_rater.contract.errors import LogTrouble, Regrouped, Resharded
 from stream_rater.contract.record import Record, checksum
-from stream_rater.pipeline.parts.schema import mark
 from stream_rater.pipeline.ports import (
     REBUILT,
     Apply,
@@ -23,7 +22,8 @@ from stream_rater.pipeline.ports import (
     StoredShard,
 )
 from stream_rater.pipeline.updater import updater as module
-from tests.unit.machines import NOWHERE, ByHand, Recorder, names, opened, part, record, updating
+from tests.builders.cases import cases
+from tests.builders.machines import NOWHERE, ByHand, Recorder, names, opened, part, record, updating
 
 
 def owning(hand: ByHand, position: Position = NOWHERE, committed: int | None = None) -> Seek:
@@ -34,7 +34,6 @@ def owning(hand: ByHand, position: Position = NOWHERE, committed: int | None = N
 
 
 def read(hand: ByHand, *records: Record, now_s: float = 0.0) -> Poll:
-    """Records come in."""
     return hand.answer(Poll, Polled(now_s, records=records))
 
 
@@ -84,28 +83,16 @@ def test_batch_is_applied_then_published(hand: ByHand) -> None:
     hand.expect(Poll, no_fetch=False)
 
 
-def test_call_that_was_not_published_is_settled_first(hand: ByHand, observer: Recorder) -> None:
-    """From its fresh rows; what follows waits."""
-    assert owning(hand, Position(2, 0, b"\xa0"), 0).offsets == {0: 0}
-    read(hand, record(0, part((5, "ab"))), record(1, part((6, "c"))), record(2, part((7, "d"))))
-    assert answer_beliefs(hand, Position(2, 0, b"\xa0")) == "abc"
-    publish = hand.answer(Publish, offsets={0: 2})
-    assert reported(publish) == [("a", 0), ("c", 0)]
-    assert observer.settled == [2]
-    assert answer_beliefs(hand, Position(2, 0, b"\xa0")) == "d"
-
-
-def test_zombies_call_that_began_before_c(hand: ByHand) -> None:
-    """It repeated what was published and continued. Only what it continued with is published."""
+def test_settling_a_call(hand: ByHand) -> None:
+    """A call of a zombie that began before c repeated what was published and continued: only that
+    is published. A call is read on until it is whole, however little a poll brings. Whoever moved
+    the store meanwhile, this shard begins again."""
     position = Position(3, 0, b"\xe0")
     assert owning(hand, position, 1).offsets == {0: 0}
     read(hand, *(record(i, part((5 + i, letter))) for i, letter in enumerate("abc")))
     assert answer_beliefs(hand, position) == "abc"
     assert reported(hand.answer(Publish, offsets={0: 3})) == [("b", 0), ("c", 0)]
-
-
-def test_call_to_be_settled_is_read_on_until_it_is_whole(hand: ByHand) -> None:
-    """However little a poll brings, and however large the call is."""
+    hand = updating(Recorder(), 1)
     position = Position(20, 0, bytes(5))
     owning(hand, position, 0)
     for i in range(19):
@@ -114,10 +101,7 @@ def test_call_to_be_settled_is_read_on_until_it_is_whole(hand: ByHand) -> None:
     read(hand, record(19, part((30, "ab"))))
     assert answer_beliefs(hand, position) == "ab"
     assert reported(hand.answer(Publish, offsets={0: 20})) == []
-
-
-def test_store_moved_while_settling(hand: ByHand) -> None:
-    """Whoever moved it, this shard begins again."""
+    hand = updating(Recorder(), 1)
     owning(hand, Position(1, 0, b"\x80"), 0)
     read(hand, record(0, part((5, "a"))))
     answer_beliefs(hand, Position(2, 1, b"\x80"))
@@ -141,10 +125,11 @@ def test_store_that_lost_writes_is_replayed_without_events(
     assert reported(hand.answer(Publish, offsets={0: 3})) == [("c", 0)]
 
 
-@pytest.mark.parametrize("lost_at", ["read", "apply"])
-def test_somebody_else_wrote(hand: ByHand, lost_at: str) -> None:
+@cases("lost_at", ["read", "apply"])
+def test_somebody_else_wrote(lost_at: str) -> None:
     """The position or the compare-and-set shows it. Nothing is published, and the shard is opened
     again."""
+    hand = updating(Recorder(), 1)
     owning(hand)
     read(hand, record(0, part((5, "a"))))
     if lost_at == "read":
@@ -168,31 +153,16 @@ def test_idle_store_that_goes_back_is_noticed(hand: ByHand) -> None:
     assert hand.answer(Seek).offsets == {0: 1}
 
 
-def test_trouble_forgets_everything(hand: ByHand, observer: Recorder) -> None:
-    """A new producer before the committed offset is fetched: no old transaction ends after it."""
-    owning(hand)
-    read(hand, record(0, part((5, "a"))))
-    answer_beliefs(hand, Position())
-    position = applied(hand)
-    hand.fail(Publish, LogTrouble("in doubt"))
-    hand.answer(Poll, Polled(0.0), no_fetch=True, timeout_s=0.0)
-    hand.answer(NewProducer)
-    opened(hand, {0: position}, {0: 1})
-    assert hand.answer(Seek).offsets == {0: 1}
-    assert observer.troubles == ["in doubt"]
-
-
-def test_shard_lost_in_trouble_is_not_opened(hand: ByHand) -> None:
-    """Nor one lost and never heard of again."""
+def test_shards_that_are_lost(hand: ByHand) -> None:
+    """In trouble it is not opened, nor one lost and never heard of again. One that is lost and
+    gained in one poll is opened again: others may have had it in between."""
     owning(hand)
     hand.fail(Poll, LogTrouble("down"))
     hand.answer(Poll, Polled(0.0, lost=frozenset([0])), no_fetch=True)
     hand.answer(NewProducer)
     hand.expect(Poll, no_fetch=False)
-
-
-def test_shard_lost_and_gained_in_one_poll_is_opened_again(hand: ByHand) -> None:
-    """Others may have had it in between."""
+    observer = Recorder()
+    hand = updating(observer, 1)
     owning(hand)
     hand.answer(Poll, Polled(0.0, lost=frozenset([0]), gained=frozenset([0])))
     opened(hand, {0: Position(4, 3)}, {0: 4})
@@ -219,21 +189,23 @@ def test_log_that_starts_after_the_store(observer: Recorder) -> None:
     hand.expect(ReadBeliefs, players={0: (REBUILT,)})
 
 
-@pytest.mark.parametrize(("applied_", "committed"), [(7, 3), (3, 7)])
-def test_log_that_ends_before_the_store_or_the_group(
-    hand: ByHand, observer: Recorder, applied_: int, committed: int
-) -> None:
+@cases(("applied_", "committed"), [(7, 3), (3, 7)])
+def test_log_that_ends_before_the_store_or_the_group(applied_: int, committed: int) -> None:
     """Parts were lost: said at once, instead of waiting for them for ever."""
+    observer = Recorder()
+    hand = updating(observer, 1)
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     opened(hand, {0: Position(applied_, applied_ - 1)}, {0: committed}, end=6)
     assert "offset 7 was reached and the log ends at 6" in observer.refused[0][1]
     hand.expect(Poll)
 
 
-@pytest.mark.parametrize("committed", [None, 0, 3, 7, 9])
-def test_log_of_another_history(hand: ByHand, observer: Recorder, committed: int | None) -> None:
+@cases("committed", [None, 0, 3, 7, 9])
+def test_log_of_another_history(committed: int | None) -> None:
     """It is long enough, but the last record that was applied is another one there. Whatever the
     group says: there is one way out."""
+    observer = Recorder()
+    hand = updating(observer, 1)
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     opened(hand, {0: Position(7, 6, b"\x80", tail=1)}, {0: committed}, end=12, tails={0: 2})
     assert observer.refused == [(0, observer.refused[0][1])]
@@ -242,16 +214,16 @@ def test_log_of_another_history(hand: ByHand, observer: Recorder, committed: int
     hand.expect(Poll)
 
 
-def test_record_that_was_deleted_is_not_compared(hand: ByHand, observer: Recorder) -> None:
-    """Old parts are: the log begins at `applied`."""
-    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
-    opened(hand, {0: Position(7, 6, b"\x80", tail=1)}, {0: 7}, {0: 7}, tails={0: None})
-    hand.expect(Seek)
-    assert observer.refused == []
-
-
-def test_committed_offset_that_was_reset(hand: ByHand, observer: Recorder) -> None:
-    """A last call that began after c: no crash does that; the way out is named."""
+def test_store_and_log_that_do_not_fit(hand: ByHand, observer: Recorder) -> None:
+    """Fresh rows that are not the rows of the log; a last call that began after c, which no crash
+    does: the way out is named. A record that was deleted, as old parts are, is not compared."""
+    owning(hand, Position(1, 0, b"\x80\x00"), 0)
+    read(hand, record(0, part((5, "a"))))
+    answer_beliefs(hand, Position(1, 0, b"\x80\x00"))
+    assert "has 2 bytes, 1 rows need 1." in observer.refused[0][1]
+    hand.expect(Poll)
+    observer = Recorder()
+    hand = updating(observer, 1)
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     opened(hand, {0: Position(7, 6, b"\x80")}, {0: 0})
     assert (
@@ -259,19 +231,17 @@ def test_committed_offset_that_was_reset(hand: ByHand, observer: Recorder) -> No
     )
     assert "Commit 7" in observer.refused[0][1]
     hand.expect(Poll)
+    observer = Recorder()
+    hand = updating(observer, 1)
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    opened(hand, {0: Position(7, 6, b"\x80", tail=1)}, {0: 7}, {0: 7}, tails={0: None})
+    hand.expect(Seek)
+    assert observer.refused == []
 
 
-def test_store_of_another_log(hand: ByHand, observer: Recorder) -> None:
-    """Fresh rows that are not the log's rows."""
-    owning(hand, Position(1, 0, b"\x80\x00"), 0)
-    read(hand, record(0, part((5, "a"))))
-    answer_beliefs(hand, Position(1, 0, b"\x80\x00"))
-    assert "has 2 bytes, 1 rows need 1." in observer.refused[0][1]
-    hand.expect(Poll)
-
-
-def test_part_that_is_not_understood(hand: ByHand, observer: Recorder) -> None:
-    """What precedes it is applied and published; then the shard stops and says where."""
+def test_messages_that_are_not_understood(hand: ByHand, observer: Recorder) -> None:
+    """What precedes a part of another release is applied and published; then the shard stops and
+    says where. A foreign message is reported, and its offset is finished like any other."""
     owning(hand)
     read(hand, record(0, part((5, "a"))), record(1, b"\x91\x02"), record(2, part((6, "b"))))
     assert answer_beliefs(hand, Position()) == "a"
@@ -281,6 +251,14 @@ def test_part_that_is_not_understood(hand: ByHand, observer: Recorder) -> None:
     assert observer.refused_at == [1]
     read(hand, record(3, part((7, "c"))))
     hand.expect(Poll)
+    observer = Recorder()
+    hand = updating(observer, 1)
+    owning(hand)
+    read(hand, record(0, b"hello"))
+    assert applied(hand) == Position(1, 0, b"", tail=checksum(b"hello"))
+    assert reported(hand.answer(Publish, offsets={0: 1})) == []
+    assert observer.ignored == [(0, 0)]
+    assert observer.refused == []
 
 
 def test_refused_shard_goes_on_when_it_does(hand: ByHand, observer: Recorder) -> None:
@@ -300,39 +278,11 @@ def test_refused_shard_goes_on_when_it_does(hand: ByHand, observer: Recorder) ->
     assert observer.opened == [0]
 
 
-@pytest.mark.parametrize("own", [True, False])
-def test_mark_of_a_rebuild(hand: ByHand, observer: Recorder, own: bool) -> None:
-    """If the store includes that rebuild, the mark is passed without an event. Otherwise the shard
-    is refused."""
-    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
-    assert hand.expect(ReadBeliefs).players == {0: (REBUILT,)}
-    hand.answer(ReadBeliefs, {0: StoredShard(Position(4, 4), [b"5" if own else None])})
-    hand.answer(Committed, {0: 4})
-    hand.answer(LogStarts, {0: 0})
-    hand.answer(ShardEnds, [5])
-    hand.answer(Seek)
-    last = record(4, mark(7))
-    read(hand, last)
-    if own:
-        assert applied(hand) == Position(5, 4, b"", tail=checksum(last.value))
-        assert reported(hand.answer(Publish, offsets={0: 5})) == []
-    assert (observer.refused_at, observer.opened) == (([], [0]) if own else ([4], []))
-    assert observer.ignored == []
-
-
-def test_foreign_message(hand: ByHand, observer: Recorder) -> None:
-    """It is reported, and its offset is finished like any other."""
-    owning(hand)
-    read(hand, record(0, b"hello"))
-    assert applied(hand) == Position(1, 0, b"", tail=checksum(b"hello"))
-    assert reported(hand.answer(Publish, offsets={0: 1})) == []
-    assert observer.ignored == [(0, 0)]
-    assert observer.refused == []
-
-
-@pytest.mark.parametrize("settling", [False, True])
-def test_record_of_another_version(hand: ByHand, observer: Recorder, settling: bool) -> None:
+@cases("settling", [False, True])
+def test_record_of_another_version(settling: bool) -> None:
     """The shard is refused; the worker lives."""
+    observer = Recorder()
+    hand = updating(observer, 1)
     position = Position(1, 0, b"\x80") if settling else Position()
     owning(hand, position, 0)
     read(hand, record(0, part((5, "a"))))
@@ -370,3 +320,40 @@ def test_reading_rests_while_many_rows_wait(hand: ByHand) -> None:
         hand.answer(Publish)
         fulls.append(read(hand).no_fetch)
     assert fulls == [True, True, False]
+
+
+# --- opened for the first time, or after a long while ---------------------------------------------
+
+
+def test_shards_were_added(hand: ByHand) -> None:
+    """Which players are at home here is known for as many as there were: it ends."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    with pytest.raises(Resharded, match=r"has 2 partitions and had 1"):
+        opened(hand, {0: NOWHERE}, {0: None}, shards=2)
+
+
+@cases("position", [Position(7, 6, b"\x80"), Position(7, 0, b"\x80")])
+def test_committed_offset_that_kafka_forgot(position: Position) -> None:
+    """Applied parts may have been published. None is published twice; a way out is named."""
+    observer = Recorder()
+    hand = updating(observer, 1)
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    opened(hand, {0: position}, {0: None})
+    assert "offsets.retention.minutes). Commit 7 for this partition" in observer.refused[0][1]
+    hand.expect(Poll)
+
+
+def test_first_offset_while_the_group_changes(hand: ByHand, observer: Recorder) -> None:
+    """The first offset is committed before anything is applied, so that later none means forgotten.
+    A poll shows who owns the shard now; it is not read before its offset is there."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    hand.answer(ReadBeliefs, {0: StoredShard(NOWHERE, [None])})
+    hand.answer(Committed, {0: None})
+    hand.answer(LogStarts, {0: 0})
+    hand.answer(ShardEnds, [0])
+    assert len(hand.expect(Publish, offsets={0: 0}).events) == 0
+    hand.fail(Publish, Regrouped("another generation"))
+    hand.answer(Poll, Polled(0.0))
+    opened(hand, {0: NOWHERE}, {0: None})
+    hand.expect(Seek)
+    assert observer.troubles == []

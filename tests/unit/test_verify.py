@@ -1,42 +1,51 @@
-"""`verify` on a log with corrections: what a correction writes, and what else may differ."""
+"""`verify`: what a correction writes and what else may differ, and what the command waits for."""
 
 import json
+import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.adapters.redis.metadata import StoreMetadata
 from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import any_ladder
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import StoreTrouble
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Player, Record
+from stream_rater.operations import unfinished, verify
 from stream_rater.operations.compare_store import Verdict, compare, same_belief
+from stream_rater.operations.unfinished import UnfinishedRounds
 from stream_rater.rating import record
 from stream_rater.rating.model import Beliefs
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.replay.sequential import Replay
-from tests.rounds import day, event, ranked
-from tests.unit.machines import CONFIG
+from tests.builders.cases import cases
+from tests.builders.commands import run
+from tests.builders.lines import Line, a_correction, a_round, a_seed
+from tests.builders.machines import CONFIG
+from tests.rounds import day, ranked
 
 LADDERS = any_ladder(CONFIG)
 WINDOW, SHARDS = 100, 3
 
 
-def a_log() -> list[dict[str, Any]]:
+def a_log() -> list[Line]:
     """Cy and dee are removed; dee is only in one round with cy. A round of eve's is voided, and one
     correction is rejected."""
     lobbies = [["ann", "bob", "cy"], ["cy", "dee"], ["bob", "ann"], ["cy", "ann", "bob"],
                ["eve", "bob"], ["ann", "bob"]]  # fmt: skip
-    rounds: list[dict[str, Any]] = [
-        event(*ranked(range(1, len(names) + 1), names), round_id=f"r{i}", ladder="l",
-              completed_at=day(i))
-        for i, names in enumerate(lobbies)
-    ]  # fmt: skip
-    removed = {"event_type": "player-removed", "ladder": "l", "player": "cy"}
-    voided = {"event_type": "round-voided", "ladder": "l", "round_id": "r4"}
-    refused = {"event_type": "round-voided", "ladder": "l", "round_id": "no"}
+    rounds = [a_round(i, *names) for i, names in enumerate(lobbies)]
+    removed = a_correction("player-removed", player="cy")
+    voided, refused = (a_correction("round-voided", round_id=each) for each in ("r4", "no"))
     return [*rounds[:5], removed, voided, refused, rounds[5]]
 
 
@@ -72,27 +81,28 @@ ANN = replayed(a_log())["ann"]
 CORRECTED = changed(ANN, last=REMOVED, previous_mu=7.0, previous_sigma=8.0, previous_time=9)
 
 
-def test_a_corrected_belief_stores_the_past_in_its_own_way() -> None:
-    """Where a correction of its ladder has written it last, and nowhere else."""
+def test_which_beliefs_are_the_same() -> None:
+    """A corrected one stores the past in its own way, where a correction of its ladder has written
+    it last; a rebuilt one may have something unannounced, on a ladder with corrections; one of no
+    rounds is none."""
     assert same_belief(ANN, ANN, ())
     assert same_belief(CORRECTED, ANN, {REMOVED})
     assert not same_belief(CORRECTED, ANN, ())
     assert not same_belief(CORRECTED, ANN, {VOIDED})
     assert not same_belief(changed(ANN, previous_mu=7.0), ANN, {REMOVED, VOIDED})
-
-
-def test_a_rebuilt_belief_may_have_something_unannounced() -> None:
-    """Only on a ladder with corrections."""
     rebuilt = changed(ANN, previous_mu=7.0, previous_sigma=8.0, untold=1)
     assert same_belief(rebuilt, ANN, {VOIDED})
     assert not same_belief(rebuilt, ANN, ())
     assert not same_belief(changed(rebuilt, mu=1.0), ANN, {VOIDED})
     assert not same_belief(changed(rebuilt, last=1), ANN, {VOIDED})
+    nobody = changed(CORRECTED, rounds=0)
+    assert same_belief(nobody, None, ()) and same_belief(None, nobody, ())
+    assert not same_belief(CORRECTED, None, {REMOVED})
+    assert not same_belief(None, ANN, {REMOVED})
+    assert not same_belief(nobody, ANN, {REMOVED})
 
 
-@pytest.mark.parametrize(
-    "field", ["mu", "sigma", "rounds", "time", "grid", "center", "precision", "scale", "width"]
-)
+@cases("field", ["mu", "sigma", "rounds", "time", "grid", "center", "precision", "scale", "width"])
 def test_what_is_believed_is_compared_bit_for_bit(field: str) -> None:
     """Of a corrected belief, too."""
     value = record.decode([ANN], 0, 0.0, 1.0).header[field][0]
@@ -115,16 +125,7 @@ def test_the_performances_are_compared() -> None:
     assert not same_belief(record.encode(Beliefs(fewer, beliefs.factors))[0], ANN, {REMOVED})
 
 
-def test_a_belief_of_no_rounds_is_none() -> None:
-    """Whoever wrote it; one of some rounds is not."""
-    nobody = changed(CORRECTED, rounds=0)
-    assert same_belief(nobody, None, ()) and same_belief(None, nobody, ())
-    assert not same_belief(CORRECTED, None, {REMOVED})
-    assert not same_belief(None, ANN, {REMOVED})
-    assert not same_belief(nobody, ANN, {REMOVED})
-
-
-@pytest.mark.parametrize("junk", [b"", b"junk", bytes([250]) + ANN[1:]])
+@cases("junk", [b"", b"junk", bytes([250]) + ANN[1:]])
 def test_what_is_no_record_is_different(junk: bytes) -> None:
     """And ends nothing."""
     assert not same_belief(junk, ANN, {REMOVED})
@@ -165,17 +166,15 @@ def corrected_store() -> dict[str, bytes]:
 
 
 def test_a_corrected_store_is_equal() -> None:
-    """Of those who are gone each record counts as explained; refused corrections are counted."""
+    """Of those who are gone each record counts as explained; refused corrections are counted. A
+    belief that a correction wrote is equal as long as its player has not played since. Players of
+    an amendment that was amended are looked for, though they stand in no round."""
     verdict = verified(corrected_store(), a_log())
     assert verdict.equal, (verdict.missing, verdict.differing)
     assert (verdict.rounds, verdict.beliefs) == (6, 5)
     assert verdict.rejected == {"unknown-round": 1}
     without = {who: corrected_store()[who] for who in ("ann", "bob")}
     assert verified(without, a_log()).equal and verified(without, a_log()).beliefs == 2
-
-
-def test_a_belief_that_a_correction_wrote_is_equal() -> None:
-    """As long as its player has not played since."""
     log = a_log()[:-1]
     store = {
         who: changed(each, last=VOIDED, previous_mu=1.0, previous_sigma=2.0)
@@ -185,27 +184,22 @@ def test_a_belief_that_a_correction_wrote_is_equal() -> None:
     for offset in (REFUSED, 3):
         bad = store | {"ann": changed(store["ann"], last=offset)}
         assert verified(bad, log).differing == [("l", "ann")]
+    amended = [
+        a_correction("round-amended", round_id="r5", standings=ranked([1, 2], names))
+        for names in (["ann", "zoe"], ["ann", "bob"])
+    ]
+    log = [*a_log(), *amended]
+    store = replayed(log) | {"zoe": CORRECTED}
+    assert verified(store, log).differing == [("l", "zoe")]
+    assert verified(replayed(log), log).equal
 
 
-@pytest.mark.parametrize("forgotten", ["cy", "dee", "eve", "ann"])
+@cases("forgotten", ["cy", "dee", "eve", "ann"])
 def test_a_correction_that_was_forgotten_is_found(forgotten: str) -> None:
     """Of a player who should be gone, and of one who should have moved."""
     uncorrected = replayed([each for each in a_log() if "event_type" not in each])
     store = corrected_store() | {forgotten: uncorrected[forgotten]}
     assert verified(store, a_log()).differing == [("l", forgotten)]
-
-
-def test_players_of_an_amendment_that_was_amended_are_looked_for() -> None:
-    """They stand in no round that was reported."""
-    amended = [
-        {"event_type": "round-amended", "ladder": "l", "round_id": "r5",
-         "standings": ranked([1, 2], names)}
-        for names in (["ann", "zoe"], ["ann", "bob"])
-    ]  # fmt: skip
-    log = [*a_log(), *amended]
-    store = replayed(log) | {"zoe": CORRECTED}
-    assert verified(store, log).differing == [("l", "zoe")]
-    assert verified(replayed(log), log).equal
 
 
 def test_a_log_without_corrections_is_read_once() -> None:
@@ -228,45 +222,44 @@ def test_a_log_without_corrections_is_read_once() -> None:
 # --- seeds ---------------------------------------------------------------------------------------
 
 
-def a_seed(number: int, *players: str, mu: float = 1700.0) -> dict[str, Any]:
-    rows = [{"player": each, "mu": mu, "sigma": 100.0} for each in players]
-    return {
-        "event_type": "players-seeded", "ladder": "l", "round_id": f"s{number}", "at": day(number),
-        "players": rows,
-    }  # fmt: skip
-
-
-def a_lobby(number: int, *players: str) -> dict[str, Any]:
-    places = range(1, len(players) + 1)
-    return event(*ranked(places, players), round_id=f"r{number}", ladder="l",
-                 completed_at=day(number))  # fmt: skip
-
-
-RESET = {
-    "event_type": "player-reset", "ladder": "l", "round_id": "s4", "at": day(4), "player": "bob",
-    "sigma": 300.0,
-}  # fmt: skip
+RESET = a_correction("player-reset", round_id="s4", at=day(4), player="bob", sigma=300.0)
+VOID = a_correction("round-voided", round_id="s0")
+SEASON = a_correction("season-started", season=1, keep=0.9, sigma=10.0)
 SEEDED = [
-    a_seed(0, "ann", "bob", "zed"), a_lobby(1, "ann", "bob"), a_seed(2, "bob", "cy", mu=1300.0),
-    a_lobby(3, "cy", "ann"), RESET, {**RESET, "round_id": "s5", "player": "nobody"},
+    a_seed(0, "ann", "bob", "zed"), a_round(1, "ann", "bob"), a_seed(2, "bob", "cy", mu=1300.0),
+    a_round(3, "cy", "ann"), RESET, {**RESET, "round_id": "s5", "player": "nobody"},
 ]  # fmt: skip
-VOID = {"event_type": "round-voided", "ladder": "l", "round_id": "s0"}
-SEASON = {"event_type": "season-started", "ladder": "l", "season": 1, "keep": 0.9, "sigma": 10.0}
 VETERANS_ROW = 2
 """The offset of the seed that changes nothing for bob."""
 
 
 def test_a_seeded_store_is_equal() -> None:
-    """Seeds need no second reading of the log. A reset of somebody unknown leaves nothing."""
+    """Seeds need no second reading of the log; a reset of somebody unknown leaves nothing. A belief
+    that a voided seed left is found. A rebuilt veteran may name a seed that changed nothing, on a
+    ladder with corrections."""
     verdict = verified(replayed(SEEDED), SEEDED)
     assert verdict.equal and (verdict.rounds, verdict.seeds, verdict.beliefs) == (2, 4, 4)
+    removed = a_correction("player-removed", player="zed", seed=True)
+    for correction in (VOID, removed):
+        log = [*SEEDED, correction]
+        store = replayed(log)
+        assert "zed" not in store and verified(store, log).equal
+        left = store | {"zed": replayed(SEEDED)["zed"]}
+        assert verified(left, log).differing == [("l", "zed")]
+        gone = store | {"zed": changed(left["zed"], rounds=0, last=len(SEEDED))}
+        assert verified(gone, log).equal
+    log = [*SEEDED[:4], SEASON]
+    store = replayed(log)
+    rebuilt = store | {"bob": changed(store["bob"], last=VETERANS_ROW)}
+    assert verified(rebuilt, log).equal
+    without = replayed(SEEDED[:4])
+    rebuilt = without | {"bob": changed(without["bob"], last=VETERANS_ROW)}
+    assert verified(rebuilt, SEEDED[:4]).differing == [("l", "bob")]
 
 
-@pytest.mark.parametrize("more", [[], [SEASON]])
-@pytest.mark.parametrize(
-    ("lost", "players"), [(0, ["ann", "bob", "cy", "zed"]), (2, ["ann", "cy"]), (4, ["bob"])]
-)
-def test_a_lost_seed_is_found(lost: int, players: list[str], more: list[dict[str, Any]]) -> None:
+@cases("more", [[], [SEASON]])
+@cases(("lost", "players"), [(0, ["ann", "bob", "cy", "zed"]), (2, ["ann", "cy"]), (4, ["bob"])])
+def test_a_lost_seed_is_found(lost: int, players: list[str], more: list[Line]) -> None:
     """Or a lost reset, whether the ladder has corrections or not."""
     log = [*SEEDED, *more]
     another = a_seed(9, "another")
@@ -278,8 +271,8 @@ def test_a_lost_seed_is_found(lost: int, players: list[str], more: list[dict[str
         assert [*verdict.missing, *verdict.differing] == [("l", player)]
 
 
-@pytest.mark.parametrize("more", [[], [SEASON]])
-def test_a_seed_that_counted_too_often_is_found(more: list[dict[str, Any]]) -> None:
+@cases("more", [[], [SEASON]])
+def test_a_seed_that_counted_too_often_is_found(more: list[Line]) -> None:
     """After a round of its player, and once more after the own effect."""
     log = [*SEEDED, *more]
     store = replayed(log)
@@ -291,26 +284,184 @@ def test_a_seed_that_counted_too_often_is_found(more: list[dict[str, Any]]) -> N
     assert verified(store | {"ann": once_more}, log).differing == [("l", "ann")]
 
 
-def test_a_belief_that_a_voided_seed_left_is_found() -> None:
-    """Its player is in no round. The same holds for one who was removed from a seed."""
-    removed = {"event_type": "player-removed", "ladder": "l", "player": "zed", "seed": True}
-    for correction in (VOID, removed):
-        log = [*SEEDED, correction]
-        store = replayed(log)
-        assert "zed" not in store and verified(store, log).equal
-        left = store | {"zed": replayed(SEEDED)["zed"]}
-        assert verified(left, log).differing == [("l", "zed")]
-        gone = store | {"zed": changed(left["zed"], rounds=0, last=len(SEEDED))}
-        assert verified(gone, log).equal
+# --- the command ----------------------------------------------------------------------------------
 
 
-def test_a_rebuilt_veteran_may_name_a_seed() -> None:
-    """A rebuild of a ladder with corrections sets the last offset to that of the last part, which
-    may be of a seed that changed nothing."""
-    log = [*SEEDED[:4], SEASON]
-    store = replayed(log)
-    rebuilt = store | {"bob": changed(store["bob"], last=VETERANS_ROW)}
-    assert verified(rebuilt, log).equal
-    without = replayed(SEEDED[:4])
-    rebuilt = without | {"bob": changed(without["bob"], last=VETERANS_ROW)}
-    assert verified(rebuilt, SEEDED[:4]).differing == [("l", "bob")]
+RUNNING = {ESTIMATORS: 1, UPDATERS: 1}
+"""The members of each group."""
+
+
+def admin(behind: list[int], members: Mapping[str, int] = RUNNING) -> Any:
+    """One whose workers are so far behind, each time that they are asked for."""
+    asked = iter(behind)
+    return SimpleNamespace(
+        topics=Topics.of(Settings()),
+        partitions_of=lambda *_: (1, 1),
+        ends=lambda *_: [0],
+        left=lambda *_: {0: range(next(asked))},
+        members=lambda group: members[group],
+    )
+
+
+@pytest.fixture(autouse=True)
+def without_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds are not looked for where offsets are left."""
+
+    def unfinished(_: Settings, admin: Any) -> Any:
+        return SimpleNamespace(look=admin.left)
+
+    monkeypatch.setattr(verify, "UnfinishedRounds", unfinished)
+
+
+def test_what_ends_verify_before_any_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Redis that is down: workers that cannot reach it never catch up. Another duplicate window:
+    it would find differences that are none, whose cure would be a rebuild, which spoils what is
+    right."""
+
+    def down(_: int) -> int:
+        raise StoreTrouble("redis: connection refused")
+
+    store = SimpleNamespace(layout=SimpleNamespace(begun_by=down))
+    monkeypatch.setattr(verify, "RedisStore", lambda _: store)
+    monkeypatch.setattr(verify, "Admin", lambda _: admin([]))
+    result = run("verify", "--wait", "60")
+    assert result.exit_code == 1
+    assert result.stderr == "stream-rater: redis: connection refused\n"
+    stored = {"kernel": b"11", "duplicate_window": b"7"}
+    client: Any = SimpleNamespace(hget=lambda _, field: stored.get(field))
+    store = SimpleNamespace(layout=StoreMetadata(client, lambda call: call()))
+    monkeypatch.setattr(verify, "RedisStore", lambda _: store)
+    monkeypatch.setattr(verify, "Admin", lambda _: admin([]))
+    monkeypatch.setattr(verify, "read_ladder_events", lambda *_: pytest.fail("it went on"))
+    result = run("verify")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "stream-rater: the workers have duplicate_window = 7, here it is 100000: set what the "
+        "workers have: nothing was compared\n"
+    )
+
+
+def test_what_is_waited_for_is_reported_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With how long; nothing where nobody is behind."""
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    verify._wait_until_caught_up(Settings(), admin([0, 0]), 1, 1, 60.0)
+    assert capsys.readouterr().err == ""
+    verify._wait_until_caught_up(Settings(), admin([3, 4, 1, 0, 0, 0]), 1, 1, 60.0)
+    assert capsys.readouterr().err == (
+        "waiting for the workers, which are 7 records behind, for 60 s at most\n"
+    )
+
+
+def test_parts_are_looked_for_after_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round is finished while it looks. Its part is sent by then, and is not applied."""
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    sent, applied = 0, 0
+
+    def left(group: str, _: str, ends: Mapping[int, int]) -> dict[int, range]:
+        return {0: range(applied, ends[0])}
+
+    def look(_: Mapping[int, int]) -> dict[int, range]:
+        nonlocal sent, applied
+        sent, applied = 1, sent  # the part of the last look is applied by now
+        return {}
+
+    parts = Topics.of(Settings()).parts
+    place: Any = SimpleNamespace(
+        topics=Topics.of(Settings()), members=lambda _: 1, left=left,
+        ends=lambda topic, _: [sent if topic == parts else 1],
+    )  # fmt: skip
+    monkeypatch.setattr(verify, "UnfinishedRounds", lambda *_: SimpleNamespace(look=look))
+    verify._wait_until_caught_up(Settings(), place, 1, 1, 60.0)
+    assert applied == 1
+
+
+@cases(
+    ("behind", "role"), [([6, 0], "6 records of an estimator"), ([0, 1], "1 record of an updater")]
+)
+def test_nobody_is_waited_for_who_does_not_run(behind: list[int], role: str) -> None:
+    """It says at once which roles to start. If nothing is left to do, none need run."""
+    expected = f"{role}'s work left, and no worker with this role runs: start one"
+    with pytest.raises(Failed, match=expected):
+        verify._wait_until_caught_up(
+            Settings(), admin(behind, {ESTIMATORS: 0, UPDATERS: 0}), 1, 1, 60.0
+        )
+    verify._wait_until_caught_up(
+        Settings(), admin([0, 0], {ESTIMATORS: 0, UPDATERS: 0}), 1, 1, 60.0
+    )
+
+
+def test_rejections_are_shown_by_their_codes() -> None:
+    """The most frequent first: duplicates are harmless, others may not be."""
+    codes = Counter({"bad-time": 1, "duplicate-round": 18})
+    assert verify._report(Verdict(rounds=200, rejected=codes, beliefs=7), 0, 0) == (
+        "200 rounds replayed, 19 rejected (18 duplicate-round, 1 bad-time), 7 beliefs compared: "
+        "all equal, bit for bit"
+    )
+    assert verify._report(Verdict(rounds=1, beliefs=2), 0, 0) == (
+        "1 rounds replayed, 0 rejected, 2 beliefs compared: all equal, bit for bit"
+    )
+
+
+# --- whether offsets that the workers left have a record ------------------------------------------
+
+
+class FakeReader:
+    """A reader whose calls return these: an offset of a record, or nothing; the last is repeated.
+    `end`: the end of the log, which the last call reaches."""
+
+    def __init__(self, *found: int | None, end: int = -1) -> None:
+        self._found, self._end = [*found], end
+        self.begun: dict[int, int] = {}
+        self.ends: dict[int, int] = {}
+
+    def start_at(self, offsets: dict[int, int]) -> None:
+        self.begun = offsets
+
+    def read(self, _: float, at_most: int) -> Sequence[Record]:
+        assert at_most == 1
+        offset = self._found.pop(0) if self._found else None
+        if not self._found and self._end >= 0:
+            self.ends = {0: self._end}
+        return [] if offset is None else [Record(0, offset, b"")]
+
+
+@cases(
+    ("reader", "expected"),
+    [
+        (FakeReader(7), True),
+        (FakeReader(None, None, 7), True),
+        (FakeReader(9), False),  # it came later
+        (FakeReader(None, end=9), False),
+    ],
+)
+def test_a_record_is_looked_for(reader: Any, expected: bool) -> None:
+    assert unfinished._may_have_record(reader, 0, range(5, 9)) == expected
+    assert reader.begun == {0: 5}
+
+
+@cases("reader", [FakeReader(None), FakeReader(None, end=8)])
+def test_what_could_not_be_read_may_have_one(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time is over, or a replica does not reach the end yet."""
+    monkeypatch.setattr(unfinished, "READ_S", 0.05)
+    assert unfinished._may_have_record(reader, 0, range(5, 9))
+
+
+def test_nothing_is_read_while_workers_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only at the first look, and where nothing has moved since the last one."""
+    left = [range(5, 9), range(6, 9), range(7, 9), range(7, 9), range(9, 9)]
+    offsets = iter(left)
+    admin: Any = SimpleNamespace(
+        topics=Topics.of(Settings()), left=lambda *_: {0: next(offsets), 1: range(4, 4)}
+    )
+    looks, read = UnfinishedRounds(Settings(), admin), list[dict[int, range]]()
+
+    def with_records(found: dict[int, range]) -> dict[int, range]:
+        read.append(found)
+        return {}
+
+    monkeypatch.setattr(looks, "_with_records", with_records)
+    found = [looks.look({0: 9, 1: 4}) for _ in left]
+    assert read == [{0: left[0]}, {0: left[3]}]
+    assert found == [{}, {0: left[1]}, {0: left[2]}, {}, {}]

@@ -16,8 +16,8 @@ from stream_rater.replay.pool import ONE_WAVE, Pool
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
 from stream_rater.runtime import embedded
+from tests.builders.machines import part
 from tests.rounds import as_json, day, ranked, read
-from tests.unit.machines import part
 
 LINES = [
     as_json(*ranked([1, 2], ["ann", "bob"]), round_id="r0", completed_at=day(0)),

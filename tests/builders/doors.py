@@ -1,6 +1,7 @@
 """A door on a log in memory, behind the API, without servers."""
 
 import asyncio
+import inspect
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, cast
@@ -56,20 +57,16 @@ class LogInMemory:
 
     @property
     def all(self) -> list[NewRecord]:
-        """All records, by partition."""
         return [each for partition in self.records for each in partition]
 
 
 class Answered(NamedTuple):
-    """An answer of the API."""
-
     status: int
     headers: Mapping[str, str]
     json: Any
 
     @property
     def code(self) -> str | None:
-        """The error code."""
         return cast("str | None", self.json.get("code"))
 
 
@@ -113,12 +110,10 @@ class Client:
         self, path: str, body: Any, token: str = TOKEN, content_type: str = "application/json",
         **headers: str,
     ) -> Answered:  # fmt: skip
-        """Send a body, as JSON if it is no bytes."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         return await self._ask("POST", path, data, token, content_type, **headers)
 
     async def get(self, path: str, token: str = "") -> Answered:
-        """Ask."""
         return await self._ask("GET", path, b"", token, "")
 
     async def _ask(
@@ -146,6 +141,25 @@ class Client:
         text = b"".join(each.get("body", b"") for each in rest)
         found = {name.decode(): value.decode() for name, value in start["headers"]}
         return Answered(start["status"], found, json.loads(text))
+
+
+def at_door(ladders: Ladders = ANY_LADDER, beliefs: Any = None, **settings: Any) -> Any:
+    """Makes a test of a coroutine that takes a place of its own, its client, and what else a test
+    takes."""
+
+    def of(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+        def test(**given: Any) -> None:
+            place = DoorPlace(ladders, beliefs, **settings)
+            asyncio.run(story(place, Client(place.api.application), **given))
+
+        signature = inspect.signature(story)
+        left = list(signature.parameters.values())[2:]
+        test.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
+        test.__name__, test.__doc__ = story.__name__, story.__doc__
+        test.__module__, test.__qualname__ = story.__module__, story.__qualname__
+        return test
+
+    return of
 
 
 def home(ladder: str) -> int:

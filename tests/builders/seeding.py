@@ -14,7 +14,7 @@ from stream_rater.pipeline.parts.seed_parts import RecordInPart, SeedPart
 from stream_rater.rating.stages import RatingRule
 from stream_rater.rounds import seed_records
 from stream_rater.rounds.seed_records import Seed
-from tests.unit.machines import CONFIG, RULE
+from tests.builders.machines import CONFIG, RULE
 
 TIME = "2026-11-25T16:00:00Z"
 LADDERS = Ladders(ladders={"a": Ladder(rating=CONFIG)})
@@ -29,14 +29,12 @@ def seeding_record(offset: int, *players: str, ladder: str = "a", **row: object)
 
 
 def resetting_record(offset: int, player: str, ladder: str = "a", **values: float) -> Record:
-    """The record of a reset."""
     about = {"ladder": ladder, "round_id": f"s{offset}", "at": TIME, "player": player}
     value = msgspec.json.encode(about | {"sigma": 200.0} | values)
     return Record(0, offset, value, ((EVENT_TYPE, RESET.encode()),), received_s=4e9)
 
 
 def read(record: Record, ladders: Ladders = LADDERS) -> Seed:
-    """The seed or reset in a record."""
     return seed_records.decode(record, ladders)
 
 

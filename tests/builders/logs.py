@@ -13,7 +13,6 @@ class ListedRecords(NamedTuple):
     at_once: int = 1000
 
     def batches(self, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
-        """Yield the records of these partitions, each up to its end, in batches."""
         wanted = [each for each in self.records if each.offset < ends.get(each.partition, 0)]
         for first in range(0, len(wanted), self.at_once):
             yield wanted[first : first + self.at_once]

@@ -60,13 +60,10 @@ def part(
 
 
 def record(offset: int, of: Part | bytes | None, shard: int = 0) -> Record:
-    """A record of performance-estimated."""
     return Record(shard, offset, schema.encode(of) if isinstance(of, Part) else of)
 
 
 class Recorder(Observer):
-    """Remembers what was reported to it."""
-
     def __init__(self) -> None:
         self.troubles: list[str] = []
         self.refused: list[tuple[int, str]] = []
@@ -147,13 +144,11 @@ class ByHand:
         return self.effect
 
     def answer(self, kind: type[E], outcome: Any = None, **having: Any) -> E:
-        """Expect an effect and let it come out so."""
         effect = self.expect(kind, **having)
         self._hold(self._machine.send(outcome))
         return effect
 
     def fail(self, kind: type[E], trouble: Exception) -> None:
-        """Expect an effect and let it fail."""
         self.expect(kind)
         self._hold(self._machine.throw(trouble))
 
@@ -168,7 +163,6 @@ class Agreed(ByHand):
 
 
 def names(players: Sequence[tuple[str, str]]) -> str:
-    """The players' letters."""
     return "".join(player for _, player in players)
 
 

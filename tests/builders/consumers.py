@@ -33,10 +33,18 @@ class Client:
 
 
 @contextmanager
-def input_with(client: Client) -> Iterator[Input]:
-    """An input that owns partition 0, by this client."""
+def input_of_nobody() -> Iterator[Input]:
+    """The input of a broker that is not there."""
     found = Input(Settings(kafka="127.0.0.1:1"), "t", "g")
-    consumer, found.consumer = found.consumer, client  # type: ignore[assignment]
-    found._owned, found._subscribed = {0}, True
+    consumer = found.consumer
     yield found
     consumer.close()
+
+
+@contextmanager
+def input_with(client: Client) -> Iterator[Input]:
+    """An input that owns partition 0, by this client."""
+    with input_of_nobody() as found:
+        found.consumer = client  # type: ignore[assignment]
+        found._owned, found._subscribed = {0}, True
+        yield found

@@ -17,8 +17,6 @@ class LastRound(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LastPart(msgspec.Struct, frozen=True, array_like=True):
-    """The message."""
-
     version: int
     rules: tuple[RatingRule, ...]
     rounds: tuple[LastRound, ...]

@@ -1,0 +1,272 @@
+"""What the input of Kafka makes of what its client says: records, ends, errors."""
+
+import itertools
+import json
+import time
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from stream_rater.adapters.kafka import consumer, reader
+from stream_rater.adapters.kafka.consumer import Fenced, Input
+from stream_rater.adapters.kafka.records import Messages
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import Denied, LogTrouble
+from stream_rater.pipeline.ports import Poll, SourceCommit
+from stream_rater.rounds.lines import PlainRecords
+from tests.builders.consumers import Client, input_of_nobody, input_with
+
+WATERMARK, UNREAD = 10, 7
+"""The high watermark, and the offset after the last record that was read."""
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Input]:
+    """An input that has read all records of a partition."""
+    monkeypatch.setattr(consumer, "ENDS_EVERY_S", 0.0)
+    client = Client()
+    client.end = WATERMARK
+    with input_with(client) as found:
+        found.seek({0: UNREAD})
+        yield found
+
+
+def report(to: Input, next_offset: int = WATERMARK, waiting: int = 0) -> None:
+    """Give it statistics, which have more than is read of them."""
+    of_one = {"partition": 0, "next_offset": next_offset, "fetchq_cnt": waiting, "hi_offset": 10}
+    none = {"partition": -1, "next_offset": -1001, "fetchq_cnt": 0}
+    topics = {"t": {"topic": "t", "partitions": {"0": of_one, "-1": none}}}
+    to._on_statistics(json.dumps({"name": "client", "brokers": {}, "topics": topics}))
+
+
+def end_of(found: Input) -> int:
+    found._read_ends()
+    return found.ends()[0]
+
+
+def test_offsets_without_records_do_not_count(fetched: Input) -> None:
+    """Nothing is known before the first statistics, and what is new counts at once."""
+    assert end_of(fetched) == WATERMARK
+    report(fetched)
+    assert end_of(fetched) == UNREAD
+    fetched.consumer.end = WATERMARK + 1  # type: ignore[attr-defined]
+    assert end_of(fetched) == WATERMARK + 1
+
+
+def test_statistics_that_do_not_count(fetched: Input) -> None:
+    """Those that are behind, or of records that wait in the client; those of a fetch that is over,
+    and those of before a pause."""
+    for next_offset, waiting in ((WATERMARK - 1, 0), (WATERMARK, 1)):
+        report(fetched, next_offset, waiting)
+        assert end_of(fetched) == WATERMARK
+    for sought, pauses in ((UNREAD - 2, []), (UNREAD, [{0}]), (UNREAD, [{0}, set[int]()])):
+        fetched._pause(set())
+        fetched.seek({0: UNREAD})
+        report(fetched)
+        if sought != UNREAD:
+            fetched.seek({0: sought})
+        for paused in pauses:
+            fetched._pause(paused)
+        assert end_of(fetched) == WATERMARK
+    fetched._pause({0})
+    report(fetched)
+    assert end_of(fetched) == WATERMARK
+
+
+# --- records of a batch that is not decompressed --------------------------------------------------
+
+
+FIRST, LAST = 4, 8
+"""Offsets of the batch."""
+BAD = KafkaError(KafkaError._BAD_COMPRESSION, "zstd")
+
+
+class UnreadableClient(Client):
+    """A consumer that reports the first offset of the batch, twice in a poll, until it is sought
+    beyond the last."""
+
+    end = LAST + 1
+
+    def poll(self, _: float) -> Message | None:
+        return Message(topic="t", partition=0, offset=FIRST, error=BAD) if self.at <= LAST else None
+
+    def consume(self, *_: Any) -> list[Message]:
+        return [each for each in [self.poll(0.0)] if each is not None]
+
+    def incremental_assign(self, some: Sequence[TopicPartition]) -> None:
+        for each in some:
+            self.seek(each)
+
+
+def test_each_is_reported_once() -> None:
+    """The client reports the first of them again and again. They are reported from where they are
+    sought: from the midst of the batch, and once more from before it, as after trouble."""
+    with input_with(UnreadableClient()) as spoilt:
+        for first, polls, due in (
+            (FIRST, 7, [4, 5, 6, 7, 8]), (6, 4, [6, 7, 8]), (5, 2, [5, 6]),
+            (FIRST, 7, [4, 5, 6, 7, 8]),
+        ):  # fmt: skip
+            spoilt.seek({0: first})
+            found = [each for _ in range(polls) for each in spoilt.poll(Poll(0.0)).records]
+            assert all(each.unreadable and each.value is None for each in found)
+            assert [each.offset for each in found] == due
+
+
+def test_they_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From any of them on, one a call, and to before any of them."""
+    client = UnreadableClient()
+    monkeypatch.setattr(client, "assign", client.incremental_assign, raising=False)
+    monkeypatch.setattr(reader, "new_consumer", lambda *_, **__: client)
+    again = reader.Rereader(Settings(kafka="127.0.0.1:1"), "t")
+    for first, end in ((4, 9), (6, 9), (4, 7), (7, 8)):
+        found: list[int] = []
+        while records := again.read(0, (found or [first - 1])[-1] + 1, end):
+            found += [each.offset for each in records if each.unreadable]
+        assert found == [*range(first, end)]
+
+
+# --- a record that arrives just as the wait of a poll ends ----------------------------------------
+
+
+RECORDS = 3
+
+
+class LateClient(Client):
+    """A consumer whose records arrive between the wait for the first one and the call that takes
+    the others."""
+
+    end = RECORDS
+
+    def poll(self, _: float) -> None:
+        """Nothing has arrived by the end of the wait."""
+
+    def consume(self, *_: Any) -> list[Message]:
+        offsets, self.at = range(self.at, RECORDS), RECORDS
+        return [Message(topic="t", partition=0, offset=each, value=b"x") for each in offsets]
+
+
+def test_late_records_are_returned_once() -> None:
+    """Waking the client's thread by a seek must not go back before them."""
+    with input_with(LateClient()) as late:
+        late._reading, late._next, late._moved_s = {0}, {0: 0}, time.monotonic()
+        polls = [[each.offset for each in late.poll(Poll(0.0)).records] for _ in range(3)]
+        assert polls == [[*range(RECORDS)], [], []]
+
+
+# --- what becomes of messages ---------------------------------------------------------------------
+
+
+def a_client_message(offset: int, value: bytes | None, headers: Any) -> Any:
+    """A message. Like the client's, it reports headers that it cannot represent only once: who asks
+    again gets a list with holes, which ends the process."""
+    left = [headers]
+
+    def asked() -> Any:
+        assert left, "asked twice"
+        if isinstance(headers, Exception):
+            raise left.pop()
+        return headers
+
+    return SimpleNamespace(
+        error=lambda: None, partition=lambda: 3, offset=lambda: offset, value=lambda: value,
+        key=lambda: b"key", timestamp=lambda: (1, 5000), headers=asked,
+    )  # fmt: skip
+
+
+def test_headers_are_asked_for_once() -> None:
+    """A record whose headers the client cannot represent has none, whatever comes with it."""
+    for value, others in itertools.product(
+        (b"{}", None), (None, [("event-type", b"season-started")])
+    ):
+        unreadable = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+        messages = [a_client_message(7, value, unreadable), a_client_message(8, b"{}", others)]
+        first, second = Messages(frozenset()).rounds(messages)
+        assert (first.partition, first.offset, first.value, first.headers) == (3, 7, value, ())
+        assert second.headers == (others or ())
+
+
+def test_records_without_headers_are_columns() -> None:
+    """Each of them is the record that it would be alone."""
+    found = Messages(frozenset()).rounds([a_client_message(each, b"{}", None) for each in range(3)])
+    assert isinstance(found, PlainRecords)
+    assert [(each.offset, each.value, each.received_s) for each in found] == [
+        (each, b"{}", 5.0) for each in range(3)
+    ]
+
+
+# --- what ends a client is reported once, and must not be missed ----------------------------------
+
+
+DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
+FENCED = KafkaError(KafkaError.FENCED_INSTANCE_ID, "fenced")
+
+
+def test_all_brokers_down_is_trouble_once() -> None:
+    """Until the client reports it again. It says why the last broker's connection failed, once: by
+    the next time it may be mended."""
+    with input_of_nobody() as found:
+        found._on_error(DOWN)
+        with pytest.raises(LogTrouble, match=r"brokers are down$"):
+            found._raise_reported([])
+        found._raise_reported([])
+        found._on_error(KafkaError(KafkaError._SSL, "certificate verify failed"))
+        found._raise_reported([])  # one of several: the client goes on with the others
+        found._on_error(DOWN)
+        with pytest.raises(LogTrouble, match=r"are down: certificate verify failed") as caught:
+            found._raise_reported([])
+        assert caught.value.cause == "tls"
+        found._on_error(DOWN)
+        with pytest.raises(LogTrouble, match=r"are down$"):
+            found._raise_reported([])
+
+
+def test_what_ends_the_client_outweighs_the_rest() -> None:
+    """The callback may report it before the rest or after; or it stands in the place of a record,
+    in a poll that has another report, too."""
+    among_records = [Message(topic="parts", error=FENCED)]
+    for errors, records in (([DOWN, FENCED], []), ([FENCED, DOWN], []), ([DOWN], among_records)):
+        with input_of_nobody() as found:
+            for error in errors:
+                found._on_error(error)
+            with pytest.raises(Fenced):
+                found._raise_reported(records)
+
+
+# --- a call that succeeds may fail for one partition ----------------------------------------------
+
+
+NO_OFFSET = -1001
+UNSTABLE = KafkaError(KafkaError.UNSTABLE_OFFSET_COMMIT, "unstable")
+DENIED = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "denied")
+
+
+def asked(who: str, error: KafkaError | None) -> Any:
+    """What a worker or a command gets when it asks for a group's offsets, or commits one, of a
+    client that answers well for partition 0, and for 1 with this error, or never committed."""
+    answer = [
+        SimpleNamespace(partition=0, offset=7, metadata="", error=None),
+        SimpleNamespace(partition=1, offset=NO_OFFSET, metadata=None, error=error),
+    ]
+    client: Any = SimpleNamespace(committed=lambda *_, **__: answer, commit=lambda *_, **__: answer)
+    if who == "worker":
+        with input_of_nobody() as found:
+            found.consumer = client
+            return found.committed(frozenset([0, 1]))
+    admin: Any = Admin(Settings(kafka="127.0.0.1:1"))
+    admin._reader = lambda group: client
+    return admin._stable("g", "t", 2) if who == "command" else admin.commit("g", "t", {0: 7})
+
+
+def test_an_error_of_one_partition_is_trouble() -> None:
+    """Taken for "never committed" it would have all of the partition read again. One that was never
+    committed is none, beside one that was."""
+    for who in ("worker", "command", "who commits"):
+        for error, kind in ((UNSTABLE, LogTrouble), (DENIED, Denied)):
+            with pytest.raises(kind, match=error.str()):
+                asked(who, error)
+    assert asked("worker", None) == {0: 7, 1: None}
+    assert asked("command", None) == {0: SourceCommit(7), 1: None}
