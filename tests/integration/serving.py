@@ -14,7 +14,7 @@ import msgspec
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
 from tests.contract.test_serve_index import an_event
-from tests.integration.processes import WorkerProcess
+from tests.integration.processes import Answering, WorkerProcess
 from tests.integration.topics import Bytes, produce
 from tests.waits import STILL_S
 
@@ -35,7 +35,7 @@ class Answered(NamedTuple):
 
 
 def ask(
-    serve: WorkerProcess, path: str, body: Any = None, method: str = "", **headers: str
+    serve: Answering, path: str, body: Any = None, method: str = "", **headers: str
 ) -> Answered:
     """Ask once. A body that is no bytes is sent as JSON; `_` in the names of headers is `-`."""
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
@@ -60,7 +60,7 @@ class StreamedEvent(NamedTuple):
 
 
 @contextmanager
-def followed(serve: WorkerProcess, path: str, **headers: str) -> Iterator[Iterator[StreamedEvent]]:
+def followed(serve: Answering, path: str, **headers: str) -> Iterator[Iterator[StreamedEvent]]:
     """The server-sent events of a path, as they come."""
     at = urlsplit(serve.url)
     connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=STILL_S)

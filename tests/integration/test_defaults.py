@@ -60,6 +60,7 @@ def test_nothing_kinder_is_set() -> None:
     assert {k: v for k, v in given.items() if any(each in k for each in kinder)} == DEFAULTS
 
 
+@pytest.mark.slow
 def test_a_season(place: Place, worker_process: Start) -> None:
     """Small rounds, a large one, rejections large and small, a correction; a worker is killed, and
     Redis is stopped and started. Everything is rated once, published once, and equal to the

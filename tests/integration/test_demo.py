@@ -67,6 +67,7 @@ def a_demo(folder: Path, **variables: str) -> Iterator["subprocess.Popen[str]"]:
             process.kill()
 
 
+@pytest.mark.slow
 def test_the_demo_ends_with_what_it_measured(tmp_path: Path) -> None:
     """On its own servers it prints a table of figures, verifies every rating, and leaves nothing
     behind."""
@@ -116,6 +117,7 @@ def given(at: Addresses) -> dict[str, str]:
     return {KAFKA_VARIABLE: at.kafka, REDIS_VARIABLE: at.redis}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_leaves_given_servers_as_they_were(
     addresses: Addresses, settings: SettingsFactory, tmp_path: Path, number: signal.Signals
@@ -168,6 +170,7 @@ def test_the_demo_touches_no_database_that_holds_anything(
             client.close()
 
 
+@pytest.mark.slow
 def test_the_demo_says_in_one_line_why_it_failed(addresses: Addresses, tmp_path: Path) -> None:
     """The service's own reason follows, from the end of its log."""
     with redis.Redis.from_url(with_database(addresses.redis, 0)) as client:

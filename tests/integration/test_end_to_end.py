@@ -25,7 +25,7 @@ from tests.real import SettingsFactory
 
 StartWorker = Callable[..., WorkerProcess]
 
-CODEFORCES_ROUNDS = 40
+CODEFORCES_ROUNDS = 10
 LADDERS = """
 [ladders.formula-one.rating]
 system = "elo-mmr"
@@ -151,6 +151,7 @@ def place(season: Season, settings: SettingsFactory) -> Settings:
     return settings(shards=6, ladders=str(season.ladders), buckets=64)
 
 
+@pytest.mark.slow  # the test below has three workers, two of them at once
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_service_rates_as_a_sequential_replay_does(
     count: int, season: Season, place: Settings, worker_process: StartWorker
