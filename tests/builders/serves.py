@@ -41,10 +41,14 @@ class IndexThread:
         )  # fmt: skip
         self._follower: EventFollower | None = None
         self._stopping = False
-        self.caught_up, self.lag, self.last_report_s = False, 0, time.monotonic()
+        self.caught_up, self.lag = False, 0
 
     def _polled(self, caught_up: bool, lag: int) -> None:
-        self.caught_up, self.lag, self.last_report_s = caught_up, lag, time.monotonic()
+        self.caught_up, self.lag = caught_up, lag
+
+    @property
+    def last_report_s(self) -> float:
+        return time.monotonic()
 
     def listen(self) -> None:
         self._follower = self._make(self._reports)

@@ -13,6 +13,7 @@ import msgspec
 
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
+from stream_rater.contract.events import RatingChanged
 from tests.contract.test_serve_index import an_event
 from tests.integration.processes import Answering, WorkerProcess
 from tests.integration.topics import Bytes, produce
@@ -105,10 +106,14 @@ def serves(folder: Path) -> Iterator[Serve]:
             each.close()
 
 
+def few_events() -> list[RatingChanged]:
+    """Events of three listed players of the ladder `eu`, and of a provisional one."""
+    listed = [an_event(f"p{i}", i, 1500.0 + i, ladder="eu") for i in range(3)]
+    return [*listed, an_event("new", 3, 900.0, ladder="eu", rounds=1, provisional=True)]
+
+
 def publish_few(at: Settings) -> None:
-    """Events of a new place: three listed players of the ladder `eu`, and a provisional one."""
+    """Publish these events in a new place."""
     Admin(at).create_topics()
-    events = [an_event(f"p{i}", i, 1500.0 + i, ladder="eu") for i in range(3)]
-    events.append(an_event("new", 3, 900.0, ladder="eu", rounds=1, provisional=True))
-    values = [Bytes(msgspec.json.encode(each), partition=0) for each in events]
+    values = [Bytes(msgspec.json.encode(each), partition=0) for each in few_events()]
     produce(at, values, Topics.of(at).changed)

@@ -37,7 +37,7 @@ tiers = [
 
 [ladders.sprint]
 rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }
-listing = { idle_days = 0.00015 }
+listing = { idle_days = 0.00005 }
 """
 EU = "/v1/ladders/eu"
 DAY_S = 86_400
@@ -121,7 +121,7 @@ def test_events_have_tiers(league: League) -> None:
 
 
 def test_a_player_leaves_without_an_event(league: League) -> None:
-    """The list of `sprint` lets a player go who has been idle for 13 seconds."""
+    """The list of `sprint` lets a player go who has been idle for four seconds."""
     league.publish("ann", 1500.0, ladder="sprint")
     sprint = "/v1/ladders/sprint"
     wait_until(lambda: ask(league.api, f"{sprint}/players/ann").status == 200, "it is read")

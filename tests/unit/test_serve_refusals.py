@@ -3,7 +3,6 @@ slow clients, the token; and what its answers promise to caches and browsers."""
 
 import socket
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ from stream_rater.serve.index.reader import ReadPositions
 from stream_rater.serve.problems import KINDS
 from stream_rater.serve.seasons import NoSeasons
 from stream_rater.serve.service import MakeParts, Parts
-from tests.builders.serves import ServeThread
+from tests.builders.serves import IndexThread, ServeThread
 from tests.contract.test_serve_index import an_event
 from tests.integration.serving import ask, followed
 from tests.waits import HANGS_S, wait_until
@@ -44,29 +43,10 @@ SHORT_S = 0.2
 class Still:
     """Follows nothing: the index is complete, and what is published is given to the watcher."""
 
-    caught_up, lag = True, 0
-
-    def __init__(self) -> None:
+    def __init__(self, watcher: Any) -> None:
+        watcher.polled(True, 0)
         self._ends = threading.Event()
-
-    @property
-    def last_report_s(self) -> float:
-        return time.monotonic()
-
-    def listen(self) -> None:
-        self._ends.wait()
-
-    def hurry(self) -> None:
-        pass
-
-    def stop(self) -> None:
-        self._ends.set()
-
-    def end(self) -> None:
-        pass
-
-    def unready(self) -> list[str]:
-        return []
+        self.run, self.stop = self._ends.wait, self._ends.set
 
 
 class Place:
@@ -92,7 +72,9 @@ class Place:
             positions.all_read([4])
             reader = FileIndexReader(self._index, self._kept, positions, ladders)
             door = DoorParts(None, nothing, None, threading.Event())
-            return Parts(Still(), reader, nothing, door, NoSeasons())
+            still: Any = Still
+            following = IndexThread(still, watcher)
+            return Parts(following, reader, nothing, door, NoSeasons())
 
         return make
 
