@@ -21,11 +21,15 @@ from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
 from stream_rater.runtime import http
 from stream_rater.serve import service, standalone
+from stream_rater.serve.index import follower
 from stream_rater.serve.index.follower import Watcher
 from stream_rater.serve.index.process import EventFollower, MakeFollower
 from stream_rater.serve.service import MakeParts, ServeProcess, parts_of_service
 from stream_rater.serve.standalone import parts_of_file
 from tests.integration.processes import Answering, wait_until
+
+CHECKPOINT_S = 0.2
+"""How often the index is looked at for losses, which tests wait for; a process waits 2 s."""
 
 ServeHere = Callable[..., "ServeThread"]
 
@@ -174,7 +178,8 @@ def serves_here() -> Iterator[ServeHere]:
         return started[-1]
 
     try:
-        yield start
+        with mock.patch.object(follower, "CHECKPOINT_S", CHECKPOINT_S):
+            yield start
     finally:
         for each in started:
             each.close()

@@ -145,14 +145,6 @@ def _verdicts(settings: Settings) -> dict[Place, str]:
     return verdicts
 
 
-def test_the_worker_goes_on(aftermath: Aftermath) -> None:
-    """No input makes a worker exit or start over."""
-    assert aftermath.worker.running
-    assert aftermath.worker.metric("stream_rater_restarts_total") == 0
-    assert aftermath.worker.get("/healthz") == (200, "ok\n")
-    assert aftermath.worker.get("/readyz") == (200, "ok\n")
-
-
 def test_each_code_is_reached(aftermath: Aftermath) -> None:
     """Every record that should be rejected with a code is; there is one of each code of the event
     contract for rounds, and of no other."""
@@ -202,20 +194,20 @@ def test_nothing_valid_is_lost(aftermath: Aftermath) -> None:
     assert max(aftermath.players.values()) == 1
 
 
-def test_metrics_count_rejections_by_code(aftermath: Aftermath) -> None:
-    """The metric equals the number of records in round-rejected."""
+def test_the_worker_goes_on(aftermath: Aftermath) -> None:
+    """No input makes a worker exit or start over. Its metrics equal the number of records in
+    round-rejected, by code. `verify` finds every belief equal, and knows that number."""
+    worker = aftermath.worker
+    assert worker.running
+    assert worker.metric("stream_rater_restarts_total") == 0
+    assert worker.get("/healthz") == worker.get("/readyz") == (200, "ok\n")
     counted = Counter(
-        t["error-code"].decode() for headers in aftermath.rejected.values() for t in headers
+        each["error-code"].decode() for some in aftermath.rejected.values() for each in some
     )
-    assert counted.keys() == CODES
-    for code, count in counted.items():
-        assert aftermath.worker.metric("stream_rater_rejected_total", code=code) == count
-    rejected = aftermath.worker.metric("stream_rater_rounds_total", outcome="rejected")
+    found = {code: worker.metric("stream_rater_rejected_total", code=code) for code in CODES}
+    assert found == counted
+    rejected = worker.metric("stream_rater_rounds_total", outcome="rejected")
     assert rejected == sum(counted.values())
-
-
-def test_the_store_equals_a_replay(aftermath: Aftermath) -> None:
-    """`verify` finds every belief equal, and knows how many records were rejected."""
     verified = stream_rater("verify", settings=aftermath.settings)
     assert verified.returncode == 0, verified.stderr
     assert f"{len(aftermath.rejected)} rejected" in verified.stdout
@@ -226,13 +218,8 @@ def test_a_record_larger_than_any_topic_takes(aftermath: Aftermath) -> None:
     length."""
     settings = aftermath.settings
     value = b" " * (40 * MEBIBYTE) + a_round()
-    packed_small = Producer(
-        {
-            "bootstrap.servers": settings.kafka,
-            "message.max.bytes": 64 * MEBIBYTE,
-            "compression.type": "zstd",
-        }
-    )
+    options = {"message.max.bytes": 64 * MEBIBYTE, "compression.type": "zstd"}
+    packed_small = Producer({"bootstrap.servers": settings.kafka, **options})
     (partition,) = {partition for partition, _ in aftermath.good}
     packed_small.produce(Topics.of(settings).rounds, value, KEY, partition=partition)
     assert packed_small.flush(STILL_S) == 0
