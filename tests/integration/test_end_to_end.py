@@ -25,7 +25,8 @@ from tests.real import SettingsFactory
 
 StartWorker = Callable[..., WorkerProcess]
 
-CODEFORCES_ROUNDS = 10
+ROUNDS = {"formula-one": 600, "codeforces": 10, "map-rando": 1000}
+"""How many of each ladder, from the first on."""
 LADDERS = """
 [ladders.formula-one.rating]
 system = "elo-mmr"
@@ -57,12 +58,9 @@ class Season(NamedTuple):
 
 
 def _lines(shared: Path) -> Iterator[bytes]:
-    with gzip.open(shared / "data" / "formula-one.jsonl.gz") as file:
-        yield from file
-    with gzip.open(shared / "data" / "codeforces.jsonl.gz") as file:
-        yield from itertools.islice(file, CODEFORCES_ROUNDS)
-    with gzip.open(shared / "data" / "map-rando.jsonl.gz") as file:
-        yield from file
+    for name, count in ROUNDS.items():
+        with gzip.open(shared / "data" / f"{name}.jsonl.gz") as file:
+            yield from itertools.islice(file, count)
 
 
 LAST = 6
@@ -76,7 +74,7 @@ def _without_offset(record: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def season(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Season:
-    """All rounds of formula-one and map-rando and the first ones of codeforces, rated offline."""
+    """Real rounds of three ladders, rated offline."""
     folder = tmp_path_factory.mktemp("season")
     rounds, ladders, out = folder / "rounds.jsonl", folder / "ladders.toml", folder / "ratings"
     results: Counter[tuple[str, str, str]] = Counter()

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+import pytest
 
 from local.tools import ROOT
 from stream_rater.adapters.kafka.topics import Topics
@@ -293,6 +294,7 @@ def both(worker: WorkerProcess, name: str) -> tuple[float, float]:
     return worker.metric(name, role="estimator"), worker.metric(name, role="updater")
 
 
+@pytest.mark.slow  # what is written there is in unit/test_log
 def test_logs_are_for_people_on_a_terminal(settings: real.SettingsFactory) -> None:
     """On a terminal, the log is text without JSON."""
     ours, theirs = pty.openpty()
