@@ -19,7 +19,6 @@ from stream_rater.adapters.kafka.reader import read_all
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.replay.edited_log import RecordValidator
 from tests import real
 from tests.integration import wire
@@ -34,7 +33,7 @@ from tests.integration.bad_rounds import (
     random_bytes,
 )
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until, workers
-from tests.integration.topics import Bytes, Finished, headers_of, produce, read_topic
+from tests.integration.topics import Bytes, Finished, headers_of, produce, published, read_topic
 from tests.waits import STILL_S
 
 CODES = {
@@ -128,8 +127,7 @@ def aftermath(
         finished = Finished(settings)
         wait_until(lambda: not worker.running or finished(), "everything is finished", every_s=0.2)
         done = Aftermath(settings, worker, sent, codes, good, _read_rejected(settings))
-        for message in read_topic(settings, Topics.of(settings).changed):
-            event = rating_changed_from_json(message.value() or b"")
+        for event in published(settings):
             done.players[event.round_id, event.player] += 1
         yield done
 

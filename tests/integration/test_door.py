@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import rating_changed_from_json
 from tests import real
 from tests.builders.serves import ServeHere, ServeThread
 from tests.integration.processes import Answering, WorkerProcess, stream_rater, wait_until
 from tests.integration.serving import Answered, Serve, ask
 from tests.integration.test_service import Start
-from tests.integration.topics import Bytes, Finished, produce, read_topic
+from tests.integration.topics import Bytes, Finished, produce, published
+
+__all__ = ["published"]
 
 TOKEN = "w"
 DUEL = "/v1/ladders/duel/rounds"
@@ -157,12 +157,6 @@ def until_fresh(api: Answering, path: str, body: Any = None) -> Any:
 
     wait_until(answers, path)
     return found[-1].json
-
-
-def published(place: Settings) -> list[Any]:
-    """All events that can be read."""
-    messages = read_topic(place, Topics.of(place).changed)
-    return [rating_changed_from_json(message.value() or b"") for message in messages]
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.slow)])

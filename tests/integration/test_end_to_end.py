@@ -11,16 +11,15 @@ from typing import NamedTuple
 
 import pytest
 
-from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.record import Player
 from stream_rater.rating.record import OFFSET_SIZE
 from tests.integration.processes import PATIENTLY, WorkerProcess, stream_rater, wait_until
-from tests.integration.topics import Finished, read_topic
+from tests.integration.topics import Finished, published
 from tests.real import SettingsFactory
 
 StartWorker = Callable[..., WorkerProcess]
@@ -114,10 +113,6 @@ def _beliefs(settings: Settings, players: list[Player]) -> dict[Player, bytes | 
     }
 
 
-def _published(settings: Settings) -> int:
-    return len(read_topic(settings, Topics.of(settings).changed))
-
-
 def _submit(season: Season, settings: Settings) -> None:
     sent = stream_rater("submit", str(season.rounds), settings=settings)
     assert sent.returncode == 0, sent.stderr
@@ -133,13 +128,12 @@ def _check_all(season: Season, settings: Settings) -> None:
 
     # A killed worker's open transaction hides later events until Kafka gives it up.
     wait_until(Finished(settings), "every event can be read")
-    published: Counter[tuple[str, str, str]] = Counter()
+    found: Counter[tuple[str, str, str]] = Counter()
     rounds_of: dict[Player, list[int]] = {}
-    for message in read_topic(settings, Topics.of(settings).changed):
-        event = rating_changed_from_json(message.value() or b"")
-        published[event.ladder, event.round_id, event.player] += 1
+    for event in published(settings):
+        found[event.ladder, event.round_id, event.player] += 1
         rounds_of.setdefault((event.ladder, event.player), []).append(event.rounds)
-    assert published == season.results
+    assert found == season.results
     assert all(played == list(range(1, len(played) + 1)) for played in rounds_of.values())
 
 
@@ -162,7 +156,7 @@ def test_a_killed_worker_loses_and_doubles_nothing(
     # By the topic's ends, not by its records: to read them all at each look took more than rating.
     wait_until(lambda: sum(admin.ends(changed, count)) > 1000, "the season is under way")
     first.kill()
-    assert _published(place) < sum(season.results.values()), "killed in the middle"
+    assert len(published(place)) < sum(season.results.values()), "killed in the middle"
     third = worker_process(place)
     _check_all(season, place)
     assert second.running and third.running

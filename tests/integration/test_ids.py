@@ -17,7 +17,7 @@ from stream_rater.contract.events import rating_changed_from_json
 from tests import real
 from tests.integration.bad_rounds import a_round
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until
-from tests.integration.topics import Bytes, Finished, headers_of, produce, read_topic
+from tests.integration.topics import Bytes, Finished, headers_of, produce, published, read_topic
 from tests.waits import STILL_S
 
 IDS = [
@@ -95,9 +95,7 @@ def rejected(at: real.Settings) -> dict[str, str]:
 
 def rated(at: real.Settings) -> set[str]:
     """The ladders that were rated."""
-    changes = read_topic(at, Topics.of(at).changed)
-    found = {rating_changed_from_json(each.value() or b"").ladder for each in changes}
-    return found.intersection(LADDERS)
+    return {each.ladder for each in published(at)}.intersection(LADDERS)
 
 
 def no_round_is_lost_by_the_default_partitioner(at: real.Settings) -> None:

@@ -17,7 +17,8 @@ import yaml
 from local.prometheus_node import RULES, start_prometheus
 from local.servers import Addresses
 from local.tools import ROOT
-from tests import real, rounds, tools
+from tests import real, tools
+from tests.builders.lines import Bytes, a_message, a_round
 from tests.builders.serves import serves_here
 from tests.integration.processes import (
     WorkerProcess,
@@ -27,7 +28,7 @@ from tests.integration.processes import (
     workers,
 )
 from tests.integration.secured import make_certificates, secured_redis
-from tests.integration.topics import Bytes, Finished, produce
+from tests.integration.topics import Finished, produce
 from tests.unit import test_runbook as runbook
 from tests.unit.test_alerts import ALERTS
 from tests.waits import HANGS_S
@@ -49,14 +50,12 @@ LABELLED = re.compile(r'label_replace\((.*?),\s*"role",.*\)', re.DOTALL)
 
 def load(first: int) -> list[Bytes]:
     """Valid rounds and one that is not."""
+    about = {"ladder": "ranked-eu", "completed_at": "2020-05-01T20:15:05Z"}
     valid = [
-        rounds.as_json(
-            *rounds.ranked(range(1, 6), [f"p{(number * 3 + i) % 50}" for i in range(5)]),
-            round_id=f"r{number}", completed_at="2020-05-01T20:15:05Z",
-        )
+        a_message(a_round(number, *(f"p{(number * 3 + i) % 50}" for i in range(5)), **about))
         for number in range(first, first + ROUNDS_AT_ONCE)
-    ]  # fmt: skip
-    return [Bytes(each) for each in (*valid, b"bad")]
+    ]
+    return [*valid, Bytes(b"bad")]
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from tests.contract.test_serve_index import assert_equal_to_newest, contents
 from tests.integration.processes import Answering, WorkerProcess, wait_until
 from tests.integration.serving import Serve, StreamedEvent, ask, followed
 from tests.integration.test_service import Start
-from tests.integration.topics import Bytes, Finished, produce, read_topic
+from tests.integration.topics import Bytes, Finished, produce, published, read_topic
 
 EU = "ranked-eu"
 AT = "/v1/ladders/ranked-eu"
@@ -51,12 +51,6 @@ def in_memory(count: int) -> Ladder:
         ranks = [each["rank"] for each in body["standings"]]
         ladder.rate(sides, ranks, completed_at=body["completed_at"], round_id=body["round_id"])
     return ladder
-
-
-def published(at: Settings) -> list[Any]:
-    """All events that can be read."""
-    messages = read_topic(at, Topics.of(at).changed)
-    return [rating_changed_from_json(message.value() or b"") for message in messages]
 
 
 def rated(at: Settings, start: Start, count: int, first: int = 0) -> WorkerProcess:

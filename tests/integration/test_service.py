@@ -18,9 +18,10 @@ import pytest
 from local.tools import ROOT
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.operations import verify
 from tests import real, rounds
+from tests.builders import lines
+from tests.builders.lines import Bytes, a_message
 from tests.integration.processes import (
     WorkerProcess,
     environment_of,
@@ -28,11 +29,12 @@ from tests.integration.processes import (
     stream_rater,
     wait_until,
 )
-from tests.integration.topics import Bytes, Finished, produce, read_topic
+from tests.integration.topics import Finished, produce, published
 from tests.waits import HANGS_S, STILL_S
 
 Start = Callable[..., WorkerProcess]
 
+SOME_DAY = "2020-05-01T20:15:05Z"
 LONG_SESSION_MS = 300_000
 """Longer than a test waits for something that does not move."""
 
@@ -41,20 +43,12 @@ def a_round(number: int, ladder: str = "", players: int = 2) -> Bytes:
     """A valid round of a few players, in one of eight ladders."""
     ladder = ladder or f"ladder-{number % 8}"
     names = [f"p{(number + i) % 40}" for i in range(players)]
-    return Bytes(
-        rounds.as_json(
-            *rounds.ranked(range(1, players + 1), names),
-            round_id=f"r{number}", ladder=ladder, completed_at="2020-05-01T20:15:05Z",
-        ),
-        ladder.encode(),
-    )  # fmt: skip
+    return a_message(lines.a_round(number, *names, ladder=ladder, completed_at=SOME_DAY))
 
 
 def events_of(settings: Settings) -> Counter[tuple[str, str, str]]:
     """How often each (ladder, round, player) was published."""
-    messages = read_topic(settings, Topics.of(settings).changed)
-    events = [rating_changed_from_json(message.value() or b"") for message in messages]
-    return Counter((each.ladder, each.round_id, each.player) for each in events)
+    return Counter((each.ladder, each.round_id, each.player) for each in published(settings))
 
 
 def assert_all_rated_once(settings: Settings, count: int, players: int = 2) -> None:
@@ -317,7 +311,7 @@ def test_a_large_round(settings: real.SettingsFactory, worker_process: Start) ->
     """As many players as eight megabytes hold in one round are all rated, once each."""
     at = settings()
     standings = [{"player": f"{i:0128}", "rank": 1 + i // 3} for i in range(48_000)]
-    body: dict[str, Any] = rounds.event(*standings, completed_at="2020-05-01T20:15:05Z")
+    body: dict[str, Any] = rounds.event(*standings, completed_at=SOME_DAY)
     value = msgspec.json.encode(body)
     assert 7 * 2**20 < len(value) < 8 * 2**20
     worker = worker_process(at)
