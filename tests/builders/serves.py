@@ -17,9 +17,11 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import structlog
+
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
-from stream_rater.runtime import http
+from stream_rater.runtime import http, log
 from stream_rater.serve import service, standalone
 from stream_rater.serve.index import follower
 from stream_rater.serve.index.follower import Watcher
@@ -100,6 +102,12 @@ class _Service(ServeProcess):
             self._loop.call_soon_threadsafe(self.stop)
 
 
+def _logger(role: str) -> Any:
+    """One that prints. A command that ran in this process may have left one whose file is
+    closed."""
+    return structlog.wrap_logger(structlog.PrintLogger(), role=role)
+
+
 class ServeThread(Answering):
     """A running `serve`, or a standalone process if its parts are those of a file."""
 
@@ -111,6 +119,7 @@ class ServeThread(Answering):
         self.failure: BaseException | None = None
         """What it ended with."""
         with (
+            mock.patch.object(log, "logger", _logger),
             mock.patch.object(service, "IndexProcess", IndexThread),
             mock.patch.object(standalone, "IndexProcess", IndexThread),
         ):
