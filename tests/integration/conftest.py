@@ -4,6 +4,7 @@ def test_something(settings, worker_process):
     at = settings(shards=4)                 # own topics, own Redis database
     worker = worker_process(at)             # ready; also .pid .kill() .terminate() .wait() .log()
     produce(at, [a_message(...)])           # tests.integration.topics
+    api = serve(at)                         # a thread of this process; `serve_process`: a process
 """
 
 from collections.abc import Callable, Generator, Iterator

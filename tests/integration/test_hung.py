@@ -44,6 +44,7 @@ def test_a_call_that_never_returns_ends_the_worker(
         assert (why["failed"], why["reason"]) == ("updater", "fenced")
         assert "hung_close.py" in failed.log()
         for at in (one, other):
-            worker_process(at)
+            worker_process(at, ready=False)
+        for at in (one, other):
             wait_until(Finished(at), "all is rated")
             assert_all_rated_once(at, 20)

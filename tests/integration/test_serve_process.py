@@ -1,7 +1,6 @@
 """The two processes of `serve`, the one that answers and the one that keeps the index: neither
 outlives the other, and no client holds them."""
 
-import os
 import signal
 from functools import partial
 from pathlib import Path
@@ -32,8 +31,8 @@ def _command(pid: str | int) -> str:
 
 def test_neither_outlives_the_other(settings: real.SettingsFactory, serve_process: Serve) -> None:
     """Asked to end, it ends with 0, and with it the index's process and the stream of a client that
-    follows. Killed, it leaves no index's process. If that is killed, one line says so, and whoever
-    watches over `serve` starts it again."""
+    follows. Killed, it leaves no index's process. (What happens if that is killed: see
+    `test_standalone.test_its_life`.)"""
     at = settings()
     publish_few(at)
     api = serve_process(at)
@@ -51,9 +50,3 @@ def test_neither_outlives_the_other(settings: real.SettingsFactory, serve_proces
     api.kill()
     assert api.wait() == -signal.SIGKILL
     wait_until(partial(_has_ended, index), "it has ended")
-
-    api = serve_process(at)
-    os.kill(index_process(api), signal.SIGKILL)
-    assert api.wait() == 1
-    last = api.log().splitlines()[-1]
-    assert last == "stream-rater: the index's process ended with exit code -9"

@@ -134,7 +134,8 @@ def test_its_life(start: Start, here: StartHere, file: Path) -> None:
     taken["r20"] = send(second, "r20", "ann", "p20").json
     os.kill(index_process(second), signal.SIGKILL)
     assert second.wait() == 1
-    assert "the index's process ended with exit code -9" in second.log()
+    last = second.log().splitlines()[-1]
+    assert last == "stream-rater: the index's process ended with exit code -9"
 
     third = here()
     with closing(connect_reader(file)) as reader:
