@@ -86,7 +86,7 @@ def test_servers_are_killed_and_come_back(
     again with the end written to only some of its partitions (seen with 4.4), for which no client
     has a remedy.
     """
-    worker, api = at_work(at, worker_process, 300), serve(at)
+    worker, api = at_work(at, worker_process, 200), serve(at)
     for number, server in enumerate((pair.redis, pair.kafka), start=1):
         if server is pair.kafka:
             send(api, DUEL, a_posted_round("before"))
@@ -100,7 +100,7 @@ def test_servers_are_killed_and_come_back(
             assert refused.headers["retry-after"]
         server.restart()
         wait_until(lambda: worker.get("/readyz")[0] == 200, "it is ready again")
-        more = range(300 * number, 300 * (number + 1))
+        more = range(200 * number, 200 * (number + 1))
         produce(at, [a_round(each) for each in more])
         # A new client: one that saw the broker die may keep its old coordinator for minutes.
         wait_until(Finished(at), "all is rated")
@@ -109,7 +109,7 @@ def test_servers_are_killed_and_come_back(
         assert send(api, DUEL, a_posted_round(name)).status == 202
         assert ended(api, f"{DUEL}/{name}")["status"] == "rated"
     assert api.metric("stream_rater_serve_rounds_total", outcome="unavailable") >= 1
-    assert_all_rated_once(at, 900 + len(posted))
+    assert_all_rated_once(at, 600 + len(posted))
 
 
 @pytest.mark.parametrize("which", ["kafka", "redis"])
