@@ -5,8 +5,7 @@
 with no right to write there; a traced round's span goes from it to a collector. Left out is what
 only a container has: the base image, the copy between stages, the user's number. `make test-all`
 does the same, but compiles no kernels: it lends the image those that this tree has of the same
-sources, for this machine's level, and warms Elo-MMR only
-(`tests/integration/test_image_runs.py`).
+sources, for this machine's level, and warms Elo-MMR only (`tests/integration/test_image_runs.py`).
 """
 
 import os

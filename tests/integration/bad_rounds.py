@@ -64,24 +64,11 @@ def text(old: bytes, new: bytes) -> bytes:
 
 BAD: dict[str, list[bytes | None]] = {
     "malformed": [
-        None,
-        b"",
-        b"\0",
-        b"{",
-        b"null",
-        b"[]",
-        b"\xff\xfe{}",
-        a_round()[:-1],
-        a_round() + b"x",
-        a_round().decode().encode("utf-16"),
-        b"\xef\xbb\xbf" + a_round(),
-        text(b'"ann"', b'"\\ud800"'),
-        text(b'"ann"', b'"\xed\xa0\x80"'),
-        text(b'"bob"', b"null"),
-        text(b'"standings":[', b'"standings":[1,'),
-        a_round(*two(team=["x"])),
-        a_round(performance_ceiling="high"),
-        packed(),
+        None, b"", b"\0", b"{", b"null", b"[]", b"\xff\xfe{}", a_round()[:-1], a_round() + b"x",
+        a_round().decode().encode("utf-16"), b"\xef\xbb\xbf" + a_round(),
+        text(b'"ann"', b'"\\ud800"'), text(b'"ann"', b'"\xed\xa0\x80"'), text(b'"bob"', b"null"),
+        text(b'"standings":[', b'"standings":[1,'), a_round(*two(team=["x"])),
+        a_round(performance_ceiling="high"), packed(),
     ],
     "too-large": [
         a_round() + b" " * (8 * MEBIBYTE),
@@ -115,15 +102,9 @@ BAD: dict[str, list[bytes | None]] = {
         a_round(*two(seat=seat), ladder=SMALL) for seat in ("", "123456789", "ä", 7, ["home"])
     ],
     "bad-id": [
-        b"{}",
-        a_round(round_id=""),
-        a_round(round_id="x" * 129),
-        a_round(round_id=7),
-        a_round(ladder=""),
-        a_round(ladder="é" * 65),
-        a_round(*two(player="")),
-        a_round(*two(player="x" * 129)),
-        a_round(*two(player=["x"])),
+        b"{}", *(a_round(round_id=each) for each in ("", "x" * 129, 7)),
+        *(a_round(ladder=each) for each in ("", "\u00e9" * 65)),
+        *(a_round(*two(player=each)) for each in ("", "x" * 129, ["x"])),
     ],
     "bad-time": [
         a_round(completed_at=time)
@@ -138,17 +119,12 @@ BAD: dict[str, list[bytes | None]] = {
 
 BAD_PACKED = {
     "malformed": [
-        b"",
-        b"\xc1",
-        packed()[:-1],
-        packed() + b"\x01",
-        a_round(),
-        b"\xdb\xff\xff\xff\xff",
+        b"", b"\xc1", packed()[:-1], packed() + b"\x01", a_round(), b"\xdb\xff\xff\xff\xff",
     ],
     "too-deep": [b"\x91" * 50_000, b"\x81\xa1x" * 20_000],
     "bad-rank": [packed(*two(rank=0))],
     "bad-id": [packed(round_id="")],
-}
+}  # fmt: skip
 
 
 def bad_records() -> Iterator[tuple[str, Bytes]]:

@@ -4,6 +4,7 @@ def test_something(settings, worker_process):
     at = settings(shards=4)                 # own topics, own Redis database
     worker = worker_process(at)             # ready; also .pid .kill() .terminate() .wait() .log()
     produce(at, [a_message(...)])           # tests.integration.topics
+    api = serve(at)                         # a thread of this process; `serve_process`: a process
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -18,7 +19,9 @@ from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
 from tests import real
+from tests.builders.serves import ServeHere, serves_here
 from tests.integration.processes import WorkerProcess, workers
+from tests.integration.serving import Serve, serves
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -62,6 +65,20 @@ def worker_process(
 
     with workers(tmp_path) as start:
         yield start_recorded
+
+
+@pytest.fixture
+def serve() -> Iterator[ServeHere]:
+    """Starts `serve` in threads of this process (`tests.builders.serves`)."""
+    with serves_here() as start:
+        yield start
+
+
+@pytest.fixture
+def serve_process(tmp_path: Path) -> Iterator[Serve]:
+    """Starts `stream-rater serve`, a process of its own."""
+    with serves(tmp_path) as start:
+        yield start
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from tests.integration.forks import Fork, run_fork
 from tests.waits import HANGS_S, STILL_S, any_of, cpu_of, size_of, wait_until
 
 __all__ = [
-    "ANSWER_S", "LAST_RELEASE", "NEXT_RELEASE", "PATIENTLY", "THIS_RELEASE", "WorkerProcess",
-    "complaints", "environment_of", "samples", "stream_rater", "variables_of", "wait_until",
-    "workers",
+    "ANSWER_S", "LAST_RELEASE", "NEXT_RELEASE", "PATIENTLY", "THIS_RELEASE", "Answering",
+    "WorkerProcess", "complaints", "environment_of", "samples", "stream_rater", "variables_of",
+    "wait_until", "workers",
 ]  # fmt: skip
 
 THIS_RELEASE, NEXT_RELEASE = "stream_rater", "tests.integration.next_release"
@@ -76,7 +76,36 @@ def complaints(stderr: str) -> list[str]:
     return [each for each in lines if not each.startswith(PROGRESS) and IDLE not in each]
 
 
-class WorkerProcess:
+class Answering:
+    """What answers at a URL: its pages and its metrics."""
+
+    @property
+    def url(self) -> str:
+        """The URL; empty before it listens."""
+        raise NotImplementedError
+
+    def get(self, path: str) -> tuple[int, str]:
+        """The status and the body of a page; status 0 if there is no answer."""
+        if not self.url:
+            return 0, ""
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=ANSWER_S) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric's samples with these labels; 0 if there are none."""
+        return sum(
+            value
+            for found, labelled, value in samples(self.get("/metrics")[1])
+            if found == name and labels.items() <= labelled.items()
+        )
+
+
+class WorkerProcess(Answering):
     """A running worker, whose log is in a file."""
 
     def __init__(
@@ -165,26 +194,6 @@ class WorkerProcess:
             for event in self.events("http"):
                 self._url = f"http://127.0.0.1:{event['port']}"
         return self._url
-
-    def get(self, path: str) -> tuple[int, str]:
-        """The status and the body of a page; status 0 if there is no answer."""
-        if not self.url:
-            return 0, ""
-        try:
-            with urllib.request.urlopen(self.url + path, timeout=ANSWER_S) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-        except OSError:
-            return 0, ""
-
-    def metric(self, name: str, **labels: str) -> float:
-        """The sum of a metric's samples with these labels; 0 if there are none."""
-        return sum(
-            value
-            for found, labelled, value in samples(self.get("/metrics")[1])
-            if found == name and labels.items() <= labelled.items()
-        )
 
     def has_a_share(self) -> bool:
         """Whether it owns a partition or shard."""

@@ -13,8 +13,9 @@ import msgspec
 
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
+from stream_rater.contract.events import RatingChanged
 from tests.contract.test_serve_index import an_event
-from tests.integration.processes import WorkerProcess
+from tests.integration.processes import Answering, WorkerProcess
 from tests.integration.topics import Bytes, produce
 from tests.waits import STILL_S
 
@@ -35,7 +36,7 @@ class Answered(NamedTuple):
 
 
 def ask(
-    serve: WorkerProcess, path: str, body: Any = None, method: str = "", **headers: str
+    serve: Answering, path: str, body: Any = None, method: str = "", **headers: str
 ) -> Answered:
     """Ask once. A body that is no bytes is sent as JSON; `_` in the names of headers is `-`."""
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
@@ -60,7 +61,7 @@ class StreamedEvent(NamedTuple):
 
 
 @contextmanager
-def followed(serve: WorkerProcess, path: str, **headers: str) -> Iterator[Iterator[StreamedEvent]]:
+def followed(serve: Answering, path: str, **headers: str) -> Iterator[Iterator[StreamedEvent]]:
     """The server-sent events of a path, as they come."""
     at = urlsplit(serve.url)
     connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=STILL_S)
@@ -105,10 +106,14 @@ def serves(folder: Path) -> Iterator[Serve]:
             each.close()
 
 
+def few_events() -> list[RatingChanged]:
+    """Events of three listed players of the ladder `eu`, and of a provisional one."""
+    listed = [an_event(f"p{i}", i, 1500.0 + i, ladder="eu") for i in range(3)]
+    return [*listed, an_event("new", 3, 900.0, ladder="eu", rounds=1, provisional=True)]
+
+
 def publish_few(at: Settings) -> None:
-    """Events of a new place: three listed players of the ladder `eu`, and a provisional one."""
+    """Publish these events in a new place."""
     Admin(at).create_topics()
-    events = [an_event(f"p{i}", i, 1500.0 + i, ladder="eu") for i in range(3)]
-    events.append(an_event("new", 3, 900.0, ladder="eu", rounds=1, provisional=True))
-    values = [Bytes(msgspec.json.encode(each), partition=0) for each in events]
+    values = [Bytes(msgspec.json.encode(each), partition=0) for each in few_events()]
     produce(at, values, Topics.of(at).changed)

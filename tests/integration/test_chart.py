@@ -10,12 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from local.tools import ROOT
 from stream_rater.config.settings import PREFIX, Settings
-from tests import real, rounds
+from tests import real
+from tests.builders.lines import a_message, a_round
 from tests.helm import chart
 from tests.integration.processes import wait_until
-from tests.integration.topics import Bytes, Finished, produce
+from tests.integration.topics import Finished, produce
 from tests.waits import HANGS_S
 
 CONFIG = "/etc/stream-rater/config"
@@ -56,6 +59,7 @@ def port_of(log: Path) -> int:
     return next((int(line["port"]) for line in lines if line["event"] == "http"), 0)
 
 
+@pytest.mark.slow
 def test_a_pods_command_rates_and_drains_in_time(
     settings: real.SettingsFactory, tmp_path: Path
 ) -> None:
@@ -73,8 +77,7 @@ def test_a_pods_command_rates_and_drains_in_time(
         wait_until(lambda: port_of(tmp_path / "log") > 0, "it listens")
         helm_test = [sys.executable, "-c", script, f"127.0.0.1:{port_of(tmp_path / 'log')}", pods]
         assert subprocess.run([*helm_test, str(HANGS_S)], check=False).returncode == 0
-        one = rounds.as_json(*rounds.ranked([1, 2], ["ann", "bob"]), round_id="r", ladder="eu")
-        produce(at, [Bytes(one, b"eu")])
+        produce(at, [a_message(a_round(1, "ann", "bob", ladder="eu"))])
         wait_until(Finished(at), "the round is rated")
         process.send_signal(signal.SIGTERM)
         assert process.wait(pod["spec"]["terminationGracePeriodSeconds"]) == 0

@@ -11,11 +11,10 @@ from local.servers import Addresses, Server, start_redis
 from local.tools import find_redis_server
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import rating_changed_from_json
 from tests import real, rounds
 from tests.integration.processes import PATIENTLY, WorkerProcess, stream_rater, wait_until
 from tests.integration.test_service import a_round
-from tests.integration.topics import Bytes, Finished, produce, read_topic
+from tests.integration.topics import Bytes, Finished, produce, published, read_topic
 
 Start = Callable[..., WorkerProcess]
 
@@ -60,6 +59,7 @@ def test_nothing_kinder_is_set() -> None:
     assert {k: v for k, v in given.items() if any(each in k for each in kinder)} == DEFAULTS
 
 
+@pytest.mark.slow
 def test_a_season(place: Place, worker_process: Start) -> None:
     """Small rounds, a large one, rejections large and small, a correction; a worker is killed, and
     Redis is stopped and started. Everything is rated once, published once, and equal to the
@@ -84,8 +84,7 @@ def test_a_season(place: Place, worker_process: Start) -> None:
     assert sent.returncode == 0, sent.stderr
     produce(at, [a_round(number) for number in range(2 * FEW, 3 * FEW)])
     wait_until(finished, "the correction is applied")
-    messages = read_topic(at, Topics.of(at).changed)
-    events = [rating_changed_from_json(each.value() or b"") for each in messages]
+    events = published(at)
     assert len({each.event_id for each in events}) == len(events)
     assert sum(each.correction is None for each in events) == 2 * 3 * FEW + MANY
     assert any(each.correction is not None for each in events)

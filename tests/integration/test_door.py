@@ -1,52 +1,50 @@
-"""Rounds by HTTP on real servers, from the post to the ratings; Kafka that goes away, and a process
-that is killed while it takes rounds."""
+"""Rounds by HTTP on real servers, from the post to the ratings; a process that is killed while it
+takes rounds. In `test_outages`, Kafka goes away."""
 
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from local.servers import Server
-from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import rating_changed_from_json
 from tests import real
-from tests.integration.processes import WorkerProcess, stream_rater, wait_until
-from tests.integration.serving import Answered, Serve, ask, serves
-from tests.integration.test_outages import at, pair
+from tests.builders.serves import ServeHere, ServeThread
+from tests.integration.processes import Answering, WorkerProcess, stream_rater, wait_until
+from tests.integration.serving import Answered, Serve, ask
 from tests.integration.test_service import Start
-from tests.integration.topics import Bytes, Finished, produce, read_topic
+from tests.integration.topics import Bytes, Finished, produce, published
 
-__all__ = ["at", "pair"]
+__all__ = ["published"]
 
 TOKEN = "w"
 DUEL = "/v1/ladders/duel/rounds"
 
 
+def with_a_door(place: Settings) -> Settings:
+    """The settings of a `serve` that takes rounds there."""
+    return msgspec.structs.replace(place, serve_write_token=TOKEN, serve_rate=0.0)
+
+
 @pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Serve]:
-    """Starts `stream-rater serve` that takes rounds."""
-    with serves(tmp_path) as start:
+def serve(serve: ServeHere) -> ServeHere:
+    """Starts `serve` that takes rounds, in threads."""
 
-        def opened(settings: Settings, **named: Any) -> WorkerProcess:
-            given = msgspec.structs.replace(settings, serve_write_token=TOKEN, serve_rate=0.0)
-            return start(given, **named)
+    def opened(settings: Settings, **named: Any) -> ServeThread:
+        return serve(with_a_door(settings), **named)
 
-        yield opened
+    return opened
 
 
-def post(api: WorkerProcess, path: str, body: Any) -> Answered:
+def post(api: Answering, path: str, body: Any) -> Answered:
     """Send once."""
     return ask(api, path, body, Authorization=f"Bearer {TOKEN}")
 
 
-def send(api: WorkerProcess, path: str, body: Any) -> Answered:
+def send(api: Answering, path: str, body: Any) -> Answered:
     """Send until it is taken or refused for good, as a client does."""
     found: list[Answered] = []
 
@@ -67,7 +65,7 @@ def a_round(round_id: str, *players: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def ended(api: WorkerProcess, path: str) -> Any:
+def ended(api: Answering, path: str) -> Any:
     """The end state of a round."""
     found: list[Any] = []
 
@@ -82,10 +80,11 @@ def ended(api: WorkerProcess, path: str) -> Any:
 
 
 def test_from_the_post_to_the_ratings(
-    settings: real.SettingsFactory, worker_process: Start, serve: Serve
+    settings: real.SettingsFactory, worker_process: Start, serve: ServeHere
 ) -> None:
     """A round is rated with each player's change; what it changed can be read at its offset; one
-    without a change and a rejected one have their end states, too."""
+    without a change and a rejected one have their end states, too. A round is taken back, and the
+    ratings at the correction's offset are without it."""
     place = settings(partitions=3, shards=3)
     worker_process(place)
     api = serve(place)
@@ -113,19 +112,30 @@ def test_from_the_post_to_the_ratings(
     duplicate = ended(other, by_place)
     assert (duplicate["status"], duplicate["code"]) == ("duplicate", "duplicate-round")
     assert Counter(each.round_id for each in published(place))["r1"] == 2
+    taken_back(api)
     assert stream_rater("verify", "--wait", "60", settings=place).returncode == 0
 
 
-def fresh_answers(api: WorkerProcess) -> None:
+def taken_back(api: Answering) -> None:
+    """One of two rounds is voided."""
+    for number in range(2):
+        send(api, DUEL, a_round(f"v{number}", "vic", "wim"))
+    correction = {"event_type": "round-voided", "round_id": "v0"}
+    taken = send(api, "/v1/ladders/duel/corrections", correction).json
+    path = f"/v1/ladders/duel/players/vic?min_offset={taken['offset']}&wait=30"
+    assert until_fresh(api, path)["rounds"] == 1
+
+
+def fresh_answers(api: Answering) -> None:
     """Each answer with `min_offset` includes the round at once, though it has only been sent."""
-    for number in range(5):
+    for number in range(3):
         names = [f"a{number}", f"b{number}"]
         taken = send(api, DUEL, a_round(f"f{number}", *names)).json
         query = f"min_offset={taken['offset']}&wait=30"
         for each in names:
             player = until_fresh(api, f"/v1/ladders/duel/players/{each}?{query}")
             assert player["offset"] == taken["offset"]
-        # All five players of the board are provisional after one round: `listed` shows nothing.
+        # All players of the board are provisional after one round: `listed` shows nothing.
         until_fresh(api, f"/v1/ladders/duel/leaderboard?{query}")
         looked_up = until_fresh(
             api, f"/v1/ladders/duel/players:lookup?{query}", {"players": [*names, "never"]}
@@ -136,7 +146,7 @@ def fresh_answers(api: WorkerProcess) -> None:
     assert late.headers["retry-after"]
 
 
-def until_fresh(api: WorkerProcess, path: str, body: Any = None) -> Any:
+def until_fresh(api: Answering, path: str, body: Any = None) -> Any:
     """The first answer that is not `not-yet`: on a busy machine the wait may end first."""
     found: list[Answered] = []
 
@@ -149,54 +159,15 @@ def until_fresh(api: WorkerProcess, path: str, body: Any = None) -> Any:
     return found[-1].json
 
 
-def published(place: Settings) -> list[Any]:
-    """All events that can be read."""
-    messages = read_topic(place, Topics.of(place).changed)
-    return [rating_changed_from_json(message.value() or b"") for message in messages]
-
-
-def test_corrections(settings: real.SettingsFactory, worker_process: Start, serve: Serve) -> None:
-    """A round is taken back, and the ratings at the correction's offset are without it."""
-    place = settings()
-    worker_process(place)
-    api = serve(place)
-    for number in range(2):
-        send(api, DUEL, a_round(f"r{number}"))
-    correction = {"event_type": "round-voided", "round_id": "r0"}
-    taken = send(api, "/v1/ladders/duel/corrections", correction).json
-    path = f"/v1/ladders/duel/players/ann?min_offset={taken['offset']}&wait=30"
-    assert until_fresh(api, path)["rounds"] == 1
-    assert stream_rater("verify", "--wait", "60", settings=place).returncode == 0
-
-
-def test_kafka_is_away(at: Settings, pair: Any, worker_process: Start, serve: Serve) -> None:
-    """Posts are refused with 503 and `Retry-After` while it is, and taken afterwards. What was
-    acknowledged is rated, and what is sent again counts once."""
-    worker_process(at)
-    api = serve(at)
-    send(api, DUEL, a_round("before"))
-    kafka: Server = pair.kafka
-    kafka.kill()
-    refused = post(api, DUEL, a_round("during"))
-    assert (refused.status, refused.json["code"]) == (503, "not-acknowledged"), refused
-    assert refused.headers["retry-after"]
-    kafka.restart()
-    for name in ("during", "before", "after"):
-        assert send(api, DUEL, a_round(name)).status == 202
-        assert ended(api, f"{DUEL}/{name}")["status"] == "rated"
-    counts = Counter(each.round_id for each in published(at))
-    assert counts == {"before": 2, "during": 2, "after": 2}
-    assert api.metric("stream_rater_serve_rounds_total", outcome="unavailable") >= 1
-
-
+@pytest.mark.parametrize("kills", [1, pytest.param(5, marks=pytest.mark.slow)])
 def test_killed_while_it_takes_rounds(
-    settings: real.SettingsFactory, worker_process: Start, serve: Serve
+    settings: real.SettingsFactory, worker_process: Start, serve_process: Serve, kills: int
 ) -> None:
     """Several clients send rounds, and repeat those without an answer to the next process. Nothing
     that was acknowledged is lost, and none is doubled."""
     place = settings(partitions=2)
     worker_process(place)
-    api = [serve(place)]
+    api = [serve_process(with_a_door(place))]
     counts = [0] * CLIENTS
     failures: list[str] = []
     stop = threading.Event()
@@ -206,13 +177,13 @@ def test_killed_while_it_takes_rounds(
     ]
     for thread in threads:
         thread.start()
-    for kill in range(KILLS):
+    for killed in range(kills):
         wait_until(
-            partial(have_reported, counts, failures, 30 * (kill + 1)), "the clients report",
+            partial(have_reported, counts, failures, 30 * (killed + 1)), "the clients report",
             moves=lambda: list(counts),
         )  # fmt: skip
         api[0].kill()
-        api[0] = serve(place)
+        api[0] = serve_process(with_a_door(place))
     stop.set()
     for thread in threads:
         thread.join()
@@ -225,7 +196,7 @@ def test_killed_while_it_takes_rounds(
     assert stream_rater("verify", "--wait", "60", settings=place).returncode == 0
 
 
-CLIENTS, KILLS = 4, 5
+CLIENTS = 4
 
 
 def have_reported(counts: list[int], failures: list[str], least: int) -> bool:

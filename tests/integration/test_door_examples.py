@@ -13,8 +13,8 @@ import pytest
 from local.servers import Addresses
 from local.tools import ROOT
 from tests import real
-from tests.integration.processes import WorkerProcess, workers
-from tests.integration.serving import serves
+from tests.builders.serves import ServeThread, serves_here
+from tests.integration.processes import workers
 from tests.waits import HANGS_S
 
 EXAMPLES = ROOT / "deploy" / "examples" / "http"
@@ -22,11 +22,11 @@ TOKEN = "example"
 
 
 @pytest.fixture(scope="module")
-def api(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerProcess]:
+def api(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeThread]:
     """One that takes rounds, beside a worker."""
     folder = tmp_path_factory.mktemp("examples")
-    with real.a_place(addresses) as at, workers(folder) as start, serves(folder) as serve:
-        start(at)
+    with real.a_place(addresses) as at, workers(folder) as start, serves_here() as serve:
+        start(at, forked=True)
         yield serve(msgspec.structs.replace(at, serve_write_token=TOKEN))
 
 
@@ -54,12 +54,13 @@ def assert_rated(printed: str) -> None:
     assert "rated" in printed and "ann" in printed and "bob" in printed, printed
 
 
-def test_python(api: WorkerProcess) -> None:
+def test_python(api: ServeThread) -> None:
     """By urllib."""
     assert_rated(run(sys.executable, str(EXAMPLES / "report.py"), url=api.url))
 
 
-def test_node(api: WorkerProcess) -> None:
+@pytest.mark.slow
+def test_node(api: ServeThread) -> None:
     """By fetch, which Node 18 has."""
     node = tool("node")
     if int(run(node, "--version").lstrip("v").partition(".")[0]) < 18:
@@ -67,7 +68,8 @@ def test_node(api: WorkerProcess) -> None:
     assert_rated(run(node, str(EXAMPLES / "report.mjs"), url=api.url))
 
 
-def test_go(api: WorkerProcess) -> None:
+@pytest.mark.slow
+def test_go(api: ServeThread) -> None:
     """By net/http; `rand.Text` is of Go 1.24."""
     go = tool("go")
     major, minor = run(go, "env", "GOVERSION").strip().removeprefix("go").split(".")[:2]
@@ -76,12 +78,14 @@ def test_go(api: WorkerProcess) -> None:
     assert_rated(run(go, "run", str(EXAMPLES / "report.go"), url=api.url))
 
 
-def test_java(api: WorkerProcess) -> None:
+@pytest.mark.slow
+def test_java(api: ServeThread) -> None:
     """By java.net.http, from the source file."""
     assert_rated(run(tool("java"), str(EXAMPLES / "Report.java"), url=api.url))
 
 
-def test_c_sharp(api: WorkerProcess, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_c_sharp(api: ServeThread, tmp_path: Path) -> None:
     """By HttpClient."""
     dotnet = tool("dotnet")
     run(dotnet, "new", "console", "--name", "report", folder=tmp_path)
@@ -89,7 +93,8 @@ def test_c_sharp(api: WorkerProcess, tmp_path: Path) -> None:
     assert_rated(run(dotnet, "run", url=api.url, folder=tmp_path / "report"))
 
 
-def test_c_plus_plus(api: WorkerProcess, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_c_plus_plus(api: ServeThread, tmp_path: Path) -> None:
     """By libcurl."""
     compiler, program = tool("g++"), tmp_path / "report"
     probe = [compiler, "-x", "c++", "-E", "-include", "curl/curl.h", os.devnull]

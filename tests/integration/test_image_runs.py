@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests import image, rounds
+from tests import image
+from tests.builders.lines import a_message, a_round
 from tests.image import Building, Stage
 from tests.integration.processes import WorkerProcess, wait_until
-from tests.integration.topics import Bytes, Finished, produce
+from tests.integration.topics import Finished, produce
 from tests.real import SettingsFactory
+
+pytestmark = pytest.mark.slow  # what the Dockerfile says is in unit/test_image
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +49,7 @@ def test_the_container_starts_warm_and_rates(
     worker = WorkerProcess(at, tmp_path / "log", variables=environment, command=command)
     try:
         worker.wait_ready()
-        produce(at, [Bytes(rounds.as_json(round_id="r"))])
+        produce(at, [a_message(a_round(1, "ann", "bob"))])
         wait_until(Finished(at), "it is rated")
         assert worker.metric("stream_rater_updates_total", outcome="applied") > 0
         worker.terminate()

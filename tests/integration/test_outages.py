@@ -1,4 +1,5 @@
-"""Kafka and Redis fail during work and come back: nothing is lost, nothing is doubled."""
+"""Kafka and Redis fail during work and come back: nothing is lost, nothing is doubled. Workers that
+hang are in `test_hung`."""
 
 import os
 import signal
@@ -12,9 +13,14 @@ from local.servers import Addresses, Server, start_kafka, start_redis
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, find_redis_server, given_address
 from stream_rater.config.settings import Settings
 from tests import real
+from tests.builders.serves import ServeHere
 from tests.integration.processes import WorkerProcess, wait_until
+from tests.integration.test_door import DUEL, ended, post, send, serve
+from tests.integration.test_door import a_round as a_posted_round
 from tests.integration.test_service import a_round, assert_all_rated_once
 from tests.integration.topics import Finished, produce
+
+__all__ = ["serve"]
 
 pytestmark = pytest.mark.skipif(
     (given_address(KAFKA_VARIABLE) is not None and not FORMATTED.is_dir())
@@ -68,29 +74,42 @@ def at_work(settings: Settings, start: Start, count: int) -> WorkerProcess:
     return worker
 
 
-def test_servers_are_killed_and_come_back(pair: Pair, at: Settings, worker_process: Start) -> None:
+def test_servers_are_killed_and_come_back(
+    pair: Pair, at: Settings, worker_process: Start, serve: ServeHere
+) -> None:
     """The worker stays healthy, is not ready without a server, and continues when it is back.
 
-    Redis has lost what came after its last snapshot, if it has one, which is replayed without an
-    event. Kafka is killed
-    when everything is committed: a single broker that is killed at the end of a transaction may
-    start again with the end written to only some of its partitions (seen with 4.4), for which no
-    client has a remedy.
+    Posts are refused with 503 and `Retry-After` while Kafka is away, and taken afterwards. What was
+    acknowledged is rated, and what is sent again counts once. Redis has lost what came after its
+    last snapshot, if it has one, which is replayed without an event. Kafka is killed when
+    everything is committed: a single broker that is killed at the end of a transaction may start
+    again with the end written to only some of its partitions (seen with 4.4), for which no client
+    has a remedy.
     """
-    worker = at_work(at, worker_process, 300)
+    worker, api = at_work(at, worker_process, 200), serve(at)
     for number, server in enumerate((pair.redis, pair.kafka), start=1):
         if server is pair.kafka:
+            send(api, DUEL, a_posted_round("before"))
             wait_until(Finished(at), "all is committed")
         server.kill()
         wait_until(lambda: worker.get("/readyz")[0] == 503, "it is not ready")
         assert worker.get("/healthz")[0] == 200
+        if server is pair.kafka:
+            refused = post(api, DUEL, a_posted_round("during"))
+            assert (refused.status, refused.json["code"]) == (503, "not-acknowledged"), refused
+            assert refused.headers["retry-after"]
         server.restart()
         wait_until(lambda: worker.get("/readyz")[0] == 200, "it is ready again")
-        more = range(300 * number, 300 * (number + 1))
+        more = range(200 * number, 200 * (number + 1))
         produce(at, [a_round(each) for each in more])
         # A new client: one that saw the broker die may keep its old coordinator for minutes.
         wait_until(Finished(at), "all is rated")
-    assert_all_rated_once(at, 900)
+    posted = ("during", "before", "after")
+    for name in posted:
+        assert send(api, DUEL, a_posted_round(name)).status == 202
+        assert ended(api, f"{DUEL}/{name}")["status"] == "rated"
+    assert api.metric("stream_rater_serve_rounds_total", outcome="unavailable") >= 1
+    assert_all_rated_once(at, 600 + len(posted))
 
 
 @pytest.mark.parametrize("which", ["kafka", "redis"])
@@ -98,47 +117,8 @@ def test_sigterm_while_a_server_hangs(
     pair: Pair, at: Settings, worker_process: Start, which: str
 ) -> None:
     """The worker ends all the same while the server still hangs, without a traceback."""
-    worker = at_work(at, worker_process, 600)
+    worker = at_work(at, worker_process, 300)
     with hanging(pair.kafka if which == "kafka" else pair.redis):
         worker.terminate()
         assert worker.wait() in (0, 1)
     assert "Traceback" not in worker.log()
-
-
-def test_a_hung_worker_does_no_harm(at: Settings, worker_process: Start) -> None:
-    """A worker that wakes up after others took its shards continues as a member, and nothing is
-    doubled."""
-    worker = at_work(at, worker_process, 1000)
-    worker.pause()
-    successor = worker_process(at)
-    wait_until(lambda: successor.metric("stream_rater_events_total") > 100, "it takes over")
-    worker.go_on()
-    wait_until(Finished(at), "all is rated")
-    assert_all_rated_once(at, 1000)
-    assert worker.running
-
-
-def test_a_role_that_fails_ends_the_worker(at: Settings, worker_process: Start) -> None:
-    """It ends although the client library hangs while the other role leaves, and says why."""
-    hung = worker_process(at, module="tests.integration.hung_close")
-    produce(at, [a_round(number) for number in range(20)])
-    # Not by its time on a processor: the client's own threads go on.
-    wait_until(lambda: not hung.running, "it ends", moves=lambda: len(hung.log()))
-    assert hung.wait() == 1
-    (failed,) = hung.events("role failed")
-    assert (failed["failed"], failed["reason"]) == ("updater", "fenced")
-    assert "hung_close.py" in hung.log()
-    worker_process(at)
-    wait_until(Finished(at), "all is rated")
-    assert_all_rated_once(at, 20)
-
-
-def test_a_call_that_never_returns_ends_the_worker(at: Settings, worker_process: Start) -> None:
-    """It ends with one line. A worker that is started in its place rates everything."""
-    hung = worker_process(at, module="tests.integration.hung_client")
-    produce(at, [a_round(number) for number in range(20)])
-    assert hung.wait() == 1
-    assert hung.log().splitlines()[-1] == ("stream-rater: updater: in a call that does not return")
-    worker_process(at)
-    wait_until(Finished(at), "all is rated")
-    assert_all_rated_once(at, 20)

@@ -15,13 +15,15 @@ from local.servers import Addresses
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
 from tests import browser as browsers
-from tests import real, rounds
+from tests import real
 from tests.browser import PHONE, NoBrowser, Tab, tab
+from tests.builders.lines import Bytes, a_message, a_round
+from tests.builders.serves import ServeHere, ServeThread, serves_here
 from tests.contract.test_serve_index import an_event
-from tests.integration.processes import WorkerProcess, wait_until
-from tests.integration.serving import Serve, ask, serves
+from tests.integration.processes import wait_until
+from tests.integration.serving import Serve, ask
 from tests.integration.test_service import Start
-from tests.integration.topics import Bytes, Finished, produce
+from tests.integration.topics import Finished, produce
 
 HOSTILE = "<img src=x onerror=alert(1)>/%"
 """An id that is markup, a path and an escape."""
@@ -36,7 +38,7 @@ class Place(NamedTuple):
     """A place with events of a ladder, and what starts `serve` there."""
 
     settings: Settings
-    start: Serve
+    start: ServeHere
     offsets: Iterator[int]
 
     def publish(self, player: str, rating: float, **about: Any) -> None:
@@ -61,9 +63,9 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def place(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(addresses: Addresses) -> Iterator[Place]:
     """Listed players, the best of them with a few changes."""
-    with real.a_place(addresses) as at, serves(tmp_path_factory.mktemp("page")) as start:
+    with real.a_place(addresses) as at, serves_here() as start:
         Admin(at).create_topics()
         found = Place(at, start, itertools.count())
         for i in range(LISTED):
@@ -74,13 +76,13 @@ def place(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture(scope="module")
-def api(place: Place) -> WorkerProcess:
+def api(place: Place) -> ServeThread:
     """A `serve` that has read all of it."""
     return place.start(msgspec.structs.replace(place.settings, serve_rate=0.0))
 
 
 @pytest.fixture
-def opened(chromium: Browser, api: WorkerProcess) -> Iterator[Tab]:
+def opened(chromium: Browser, api: ServeThread) -> Iterator[Tab]:
     """The page of the ladder; whatever a test does, nothing goes wrong in it, and it asks nobody
     else."""
     with tab(chromium) as found:
@@ -118,6 +120,7 @@ def test_the_leaderboard_has_pages(opened: Tab) -> None:
     expect(page.locator("#board-first")).to_be_disabled()
 
 
+@pytest.mark.slow
 def test_who_is_not_listed_is_counted(opened: Tab, place: Place) -> None:
     """After the very first round nobody is listed: the page says that there is somebody."""
     others = opened.page.locator("#board-others")
@@ -152,6 +155,7 @@ def test_a_player_by_keyboard(opened: Tab) -> None:
     expect(page.locator("#player")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_ids_are_text(opened: Tab) -> None:
     """An id that is markup is shown as it is, and its page is found by its address."""
     page = opened.page
@@ -161,6 +165,7 @@ def test_ids_are_text(opened: Tab) -> None:
     assert page.locator("img").count() == 0
 
 
+@pytest.mark.slow
 def test_who_is_not_there(opened: Tab) -> None:
     """The message is that of the API; the rest of the page stays."""
     page = opened.page
@@ -173,6 +178,7 @@ def test_who_is_not_there(opened: Tab) -> None:
     expect(page.get_by_role("alert")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_a_player_amid_the_leaderboard(opened: Tab) -> None:
     """The player's row is marked, and in the middle."""
     page = opened.page
@@ -183,7 +189,8 @@ def test_a_player_amid_the_leaderboard(opened: Tab) -> None:
     expect(page.locator("#board-rows tr.chosen")).to_contain_text("p20")
 
 
-def test_pause(opened: Tab, place: Place, api: WorkerProcess) -> None:
+@pytest.mark.slow
+def test_pause(opened: Tab, place: Place, api: ServeThread) -> None:
     """While it is paused, a change is in the API and the page asks for nothing; then what was
     missed is shown."""
     page = opened.page
@@ -208,10 +215,13 @@ def about_eu(opened: Tab) -> list[str]:
     return [each for each in opened.asked if "/ladders/eu" in each]
 
 
-def test_a_lost_connection_comes_back(chromium: Browser, place: Place) -> None:
+@pytest.mark.slow
+def test_a_lost_connection_comes_back(
+    chromium: Browser, place: Place, serve_process: Serve
+) -> None:
     """`serve` is killed and started again at the same address: the page says so, and goes on with
     what was missed."""
-    first = place.start(place.settings)
+    first = serve_process(place.settings)
     again = msgspec.structs.replace(place.settings, serve=first.url.removeprefix("http://"))
     with tab(chromium) as opened:
         page = opened.page
@@ -220,7 +230,7 @@ def test_a_lost_connection_comes_back(chromium: Browser, place: Place) -> None:
         first.kill()
         expect(page.locator("#status")).to_have_text("reconnecting")
         place.publish("lost", 1900.0)
-        place.start(again)
+        serve_process(again)
         expect(page.locator("#status")).to_have_text("live")
         expect(rating_of(page, "lost")).to_have_text("1900")
         place.publish("lost", 500.0)
@@ -228,6 +238,7 @@ def test_a_lost_connection_comes_back(chromium: Browser, place: Place) -> None:
         assert opened.errors == []
 
 
+@pytest.mark.slow
 def test_a_token_is_asked_for(chromium: Browser, place: Place) -> None:
     """The page itself needs none; a wrong one is asked for again, and the right one stays in this
     tab."""
@@ -247,8 +258,9 @@ def test_a_token_is_asked_for(chromium: Browser, place: Place) -> None:
         assert "s3cr3t" not in page.url and opened.errors == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("look", LOOKS, ids=["light", "dark", "phone"])
-def test_everybody_can_use_it(chromium: Browser, api: WorkerProcess, look: dict[str, Any]) -> None:
+def test_everybody_can_use_it(chromium: Browser, api: ServeThread, look: dict[str, Any]) -> None:
     """axe finds nothing, on the leaderboard and with a player and tables open; and no part is wider
     than the screen."""
     with tab(chromium, **look) as opened:
@@ -273,37 +285,31 @@ def assert_accessible(page: Page) -> None:
 CHANGES = 5
 
 
+@pytest.mark.slow
 def test_a_change_arrives_by_itself(
-    settings: real.SettingsFactory, worker_process: Start, chromium: Browser,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:  # fmt: skip
+    settings: real.SettingsFactory, worker_process: Start, chromium: Browser, serve: ServeHere
+) -> None:
     """A game reports a round, a real worker rates it, and the page shows the new rating. Nobody
     touches the page, and it is not opened again. `make bench-stream` measures how long a change
     takes."""
     at = settings()
     worker_process(at)
-    with serves(tmp_path_factory.mktemp("live")) as start, tab(chromium) as opened:
+    with tab(chromium) as opened:
         page = opened.page
-        produce(at, [a_round(number, "ann") for number in range(6)])
+        produce(at, [a_duel(number, "ann") for number in range(6)])
         wait_until(Finished(at), "all is rated")
-        page.goto(start(at).url)
+        page.goto(serve(at).url)
         expect(rating_of(page, "ann")).not_to_have_text("")
         expect(page.locator("#status")).to_have_text("live")
         page.evaluate("window.opened_once = true")
         for number in range(6, 6 + CHANGES):
             before = rating_of(page, "ann").inner_text()
-            produce(at, [a_round(number, "bob" if number % 2 else "ann")])
+            produce(at, [a_duel(number, "bob" if number % 2 else "ann")])
             expect(rating_of(page, "ann")).not_to_have_text(before)
         assert page.evaluate("window.opened_once")
         assert opened.errors == []
 
 
-def a_round(number: int, winner: str) -> Bytes:
+def a_duel(number: int, winner: str) -> Bytes:
     """ann against bob."""
-    loser = "bob" if winner == "ann" else "ann"
-    return Bytes(
-        rounds.as_json(
-            *rounds.ranked([1, 2], [winner, loser]), round_id=f"r{number}",
-            completed_at=f"2020-05-01T20:00:{number:02}Z",
-        )
-    )  # fmt: skip
+    return a_message(a_round(number, winner, "bob" if winner == "ann" else "ann"))

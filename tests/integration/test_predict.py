@@ -33,7 +33,8 @@ def test_live_as_from_a_file(
 ) -> None:
     """Beliefs, probabilities and what a result would change, to the last bit; by the corrections of
     the ladder, which say who plays and draw by a season. Newcomers are no error, nor is a side of
-    them alone. Nothing is written."""
+    them alone. Nothing is written. What cannot be predicted is reported in one line: an unknown
+    ladder, with the nearest name; another ladders file; players who were removed."""
     at, rounds = settings(shards=3), list(season(0, 60))
     worker_process(at)
     rated(at, *rounds)
@@ -51,15 +52,6 @@ def test_live_as_from_a_file(
     nobody = predict(at, "--ladder", RANKED, "x", "y")
     assert [side["win"] for side in nobody["sides"]] == [0.5, 0.5]
 
-
-def test_what_cannot_be_predicted_is_reported(
-    settings: real.SettingsFactory, worker_process: Start, tmp_path: Path
-) -> None:
-    """An unknown ladder, with the nearest name; another ladders file; players who were removed. One
-    line each, and nothing on standard output."""
-    at = settings()
-    worker_process(at)
-    rated(at, *season(0, 6))
     correct(at, "remove", RANKED, "p1")
     other = tmp_path / "ladders.toml"
     other.write_text('[ladders."*".rating]\nsystem = "topcoder"\n')

@@ -1,5 +1,5 @@
-"""A real Prometheus scrapes a worker under load: the dashboard, the rules and the alerts find their
-data."""
+"""A real Prometheus scrapes a worker, and evaluates our rules; under load, the dashboard, the rules
+and the alerts find their data."""
 
 import math
 import re
@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import trustme
@@ -17,7 +17,9 @@ import yaml
 from local.prometheus_node import RULES, start_prometheus
 from local.servers import Addresses
 from local.tools import ROOT
-from tests import real, rounds, tools
+from tests import real, tools
+from tests.builders.lines import Bytes, a_message, a_round
+from tests.builders.serves import serves_here
 from tests.integration.processes import (
     WorkerProcess,
     complaints,
@@ -26,8 +28,7 @@ from tests.integration.processes import (
     workers,
 )
 from tests.integration.secured import make_certificates, secured_redis
-from tests.integration.serving import serves
-from tests.integration.topics import Bytes, Finished, produce
+from tests.integration.topics import Finished, produce
 from tests.unit import test_runbook as runbook
 from tests.unit.test_alerts import ALERTS
 from tests.waits import HANGS_S
@@ -49,14 +50,12 @@ LABELLED = re.compile(r'label_replace\((.*?),\s*"role",.*\)', re.DOTALL)
 
 def load(first: int) -> list[Bytes]:
     """Valid rounds and one that is not."""
+    about = {"ladder": "ranked-eu", "completed_at": "2020-05-01T20:15:05Z"}
     valid = [
-        rounds.as_json(
-            *rounds.ranked(range(1, 6), [f"p{(number * 3 + i) % 50}" for i in range(5)]),
-            round_id=f"r{number}", completed_at="2020-05-01T20:15:05Z",
-        )
+        a_message(a_round(number, *(f"p{(number * 3 + i) % 50}" for i in range(5)), **about))
         for number in range(first, first + ROUNDS_AT_ONCE)
-    ]  # fmt: skip
-    return [Bytes(each) for each in (*valid, b"bad")]
+    ]
+    return [*valid, Bytes(b"bad")]
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +86,10 @@ def watched(
     all the time."""
     tools.prometheus()
     folder = tmp_path_factory.mktemp("watched")
-    with real.a_place(addresses) as at, workers(folder) as start, serves(folder) as serve:
-        worker: WorkerProcess = start(at, STREAM_RATER_KAFKA_SSL_CERTIFICATE=certificate)
+    with real.a_place(addresses) as at, workers(folder) as start, serves_here() as serve:
+        worker: WorkerProcess = start(
+            at, forked=True, STREAM_RATER_KAFKA_SSL_CERTIFICATE=certificate
+        )
         target, api = (each.url.removeprefix("http://") for each in (worker, serve(at)))
         with (
             start_prometheus(
@@ -134,31 +135,22 @@ def scraped_again(asked: Prometheus) -> Callable[[], bool]:
     return lambda: last() > before
 
 
-@pytest.mark.parametrize("panel", SHOWN, ids=lambda panel: panel.title)
-def test_a_panel_shows_data(scraped: Prometheus, panel: Panel) -> None:
-    """Each query of a panel has series with every label of its legend, and with numbers."""
+def mistakes_of(scraped: Prometheus, panel: Panel) -> Iterator[str]:
+    """Queries of a panel without series, without a label of its legend, or without numbers."""
     for query in panel.queries:
         found = scraped.now(query.expression)
-        assert found, query.expression
-        for series in found:
-            assert set(re.findall(r"\{\{(\w+)\}\}", query.legend)) <= series.labels.keys()
-            assert not math.isinf(series.points[0][1])
-        assert any(not math.isnan(series.points[0][1]) for series in found), query.expression
+        labels = set(re.findall(r"\{\{(\w+)\}\}", query.legend))
+        values = [series.points[0][1] for series in found]
+        if all(map(math.isnan, values)) or any(map(math.isinf, values)):
+            yield f"{panel.title}: {query.expression}: {values}"
+        elif not all(labels <= series.labels.keys() for series in found):
+            yield f"{panel.title}: {query.expression}: not all labels of {query.legend}"
 
 
 def alert_rules() -> list[tuple[str, str]]:
     """(name, expression)."""
     groups = [group for path in RULES for group in yaml.safe_load(path.read_text())["groups"]]
     return [(r.get("alert", r.get("record")), r["expr"]) for g in groups for r in g["rules"]]
-
-
-@pytest.mark.parametrize(("name", "expression"), alert_rules(), ids=lambda text: text[:40])
-def test_a_rule_finds_what_it_is_about(scraped: Prometheus, name: str, expression: str) -> None:
-    """Each metric that a rule uses, with its matchers, has series."""
-    selectors = SELECTOR.findall(expression)
-    assert selectors
-    for selector in selectors:
-        assert scraped.now(f"count_over_time({selector}[5m])"), f"{name}: {selector}"
 
 
 def compared(expression: str) -> Iterator[str]:
@@ -213,24 +205,58 @@ COMPARED = [
 ]
 
 
-@pytest.mark.parametrize(("alert", "expression"), COMPARED, ids=lambda text: text[:40])
-def test_what_an_alert_compares_is_there(scraped: Prometheus, alert: str, expression: str) -> None:
-    """The whole expression without its threshold, with aggregations and ranges, has numbers."""
-    found = scraped.now(expression)
-    assert found, f"{alert}: {expression}"
-    assert any(math.isfinite(series.points[0][1]) for series in found), f"{alert}: {expression}"
-
-
 def test_every_alert_compares_something() -> None:
     """No alert is left out."""
     alerts = {name for name, _ in alert_rules() if name.startswith("StreamRater")}
     assert {alert for alert, _ in COMPARED} == alerts
 
 
+def test_a_worker_is_scraped(
+    settings: real.SettingsFactory, worker_process: Callable[..., WorkerProcess], tmp_path: Path
+) -> None:
+    """Its metrics are there, and every rule is evaluated without an error."""
+    tools.prometheus()
+    target = worker_process(settings()).url.removeprefix("http://")
+    every = f"{EVERY_S * 1000:.0f}ms"
+    with start_prometheus(tmp_path / "prometheus", workers=[target], every=every) as server:
+        asked = Prometheus(server.address)
+        wait_until(lambda: bool(asked.now("stream_rater_ready == 1")), "it is scraped")
+        wait_until(lambda: bool(asked.now("job_topic:stream_rater_lag_records:sum")), "a rule acts")
+        wait_until(lambda: not any(r["health"] == "unknown" for r in rules_at(asked)), "all do")
+        rules = rules_at(asked)
+        assert [rule for rule in rules if rule["health"] != "ok"] == []
+        assert len(rules) == len(alert_rules())
+        assert asked.now(f'sum by (job) (stream_rater_owned{{instance="{target}"}}) == 8')
+
+
+def rules_at(asked: Prometheus) -> list[dict[str, Any]]:
+    """The rules as Prometheus sees them."""
+    return [rule for group in asked.get("rules")["groups"] for rule in group["rules"]]
+
+
+@pytest.mark.slow
+def test_dashboard_rules_and_alerts_find_their_data(scraped: Prometheus) -> None:
+    """Each query of a panel has series with every label of its legend, and with numbers. Each
+    metric that a rule uses, with its matchers, has series. What an alert compares, the whole
+    expression without its threshold, with aggregations and ranges, has numbers."""
+    mistakes = [each for panel in SHOWN for each in mistakes_of(scraped, panel)]
+    for name, expression in alert_rules():
+        selectors = SELECTOR.findall(expression)
+        assert selectors, name
+        for selector in selectors:
+            if not scraped.now(f"count_over_time({selector}[5m])"):
+                mistakes.append(f"{name}: {selector}")
+    for alert, expression in COMPARED:
+        found = scraped.now(expression)
+        if not any(math.isfinite(series.points[0][1]) for series in found):
+            mistakes.append(f"{alert}: {expression}")
+    assert mistakes == []
+
+
+@pytest.mark.slow
 def test_rules_are_evaluated_and_none_fires(scraped: Prometheus) -> None:
     """Every rule is healthy, and a working worker causes no alert."""
-    groups = scraped.get("rules")["groups"]
-    rules = [rule for group in groups for rule in group["rules"]]
+    rules = rules_at(scraped)
     assert len(rules) == len(alert_rules())
     assert {rule["health"] for rule in rules} == {"ok"}, [r.get("lastError") for r in rules]
     assert [rule["name"] for rule in rules if rule.get("state") == "firing"] == []
@@ -238,6 +264,7 @@ def test_rules_are_evaluated_and_none_fires(scraped: Prometheus) -> None:
     assert [name for name in recorded if not scraped.now(name)] == []
 
 
+@pytest.mark.slow
 def test_latency_is_what_was_measured(watched: Watched, scraped: Prometheus) -> None:
     """The latency is between 0 and the time that the whole load took."""
     for role in ("estimator", "updater"):
@@ -248,12 +275,10 @@ def test_latency_is_what_was_measured(watched: Watched, scraped: Prometheus) -> 
 
 
 LOOKED_AT = [
-    pytest.param(block, id=f"{heading} {number}")
+    (f"{heading} {number}", block)
     for heading in ("First look", *sorted(ALERTS))
     for number, block in enumerate(runbook.blocks(heading))
 ]
-
-
 SOMEBODY = ("--player ada-1", "--player p1")
 """The player in the runbook, and a player of this test."""
 
@@ -266,9 +291,9 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield server.url.removeprefix("rediss://")
 
 
-@pytest.mark.parametrize("block", LOOKED_AT)
+@pytest.mark.slow
 def test_what_the_runbook_looks_with_shows_something(
-    watched: Watched, certificate: str, tls: str, block: str
+    watched: Watched, certificate: str, tls: str
 ) -> None:
     """Each command block of the alerts' sections prints something, and no error."""
     at = watched.worker.settings
@@ -281,10 +306,13 @@ def test_what_the_runbook_looks_with_shows_something(
     }
     environment = environment_of(at) | variables
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
-    done = subprocess.run(
-        ["bash", "-uc", block.replace(*SOMEBODY)],
-        cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=HANGS_S, check=False,
-    )  # fmt: skip
-    assert (done.returncode, complaints(done.stderr)) == (0, []), done.stderr
-    assert done.stdout.strip(), "it prints nothing"
+    mistakes = {}
+    for name, block in LOOKED_AT:
+        done = subprocess.run(
+            ["bash", "-uc", block.replace(*SOMEBODY)],
+            cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=HANGS_S, check=False,
+        )  # fmt: skip
+        if done.returncode or complaints(done.stderr) or not done.stdout.strip():
+            mistakes[name] = (done.returncode, done.stdout, done.stderr)
+    assert mistakes == {}

@@ -88,6 +88,7 @@ def environment_at(settings: SettingsFactory, port: int) -> dict[str, str]:
     return environment
 
 
+@pytest.mark.slow
 def test_the_walk_through_the_service_works_as_it_stands(
     settings: SettingsFactory, tmp_path: Path
 ) -> None:
@@ -115,7 +116,7 @@ FIRST: dict[str, Callable[[], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("where", FIRST)
+@pytest.mark.parametrize("where", ["README", pytest.param("tutorial", marks=pytest.mark.slow)])
 def test_the_first_rating_as_it_stands(tmp_path: Path, where: str) -> None:
     """Two commands, then two more: a round is rated, and the page shows it. Ctrl-C ends it."""
     port = free_port()
@@ -154,6 +155,7 @@ def written() -> Iterator[None]:
         path.unlink()
 
 
+@pytest.mark.slow
 def test_the_tutorial_works_as_it_stands(
     settings: SettingsFactory, tmp_path: Path, written: None
 ) -> None:

@@ -1,12 +1,10 @@
-"""`stream-rater serve` beside a real worker: every number is the kernels', whatever is killed or
-lost; changes as they come."""
+"""`serve` beside a real worker: every number is the kernels', whatever is killed or lost; what a
+result would change, and why a rating is what it is; changes as they come."""
 
 import itertools
 import json
 import random
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -22,25 +20,19 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.library.results import Prediction
 from tests import real, rounds
+from tests.builders.serves import ServeHere
 from tests.contract.test_serve_index import assert_equal_to_newest, contents
-from tests.integration.processes import WorkerProcess, wait_until
-from tests.integration.serving import Serve, StreamedEvent, ask, followed, serves
+from tests.integration.processes import Answering, WorkerProcess, wait_until
+from tests.integration.serving import Serve, StreamedEvent, ask, followed
 from tests.integration.test_service import Start
-from tests.integration.topics import Bytes, Finished, produce, read_topic
+from tests.integration.topics import Bytes, Finished, produce, published, read_topic
 
 EU = "ranked-eu"
 AT = "/v1/ladders/ranked-eu"
 PLAYERS = ["ann", "böb", "c/d", "e:{1}", "f g", "h%", "i", "j", "k", "l"]
 
 
-@pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Serve]:
-    """Starts `stream-rater serve`."""
-    with serves(tmp_path) as start:
-        yield start
-
-
-def a_round(number: int) -> Bytes:
+def a_random_round(number: int) -> Bytes:
     """A round of four of the players; the last ones play rarely."""
     names = random.Random(number).sample(PLAYERS if number % 9 == 0 else PLAYERS[:6], 4)
     value = rounds.as_json(
@@ -54,23 +46,17 @@ def in_memory(count: int) -> Ladder:
     """The same rounds in Python."""
     ladder = Ladder()
     for number in range(count):
-        body = json.loads(a_round(number).value or b"")
+        body = json.loads(a_random_round(number).value or b"")
         sides = [[each["player"]] for each in body["standings"]]
         ranks = [each["rank"] for each in body["standings"]]
         ladder.rate(sides, ranks, completed_at=body["completed_at"], round_id=body["round_id"])
     return ladder
 
 
-def published(at: Settings) -> list[Any]:
-    """All events that can be read."""
-    messages = read_topic(at, Topics.of(at).changed)
-    return [rating_changed_from_json(message.value() or b"") for message in messages]
-
-
 def rated(at: Settings, start: Start, count: int, first: int = 0) -> WorkerProcess:
     """A worker that has rated these rounds."""
     worker = start(at)
-    produce(at, [a_round(number) for number in range(first, first + count)])
+    produce(at, [a_random_round(number) for number in range(first, first + count)])
     wait_until(Finished(at), "all is rated")
     return worker
 
@@ -82,11 +68,14 @@ def remove_ann(at: Settings) -> None:
 
 
 def test_every_number_is_the_kernels(
-    settings: real.SettingsFactory, worker_process: Start, serve: Serve
+    settings: real.SettingsFactory, worker_process: Start, serve: ServeHere
 ) -> None:
-    """Each endpoint beside the ladder in Python, bit for bit."""
+    """Each endpoint beside the ladder in Python, bit for bit. Nothing is written but the index."""
     at = settings()
-    rated(at, worker_process, 60)
+    worker = rated(at, worker_process, 60)
+    worker.terminate()
+    assert worker.wait() == 0
+    before, events = others(at), published(at)
     ladder, api = in_memory(60), serve(at)
     assert ask(api, "/v1/ladders").json == {"ladders": [EU]}
     answer = ask(api, AT).json
@@ -111,6 +100,25 @@ def test_every_number_is_the_kernels(
     found = ask(api, f"{AT}/players:lookup", {"players": asked}).json["players"]
     assert [numbers(each) for each in found] == [numbers_of(ladder.get(name)) for name in asked]
 
+    assert_pages(api, ladder)
+    assert_predictions(api, ladder)
+    assert_what_if(api, ladder)
+    mine = [each for each in events if each.player == "ann"]
+    assert_explained(api, mine)
+    changes = ask(api, f"{AT}/players/ann/history").json["changes"]
+    own = mine[-20:][::-1]
+    assert [(c["round_id"], c["mu"], c["performance"], c["rank"]) for c in changes] == [
+        (e.round_id, e.mu, e.performance, e.rank) for e in own
+    ]
+    first = ask(api, f"{AT}/players/ann/history?limit=4").json
+    rest = ask(api, f"{AT}/players/ann/history?before={first['next']}").json
+    assert first["changes"] + rest["changes"] == changes and rest["next"] is None
+    assert_equal_to_newest(at, events, EU)
+    assert before and others(at) == before
+
+
+def assert_pages(api: Answering, ladder: Ladder) -> None:
+    """The leaderboard as a whole, by pages, and around a player."""
     board = [
         (row["player"], row["rating"]) for row in ladder.leaderboard().to_dicts()
         if not row["provisional"]
@@ -126,8 +134,11 @@ def test_every_number_is_the_kernels(
     near = ask(api, f"{AT}/leaderboard?limit=3&around={quote(middle['player'], safe='')}").json
     assert near["rows"] == whole["rows"][1:4]
 
+
+def assert_predictions(api: Answering, ladder: Ladder) -> None:
+    """With teams, shares and newcomers; and even teams."""
     sides = [["ann", "newcomer"], ["böb"], ["c/d", "e:{1}"]]
-    question = {"sides": [{"players": side} for side in sides]}
+    question: dict[str, Any] = {"sides": [{"players": side} for side in sides]}
     question["sides"][0]["shares"] = [1.0, 0.5]
     question["variance_factor"] = 1.5
     predicted = ask(api, f"{AT}/predict", question).json
@@ -139,15 +150,51 @@ def test_every_number_is_the_kernels(
     assert [tuple(each["players"]) for each in even["sides"]] == teams
     assert_predicted(even, ladder.predict(teams))
 
-    changes = ask(api, f"{AT}/players/ann/history").json["changes"]
-    own = [e for e in published(at) if e.player == "ann"][-20:][::-1]
-    assert [(c["round_id"], c["mu"], c["performance"], c["rank"]) for c in changes] == [
-        (e.round_id, e.mu, e.performance, e.rank) for e in own
+
+RESULTS: list[dict[str, Any]] = [
+    {"ranks": [1, 2, 3]},
+    {"ranks": [2, None, 1], "weight": 1.5, "performance_ceiling": 1600.0},
+    {"ranks": [1, 1, 2], "completed_at": "2021-02-03T04:05:06Z"},
+]
+
+
+def assert_what_if(api: Answering, ladder: Ladder) -> None:
+    """What a result would change is what `Ladder.what_if` says, bit for bit."""
+    sides, shares = [["ann", "newcomer"], ["b\u00f6b"], ["c/d", "e:{1}"]], [[1.0, 0.5], None, None]
+    given = [
+        {"players": p} | ({"shares": s} if s else {}) for p, s in zip(sides, shares, strict=True)
     ]
-    first = ask(api, f"{AT}/players/ann/history?limit=4").json
-    rest = ask(api, f"{AT}/players/ann/history?before={first['next']}").json
-    assert first["changes"] + rest["changes"] == changes and rest["next"] is None
-    assert_equal_to_newest(at, published(at), EU)
+    for result in RESULTS:
+        found = ask(api, f"{AT}/what-if", {"sides": given, **result})
+        wanted = ladder.what_if(sides, shares=shares, **result).to_dicts()
+        assert found.status == 200, found
+        assert found.json["changes"] == [
+            {name: each[name] for name in found.json["changes"][0]} for each in wanted
+        ]
+    nothing = {"sides": given, "ranks": [None, None, None]}
+    assert ask(api, f"{AT}/what-if", nothing).json == {"changes": []}
+
+
+def assert_explained(api: Answering, events: list[Any]) -> None:
+    """An explanation is of the belief in the store: pulls cancel, and the performances of single
+    rounds are those that were published."""
+    answer = ask(api, f"{AT}/players/ann/explain").json
+    newest = max(events, key=lambda each: each.offset)
+    assert [answer[name] for name in ("mu", "sigma", "rating", "rounds", "offset")] == [
+        getattr(newest, name) for name in ("mu", "sigma", "rating", "rounds", "offset")
+    ]
+    factors = [answer["gaussian"], *answer["performances"]]
+    assert sum(each["weight"] for each in factors) == pytest.approx(1.0)
+    assert sum(each["pull"] for each in factors) == pytest.approx(0.0, abs=1e-2)
+    assert max(abs(each["pull"]) for each in factors) > 1.0
+    by_round = {each.round_id: each.performance for each in events}
+    named = [each for each in answer["performances"] if each["rounds"]]
+    assert newest.round_id in [one for each in named for one in each["rounds"]]
+    for each in named:
+        for one in each["rounds"]:
+            assert each["at"] == pytest.approx(by_round[one], abs=1 / 16)
+    stranger = ask(api, f"{AT}/players/newcomer/explain")
+    assert (stranger.status, stranger.json["code"]) == (404, "unknown-player")
 
 
 def assert_predicted(found: dict[str, Any], wanted: Prediction) -> None:
@@ -172,51 +219,73 @@ def numbers_of(belief: Any) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def test_a_player_without_rounds_leaves_the_lists(
-    settings: real.SettingsFactory, worker_process: Start, serve: Serve
+def test_who_is_gone_is_not_shown(
+    settings: real.SettingsFactory, worker_process: Start, serve: ServeHere
 ) -> None:
-    """Removed for ever: no player, no row; a newcomer in a lookup. The others are put right."""
+    """A player without rounds, and one whom `erase` made forgotten: no player, no row; a newcomer
+    in a lookup. The others are put right. A result with a removed player is refused."""
     at = settings()
     rated(at, worker_process, 40)
     api = serve(at)
     before = ask(api, AT).json
+    asked = {"sides": [{"players": ["h%"]}, {"players": ["x", "ann"]}], "ranks": [1, 2]}
+    assert ask(api, f"{AT}/what-if", asked).status == 200
     remove_ann(at)
     wait_until(Finished(at), "it is applied")
-    wait_until(lambda: ask(api, f"{AT}/players/ann").status == 404, "it is in the index")
-    assert ask(api, f"{AT}/players/ann").json["code"] == "unknown-player"
-    rows = ask(api, f"{AT}/leaderboard").json["rows"]
-    assert "ann" not in [row["player"] for row in rows]
+    wait_until(lambda: ask(api, f"{AT}/what-if", asked).status == 422, "it is recorded")
+    refused = ask(api, f"{AT}/what-if", asked).json
+    assert (refused["code"], refused["place"]) == ("invalid", "body.sides[1].players[1]")
+    assert "removed" in refused["detail"]
+    assert_forgotten(api, "ann")
+    assert ask(api, f"{AT}/players/ann/explain").json["code"] == "unknown-player"
     wait_until(lambda: ask(api, AT).json["players"] == before["players"] - 1, "one less")
-    (found,) = ask(api, f"{AT}/players:lookup", {"players": ["ann"]}).json["players"]
-    assert (found["rounds"], found["mu"]) == (0, 1500.0)
     last = ask(api, f"{AT}/players/ann/history").json["changes"][0]
     assert (last["cause"], last["rounds"]) == ("player-removed", 0)
     assert_equal_to_newest(at, published(at), EU)
+    # As `erase` leaves it in the topic: a record without a value, behind the player's events.
+    topic, key = Topics.of(at).changed, "ranked-eu:b\u00f6b".encode()
+    (mine,) = {m.partition() for m in read_topic(at, topic) if m.key() == key}
+    assert mine is not None
+    produce(at, [Bytes(None, key, partition=mine)], topic)
+    assert_forgotten(api, "b\u00f6b")
+    assert api.metric("stream_rater_serve_skipped_total") == 0
+
+
+def assert_forgotten(api: Answering, name: str) -> None:
+    """The player is nowhere, soon."""
+    path = f"{AT}/players/{quote(name)}"
+    wait_until(lambda: ask(api, path).status == 404, f"{name} is forgotten")
+    assert ask(api, path).json["code"] == "unknown-player"
+    assert name not in [row["player"] for row in ask(api, f"{AT}/leaderboard").json["rows"]]
+    (found,) = ask(api, f"{AT}/players:lookup", {"players": [name]}).json["players"]
+    assert (found["rounds"], found["mu"]) == (0, 1500.0)
 
 
 # --- what is lost or killed ----------------------------------------------------------------------
 
 
-def _has_read(api: WorkerProcess, events: int) -> bool:
+def _has_read(api: Answering, events: int) -> bool:
     return api.metric("stream_rater_serve_events_total") >= events
 
 
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_killed_again_and_again(
-    settings: real.SettingsFactory, worker_process: Start, serve: Serve
-) -> None:
+    settings: real.SettingsFactory, worker_process: Start, serve: ServeHere, serve_process: Serve,
+    kills: int,
+) -> None:  # fmt: skip
     """Whenever `serve` is killed while it reads, its successor goes on; two at once do no harm."""
     at = settings()
     rated(at, worker_process, 300)
-    for first in (300, 600, 900):
-        before, api = contents(at), serve(at, ready=False)
+    for first in range(300, 300 * (kills + 1), 300):
+        before, api = contents(at), serve_process(at, ready=False)
         wait_until(partial(changed, at, before), "it writes")
         api.kill()
-        produce(at, [a_round(number) for number in range(first, first + 300)])
+        produce(at, [a_random_round(number) for number in range(first, first + 300)])
     both = [serve(at), serve(at)]
     wait_until(Finished(at), "all is rated")
     events = published(at)
-    for api in both:
-        wait_until(partial(_has_read, api, len(events)), "it read")
+    for each in both:
+        wait_until(partial(_has_read, each, len(events)), "it read")
     assert_equal_to_newest(at, events, EU)
 
 
@@ -225,76 +294,50 @@ def changed(at: Settings, before: dict[bytes, Any]) -> bool:
     return contents(at) != before
 
 
-@pytest.mark.parametrize("running", [True, False], ids=["running", "stopped"])
 def test_an_index_that_is_lost_is_made_again(
-    settings: real.SettingsFactory, worker_process: Start, serve: Serve, running: bool
+    settings: real.SettingsFactory, worker_process: Start, serve: ServeHere
 ) -> None:
-    """The new index is the same, byte for byte, whether `serve` was running or not."""
+    """The new index is the same, byte for byte, whether `serve` was running or not. An index of
+    another topic is refused with the cure."""
     at = settings()
     rated(at, worker_process, 80)
-    api = serve(at)
-    events = published(at)
+    events, api = published(at), serve(at)
+    client: Any = redis.Redis.from_url(at.redis)
+    for running in (True, False):
+        assert_equal_to_newest(at, events, EU)
+        if not running:
+            api.close()
+        client.delete(*contents(at))
+        api = api if running else serve(at)
+        wait_until(partial(_is_there, api), "it is there again")
+        api.wait_ready()
     assert_equal_to_newest(at, events, EU)
-    if not running:
-        api.kill()
-    client = redis.Redis.from_url(at.redis)
+    api.close()
     client.delete(*contents(at))
-    client.close()
-    api = api if running else serve(at)
-    wait_until(lambda: ask(api, f"{AT}/players/ann").status == 200, "it is there again")
-    wait_until(lambda: api.get("/readyz")[0] == 200, "all of it")
-    assert_equal_to_newest(at, events, EU)
-
-
-def test_an_index_of_another_topic(
-    settings: real.SettingsFactory, worker_process: Start, serve: Serve
-) -> None:
-    """An index of another topic is refused in one line, with the cure."""
-    at = settings()
-    rated(at, worker_process, 10)
-    client = redis.Redis.from_url(at.redis)
     client.zadd(ROOT, {partition_member(p): 10**9 for p in range(4)})
     client.close()
-    api = serve(at, ready=False)
-    assert api.wait() == 1
-    last = api.log().splitlines()[-1]
-    assert last.startswith("stream-rater: ") and "delete the keys" in last
+    assert "delete the keys" in serve(at, ready=False).wait()
 
 
-def test_an_erased_player_is_forgotten(
-    settings: real.SettingsFactory, worker_process: Start, serve: Serve
-) -> None:
-    """As `erase` leaves it in the topic: a record without a value, behind the player's events."""
-    at = settings()
-    rated(at, worker_process, 20)
-    api = serve(at)
-    assert ask(api, f"{AT}/players/ann").status == 200
-    topic = Topics.of(at).changed
-    (mine,) = {m.partition() for m in read_topic(at, topic) if m.key() == b"ranked-eu:ann"}
-    assert mine is not None
-    produce(at, [Bytes(None, b"ranked-eu:ann", partition=mine)], topic)
-    wait_until(lambda: ask(api, f"{AT}/players/ann").status == 404, "ann is forgotten")
-    (found,) = ask(api, f"{AT}/players:lookup", {"players": ["ann"]}).json["players"]
-    assert found["rounds"] == 0
-    assert all(row["player"] != "ann" for row in ask(api, f"{AT}/leaderboard").json["rows"])
-    assert api.metric("stream_rater_serve_skipped_total") == 0
+def _is_there(api: Answering) -> bool:
+    return ask(api, f"{AT}/players/ann").status == 200
 
 
 # --- changes as they come ------------------------------------------------------------------------
 
 
 def test_changes_are_streamed_and_resumed(
-    settings: real.SettingsFactory, worker_process: Start, serve: Serve
+    settings: real.SettingsFactory, worker_process: Start, serve: ServeHere
 ) -> None:
     """As published, of this ladder alone; behind an id nothing is missing and nothing doubled, by
-    another process, too, and by one that was killed."""
+    another process, too, and by one that was started later."""
     at = settings()
     rated(at, worker_process, 5)
     api, other = serve(at), serve(at)
     with followed(api, f"{AT}/changes") as events:
         here = next(events)
         assert (here.kind, here.data) == ("", "")
-        produce(at, [a_round(number) for number in range(5, 30)])
+        produce(at, [a_random_round(number) for number in range(5, 30)])
         elsewhere = rounds.as_json(
             ladder="other", round_id="o", completed_at="2020-05-01T21:00:00Z"
         )
@@ -305,7 +348,7 @@ def test_changes_are_streamed_and_resumed(
     wait_until(
         lambda: other.metric("stream_rater_serve_events_total") >= len(published(at)), "it read"
     )
-    api.kill()
+    api.close()
     for process in (other, serve(at)):
         with followed(process, f"{AT}/changes", Last_Event_ID=answer[-1].id) as events:
             rest = list(itertools.islice(events, len(new) - 40))
@@ -319,34 +362,6 @@ def test_changes_are_streamed_and_resumed(
 def ids_in(events: list[StreamedEvent]) -> list[str]:
     """The ids of what was published."""
     return [rating_changed_from_json(each.data).event_id for each in events]
-
-
-def test_sigterm_ends_streams(
-    settings: real.SettingsFactory, worker_process: Start, serve: Serve
-) -> None:
-    """A client that follows does not hold the process: it ends with 0, and the stream with it."""
-    at = settings()
-    rated(at, worker_process, 5)
-    api = serve(at)
-    with followed(api, f"{AT}/changes") as events:
-        next(events)
-        api.terminate()
-        assert list(events) == []
-    assert api.wait() == 0
-    assert api.events()[-1]["event"] == "stopped"
-
-
-def test_a_served_place_is_untouched(
-    settings: real.SettingsFactory, worker_process: Start, serve: Serve
-) -> None:
-    """`serve` writes only keys of its own; what workers wrote is as it was."""
-    at = settings()
-    worker = rated(at, worker_process, 20)
-    worker.terminate()
-    assert worker.wait() == 0
-    before = others(at)
-    serve(at)
-    assert before and contents(at) and others(at) == before
 
 
 def others(at: Settings) -> dict[bytes, bytes]:

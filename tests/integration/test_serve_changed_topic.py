@@ -2,6 +2,7 @@
 restored, or has lost its last records. It ends in one line, with the cure."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -11,14 +12,13 @@ from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.index_keys import TAILS, drop_index
 from stream_rater.config.settings import Settings
 from tests import real
+from tests.builders.serves import ServeHere
 from tests.contract.test_serve_index import an_event, contents
-from tests.integration.processes import WorkerProcess, wait_until
+from tests.integration.processes import Answering, wait_until
 from tests.integration.serving import Serve, ask
-from tests.integration.test_serve import EU, rated, serve
+from tests.integration.test_serve import EU, rated
 from tests.integration.test_service import Start
 from tests.integration.topics import Bytes, other_producers, produce, remove_topic
-
-__all__ = ["serve"]
 
 LOOKUP = "/v1/ladders/eu/players:lookup"
 
@@ -40,63 +40,57 @@ def renew(at: Settings, ratings: Iterable[float]) -> None:
     publish(at, ratings)
 
 
-def rating(api: WorkerProcess) -> float | None:
+def rating(api: Answering) -> float | None:
     """The player's rating; None while there is no answer."""
     found = ask(api, LOOKUP, {"players": ["p"]})
     return float(found.json["players"][0]["rating"]) if found.status == 200 else None
 
 
-def indexed(at: Settings, serve: Serve) -> WorkerProcess:
-    """A process that has the index of three events, and whose checkpoint has the last of them."""
+def has_checkpoint(at: Settings) -> bool:
+    """Whether a checkpoint has stored the last record."""
+    return TAILS.encode() in contents(at)
+
+
+def test_a_topic_that_was_replaced(
+    settings: real.SettingsFactory, serve: ServeHere, serve_process: Serve
+) -> None:
+    """A copy with equal events is as good. Of another one that is longer than before, only a record
+    shows it: `serve` ends in one line. Of a shorter one its end shows it. Once the index is
+    deleted, it is made from the present topic. A running process finds it, too, since its next
+    offset is beyond the new end."""
+    at = settings()
     Admin(at).create_topics()
     publish(at, [1500.0, 1600.0, 1700.0])
     api = serve(at)
-    wait_until(lambda: TAILS.encode() in contents(at), "a checkpoint has stored the last record")
-    return api
-
-
-def refusal(api: WorkerProcess) -> str:
-    """The last line of a process that has ended with an error."""
-    assert api.wait() == 1, api.log()
-    return api.log().splitlines()[-1]
-
-
-def test_a_topic_that_has_grown_again(settings: real.SettingsFactory, serve: Serve) -> None:
-    """It is longer than before, and only a record shows that it is another one. Once the index is
-    deleted, it is made from the present topic."""
-    at = settings()
-    api = indexed(at, serve)
+    wait_until(partial(has_checkpoint, at), "a checkpoint has stored the last record")
     assert rating(api) == 1700.0
-    api.terminate()
-    assert api.wait() == 0
+    api.close()
+
+    renew(at, [1500.0, 1600.0, 1700.0])
+    api = serve(at)
+    assert rating(api) == 1700.0
+    api.close()
+
     renew(at, [1500.0, 1600.0, 1800.0, 1900.0])
-    said = refusal(serve(at, ready=False))
+    process = serve_process(at, ready=False)
+    assert process.wait() == 1, process.log()
+    said = process.log().splitlines()[-1]
+    assert said.startswith("stream-rater: ")
     assert "partition 0 has another record at offset 2: delete the keys that begin with" in said
-    drop_index(at)
-    assert rating(serve(at)) == 1900.0
 
-
-def test_a_topic_that_is_shorter(settings: real.SettingsFactory, serve: Serve) -> None:
-    """Its end shows it."""
-    at = settings()
-    api = indexed(at, serve)
-    api.kill()
     renew(at, [1500.0, 1600.0])
-    said = refusal(serve(at, ready=False))
+    said = serve(at, ready=False).wait()
     assert "partition 0 was read to 3, and it ends at 2: delete the keys that begin with" in said
 
-
-def test_the_same_topic_again(settings: real.SettingsFactory, serve: Serve) -> None:
-    """A copy with equal events is as good."""
-    at = settings()
-    api = indexed(at, serve)
-    api.kill()
-    renew(at, [1500.0, 1600.0, 1700.0, 1800.0])
-    assert rating(serve(at)) == 1800.0
+    drop_index(at)
+    api = serve(at)
+    assert rating(api) == 1600.0
+    renew(at, [1550.0])
+    assert "partition 0 was read to 2, and it ends at" in api.wait()
 
 
 def test_a_record_that_is_not_there(
-    settings: real.SettingsFactory, worker_process: Start, serve: Serve
+    settings: real.SettingsFactory, worker_process: Start, serve: ServeHere
 ) -> None:
     """Compaction may have removed it. Here the end of a transaction has its offset."""
     at = settings()
@@ -106,13 +100,3 @@ def test_a_record_that_is_not_there(
     client.hset(TAILS, mapping={p: f"{end - 1} 1" for p, end in enumerate(ends) if end})
     client.close()
     assert ask(serve(at), f"/v1/ladders/{EU}/players/ann").status == 200
-
-
-def test_a_topic_that_changes_while_it_is_read(
-    settings: real.SettingsFactory, serve: Serve
-) -> None:
-    """A running process finds it, too, since its next offset is beyond the new end."""
-    at = settings()
-    api = indexed(at, serve)
-    renew(at, [1500.0, 1650.0])
-    assert "partition 0 was read to 3, and it ends at" in refusal(api)

@@ -1,24 +1,21 @@
 """`serve` while its index is lost, or before it has one: no veteran is shown as a newcomer, and no
 board lacks them."""
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
-import pytest
 import redis
 
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.index_keys import ROOT, keys_of
 from stream_rater.config.settings import Settings
 from tests import real
+from tests.builders.serves import ServeHere
 from tests.contract.test_serve_index import an_event, contents
-from tests.integration.processes import WorkerProcess, wait_until
-from tests.integration.serving import Answered, Serve, ask
-from tests.integration.test_serve import serve
+from tests.integration.processes import Answering, wait_until
+from tests.integration.serving import Answered, ask
 from tests.integration.topics import Bytes, produce
-
-__all__ = ["serve"]
 
 AT = "/v1/ladders/eu"
 COUNT = 2000
@@ -38,7 +35,7 @@ def publish_many(at: Settings) -> None:
         produce(at, values, Topics.of(at).changed)
 
 
-def questions(api: WorkerProcess) -> dict[str, Answered]:
+def questions(api: Answering) -> dict[str, Answered]:
     """An answer of each kind."""
     sides = [{"players": ["p0"]}, {"players": ["p1"]}]
     return {
@@ -67,61 +64,62 @@ def assert_right_or_refused(found: dict[str, Answered], wanted: dict[str, Answer
             assert (each.status, each.text) == (wanted[name].status, wanted[name].text), name
 
 
-def lost(at: Settings, *keys: str) -> Callable[[], None]:
-    """Deletes these keys."""
-
-    def lose() -> None:
-        client: Any = redis.Redis.from_url(at.redis)
-        client.delete(*(keys or contents(at)))
-        client.close()
-
-    return lose
+def lose(at: Settings, gone: str) -> None:
+    """Delete all keys of the index, the root alone, or one key of the ladder."""
+    names: dict[str, Any] = {"all": contents(at), "root": [ROOT], **keys_of("eu")._asdict()}
+    client: Any = redis.Redis.from_url(at.redis)
+    client.delete(*([names[gone]] if isinstance(names[gone], str) else names[gone]))
+    client.close()
 
 
-@pytest.mark.parametrize(
-    "gone", ["all", "root", *(each for each in keys_of("eu")._fields if each != "dues")]
-)
 def test_an_index_that_is_lost_while_it_is_asked(
-    settings: real.SettingsFactory, serve: Serve, gone: str
+    settings: real.SettingsFactory, serve: ServeHere
 ) -> None:
-    """From the next answer on it is refused or right, until it is as it was. `/readyz` says so when
-    all is lost, at once."""
-    at = settings()
+    """Whichever of its keys are lost, from the next answer on it is refused or right, until it is
+    as it was. `/readyz` says so when all is lost, at once."""
+    at = settings(serve_rate=0.0)
     publish_many(at)
     api = serve(at)
     wanted = questions(api)
-    assert {n for n, each in wanted.items() if each.status != 200} == {"what-if", "explain"}
-    keys = {"all": (), "root": (ROOT,)}.get(gone)
-    lost(at, *((getattr(keys_of("eu"), gone),) if keys is None else keys))()
-    ready = ask(api, "/readyz").status
-    first = questions(api)
-    assert_right_or_refused(first, wanted)
-    if gone in ("all", "root"):
-        # It may have been made again between, but not without having been lost.
-        assert 503 in (ready, first["ladders"].status) or _troubles(api)
-
-    def is_made_again() -> bool:
-        found = questions(api)
-        assert_right_or_refused(found, wanted)
-        return bool(_troubles(api)) and all(
-            each.text == wanted[name].text for name, each in found.items()
+    refused = {name: each for name, each in wanted.items() if each.status != 200}
+    assert refused.keys() == {"what-if", "explain"}, "there are no beliefs of workers"
+    for each in refused.values():
+        assert (each.json["code"], each.json["place"]) == ("no-beliefs", None)
+        assert "STREAM_RATER_REDIS" in each.json["detail"]
+        assert "that of the workers" in each.json["detail"]
+    for gone in ("all", "root", *(each for each in keys_of("eu")._fields if each != "dues")):
+        before = _troubles(api)
+        lose(at, gone)
+        ready = ask(api, "/readyz").status
+        first = questions(api)
+        assert_right_or_refused(first, wanted)
+        if gone in ("all", "root"):
+            # It may have been made again between, but not without having been lost.
+            assert 503 in (ready, first["ladders"].status) or _troubles(api) > before, gone
+        wait_until(
+            partial(is_made_again, api, wanted, before), f"it is made again after {gone} was lost"
         )
-
-    wait_until(is_made_again, "it is made again")
-    assert ask(api, "/readyz").status == 200
+        assert ask(api, "/readyz").status == 200
     assert api.metric("stream_rater_serve_refused_total", code="not-ready") > 0
 
 
-def _troubles(api: WorkerProcess) -> float:
+def is_made_again(api: Answering, wanted: dict[str, Answered], before: float) -> bool:
+    """Whether all is as it was, after so many troubles and at least one more."""
+    found = questions(api)
+    assert_right_or_refused(found, wanted)
+    same = all(each.text == wanted[name].text for name, each in found.items())
+    return same and _troubles(api) > before
+
+
+def _troubles(api: Answering) -> float:
     return api.metric("stream_rater_serve_troubles_total")
 
 
-def test_while_the_topic_is_first_read(settings: real.SettingsFactory, serve: Serve) -> None:
+def test_while_the_topic_is_first_read(settings: real.SettingsFactory, serve: ServeHere) -> None:
     """Nothing of what was read so far is shown. Then all of it is shown."""
     at = settings()
     publish_many(at)
     api = serve(at, ready=False)
-    wait_until(lambda: "http" in api.log(), "it listens")
     refused = 0
 
     def is_right() -> bool:

@@ -1,17 +1,13 @@
 """The two processes of `serve`, the one that answers and the one that keeps the index: neither
-outlives the other."""
+outlives the other, and no client holds them."""
 
-import os
 import signal
 from functools import partial
 from pathlib import Path
 
 from tests import real
 from tests.integration.processes import WorkerProcess, wait_until
-from tests.integration.serving import Serve, publish_few
-from tests.integration.test_serve import serve
-
-__all__ = ["serve"]
+from tests.integration.serving import Serve, followed, publish_few
 
 
 def index_process(api: WorkerProcess) -> int:
@@ -33,28 +29,24 @@ def _command(pid: str | int) -> str:
         return ""
 
 
-def test_the_index_process_ends_with_the_other(
-    settings: real.SettingsFactory, serve: Serve
-) -> None:
-    """However that ends: asked to, or killed."""
+def test_neither_outlives_the_other(settings: real.SettingsFactory, serve_process: Serve) -> None:
+    """Asked to end, it ends with 0, and with it the index's process and the stream of a client that
+    follows. Killed, it leaves no index's process. (What happens if that is killed: see
+    `test_standalone.test_its_life`.)"""
     at = settings()
     publish_few(at)
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        api = serve(at)
-        index = index_process(api)
-        os.kill(api.pid, number)
-        assert api.wait() == (0 if number == signal.SIGTERM else -number)
-        wait_until(partial(_has_ended, index), "it has ended")
+    api = serve_process(at)
+    index = index_process(api)
+    with followed(api, "/v1/ladders/eu/changes") as events:
+        next(events)
+        api.terminate()
+        assert list(events) == []
+    assert api.wait() == 0
+    assert api.events()[-1]["event"] == "stopped"
+    wait_until(partial(_has_ended, index), "it has ended")
 
-
-def test_serve_ends_if_the_index_process_is_killed(
-    settings: real.SettingsFactory, serve: Serve
-) -> None:
-    """One line says so; whoever watches over it starts it again."""
-    at = settings()
-    publish_few(at)
-    api = serve(at)
-    os.kill(index_process(api), signal.SIGKILL)
-    assert api.wait() == 1
-    last = api.log().splitlines()[-1]
-    assert last == "stream-rater: the index's process ended with exit code -9"
+    api = serve_process(at)
+    index = index_process(api)
+    api.kill()
+    assert api.wait() == -signal.SIGKILL
+    wait_until(partial(_has_ended, index), "it has ended")

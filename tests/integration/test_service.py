@@ -18,9 +18,10 @@ import pytest
 from local.tools import ROOT
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.operations import verify
 from tests import real, rounds
+from tests.builders import lines
+from tests.builders.lines import Bytes, a_message
 from tests.integration.processes import (
     WorkerProcess,
     environment_of,
@@ -28,34 +29,26 @@ from tests.integration.processes import (
     stream_rater,
     wait_until,
 )
-from tests.integration.topics import Bytes, Finished, produce, read_topic
+from tests.integration.topics import Finished, produce, published
 from tests.waits import HANGS_S, STILL_S
 
 Start = Callable[..., WorkerProcess]
 
+SOME_DAY = "2020-05-01T20:15:05Z"
 LONG_SESSION_MS = 300_000
 """Longer than a test waits for something that does not move."""
-"""The time that a worker may take to stop."""
 
 
 def a_round(number: int, ladder: str = "", players: int = 2) -> Bytes:
     """A valid round of a few players, in one of eight ladders."""
     ladder = ladder or f"ladder-{number % 8}"
     names = [f"p{(number + i) % 40}" for i in range(players)]
-    return Bytes(
-        rounds.as_json(
-            *rounds.ranked(range(1, players + 1), names),
-            round_id=f"r{number}", ladder=ladder, completed_at="2020-05-01T20:15:05Z",
-        ),
-        ladder.encode(),
-    )  # fmt: skip
+    return a_message(lines.a_round(number, *names, ladder=ladder, completed_at=SOME_DAY))
 
 
 def events_of(settings: Settings) -> Counter[tuple[str, str, str]]:
     """How often each (ladder, round, player) was published."""
-    messages = read_topic(settings, Topics.of(settings).changed)
-    events = [rating_changed_from_json(message.value() or b"") for message in messages]
-    return Counter((each.ladder, each.round_id, each.player) for each in events)
+    return Counter((each.ladder, each.round_id, each.player) for each in published(settings))
 
 
 def assert_all_rated_once(settings: Settings, count: int, players: int = 2) -> None:
@@ -74,8 +67,9 @@ def lag(worker: WorkerProcess, topic: str) -> dict[int, float]:
     }
 
 
-def test_probes_and_metrics(settings: real.SettingsFactory, worker_process: Start) -> None:
-    """Probes say ok, metrics count what was done, and other paths are not found."""
+def test_probes_metrics_and_logs(settings: real.SettingsFactory, worker_process: Start) -> None:
+    """Probes say ok, metrics count what was done, and other paths are not found. Without a terminal
+    the log has one JSON object a line, until Ctrl-C ends an idle worker at once."""
     at = settings()
     worker = worker_process(at, forked=False)
     assert worker.get("/healthz") == (200, "ok\n")
@@ -83,6 +77,7 @@ def test_probes_and_metrics(settings: real.SettingsFactory, worker_process: Star
     assert worker.get("/")[0] == worker.get("/metric")[0] == 404
     for role in ("estimator", "updater"):
         assert worker.metric("stream_rater_owned", role=role) == 4
+    produce(at, [Bytes(b"bad")])
     produce(at, [a_round(number) for number in range(40)])
     wait_until(lambda: worker.metric("stream_rater_events_total") == 80, "all are published")
     wait_until(Finished(at), "all is committed")
@@ -103,6 +98,12 @@ def test_probes_and_metrics(settings: real.SettingsFactory, worker_process: Star
     wait_until(lambda: set(lag(worker, topics.parts).values()) == {0}, "no part is left")
     wait_until(lambda: set(lag(worker, topics.rounds).values()) == {0}, "no round is left")
     inspected(at)
+    os.kill(worker.pid, signal.SIGINT)
+    assert worker.wait() == 0
+    records = [json.loads(line) for line in worker.log().splitlines()]
+    assert all({"event", "level", "timestamp", "role"} <= each.keys() for each in records)
+    (rejected,) = worker.events("round rejected")
+    assert (rejected["code"], rejected["offset"]) == ("malformed", 0)
 
 
 def inspected(at: Settings) -> None:
@@ -146,37 +147,26 @@ def one_and_then_others(at: Settings, estimator: WorkerProcess, rounds: Sequence
     return first[0].partition() or 0
 
 
-def test_a_worker_that_is_far_behind_is_not_ready(
-    settings: real.SettingsFactory, worker_process: Start
-) -> None:
-    """Without a cache, rounds of the same players wait for the updater. Once they are applied, the
-    worker is ready."""
-    at = settings(ready_lag=3, cache_mb=0)
-    estimator = worker_process(at, "estimator")
-    one_and_then_others(at, estimator, [a_round(40 * n, ladder="ranked") for n in range(6)])
-    wait_until(lambda: estimator.get("/readyz")[0] == 503, "it is behind")
-    assert estimator.get("/readyz")[1] == "estimator: 5 records of a partition behind\n"
-    assert estimator.get("/healthz")[0] == 200
-    worker_process(at, "updater")
-    wait_until(lambda: estimator.get("/readyz")[0] == 200, "it has caught up")
-
-
 def test_lag_is_what_waits(settings: real.SettingsFactory, worker_process: Start) -> None:
     """Without an updater and a cache, rounds of the same players wait, and the lag says how many
-    and where."""
-    at = settings(partitions=2, instance_id="one", cache_mb=0)
+    and where; the worker is healthy and not ready. Once they are applied, it is ready."""
+    at = settings(partitions=2, instance_id="one", cache_mb=0, ready_lag=3)
     worker = worker_process(at, role="estimator")
     rounds = [a_round(40 * number, "ladder-0") for number in range(10)]
     busy = one_and_then_others(at, worker, rounds)
     produce(at, [Bytes(b"bad", b"x", partition=1 - busy)])
     waiting = {busy: 9.0, 1 - busy: 0.0}
     wait_until(lambda: lag(worker, Topics.of(at).rounds) == waiting, "nine rounds wait")
+    wait_until(lambda: worker.get("/readyz")[0] == 503, "it is behind")
+    assert worker.get("/readyz")[1] == "estimator: 9 records of a partition behind\n"
+    assert worker.get("/healthz")[0] == 200
     worker.kill()
-    again = worker_process(at, role="estimator")
+    again = worker_process(at, role="estimator", ready=False)
     wait_until(lambda: lag(again, Topics.of(at).rounds) == waiting, "they are still records")
     updater = worker_process(at, role="updater")
     assert updater.metric("stream_rater_owned", role="updater") == 4
     wait_until(lambda: updater.metric("stream_rater_events_total") == 20, "the updater helps")
+    wait_until(lambda: again.get("/readyz")[0] == 200, "it has caught up")
     wait_until(Finished(at), "all is committed")
     assert_all_rated_once(at, 10)
 
@@ -187,7 +177,7 @@ def test_sigterm_finishes_what_is_in_hand(
     """A worker that is stopped while rounds arrive exits with 0, and leaves a successor nothing to
     repair."""
     at = settings()
-    worker = worker_process(at, forked=False)
+    worker = worker_process(at)
     count = 0
 
     def at_work() -> bool:
@@ -211,37 +201,29 @@ def test_sigterm_finishes_what_is_in_hand(
 
 
 def test_workers_share(settings: real.SettingsFactory, worker_process: Start) -> None:
-    """A second worker takes half of the partitions and shards. When it stops, it gives them
-    back."""
-    at = settings()
+    """A second worker takes half of the partitions and shards. A surplus worker is ready without a
+    share, and takes over when another stops. The last one has all again."""
+    at = settings(partitions=2, shards=2)
     first = worker_process(at)
     produce(at, [a_round(number) for number in range(300)])
     second = worker_process(at)
-    assert shares(second) == (2, 2), "a newcomer is ready once it has its share"
-    wait_until(lambda: shares(first) == (2, 2), "each has half")
+    assert shares(second) == (1, 1), "a newcomer is ready once it has its share"
+    wait_until(lambda: shares(first) == (1, 1), "each has half")
+    third = worker_process(at)
+    assert shares(third) == (0, 0)
     produce(at, [a_round(number) for number in range(300, 600)])
     finished = Finished(at)
     wait_until(finished, "both rate")
     assert second.metric("stream_rater_events_total") > 0
     second.terminate()
     assert second.wait() == 0
-    wait_until(lambda: shares(first) == (4, 4), "the first has all again")
+    wait_until(lambda: shares(third) == shares(first) == (1, 1), "the third takes over")
+    third.terminate()
+    assert third.wait() == 0
+    wait_until(lambda: shares(first) == (2, 2), "the first has all again")
     produce(at, [a_round(number) for number in range(600, 900)])
     wait_until(finished, "the first rates on")
     assert_all_rated_once(at, 900)
-
-
-def test_a_worker_without_a_share_is_ready(
-    settings: real.SettingsFactory, worker_process: Start
-) -> None:
-    """With more workers than partitions, the surplus workers are ready, and take over."""
-    at = settings(partitions=1, shards=1)
-    first = worker_process(at)
-    second = worker_process(at)
-    assert (shares(first), shares(second)) == ((1, 1), (0, 0))
-    first.terminate()
-    assert first.wait() == 0
-    wait_until(lambda: second.metric("stream_rater_owned") == 2, "the second has all")
 
 
 def test_the_same_instance_twice(settings: real.SettingsFactory, worker_process: Start) -> None:
@@ -259,30 +241,36 @@ def test_the_same_instance_twice(settings: real.SettingsFactory, worker_process:
     assert set(events_of(at).values()) == {1}
 
 
-@pytest.mark.parametrize("killed", [True, False], ids=["killed", "stopped"])
 def test_an_instance_comes_back_quickly(
-    settings: real.SettingsFactory, worker_process: Start, killed: bool
+    settings: real.SettingsFactory, worker_process: Start
 ) -> None:
-    """A successor with the same instance_id has the assignment at once, without waiting for the
-    session to end. Until then, nothing is revoked from or given to another worker."""
+    """Killed or stopped: a successor with the same instance_id has the assignment at once, without
+    waiting for the session to end. Until then, nothing is revoked from or given to another
+    worker."""
     at = settings(instance_id="one", session_timeout_ms=LONG_SESSION_MS)
     worker = worker_process(at)
     other = worker_process(msgspec.structs.replace(at, instance_id="two"))
     wait_until(lambda: shares(worker) == shares(other) == (2, 2), "each has half")
     before = assignments(other)
-    produce(at, [a_round(number) for number in range(1000)])
-    wait_until(lambda: worker.metric("stream_rater_events_total") > 50, "it is at work")
-    if killed:
-        worker.kill()
-    else:
-        worker.terminate()
-        assert worker.wait() == 0
-    successor = worker_process(at)
-    wait_until(Finished(at), "the successor has done all")
-    assert_all_rated_once(at, 1000)
-    assert shares(successor) == shares(other) == (2, 2)
-    assert assignments(other) == before
-    assert assignments(successor) == (1, 1)
+    for turn, killed in enumerate((True, False)):
+        produce(at, [a_round(number) for number in range(600 * turn, 600 * (turn + 1))])
+        wait_until(partial(at_work, worker), "it is at work")
+        if killed:
+            worker.kill()
+        else:
+            worker.terminate()
+            assert worker.wait() == 0
+        worker = worker_process(at)
+        wait_until(Finished(at), "the successor has done all")
+        assert shares(worker) == shares(other) == (2, 2)
+        assert assignments(other) == before
+        assert assignments(worker) == (1, 1)
+    assert_all_rated_once(at, 1200)
+
+
+def at_work(worker: WorkerProcess) -> bool:
+    """Whether it has published some events."""
+    return worker.metric("stream_rater_events_total") > 50
 
 
 def shares(worker: WorkerProcess) -> tuple[float, float]:
@@ -300,22 +288,7 @@ def both(worker: WorkerProcess, name: str) -> tuple[float, float]:
     return worker.metric(name, role="estimator"), worker.metric(name, role="updater")
 
 
-def test_logs_are_json_lines(settings: real.SettingsFactory, worker_process: Start) -> None:
-    """Without a terminal, the log has one JSON object a line, until Ctrl-C ends an idle worker at
-    once."""
-    at = settings()
-    worker = worker_process(at, forked=False)
-    produce(at, [Bytes(b"bad"), a_round(1)])
-    wait_until(lambda: bool(worker.events("round rejected")), "it is records")
-    wait_until(Finished(at), "it is idle")
-    os.kill(worker.pid, signal.SIGINT)
-    assert worker.wait() == 0
-    records = [json.loads(line) for line in worker.log().splitlines()]
-    assert all({"event", "level", "timestamp", "role"} <= each.keys() for each in records)
-    (rejected,) = worker.events("round rejected")
-    assert (rejected["code"], rejected["offset"]) == ("malformed", 0)
-
-
+@pytest.mark.slow  # what is written there is in unit/test_log
 def test_logs_are_for_people_on_a_terminal(settings: real.SettingsFactory) -> None:
     """On a terminal, the log is text without JSON."""
     ours, theirs = pty.openpty()
@@ -338,7 +311,7 @@ def test_a_large_round(settings: real.SettingsFactory, worker_process: Start) ->
     """As many players as eight megabytes hold in one round are all rated, once each."""
     at = settings()
     standings = [{"player": f"{i:0128}", "rank": 1 + i // 3} for i in range(48_000)]
-    body: dict[str, Any] = rounds.event(*standings, completed_at="2020-05-01T20:15:05Z")
+    body: dict[str, Any] = rounds.event(*standings, completed_at=SOME_DAY)
     value = msgspec.json.encode(body)
     assert 7 * 2**20 < len(value) < 8 * 2**20
     worker = worker_process(at)

@@ -5,7 +5,6 @@ import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,15 +16,15 @@ from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
 from tests import real
 from tests.browser import tab
+from tests.builders.lines import Bytes
+from tests.builders.serves import ServeThread, serves_here
 from tests.contract.test_serve_index import an_event
-from tests.integration.processes import WorkerProcess, wait_until
-from tests.integration.serving import ask, followed, serves
+from tests.integration.processes import wait_until
+from tests.integration.serving import ask, followed
 from tests.integration.test_page import LOOKS, assert_accessible, chromium, rating_of, rows
-from tests.integration.topics import Bytes, produce
+from tests.integration.topics import produce
 
 __all__ = ["chromium"]
-
-pytestmark = pytest.mark.integration
 
 LADDERS = """
 [ladders.eu]
@@ -38,7 +37,7 @@ tiers = [
 
 [ladders.sprint]
 rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }
-listing = { idle_days = 0.00015 }
+listing = { idle_days = 0.00005 }
 """
 EU = "/v1/ladders/eu"
 DAY_S = 86_400
@@ -48,7 +47,7 @@ class League(NamedTuple):
     """A `serve` with views, and what publishes events."""
 
     settings: Settings
-    api: WorkerProcess
+    api: ServeThread
     offsets: Iterator[int]
 
     def publish(
@@ -64,10 +63,9 @@ class League(NamedTuple):
 @pytest.fixture(scope="module")
 def league(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[League]:
     """Two listed players, and three whom a rule each keeps off the list."""
-    folder: Path = tmp_path_factory.mktemp("views")
-    ladders = folder / "ladders.toml"
+    ladders = tmp_path_factory.mktemp("views") / "ladders.toml"
     ladders.write_text(LADDERS)
-    with real.a_place(addresses) as place, serves(folder) as start:
+    with real.a_place(addresses) as place, serves_here() as start:
         at = msgspec.structs.replace(place, ladders=str(ladders), serve_rate=0.0)
         Admin(at).create_topics()
         offsets = iter(range(1_000_000))
@@ -123,7 +121,7 @@ def test_events_have_tiers(league: League) -> None:
 
 
 def test_a_player_leaves_without_an_event(league: League) -> None:
-    """The list of `sprint` lets a player go who has been idle for 13 seconds."""
+    """The list of `sprint` lets a player go who has been idle for four seconds."""
     league.publish("ann", 1500.0, ladder="sprint")
     sprint = "/v1/ladders/sprint"
     wait_until(lambda: ask(league.api, f"{sprint}/players/ann").status == 200, "it is read")
@@ -133,6 +131,7 @@ def test_a_player_leaves_without_an_event(league: League) -> None:
     assert "tier" not in found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("look", LOOKS, ids=["light", "dark", "phone"])
 def test_the_page(chromium: Browser, league: League, look: dict[str, Any]) -> None:
     """Tiers on the leaderboard with promotions, the tier of a player, and why somebody is not
@@ -164,6 +163,7 @@ def test_the_page(chromium: Browser, league: League, look: dict[str, Any]) -> No
         assert opened.errors == []
 
 
+@pytest.mark.slow
 def test_the_page_of_a_ladder_without_tiers(chromium: Browser, league: League) -> None:
     """There is no empty column."""
     with tab(chromium) as opened:

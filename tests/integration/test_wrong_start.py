@@ -1,15 +1,11 @@
-"""Starts that must fail: one clear line, and exit code 2 for configuration or 1 for servers.
-
-All are started at once, because some wait long before they give up. Then each test waits for its
-own.
-"""
+"""Starts that must fail: one clear line, and exit code 2 for configuration or 1 for servers."""
 
 import re
 import shlex
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -139,11 +135,9 @@ STARTS: dict[str, tuple[int, str, Callable[[Settings, Path], Start]]] = {
 """The exit code, a part of the line, and how to cause it."""
 
 
-@pytest.fixture(scope="module")
-def started(
-    addresses: Addresses, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Future[Ended]]]:
-    """All of them at once, on topics and databases of their own."""
+def test_one_clear_line(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The reason in one line on standard error, nothing else, and the right exit code. All of them
+    at once, on topics and databases of their own."""
     BUSY.bind(("127.0.0.1", 0))
     BUSY.listen()
     with ExitStack() as stack, ThreadPoolExecutor(len(STARTS)) as pool:
@@ -152,18 +146,18 @@ def started(
             place = stack.enter_context(real.a_place(addresses))
             arguments, settings = prepare(place, tmp_path_factory.mktemp("start"))
             ends[name] = pool.submit(stream_rater, "run", *arguments, settings=settings)
-        yield ends
+        found = {name: each.result() for name, each in ends.items()}
     BUSY.close()
+    assert [name for name, ended in found.items() if not is_right(name, ended)] == [], found
 
 
-@pytest.mark.parametrize("name", STARTS)
-def test_one_clear_line(started: dict[str, Future[Ended]], name: str) -> None:
-    """The reason in one line on standard error, nothing else, and the right exit code."""
+def is_right(name: str, ended: Ended) -> bool:
+    """Whether the command ended as it should."""
     code, says, _ = STARTS[name]
-    ended = started[name].result()
     lines = [line for line in ended.stderr.splitlines() if not line.startswith("{")]
-    assert (ended.returncode, ended.stdout, len(lines)) == (code, "", 1), ended.stderr
-    assert re.fullmatch(rf"stream-rater: .*{says}.*", lines[0]), lines[0]
+    if (ended.returncode, ended.stdout, len(lines)) != (code, "", 1):
+        return False
+    return re.fullmatch(rf"stream-rater: .*{says}.*", lines[0]) is not None
 
 
 def mend(line: str) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from stream_rater.adapters.kafka.topic_rules import topic_settings
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
+from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from tests.builders.lines import Bytes
 from tests.waits import wait_until
@@ -143,6 +144,12 @@ def read_topic(settings: Settings, topic: str) -> list[Message]:
         return messages
     finally:
         consumer.close()
+
+
+def published(settings: Settings) -> list[RatingChanged]:
+    """All events that can be read, each partition's in order."""
+    messages = read_topic(settings, Topics.of(settings).changed)
+    return [rating_changed_from_json(message.value() or b"") for message in messages]
 
 
 class Finished:

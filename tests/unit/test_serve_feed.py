@@ -1,6 +1,9 @@
 """Changes for clients that follow: each is sent once, in order, wherever a client was before."""
 
 import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,16 @@ from stream_rater.serve.problems import Refused
 def events(partition: int, *offsets: int, ladder: str = "l") -> list[NewEvent]:
     """Events whose JSON is their place."""
     return [NewEvent(partition, o, ladder, b"%d:%d" % (partition, o)) for o in offsets]
+
+
+def in_a_loop(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A test that runs in an event loop."""
+
+    @functools.wraps(story)
+    def test(*given: Any, **named: Any) -> None:
+        asyncio.run(story(*given, **named))
+
+    return test
 
 
 class Followed:
@@ -53,108 +66,90 @@ def _short(text: bytes) -> str:
     return f"{lines['data']}@{lines['id']}" if "data" in lines else f"id:{lines['id']}"
 
 
-def test_a_client_that_is_ahead_of_this_process() -> None:
+@in_a_loop
+async def test_a_client_that_is_ahead_of_this_process() -> None:
     """Another process has sent it more. What it knows is not sent again, and no id is lower in any
     partition than its own."""
-
-    async def story() -> None:
-        hub = Hub()
-        hub.begin([100, 50])
-        client = Followed(hub, "103.40")
-        assert await client.read() == ["reset", "id:100.50"]  # 40 to 50 may have been missed
-        await client.close()
-        client = Followed(hub, "103.50")
-        assert await client.read() == ["id:103.50"]
-        hub.publish([*events(0, 100, 101), *events(1, 50), *events(0, 102, 103, 104)])
-        assert await client.read() == ["1:50@103.51", "0:103@104.51", "0:104@105.51"]
-
-    asyncio.run(story())
+    hub = Hub()
+    hub.begin([100, 50])
+    client = Followed(hub, "103.40")
+    assert await client.read() == ["reset", "id:100.50"]  # 40 to 50 may have been missed
+    await client.close()
+    client = Followed(hub, "103.50")
+    assert await client.read() == ["id:103.50"]
+    hub.publish([*events(0, 100, 101), *events(1, 50), *events(0, 102, 103, 104)])
+    assert await client.read() == ["1:50@103.51", "0:103@104.51", "0:104@105.51"]
 
 
-def test_what_was_missed_has_ids_that_do_not_go_back() -> None:
+@in_a_loop
+async def test_what_was_missed_has_ids_that_do_not_go_back() -> None:
     """A client that is cut off while it gets what it missed continues where it was, in each
     partition."""
-
-    async def story() -> None:
-        hub = Hub()
-        hub.begin([0, 0])
-        hub.publish([*events(1, 0), *events(0, 0, 1), *events(1, 1)])
-        client = Followed(hub, "1.0")
-        assert await client.read() == ["1:0@1.1", "0:1@2.1", "1:1@2.2", "id:2.2"]
-
-    asyncio.run(story())
+    hub = Hub()
+    hub.begin([0, 0])
+    hub.publish([*events(1, 0), *events(0, 0, 1), *events(1, 1)])
+    client = Followed(hub, "1.0")
+    assert await client.read() == ["1:0@1.1", "0:1@2.1", "1:1@2.2", "id:2.2"]
 
 
-def test_reading_that_begins_again() -> None:
+@in_a_loop
+async def test_reading_that_begins_again() -> None:
     """No client gets an event twice, and none misses an event in between. One client follows all
     the time, one comes back during the second reading, and one is new."""
-
-    async def story() -> None:
-        hub = Hub()
-        hub.begin([0])
-        old = Followed(hub)
-        hub.publish(events(0, 0, 1, 2, 3))
-        hub.begin([0])
-        back, new = Followed(hub, "2"), Followed(hub)
-        hub.publish(events(0, 0, 1, 2, 3))
-        hub.publish(events(0, 4))
-        assert await old.read() == ["id:0", "0:0@1", "0:1@2", "0:2@3", "0:3@4", "0:4@5"]
-        assert await back.read() == ["id:2", "0:2@3", "0:3@4", "0:4@5"]
-        assert await new.read() == ["id:4", "0:4@5"]
-
-    asyncio.run(story())
+    hub = Hub()
+    hub.begin([0])
+    old = Followed(hub)
+    hub.publish(events(0, 0, 1, 2, 3))
+    hub.begin([0])
+    back, new = Followed(hub, "2"), Followed(hub)
+    hub.publish(events(0, 0, 1, 2, 3))
+    hub.publish(events(0, 4))
+    assert await old.read() == ["id:0", "0:0@1", "0:1@2", "0:2@3", "0:3@4", "0:4@5"]
+    assert await back.read() == ["id:2", "0:2@3", "0:3@4", "0:4@5"]
+    assert await new.read() == ["id:4", "0:4@5"]
 
 
-def test_ids_do_not_go_back_when_reading_begins_again() -> None:
+@in_a_loop
+async def test_ids_do_not_go_back_when_reading_begins_again() -> None:
     """Another partition has an event while this one is behind what the client got."""
-
-    async def story() -> None:
-        hub = Hub()
-        hub.begin([0, 0])
-        client = Followed(hub)
-        hub.publish(events(0, 0, 1))
-        hub.begin([0, 0])
-        hub.publish([*events(1, 0), *events(0, 0, 1, 2), *events(1, 1)])
-        reported = await client.read()
-        assert reported == ["id:0.0", "0:0@1.0", "0:1@2.0", "1:0@2.1", "0:2@3.1", "1:1@3.2"]
-
-    asyncio.run(story())
+    hub = Hub()
+    hub.begin([0, 0])
+    client = Followed(hub)
+    hub.publish(events(0, 0, 1))
+    hub.begin([0, 0])
+    hub.publish([*events(1, 0), *events(0, 0, 1, 2), *events(1, 1)])
+    reported = await client.read()
+    assert reported == ["id:0.0", "0:0@1.0", "0:1@2.0", "1:0@2.1", "0:2@3.1", "1:1@3.2"]
 
 
-def test_an_id_beyond_the_end_of_the_topic() -> None:
+@in_a_loop
+async def test_an_id_beyond_the_end_of_the_topic() -> None:
     """It is of another topic. Once the end must have been seen, the client begins again, once. A
     client that is ahead of a process that lags does not."""
     now = [0.0]
-
-    async def story() -> None:
-        hub = Hub(lambda: now[0])
-        hub.begin([0])
-        lost, ahead = Followed(hub, "1000"), Followed(hub, "10")
-        hub.checkpointed([10])
-        assert await lost.read() == ["id:1000"]
-        now[0] = HEARTBEAT_S
-        hub.checkpointed([10])
-        hub.checkpointed([10])
-        assert await lost.read() == ["reset", "id:0"]
-        assert await ahead.read() == ["id:10"]
-        hub.publish(events(0, 3, 10))
-        assert await lost.read() == ["0:3@4", "0:10@11"]
-        assert await ahead.read() == ["0:10@11"]
-
-    asyncio.run(story())
+    hub = Hub(lambda: now[0])
+    hub.begin([0])
+    lost, ahead = Followed(hub, "1000"), Followed(hub, "10")
+    hub.checkpointed([10])
+    assert await lost.read() == ["id:1000"]
+    now[0] = HEARTBEAT_S
+    hub.checkpointed([10])
+    hub.checkpointed([10])
+    assert await lost.read() == ["reset", "id:0"]
+    assert await ahead.read() == ["id:10"]
+    hub.publish(events(0, 3, 10))
+    assert await lost.read() == ["0:3@4", "0:10@11"]
+    assert await ahead.read() == ["0:10@11"]
 
 
-def test_other_ladders_are_not_streamed() -> None:
+@in_a_loop
+async def test_other_ladders_are_not_streamed() -> None:
     """But ids count them."""
-
-    async def story() -> None:
-        hub = Hub()
-        hub.begin([0])
-        client = Followed(hub)
-        hub.publish([*events(0, 0, ladder="other"), *events(0, 1)])
-        assert await client.read() == ["id:0", "0:1@2"]
-
-    asyncio.run(story())
+    hub = Hub()
+    hub.begin([0])
+    client = Followed(hub)
+    hub.publish([*events(0, 0, ladder="other"), *events(0, 1)])
+    assert await client.read() == ["id:0", "0:1@2"]
 
 
 def test_the_ring_reaches_back_so_far() -> None:
@@ -168,55 +163,46 @@ def test_the_ring_reaches_back_so_far() -> None:
     assert feed.since([5], "l") == []
 
 
-def test_who_takes_too_little_is_cut_off() -> None:
+@in_a_loop
+async def test_who_takes_too_little_is_cut_off() -> None:
     """After MOST_WAITING events; of what was missed before, more may come than that."""
-
-    async def story() -> None:
-        hub = Hub()
-        hub.begin([0])
-        hub.publish(events(0, *range(MOST_WAITING + 10)))
-        client = Followed(hub, "0")
-        assert len(await client.read()) == MOST_WAITING + 11
-        hub.publish(events(0, *range(MOST_WAITING + 10, 2 * MOST_WAITING + 10)))
-        assert len(await client.read()) == MOST_WAITING
-        hub.publish(events(0, *range(2 * MOST_WAITING + 10, 3 * MOST_WAITING + 11)))
-        found = await client.read()
-        assert (len(found), found[-1]) == (MOST_WAITING + 1, "end") and not len(hub)
-        assert RING_SIZE > 3 * MOST_WAITING
-
-    asyncio.run(story())
+    hub = Hub()
+    hub.begin([0])
+    hub.publish(events(0, *range(MOST_WAITING + 10)))
+    client = Followed(hub, "0")
+    assert len(await client.read()) == MOST_WAITING + 11
+    hub.publish(events(0, *range(MOST_WAITING + 10, 2 * MOST_WAITING + 10)))
+    assert len(await client.read()) == MOST_WAITING
+    hub.publish(events(0, *range(2 * MOST_WAITING + 10, 3 * MOST_WAITING + 11)))
+    found = await client.read()
+    assert (len(found), found[-1]) == (MOST_WAITING + 1, "end") and not len(hub)
+    assert RING_SIZE > 3 * MOST_WAITING
 
 
-def test_places_for_followers_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_a_loop
+async def test_places_for_followers_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """If there are none, the address with the most gives up its newest for one with fewer."""
     monkeypatch.setattr(event_stream, "MOST_FOLLOWERS", 3)
-
-    async def story() -> None:
-        hub = Hub()
-        hub.begin([0])
-        greedy = [Followed(hub, who="a") for _ in range(3)]
-        with pytest.raises(Refused) as refused:
-            Followed(hub, who="a")
-        assert refused.value.problem.code == "too-many-followers"
-        other = Followed(hub, who="b")
-        assert await greedy[2].read() == ["id:0", "end"]
-        with pytest.raises(Refused):
-            Followed(hub, who="b")  # both would have two, or one
-        assert await greedy[1].read() == await other.read() == ["id:0"]
-        assert len(hub) == 3
-
-    asyncio.run(story())
+    hub = Hub()
+    hub.begin([0])
+    greedy = [Followed(hub, who="a") for _ in range(3)]
+    with pytest.raises(Refused) as refused:
+        Followed(hub, who="a")
+    assert refused.value.problem.code == "too-many-followers"
+    other = Followed(hub, who="b")
+    assert await greedy[2].read() == ["id:0", "end"]
+    with pytest.raises(Refused):
+        Followed(hub, who="b")  # both would have two, or one
+    assert await greedy[1].read() == await other.read() == ["id:0"]
+    assert len(hub) == 3
 
 
-def test_who_hangs_up_at_once_holds_no_place() -> None:
+@in_a_loop
+async def test_who_hangs_up_at_once_holds_no_place() -> None:
     """Though nothing of the stream was ever asked for."""
-
-    async def story() -> None:
-        hub = Hub()
-        hub.begin([0])
-        stream = hub.follow("l", None)
-        assert len(hub) == 1
-        del stream
-        assert not len(hub)
-
-    asyncio.run(story())
+    hub = Hub()
+    hub.begin([0])
+    stream = hub.follow("l", None)
+    assert len(hub) == 1
+    del stream
+    assert not len(hub)

@@ -1,7 +1,7 @@
 """What `serve` answers while its index is not known to be complete: nothing that may be wrong."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -120,51 +120,56 @@ def outcome(place: Place, question: Callable[[Questions], Any]) -> str:
     return asyncio.run(asked())
 
 
-@pytest.mark.parametrize("display", ["rating", "percentile"])
-def test_rows_have_percentiles_where_the_listing_says_so(display: Any) -> None:
+def test_rows_have_percentiles_where_the_listing_says_so() -> None:
     """As a player has it, on a page from the start and around somebody; else they are left out."""
-    ladder = Ladder(rating=DEFAULT_RATING, listing=Listing(display=display))
-    place = Place(Ladders(ladders={"l": ladder}))
-    place.index.board = PageView([RankedRow(1, "ann", 1520.0), RankedRow(2, "bob", 9.0)], False, 8)
-    wanted = [87.5, 75.0] if display == "percentile" else [msgspec.UNSET] * 2
-    for around in (None, "ann"):
-        found = asyncio.run(place.ask.leaderboard("l", 5, None, around))
-        assert [row.percentile for row in found.rows] == wanted
-        assert (b"percentile" in msgspec.json.encode(found)) == (display == "percentile")
-    one = asyncio.run(place.ask.player("l", "ann"))
-    assert one.percentile == 0.0  # the only one who is listed
-    assert asyncio.run(place.ask.ladder("l")).listing.display == display
+    displays: dict[Any, list[Any]] = {"percentile": [87.5, 75.0], "rating": [msgspec.UNSET] * 2}
+    rows = [RankedRow(1, "ann", 1520.0), RankedRow(2, "bob", 9.0)]
+    for display, wanted in displays.items():
+        ladder = Ladder(rating=DEFAULT_RATING, listing=Listing(display=display))
+        place = Place(Ladders(ladders={"l": ladder}))
+        place.index.board = PageView(rows, False, 8)
+        for around in (None, "ann"):
+            found = asyncio.run(place.ask.leaderboard("l", 5, None, around))
+            assert [row.percentile for row in found.rows] == wanted
+            assert (b"percentile" in msgspec.json.encode(found)) == (display == "percentile")
+        one = asyncio.run(place.ask.player("l", "ann"))
+        assert one.percentile == 0.0  # the only one who is listed
+        assert asyncio.run(place.ask.ladder("l")).listing.display == display
 
 
-@pytest.mark.parametrize("name", KNOWN | UNKNOWN)
-def test_an_index_that_is_lost(name: str) -> None:
+def outcomes(place: Place, names: Iterable[str]) -> dict[str, str]:
+    """The outcomes of these questions."""
+    return {name: outcome(place, (KNOWN | UNKNOWN)[name]) for name in names}
+
+
+def test_an_index_that_is_lost() -> None:
     """No question is answered, though the ladder was seen a moment ago."""
-    place, question = Place(), (KNOWN | UNKNOWN)[name]
-    assert outcome(place, question) == "answered"
+    place, names = Place(), KNOWN | UNKNOWN
+    assert outcomes(place, names) == dict.fromkeys(names, "answered")
     place.index.lost = True
-    assert outcome(place, question) == "incomplete"
+    assert outcomes(place, names) == dict.fromkeys(names, "incomplete")
     place.index.lost = False
-    assert outcome(place, question) == "answered"
+    assert outcomes(place, names) == dict.fromkeys(names, "answered")
 
 
-@pytest.mark.parametrize("name", sorted({*KNOWN, *UNKNOWN} - {"ladders"}))
-def test_a_ladder_that_is_gone(name: str) -> None:
+def test_a_ladder_that_is_gone() -> None:
     """If the whole index is known to be there, and the ladder is not in it, it is unknown, though
     it was seen a moment ago."""
-    place, question = Place(), (KNOWN | UNKNOWN)[name]
-    assert outcome(place, question) == "answered"
-    place.index.absent = True
-    assert outcome(place, question) == "unknown-ladder"
+    for name in (KNOWN | UNKNOWN).keys() - {"ladders"}:
+        place = Place()
+        assert outcomes(place, [name]) == {name: "answered"}
+        place.index.absent = True
+        assert outcomes(place, [name]) == {name: "unknown-ladder"}
 
 
-@pytest.mark.parametrize("name", UNKNOWN)
-def test_a_newcomer_while_the_topic_is_not_followed(name: str) -> None:
+def test_a_newcomer_while_the_topic_is_not_followed() -> None:
     """A player who is not in the index may have played since the topic was last followed."""
     place = Place()
     place.complete = False
-    assert outcome(place, UNKNOWN[name]) == "incomplete"
-    for each in KNOWN.values():
-        assert outcome(place, each) == "answered"
+    for name, question in UNKNOWN.items():
+        assert outcome(place, question) == "incomplete", name
+    for name, question in KNOWN.items():
+        assert outcome(place, question) == "answered", name
     assert outcome(place, lambda ask: ask.player("l", "eve")) == "incomplete"
     assert outcome(place, lambda ask: ask.ladder("other")) == "incomplete"
 

@@ -41,14 +41,33 @@ def never() -> bool:
 
 
 def test_nothing_moves(clock: Clock) -> None:
-    """The wait fails after STILL_S, and says what it waited for."""
+    """The wait fails after STILL_S without a movement, and says what it waited for and what moved
+    last, which the fact itself may know. Where each look is late, there are LEAST_LOOKS."""
     with pytest.raises(StoodStill, match=r"nothing has moved for 180 s, .* until all is rated$"):
         wait_until(never, "all is rated", every_s=1.0)
     assert clock.now_s - 1000.0 == STILL_S
 
+    class Rated:
+        moved = itertools.chain([3, 2], itertools.repeat(1))
+
+        def __call__(self) -> bool:
+            return False
+
+        def moves(self) -> int:
+            return next(self.moved)
+
+    with pytest.raises(StoodStill, match=r"until all is rated; the last that moved: 1$"):
+        wait_until(Rated(), "all is rated", every_s=1.0)
+    assert clock.now_s - 1000.0 == 2 * STILL_S + 2.0
+    clock.delay_s, looked = 10.0 * STILL_S, itertools.count()
+    with pytest.raises(StoodStill):
+        wait_until(lambda: next(looked) < 0, "it is there")
+    assert next(looked) == LEAST_LOOKS
+
 
 def test_what_moves_holds_it_up(clock: Clock) -> None:
-    """However slowly, as long as each pause is shorter than STILL_S."""
+    """However slowly, as long as each pause is shorter than STILL_S; but not for ever. A machine
+    that was stopped for an hour between two looks has not stood still."""
     left = iter(range(4, -1, -1))
     state = [5]
 
@@ -58,51 +77,13 @@ def test_what_moves_holds_it_up(clock: Clock) -> None:
         return state[0] == 0
 
     wait_until(slow, "all is rated", moves=lambda: state[0], every_s=1.0)
-    assert clock.now_s - 1000.0 > 4 * (STILL_S - 10.0)
-
-
-def test_what_moved_last_is_reported(clock: Clock) -> None:
-    """It stood still after some movement: the time counts from there."""
-    moved = itertools.chain([3, 2], itertools.repeat(1))
-    with pytest.raises(StoodStill, match=r"until all is rated; the last that moved: 1$"):
-        wait_until(never, "all is rated", moves=lambda: next(moved), every_s=1.0)
-    assert clock.now_s - 1000.0 == STILL_S + 2.0
-
-
-def test_the_fact_itself_may_know_what_moves(clock: Clock) -> None:
-    """Its method `moves` is asked."""
-
-    class Rated:
-        def __call__(self) -> bool:
-            return False
-
-        def moves(self) -> str:
-            return "7 left"
-
-    with pytest.raises(StoodStill, match="the last that moved: 7 left"):
-        wait_until(Rated(), "all is rated", every_s=1.0)
-
-
-def test_a_movement_for_ever_is_bounded(clock: Clock) -> None:
-    """Something repeats itself: the wait fails after LONGEST_S."""
+    assert (began_s := clock.now_s) - 1000.0 > 4 * (STILL_S - 10.0)
     with pytest.raises(StoodStill, match=r"still moving, but not within 1500 s: all is rated; "):
         wait_until(never, "all is rated", moves=itertools.count().__next__, every_s=1.0)
-    assert clock.now_s - 1000.0 == LONGEST_S
-
-
-def test_a_machine_that_stood_still_itself(clock: Clock) -> None:
-    """It was stopped for an hour between two looks. That does not count as time standing still."""
+    assert clock.now_s - began_s == LONGEST_S
     clock.delay_s = 3600.0
     looks = iter([False, False, True])
     wait_until(lambda: next(looks), "it is there")
-
-
-def test_few_looks_are_not_enough(clock: Clock) -> None:
-    """Where each look is late, there are at least LEAST_LOOKS."""
-    clock.delay_s, looked = 10.0 * STILL_S, itertools.count()
-    with pytest.raises(StoodStill):
-        wait_until(lambda: next(looked) < 0, "it is there")
-    assert next(looked) == LEAST_LOOKS
 
 
 def test_limits_are_in_order() -> None:

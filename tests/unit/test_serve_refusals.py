@@ -1,58 +1,107 @@
-"""What `serve` refuses: each mistake by its code, its place and the cure; floods, slow clients, the
-token; and what its answers promise to caches and browsers."""
+"""What `serve` refuses, without servers: each mistake by its code, its place and the cure; floods,
+slow clients, the token; and what its answers promise to caches and browsers."""
 
-import json
 import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 import pytest
 
-from local.servers import Addresses
-from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
+from stream_rater.contract.events import to_json
+from stream_rater.runtime import connections
 from stream_rater.serve.bodies import MOST_BODY_BYTES
+from stream_rater.serve.door.doorway import DoorParts
+from stream_rater.serve.http import limits
+from stream_rater.serve.http.event_stream import MOST_WAITING
+from stream_rater.serve.index.file_index import FileIndexReader, FileIndexWriter
+from stream_rater.serve.index.follower import NewEvent, Watcher
+from stream_rater.serve.index.reader import ReadPositions
 from stream_rater.serve.problems import KINDS
-from tests import real
+from stream_rater.serve.seasons import NoSeasons
+from stream_rater.serve.service import MakeParts, Parts
+from tests.builders.serves import IndexThread, ServeThread
 from tests.contract.test_serve_index import an_event
-from tests.integration.processes import WorkerProcess, wait_until
-from tests.integration.serving import Serve, ask, followed, publish_few, serves
-from tests.integration.topics import Bytes, produce
-from tests.waits import HANGS_S
+from tests.integration.serving import ask, followed
+from tests.waits import HANGS_S, wait_until
 
 AT = "/v1/ladders/eu"
 LOOKUP, PREDICT, BALANCE = f"{AT}/players:lookup", f"{AT}/predict", f"{AT}/balance"
 WHAT_IF = f"{AT}/what-if"
 TOKEN = "s3cr3t"
+SHORT_S = 0.2
+"""A time of a client that a test waits for, instead of 10 s and more."""
 
 
-class Place(NamedTuple):
-    """A place with a few events, and what starts `serve` there."""
+class Still:
+    """Follows nothing: the index is complete, and what is published is given to the watcher."""
 
-    settings: Settings
-    start: Serve
+    def __init__(self, watcher: Any) -> None:
+        watcher.polled(True, 0)
+        self._ends = threading.Event()
+        self.run, self.stop = self._ends.wait, self._ends.set
 
-    def serve(self, **changes: Any) -> WorkerProcess:
-        """A `serve` with these settings."""
-        return self.start(msgspec.structs.replace(self.settings, **changes))
+
+class Place:
+    """An index of three listed players, and a provisional one; and what starts `serve` there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._index, self._kept = folder / "index", 20
+        writer = FileIndexWriter(self._index, self._kept)
+        writer.begin("data", 4)
+        events = [an_event(f"p{i}", i, 1500.0 + i, ladder="eu") for i in range(3)]
+        writer.apply(
+            [*events, an_event("new", 3, 900.0, ladder="eu", rounds=1, provisional=True)], 4
+        )
+        writer.close()
+        self._started: list[ServeThread] = []
+        self.watchers: list[Watcher] = []
+
+    def _parts(self, settings: Settings, ladders: Ladders) -> MakeParts:
+        nothing: Any = None
+
+        def make(watcher: Watcher, positions: ReadPositions, _: Any) -> Parts:
+            self.watchers.append(watcher)
+            positions.all_read([4])
+            reader = FileIndexReader(self._index, self._kept, positions, ladders)
+            door = DoorParts(None, nothing, None, threading.Event())
+            still: Any = Still
+            following = IndexThread(still, watcher)
+            return Parts(following, reader, nothing, door, NoSeasons())
+
+        return make
+
+    def serve(self, **changes: Any) -> ServeThread:
+        """A `serve` with these settings, that has no limit of rate."""
+        usual = Settings(serve="127.0.0.1:0", serve_rate=0.0)
+        found = ServeThread(msgspec.structs.replace(usual, **changes), self._parts)
+        self._started.append(found)
+        found.wait_ready()
+        return found
+
+    def close(self) -> None:
+        """End all of them."""
+        for each in self._started:
+            each.close()
 
 
 @pytest.fixture(scope="module")
-def place(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """Three listed players, and a provisional one."""
-    with real.a_place(addresses) as at, serves(tmp_path_factory.mktemp("serve")) as start:
-        publish_few(at)
-        yield Place(at, start)
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    found = Place(tmp_path_factory.mktemp("serve"))
+    yield found
+    found.close()
 
 
 @pytest.fixture(scope="module")
-def api(place: Place) -> WorkerProcess:
-    """One that has no limit of rate."""
-    return place.serve(serve_rate=0.0)
+def api(place: Place) -> ServeThread:
+    return place.serve()
 
 
 def of_players(*names: Any) -> dict[str, Any]:
@@ -146,12 +195,6 @@ WRONG = {
         WHAT_IF, of_sides("a", "b") | {"ranks": [1, 2], "completed_at": "noon"}, "invalid",
         "body.completed_at", "bad-time",
     ),
-    "no ratings in Redis": (
-        WHAT_IF, of_sides("a", "b") | {"ranks": [1, 2]}, "no-beliefs", None, "STREAM_RATER_REDIS",
-    ),
-    "nothing to explain": (
-        f"{AT}/players/p1/explain", None, "no-beliefs", None, "that of the workers",
-    ),
     "no variance": (
         PREDICT, of_sides(["a"], ["b"]) | {"variance_factor": 0.0}, "invalid",
         "body.variance_factor", "> 0",
@@ -178,22 +221,33 @@ WRONG = {
 """Path, body, and of the problem: code, place, and a part of the detail."""
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_each_mistake_is_reported(api: WorkerProcess, name: str) -> None:
-    """As a problem of RFC 9457, in one line."""
+def mistakes_in(api: ServeThread, name: str) -> Iterator[object]:
+    """What is wrong with the problem that is reported."""
     path, body, code, where, words = WRONG[name]
     more = {"Last_Event_ID": "1,2"} if name == "event id" else {}
-    found = ask(api, path.replace("²", "%C2%B2"), body, **more)
+    found = ask(api, path.replace("\u00b2", "%C2%B2"), body, **more)
     problem = found.json
-    assert found.headers["content-type"] == "application/problem+json"
-    assert (found.status, problem["code"]) == (KINDS[code].status, code), problem
-    assert problem["status"] == found.status and problem["title"] == KINDS[code].title
-    assert problem["type"].startswith("docs/reference/api.md")
-    assert str(problem["place"]).startswith(str(where)) and words in problem["detail"], problem
-    assert "\n" not in problem["detail"]
+    if found.headers["content-type"] != "application/problem+json":
+        yield found.headers
+    if (found.status, problem["code"]) != (KINDS[code].status, code):
+        yield problem
+    if (problem["status"], problem["title"]) != (found.status, KINDS[code].title):
+        yield problem
+    if not problem["type"].startswith("docs/reference/api.md"):
+        yield problem["type"]
+    if not str(problem["place"]).startswith(str(where)):
+        yield problem["place"]
+    if words not in problem["detail"] or "\n" in problem["detail"]:
+        yield problem["detail"]
 
 
-def test_the_largest_questions_are_answered(api: WorkerProcess) -> None:
+def test_each_mistake_is_reported(api: ServeThread) -> None:
+    """As a problem of RFC 9457, in one line."""
+    found = {name: list(mistakes_in(api, name)) for name in WRONG}
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}
+
+
+def test_the_largest_questions_are_answered(api: ServeThread) -> None:
     """1,000 ids of 128 bytes; a round of 1,000 players; a cursor that nobody is behind."""
     names = [f"{i:0128}" for i in range(1000)]
     assert len(ask(api, LOOKUP, of_players(*names)).json["players"]) == 1000
@@ -215,29 +269,19 @@ def test_a_flood_is_slowed_down(place: Place) -> None:
     assert api.metric("stream_rater_serve_requests_total", operation="ladder", status="429") == 1
 
 
-@pytest.mark.parametrize("given", [None, "Bearer", "Bearer other", f"Basic {TOKEN}"])
-def test_a_token_is_asked_for(place: Place, guarded: WorkerProcess, given: str | None) -> None:
-    """All but probes, metrics and the document need the very token."""
-    headers = {"Authorization": given} if given else {}
-    found = ask(guarded, AT, **headers)
-    assert (found.status, found.json["code"]) == (401, "unauthorized")
-    assert found.headers["www-authenticate"] == "Bearer" and TOKEN not in found.text
+def test_a_token_is_asked_for(place: Place) -> None:
+    """All but probes, metrics and the document need the very token. Pages of an origin may ask only
+    if it is set; a preflight needs no token."""
+    origin = "https://game.example"
+    guarded = place.serve(serve_token=TOKEN, serve_cors=origin)
+    for given in (None, "Bearer", "Bearer other", f"Basic {TOKEN}"):
+        headers = {"Authorization": given} if given else {}
+        found = ask(guarded, AT, **headers)
+        assert (found.status, found.json["code"]) == (401, "unauthorized"), given
+        assert found.headers["www-authenticate"] == "Bearer" and TOKEN not in found.text
     assert ask(guarded, AT, Authorization=f"Bearer {TOKEN}").status == 200
     for page in ("/healthz", "/readyz", "/metrics", "/openapi.json"):
         assert ask(guarded, page).status == 200
-    assert TOKEN not in guarded.log()
-
-
-@pytest.fixture(scope="module")
-def guarded(place: Place) -> WorkerProcess:
-    """One with a token, for the pages of one origin."""
-    return place.serve(serve_token=TOKEN, serve_cors="https://game.example")
-
-
-def test_other_origins(api: WorkerProcess, guarded: WorkerProcess) -> None:
-    """Pages of an origin may ask only if it is set; a preflight needs no token."""
-    origin = "https://game.example"
-    assert "access-control-allow-origin" not in ask(api, AT, Origin=origin).headers
     for asked in (origin, "https://other.example"):
         found = ask(
             guarded, AT, method="OPTIONS", Origin=asked, Access_Control_Request_Method="GET"
@@ -246,8 +290,9 @@ def test_other_origins(api: WorkerProcess, guarded: WorkerProcess) -> None:
         assert allowed == (origin if asked == origin else None)
 
 
-def test_a_change_is_seen_by_its_tag(api: WorkerProcess) -> None:
-    """What has not changed is answered by 304."""
+def test_a_change_is_seen_by_its_tag(api: ServeThread) -> None:
+    """What has not changed is answered by 304. No other origin may ask."""
+    assert "access-control-allow-origin" not in ask(api, AT, Origin="https://a.b").headers
     found = ask(api, f"{AT}/players/p1")
     tag = found.headers["etag"]
     same = ask(api, f"{AT}/players/p1", If_None_Match=f'"other", W/{tag}')
@@ -258,7 +303,7 @@ def test_a_change_is_seen_by_its_tag(api: WorkerProcess) -> None:
 # --- slow clients --------------------------------------------------------------------------------
 
 
-def opened(api: WorkerProcess, first: bytes) -> socket.socket:
+def opened(api: ServeThread, first: bytes) -> socket.socket:
     """A connection on which so much was sent."""
     at = urlsplit(api.url)
     connection = socket.create_connection((at.hostname, at.port), timeout=HANGS_S)
@@ -266,57 +311,61 @@ def opened(api: WorkerProcess, first: bytes) -> socket.socket:
     return connection
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "first", [b"", b"GET / HT", b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\nGET /"]
-)
-def test_a_request_that_does_not_come(api: WorkerProcess, first: bytes) -> None:
-    """Its connection is closed by us, the first request's and a later one's."""
-    with opened(api, first) as connection:
-        while connection.recv(65536):
-            pass
+def is_closed(connection: socket.socket) -> bool:
+    """True, once it is closed by us, whatever comes before."""
+    while connection.recv(65536):
+        pass
+    return True
 
 
-@pytest.mark.slow
-def test_a_body_that_does_not_come(api: WorkerProcess) -> None:
-    """It is refused, and the connection closed."""
+def test_a_request_that_does_not_come(api: ServeThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connection is closed by us, the first request's and a later one's. A body that does not
+    come is refused, and the connection closed."""
+    monkeypatch.setattr(connections, "STEP_S", SHORT_S)
+    for first in (b"", b"GET / HT", b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\nGET /"):
+        with opened(api, first) as connection:
+            assert is_closed(connection)
+    monkeypatch.undo()
+    monkeypatch.setattr(limits, "BODY_S", SHORT_S)
     head = f"POST {LOOKUP} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{"
     with opened(api, head.encode()) as connection:
         answer = connection.makefile("rb").read()
     assert answer.startswith(b"HTTP/1.1 408 ") and b"body-too-slow" in answer
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "head",
-    [
-        "POST /nowhere", "POST /healthz", "PUT /v1/ladders", "GET /openapi.json", "GET /healthz",
-        f"GET {AT}/changes", f"POST {AT}/predict?x=1", "POST /v1/ladders/%ff/predict",
-    ],
+UNWANTED = (
+    "POST /nowhere", "POST /healthz", "PUT /v1/ladders", "GET /openapi.json", "GET /healthz",
+    f"GET {AT}/changes", f"POST {AT}/predict?x=1", "POST /v1/ladders/%ff/predict",
 )  # fmt: skip
-def test_a_body_that_nobody_waits_for(api: WorkerProcess, head: str) -> None:
+"""Requests that are answered before their body has come."""
+
+
+def test_a_body_that_nobody_waits_for(api: ServeThread, monkeypatch: pytest.MonkeyPatch) -> None:
     """However a request is answered before its body has come: after a byte of it the connection is
     closed by us. Whose body comes is served on."""
-    problem = f"{head} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n".encode()
-    with opened(api, problem) as connection:
-        first = connection.recv(65536)
-        assert first.startswith(b"HTTP/1.1 ")
-        connection.sendall(b"x")
-        while connection.recv(65536):
-            pass
-    if "changes" in head:
-        return  # is an answer without an end
-    with opened(api, problem) as connection:
-        assert connection.recv(65536)
-        connection.sendall(b"123456789GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-        answer = b""
-        while b"200 OK" not in answer:
-            more = connection.recv(65536)
-            assert more, answer
-            answer += more
+    for head in UNWANTED:
+        problem = f"{head} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n".encode()
+        for name in ("LINGER_S", "REQUEST_S"):
+            monkeypatch.setattr(connections, name, SHORT_S)
+        with opened(api, problem) as connection:
+            assert connection.recv(65536).startswith(b"HTTP/1.1 "), head
+            connection.sendall(b"x")
+            assert is_closed(connection)
+        monkeypatch.undo()
+        if "changes" in head:
+            continue  # is an answer without an end
+        monkeypatch.setattr(connections, "LINGER_S", HANGS_S)
+        with opened(api, problem) as connection:
+            assert connection.recv(65536)
+            connection.sendall(b"123456789GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            answer = b""
+            while b"200 OK" not in answer:
+                more = connection.recv(65536)
+                assert more, (head, answer)
+                answer += more
 
 
-def test_a_body_that_was_not_asked_for(api: WorkerProcess) -> None:
+def test_a_body_that_was_not_asked_for(api: ServeThread) -> None:
     """A client that waits for `100 Continue` and is refused may send no body: what follows might be
     a request, so the connection is closed."""
     head = "POST /nowhere HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n"
@@ -343,37 +392,34 @@ def test_connections_of_one_address(place: Place) -> None:
 def test_probes_by_themselves(place: Place) -> None:
     """At an address of their own, as those of a worker; nothing else is there."""
     api = place.serve(serve_probes="127.0.0.1:0")
-    (problem,) = [each for each in api.events() if each["event"] == "http"]
-    own = urlsplit(api.url)._replace(netloc=f"127.0.0.1:{problem['probes']}").geturl()
+    own = api.probes_url
     for path, words in (
         ("/healthz", "ok"), ("/readyz", "ok"), ("/metrics", "stream_rater_serve_connections"),
     ):  # fmt: skip
-        with urllib.request.urlopen(own.rstrip("/") + path, timeout=20.0) as answer:
+        with urllib.request.urlopen(own + path, timeout=HANGS_S) as answer:
             assert answer.status == 200 and words in answer.read().decode()
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(f"{own.rstrip('/')}{AT}", timeout=20.0)
+        urllib.request.urlopen(f"{own}{AT}", timeout=HANGS_S)
     assert refused.value.code == 404
-    api.terminate()
-    assert api.wait() == 0
+    api.close()
 
 
+@pytest.mark.slow  # the Hub in test_serve_feed, the connection in test_http
 def test_who_follows_and_does_not_read(place: Place) -> None:
-    """A client that takes nothing is dropped once 1,000 events wait; another one is not."""
+    """A client that takes nothing is dropped, though more events wait than a stream keeps; another
+    one gets them all."""
     api = place.serve()
+    watcher, long, many = place.watchers[-1], "x" * 8000, 100
+    watcher.begun([4])
     slow = opened(api, f"GET {AT}/changes HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     with slow, followed(api, f"{AT}/changes") as events:
         next(events)
-        count = 30_000
-        values = [
-            Bytes(msgspec.json.encode(an_event("p0", i, ladder="eu", round_id="r" * 128)),
-                  partition=0)
-            for i in range(10, 10 + count)
-        ]  # fmt: skip
-        for begin in range(0, count, 500):
-            produce(place.settings, values[begin : begin + 500], Topics.of(place.settings).changed)
-            problem = [next(events) for _ in range(500)]
-            assert json.loads(problem[-1].data)["offset"] == begin + 509
+        for begin in range(4, 3 * MOST_WAITING, many):
+            some = [an_event("p0", begin + i, ladder="eu", round_id=long) for i in range(many)]
+            watcher.read([NewEvent(0, e.offset, "eu", to_json(e)) for e in some])
+            read = [next(events) for _ in range(many)]
+            assert msgspec.json.decode(read[-1].data)["offset"] == begin + many - 1
         wait_until(
             lambda: api.metric("stream_rater_serve_followers") <= 1, "the slow client is dropped"
         )

@@ -1,0 +1,196 @@
+"""`serve` and a standalone process as threads of the test's process, on real servers or files.
+
+A process of `serve` imports everything twice, since its index has a process of its own. Most tests
+need what is served, and not signals, exit codes and logs. These start a `ServeThread`.
+"""
+
+import asyncio
+import gc
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import structlog
+
+from stream_rater.config.files import ladders_of_settings
+from stream_rater.config.settings import Settings
+from stream_rater.runtime import http, log
+from stream_rater.serve import service, standalone
+from stream_rater.serve.index import follower
+from stream_rater.serve.index.follower import Watcher
+from stream_rater.serve.index.process import EventFollower, MakeFollower
+from stream_rater.serve.service import MakeParts, ServeProcess, parts_of_service
+from stream_rater.serve.standalone import parts_of_file
+from tests.integration.processes import Answering, wait_until
+
+CHECKPOINT_S = 0.2
+"""How often the index is looked at for losses, which tests wait for; a process waits 2 s."""
+
+ServeHere = Callable[..., "ServeThread"]
+
+
+class IndexThread:
+    """What `IndexProcess` does, in the thread that listens."""
+
+    def __init__(self, make: MakeFollower, watcher: Watcher) -> None:
+        self._make = make
+        self._reports: Any = SimpleNamespace(
+            begun=watcher.begun, read=watcher.read, checkpointed=watcher.checkpointed,
+            trouble=watcher.trouble, skipped=watcher.skipped, polled=self._polled,
+        )  # fmt: skip
+        self._follower: EventFollower | None = None
+        self._stopping = False
+        self.caught_up, self.lag = False, 0
+
+    def _polled(self, caught_up: bool, lag: int) -> None:
+        self.caught_up, self.lag = caught_up, lag
+
+    @property
+    def last_report_s(self) -> float:
+        return time.monotonic()
+
+    def listen(self) -> None:
+        self._follower = self._make(self._reports)
+        if not self._stopping:
+            self._follower.run()
+
+    def stop(self) -> None:
+        self._stopping = True
+        if self._follower is not None:
+            self._follower.stop()
+
+    def hurry(self) -> None:
+        if self._follower is not None:
+            self._follower.hurry()
+
+    def unready(self) -> list[str]:
+        return []
+
+    def end(self) -> None:
+        pass
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """An event loop that leaves signals to the main thread."""
+
+    def add_signal_handler(self, *_: Any) -> None:  # type: ignore[override]
+        pass
+
+
+class _Service(ServeProcess):
+    def run(self) -> None:
+        with asyncio.Runner(loop_factory=_Loop) as runner:
+            runner.run(self._run())
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def probes(self) -> http.Server | None:
+        return self._probes
+
+    def end(self) -> None:
+        wait_until(lambda: self._loop is not None, "it has begun")
+        assert self._loop is not None
+        with suppress(RuntimeError):  # it has ended by itself
+            self._loop.call_soon_threadsafe(self.stop)
+
+
+def _logger(role: str) -> Any:
+    """One that prints. A command that ran in this process may have left one whose file is
+    closed."""
+    return structlog.wrap_logger(structlog.PrintLogger(), role=role)
+
+
+class ServeThread(Answering):
+    """A running `serve`, or a standalone process if its parts are those of a file."""
+
+    def __init__(
+        self, settings: Settings, parts: Callable[..., MakeParts] = parts_of_service
+    ) -> None:
+        ladders = ladders_of_settings(settings)
+        self.settings = settings
+        self.failure: BaseException | None = None
+        """What it ended with."""
+        with (
+            mock.patch.object(log, "logger", _logger),
+            mock.patch.object(service, "IndexProcess", IndexThread),
+            mock.patch.object(standalone, "IndexProcess", IndexThread),
+        ):
+            self._service = _Service(settings, ladders, parts(settings, ladders))
+        self._thread = threading.Thread(target=self._run, name="serve", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._service.run()
+        except BaseException as error:
+            self.failure = error
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._service.server.port}"
+
+    @property
+    def probes_url(self) -> str:
+        """The address of the probes alone, if they have one."""
+        assert self._service.probes is not None
+        return f"http://127.0.0.1:{self._service.probes.port}"
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def moves(self) -> object:
+        """What moves while it works."""
+        return self.metric("stream_rater_serve_events_total") if self.running else None
+
+    def wait_ready(self) -> None:
+        """Wait until /readyz returns 200."""
+
+        def ready() -> bool:
+            assert self.running, f"it ended: {self.failure!r}"
+            return self.get("/readyz")[0] == 200
+
+        wait_until(ready, "it is ready", moves=self.moves)
+
+    def wait(self) -> str:
+        """What it says, once it has ended by itself; empty if it was asked to."""
+        wait_until(lambda: not self.running, "it ends")
+        return "" if self.failure is None else str(self.failure)
+
+    def close(self) -> None:
+        """End it, and wait until it has ended."""
+        if self.running:
+            self._service.end()
+        self.wait()
+
+
+@contextmanager
+def serves_here() -> Iterator[ServeHere]:
+    """Starts `serve`: `start(settings, ready=True, data=None)`. With `data`, a standalone process
+    on this file. All have ended afterwards."""
+    started: list[ServeThread] = []
+    switch_s = sys.getswitchinterval()
+
+    def start(settings: Settings, *, ready: bool = True, data: Path | None = None) -> ServeThread:
+        parts = partial(parts_of_file, path=data) if data else parts_of_service
+        started.append(ServeThread(settings, parts))
+        if ready:
+            started[-1].wait_ready()
+        return started[-1]
+
+    try:
+        with mock.patch.object(follower, "CHECKPOINT_S", CHECKPOINT_S):
+            yield start
+    finally:
+        for each in started:
+            each.close()
+        sys.setswitchinterval(switch_s)
+        gc.unfreeze()
