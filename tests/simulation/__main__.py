@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from .actors import Machines
-from .mutants import MUTANTS
+from .scenarios import MUTANTS
 from .simulator import Fork, Simulation
 from .transitions import TRANSITIONS, name_of
 

@@ -123,6 +123,10 @@ class Stage:
         self.assign(actor, *shards)
         return actor
 
+    def workers(self) -> tuple[Actor, Actor]:
+        """Start an estimator and an updater."""
+        return self.estimator(), self.updater()
+
     def assign(self, updater: Actor, *shards: int) -> None:
         """Assign these shards, or else all shards, to an updater. It and the former owners learn it
         at their next poll."""
@@ -133,6 +137,11 @@ class Stage:
     def crash(self, actor: Actor) -> None:
         """Kill an actor. Others own its partitions only after a rebalance."""
         self.actors.remove(actor)
+
+    def replace(self, actor: Actor) -> Actor:
+        """Kill an actor, and start another in its place, which is returned."""
+        self.crash(actor)
+        return self.estimator() if actor.role == "estimator" else self.updater()
 
     def instead(self, owner: object, name: str, value: object) -> None:
         """Let a module or class have another value under this name until the end."""
@@ -173,8 +182,7 @@ class Stage:
         """Let an operator do what the workers ask for, then start workers again."""
         if self.watch.to_rebuild or any(each.ended for each in self.actors):
             self.rebuild()
-            self.estimator()
-            self.updater()
+            self.workers()
 
     def begin_with(self, shards: int) -> None:
         """Begin with this many shards until the first rebuild, as if workers had run before."""
@@ -260,31 +268,46 @@ class Stage:
         self.until(actor, kind, **having)
         self.perform(actor)
 
-    def rated(self, *players: str) -> tuple[Actor, Actor]:
-        """Rate a round from its report to its events, by a new estimator and a new updater, which
-        are returned."""
+    def sends(self, estimator: Actor, *players: str) -> None:
+        """Report a round, which this estimator sends and commits."""
         self.round(*players)
-        estimator, updater = self.estimator(), self.updater()
         self.through(estimator, CommitSource)
+
+    def rates(self, estimator: Actor, updater: Actor, *players: str) -> None:
+        """Rate a round from its report to its events."""
+        self.sends(estimator, *players)
         self.through(updater, Publish)
+
+    def sent(self, *players: str) -> tuple[Actor, Actor]:
+        """Report a round, which a new estimator sends and commits. Returns it and a new updater."""
+        self.round(*players)
+        estimator, updater = self.workers()
+        self.through(estimator, CommitSource)
+        return estimator, updater
+
+    def rated(self, *players: str, times: int = 1) -> tuple[Actor, Actor]:
+        """Rate rounds, each by a new estimator and a new updater. Returns the last ones."""
+        for _ in range(times):
+            estimator, updater = self.sent(*players)
+            self.through(updater, Publish)
         return estimator, updater
 
     def half_sent(self, *players: str) -> Actor:
         """Report a round whose estimator dies when the first of its parts is sent; an updater
         applies that part. Returns the updater."""
         self.round(*players)
-        first, updater = self.estimator(), self.updater()
+        first, updater = self.workers()
         self.until(first, Scatter)
-        first.advance()
-        first.advance()
+        first.advance(2)
         self.crash(first)
         self.through(updater, Publish)
         return updater
 
-    def turns(self, actor: Actor, effects: int = 40) -> None:
-        """Let an actor perform this many effects."""
-        for _ in range(effects):
-            self.perform(actor)
+    def turns(self, *actors: Actor, effects: int = 40) -> None:
+        """Let actors perform this many effects, one actor after the other."""
+        for actor in actors:
+            for _ in range(effects):
+                self.perform(actor)
 
     def fail(self, actor: Actor) -> Straggler:
         """Let the current effect fail. Its remaining requests may still arrive."""

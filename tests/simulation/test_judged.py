@@ -52,8 +52,7 @@ def story(folder: Path) -> Findings:
     stage.correct("player-removed", player=B1)
     stage.round(A0, B1, A1)
     stage.round(B0, A2)
-    stage.estimator()
-    stage.updater()
+    stage.workers()
     with stage.patches:
         stage.finish()
     path = folder / "observed.jsonl.gz"

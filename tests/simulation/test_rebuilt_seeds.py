@@ -17,15 +17,13 @@ def begun(stage: Stage) -> None:
     estimator, updater = stage.rated(A0, A1)
     stage.seed(A0, B0, A2)
     stage.reset(A1)
-    stage.turns(estimator)
-    stage.turns(updater)
+    stage.turns(estimator, updater)
 
 
 def goes_on(stage: Stage) -> None:
     """Workers start, and rate a round of everybody."""
     stage.round(B0, A0, A1, A2, C0)
-    stage.estimator()
-    stage.updater()
+    stage.workers()
 
 
 def all_applied(stage: Stage) -> None:
@@ -45,8 +43,7 @@ def veterans_row_alone(stage: Stage) -> None:
     stage.expire()
     stage.seed(A0, B0)
     estimator, updater = stage.actors
-    stage.turns(estimator)
-    stage.turns(updater)
+    stage.turns(estimator, updater)
 
 
 def seed_waits(stage: Stage) -> None:
@@ -65,8 +62,7 @@ def seed_sent_in_part(stage: Stage) -> None:
     estimator, updater = stage.actors
     stage.seed(C0, B2)
     stage.until(estimator, Scatter)
-    estimator.advance()
-    estimator.advance()
+    estimator.advance(2)
     stage.crash(estimator)
     stage.turns(updater)
 
@@ -86,8 +82,7 @@ def voided_seed(stage: Stage) -> None:
     begun(stage)
     estimator, updater = stage.actors
     stage.correct("round-voided", round_id="round-2")
-    stage.turns(estimator)
-    stage.turns(updater)
+    stage.turns(estimator, updater)
 
 
 def void_that_waits(stage: Stage) -> None:
@@ -95,8 +90,7 @@ def void_that_waits(stage: Stage) -> None:
     stage.rated(A0, A1)
     estimator, updater = stage.actors
     stage.seed(A0, B0)
-    stage.turns(estimator)
-    stage.turns(updater)
+    stage.turns(estimator, updater)
     stage.correct("round-voided", round_id="round-1")
     stage.turns(estimator)
 
@@ -106,8 +100,7 @@ def seed_behind_a_rejected_correction(stage: Stage) -> None:
     begun(stage)
     estimator, updater = stage.actors
     stage.correct("round-voided", round_id="nowhere")
-    stage.turns(estimator)
-    stage.turns(updater)
+    stage.turns(estimator, updater)
 
 
 def seed_behind_a_removal(stage: Stage) -> None:
@@ -116,11 +109,9 @@ def seed_behind_a_removal(stage: Stage) -> None:
     estimator, updater = stage.actors
     stage.correct("player-removed", player=A0, seed=True)
     stage.correct("player-merged", player=B0, into=A1)
-    stage.turns(estimator)
-    stage.turns(updater)
+    stage.turns(estimator, updater)
     stage.seed(A0, B0, C0)
-    stage.turns(estimator)
-    stage.turns(updater)
+    stage.turns(estimator, updater)
 
 
 def seed_behind_a_void(stage: Stage) -> None:
@@ -129,8 +120,7 @@ def seed_behind_a_void(stage: Stage) -> None:
     estimator, updater = stage.rated(A1, A0)
     stage.correct("round-voided", round_id="round-1")
     stage.seed(A0)
-    stage.turns(estimator)
-    stage.turns(updater)
+    stage.turns(estimator, updater)
 
 
 def season_between(stage: Stage) -> None:
@@ -139,8 +129,7 @@ def season_between(stage: Stage) -> None:
     estimator, updater = stage.actors
     stage.correct("season-started", season=1, keep=0.5, sigma=150.0)
     stage.seed(C0)
-    stage.turns(estimator)
-    stage.turns(updater)
+    stage.turns(estimator, updater)
 
 
 DONE = [
@@ -176,8 +165,7 @@ def test_rebuilt_store_is_that_of_a_replay_at_once(story: Callable[[Stage], None
     stage = Stage(PRODUCTION)
     story(stage)
     stage.rebuild()
-    stage.estimator()
-    stage.updater()
+    stage.workers()
     assert stage.finish() == []
 
 
@@ -186,13 +174,11 @@ def test_an_earlier_row_is_not_taken_for_the_last_one() -> None:
     stage = Stage(PRODUCTION)
     stage.rated(A0, A1)
     early = stage.seed(A0)
-    stage.estimator()
-    stage.updater()
+    stage.workers()
     assert stage.finish() == []
     stage.rated(A0, A1)
     stage.rebuild()
-    stage.estimator()
-    stage.updater()
+    stage.workers()
     assert stage.finish() == []
     belief = record.decode([stage.store.beliefs[0]["a", A0]], 0, 0.0, 1.0)
     belief.header["last"] = early
@@ -214,10 +200,9 @@ def test_the_marks_are_before_what_comes_next() -> None:
     """A rebuild right after a seed is published is the end of a run, too."""
     stage = Stage(PRODUCTION)
     stage.seed(A0)
-    estimator, updater = stage.estimator(), stage.updater()
+    estimator, updater = stage.workers()
     stage.through(estimator, CommitSource)
     stage.through(updater, Publish)
     stage.rebuild()
-    stage.estimator()
-    stage.updater()
+    stage.workers()
     assert stage.finish() == []

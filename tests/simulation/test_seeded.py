@@ -95,8 +95,7 @@ def test_queue_goes_on_when_the_store_has_applied_enough() -> None:
     stage.seed(A0, *(f"p{number}" for number in range(40)))
     stage.reset(A0)
     stage.correct("round-voided", round_id="round-1")
-    stage.estimator()
-    stage.updater()
+    stage.workers()
     assert stage.finish() == []
 
 
