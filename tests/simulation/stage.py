@@ -20,6 +20,7 @@ from stream_rater.columns.sharding import shards_of
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.pipeline.ports import CommitSource, Effect, Publish, Scatter
+from tests.builders.lines import a_round
 
 from . import oracle, recovery
 from .actors import Actor, Machines, Straggler, Watch
@@ -31,7 +32,8 @@ T = TypeVar("T")
 WINDOW = 100
 WAVE = 2
 """The most players of a wave."""
-MOST_EFFECTS = 2000
+MOST_EFFECTS, STILL_EFFECTS = 2000, 100
+"""Within so many effects of each actor all must be finished; for how many it must stay so."""
 CACHE_BYTES = 100_000
 
 NEVER_HEARS = Unkindness(deaf=1.0)
@@ -209,19 +211,9 @@ class Stage:
     ) -> int:
         """Report a round of ladder `a` with the players in this order. Returns its offset."""
         self._rounds += 1
-        standings = [{"player": player, "rank": i + 1} for i, player in enumerate(players)]
-        return self.report(
-            msgspec.json.encode(
-                {
-                    "round_id": round_id or f"round-{self._rounds}",
-                    "ladder": "a",
-                    "completed_at": f"2026-01-{self._rounds:02}T00:00:00Z",
-                    "standings": standings,
-                    "weight": weight,
-                }
-            ),
-            partition,
-        )
+        own_id = round_id or f"round-{self._rounds}"
+        line = a_round(self._rounds, *players, ladder="a", round_id=own_id, weight=weight)
+        return self.report(msgspec.json.encode(line), partition)
 
     def report(self, value: bytes, partition: int = 0) -> int:
         """Append a record to round-completed. Returns its offset."""
@@ -331,9 +323,13 @@ class Stage:
         """Let all actors continue until all is finished. Returns the violations."""
         for actor in self.actors:
             actor.driver.unkindness = Unkindness()
+        still = 0
         for _ in range(MOST_EFFECTS):
             for actor in self.actors:
                 self.perform(actor)
+            still = still + 1 if oracle.is_done(self.log, self.store) else 0
+            if still == STILL_EFFECTS:
+                break
         if not oracle.is_done(self.log, self.store):
             return ["stuck: " + oracle.where(self.log, self.store)]
         if self._unrated:

@@ -6,8 +6,8 @@ from itertools import islice
 from stream_rater.pipeline.states import PartitionState
 
 from .explore import WITHIN, Corpus, Plan, Ran, command, run
+from .seeds import without_addresses
 from .simulator import Fork, Simulation
-from .test_simulation import without_addresses
 from .transitions import Taken
 
 OPENING = Taken("estimator", None, PartitionState.OPENING)
