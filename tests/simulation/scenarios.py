@@ -260,7 +260,7 @@ def worker_that_was_forgotten(stage: Stage) -> None:
     stage.announce()
     for _ in range(6):
         stage.round(A0, A1)
-        stage.turns(*stage.actors)
+        stage.turns()
     stage.replace(forgotten)
 
 

@@ -296,8 +296,8 @@ class Stage:
         return updater
 
     def turns(self, *actors: Actor, effects: int = 40) -> None:
-        """Let actors perform this many effects, one actor after the other."""
-        for actor in actors:
+        """Let these actors, or else all, perform so many effects, one actor after the other."""
+        for actor in actors or tuple(self.actors):
             for _ in range(effects):
                 self.perform(actor)
 
