@@ -13,9 +13,7 @@ from .simulator import ONE_SET
 from .stage import A0, A1, A2, B0, B1, B2, C0, C1, C2, NEVER_HEARS, Stage
 
 
-@catches(
-    "earlier-rows-unnoted", "notes of a call's earlier rows", updater=stage_2.EarlierRowsUnnoted
-)
+@catches("earlier-rows-unnoted", "notes of a call's earlier rows", stage_2.EarlierRowsUnnoted)
 def updater_dies_after_a_call_with_a_player_thrice(stage: Stage) -> None:
     """Three rounds of the same players are applied in one call, and the updater dies before their
     events are published."""
@@ -29,7 +27,7 @@ def updater_dies_after_a_call_with_a_player_thrice(stage: Stage) -> None:
     stage.replace(first)
 
 
-@catches("fresh-by-the-first", "fresh by the rows before", updater=stage_2.FreshByTheFirst)
+@catches("fresh-by-the-first", "fresh by the rows before", stage_2.FreshByTheFirst)
 def part_that_is_replayed_with_its_repetition(stage: Stage) -> None:
     """An estimator dies while it sends parts, and its successor sends the round again. Both parts
     of one player are applied, lost, and applied again in one call."""
@@ -40,10 +38,7 @@ def part_that_is_replayed_with_its_repetition(stage: Stage) -> None:
     stage.store.roll_back(0, 2)
 
 
-@catches(
-    "cached-after-loss", "cached beliefs dropped with a partition",
-    estimator=stage_1.CachedAfterLoss,
-)  # fmt: skip
+@catches("cached-after-loss", "cached beliefs dropped with a partition", stage_1.CachedAfterLoss)
 def partition_that_comes_back(stage: Stage) -> None:
     """An estimator loses a partition while it caches beliefs. Another rates a round. Then the first
     has the partition again."""
@@ -58,10 +53,7 @@ def partition_that_comes_back(stage: Stage) -> None:
     stage.turns(first)
 
 
-@catches(
-    "cached-from-before", "cached beliefs of the last round only",
-    estimator=stage_1.CachedFromBefore,
-)  # fmt: skip
+@catches("cached-from-before", "cached beliefs of the last round only", stage_1.CachedFromBefore)
 def large_round_between_two_small_ones(stage: Stage) -> None:
     """No belief is cached after the large round; then a small one comes."""
     estimator, updater = stage.rated(A0, A1)
@@ -72,7 +64,7 @@ def large_round_between_two_small_ones(stage: Stage) -> None:
 
 @catches(
     "cached-without-the-round", "cached beliefs with the round in them",
-    estimator=stage_1.CachedWithoutTheRound,
+    stage_1.CachedWithoutTheRound,
 )  # fmt: skip
 def rounds_in_a_row(stage: Stage) -> None:
     """Each round is rated by the beliefs after the rounds before it."""
@@ -84,9 +76,8 @@ def rounds_in_a_row(stage: Stage) -> None:
 
 
 @catches(
-    "no-cap-a-shard", "a bound on the rows in flight of each shard",
-    estimator=stage_1.NoCapAShard, stuck=True,
-)  # fmt: skip
+    "no-cap-a-shard", "a bound on the rows in flight of each shard", stage_1.NoCapAShard, stuck=True
+)
 def shard_that_stands_still(stage: Stage) -> None:
     """A shard has no updater, and its players go on playing. The rounds of other shards are rated
     all the same."""
@@ -103,7 +94,7 @@ def shard_that_stands_still(stage: Stage) -> None:
 
 @catches(
     "cached-through-correction", "cached beliefs dropped at a correction",
-    estimator=stage_1.CachedThroughCorrection,
+    stage_1.CachedThroughCorrection,
 )  # fmt: skip
 def round_is_voided_while_beliefs_are_cached(stage: Stage) -> None:
     """The next round begins with the corrected beliefs."""
@@ -117,9 +108,7 @@ def round_is_voided_while_beliefs_are_cached(stage: Stage) -> None:
     stage.turns(estimator)
 
 
-@catches(
-    "cached-through-seed", "cached beliefs dropped at a seed", estimator=stage_1.CachedThroughSeed
-)
+@catches("cached-through-seed", "cached beliefs dropped at a seed", stage_1.CachedThroughSeed)
 def player_is_reset_while_the_belief_is_cached(stage: Stage) -> None:
     """The next round begins with the belief after the reset."""
     estimator, _ = stage.rated(A0, A1)
@@ -131,7 +120,7 @@ def player_is_reset_while_the_belief_is_cached(stage: Stage) -> None:
 
 @catches(
     "cached-through-resume", "cached beliefs dropped at a resumed round",
-    estimator=stage_1.CachedThroughResume,
+    stage_1.CachedThroughResume,
 )  # fmt: skip
 def zombie_sends_on_beside_a_cache(stage: Stage) -> None:
     """An estimator has cached one of two players. A zombie has sent the two's round and a later one
@@ -169,7 +158,7 @@ def _behind_a_large_round(stage: Stage) -> tuple[Actor, Actor]:
 
 @catches(
     "cached-before-acknowledged", "cached beliefs of acknowledged rounds only",
-    estimator=stage_1.CachedBeforeAcknowledged,
+    stage_1.CachedBeforeAcknowledged,
 )  # fmt: skip
 def part_overtaken_by_a_round_of_a_cached_player(stage: Stage) -> None:
     """A part of one round is unsent when the next round of the other player is sent. Then the
@@ -184,9 +173,7 @@ def part_overtaken_by_a_round_of_a_cached_player(stage: Stage) -> None:
     stage.workers()
 
 
-@catches(
-    "evicted-not-pending", "pending parts of evicted beliefs", estimator=stage_1.EvictedNotPending
-)
+@catches("evicted-not-pending", "pending parts of evicted beliefs", stage_1.EvictedNotPending)
 def belief_is_evicted_before_it_is_applied(stage: Stage) -> None:
     """More players are rated than the cache has room for. Then the first of them play again."""
     stage.estimator_cache = ONE_SET
@@ -199,7 +186,7 @@ def belief_is_evicted_before_it_is_applied(stage: Stage) -> None:
     stage.updater()
 
 
-@catches("drawn-in-place", "cached beliefs copied for the draw", estimator=stage_1.DrawnInPlace)
+@catches("drawn-in-place", "cached beliefs copied for the draw", stage_1.DrawnInPlace)
 def season_begins_while_beliefs_are_cached(stage: Stage) -> None:
     """The next rounds begin with drawn beliefs, and with their factors drawn, too."""
     estimator, updater = stage.rated(A0, A1)
@@ -210,9 +197,7 @@ def season_begins_while_beliefs_are_cached(stage: Stage) -> None:
         stage.turns(estimator)
 
 
-@catches(
-    "updated-twice", "a cached belief with the round once in it", estimator=stage_1.UpdatedTwice
-)
+@catches("updated-twice", "a cached belief with the round once in it", stage_1.UpdatedTwice)
 def round_is_sent_again_and_cached(stage: Stage) -> None:
     """One part of a round is applied when the successor sends the round again. It caches the
     beliefs, and then the same players have another round."""
@@ -222,9 +207,8 @@ def round_is_sent_again_and_cached(stage: Stage) -> None:
 
 
 @catches(
-    "cached-by-fingerprint", "ids behind the fingerprints of a cache",
-    estimator=stage_1.CachedByFingerprint,
-)  # fmt: skip
+    "cached-by-fingerprint", "ids behind the fingerprints of a cache", stage_1.CachedByFingerprint
+)
 def two_players_with_one_fingerprint(stage: Stage) -> None:
     """Of two players of a shard, one has played. Then the other plays."""
     whole = player_map.fingerprints
@@ -235,9 +219,7 @@ def two_players_with_one_fingerprint(stage: Stage) -> None:
         stage.turns(estimator, updater, estimator)
 
 
-@catches(
-    "table-taken-over", "a cache of its own for each estimator", estimator=stage_1.TableTakenOver
-)
+@catches("table-taken-over", "a cache of its own for each estimator", stage_1.TableTakenOver)
 def zombie_caches_on(stage: Stage) -> None:
     """An estimator hears that its parts are acknowledged when its successor has already rated the
     next round."""

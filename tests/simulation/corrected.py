@@ -23,9 +23,7 @@ def _corrected(stage: Stage, kind: str, **about: object) -> tuple[Actor, Actor]:
     return estimator, updater
 
 
-@catches(
-    "edits-forgotten", "notes of corrections read at take-over", driver=corrections.EditsForgotten
-)
+@catches("edits-forgotten", "notes of corrections read at take-over", corrections.EditsForgotten)
 def successor_rates_a_round_of_a_removed_player(stage: Stage) -> None:
     """A player is removed. Then another estimator takes over, and the player plays on."""
     estimator, _ = _corrected(stage, "player-removed", player=A0)
@@ -35,9 +33,8 @@ def successor_rates_a_round_of_a_removed_player(stage: Stage) -> None:
 
 
 @catches(
-    "edits-unnoted", "corrections recorded before they are finished",
-    driver=corrections.EditsUnrecorded,
-)  # fmt: skip
+    "edits-unnoted", "corrections recorded before they are finished", corrections.EditsUnrecorded
+)
 def successor_of_one_who_recorded_nothing(stage: Stage) -> None:
     """The same, with a merged player."""
     estimator, _ = _corrected(stage, "player-merged", player=A1, into=A0)
@@ -46,7 +43,7 @@ def successor_of_one_who_recorded_nothing(stage: Stage) -> None:
     stage.turns(stage.estimator())
 
 
-@catches("corrected-twice", "corrections that are fresh only", updater=corrections.CorrectedTwice)
+@catches("corrected-twice", "corrections that are fresh only", corrections.CorrectedTwice)
 def estimator_dies_before_a_correction_is_committed(stage: Stage) -> None:
     """The correction's parts are applied and published, and its offset is not committed. The
     successor applies it again, while a later round waits."""
@@ -61,7 +58,7 @@ def estimator_dies_before_a_correction_is_committed(stage: Stage) -> None:
 
 @catches(
     "later-round-passes", "later rounds after the correction",
-    estimator=with_corrections(corrections.LaterRoundPasses),
+    with_corrections(corrections.LaterRoundPasses),
 )  # fmt: skip
 def round_right_after_a_correction(stage: Stage) -> None:
     """A correction and the next round of its players come in one poll."""
@@ -72,7 +69,7 @@ def round_right_after_a_correction(stage: Stage) -> None:
 
 @catches(
     "corrects-too-early", "corrections after all earlier rounds",
-    estimator=with_corrections(corrections.CorrectsTooEarly),
+    with_corrections(corrections.CorrectsTooEarly),
 )  # fmt: skip
 def earlier_round_waits_while_a_correction_comes(stage: Stage) -> None:
     """A round waits for a shard without an updater when a correction of one of its players comes.
@@ -93,7 +90,7 @@ def earlier_round_waits_while_a_correction_comes(stage: Stage) -> None:
 
 @catches(
     "removed-player-rated", "removed players out of later rounds",
-    estimator=with_corrections(corrections.RemovedPlayerRated),
+    with_corrections(corrections.RemovedPlayerRated),
 )  # fmt: skip
 def removed_player_plays_on(stage: Stage) -> None:
     """A player is removed for ever, and plays on."""
@@ -102,9 +99,8 @@ def removed_player_plays_on(stage: Stage) -> None:
 
 
 @catches(
-    "old-name-kept", "merged players under one name",
-    estimator=with_corrections(corrections.OldNameKept),
-)  # fmt: skip
+    "old-name-kept", "merged players under one name", with_corrections(corrections.OldNameKept)
+)
 def merged_player_plays_on(stage: Stage) -> None:
     """A player is merged into another, and plays on under the old name."""
     _corrected(stage, "player-merged", player=A1, into=A0)
@@ -112,9 +108,8 @@ def merged_player_plays_on(stage: Stage) -> None:
 
 
 @catches(
-    "batch-forgotten", "a batch whose parts are sent",
-    estimator=with_corrections(corrections.BatchForgotten),
-)  # fmt: skip
+    "batch-forgotten", "a batch whose parts are sent", with_corrections(corrections.BatchForgotten)
+)
 def estimator_dies_after_a_batch_is_recorded(stage: Stage) -> None:
     """Two corrections wait for `corrections-applied`, one of them for a round that does not
     exist. The estimator dies when it has recorded what it accepts, and has sent nothing."""
@@ -132,7 +127,7 @@ def estimator_dies_after_a_batch_is_recorded(stage: Stage) -> None:
 
 @catches(
     "found-by-the-record", "offsets found again by what was committed with rejections",
-    driver=stage_1.FoundByTheRecord,
+    stage_1.FoundByTheRecord,
 )  # fmt: skip
 def offsets_expire_after_a_batch(stage: Stage) -> None:
     """A batched correction is rejected when it is to be applied. Then all workers are gone for so
@@ -150,7 +145,7 @@ def offsets_expire_after_a_batch(stage: Stage) -> None:
 
 @catches(
     "corrected-not-pending", "pending parts of corrected players",
-    estimator=with_corrections(corrections.CorrectedNotPending),
+    with_corrections(corrections.CorrectedNotPending),
 )  # fmt: skip
 def next_round_before_the_correction_is_applied(stage: Stage) -> None:
     """The next round of corrected players is rated before an updater has seen the correction."""
@@ -161,9 +156,8 @@ def next_round_before_the_correction_is_applied(stage: Stage) -> None:
 
 
 @catches(
-    "unannounced-unrecorded", "notes of what was last published",
-    updater=corrections.UnannouncedUnrecorded,
-)  # fmt: skip
+    "unannounced-unrecorded", "notes of what was last published", corrections.UnannouncedUnrecorded
+)
 def updater_dies_before_it_publishes_the_unannounced(stage: Stage) -> None:
     """A correction moves players by less than is published. The updater dies after it has applied
     their next round, before its events are published."""
@@ -177,7 +171,7 @@ def updater_dies_before_it_publishes_the_unannounced(stage: Stage) -> None:
     stage.replace(updater)
 
 
-@catches("season-twice", "the season of the remembered prior", estimator=corrections.SeasonTwice)
+@catches("season-twice", "the season of the remembered prior", corrections.SeasonTwice)
 def estimator_dies_in_the_first_round_of_a_season(stage: Stage) -> None:
     """One part of the first round after a season's start was sent and applied, the other was
     not."""
@@ -190,9 +184,7 @@ def estimator_dies_in_the_first_round_of_a_season(stage: Stage) -> None:
     stage.estimator()
 
 
-@catches(
-    "rebuilt-without-published", "rebuild with what was published", cutoff=rebuild.CutoffByBeliefs
-)
+@catches("rebuilt-without-published", "rebuild with what was published", rebuild.CutoffByBeliefs)
 def store_is_rebuilt_after_an_unannounced_change(stage: Stage) -> None:
     """A correction moves players by less than is published, and the store is rebuilt before their
     next round."""
@@ -206,9 +198,7 @@ def store_is_rebuilt_after_an_unannounced_change(stage: Stage) -> None:
     stage.round(A0, A1)
 
 
-@catches(
-    "rebuilt-without-notes", "rebuild that notes the corrections", cutoff=rebuild.RestatesNothing
-)
+@catches("rebuilt-without-notes", "rebuild that notes the corrections", rebuild.RestatesNothing)
 def ladder_events_are_lost_and_the_store_is_rebuilt(stage: Stage) -> None:
     """A player is removed, another merged, and a correction waits. The topic of the notes is
     deleted, and the store is rebuilt. The players play on, and the correction is applied."""
@@ -227,9 +217,8 @@ def ladder_events_are_lost_and_the_store_is_rebuilt(stage: Stage) -> None:
 
 
 @catches(
-    "rebuilt-beside-other-notes", "rebuild that drops notes of another log",
-    cutoff=rebuild.RestatesNothing,
-)  # fmt: skip
+    "rebuilt-beside-other-notes", "rebuild that drops notes of another log", rebuild.RestatesNothing
+)
 def ladder_events_newer_than_the_log(stage: Stage) -> None:
     """A player is removed. Then the log comes back from an older copy, and the notes do not. An
     operator rebuilds the store, and the player plays on."""
@@ -248,7 +237,7 @@ def ladder_events_newer_than_the_log(stage: Stage) -> None:
 
 @catches(
     "checkpoint-after-an-edit", "checkpoints before all edited rounds",
-    estimator=with_job(corrections.CheckpointAfterAnEdit),
+    with_job(corrections.CheckpointAfterAnEdit),
 )  # fmt: skip
 def store_goes_back_to_an_older_checkpoint(stage: Stage) -> None:
     """A checkpoint does not know that an earlier round was voided: Redis lost what had replaced
@@ -269,7 +258,7 @@ def store_goes_back_to_an_older_checkpoint(stage: Stage) -> None:
 
 @catches(
     "checkpoint-must-be-kept", "corrections without checkpoints",
-    driver=corrections.CheckpointMustBeKept, stuck=True,
+    corrections.CheckpointMustBeKept, stuck=True,
 )  # fmt: skip
 def store_takes_no_checkpoint(stage: Stage) -> None:
     """The store is full when a correction would keep a checkpoint, and a second one would read
@@ -282,7 +271,7 @@ def store_takes_no_checkpoint(stage: Stage) -> None:
 
 @catches(
     "checkpoint-without-window", "round ids before a checkpoint",
-    estimator=with_job(corrections.CheckpointWithoutWindow),
+    with_job(corrections.CheckpointWithoutWindow),
 )  # fmt: skip
 def round_comes_again_after_a_checkpoint(stage: Stage) -> None:
     """A round before a checkpoint is reported again behind it; then a later round is corrected."""
@@ -296,9 +285,7 @@ def round_comes_again_after_a_checkpoint(stage: Stage) -> None:
     stage.turns(estimator)
 
 
-@catches(
-    "cutoff-with-waiting", "rebuild without corrections that wait", cutoff=rebuild.CutoffWithWaiting
-)
+@catches("cutoff-with-waiting", "rebuild without corrections that wait", rebuild.CutoffWithWaiting)
 def store_is_rebuilt_while_a_correction_waits_to_be_applied(stage: Stage) -> None:
     """A round was sent, then a correction of an earlier one. Nobody has applied either when the
     store is lost. The round's event shows it as it was before the correction."""
@@ -313,7 +300,7 @@ def store_is_rebuilt_while_a_correction_waits_to_be_applied(stage: Stage) -> Non
 
 @catches(
     "cutoff-by-the-last-record", "rebuild from correction parts that were fresh",
-    cutoff=rebuild.CutoffByTheLastRecord,
+    rebuild.CutoffByTheLastRecord,
 )  # fmt: skip
 def store_is_rebuilt_after_a_paused_estimator_sent_an_earlier_correction(stage: Stage) -> None:
     """A second correction is applied and not committed. Then an estimator wakes up that was paused

@@ -50,9 +50,8 @@ class AmendedIdsLost(CorrectionJob):
 
 
 @catches(
-    "validated-by-a-later-record", "verdicts by the log before",
-    estimator=with_ahead(ValidatedByALaterRecord),
-)  # fmt: skip
+    "validated-by-a-later-record", "verdicts by the log before", with_ahead(ValidatedByALaterRecord)
+)
 def same_round_is_voided_twice_in_a_queue(stage: Stage) -> None:
     """Three corrections come in one poll. The second one counts, and the last one does not, since
     the same was done before."""
@@ -65,7 +64,7 @@ def same_round_is_voided_twice_in_a_queue(stage: Stage) -> None:
 
 @catches(
     "batch-rejected-whole", "accepted corrections of a batch applied",
-    estimator=with_ahead(BatchRejectedWhole),
+    with_ahead(BatchRejectedWhole),
 )  # fmt: skip
 def batch_waits_in_a_queue(stage: Stage) -> None:
     """A batch is half good. It waits behind a correction that is refused."""
@@ -77,7 +76,7 @@ def batch_waits_in_a_queue(stage: Stage) -> None:
     stage.round(A1, A0)
 
 
-@catches("ids-lost", "ids before a checkpoint", estimator=with_job(IdsLost))
+@catches("ids-lost", "ids before a checkpoint", with_job(IdsLost))
 def round_before_a_checkpoint_is_voided(stage: Stage) -> None:
     """A round is voided, which makes a checkpoint; then one before the checkpoint is."""
     estimator, _ = stage.rated(A0, A1, times=2)
@@ -88,9 +87,7 @@ def round_before_a_checkpoint_is_voided(stage: Stage) -> None:
     stage.turns(estimator)
 
 
-@catches(
-    "amended-ids-lost", "amended names before a checkpoint", estimator=with_job(AmendedIdsLost)
-)
+@catches("amended-ids-lost", "amended names before a checkpoint", with_job(AmendedIdsLost))
 def player_of_an_amended_round_is_removed(stage: Stage) -> None:
     """The only round of a player is one that a correction has put the player into. Then a
     checkpoint is made, and the player is removed."""

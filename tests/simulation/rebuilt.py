@@ -17,7 +17,7 @@ from .stage import A0, A1, A2, B0, B1, B2, C0, C1, D0, NEVER_HEARS, SHARDS, Stag
 from .world import Unkindness
 
 
-@catches("cutoff-at-the-end", "rebuild up to what was applied", cutoff=rebuild.CutoffAtTheEnd)
+@catches("cutoff-at-the-end", "rebuild up to what was applied", rebuild.CutoffAtTheEnd)
 def rebuilt_while_a_part_waits(stage: Stage) -> None:
     """The store is lost after a round was sent and committed, and before it is applied."""
     estimator, _ = stage.rated(A0, A1)
@@ -26,7 +26,7 @@ def rebuilt_while_a_part_waits(stage: Stage) -> None:
     stage.workers()
 
 
-@catches("cutoff-at-the-commit", "rebuild by parts first", cutoff=rebuild.CutoffAtTheCommit)
+@catches("cutoff-at-the-commit", "rebuild by parts first", rebuild.CutoffAtTheCommit)
 def rebuilt_before_the_source_is_committed(stage: Stage) -> None:
     """The store is lost after a round was rated and published, and its estimator died before it
     committed the source."""
@@ -38,9 +38,7 @@ def rebuilt_before_the_source_is_committed(stage: Stage) -> None:
     stage.workers()
 
 
-@catches(
-    "cutoff-without-seeds", "rebuild by parts of seeds, too", cutoff=rebuild.CutoffWithoutSeeds
-)
+@catches("cutoff-without-seeds", "rebuild by parts of seeds, too", rebuild.CutoffWithoutSeeds)
 def rebuilt_while_a_seed_waits(stage: Stage) -> None:
     """The store is lost after a seed and a reset were sent and committed, and before they are
     applied."""
@@ -52,9 +50,7 @@ def rebuilt_while_a_seed_waits(stage: Stage) -> None:
     stage.workers()
 
 
-@catches(
-    "cutoff-of-applied", "rebuild of players whose parts are gone", cutoff=rebuild.CutoffOfApplied
-)
+@catches("cutoff-of-applied", "rebuild of players whose parts are gone", rebuild.CutoffOfApplied)
 def rebuilt_after_parts_were_deleted(stage: Stage) -> None:
     """The store is lost long after a round, when all its parts are deleted."""
     stage.rated(A0, A1)
@@ -64,7 +60,7 @@ def rebuilt_after_parts_were_deleted(stage: Stage) -> None:
     stage.workers()
 
 
-@catches("marks-overlooked", "the marks of rebuilds", updater=stage_2.MarksOverlooked)
+@catches("marks-overlooked", "the marks of rebuilds", stage_2.MarksOverlooked)
 def lost_after_shards_were_added(stage: Stage) -> None:
     """Players move to a new shard, and the store is lost during work. The new shard's log holds all
     but what the players were before. A round is reported before the rebuild."""
@@ -82,12 +78,10 @@ def lost_after_shards_were_added(stage: Stage) -> None:
     stage.workers()
 
 
-@catches("epoch-not-compared", "compare-and-set on the epoch", driver=stage_2.EpochNotCompared)
+@catches("epoch-not-compared", "compare-and-set on the epoch", stage_2.EpochNotCompared)
 def updater_stopped_over_a_rebuild(stage: Stage) -> None:
-    """An updater is stopped when it has computed a part and not yet applied it. The part waits, so
-    the rebuild ends at the same `applied`. It rates the two rounds before by other parameters: they
-    keep fewer factors. That changes the belief of the player who was in both, and neither events
-    nor the part, since the player was in the middle of equals. Then the updater goes on."""
+    """An updater stops before it applies a part, which so waits for the rebuild, too. That keeps
+    fewer factors of A0, who was between equals: no event and no part shows it. It goes on."""
     for first, last in ((B0, C0), (B1, C1)):
         stage.rated(first, A0, last)
         stage.actors.clear()
@@ -99,14 +93,10 @@ def updater_stopped_over_a_rebuild(stage: Stage) -> None:
     stage.workers()
 
 
-@catches(
-    "absences-not-compared", "as many new beliefs as were absent",
-    driver=stage_2.AbsencesNotCompared,
-)  # fmt: skip
+@catches("absences-not-compared", "as many new beliefs as were absent", stage_2.AbsencesNotCompared)
 def beliefs_vanish_within_a_call(stage: Stage) -> None:
-    """A hash with the beliefs of two players is deleted while a call that writes one of them is on
-    its way. An operator rebuilds if asked to. Then the other player has a round. No estimator has
-    cached the beliefs."""
+    """A hash with two players' beliefs is deleted while a call that writes one is on its way. An
+    operator rebuilds if asked to. Then the other player has a round. Nothing is cached."""
     stage.estimator_cache = 0
     stage.rated(A0, B0)
     stage.round(A0, C0)
@@ -119,7 +109,7 @@ def beliefs_vanish_within_a_call(stage: Stage) -> None:
     stage.round(B0, C0)
 
 
-@catches("foreign-priors", "no priors of another history", estimator=stage_1.ForeignPriors)
+@catches("foreign-priors", "no priors of another history", stage_1.ForeignPriors)
 def log_that_is_shorter_than_the_store(stage: Stage) -> None:
     """The log comes back from an older copy, the store does not. Rounds are reported. An operator
     does what the updater asks for."""
@@ -135,7 +125,7 @@ def log_that_is_shorter_than_the_store(stage: Stage) -> None:
     stage.rebuild_if_asked()
 
 
-@catches("tails-not-compared", "the last record that was applied", driver=stage_2.TailsNotCompared)
+@catches("tails-not-compared", "the last record that was applied", stage_2.TailsNotCompared)
 def shorter_log_that_grew(stage: Stage) -> None:
     """The log comes back from an older copy, the store does not. The store comes back from a later
     copy when other rounds are rated and the log is as long as it was."""
@@ -158,13 +148,10 @@ def shorter_log_that_grew(stage: Stage) -> None:
     stage.round(A0, B0)
 
 
-@catches(
-    "source-not-compared", "the last record that was finished", estimator=stage_1.SourceNotCompared
-)
+@catches("source-not-compared", "the last record that was finished", stage_1.SourceNotCompared)
 def rounds_vanish_and_others_take_their_offsets(stage: Stage) -> None:
-    """An unclean election loses rounds that were rated. Parts, store and committed offsets stay.
-    Other rounds are reported, and the log is as long as it was. An operator rebuilds if a worker
-    asks for it."""
+    """An unclean election loses rounds that were rated, and no more. Other rounds are reported,
+    until the log is as long as it was. An operator rebuilds if a worker asks for it."""
     stage.rated(A0, B0)
     stage.round(B0, A0)
     stage.turns()
@@ -176,7 +163,7 @@ def rounds_vanish_and_others_take_their_offsets(stage: Stage) -> None:
     stage.round(B0, D0)
 
 
-@catches("cutoff-of-parts", "rebuild of a torn log", cutoff=rebuild.CutoffOfParts)
+@catches("cutoff-of-parts", "rebuild of a torn log", rebuild.CutoffOfParts)
 def parts_vanish(stage: Stage) -> None:
     """An unclean election loses parts that were applied. Rounds, store and committed offsets
     stay."""
@@ -201,12 +188,11 @@ def fewer_factors_before(offset: int) -> Ladders:
 
 @catches(
     "reads-deleted-again", "no guess after parts were deleted, and rebuild by what was published",
-    driver=stage_1.ReadsDeletedAgain, cutoff=rebuild.CutoffByPartsLeft,
+    stage_1.ReadsDeletedAgain, rebuild.CutoffByPartsLeft,
 )  # fmt: skip
 def lost_while_forgotten_rounds_are_read_again(stage: Stage) -> None:
-    """Kafka deletes the estimators' offsets, and parts are deleted. A worker that starts then ends
-    by itself, and an operator commits the offset. With the mutant, it sends a round again, and the
-    store is lost."""
+    """Kafka deletes the estimators' offsets, and parts. A worker that starts then ends by itself,
+    and an operator commits the offset; or else it sends a round again. Then the store is lost."""
     stage.rated(A0, B0)
     estimator, updater = stage.actors
     stage.rates(estimator, updater, A0, B0)
@@ -236,7 +222,7 @@ def shards_added_beside_a_paused_estimator(stage: Stage) -> Actor:
     return paused
 
 
-@catches("cut-unchecked", "parts of as many shards only", updater=stage_2.CutUnchecked)
+@catches("cut-unchecked", "parts of as many shards only", stage_2.CutUnchecked)
 def paused_while_shards_were_added(stage: Stage) -> None:
     """The paused estimator wakes up and sends its parts."""
     paused = shards_added_beside_a_paused_estimator(stage)
@@ -244,7 +230,7 @@ def paused_while_shards_were_added(stage: Stage) -> None:
     stage.workers()
 
 
-@catches("shards-uncounted", "as many shards as at the start", estimator=stage_1.ShardsUncounted)
+@catches("shards-uncounted", "as many shards as at the start", stage_1.ShardsUncounted)
 def paused_while_shards_were_added_and_owner_again(stage: Stage) -> None:
     """The paused estimator wakes up, learns that it is no longer a member, and joins again."""
     paused = shards_added_beside_a_paused_estimator(stage)
@@ -258,10 +244,7 @@ def paused_while_shards_were_added_and_owner_again(stage: Stage) -> None:
         stage.replace(paused)
 
 
-@catches(
-    "cutoff-with-ignored", "rebuild without what was cut for fewer",
-    cutoff=rebuild.CutoffWithIgnored,
-)  # fmt: skip
+@catches("cutoff-with-ignored", "rebuild without what was cut for fewer", rebuild.CutoffWithIgnored)
 def lost_again_after_shards_were_added(stage: Stage) -> None:
     """The paused estimator wakes up and sends the parts of a round that nobody else has sent.
     Before they are sent for the present number of shards, the store is lost again."""
@@ -277,7 +260,7 @@ def lost_again_after_shards_were_added(stage: Stage) -> None:
     stage.workers()
 
 
-@catches("cutoff-by-parts-left", "rebuild by what was published", cutoff=rebuild.CutoffByPartsLeft)
+@catches("cutoff-by-parts-left", "rebuild by what was published", rebuild.CutoffByPartsLeft)
 def round_is_sent_again_after_its_parts_were_deleted(stage: Stage) -> None:
     """A round is applied and published, and its parts are deleted. Its estimator had not committed
     it, so a successor sends them again. Then the store is lost."""

@@ -81,10 +81,7 @@ class KeptAfterAMismatch(_KeepsOpenings):
         yield from self._keeping(super()._update(batches))
 
 
-@catches(
-    "cache-kept-after-a-failure", "cached records dropped after a failure",
-    updater=KeptAfterAFailure,
-)  # fmt: skip
+@catches("cache-kept-after-a-failure", "cached records dropped after a failure", KeptAfterAFailure)
 def call_that_was_applied_and_failed(stage: Stage) -> None:
     """A call is applied and fails for its worker, which has cached what was before it."""
     estimator, updater = stage.rated(A0, B0)
@@ -97,9 +94,8 @@ def call_that_was_applied_and_failed(stage: Stage) -> None:
 
 
 @catches(
-    "cache-kept-over-a-reassignment", "cached records dropped with a shard",
-    updater=KeptOverAReassignment,
-)  # fmt: skip
+    "cache-kept-over-a-reassignment", "cached records dropped with a shard", KeptOverAReassignment
+)
 def shard_that_comes_back(stage: Stage) -> None:
     """Another worker has a shard for one round. Then the first one has it again."""
     estimator, first = stage.rated(A0, B0)
@@ -112,9 +108,8 @@ def shard_that_comes_back(stage: Stage) -> None:
 
 
 @catches(
-    "cache-kept-after-a-mismatch", "cached records dropped after a mismatch",
-    updater=KeptAfterAMismatch,
-)  # fmt: skip
+    "cache-kept-after-a-mismatch", "cached records dropped after a mismatch", KeptAfterAMismatch
+)
 def store_goes_back_before_a_call(stage: Stage) -> None:
     """The store loses the last call, and so it refuses the next one. A player of the lost call is
     not in the next one."""
@@ -127,13 +122,11 @@ def store_goes_back_before_a_call(stage: Stage) -> None:
 
 
 @catches(
-    "cache-kept-over-a-rebuild", "cached records of the present epoch",
-    driver=stage_2.EpochNotCompared,
-)  # fmt: skip
+    "cache-kept-over-a-rebuild", "cached records of the present epoch", stage_2.EpochNotCompared
+)
 def updater_with_a_cache_stopped_over_a_rebuild(stage: Stage) -> None:
-    """An updater is stopped before it knows of a part, and has the records of its players. The part
-    waits, so the rebuild ends at the same `applied`. It rates the rounds before by other
-    parameters, as in `updater_stopped_over_a_rebuild`. Then the updater goes on."""
+    """The same as `updater_stopped_over_a_rebuild`, of an updater that does not know of the part
+    yet, and has cached the records of its players."""
     estimator, stopped = stage.rated(B0, A0, C0)
     _next_round(stage, estimator, stopped, B1, A0, C1)
     stage.until(stopped, Poll)
@@ -189,7 +182,7 @@ class SeedsNotCached(_OthersNotCached):
         return batch.seeds is not None
 
 
-@catches("cache-of-a-stale-read", "records read at the expected position", updater=StaleReadTaken)
+@catches("cache-of-a-stale-read", "records read at the expected position", StaleReadTaken)
 def read_that_was_answered_by_a_replica(stage: Stage) -> None:
     """A worker that has nothing cached reads a shard. The answer shows the state before the last
     round, and the call comes to the present one."""
@@ -214,9 +207,7 @@ def _reads(updater: Actor, player: str) -> bool:
     )
 
 
-@catches(
-    "cache-without-corrections", "cached records after corrections", updater=CorrectionsNotCached
-)
+@catches("cache-without-corrections", "cached records after corrections", CorrectionsNotCached)
 def round_after_a_correction(stage: Stage) -> None:
     """A correction changes a player whose record is cached. Then the player has a round."""
     stage.round(A0, B0)
@@ -226,7 +217,7 @@ def round_after_a_correction(stage: Stage) -> None:
     _next_round(stage, estimator, updater, A0, D0)
 
 
-@catches("cache-without-seeds", "cached records after seeds and resets", updater=SeedsNotCached)
+@catches("cache-without-seeds", "cached records after seeds and resets", SeedsNotCached)
 def round_after_a_reset(stage: Stage) -> None:
     """A reset changes a player whose record is cached. Then the player has a round."""
     estimator, updater = stage.rated(A0, B0)
@@ -298,7 +289,7 @@ class OlderCopyFound(Updater):
         self._cache._table = _TwoTables(cache_bytes)
 
 
-@catches("cache-by-fingerprint", "cached records by exact ids", updater=FingerprintForTheId)
+@catches("cache-by-fingerprint", "cached records by exact ids", FingerprintForTheId)
 def players_with_one_fingerprint(stage: Stage) -> None:
     """All players have the same fingerprint."""
     stage.instead(record_cache, "fingerprints_of", lambda players: np.ones(len(players), np.uint64))
@@ -306,7 +297,7 @@ def players_with_one_fingerprint(stage: Stage) -> None:
     _next_round(stage, estimator, updater, A0, B0)
 
 
-@catches("cache-with-older-copies", "one cached record of a player", updater=OlderCopyFound)
+@catches("cache-with-older-copies", "one cached record of a player", OlderCopyFound)
 def player_who_was_evicted(stage: Stage) -> None:
     """A player's record was cached twice, and gave way to those of others. Then the player has a
     round."""
@@ -331,13 +322,10 @@ class AbsencesUncounted(Updater):
 
 
 @catches(
-    "cache-hides-what-vanished", "a count of new beliefs without a read, too",
-    updater=AbsencesUncounted,
-)  # fmt: skip
+    "cache-hides-what-vanished", "a count of new beliefs without a read, too", AbsencesUncounted
+)
 def cached_beliefs_vanish(stage: Stage) -> None:
-    """A hash with the beliefs of two players is deleted. The updater has cached both, and one of
-    them is in the next call. An operator rebuilds if asked to. Then the other player has a round.
-    No estimator has cached the beliefs."""
+    """The same as `beliefs_vanish_within_a_call`, of an updater that has cached both beliefs."""
     stage.estimator_cache = 0
     estimator, updater = stage.rated(A0, B0)
     _next_round(stage, estimator, updater, A0, C0)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .actors import Machines
+from .actors import PRODUCTION, Machines
 from .stage import Stage
 
 Scenario = Callable[[Stage], None]
@@ -24,9 +24,14 @@ MUTANTS: dict[str, Mutant] = {}
 
 
 def catches(
-    name: str, rule: str, *, stuck: bool = False, **machines: type[Any]
+    name: str, rule: str, *classes: type[Any], stuck: bool = False
 ) -> Callable[[Scenario], Scenario]:  # fmt: skip
-    """Register a scenario that catches the mutant of this name, which has these `Machines`."""
+    """Register a scenario that catches the mutant of this name, which has these classes."""
+    machines = {
+        role: each
+        for each in classes for role, kind in vars(PRODUCTION).items() if issubclass(each, kind)
+    }  # fmt: skip
+    assert len(machines) == len(classes)
 
     def register(scenario: Scenario) -> Scenario:
         assert name not in MUTANTS

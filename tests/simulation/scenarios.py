@@ -22,9 +22,7 @@ from .stage import A0, A1, A2, B0, B1, B2, NEVER_HEARS, Stage
 __all__ = ["MUTANTS", "caught", "play"]
 
 
-@catches(
-    "misplaced-taken", "rounds in their ladder's partition only", estimator=stage_1.MisplacedTaken
-)
+@catches("misplaced-taken", "rounds in their ladder's partition only", stage_1.MisplacedTaken)
 def round_in_another_ladders_partition(stage: Stage) -> None:
     """Its offset there is lower than those of its players' rounds: it seems to be sent already."""
     estimator, updater = stage.rated(A0, B0, times=3)
@@ -32,7 +30,7 @@ def round_in_another_ladders_partition(stage: Stage) -> None:
     stage.turns(estimator, updater)
 
 
-@catches("no-floor", "step 1's floor", estimator=stage_1.NoFloor)
+@catches("no-floor", "step 1's floor", stage_1.NoFloor)
 def successor_before_the_parts_are_applied(stage: Stage) -> None:
     """An estimator commits a round and dies. Its successor sees the players' next round before the
     updater has seen the first."""
@@ -45,7 +43,7 @@ def successor_before_the_parts_are_applied(stage: Stage) -> None:
     stage.updater()
 
 
-@catches("floor-that-stays", "the floor's later raise", estimator=stage_1.FloorThatStays)
+@catches("floor-that-stays", "the floor's later raise", stage_1.FloorThatStays)
 def store_goes_back_after_it_was_believed(stage: Stage) -> None:
     """The store loses a round after its position was seen and before the priors are read."""
     stage.estimator_cache = 0
@@ -58,7 +56,7 @@ def store_goes_back_after_it_was_believed(stage: Stage) -> None:
     stage.turns(estimator)
 
 
-@catches("priors-read-apart", "prior and applied in one call", driver=stage_1.PriorsReadApart)
+@catches("priors-read-apart", "prior and applied in one call", stage_1.PriorsReadApart)
 def store_catches_up_within_a_read(stage: Stage) -> None:
     """The store has lost a round when the priors are read, and has it again a moment later."""
     stage.estimator_cache = 0
@@ -73,7 +71,7 @@ def store_catches_up_within_a_read(stage: Stage) -> None:
     stage.turns(estimator)
 
 
-@catches("current-prior", "the remembered prior", estimator=stage_1.CurrentPrior)
+@catches("current-prior", "the remembered prior", stage_1.CurrentPrior)
 def estimator_dies_while_it_sends(stage: Stage) -> None:
     """Of two who have played, one's part was sent and applied, the other's was not. The successor
     rates the round again."""
@@ -83,7 +81,7 @@ def estimator_dies_while_it_sends(stage: Stage) -> None:
     stage.estimator()
 
 
-@catches("unacknowledged", "all parts acknowledged first", estimator=stage_1.Unacknowledged)
+@catches("unacknowledged", "all parts acknowledged first", stage_1.Unacknowledged)
 def part_overtaken_by_the_next_wave(stage: Stage) -> None:
     """A part of one wave is unsent when a later round of the other player in its round is sent."""
     _after_a_round_that_waits(stage)
@@ -109,9 +107,7 @@ def _after_a_round_that_waits(stage: Stage) -> None:
     stage.round(A2, B2)
 
 
-@catches(
-    "resumed-not-pending", "pending parts of a resumed round", estimator=stage_1.ResumedNotPending
-)
+@catches("resumed-not-pending", "pending parts of a resumed round", stage_1.ResumedNotPending)
 def zombie_sends_on(stage: Stage) -> None:
     """While its successor sets its floors, a zombie sends two rounds of one player. Only one part
     of the first round is applied when the successor finds that it was sent."""
@@ -135,7 +131,7 @@ def zombie_sends_on(stage: Stage) -> None:
     stage.updater()
 
 
-@catches("first-piece", "all pieces of a large round first", estimator=stage_1.FirstPart)
+@catches("first-piece", "all pieces of a large round first", stage_1.FirstPart)
 def next_round_between_the_parts_of_a_large_one(stage: Stage) -> None:
     """A round of three players in two pieces; a player of the second piece has another round right
     after it."""
@@ -145,7 +141,7 @@ def next_round_between_the_parts_of_a_large_one(stage: Stage) -> None:
     stage.updater()
 
 
-@catches("commits-maximum", "the contiguous prefix", estimator=stage_1.CommitsMaximum)
+@catches("commits-maximum", "the contiguous prefix", stage_1.CommitsMaximum)
 def round_still_waiting_at_a_crash(stage: Stage) -> None:
     """A later round is finished while an earlier one waits; then the estimator dies."""
     _after_a_round_that_waits(stage)
@@ -157,7 +153,7 @@ def round_still_waiting_at_a_crash(stage: Stage) -> None:
     stage.workers()
 
 
-@catches("plain-commits", "offsets in a transaction, too", driver=stage_1.PlainCommits)
+@catches("plain-commits", "offsets in a transaction, too", stage_1.PlainCommits)
 def commit_that_comes_late(stage: Stage) -> None:
     """A commit times out. Its sender continues and commits a rejection after it. Then the first
     commit arrives."""
@@ -173,7 +169,7 @@ def commit_that_comes_late(stage: Stage) -> None:
     stage.replace(estimator)
 
 
-@catches("rejections-outside", "rejections in the transaction", driver=stage_1.RejectionsOutside)
+@catches("rejections-outside", "rejections in the transaction", stage_1.RejectionsOutside)
 def crash_between_rejection_and_commit(stage: Stage) -> None:
     """A record is rejected, and the estimator dies within the commit."""
     first, _ = stage.rated(A0, B0)
@@ -183,7 +179,7 @@ def crash_between_rejection_and_commit(stage: Stage) -> None:
     stage.replace(first)
 
 
-@catches("offsets-forgotten", "offsets found again by rejections", driver=stage_1.OffsetsForgotten)
+@catches("offsets-forgotten", "offsets found again by rejections", stage_1.OffsetsForgotten)
 def offsets_expire(stage: Stage) -> None:
     """All workers are gone for so long that Kafka deletes the estimators' offsets."""
     estimator, updater = stage.rated(A0, B0)
@@ -196,9 +192,8 @@ def offsets_expire(stage: Stage) -> None:
 
 
 @catches(
-    "rejects-deleted-again", "no guess after rejections were deleted",
-    driver=stage_1.RejectsDeletedAgain,
-)  # fmt: skip
+    "rejects-deleted-again", "no guess after rejections were deleted", stage_1.RejectsDeletedAgain
+)
 def offsets_and_rejections_expire(stage: Stage) -> None:
     """Kafka deletes the estimators' offsets and the rejections. A worker that starts then ends by
     itself, and an operator commits the offset."""
@@ -216,7 +211,7 @@ def offsets_and_rejections_expire(stage: Stage) -> None:
         stage.replace(successor)
 
 
-@catches("ids-in-memory", "duplicates by the W offsets before", estimator=IdsInMemory)
+@catches("ids-in-memory", "duplicates by the W offsets before", IdsInMemory)
 def duplicate_after_a_crash(stage: Stage) -> None:
     """A round is reported again after the estimator that rated it has died."""
     stage.round(A0, A1, round_id="once")
@@ -228,7 +223,7 @@ def duplicate_after_a_crash(stage: Stage) -> None:
     stage.estimator()
 
 
-@catches("ids-in-store", "no round ids in the store", estimator=IdsInStore)
+@catches("ids-in-store", "no round ids in the store", IdsInStore)
 def estimator_dies_before_it_sends(stage: Stage) -> None:
     """A round is read and not yet rated when the estimator dies; its successor reads it again."""
     stage.round(A0, A1)
@@ -238,7 +233,7 @@ def estimator_dies_before_it_sends(stage: Stage) -> None:
     stage.workers()
 
 
-@catches("notes-read-once", "notes read after each poll", driver=stage_1.LadderEventsReadOnce)
+@catches("notes-read-once", "notes read after each poll", stage_1.LadderEventsReadOnce)
 def ladder_is_changed_and_the_store_is_lost(stage: Stage) -> None:
     """A worker with the old file continues after one with a new file notes a change. The store
     loses everything and gets it back from the log."""
@@ -251,7 +246,7 @@ def ladder_is_changed_and_the_store_is_lost(stage: Stage) -> None:
     stage.replace(old)
 
 
-@catches("files-not-compared", "ladders files compared", estimator=stage_1.FilesNotCompared)
+@catches("files-not-compared", "ladders files compared", stage_1.FilesNotCompared)
 def worker_that_was_forgotten(stage: Stage) -> None:
     """A ladder's parameters change at offset 5, but the estimator still has the old file."""
     forgotten, _ = stage.workers()
@@ -264,7 +259,7 @@ def worker_that_was_forgotten(stage: Stage) -> None:
     stage.replace(forgotten)
 
 
-@catches("applies-before-settling", "settling [c, a) first", updater=stage_2.AppliesBeforeSettling)
+@catches("applies-before-settling", "settling [c, a) first", stage_2.AppliesBeforeSettling)
 def updater_dies_between_store_and_log(stage: Stage) -> None:
     """A round is applied, and the updater dies before its events are published."""
     stage.round(A0, A1)
@@ -277,7 +272,7 @@ def updater_dies_between_store_and_log(stage: Stage) -> None:
     stage.updater()
 
 
-@catches("publishes-refills", "[a, c) without events", updater=stage_2.PublishesRefills)
+@catches("publishes-refills", "[a, c) without events", stage_2.PublishesRefills)
 def store_loses_what_was_published(stage: Stage) -> None:
     """A round is applied and published, and then the store loses it."""
     stage.rated(A0, A1)
@@ -285,9 +280,7 @@ def store_loses_what_was_published(stage: Stage) -> None:
     stage.store.roll_back(1, 1)
 
 
-@catches(
-    "publishes-what-was-lost", "events of owned shards only", updater=stage_2.PublishesWhatWasLost
-)
+@catches("publishes-what-was-lost", "events of owned shards only", stage_2.PublishesWhatWasLost)
 def shards_go_to_another_before_the_commit(stage: Stage) -> None:
     """A round is applied. The new owner of the shards settles it before the first owner
     publishes."""
@@ -298,9 +291,8 @@ def shards_go_to_another_before_the_commit(stage: Stage) -> None:
 
 
 @catches(
-    "publishes-what-went-ahead", "events of applied parts only",
-    driver=stage_2.PublishesWhatWentAhead,
-)  # fmt: skip
+    "publishes-what-went-ahead", "events of applied parts only", stage_2.PublishesWhatWentAhead
+)
 def one_shard_goes_back_while_events_go_ahead(stage: Stage) -> None:
     """The events of two shards are sent while the store of one shard refuses its call."""
     estimator, updater = stage.rated(A0, A1)
@@ -310,7 +302,7 @@ def one_shard_goes_back_while_events_go_ahead(stage: Stage) -> None:
     stage.through(updater, Publish)
 
 
-@catches("remembered-offset", "the group's offset, fetched", updater=stage_2.RememberedOffset)
+@catches("remembered-offset", "the group's offset, fetched", stage_2.RememberedOffset)
 def commit_that_succeeded_in_doubt(stage: Stage) -> None:
     """A transaction is committed, but the updater's call fails."""
     _, updater = stage.sent(A0, A1)
@@ -319,11 +311,10 @@ def commit_that_succeeded_in_doubt(stage: Stage) -> None:
     stage.fail(updater)
 
 
-@catches("committed-read-first", "a before c", updater=stage_2.CommittedReadFirst)
+@catches("committed-read-first", "a before c", stage_2.CommittedReadFirst)
 def another_worker_commits_between_two_reads(stage: Stage) -> None:
-    """An updater gets the shards and performs the first of its reads. Then it loses the shards
-    again, and the former owner applies and commits the next rounds. A c that was read before them
-    and an a that is read after them look as if the group's offset had been reset."""
+    """An updater gets the shards, performs the first of its reads, and loses them. The former owner
+    goes on. A c of before that and an a of after look as if the group's offset had been reset."""
     estimator, first = stage.rated(A0, A1)
     second = stage.updater()
     stage.through(second, Poll)
@@ -334,7 +325,7 @@ def another_worker_commits_between_two_reads(stage: Stage) -> None:
     stage.turns(second)
 
 
-@catches("events-by-offset", "events by fresh rows", updater=stage_2.EventsByOffset)
+@catches("events-by-offset", "events by fresh rows", stage_2.EventsByOffset)
 def part_sent_twice_and_applied_unpublished(stage: Stage) -> None:
     """A successor sends a round again. The updater has published the first copy, and dies after
     it applied the second copy, which changed nothing."""
@@ -348,7 +339,7 @@ def part_sent_twice_and_applied_unpublished(stage: Stage) -> None:
     stage.replace(updater)
 
 
-@catches("unstable-offset", "stable offsets only", driver=stage_2.UnstableOffset)
+@catches("unstable-offset", "stable offsets only", stage_2.UnstableOffset)
 def takeover_while_a_transaction_is_pending(stage: Stage) -> None:
     """An updater dies while its transaction is being committed. Its successor starts before the
     commit."""
@@ -362,7 +353,7 @@ def takeover_while_a_transaction_is_pending(stage: Stage) -> None:
     assert stage.log.updaters.committed
 
 
-@catches("no-compare-and-set", "compare-and-set on applied", driver=stage_2.NoCompareAndSet)
+@catches("no-compare-and-set", "compare-and-set on applied", stage_2.NoCompareAndSet)
 def late_call_of_a_dead_updater(stage: Stage) -> None:
     """A dead updater's call arrives after its successor has made the same call and the next one,
     whose events are unpublished when the successor dies in turn."""
@@ -379,7 +370,7 @@ def late_call_of_a_dead_updater(stage: Stage) -> None:
     stage.updater()
 
 
-@catches("kept-producer", "a new producer after a doubt", driver=stage_2.KeptProducer)
+@catches("kept-producer", "a new producer after a doubt", stage_2.KeptProducer)
 def late_end_within_the_next_transaction(stage: Stage) -> None:
     """The end of a transaction is in doubt. It arrives when half of the next transaction is sent;
     then the updater dies."""

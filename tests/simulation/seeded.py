@@ -182,14 +182,14 @@ class SeedWithoutSeasons(Corrections):
 # --- scenarios ------------------------------------------------------------------------------------
 
 
-@catches("seed-over-rounds", "seeds of players without a round only", updater=TakesAnyRow)
+@catches("seed-over-rounds", "seeds of players without a round only", TakesAnyRow)
 def seed_of_a_player_who_has_a_round(stage: Stage) -> None:
     """A player plays, and then a seed comes that names the player and a new one."""
     stage.rated(A0, A1)
     stage.seed(A0, B0)
 
 
-@catches("reset-of-a-newcomer", "resets of players with a round only", updater=TakesAnyRow)
+@catches("reset-of-a-newcomer", "resets of players with a round only", TakesAnyRow)
 def reset_of_a_player_without_a_round(stage: Stage) -> None:
     """A player is reset before the first round."""
     stage.rated(A0, A1)
@@ -197,7 +197,7 @@ def reset_of_a_player_without_a_round(stage: Stage) -> None:
     stage.round(B0, A1)
 
 
-@catches("late-seed", "seeds after the last row only", updater=TakesLateRows)
+@catches("late-seed", "seeds after the last row only", TakesLateRows)
 def paused_estimator_sends_a_seed_that_was_voided(stage: Stage) -> None:
     """An estimator is paused before it sends a seed. Its successor sends it. Then the seed is taken
     back, and the paused one wakes up."""
@@ -208,7 +208,7 @@ def paused_estimator_sends_a_seed_that_was_voided(stage: Stage) -> None:
     stage.perform(paused)
 
 
-@catches("late-reset", "resets after the last row only", updater=TakesLateRows)
+@catches("late-reset", "resets after the last row only", TakesLateRows)
 def paused_estimator_sends_a_reset_after_the_next_round(stage: Stage) -> None:
     """The same with a reset, after which the player has another round."""
     for each in stage.rated(A0, A1):
@@ -232,9 +232,8 @@ def _paused_before(stage: Stage, _: int) -> tuple[Actor, Actor, Actor]:
 
 
 @catches(
-    "seed-decided-early", "seeds decided by the updater",
-    estimator=with_seed_work(DecidedByTheEstimator),
-)  # fmt: skip
+    "seed-decided-early", "seeds decided by the updater", with_seed_work(DecidedByTheEstimator)
+)
 def seed_behind_a_correction_that_is_not_applied_yet(stage: Stage) -> None:
     """The only round of a player is voided, and a seed follows at once. The store still has the
     round when the seed is sent."""
@@ -244,7 +243,7 @@ def seed_behind_a_correction_that_is_not_applied_yet(stage: Stage) -> None:
     stage.turns(estimator, updater)
 
 
-@catches("seed-first-part", "all parts of a seed first", estimator=SentAfterTheFirstPart)
+@catches("seed-first-part", "all parts of a seed first", SentAfterTheFirstPart)
 def estimator_dies_after_a_seed_is_committed(stage: Stage) -> None:
     """A seed has players of two shards. The estimator dies when its offset is committed."""
     stage.seed(A0, A1)
@@ -253,9 +252,7 @@ def estimator_dies_after_a_seed_is_committed(stage: Stage) -> None:
     stage.replace(first)
 
 
-@catches(
-    "seed-not-pending", "pending parts of seeded players", estimator=with_seed_work(SeedNotPending)
-)
+@catches("seed-not-pending", "pending parts of seeded players", with_seed_work(SeedNotPending))
 def round_before_a_seed_is_applied(stage: Stage) -> None:
     """A seeded player's first round is rated before an updater has seen the seed."""
     stage.seed(A0)
@@ -266,7 +263,7 @@ def round_before_a_seed_is_applied(stage: Stage) -> None:
 
 @catches(
     "round-passes-a-seed", "later rounds after a seed",
-    estimator=with_corrections(corrections.LaterRoundPasses),
+    with_corrections(corrections.LaterRoundPasses),
 )  # fmt: skip
 def round_right_after_a_seed(stage: Stage) -> None:
     """A seed and the first round of its player come in one poll."""
@@ -275,9 +272,7 @@ def round_right_after_a_seed(stage: Stage) -> None:
     stage.workers()
 
 
-@catches(
-    "seeds-too-early", "seeds after all earlier rounds", estimator=with_corrections(SeedsTooEarly)
-)
+@catches("seeds-too-early", "seeds after all earlier rounds", with_corrections(SeedsTooEarly))
 def earlier_round_waits_while_a_seed_comes(stage: Stage) -> None:
     """The first round of a player waits, because the other player's shard has no updater, and no
     belief is cached. Then a seed of the player comes."""
@@ -292,10 +287,7 @@ def earlier_round_waits_while_a_seed_comes(stage: Stage) -> None:
     stage.updater(2)
 
 
-@catches(
-    "seed-unedited", "seeds edited by the corrections before",
-    estimator=with_corrections(SeedUnedited),
-)  # fmt: skip
+@catches("seed-unedited", "seeds edited by the corrections before", with_corrections(SeedUnedited))
 def removed_player_is_seeded(stage: Stage) -> None:
     """A player is removed for ever, from seeds, too. Then a seed names the player."""
     estimator, updater = stage.rated(A0, A1)
@@ -304,9 +296,7 @@ def removed_player_is_seeded(stage: Stage) -> None:
     stage.seed(A0, B0)
 
 
-@catches(
-    "seed-without-seasons", "the season of a seed", estimator=with_corrections(SeedWithoutSeasons)
-)
+@catches("seed-without-seasons", "the season of a seed", with_corrections(SeedWithoutSeasons))
 def player_is_seeded_in_a_season(stage: Stage) -> None:
     """A season starts. Then a player is seeded, and plays."""
     estimator, updater = stage.rated(A0, A1)
@@ -316,10 +306,7 @@ def player_is_seeded_in_a_season(stage: Stage) -> None:
     stage.round(B0, A0)
 
 
-@catches(
-    "seeds-in-any-order", "a player's rows in their order",
-    estimator=with_seed_work(LastRecordFirst),
-)  # fmt: skip
+@catches("seeds-in-any-order", "a player's rows in their order", with_seed_work(LastRecordFirst))
 def player_stands_in_two_seeds(stage: Stage) -> None:
     """Two seeds come together, and one player stands in both. The first one counts."""
     stage.seed(A0, B0, mu=1700.0)
@@ -327,7 +314,7 @@ def player_stands_in_two_seeds(stage: Stage) -> None:
     stage.workers()
 
 
-@catches("seed-events-by-offset", "events of fresh seeds", updater=SeedEventsByOffset)
+@catches("seed-events-by-offset", "events of fresh seeds", SeedEventsByOffset)
 def seed_sent_twice_and_applied_unpublished(stage: Stage) -> None:
     """A successor sends a seed again. The updater has published the first copy, and dies after it
     applied the second copy, which changed nothing."""
@@ -343,7 +330,7 @@ def seed_sent_twice_and_applied_unpublished(stage: Stage) -> None:
 
 @catches(
     "seed-unannounced-unrecorded", "notes of what was published before a seed",
-    updater=corrections.UnannouncedUnrecorded,
+    corrections.UnannouncedUnrecorded,
 )  # fmt: skip
 def updater_dies_before_it_publishes_the_seed_of_an_unannounced_player(stage: Stage) -> None:
     """The only round of a player, which hardly counts, is voided. The event of the next seed begins
