@@ -17,7 +17,7 @@ from stream_rater.contract.seeds import SEEDS
 from stream_rater.pipeline.updater.corrected_changes import CORRECTION
 from tests.chaos.chance import seeded
 from tests.chaos.season import Season
-from tests.chaos.tally import Tally, Who, stored_records
+from tests.chaos.tally import Tally, Who, broken, stored_records
 from tests.integration.topics import Bytes, headers_of, produce, read_topic
 from tests.rounds import ranked
 from tests.simulation.oracle import Expected, replay
@@ -197,10 +197,7 @@ def corrected_tally(
             found.mistakes.append(f"{change.event_id}: not the id of {who} at {change.offset}")
         if values_of(change) != expected:
             found.mistakes.append(f"{change.event_id}: {values_of(change)}, not {expected}")
-        if last is not None and last.offset >= change.offset:
-            found.mistakes.append(f"{change.event_id}: published after {last.event_id}")
-        elif last and (last.mu, last.sigma) != (change.previous_mu, change.previous_sigma):
-            found.mistakes.append(f"{change.event_id}: does not go on from {last.event_id}")
+        found.mistakes += broken(change, last)
         found.last[who] = change
     found.lost = len(wanted) - len(seen)
     return found

@@ -96,10 +96,7 @@ def index_resharded(name: str, folder: Path, quick: bool) -> Outcome:
     `serve` processes answer from it and write to it."""
     apis = addresses()
     with (
-        a_scene(
-            name, folder, quick, apis=apis,
-            redis=a_redis_cluster, redis_cluster=True,
-        ) as scene,
+        a_scene(name, folder, quick, apis=apis, redis=a_redis_cluster, redis_cluster=True) as scene,
         started(scene, apis, folder, scene.settings.redis) as doors,
     ):  # fmt: skip
         keys = [keys_of(ladder).players for ladder in LADDERS]

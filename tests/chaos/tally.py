@@ -63,6 +63,11 @@ def mistakes(change: RatingChanged, number: int, last: RatingChanged | None) -> 
         yield f"{change.event_id}: not the id of {change.round_id} of {change.player}"
     if change.rounds != number:
         yield f"{change.event_id}: counted as round {change.rounds}, it is number {number}"
+    yield from broken(change, last)
+
+
+def broken(change: RatingChanged, last: RatingChanged | None) -> Iterator[str]:
+    """What is wrong with a change after the last one of its player."""
     if last is None:
         return
     if last.offset >= change.offset:

@@ -193,8 +193,7 @@ def store_is_rebuilt_after_an_unannounced_change(stage: Stage) -> None:
     stage.correct("round-amended", round_id="round-1", standings=amended, weight=0.9995)
     stage.through(estimator, CommitSource)
     stage.turns(estimator, updater)
-    stage.rebuild()
-    stage.workers()
+    stage.rebuild_and_start()
     stage.round(A0, A1)
 
 
@@ -207,9 +206,7 @@ def ladder_events_are_lost_and_the_store_is_rebuilt(stage: Stage) -> None:
     stage.correct("round-voided", round_id="round-2", batched=True)
     stage.turns(estimator, updater)
     stage.log.ladder_events.clear()
-    stage.rebuild()
-    estimator = stage.estimator()
-    stage.updater()
+    estimator, _ = stage.rebuild_and_start()
     stage.round(A0, A1, B0)
     stage.round(A2, B0)
     stage.turns(estimator)
@@ -294,8 +291,7 @@ def store_is_rebuilt_while_a_correction_waits_to_be_applied(stage: Stage) -> Non
     stage.turns(estimator)
     stage.correct("round-voided", round_id="round-1")
     stage.turns(estimator)
-    stage.rebuild()
-    stage.workers()
+    stage.rebuild_and_start()
 
 
 @catches(
@@ -318,5 +314,4 @@ def store_is_rebuilt_after_a_paused_estimator_sent_an_earlier_correction(stage: 
     stage.turns(updater)
     stage.perform(paused)
     stage.turns(updater)
-    stage.rebuild()
-    stage.workers()
+    stage.rebuild_and_start()

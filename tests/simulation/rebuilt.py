@@ -22,8 +22,7 @@ def rebuilt_while_a_part_waits(stage: Stage) -> None:
     """The store is lost after a round was sent and committed, and before it is applied."""
     estimator, _ = stage.rated(A0, A1)
     stage.sends(estimator, A0, B0)
-    stage.rebuild()
-    stage.workers()
+    stage.rebuild_and_start()
 
 
 @catches("cutoff-at-the-commit", "rebuild by parts first", rebuild.CutoffAtTheCommit)
@@ -34,8 +33,7 @@ def rebuilt_before_the_source_is_committed(stage: Stage) -> None:
     estimator, updater = stage.workers()
     stage.through(estimator, Scatter)
     stage.through(updater, Publish)
-    stage.rebuild()
-    stage.workers()
+    stage.rebuild_and_start()
 
 
 @catches("cutoff-without-seeds", "rebuild by parts of seeds, too", rebuild.CutoffWithoutSeeds)
@@ -46,8 +44,7 @@ def rebuilt_while_a_seed_waits(stage: Stage) -> None:
     stage.seed(B0, A0)
     stage.reset(A1)
     stage.turns(estimator)
-    stage.rebuild()
-    stage.workers()
+    stage.rebuild_and_start()
 
 
 @catches("cutoff-of-applied", "rebuild of players whose parts are gone", rebuild.CutoffOfApplied)
@@ -67,15 +64,13 @@ def lost_after_shards_were_added(stage: Stage) -> None:
     stage.begin_with(2)
     estimator, updater = stage.sent(A2, B2)
     stage.turns(updater)
-    stage.rebuild()
-    estimator, updater = stage.workers()
+    estimator, updater = stage.rebuild_and_start()
     stage.rates(estimator, updater, A2, B2)
     stage.store.wipe()
     stage.turns(updater)
     stage.round(A2, B2)
     stage.turns(estimator, updater)
-    stage.rebuild()
-    stage.workers()
+    stage.rebuild_and_start()
 
 
 @catches("epoch-not-compared", "compare-and-set on the epoch", stage_2.EpochNotCompared)
@@ -203,8 +198,7 @@ def lost_while_forgotten_rounds_are_read_again(stage: Stage) -> None:
     stage.turns(successor)
     if successor.ended:
         stage.log.estimators.committed |= committed
-    stage.rebuild()
-    stage.workers()
+    stage.rebuild_and_start()
 
 
 def shards_added_beside_a_paused_estimator(stage: Stage) -> Actor:
@@ -256,8 +250,7 @@ def lost_again_after_shards_were_added(stage: Stage) -> None:
     stage.perform(paused)
     updater = stage.updater()
     stage.turns(updater)
-    stage.rebuild()
-    stage.workers()
+    stage.rebuild_and_start()
 
 
 @catches("cutoff-by-parts-left", "rebuild by what was published", rebuild.CutoffByPartsLeft)
@@ -272,5 +265,4 @@ def round_is_sent_again_after_its_parts_were_deleted(stage: Stage) -> None:
     stage.crash(estimator)
     stage.expire()
     stage.through(stage.estimator(), Scatter)
-    stage.rebuild()
-    stage.workers()
+    stage.rebuild_and_start()

@@ -11,14 +11,7 @@ from stream_rater.columns.player_column import RecordColumn
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.record_table import RecordTable
 from stream_rater.columns.strings import StringColumn
-from stream_rater.pipeline.ports import (
-    Apply,
-    CommitSource,
-    Poll,
-    ReadBeliefs,
-    Step,
-    StoredShard,
-)
+from stream_rater.pipeline.ports import Apply, CommitSource, Poll, ReadBeliefs, Step, StoredShard
 from stream_rater.pipeline.updater import record_cache
 from stream_rater.pipeline.updater.changes import Change
 from stream_rater.pipeline.updater.shard import ShardBatch

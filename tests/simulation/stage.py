@@ -183,8 +183,7 @@ class Stage:
     def rebuild_if_asked(self) -> None:
         """Let an operator do what the workers ask for, then start workers again."""
         if self.watch.to_rebuild or any(each.ended for each in self.actors):
-            self.rebuild()
-            self.workers()
+            self.rebuild_and_start()
 
     def begin_with(self, shards: int) -> None:
         """Begin with this many shards until the first rebuild, as if workers had run before."""
@@ -205,6 +204,11 @@ class Stage:
         self.rebuilt = True
         self.watch.to_rebuild.clear()
         recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines.cutoff)
+
+    def rebuild_and_start(self) -> tuple[Actor, Actor]:
+        """Rebuild the store, and start an estimator and an updater."""
+        self.rebuild()
+        return self.workers()
 
     def round(
         self, *players: str, round_id: str = "", partition: int = 0, weight: float = 1.0

@@ -167,8 +167,7 @@ def test_an_earlier_row_is_not_taken_for_the_last_one() -> None:
     stage.workers()
     assert stage.finish() == []
     stage.rated(A0, A1)
-    stage.rebuild()
-    stage.workers()
+    stage.rebuild_and_start()
     assert stage.finish() == []
     belief = record.decode([stage.store.beliefs[0]["a", A0]], 0, 0.0, 1.0)
     belief.header["last"] = early
@@ -193,6 +192,5 @@ def test_the_marks_are_before_what_comes_next() -> None:
     estimator, updater = stage.workers()
     stage.through(estimator, CommitSource)
     stage.through(updater, Publish)
-    stage.rebuild()
-    stage.workers()
+    stage.rebuild_and_start()
     assert stage.finish() == []
