@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from .actors import Machines
-from .scenarios import MUTANTS
+from .mutants import MUTANTS
 from .simulator import Fork, Simulation
 from .transitions import TRANSITIONS, name_of
 

@@ -1,7 +1,7 @@
 """Prints what the simulation has, by what is registered: `python -m tests.simulation.count`."""
 
 from .faults import KINDS
-from .scenarios import MUTANTS
+from .mutants import MUTANTS
 from .transitions import TRANSITIONS
 
 

@@ -20,7 +20,7 @@ class Mutant(NamedTuple):
 
 
 MUTANTS: dict[str, Mutant] = {}
-"""By name. It is complete once `scenarios` is imported."""
+"""By name. It is complete once `mutants` is imported."""
 
 
 def catches(

@@ -11,15 +11,11 @@ from stream_rater.pipeline.ports import (
     Seek,
 )
 
-# Imported, because they have scenarios, too:
-from . import cached, corrected, queued, rebuilt, record_cache, seeded  # noqa: F401
 from . import estimator_mutants as stage_1
 from . import updater_mutants as stage_2
 from .id_mutants import IdsInMemory, IdsInStore
-from .registry import MUTANTS, catches, caught, play
+from .registry import catches
 from .stage import A0, A1, A2, B0, B1, B2, NEVER_HEARS, Stage
-
-__all__ = ["MUTANTS", "caught", "play"]
 
 
 @catches("misplaced-taken", "rounds in their ladder's partition only", stage_1.MisplacedTaken)

@@ -29,7 +29,7 @@ from tests.fuzz.run import INPUTS, fuzz
 
 from .actors import Machines
 from .faults import KINDS, Faults
-from .scenarios import MUTANTS, caught
+from .mutants import MUTANTS, caught
 from .seeds import outcome_of, replay_command
 from .transitions import TRANSITIONS, Taken, name_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from .actors import PRODUCTION
-from .scenarios import MUTANTS, caught, play
+from .mutants import MUTANTS, caught, play
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/internals/change-protocol.md"
