@@ -62,10 +62,7 @@ def large_round_between_two_small_ones(stage: Stage) -> None:
     stage.round(A0, A1)
 
 
-@catches(
-    "cached-without-the-round", "cached beliefs with the round in them",
-    stage_1.CachedWithoutTheRound,
-)  # fmt: skip
+@catches("cached-without-the-round", "cached beliefs with the round", stage_1.CachedWithoutTheRound)
 def rounds_in_a_row(stage: Stage) -> None:
     """Each round is rated by the beliefs after the rounds before it."""
     estimator, _ = stage.rated(A0, A1)
@@ -75,9 +72,7 @@ def rounds_in_a_row(stage: Stage) -> None:
         stage.through(estimator, Scatter)
 
 
-@catches(
-    "no-cap-a-shard", "a bound on the rows in flight of each shard", stage_1.NoCapAShard, stuck=True
-)
+@catches("no-cap-a-shard", "a bound on rows in flight by shard", stage_1.NoCapAShard, stuck=True)
 def shard_that_stands_still(stage: Stage) -> None:
     """A shard has no updater, and its players go on playing. The rounds of other shards are rated
     all the same."""
@@ -92,10 +87,7 @@ def shard_that_stands_still(stage: Stage) -> None:
     stage.updater(2)
 
 
-@catches(
-    "cached-through-correction", "cached beliefs dropped at a correction",
-    stage_1.CachedThroughCorrection,
-)  # fmt: skip
+@catches("cached-through-correction", "no cache over corrections", stage_1.CachedThroughCorrection)
 def round_is_voided_while_beliefs_are_cached(stage: Stage) -> None:
     """The next round begins with the corrected beliefs."""
     stage.round(A0, A1, round_id="wrong")
@@ -108,7 +100,7 @@ def round_is_voided_while_beliefs_are_cached(stage: Stage) -> None:
     stage.turns(estimator)
 
 
-@catches("cached-through-seed", "cached beliefs dropped at a seed", stage_1.CachedThroughSeed)
+@catches("cached-through-seed", "no cache over a seed", stage_1.CachedThroughSeed)
 def player_is_reset_while_the_belief_is_cached(stage: Stage) -> None:
     """The next round begins with the belief after the reset."""
     estimator, _ = stage.rated(A0, A1)
@@ -118,10 +110,7 @@ def player_is_reset_while_the_belief_is_cached(stage: Stage) -> None:
     stage.turns(estimator)
 
 
-@catches(
-    "cached-through-resume", "cached beliefs dropped at a resumed round",
-    stage_1.CachedThroughResume,
-)  # fmt: skip
+@catches("cached-through-resume", "no cache over a resumed round", stage_1.CachedThroughResume)
 def zombie_sends_on_beside_a_cache(stage: Stage) -> None:
     """An estimator has cached one of two players. A zombie has sent the two's round and a later one
     of the other. The first finds that, and then the cached player has another round."""
@@ -156,10 +145,7 @@ def _behind_a_large_round(stage: Stage) -> tuple[Actor, Actor]:
     return estimator, updater
 
 
-@catches(
-    "cached-before-acknowledged", "cached beliefs of acknowledged rounds only",
-    stage_1.CachedBeforeAcknowledged,
-)  # fmt: skip
+@catches("cached-before-acknowledged", "cached once acknowledged", stage_1.CachedBeforeAcknowledged)
 def part_overtaken_by_a_round_of_a_cached_player(stage: Stage) -> None:
     """A part of one round is unsent when the next round of the other player is sent. Then the
     estimator dies."""
@@ -206,9 +192,7 @@ def round_is_sent_again_and_cached(stage: Stage) -> None:
     stage.turns(stage.estimator())
 
 
-@catches(
-    "cached-by-fingerprint", "ids behind the fingerprints of a cache", stage_1.CachedByFingerprint
-)
+@catches("cached-by-fingerprint", "ids behind cached fingerprints", stage_1.CachedByFingerprint)
 def two_players_with_one_fingerprint(stage: Stage) -> None:
     """Of two players of a shard, one has played. Then the other plays."""
     whole = player_map.fingerprints

@@ -7,7 +7,6 @@ from . import correction_mutants as corrections
 from . import estimator_mutants as stage_1
 from . import rebuild_mutants as rebuild
 from .actors import Actor
-from .correction_mutants import with_corrections, with_job
 from .registry import catches
 from .stage import A0, A1, A2, B0, B2, NEVER_HEARS, Stage
 
@@ -32,9 +31,7 @@ def successor_rates_a_round_of_a_removed_player(stage: Stage) -> None:
     stage.turns(stage.estimator())
 
 
-@catches(
-    "edits-unnoted", "corrections recorded before they are finished", corrections.EditsUnrecorded
-)
+@catches("edits-unnoted", "corrections noted before they finish", corrections.EditsUnrecorded)
 def successor_of_one_who_recorded_nothing(stage: Stage) -> None:
     """The same, with a merged player."""
     estimator, _ = _corrected(stage, "player-merged", player=A1, into=A0)
@@ -56,10 +53,7 @@ def estimator_dies_before_a_correction_is_committed(stage: Stage) -> None:
     stage.turns(successor, updater)
 
 
-@catches(
-    "later-round-passes", "later rounds after the correction",
-    with_corrections(corrections.LaterRoundPasses),
-)  # fmt: skip
+@catches("later-round-passes", "later rounds after the correction", corrections.LaterRoundPasses)
 def round_right_after_a_correction(stage: Stage) -> None:
     """A correction and the next round of its players come in one poll."""
     stage.rated(A0, A1, times=2)
@@ -67,10 +61,7 @@ def round_right_after_a_correction(stage: Stage) -> None:
     stage.round(A0, A1)
 
 
-@catches(
-    "corrects-too-early", "corrections after all earlier rounds",
-    with_corrections(corrections.CorrectsTooEarly),
-)  # fmt: skip
+@catches("corrects-too-early", "corrections after all earlier rounds", corrections.CorrectsTooEarly)
 def earlier_round_waits_while_a_correction_comes(stage: Stage) -> None:
     """A round waits for a shard without an updater when a correction of one of its players comes.
     No belief is cached."""
@@ -89,27 +80,22 @@ def earlier_round_waits_while_a_correction_comes(stage: Stage) -> None:
 
 
 @catches(
-    "removed-player-rated", "removed players out of later rounds",
-    with_corrections(corrections.RemovedPlayerRated),
-)  # fmt: skip
+    "removed-player-rated", "removed players out of later rounds", corrections.RemovedPlayerRated
+)
 def removed_player_plays_on(stage: Stage) -> None:
     """A player is removed for ever, and plays on."""
     _corrected(stage, "player-removed", player=A0)
     stage.round(A0, A1, B0)
 
 
-@catches(
-    "old-name-kept", "merged players under one name", with_corrections(corrections.OldNameKept)
-)
+@catches("old-name-kept", "merged players under one name", corrections.OldNameKept)
 def merged_player_plays_on(stage: Stage) -> None:
     """A player is merged into another, and plays on under the old name."""
     _corrected(stage, "player-merged", player=A1, into=A0)
     stage.round(A1, B0)
 
 
-@catches(
-    "batch-forgotten", "a batch whose parts are sent", with_corrections(corrections.BatchForgotten)
-)
+@catches("batch-forgotten", "a batch whose parts are sent", corrections.BatchForgotten)
 def estimator_dies_after_a_batch_is_recorded(stage: Stage) -> None:
     """Two corrections wait for `corrections-applied`, one of them for a round that does not
     exist. The estimator dies when it has recorded what it accepts, and has sent nothing."""
@@ -125,10 +111,7 @@ def estimator_dies_after_a_batch_is_recorded(stage: Stage) -> None:
     stage.estimator()
 
 
-@catches(
-    "found-by-the-record", "offsets found again by what was committed with rejections",
-    stage_1.FoundByTheRecord,
-)  # fmt: skip
+@catches("found-by-the-record", "offsets by what came with rejections", stage_1.FoundByTheRecord)
 def offsets_expire_after_a_batch(stage: Stage) -> None:
     """A batched correction is rejected when it is to be applied. Then all workers are gone for so
     long that Kafka deletes the estimators' offsets."""
@@ -144,9 +127,8 @@ def offsets_expire_after_a_batch(stage: Stage) -> None:
 
 
 @catches(
-    "corrected-not-pending", "pending parts of corrected players",
-    with_corrections(corrections.CorrectedNotPending),
-)  # fmt: skip
+    "corrected-not-pending", "pending parts of corrected players", corrections.CorrectedNotPending
+)
 def next_round_before_the_correction_is_applied(stage: Stage) -> None:
     """The next round of corrected players is rated before an updater has seen the correction."""
     estimator, updater = stage.rated(A0, A1, times=2)
@@ -155,9 +137,7 @@ def next_round_before_the_correction_is_applied(stage: Stage) -> None:
     stage.turns(estimator, updater)
 
 
-@catches(
-    "unannounced-unrecorded", "notes of what was last published", corrections.UnannouncedUnrecorded
-)
+@catches("unannounced-unrecorded", "notes of what was published", corrections.UnannouncedUnrecorded)
 def updater_dies_before_it_publishes_the_unannounced(stage: Stage) -> None:
     """A correction moves players by less than is published. The updater dies after it has applied
     their next round, before its events are published."""
@@ -213,9 +193,7 @@ def ladder_events_are_lost_and_the_store_is_rebuilt(stage: Stage) -> None:
     stage.correct("corrections-applied")
 
 
-@catches(
-    "rebuilt-beside-other-notes", "rebuild that drops notes of another log", rebuild.RestatesNothing
-)
+@catches("rebuilt-beside-other-notes", "no notes of another log", rebuild.RestatesNothing)
 def ladder_events_newer_than_the_log(stage: Stage) -> None:
     """A player is removed. Then the log comes back from an older copy, and the notes do not. An
     operator rebuilds the store, and the player plays on."""
@@ -234,7 +212,7 @@ def ladder_events_newer_than_the_log(stage: Stage) -> None:
 
 @catches(
     "checkpoint-after-an-edit", "checkpoints before all edited rounds",
-    with_job(corrections.CheckpointAfterAnEdit),
+    corrections.CheckpointAfterAnEdit,
 )  # fmt: skip
 def store_goes_back_to_an_older_checkpoint(stage: Stage) -> None:
     """A checkpoint does not know that an earlier round was voided: Redis lost what had replaced
@@ -268,7 +246,7 @@ def store_takes_no_checkpoint(stage: Stage) -> None:
 
 @catches(
     "checkpoint-without-window", "round ids before a checkpoint",
-    with_job(corrections.CheckpointWithoutWindow),
+    corrections.CheckpointWithoutWindow,
 )  # fmt: skip
 def round_comes_again_after_a_checkpoint(stage: Stage) -> None:
     """A round before a checkpoint is reported again behind it; then a later round is corrected."""
@@ -294,10 +272,7 @@ def store_is_rebuilt_while_a_correction_waits_to_be_applied(stage: Stage) -> Non
     stage.rebuild_and_start()
 
 
-@catches(
-    "cutoff-by-the-last-record", "rebuild from correction parts that were fresh",
-    rebuild.CutoffByTheLastRecord,
-)  # fmt: skip
+@catches("cutoff-by-the-last-record", "rebuild by fresh parts", rebuild.CutoffByTheLastRecord)
 def store_is_rebuilt_after_a_paused_estimator_sent_an_earlier_correction(stage: Stage) -> None:
     """A second correction is applied and not committed. Then an estimator wakes up that was paused
     before it sent the first one's parts, and the store is lost."""

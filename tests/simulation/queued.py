@@ -10,7 +10,6 @@ from stream_rater.pipeline.corrections.lookahead import QueueLookahead
 from stream_rater.pipeline.ports import CommitSource
 from stream_rater.replay.id_filter import IdFilter
 
-from .correction_mutants import with_ahead, with_job
 from .registry import catches
 from .stage import A0, A1, Stage
 
@@ -49,9 +48,7 @@ class AmendedIdsLost(CorrectionJob):
         pass
 
 
-@catches(
-    "validated-by-a-later-record", "verdicts by the log before", with_ahead(ValidatedByALaterRecord)
-)
+@catches("validated-by-a-later-record", "verdicts by the log before", ValidatedByALaterRecord)
 def same_round_is_voided_twice_in_a_queue(stage: Stage) -> None:
     """Three corrections come in one poll. The second one counts, and the last one does not, since
     the same was done before."""
@@ -62,10 +59,7 @@ def same_round_is_voided_twice_in_a_queue(stage: Stage) -> None:
     stage.round(A0, A1)
 
 
-@catches(
-    "batch-rejected-whole", "accepted corrections of a batch applied",
-    with_ahead(BatchRejectedWhole),
-)  # fmt: skip
+@catches("batch-rejected-whole", "accepted corrections of a batch applied", BatchRejectedWhole)
 def batch_waits_in_a_queue(stage: Stage) -> None:
     """A batch is half good. It waits behind a correction that is refused."""
     stage.rated(A0, A1, times=2)
@@ -76,7 +70,7 @@ def batch_waits_in_a_queue(stage: Stage) -> None:
     stage.round(A1, A0)
 
 
-@catches("ids-lost", "ids before a checkpoint", with_job(IdsLost))
+@catches("ids-lost", "ids before a checkpoint", IdsLost)
 def round_before_a_checkpoint_is_voided(stage: Stage) -> None:
     """A round is voided, which makes a checkpoint; then one before the checkpoint is."""
     estimator, _ = stage.rated(A0, A1, times=2)
@@ -87,7 +81,7 @@ def round_before_a_checkpoint_is_voided(stage: Stage) -> None:
     stage.turns(estimator)
 
 
-@catches("amended-ids-lost", "amended names before a checkpoint", with_job(AmendedIdsLost))
+@catches("amended-ids-lost", "amended names before a checkpoint", AmendedIdsLost)
 def player_of_an_amended_round_is_removed(stage: Stage) -> None:
     """The only round of a player is one that a correction has put the player into. Then a
     checkpoint is made, and the player is removed."""

@@ -86,9 +86,7 @@ def call_that_was_applied_and_failed(stage: Stage) -> None:
     _next_round(stage, estimator, updater, A0, D0)
 
 
-@catches(
-    "cache-kept-over-a-reassignment", "cached records dropped with a shard", KeptOverAReassignment
-)
+@catches("cache-kept-over-a-reassignment", "records dropped with a shard", KeptOverAReassignment)
 def shard_that_comes_back(stage: Stage) -> None:
     """Another worker has a shard for one round. Then the first one has it again."""
     estimator, first = stage.rated(A0, B0)
@@ -100,9 +98,7 @@ def shard_that_comes_back(stage: Stage) -> None:
     _next_round(stage, estimator, first, A0, D0)
 
 
-@catches(
-    "cache-kept-after-a-mismatch", "cached records dropped after a mismatch", KeptAfterAMismatch
-)
+@catches("cache-kept-after-a-mismatch", "records dropped after a mismatch", KeptAfterAMismatch)
 def store_goes_back_before_a_call(stage: Stage) -> None:
     """The store loses the last call, and so it refuses the next one. A player of the lost call is
     not in the next one."""
@@ -114,9 +110,7 @@ def store_goes_back_before_a_call(stage: Stage) -> None:
     stage.turns(updater)
 
 
-@catches(
-    "cache-kept-over-a-rebuild", "cached records of the present epoch", stage_2.EpochNotCompared
-)
+@catches("cache-kept-over-a-rebuild", "records of the present epoch", stage_2.EpochNotCompared)
 def updater_with_a_cache_stopped_over_a_rebuild(stage: Stage) -> None:
     """The same as `updater_stopped_over_a_rebuild`, of an updater that does not know of the part
     yet, and has cached the records of its players."""
@@ -314,9 +308,7 @@ class AbsencesUncounted(Updater):
         return {s: replace(each, absent=each.absent or None) for s, each in changes.items()}
 
 
-@catches(
-    "cache-hides-what-vanished", "a count of new beliefs without a read, too", AbsencesUncounted
-)
+@catches("cache-hides-what-vanished", "new beliefs counted without a read", AbsencesUncounted)
 def cached_beliefs_vanish(stage: Stage) -> None:
     """The same as `beliefs_vanish_within_a_call`, of an updater that has cached both beliefs."""
     stage.estimator_cache = 0

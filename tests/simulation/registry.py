@@ -1,7 +1,16 @@
 """The scenarios, each with the mutant that it catches: the protocol with one rule left out."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
+
+from stream_rater.pipeline.corrections.correction_job import CorrectionJob
+from stream_rater.pipeline.corrections.correction_work import Work
+from stream_rater.pipeline.corrections.corrections import Corrections
+from stream_rater.pipeline.corrections.lookahead import QueueLookahead
+from stream_rater.pipeline.corrections.seed_work import SeedWork
+from stream_rater.pipeline.estimator.admission import MakeCorrections
+from stream_rater.pipeline.estimator.estimator import Estimator
 
 from .actors import PRODUCTION, Machines
 from .stage import Stage
@@ -26,10 +35,12 @@ MUTANTS: dict[str, Mutant] = {}
 def catches(
     name: str, rule: str, *classes: type[Any], stuck: bool = False
 ) -> Callable[[Scenario], Scenario]:  # fmt: skip
-    """Register a scenario that catches the mutant of this name, which has these classes."""
+    """Register a scenario that catches the mutant of this name. Its classes are machines, drivers,
+    cut-offs, or parts of an estimator."""
     machines = {
         role: each
-        for each in classes for role, kind in vars(PRODUCTION).items() if issubclass(each, kind)
+        for each in map(machine_of, classes)
+        for role, kind in vars(PRODUCTION).items() if issubclass(each, kind)
     }  # fmt: skip
     assert len(machines) == len(classes)
 
@@ -39,6 +50,31 @@ def catches(
         return scenario
 
     return register
+
+
+def machine_of(part: type[Any]) -> type[Any]:
+    """A class of a machine, or an estimator with a class of its corrections."""
+    if issubclass(part, QueueLookahead):
+        return _with_job(partial(CorrectionJob, make_ahead=part))
+    if issubclass(part, CorrectionJob):
+        return _with_job(part)
+    if issubclass(part, SeedWork):
+        return _with_corrections(partial(Corrections, make_seed_work=part))
+    return _with_corrections(part) if issubclass(part, Corrections) else part
+
+
+def _with_job(make_job: Callable[..., CorrectionJob]) -> type[Estimator]:
+    return _with_corrections(partial(Corrections, make_work=partial(Work, make_job=make_job)))
+
+
+def _with_corrections(make: MakeCorrections) -> type[Estimator]:
+    class Altered(Estimator):
+        """An estimator that makes its corrections by `make`."""
+
+        def __init__(self, *given: Any, **options: Any) -> None:
+            super().__init__(*given, **options, make_corrections=make)
+
+    return Altered
 
 
 def play(scenario: Scenario, machines: Machines) -> list[str]:

@@ -187,9 +187,7 @@ def offsets_expire(stage: Stage) -> None:
     stage.estimator()
 
 
-@catches(
-    "rejects-deleted-again", "no guess after rejections were deleted", stage_1.RejectsDeletedAgain
-)
+@catches("rejects-deleted-again", "no guess after rejections are gone", stage_1.RejectsDeletedAgain)
 def offsets_and_rejections_expire(stage: Stage) -> None:
     """Kafka deletes the estimators' offsets and the rejections. A worker that starts then ends by
     itself, and an operator commits the offset."""
@@ -286,9 +284,7 @@ def shards_go_to_another_before_the_commit(stage: Stage) -> None:
     stage.turns(first)
 
 
-@catches(
-    "publishes-what-went-ahead", "events of applied parts only", stage_2.PublishesWhatWentAhead
-)
+@catches("publishes-what-went-ahead", "events of applied parts", stage_2.PublishesWhatWentAhead)
 def one_shard_goes_back_while_events_go_ahead(stage: Stage) -> None:
     """The events of two shards are sent while the store of one shard refuses its call."""
     estimator, updater = stage.rated(A0, A1)

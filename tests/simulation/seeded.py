@@ -1,6 +1,6 @@
 """Seeds and resets: scenarios, and mutants with one rule left out."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -37,15 +37,9 @@ from stream_rater.replay.edits import Edits
 
 from . import correction_mutants as corrections
 from .actors import Actor
-from .correction_mutants import CorrectsTooEarly, with_corrections
+from .correction_mutants import CorrectsTooEarly
 from .registry import catches
 from .stage import A0, A1, A2, B0, B2, C0, NEVER_HEARS, Stage
-
-
-def with_seed_work(make: Callable[..., SeedWork]) -> type[Estimator]:
-    """An estimator that sends seeds by other rules."""
-    return with_corrections(partial(Corrections, make_seed_work=make))
-
 
 # --- the updater ----------------------------------------------------------------------------------
 
@@ -231,9 +225,7 @@ def _paused_before(stage: Stage, _: int) -> tuple[Actor, Actor, Actor]:
     return paused, successor, updater
 
 
-@catches(
-    "seed-decided-early", "seeds decided by the updater", with_seed_work(DecidedByTheEstimator)
-)
+@catches("seed-decided-early", "seeds decided by the updater", DecidedByTheEstimator)
 def seed_behind_a_correction_that_is_not_applied_yet(stage: Stage) -> None:
     """The only round of a player is voided, and a seed follows at once. The store still has the
     round when the seed is sent."""
@@ -252,7 +244,7 @@ def estimator_dies_after_a_seed_is_committed(stage: Stage) -> None:
     stage.replace(first)
 
 
-@catches("seed-not-pending", "pending parts of seeded players", with_seed_work(SeedNotPending))
+@catches("seed-not-pending", "pending parts of seeded players", SeedNotPending)
 def round_before_a_seed_is_applied(stage: Stage) -> None:
     """A seeded player's first round is rated before an updater has seen the seed."""
     stage.seed(A0)
@@ -261,10 +253,7 @@ def round_before_a_seed_is_applied(stage: Stage) -> None:
     stage.updater()
 
 
-@catches(
-    "round-passes-a-seed", "later rounds after a seed",
-    with_corrections(corrections.LaterRoundPasses),
-)  # fmt: skip
+@catches("round-passes-a-seed", "later rounds after a seed", corrections.LaterRoundPasses)
 def round_right_after_a_seed(stage: Stage) -> None:
     """A seed and the first round of its player come in one poll."""
     stage.seed(A0)
@@ -272,7 +261,7 @@ def round_right_after_a_seed(stage: Stage) -> None:
     stage.workers()
 
 
-@catches("seeds-too-early", "seeds after all earlier rounds", with_corrections(SeedsTooEarly))
+@catches("seeds-too-early", "seeds after all earlier rounds", SeedsTooEarly)
 def earlier_round_waits_while_a_seed_comes(stage: Stage) -> None:
     """The first round of a player waits, because the other player's shard has no updater, and no
     belief is cached. Then a seed of the player comes."""
@@ -287,7 +276,7 @@ def earlier_round_waits_while_a_seed_comes(stage: Stage) -> None:
     stage.updater(2)
 
 
-@catches("seed-unedited", "seeds edited by the corrections before", with_corrections(SeedUnedited))
+@catches("seed-unedited", "seeds edited by the corrections before", SeedUnedited)
 def removed_player_is_seeded(stage: Stage) -> None:
     """A player is removed for ever, from seeds, too. Then a seed names the player."""
     estimator, updater = stage.rated(A0, A1)
@@ -296,7 +285,7 @@ def removed_player_is_seeded(stage: Stage) -> None:
     stage.seed(A0, B0)
 
 
-@catches("seed-without-seasons", "the season of a seed", with_corrections(SeedWithoutSeasons))
+@catches("seed-without-seasons", "the season of a seed", SeedWithoutSeasons)
 def player_is_seeded_in_a_season(stage: Stage) -> None:
     """A season starts. Then a player is seeded, and plays."""
     estimator, updater = stage.rated(A0, A1)
@@ -306,7 +295,7 @@ def player_is_seeded_in_a_season(stage: Stage) -> None:
     stage.round(B0, A0)
 
 
-@catches("seeds-in-any-order", "a player's rows in their order", with_seed_work(LastRecordFirst))
+@catches("seeds-in-any-order", "a player's rows in their order", LastRecordFirst)
 def player_stands_in_two_seeds(stage: Stage) -> None:
     """Two seeds come together, and one player stands in both. The first one counts."""
     stage.seed(A0, B0, mu=1700.0)
