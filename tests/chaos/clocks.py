@@ -13,7 +13,6 @@ from local.processes import Server
 from local.servers import start_kafka
 from local.tools import LocalServerError
 from tests.chaos.scene import AT_ONCE, Outcome, a_scene
-from tests.chaos.season import lobbies
 
 LIBRARY = "*/faketime/libfaketimeMT.so.1"
 """Where Debian's package has it."""
@@ -55,9 +54,7 @@ def set_clock(folder: Path, to: str) -> None:
 
 def clock_jumps(name: str, folder: Path, quick: bool) -> Outcome:
     """The broker's clock jumps back and forth while rounds stream."""
-    with a_scene(
-        name, folder, lobbies(), workers=2, quick=quick, kafka=kafka_with_a_clock
-    ) as scene:
+    with a_scene(name, folder, quick, kafka=kafka_with_a_clock) as scene:
         for i in scene.faults(2 * len(JUMPS)):
             set_clock(scene.kafka[0].directory, JUMPS[i % len(JUMPS)])
             scene.season.play(AT_ONCE)

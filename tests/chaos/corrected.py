@@ -8,9 +8,6 @@ from typing import Any
 from stream_rater.adapters.kafka.reader import read_all
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.adapters.memory import Log
-from stream_rater.adapters.redis.store import RedisStore
-from stream_rater.columns.player_column import PlayerColumn
-from stream_rater.columns.sharding import shards_of
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
@@ -20,7 +17,7 @@ from stream_rater.contract.seeds import SEEDS
 from stream_rater.pipeline.updater.corrected_changes import CORRECTION
 from tests.chaos.chance import seeded
 from tests.chaos.season import Season
-from tests.chaos.tally import Tally, Who
+from tests.chaos.tally import Tally, Who, broken, stored_records
 from tests.integration.topics import Bytes, headers_of, produce, read_topic
 from tests.rounds import ranked
 from tests.simulation.oracle import Expected, replay
@@ -200,10 +197,7 @@ def corrected_tally(
             found.mistakes.append(f"{change.event_id}: not the id of {who} at {change.offset}")
         if values_of(change) != expected:
             found.mistakes.append(f"{change.event_id}: {values_of(change)}, not {expected}")
-        if last is not None and last.offset >= change.offset:
-            found.mistakes.append(f"{change.event_id}: published after {last.event_id}")
-        elif last and (last.mu, last.sigma) != (change.previous_mu, change.previous_sigma):
-            found.mistakes.append(f"{change.event_id}: does not go on from {last.event_id}")
+        found.mistakes += broken(change, last)
         found.last[who] = change
     found.lost = len(wanted) - len(seen)
     return found
@@ -232,16 +226,6 @@ def unlike(rejected: Sequence[Rejected], due: Sequence[Rejected]) -> Iterator[st
 
 def strange(due: Mapping[Who, bytes], settings: Settings) -> Iterator[str]:
     """Lines for players whose record in the store is not the expected one, to the bit."""
-    players: dict[int, list[Who]] = {}
-    shards = shards_of([player for _, player in due], settings.shards).tolist()
-    for who, shard in zip(due, shards, strict=True):
-        players.setdefault(shard, []).append(who)
-    store = RedisStore(settings)
-    try:
-        stored = store.read({shard: PlayerColumn.of(own) for shard, own in players.items()})
-    finally:
-        store.close()
-    for shard, own in players.items():
-        for who, data in zip(own, stored[shard].records, strict=True):
-            if data != due[who]:
-                yield f"{who}: the store has another belief"
+    for who, data in stored_records(due, settings):
+        if data != due[who]:
+            yield f"{who}: the store has another belief"

@@ -1,7 +1,12 @@
-"""The fault of corrections: workers are killed while a ladder's rounds are rated again."""
+"""Faults while corrections are applied: workers are killed while a ladder's rounds are rated again,
+servers fail, and workers are upgraded."""
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -10,15 +15,18 @@ from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.groups import ESTIMATORS
 from tests.chaos.corrected import CROWD, LADDERS, CorrectedSeason, matches
 from tests.chaos.crew import Violation
+from tests.chaos.freeing import Freed, freed
 from tests.chaos.scene import Outcome, Scene, a_scene
 from tests.integration.processes import WorkerProcess, wait_until
+from tests.redis_cluster import a_redis_cluster
 
+NEXT_KERNEL = "tests.chaos.next_kernel"
 KILLS, GUST = 30, 10
 FIRST = 12_000
 """The rounds that are rated before the first correction: enough for the work on one to take some
 tenths of a second."""
-AHEAD = 30
-"""The most rounds that are sent behind a correction."""
+AHEAD, AT_ONCE = 30, 2
+"""The most rounds that are sent behind a correction, and the corrections that are sent together."""
 LADDERS_FILE = "".join(
     f'[ladders.{ladder}.rating]\nsystem = "elo-mmr"\nweight_limit = 0.2\nsigma_limit = 80\n'
     "drift_per_day = 2.0\n"
@@ -35,24 +43,33 @@ class Corrected(Outcome, frozen=True, kw_only=True):
     """How many workers were killed while they worked on one."""
 
 
+@contextmanager
+def a_corrected_scene(
+    name: str, folder: Path, quick: bool, *, first: int = FIRST, workers: int = 3,
+    season: type[CorrectedSeason] = CorrectedSeason, **more: Any,
+) -> Iterator[tuple[Scene, Any]]:  # fmt: skip
+    """A scene whose ladders all lie in one partition, and its season of this kind. So many first
+    rounds are rated."""
+    folder.mkdir(parents=True)
+    ladders = folder / "ladders.toml"
+    ladders.write_text(LADDERS_FILE)
+    with a_scene(
+        name, folder, quick, matches(), workers=workers, season=season, partitions=1,
+        ladders=str(ladders), checkpoint_every=500, **more,
+    ) as scene:  # fmt: skip
+        scene.season.play(first)
+        scene.wait_until_rated()
+        yield scene, scene.season
+
+
 def corrections(name: str, folder: Path, quick: bool) -> Corrected:
     """Kill three workers while rounds and corrections of three ladders stream.
 
     All lie in one partition. Mostly its estimator is killed, soon after it began with a correction;
     else any worker, at any moment.
     """
-    folder.mkdir(parents=True)
-    ladders = folder / "ladders.toml"
-    ladders.write_text(LADDERS_FILE)
-    with a_scene(
-        name, folder, matches(), workers=2, quick=quick, season=CorrectedSeason,
-        partitions=1, ladders=str(ladders), checkpoint_every=500,
-    ) as scene:  # fmt: skip
-        season = scene.season
-        assert isinstance(season, CorrectedSeason)
+    with a_corrected_scene(name, folder, quick, workers=2) as (scene, season):
         scene.crew.add("").wait_ready()
-        season.play(FIRST)
-        scene.wait_until_rated()
         cut_short = 0
         while scene.injected < (KILLS if not quick else 4):
             work = Work(scene, season.correct(scene.random.randint(1, 2)))
@@ -115,3 +132,67 @@ class Work:
 def _reads(worker: WorkerProcess) -> float:
     """How often a worker has read rounds again."""
     return worker.metric("stream_rater_stage_seconds_count", stage="ReadAgain")
+
+
+def during(
+    scene: Scene, season: CorrectedSeason, breaks: Callable[[], object], *, begun: bool = True
+) -> None:
+    """Break something while corrections are applied and later rounds wait. Without
+    `begun` they may still wait for earlier rounds, or be done."""
+    work = Work(scene, season.correct(AT_ONCE))
+    season.play(AHEAD)
+    if begun:
+        work.begun()
+    time.sleep(scene.random.uniform(0.0, 0.5))  # the fault comes early or late in the work
+    scene.inject()
+    breaks()
+
+
+def corrections_failover(name: str, folder: Path, quick: bool) -> Outcome:
+    """Kill a master of a Redis Cluster while corrections are applied. Its replica may lack
+    correction parts that were applied, and checkpoints, or some pieces of one."""
+    six = partial(a_redis_cluster, masters=3, replicas=1)
+    with a_corrected_scene(name, folder, quick, redis=six, redis_cluster=True) as (scene, season):
+        for _ in range(scene.times(6)):
+            victim = scene.random.choice(scene.redis.masters())
+            during(scene, season, victim.kill)
+            season.play(AHEAD)
+            scene.recover()
+            victim.start()
+            scene.redis.wait_until_whole(3)
+        return scene.outcome()
+
+
+def corrections_hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
+    """Kill the only broker while corrections are applied, start it again, and end the
+    transactions that hang. The transaction may be the estimator's commit of the correction, or the
+    updater's commit of its events."""
+    hanging: list[object] = []
+    with a_corrected_scene(name, folder, quick) as (scene, season):
+        broker = scene.kafka[0]
+        for _ in range(scene.times(5)):
+            during(scene, season, broker.kill)
+            broker.start()
+            scene.recover(lambda: hanging.extend(freed(scene)))
+        return Freed.of(scene.outcome(), hanging)
+
+
+def corrections_upgrade(name: str, folder: Path, quick: bool) -> Outcome:
+    """Replace workers by workers of another kernel version while corrections are applied. They
+    are killed in the midst of one, or asked to end. The successor applies it again by the newer
+    kernels.
+
+    Once a worker is newer, shards of the older ones may wait, and corrections behind their rounds.
+    So only the first fault is sure to hit the work on one.
+    """
+    with a_corrected_scene(name, folder, quick) as (scene, season):
+        scene.crew.module = NEXT_KERNEL
+        for number, worker in enumerate(list(scene.crew.workers)):
+            breaks = worker.terminate if number == 1 else worker.kill
+            during(scene, season, breaks, begun=number == 0)
+            worker.wait()
+            newer = scene.crew.replace(worker)
+            wait_until(newer.has_a_share, "it has a share")
+            during(scene, season, lambda: None, begun=False)
+        scene.recover()  # no sooner: older workers leave the newer ones' parts alone
+        return scene.outcome()

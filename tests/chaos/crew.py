@@ -62,6 +62,11 @@ class Crew:
         self.workers.remove(worker)
         return self.add(worker.settings.instance_id)
 
+    def kill(self, worker: WorkerProcess) -> WorkerProcess:
+        """Kill a worker, and start another in its place."""
+        worker.kill()
+        return self.replace(worker)
+
     def tend(self) -> None:
         """Restart workers that ended. Raises Violation unless the worker logged a known reason."""
         for worker in [each for each in self.workers if not each.running]:

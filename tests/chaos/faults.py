@@ -11,8 +11,9 @@ import msgspec
 from local.servers import Server
 from tests.brokers import behind_a_proxy, three_brokers
 from tests.chaos.clocks import clock_jumps
-from tests.chaos.correcting import corrections
-from tests.chaos.correcting_faults import (
+from tests.chaos.correcting import (
+    NEXT_KERNEL,
+    corrections,
     corrections_failover,
     corrections_hard_lone_broker,
     corrections_upgrade,
@@ -45,7 +46,6 @@ from tests.proxy import KAFKA, REDIS, ROUTES, Toxic, a_proxy
 
 CHANGED_FROM = 7 * AT_ONCE // 2
 """The offset from which a ladder has other parameters in an upgrade: among the rounds sent last."""
-NEXT_KERNEL = "tests.chaos.next_kernel"
 KILLS, AHEAD, GUST = 100, 10, 10
 """A storm: the number of kills, the rounds sent with each, and the faults before the storm ends and
 all rounds are rated."""
@@ -73,7 +73,7 @@ def storm(name: str, folder: Path, quick: bool) -> Outcome:
     those of the first worker to be killed move before another comes.
     """
     rounds = codeforces() if CODEFORCES.is_file() else lobbies()
-    with a_scene(name, folder, rounds, workers=2, quick=quick) as scene:
+    with a_scene(name, folder, quick, rounds) as scene:
         unnamed = scene.crew.add("")
         unnamed.wait_ready()
         scene.season.play(AHEAD)
@@ -110,16 +110,14 @@ def upgrade(name: str, folder: Path, quick: bool) -> Outcome:
     before.write_text(LADDERS)
     after.write_text(LADDERS + CHANGE.format(CHANGED_FROM))
     with a_scene(
-        name, folder, lobbies(), workers=3, quick=quick, partitions=1, ladders=str(before),
+        name, folder, quick, workers=3, partitions=1, ladders=str(before),
         redisplayed={"ranked": CHANGED_FROM},
     ) as scene:  # fmt: skip
-        scene.season.play(AT_ONCE)
-        scene.at_work()
+        scene.load()
         scene.crew.module = NEXT_KERNEL
         scene.crew.settings = msgspec.structs.replace(scene.settings, ladders=str(after))
         for worker in list(scene.crew.workers):
-            scene.season.play(AT_ONCE)
-            scene.at_work()
+            scene.load()
             scene.inject()
             worker.terminate()
             worker.wait()
@@ -131,9 +129,7 @@ def upgrade(name: str, folder: Path, quick: bool) -> Outcome:
 
 def broker(name: str, folder: Path, quick: bool, *, hard: bool, workers: int) -> Outcome:
     """Stop or kill each of three brokers during transactions, and start it again."""
-    with a_scene(
-        name, folder, lobbies(), workers=workers, quick=quick, kafka=three_brokers, replication=3
-    ) as scene:
+    with a_scene(name, folder, quick, workers=workers, kafka=three_brokers, replication=3) as scene:
         for i in scene.faults(3):
             _down(scene.kafka[i], hard)
             scene.kafka[i].start()
@@ -147,7 +143,7 @@ def lone_broker(name: str, folder: Path, quick: bool) -> Outcome:
     committed without writing its end to its partitions. Readers do not see what follows there
     until an operator ends the transaction.
     """
-    with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
+    with a_scene(name, folder, quick) as scene:
         for _ in scene.faults(3):
             scene.kafka[0].restart()
         return scene.outcome()
@@ -157,10 +153,9 @@ def hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
     """Kill the only broker during transactions, start it again, and end hanging
     transactions as they had been decided."""
     hanging: list[object] = []
-    with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
+    with a_scene(name, folder, quick) as scene:
         for _ in range(scene.times(5)):
-            scene.season.play(AT_ONCE)
-            scene.at_work()
+            scene.load()
             scene.inject()
             _down(scene.kafka[0], hard=True)
             scene.kafka[0].start()
@@ -172,7 +167,7 @@ def worker(
     name: str, folder: Path, quick: bool, *, hard: bool, workers: int, named: bool = True
 ) -> Outcome:
     """Stop or kill a worker during work, and start it again."""
-    with a_scene(name, folder, lobbies(), workers=workers, quick=quick, named=named) as scene:
+    with a_scene(name, folder, quick, workers=workers, named=named) as scene:
         for _ in scene.faults(3):
             victim = scene.random.choice(scene.crew.workers)
             victim.kill() if hard else victim.terminate()
@@ -184,9 +179,7 @@ def worker(
 def all_brokers(name: str, folder: Path, quick: bool) -> Outcome:
     """Kill all three brokers at once during transactions, and start them again."""
     with (
-        a_scene(
-            name, folder, lobbies(), workers=2, quick=quick, kafka=three_brokers, replication=3
-        ) as scene,
+        a_scene(name, folder, quick, kafka=three_brokers, replication=3) as scene,
         ThreadPoolExecutor() as together,
     ):
         for _ in scene.faults(5):
@@ -198,9 +191,7 @@ def all_brokers(name: str, folder: Path, quick: bool) -> Outcome:
 def one_of_three(name: str, folder: Path, quick: bool) -> Outcome:
     """Kill one of three brokers and start it again. All topics are on all brokers; two replicas are
     needed to write."""
-    with a_scene(
-        name, folder, lobbies(), workers=2, quick=quick, kafka=three_brokers, replication=3
-    ) as scene:
+    with a_scene(name, folder, quick, kafka=three_brokers, replication=3) as scene:
         for i in scene.faults(3):
             scene.kafka[i].kill()
             scene.season.play(AT_ONCE)
@@ -214,7 +205,7 @@ def connections(name: str, folder: Path, quick: bool, *, toxic: Toxic | None) ->
     """Disturb or cut the workers' connections to Kafka, to Redis, and to both, for some seconds."""
     with a_proxy(folder) as proxy:
         kafka = partial(behind_a_proxy, proxy=proxy)
-        with a_scene(name, folder, lobbies(), workers=0, quick=quick, kafka=kafka) as scene:
+        with a_scene(name, folder, quick, workers=0, kafka=kafka) as scene:
             proxy.lead(REDIS, scene.redis.address)
             ways = {route: proxy.address(route) for route in ROUTES}
             scene.crew.settings = msgspec.structs.replace(scene.settings, **ways)

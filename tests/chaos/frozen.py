@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 from collections.abc import Iterator
@@ -11,23 +10,17 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from local.processes import LOOPBACK, Server
+from local.processes import Server
 from tests.brokers import three_brokers
 from tests.chaos.crew import Violation
+from tests.chaos.hanging import array, ask, text
 from tests.chaos.scene import AT_ONCE, Outcome, Scene, a_scene
-from tests.chaos.season import lobbies
 from tests.integration.processes import wait_until
-from tests.waits import HANGS_S
 
-METADATA_TOPIC = b"__cluster_metadata"
-METADATA = f"{METADATA_TOPIC.decode()}-0"
+METADATA_TOPIC = "__cluster_metadata"
+METADATA = f"{METADATA_TOPIC}-0"
 """The folder of the controllers' log, which Kafka writes to the disk before it acknowledges."""
-
-DESCRIBE_QUORUM = (
-    struct.pack(">hhih", 55, 0, 7, 5) + b"chaos\0"  # the API, its version, a number, our name
-    + bytes([2, 1 + len(METADATA_TOPIC)]) + METADATA_TOPIC  # one topic
-    + bytes([2]) + struct.pack(">i", 0) + bytes(3)  # its one partition, and no tags
-)  # fmt: skip
+DESCRIBE_QUORUM = 55
 """The request of Kafka's protocol that asks which controller leads."""
 
 
@@ -46,7 +39,7 @@ def frozen(*servers: Server) -> Iterator[None]:
 def redis_frozen(name: str, folder: Path, quick: bool) -> Outcome:
     """Freeze Redis for longer than a call may take. What was sent to it then takes effect later,
     when its senders have given it up and asked again."""
-    with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
+    with a_scene(name, folder, quick) as scene:
         for _ in scene.faults(5):
             before = _lost_calls(scene)
             with frozen(scene.redis):
@@ -68,9 +61,7 @@ def _lost_calls(scene: Scene) -> int:
 def controllers(name: str, folder: Path, quick: bool) -> Outcome:
     """Of three brokers, which are the controllers, too, freeze or kill the one that leads the
     controllers. Another one is elected, and the old one comes back and believes that it leads."""
-    with a_scene(
-        name, folder, lobbies(), workers=2, quick=quick, kafka=three_brokers, replication=3
-    ) as scene:
+    with a_scene(name, folder, quick, kafka=three_brokers, replication=3) as scene:
         for i in scene.faults(4):
             leader = active_controller(scene)
             victim = scene.kafka[leader]
@@ -91,17 +82,17 @@ def controllers(name: str, folder: Path, quick: bool) -> Outcome:
 def active_controller(scene: Scene, but: int | None = None) -> int:
     """The index of the broker that leads the controllers. `but`: a broker that is not asked."""
     asked = next(each for i, each in enumerate(scene.kafka) if i != but)
-    with socket.create_connection((LOOPBACK, asked.port), timeout=HANGS_S) as broker:
-        broker.sendall(struct.pack(">i", len(DESCRIBE_QUORUM)) + DESCRIBE_QUORUM)
-        with broker.makefile("rb") as answers:
-            (length,) = struct.unpack(">i", answers.read(4))
-            answer = answers.read(length)
-    # The name of the only topic, the index of its only partition, an error, and the leader.
-    at = answer.index(METADATA_TOPIC) + len(METADATA_TOPIC) + 1
-    _, error, leader = struct.unpack_from(">ihi", answer, at)
-    if error or leader < 1:
-        raise Violation(f"no controller leads: error {error}, leader {leader}")
-    return int(leader) - 1
+    partitions = array([struct.pack(">i", 0) + b"\0"])
+    topics = array([text(METADATA_TOPIC) + partitions + b"\0"])
+    answer = ask(asked.address, DESCRIBE_QUORUM, 0, topics + b"\0")
+    answer.take("h")
+    for _ in answer.items():  # the only topic
+        answer.text()
+        for _ in answer.items():  # its only partition
+            _, error, leader = answer.take("ihi")
+            if not error and leader > 0:
+                return int(leader) - 1
+    raise Violation("no controller leads")
 
 
 def power_lost(name: str, folder: Path, quick: bool) -> Outcome:
@@ -111,16 +102,13 @@ def power_lost(name: str, folder: Path, quick: bool) -> Outcome:
     Kafka acknowledges what is in the memory of the in-sync replicas, and writes it to the disk
     later. It writes only the log of the controllers at once, so this log is kept.
     """
-    with a_scene(
-        name, folder, lobbies(), workers=2, quick=quick, kafka=three_brokers, replication=3
-    ) as scene:
+    with a_scene(name, folder, quick, kafka=three_brokers, replication=3) as scene:
         for i in scene.faults(3):
             broker, kept = scene.kafka[i], folder / "kept"
             data = broker.directory / "data"
             with frozen(broker):
                 copied(data, kept)
-            scene.season.play(AT_ONCE)
-            scene.at_work()
+            scene.load()
             broker.kill()
             copied(data / METADATA, kept / METADATA)
             copied(kept, data)

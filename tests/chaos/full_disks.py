@@ -16,7 +16,6 @@ from redis import Redis
 
 from tests.brokers import three_brokers
 from tests.chaos.scene import AT_ONCE, Outcome, Scene, a_scene
-from tests.chaos.season import lobbies
 from tests.integration.processes import wait_until
 
 REDIS_MB, KAFKA_MB = 128, 512
@@ -62,7 +61,7 @@ def redis_disk_full(name: str, folder: Path, quick: bool) -> Outcome:
     """Fill the disk of Redis' append-only file until Redis refuses to write, then make room."""
     with (
         small_disk(folder / "redis", REDIS_MB) as disk,
-        a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene,
+        a_scene(name, folder, quick) as scene,
     ):
         for _ in scene.faults(3):
             disk.fill()
@@ -84,9 +83,7 @@ def kafka_disk_full(name: str, folder: Path, quick: bool) -> Outcome:
     make room, and start it again."""
     with (
         small_disk(folder / "kafka" / "0", KAFKA_MB) as disk,
-        a_scene(
-            name, folder, lobbies(), workers=2, quick=quick, kafka=three_brokers, replication=3
-        ) as scene,
+        a_scene(name, folder, quick, kafka=three_brokers, replication=3) as scene,
     ):
         broker = scene.kafka[0]
         for _ in scene.faults(3):
@@ -118,11 +115,10 @@ def temporary_full(name: str, folder: Path, quick: bool) -> Outcome:
         disk.fill()
         os.environ["TMPDIR"] = str(folder / "tmp")
         try:
-            with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
+            with a_scene(name, folder, quick) as scene:
                 for _ in scene.faults(3):
                     victim = scene.random.choice(scene.crew.workers)
-                    victim.kill()
-                    scene.crew.replace(victim)
+                    scene.crew.kill(victim)
                 return scene.outcome()
         finally:
             os.environ.pop("TMPDIR")

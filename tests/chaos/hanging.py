@@ -85,10 +85,10 @@ def find_open(kafka: str) -> Iterator[tuple[Hanging, int]]:
         timeout=TIMEOUT_S
     )
     asked = b"".join(
-        _text(name) + _array(struct.pack(">i", p) for p in known.partitions) + b"\0"
+        text(name) + array(struct.pack(">i", p) for p in known.partitions) + b"\0"
         for name, known in topics.topics.items()
     )
-    return _opened(_ask(kafka, DESCRIBE_PRODUCERS, 0, _length(len(topics.topics)) + asked + b"\0"))
+    return _opened(ask(kafka, DESCRIBE_PRODUCERS, 0, _length(len(topics.topics)) + asked + b"\0"))
 
 
 def is_to_be_committed(kafka: str, hanging: Hanging) -> bool | None:
@@ -115,10 +115,10 @@ def end(kafka: str, hanging: Hanging, *, commit: bool) -> None:
     are never read."""
     markers = (
         struct.pack(">qhb", hanging.producer_id, hanging.epoch, commit)
-        + _array([_text(hanging.topic) + _array([struct.pack(">i", hanging.partition)]) + b"\0"])
+        + array([text(hanging.topic) + array([struct.pack(">i", hanging.partition)]) + b"\0"])
         + struct.pack(">i", max(0, hanging.coordinator_epoch)) + b"\0"
     )  # fmt: skip
-    answer = _ask(kafka, WRITE_TXN_MARKERS, 1, _array([markers]) + b"\0")
+    answer = ask(kafka, WRITE_TXN_MARKERS, 1, array([markers]) + b"\0")
     for _ in answer.items():
         answer.take("q")
         for _ in answer.items():
@@ -236,8 +236,8 @@ def _opened(answer: _Answer) -> Iterator[tuple[Hanging, int]]:
 
 def _coordinated(kafka: str, producer_id: int) -> dict[str, str]:
     """The state of each transactional id of this producer."""
-    body = _array([]) + _array([struct.pack(">q", producer_id)]) + b"\0"
-    answer = _ask(kafka, LIST_TRANSACTIONS, 0, body)
+    body = array([]) + array([struct.pack(">q", producer_id)]) + b"\0"
+    answer = ask(kafka, LIST_TRANSACTIONS, 0, body)
     _, error = answer.take("ih")
     if error == LOADING:
         return {"": "Ongoing"}  # for all that is known so far
@@ -253,7 +253,8 @@ def _coordinated(kafka: str, producer_id: int) -> dict[str, str]:
     return found
 
 
-def _ask(kafka: str, key: int, version: int, body: bytes) -> _Answer:
+def ask(kafka: str, key: int, version: int, body: bytes) -> _Answer:
+    """The answer of a broker to a request of Kafka's protocol, after its header."""
     request = struct.pack(">hhih", key, version, 0, -1) + b"\0" + body
     host, _, port = kafka.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=TIMEOUT_S) as broker:
@@ -275,11 +276,13 @@ def _length(count: int) -> bytes:
     return bytes([*out, count])
 
 
-def _text(text: str) -> bytes:
-    return _length(len(text.encode())) + text.encode()
+def text(value: str) -> bytes:
+    """A string of Kafka's protocol."""
+    return _length(len(value.encode())) + value.encode()
 
 
-def _array(items: Iterable[bytes]) -> bytes:
+def array(items: Iterable[bytes]) -> bytes:
+    """An array of Kafka's protocol."""
     found = list(items)
     return _length(len(found)) + b"".join(found)
 

@@ -25,8 +25,8 @@ from tests.chaos.chance import seeded
 from tests.chaos.crew import Violation
 from tests.chaos.judging import check, judge_twice, recording, words_of
 from tests.chaos.scene import MOST_MISTAKES, Outcome, advised_redis
-from tests.chaos.standalone import Crowd, clients, free_port
-from tests.integration.processes import WorkerProcess, stream_rater, wait_until, workers
+from tests.chaos.standalone import Crowd, Host, clients, free_port
+from tests.integration.processes import stream_rater, wait_until, workers
 from tests.integration.topics import Finished, read_topic
 
 KILLS, FEW = 20, 3
@@ -54,46 +54,14 @@ def ingest(name: str, folder: Path, quick: bool) -> Outcome:
             recording(folder / "live.jsonl.gz", "--name", "live", *words_of(settings))
         )
         stack.enter_context(workers(folder))(settings)
-        door = Door(settings, folder)
+        door = Host(settings, folder, "serve")
         stack.callback(door.close)
         outcome = killed(name, door, kafka, FEW if quick else KILLS)
         judged = check(name, judge_twice(live, settings))
         return msgspec.structs.replace(outcome, judged=judged)
 
 
-class Door:
-    """Starts and kills `serve`, which always has the same address."""
-
-    def __init__(self, settings: Settings, folder: Path) -> None:
-        self.settings, self._folder, self._count = settings, folder, 0
-        self._process: WorkerProcess | None = None
-
-    def start(self) -> None:
-        """Start it."""
-        log = self._folder / f"serve-{self._count}.log"
-        words = [sys.executable, "-m", "stream_rater", "serve"]
-        self._count += 1
-        self._process = WorkerProcess(self.settings, log, command=words)
-
-    def check(self) -> WorkerProcess:
-        """The process. Raises Violation if it has ended by itself."""
-        assert self._process is not None
-        if not self._process.running:
-            raise Violation(f"it ended by itself: {self._process.log()[-2000:]}")
-        return self._process
-
-    def kill(self) -> None:
-        """Send SIGKILL."""
-        self.check().kill()
-        self.close()
-
-    def close(self) -> None:
-        """End it in any case."""
-        if self._process is not None:
-            self._process.close()
-
-
-def killed(name: str, door: Door, kafka: Server, kills: int) -> Outcome:
+def killed(name: str, door: Host, kafka: Server, kills: int) -> Outcome:
     """Kill `serve` this often, and Kafka in the middle. Raises Violation if `verify` finds a
     difference."""
     chance, recoveries_s = random.Random(seeded(7)), list[float]()
@@ -114,7 +82,7 @@ def killed(name: str, door: Door, kafka: Server, kills: int) -> Outcome:
     return _outcome(name, door.settings, crowd, kills + 1, max(recoveries_s))
 
 
-def _without_kafka(kafka: Server, crowd: Crowd, door: Door) -> float:
+def _without_kafka(kafka: Server, crowd: Crowd, door: Host) -> float:
     """Kill Kafka, and start it again after AWAY_S. Returns the seconds from then until a round was
     acknowledged."""
     kafka.kill()
@@ -138,7 +106,6 @@ def _outcome(name: str, at: Settings, crowd: Crowd, faults: int, recovery_s: flo
     for mistake in [*lost, *doubled][:MOST_MISTAKES]:
         sys.stderr.write(f"{name}: lost or doubled: {mistake}\n")
     return Outcome(
-        fault=name, injected=faults, rebalances=0, updates=len(events), lost=len(lost),
-        doubled=len(doubled), wrong=0, ended_themselves={}, recoveries=1,
-        recovery_s=round(recovery_s, 2),
+        fault=name, injected=faults, updates=len(events), lost=len(lost), doubled=len(doubled),
+        wrong=0, recoveries=1, recovery_s=round(recovery_s, 2),
     )  # fmt: skip

@@ -4,7 +4,6 @@ import time
 from pathlib import Path
 
 from tests.chaos.scene import Outcome, a_scene
-from tests.chaos.season import lobbies
 
 PARTITIONS, WORKERS = 64, 2
 EVERY_S = 5.0
@@ -17,7 +16,7 @@ def joining(name: str, folder: Path, quick: bool) -> Outcome:
     """Every five seconds a worker without a name joins, or one of those that joined leaves or is
     killed, while 64 partitions and 64 shards have a backlog."""
     with a_scene(
-        name, folder, lobbies(), workers=WORKERS, quick=quick, named=False,
+        name, folder, quick, workers=WORKERS, named=False,
         partitions=PARTITIONS, shards=PARTITIONS,
     ) as scene:  # fmt: skip
         scene.season.play(BEFORE // (10 if quick else 1))

@@ -9,7 +9,6 @@ import msgspec
 
 from tests.brokers import behind_a_proxy
 from tests.chaos.scene import AT_ONCE, Outcome, a_scene
-from tests.chaos.season import lobbies
 from tests.proxy import ANSWERS, DIRECTIONS, REDIS, REQUESTS, ROUTES, Toxic, a_proxy
 
 SILENT: Toxic = {"type": "timeout", "attributes": {"timeout": 0}}
@@ -25,7 +24,7 @@ def one_sided(name: str, folder: Path, quick: bool) -> Outcome:
     with what it reaches, while the other worker takes its place."""
     with a_proxy(folder) as proxy:
         kafka = partial(behind_a_proxy, proxy=proxy)
-        with a_scene(name, folder, lobbies(), workers=0, quick=quick, kafka=kafka) as scene:
+        with a_scene(name, folder, quick, workers=0, kafka=kafka) as scene:
             proxy.lead(REDIS, scene.redis.address)
             ways = {route: proxy.address(route) for route in ROUTES}
             free, behind = scene.settings, msgspec.structs.replace(scene.settings, **ways)

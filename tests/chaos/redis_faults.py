@@ -12,7 +12,6 @@ from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.keys import position_key
 from tests.chaos.crew import Violation
 from tests.chaos.scene import AT_ONCE, Outcome, Scene, a_scene
-from tests.chaos.season import lobbies
 from tests.integration.processes import stream_rater, wait_until
 from tests.integration.test_rebuild import gone
 from tests.redis_cluster import a_redis_cluster
@@ -32,7 +31,7 @@ def redis_killed(name: str, folder: Path, quick: bool) -> Outcome:
     The operating system still writes what the process had written. Only the loss of the machine
     loses the last second, which `redis_restored` and `redis_failover` cover.
     """
-    with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
+    with a_scene(name, folder, quick) as scene:
         for _ in scene.faults(5):
             scene.redis.kill()
             scene.redis.start()
@@ -43,9 +42,7 @@ def redis_failover(name: str, folder: Path, quick: bool) -> Outcome:
     """Kill a master of a Redis Cluster of six servers; its replica takes over, and the master comes
     back. The replica may lack acknowledged writes."""
     six = partial(a_redis_cluster, masters=3, replicas=1)
-    with a_scene(
-        name, folder, lobbies(), workers=2, quick=quick, redis=six, redis_cluster=True
-    ) as scene:
+    with a_scene(name, folder, quick, redis=six, redis_cluster=True) as scene:
         for _ in scene.faults(3):
             victim = scene.random.choice(scene.redis.masters())
             victim.kill()
@@ -60,15 +57,14 @@ def redis_resharded(name: str, folder: Path, quick: bool) -> Outcome:
     """Move shards' slots between the masters of a Redis Cluster, key by key, during work, until the
     moves have caught enough calls."""
     with a_scene(
-        name, folder, lobbies(), workers=2, quick=quick,
+        name, folder, quick,
         redis=a_redis_cluster, redis_cluster=True, buckets=BUCKETS,
     ) as scene:  # fmt: skip
         caught = 0
         while caught < scene.times(CAUGHT):
             if scene.injected == MOST_MOVES:
                 raise Violation(f"{name}: {MOST_MOVES} moves caught {caught} calls only")
-            scene.season.play(AT_ONCE)
-            scene.at_work()
+            scene.load()
             with scene.fault():
                 caught += _move(scene, scene.injected % scene.settings.shards)
         return scene.outcome()
@@ -98,13 +94,12 @@ def _move(scene: Scene, shard: int) -> int:
 
 def redis_restored(name: str, folder: Path, quick: bool) -> Outcome:
     """FLUSHALL during work. Then an older snapshot is restored, and the log supplies the rest."""
-    with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
+    with a_scene(name, folder, quick) as scene:
         for _ in range(scene.times(2)):
             scene.season.play(AT_ONCE)
             scene.wait_until_rated()
             kept = snapshot(scene.redis)
-            scene.season.play(AT_ONCE)
-            scene.at_work()
+            scene.load()
             with scene.fault():
                 _flush(scene)
                 restored(scene.redis, kept)
@@ -114,9 +109,8 @@ def redis_restored(name: str, folder: Path, quick: bool) -> Outcome:
 def redis_rebuilt(name: str, folder: Path, quick: bool) -> Outcome:
     """FLUSHALL during work, without a snapshot: workers leave, `rebuild` reads the log, and other
     workers continue."""
-    with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
-        scene.season.play(AT_ONCE)
-        scene.at_work()
+    with a_scene(name, folder, quick) as scene:
+        scene.load()
         scene.inject()
         _flush(scene)
         scene.season.play(AT_ONCE)
@@ -127,7 +121,7 @@ def redis_rebuilt(name: str, folder: Path, quick: bool) -> Outcome:
 def redis_out_of_memory(name: str, folder: Path, quick: bool) -> Outcome:
     """Leave Redis no memory for what it is asked to store, in the midst of the workers' calls, and
     then enough."""
-    with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
+    with a_scene(name, folder, quick) as scene:
         for _ in scene.faults(5):
             with Redis(port=scene.redis.port) as client:
                 used = client.info("memory")["used_memory"]

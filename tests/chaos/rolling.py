@@ -60,7 +60,7 @@ class Rolled(Outcome, frozen=True, kw_only=True):
 def rolling(name: str, folder: Path, quick: bool) -> Rolled:
     """Stop and start each of three workers in turn, under load."""
     with a_scene(
-        name, folder, stamped(lobbies()), workers=0, quick=quick,
+        name, folder, quick, stamped(lobbies()), workers=0,
         session_timeout_ms=SESSION_TIMEOUT_MS,
     ) as scene:  # fmt: skip
         scene.crew.hire(WORKERS)

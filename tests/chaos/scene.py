@@ -18,7 +18,7 @@ from tests.brokers import QUICK_FAILOVER
 from tests.chaos.chance import seeded
 from tests.chaos.crew import Crew, Violation
 from tests.chaos.judging import Recording, asking, check, judge_twice, recording, words_of
-from tests.chaos.season import Season
+from tests.chaos.season import Season, lobbies
 from tests.integration.processes import stream_rater, wait_until
 from tests.integration.processes import workers as started_workers
 
@@ -35,14 +35,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     fault: str
     injected: int
-    rebalances: int
+    rebalances: int = 0
     """Changes of assignment of workers that continued to run."""
     updates: int
     lost: int
     doubled: int
     wrong: int
     """Changes that came out of order, with another id, or with other numbers than expected."""
-    ended_themselves: dict[str, int]
+    ended_themselves: dict[str, int] = {}
     """How many workers ended by themselves, by the reason that they logged."""
     recoveries: int
     """The number of recoveries that were measured."""
@@ -81,8 +81,7 @@ class Scene:
     def faults(self, count: int) -> Iterator[int]:
         """Inject this many faults, each the body of a loop, with workers at work when it begins."""
         for i in range(self.times(count)):
-            self.season.play(AT_ONCE)
-            self.at_work()
+            self.load()
             with self.fault():
                 yield i
 
@@ -122,6 +121,11 @@ class Scene:
         wait_until(
             rated, f"{self.name}: all is rated", moves=self.season.finished.moves, every_s=0.1
         )
+
+    def load(self) -> None:
+        """Send rounds, and wait until the workers have begun with them."""
+        self.season.play(AT_ONCE)
+        self.at_work()
 
     def at_work(self) -> None:
         """Wait until the workers have begun with what was sent last."""
@@ -165,24 +169,23 @@ def advised_redis(folder: Path) -> Server:
 
 @contextmanager
 def a_scene(
-    name: str, folder: Path, rounds: Iterator[dict[str, Any]], *, workers: int = 1,
-    kafka: Callable[..., Any] = start_kafka, redis: Callable[[Path], Any] = advised_redis,
-    quick: bool = False, named: bool = True, season: Callable[..., Season] = Season,
-    redisplayed: Mapping[str, int] = {}, apis: Sequence[str] = (), **settings: Any,
+    name: str, folder: Path, quick: bool, rounds: Iterator[dict[str, Any]] | None = None, *,
+    workers: int = 2, kafka: Callable[..., Any] = start_kafka,
+    redis: Callable[[Path], Any] = advised_redis, named: bool = True,
+    season: Callable[..., Season] = Season, redisplayed: Mapping[str, int] = {},
+    apis: Sequence[str] = (), **settings: Any,
 ) -> Iterator[Scene]:  # fmt: skip
     """New servers and ready workers, all of which are stopped at the end of the block. `apis`: the
     addresses of `serve` processes, which the story starts. The recorder asks them."""
+    rounds = rounds or lobbies()
     with ExitStack() as stack:
         store = stack.enter_context(redis(folder / "redis"))
         brokers = stack.enter_context(kafka(folder / "kafka", properties=QUICK_FAILOVER))
         brokers = brokers if isinstance(brokers, list) else [brokers]
         at = Settings(
-            kafka=",".join(each.address for each in brokers),
-            redis=store.address,
-            http="127.0.0.1:0",
-            shards=6,
-            session_timeout_ms=2000,
-        )
+            kafka=",".join(each.address for each in brokers), redis=store.address,
+            http="127.0.0.1:0", shards=6, session_timeout_ms=2000,
+        )  # fmt: skip
         at = msgspec.structs.replace(at, **settings)
         folder.mkdir(parents=True, exist_ok=True)
         crew = Crew(at, stack.enter_context(started_workers(folder)), named)

@@ -11,9 +11,9 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import to_json
 from stream_rater.contract.seeds import RESET, SEEDED
-from tests.chaos.corrected import LADDERS, PLAYERS, CorrectedSeason, matches
-from tests.chaos.correcting import LADDERS_FILE
-from tests.chaos.scene import Outcome, a_scene
+from tests.chaos.corrected import LADDERS, PLAYERS, CorrectedSeason
+from tests.chaos.correcting import a_corrected_scene
+from tests.chaos.scene import Outcome
 from tests.integration.topics import Bytes, produce
 
 KILLS, GUST = 30, 10
@@ -73,18 +73,9 @@ def _rows(random: Random, number: int) -> Iterator[dict[str, Any]]:
 
 def seeds(name: str, folder: Path, quick: bool) -> Outcome:
     """Kill three workers while rounds, seeds, resets and corrections of three ladders stream."""
-    folder.mkdir(parents=True)
-    ladders = folder / "ladders.toml"
-    ladders.write_text(LADDERS_FILE)
-    with a_scene(
-        name, folder, matches(), workers=3, quick=quick, season=SeededSeason,
-        partitions=1, ladders=str(ladders), checkpoint_every=500,
-    ) as scene:  # fmt: skip
-        season = scene.season
-        assert isinstance(season, SeededSeason)
+    with a_corrected_scene(name, folder, quick, first=FIRST, season=SeededSeason) as both:
+        scene, season = both
         season.seed(2)
-        season.play(FIRST)
-        scene.wait_until_rated()
         while scene.injected < (KILLS if not quick else 4):
             season.seed(scene.random.randint(1, 4))
             season.play(scene.random.randint(1, AHEAD))
@@ -94,8 +85,7 @@ def seeds(name: str, folder: Path, quick: bool) -> Outcome:
             time.sleep(scene.random.uniform(0.0, 0.8))  # the fault comes early or late in the work
             scene.inject()
             victim = scene.random.choice(scene.crew.workers)
-            victim.kill()
-            scene.crew.replace(victim)
+            scene.crew.kill(victim)
             scene.crew.tend()
             if scene.injected % GUST == 0:
                 scene.recover()

@@ -9,7 +9,6 @@ from local.processes import Server
 from local.redis_node import ADVISED
 from tests.chaos.one_sided import SILENT
 from tests.chaos.scene import AT_ONCE, Outcome, Scene, a_scene
-from tests.chaos.season import lobbies
 from tests.integration.processes import wait_until
 from tests.proxy import Proxy, a_proxy
 from tests.sentinels import FOLLOWER, NAME, a_watched_redis, written
@@ -25,7 +24,7 @@ def sentinel_failover(name: str, folder: Path, quick: bool) -> Outcome:
     watched = partial(a_watched_redis, settings=ADVISED)
     with (
         a_proxy(folder) as proxy,
-        a_scene(name, folder, lobbies(), workers=0, quick=quick, redis=watched) as scene,
+        a_scene(name, folder, quick, workers=0, redis=watched) as scene,
     ):
         free = scene.settings
         scene.crew.settings = msgspec.structs.replace(free, redis=_led(scene, proxy))
@@ -34,8 +33,7 @@ def sentinel_failover(name: str, folder: Path, quick: bool) -> Outcome:
         scene.crew.add("worker-free").wait_ready()
         for _ in range(scene.times(2)):
             for fault in (_killed, partial(_isolated, proxy=proxy)):
-                scene.season.play(AT_ONCE)
-                scene.at_work()
+                scene.load()
                 with scene.fault():
                     fault(scene)
                 scene.redis.wait_until_whole()

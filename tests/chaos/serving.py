@@ -10,11 +10,10 @@ import msgspec
 from redis.crc import key_slot
 
 from stream_rater.adapters.redis.index_keys import ROOT, keys_of
-from tests.chaos.ingest import Door
 from tests.chaos.redis_faults import restored, snapshot
 from tests.chaos.scene import AT_ONCE, Outcome, Scene, a_scene, advised_redis
-from tests.chaos.season import LADDERS, lobbies
-from tests.chaos.standalone import free_port
+from tests.chaos.season import LADDERS
+from tests.chaos.standalone import Host, free_port
 from tests.integration.processes import WorkerProcess, wait_until
 from tests.redis_cluster import a_redis_cluster
 
@@ -33,7 +32,7 @@ def addresses() -> list[str]:
 
 
 @contextmanager
-def started(scene: Scene, apis: Sequence[str], folder: Path, redis: str) -> Iterator[list[Door]]:
+def started(scene: Scene, apis: Sequence[str], folder: Path, redis: str) -> Iterator[list[Host]]:
     """A ready `serve` process at each address, whose index is in this Redis."""
     with ExitStack() as stack:
         doors = []
@@ -43,7 +42,7 @@ def started(scene: Scene, apis: Sequence[str], folder: Path, redis: str) -> Iter
             settings = msgspec.structs.replace(
                 scene.settings, serve=address, redis=redis, serve_rate=0.0
             )
-            door = Door(settings, place)
+            door = Host(settings, place, "serve")
             stack.callback(door.close)
             door.start()
             doors.append(door)
@@ -66,7 +65,7 @@ def serve_killed(name: str, folder: Path, quick: bool) -> Outcome:
     before it starts again. The other one, which has answered from what is lost, goes on."""
     apis = addresses()
     with (
-        a_scene(name, folder, lobbies(), workers=2, quick=quick, apis=apis) as scene,
+        a_scene(name, folder, quick, apis=apis) as scene,
         advised_redis(folder / "index") as redis,
         started(scene, apis, folder, redis.address) as doors,
     ):
@@ -78,8 +77,7 @@ def serve_killed(name: str, folder: Path, quick: bool) -> Outcome:
                 door.check().wait_ready()
                 wait_until_asked(door.check())
             kept = snapshot(redis)
-            scene.season.play(AT_ONCE)
-            scene.at_work()
+            scene.load()
             with scene.fault():
                 wait_until_asked(other.check())
                 victim.kill()
@@ -98,17 +96,13 @@ def index_resharded(name: str, folder: Path, quick: bool) -> Outcome:
     `serve` processes answer from it and write to it."""
     apis = addresses()
     with (
-        a_scene(
-            name, folder, lobbies(), workers=2, quick=quick, apis=apis,
-            redis=a_redis_cluster, redis_cluster=True,
-        ) as scene,
+        a_scene(name, folder, quick, apis=apis, redis=a_redis_cluster, redis_cluster=True) as scene,
         started(scene, apis, folder, scene.settings.redis) as doors,
     ):  # fmt: skip
         keys = [keys_of(ladder).players for ladder in LADDERS]
         for turn in range(scene.times(3)):
             for key in (ROOT, keys[turn % len(keys)]):
-                scene.season.play(AT_ONCE)
-                scene.at_work()
+                scene.load()
                 for door in doors:
                     wait_until_asked(door.check())
                 with scene.fault():

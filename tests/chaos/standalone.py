@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -60,15 +60,17 @@ def standalone(name: str, folder: Path, quick: bool) -> Outcome:
 
 def killed(name: str, folder: Path, kills: int) -> Outcome:
     """Kill it this often. Raises Violation if it ends by itself."""
-    host, file, published = Host(folder), folder / "ratings.db", Published(folder / "events.jsonl")
+    file, published = folder / "ratings.db", Published(folder / "events.jsonl")
+    address = f"127.0.0.1:{free_port()}"
+    host = Host(Settings(serve_rate=0.0), folder, "standalone", str(file), "--listen", address)
     stream, sent = folder / "stream.jsonl.gz", folder / "posts.jsonl.gz"
     words = [word for ladder in LADDERS for word in ("--follow", ladder)]
     try:
-        with recording(stream, "--http", host.address, *words) as recorder, Posts(sent) as posts:
-            with clients(host.address, posts=posts) as crowd:
+        with recording(stream, "--http", address, *words) as recorder, Posts(sent) as posts:
+            with clients(address, posts=posts) as crowd:
                 recoveries_s = _kills(host, file, crowd, published, kills)
-            host.wait_until_rated(file)
-            posts.ask(host.address, crowd.acknowledged)
+            wait_until_rated(host, file)
+            posts.ask(address, crowd.acknowledged)
             recorder.finish()
         host.stop()
     finally:
@@ -79,10 +81,9 @@ def killed(name: str, folder: Path, kills: int) -> Outcome:
     for mistake in found.mistakes[:MOST_MISTAKES]:
         sys.stderr.write(f"{name}: {mistake}\n")
     return Outcome(
-        fault=name, injected=kills, rebalances=0, updates=found.updates, lost=found.lost,
-        doubled=found.doubled, wrong=len(found.mistakes), ended_themselves={},
-        recoveries=len(recoveries_s), recovery_s=round(max(recoveries_s), 2),
-        judged=check(name, judged(sent, stream)),
+        fault=name, injected=kills, updates=found.updates, lost=found.lost,
+        doubled=found.doubled, wrong=len(found.mistakes), recoveries=len(recoveries_s),
+        recovery_s=round(max(recoveries_s), 2), judged=check(name, judged(sent, stream)),
     )  # fmt: skip
 
 
@@ -92,9 +93,9 @@ def _kills(
     """Kill it this often, and start it once more. Returns the seconds of each recovery."""
     chance, recoveries_s = random.Random(seeded(7)), []
     for number in range(1, kills + 1):
-        host.start(file)
+        host.start()
         if number % GUST == 0 or number == kills:
-            recoveries_s.append(host.recovered(file, crowd))
+            recoveries_s.append(recovered(host, file, crowd))
         if chance.random() < EARLY:
             time.sleep(chance.uniform(0.0, EARLY_S))
         else:
@@ -102,7 +103,7 @@ def _kills(
             time.sleep(chance.uniform(0.0, SOON_S))
         host.kill()
         published.read(file)
-    host.start(file)
+    host.start()
     crowd.wait_for(1, host)
     return recoveries_s
 
@@ -111,28 +112,25 @@ def _kills(
 
 
 class Host:
-    """Starts and kills the process, which always has the same address."""
+    """Starts and kills a command of the service, which always has the same address."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._count = folder, 0
-        self.address = f"127.0.0.1:{free_port()}"
-        self.process: WorkerProcess | None = None
+    def __init__(self, settings: Settings, folder: Path, *words: str) -> None:
+        self.settings, self._folder, self._words, self._count = settings, folder, words, 0
+        self._process: WorkerProcess | None = None
 
-    def start(self, file: Path) -> None:
+    def start(self) -> None:
         """Start it."""
-        settings = Settings(serve_rate=0.0)
-        words = [sys.executable, "-m", "stream_rater", "standalone", str(file)]
-        words += ["--listen", self.address]
-        log = self._folder / f"standalone-{self._count}.log"
+        log = self._folder / f"{self._words[0]}-{self._count}.log"
         self._count += 1
-        self.process = WorkerProcess(settings, log, command=words)
+        command = [sys.executable, "-m", "stream_rater", *self._words]
+        self._process = WorkerProcess(self.settings, log, command=command)
 
     def check(self) -> WorkerProcess:
         """The process. Raises Violation if it has ended by itself."""
-        assert self.process is not None
-        if not self.process.running:
-            raise Violation(f"it ended by itself: {self.process.log()[-2000:]}")
-        return self.process
+        assert self._process is not None
+        if not self._process.running:
+            raise Violation(f"it ended by itself: {self._process.log()[-2000:]}")
+        return self._process
 
     def kill(self) -> None:
         """Send SIGKILL."""
@@ -148,33 +146,35 @@ class Host:
 
     def close(self) -> None:
         """End it in any case."""
-        if self.process is not None:
-            self.process.close()
+        if self._process is not None:
+            self._process.close()
 
-    def recovered(self, file: Path, crowd: "Crowd") -> float:
-        """The seconds from its start until it has rated what was sent before."""
-        began_s = time.monotonic()
-        crowd.wait_for(1, self)  # then the file is there
-        with closing(connect_reader(file)) as reader:
-            ends = ends_of(reader)
 
-            def rated() -> bool:
-                self.check()
-                committed = committed_of(reader)
-                return all(committed.get(p, 0) >= end for p, end in ends.items())
+def recovered(host: Host, file: Path, crowd: "Crowd") -> float:
+    """The seconds from its start until it has rated what was sent before."""
+    began_s = time.monotonic()
+    crowd.wait_for(1, host)  # then the file is there
+    with closing(connect_reader(file)) as reader:
+        ends = ends_of(reader)
 
-            wait_until(rated, "what was sent before is rated", every_s=0.02)
-        return time.monotonic() - began_s
+        def rated() -> bool:
+            host.check()
+            committed = committed_of(reader)
+            return all(committed.get(p, 0) >= end for p, end in ends.items())
 
-    def wait_until_rated(self, file: Path) -> None:
-        """Wait until everything is rated. Nothing may be sent after it is called."""
-        with closing(connect_reader(file)) as reader:
+        wait_until(rated, "what was sent before is rated", every_s=0.02)
+    return time.monotonic() - began_s
 
-            def rated() -> bool:
-                self.check()
-                return unfinished(reader) == 0
 
-            wait_until(rated, "all is rated", moves=lambda: unfinished(reader))
+def wait_until_rated(host: Host, file: Path) -> None:
+    """Wait until everything is rated. Nothing may be sent after it is called."""
+    with closing(connect_reader(file)) as reader:
+
+        def rated() -> bool:
+            host.check()
+            return unfinished(reader) == 0
+
+        wait_until(rated, "all is rated", moves=lambda: unfinished(reader))
 
 
 class Published:
@@ -215,13 +215,6 @@ def free_port() -> int:
 # --- the clients ---------------------------------------------------------------------------------
 
 
-class Checked(Protocol):
-    """What answers the clients."""
-
-    def check(self) -> object:
-        """Raise Violation if it has ended by itself."""
-
-
 @dataclass
 class Crowd:
     """What the clients know."""
@@ -236,7 +229,7 @@ class Crowd:
     posts: Posts | None = None
     """What the judge gets of what is sent."""
 
-    def wait_for(self, count: int, host: "Checked") -> None:
+    def wait_for(self, count: int, host: Host) -> None:
         """Wait until this many more rounds were acknowledged."""
         before = len(self.acknowledged)
 

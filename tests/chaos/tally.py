@@ -3,6 +3,7 @@ beliefs."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from stream_rater.adapters.redis.store import RedisStore
@@ -62,6 +63,11 @@ def mistakes(change: RatingChanged, number: int, last: RatingChanged | None) -> 
         yield f"{change.event_id}: not the id of {change.round_id} of {change.player}"
     if change.rounds != number:
         yield f"{change.event_id}: counted as round {change.rounds}, it is number {number}"
+    yield from broken(change, last)
+
+
+def broken(change: RatingChanged, last: RatingChanged | None) -> Iterator[str]:
+    """What is wrong with a change after the last one of its player."""
     if last is None:
         return
     if last.offset >= change.offset:
@@ -72,42 +78,39 @@ def mistakes(change: RatingChanged, number: int, last: RatingChanged | None) -> 
 
 def counted_otherwise(due: Due, settings: Settings) -> Iterator[str]:
     """Lines for players whose belief in the store is not of as many rounds as are due."""
-    store = RedisStore(settings)
-    try:
-        for who, stored in _stored(store, list(due), settings.shards):
-            if stored is None or stored[2] != len(due[who]):
-                yield f"{who} has {stored} in the store, and played {len(due[who])} rounds"
-    finally:
-        store.close()
+    for who, data in stored_records(due, settings):
+        stored = _numbers(data)
+        if stored is None or stored[2] != len(due[who]):
+            yield f"{who} has {stored} in the store, and played {len(due[who])} rounds"
 
 
 def differing(last: Mapping[Who, RatingChanged], settings: Settings) -> Iterator[str]:
     """Lines for players whose belief in the store differs from their last change."""
-    store = RedisStore(settings)
-    try:
-        players = iter(last)
-        while batch := list(itertools.islice(players, BATCH)):
-            for who, stored in _stored(store, batch, settings.shards):
-                change = last[who]
-                if stored != (change.mu, change.sigma, change.rounds):
-                    yield f"{change.event_id}: the store has {stored} of {who}"
-    finally:
-        store.close()
+    for who, data in stored_records(last, settings):
+        change, stored = last[who], _numbers(data)
+        if stored != (change.mu, change.sigma, change.rounds):
+            yield f"{change.event_id}: the store has {stored} of {who}"
 
 
-def _stored(
-    store: RedisStore, players: list[Who], shards: int
-) -> Iterator[tuple[Who, tuple[float, float, int] | None]]:
-    """mu, sigma and the number of rounds of each player; None if there is no belief."""
-    asked: dict[int, list[Who]] = {}
-    numbers = shards_of([player for _, player in players], shards).tolist()
-    for who, shard in zip(players, numbers, strict=True):
-        asked.setdefault(shard, []).append(who)
-    columns = {shard: PlayerColumn.of(found) for shard, found in asked.items()}
-    for shard, stored in store.read(columns).items():
-        for who, found in zip(asked[shard], stored.records, strict=True):
-            if found is None:
-                yield who, None
-                continue
-            header = record.read_headers(found[: record.HEADER_SIZE])[0]
-            yield who, (float(header["mu"]), float(header["sigma"]), int(header["rounds"]))
+def stored_records(
+    players: Iterable[Who], settings: Settings
+) -> Iterator[tuple[Who, bytes | None]]:  # fmt: skip
+    """The record of each player in the store; None if there is none."""
+    with closing(RedisStore(settings)) as store:
+        left = iter(players)
+        while batch := list(itertools.islice(left, BATCH)):
+            asked: dict[int, list[Who]] = {}
+            shards = shards_of([player for _, player in batch], settings.shards).tolist()
+            for who, shard in zip(batch, shards, strict=True):
+                asked.setdefault(shard, []).append(who)
+            columns = {shard: PlayerColumn.of(found) for shard, found in asked.items()}
+            for shard, stored in store.read(columns).items():
+                yield from zip(asked[shard], stored.records, strict=True)
+
+
+def _numbers(data: bytes | None) -> tuple[float, float, int] | None:
+    """mu, sigma and the number of rounds in a record."""
+    if data is None:
+        return None
+    header = record.read_headers(data[: record.HEADER_SIZE])[0]
+    return float(header["mu"]), float(header["sigma"]), int(header["rounds"])

@@ -21,7 +21,6 @@ from tests.brokers import three_brokers
 from tests.chaos.crew import Violation
 from tests.chaos.redis_faults import rebuilt
 from tests.chaos.scene import AT_ONCE, MOST_MISTAKES, Outcome, Scene, a_scene
-from tests.chaos.season import lobbies
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until
 from tests.integration.topics import other_producers
 from tests.waits import STILL_S
@@ -56,7 +55,7 @@ def unclean_election(name: str, folder: Path, quick: bool) -> Torn:
     lost ones are reported again."""
     vanished = refusals = 0
     with a_scene(
-        name, folder, lobbies(), workers=2, quick=quick, kafka=three_brokers,
+        name, folder, quick, kafka=three_brokers,
         replication=2, partitions=1,
     ) as scene:  # fmt: skip
         admin = AdminClient({"bootstrap.servers": scene.settings.kafka}, logger=CLIENT_LOGGER)
@@ -104,9 +103,9 @@ def _outcome(scene: Scene, vanished: int, refusals: int) -> Torn:
     for line in wrong[:MOST_MISTAKES]:
         sys.stderr.write(f"{scene.name}: {line}\n")
     return Torn(
-        fault=scene.name, injected=scene.injected, rebalances=0, updates=scene.season.updates,
-        lost=0, doubled=0, wrong=len(wrong), ended_themselves={},
-        recoveries=len(scene.recoveries_s), recovery_s=round(max(scene.recoveries_s), 2),
+        fault=scene.name, injected=scene.injected, updates=scene.season.updates,
+        lost=0, doubled=0, wrong=len(wrong), recoveries=len(scene.recoveries_s),
+        recovery_s=round(max(scene.recoveries_s), 2),
         vanished=vanished, refusals=refusals, events_lost=found.lost, events_again=found.doubled,
     )  # fmt: skip
 

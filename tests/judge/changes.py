@@ -3,8 +3,8 @@ ended, and for each accepted round exactly one event of each of its players."""
 
 import math
 import re
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -61,6 +61,13 @@ class Last(NamedTuple):
     place: int
     """The offset in `rating-changed`."""
 
+    @classmethod
+    def of(cls, event: Event, partition: int, place: int) -> "Last":
+        """What this event said."""
+        return cls(
+            event.offset, event.mu, event.sigma, event.rating, event.rounds, partition, place
+        )  # fmt: skip
+
 
 class Due(msgspec.Struct):
     """What must come of a record of `round-completed`."""
@@ -90,6 +97,16 @@ def named(*parts: str) -> str:
     if found.count(":") < len(parts) and not SPECIAL.search(found):
         return found
     return ":".join(part.translate(ESCAPED) for part in parts)
+
+
+def broken(event: Event, last: Last, rating: float) -> Iterator[str]:
+    """The rules that an event breaks by what it says of the one before. `rating`: where its
+    displayed rating must begin."""
+    if event.offset <= last.offset:
+        yield "doubled" if event.offset == last.offset else "order"
+    before = event.previous_mu, event.previous_sigma, event.previous_rating
+    if before != (last.mu, last.sigma, rating):
+        yield "chain"
 
 
 class Changes:
@@ -134,10 +151,8 @@ class Changes:
         last = self.last.get(who)
         self._names(event, record, where)
         if last is not None:
-            self._chain(event, last, record, where)
-        self.last[who] = Last(
-            event.offset, event.mu, event.sigma, event.rating, event.rounds, record.p, record.o
-        )
+            self._chain(event, last, where)
+        self.last[who] = Last.of(event, record.p, record.o)
         if event.offset <= self._read.get(event.ladder, -1):
             self._match(event, last, record.p, record.o)
         else:
@@ -165,23 +180,20 @@ class Changes:
                 shard = partition_of(event.player, self._run.shards)
                 self._shards[event.player] = shard
             if shard != record.p:
-                wrong("shard", _who(event), where, f"not in {shard}: {_shown(event)}")
+                wrong("shard", _who(event), where, f"not in {shard}: {shown(event)}")
         if not math.isfinite(event.mu + event.rating + event.sigma) or event.sigma < 0.0:
-            wrong("numbers", _who(event), where, _shown(event))
+            wrong("numbers", _who(event), where, shown(event))
         if of is not None and of.offset != event.offset:
-            wrong("cause", _who(event), where, f"{of} in {_shown(event)}")
+            wrong("cause", _who(event), where, f"{of} in {shown(event)}")
 
-    def _chain(self, event: Event, last: Last, record: Seen, where: str) -> None:
+    def _chain(self, event: Event, last: Last, where: str) -> None:
         """Check that the event follows the last one, and begins where it ended."""
-        if event.offset <= last.offset:
-            rule = "doubled" if event.offset == last.offset else "order"
-            self._findings.wrong(rule, _who(event), where, f"{_shown(event)} after {last}")
-        before = event.previous_mu, event.previous_sigma, event.previous_rating
+        rating = last.rating
         if last.offset < self._run.redisplayed.get(event.ladder, -1) <= event.offset:
             self._findings.left_open["ratings before a change of their display"] += 1
-            before = *before[:2], last.rating
-        if before != (last.mu, last.sigma, last.rating):
-            self._findings.wrong("chain", _who(event), where, f"{_shown(event)} after {last}")
+            rating = event.previous_rating
+        for rule in broken(event, last, rating):
+            self._findings.wrong(rule, _who(event), where, f"{shown(event)} after {last}")
 
     def _match(self, event: Event, last: Last | None, partition: int, place: int) -> None:
         """Compare an event with its round, which was read."""
@@ -191,14 +203,14 @@ class Changes:
         if due is None or not (
             event.player in due.ranks or event.player in due.may or due.everyone
         ):
-            wrong("of nothing", _who(event), where, f"nothing accepted is due for {_shown(event)}")
+            wrong("of nothing", _who(event), where, f"nothing accepted is due for {shown(event)}")
             return
         if kind != due.kind:
-            wrong("cause", _who(event), where, f"{kind}, not {due.kind}: {_shown(event)}")
+            wrong("cause", _who(event), where, f"{kind}, not {due.kind}: {shown(event)}")
         self._count(event, due, last, where)
         ladder = self._ladders[event.ladder]
         if event.season != (season := ladder.season_at(event.offset)):
-            wrong("season", _who(event), where, f"{event.season}, not {season}: {_shown(event)}")
+            wrong("season", _who(event), where, f"{event.season}, not {season}: {shown(event)}")
         if due.everyone:
             self._moved(event, where)
             return
@@ -211,14 +223,14 @@ class Changes:
             of = due.round_id, due.completed_at, rank
             wrong("round", _who(event), where, f"{said}, not {of}")
         if (event.performance is None) != (event.correction is not None):
-            wrong("performance", _who(event), where, _shown(event))
+            wrong("performance", _who(event), where, shown(event))
 
     def _moved(self, event: Event, where: str) -> None:
         """Check that a correction's event moved the rating by as much as the texts say."""
         if event.rank is not None or event.performance is not None:
-            self._findings.wrong("correction", _who(event), where, _shown(event))
+            self._findings.wrong("correction", _who(event), where, shown(event))
         if abs(event.rating - event.previous_rating) < self._run.threshold:
-            self._findings.wrong("too small", _who(event), where, _shown(event))
+            self._findings.wrong("too small", _who(event), where, shown(event))
 
     def _count(self, event: Event, due: Due, last: Last | None, where: str) -> None:
         """Check the number of rounds."""
@@ -236,7 +248,7 @@ class Changes:
             expected += 1
         if event.rounds != expected:
             self._findings.wrong(
-                "rounds", _who(event), where, f"{event.rounds}, not {expected}: {_shown(event)}"
+                "rounds", _who(event), where, f"{event.rounds}, not {expected}: {shown(event)}"
             )
 
     def finish(self) -> None:
@@ -252,7 +264,7 @@ class Changes:
             for event, _, partition, place in some:
                 self._findings.wrong(
                     "of nothing", _who(event), f"rating-changed-{partition}@{place}",
-                    f"no record of {ladder} is at {offset}: {_shown(event)}",
+                    f"no record of {ladder} is at {offset}: {shown(event)}",
                 )  # fmt: skip
 
 
@@ -260,7 +272,8 @@ def _who(event: Event) -> str:
     return f"{event.ladder}:{event.player}"
 
 
-def _shown(event: Event) -> Any:
+def shown(event: Event) -> str:
+    """An event in a line of findings."""
     return (
         f"{event.round_id}@{event.offset} {event.previous_mu:.6g}->{event.mu:.6g} "
         f"{event.previous_rating:.6g}->{event.rating:.6g} round {event.rounds}"

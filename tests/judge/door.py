@@ -10,21 +10,14 @@ from urllib.parse import unquote
 import msgspec
 
 from tests.judge.accepted import Reasons, standings
-from tests.judge.changes import Event, Last, decode, named
+from tests.judge.changes import Event, Last, broken, decode, named, shown
 from tests.judge.findings import Findings
 from tests.judge.observations import Answered, Sent, Streamed
 
 STATE = re.compile(r"/v1/ladders/([^/?]+)/rounds/([^/?]+)")
 SAID = (
-    "rank",
-    "mu",
-    "sigma",
-    "previous_mu",
-    "previous_sigma",
-    "rating",
-    "previous_rating",
-    "rounds",
-)
+    "rank", "mu", "sigma", "previous_mu", "previous_sigma", "rating", "previous_rating", "rounds",
+)  # fmt: skip
 
 Name = tuple[str, str]
 """Ladder and round id."""
@@ -126,7 +119,7 @@ class Door:
         self._findings.checked["changes"] += 1
         ranks = self._sent.get((event.ladder, event.round_id))
         if ranks is None or event.player not in ranks:
-            wrong("of nothing", who, where, f"nobody sent {_shown(event)}")
+            wrong("of nothing", who, where, f"nobody sent {shown(event)}")
             return
         if event.rank != ranks[event.player]:
             wrong("round", who, where, f"rank {event.rank}, not {ranks[event.player]}")
@@ -135,29 +128,16 @@ class Door:
         self._seen[event.ladder, event.round_id, event.player] += 1
         self._said[event.ladder, event.round_id, event.player] = event
         if self._seen[event.ladder, event.round_id, event.player] > 1:
-            wrong("doubled", who, where, f"{_shown(event)} was there before")
+            wrong("doubled", who, where, f"{shown(event)} was there before")
         last = self._last.get((event.ladder, event.player))
         if event.ladder not in self._reset:
             self._chain(event, last, where)
-        self._last[event.ladder, event.player] = Last(
-            event.offset, event.mu, event.sigma, event.rating, event.rounds, 0, 0
-        )
+        self._last[event.ladder, event.player] = Last.of(event, 0, 0)
 
     def _chain(self, event: Event, last: Last | None, where: str) -> None:
         who = named(event.ladder, event.player)
         if event.rounds != (1 if last is None else last.rounds + 1):
-            self._findings.wrong("rounds", who, where, f"{_shown(event)} after {last}")
-        if last is None:
-            return
-        if event.offset <= last.offset:
-            self._findings.wrong("order", who, where, f"{_shown(event)} after {last}")
-        before = event.previous_mu, event.previous_sigma, event.previous_rating
-        if before != (last.mu, last.sigma, last.rating):
-            self._findings.wrong("chain", who, where, f"{_shown(event)} after {last}")
-
-
-def _shown(event: Event) -> Any:
-    return (
-        f"{event.round_id}@{event.offset} {event.previous_mu:.6g}->{event.mu:.6g} "
-        f"round {event.rounds}"
-    )
+            self._findings.wrong("rounds", who, where, f"{shown(event)} after {last}")
+        if last is not None:
+            for rule in broken(event, last, last.rating):
+                self._findings.wrong(rule, who, where, f"{shown(event)} after {last}")

@@ -166,10 +166,13 @@ class Actor:
         while self.effect is effect and not self.ended:
             self.advance()
 
-    def advance(self) -> None:
-        """Perform one atomic piece. The machine receives the outcome at once."""
-        if self.ended:
-            return
+    def advance(self, pieces: int = 1) -> None:
+        """Perform atomic pieces. The machine receives the outcome of an effect at once."""
+        for _ in range(pieces):
+            if not self.ended:
+                self._advance()
+
+    def _advance(self) -> None:
         self.parts_done += 1
         try:
             next(self.steps)

@@ -1,8 +1,7 @@
 """Mutants of corrections, each with one rule left out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from stream_rater.adapters.local_driver import Steps
@@ -12,11 +11,8 @@ from stream_rater.pipeline.corrections.correction_ports import (
     CorrectionsByLadder,
     RecordedCorrection,
 )
-from stream_rater.pipeline.corrections.correction_work import Work
 from stream_rater.pipeline.corrections.corrections import Corrections, Queued
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
-from stream_rater.pipeline.corrections.lookahead import MakeAhead
-from stream_rater.pipeline.estimator.admission import MakeCorrections
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.input_partition import InputPartition
@@ -66,28 +62,6 @@ def _blind(stored: StoredShard) -> StoredShard:
 def _never_rated(record: bytes) -> bytes:
     """The belief, with a last round before any correction."""
     return record[:6] + bytes(5) + record[11:]
-
-
-def with_corrections(make: MakeCorrections) -> type[Estimator]:
-    """An estimator with other rules about corrections."""
-
-    class Altered(Estimator):
-        """An estimator that makes its corrections by `make`."""
-
-        def __init__(self, *given: Any, **options: Any) -> None:
-            super().__init__(*given, **options, make_corrections=make)
-
-    return Altered
-
-
-def with_job(make_job: Callable[..., CorrectionJob]) -> type[Estimator]:
-    """An estimator that applies corrections by another job."""
-    return with_corrections(partial(Corrections, make_work=partial(Work, make_job=make_job)))
-
-
-def with_ahead(make_ahead: MakeAhead) -> type[Estimator]:
-    """An estimator that validates queued corrections by other rules."""
-    return with_job(partial(CorrectionJob, make_ahead=make_ahead))
 
 
 class LaterRoundPasses(Corrections):

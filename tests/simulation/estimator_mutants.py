@@ -21,11 +21,7 @@ from stream_rater.pipeline.estimator.belief_cache import CACHE_BYTES, BeliefCach
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.priors import PriorsRead
-from stream_rater.pipeline.estimator.progress import (
-    LONGEST_IN_FLIGHT_S,
-    InFlightWindow,
-    Progress,
-)
+from stream_rater.pipeline.estimator.progress import LONGEST_IN_FLIGHT_S, InFlightWindow, Progress
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import (

@@ -34,30 +34,21 @@ LADDERS = Ladders(
 )  # fmt: skip
 
 CHANGED = Ladders(
-    ladders=LADDERS.ladders
-    | {
+    ladders=LADDERS.ladders | {
         "a": Ladder(
             rating=LADDERS.ladders["a"].rating,
             changes=(
-                Change(
-                    from_offset=5,
-                    rating=EloMMR(
-                        weight_limit=0.4,
-                        sigma_limit=120.0,
-                        rho=0.3,
-                        initial_mu=1200.0,
-                        history=6,
-                        dnf="not-compared",
-                    ),
-                ),
-                Change(
-                    from_offset=9,
-                    rating=EloMMR(weight_limit=0.2, sigma_limit=90.0, rho=1.0, history=2),
-                ),
+                Change(from_offset=5, rating=EloMMR(
+                    weight_limit=0.4, sigma_limit=120.0, rho=0.3, initial_mu=1200.0, history=6,
+                    dnf="not-compared",
+                )),
+                Change(from_offset=9, rating=EloMMR(
+                    weight_limit=0.2, sigma_limit=90.0, rho=1.0, history=2,
+                )),
             ),
         )
     }
-)
+)  # fmt: skip
 """The changes of an upgrade, besides kernels of the next version."""
 
 PARTITION_OF = {"a": 0, "d": 1, "f": 1}
@@ -83,21 +74,10 @@ ASKED = 10
 paused while the store was rebuilt may refuse a shard because of what it had read before."""
 
 CHANCES = {
-    "crash": 0.004,
-    "sleep_or_wake": 0.004,
-    "rebalance": 0.003,
-    "roll_back": 0.002,
-    "fail": 0.006,
-    "arrive": 0.04,
-    "time_out": 0.004,
-    "litter": 0.0005,
-    "wipe": 0.0007,
-    "lose": 0.0004,
-    "upgrade": 0.004,
-    "jump": 0.003,
-    "lose_checkpoints": 0.003,
-    "vanish": 0.0002,
-}
+    "crash": 0.004, "sleep_or_wake": 0.004, "rebalance": 0.003, "roll_back": 0.002, "fail": 0.006,
+    "arrive": 0.04, "time_out": 0.004, "litter": 0.0005, "wipe": 0.0007, "lose": 0.0004,
+    "upgrade": 0.004, "jump": 0.003, "lose_checkpoints": 0.003, "vanish": 0.0002,
+}  # fmt: skip
 """The faults, with their probabilities at a step in average conditions."""
 
 

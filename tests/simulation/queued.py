@@ -48,23 +48,21 @@ class AmendedIdsLost(CorrectionJob):
         pass
 
 
-@catches("validated-by-a-later-record")
+@catches("validated-by-a-later-record", "verdicts by the log before", ValidatedByALaterRecord)
 def same_round_is_voided_twice_in_a_queue(stage: Stage) -> None:
     """Three corrections come in one poll. The second one counts, and the last one does not, since
     the same was done before."""
-    for _ in range(2):
-        stage.rated(A0, A1)
+    stage.rated(A0, A1, times=2)
     stage.correct("round-voided", round_id="nowhere")
     stage.correct("round-voided", round_id="round-1")
     stage.correct("round-voided", round_id="round-1")
     stage.round(A0, A1)
 
 
-@catches("batch-rejected-whole")
+@catches("batch-rejected-whole", "accepted corrections of a batch applied", BatchRejectedWhole)
 def batch_waits_in_a_queue(stage: Stage) -> None:
     """A batch is half good. It waits behind a correction that is refused."""
-    for _ in range(2):
-        stage.rated(A0, A1)
+    stage.rated(A0, A1, times=2)
     stage.correct("round-voided", round_id="nowhere")
     stage.correct("round-voided", round_id="round-2", batched=True)
     stage.correct("round-voided", round_id="not-here", batched=True)
@@ -72,11 +70,10 @@ def batch_waits_in_a_queue(stage: Stage) -> None:
     stage.round(A1, A0)
 
 
-@catches("ids-lost")
+@catches("ids-lost", "ids before a checkpoint", IdsLost)
 def round_before_a_checkpoint_is_voided(stage: Stage) -> None:
     """A round is voided, which makes a checkpoint; then one before the checkpoint is."""
-    for _ in range(2):
-        estimator, _ = stage.rated(A0, A1)
+    estimator, _ = stage.rated(A0, A1, times=2)
     stage.correct("round-voided", round_id="round-2")
     stage.through(estimator, CommitSource)
     stage.correct("round-voided", round_id="round-1")
@@ -84,12 +81,11 @@ def round_before_a_checkpoint_is_voided(stage: Stage) -> None:
     stage.turns(estimator)
 
 
-@catches("amended-ids-lost")
+@catches("amended-ids-lost", "amended names before a checkpoint", AmendedIdsLost)
 def player_of_an_amended_round_is_removed(stage: Stage) -> None:
     """The only round of a player is one that a correction has put the player into. Then a
     checkpoint is made, and the player is removed."""
-    for _ in range(2):
-        estimator, _ = stage.rated(A0, A1)
+    estimator, _ = stage.rated(A0, A1, times=2)
     amended = [{"player": A0, "rank": 1}, {"player": "late", "rank": 2}]
     stage.correct("round-amended", round_id="round-1", standings=amended)
     stage.through(estimator, CommitSource)

@@ -7,6 +7,9 @@ from stream_rater.config.ladders import Change, Ladder, Ladders
 from stream_rater.pipeline.ports import Apply, CommitSource, Publish, Scatter
 from stream_rater.rating.parameters import EloMMR
 
+from . import estimator_mutants as stage_1
+from . import rebuild_mutants as rebuild
+from . import updater_mutants as stage_2
 from .actors import Actor
 from .game import LADDERS
 from .registry import catches
@@ -14,31 +17,26 @@ from .stage import A0, A1, A2, B0, B1, B2, C0, C1, D0, NEVER_HEARS, SHARDS, Stag
 from .world import Unkindness
 
 
-@catches("cutoff-at-the-end")
+@catches("cutoff-at-the-end", "rebuild up to what was applied", rebuild.CutoffAtTheEnd)
 def rebuilt_while_a_part_waits(stage: Stage) -> None:
     """The store is lost after a round was sent and committed, and before it is applied."""
     estimator, _ = stage.rated(A0, A1)
-    stage.round(A0, B0)
-    stage.through(estimator, CommitSource)
-    stage.rebuild()
-    stage.estimator()
-    stage.updater()
+    stage.sends(estimator, A0, B0)
+    stage.rebuild_and_start()
 
 
-@catches("cutoff-at-the-commit")
+@catches("cutoff-at-the-commit", "rebuild by parts first", rebuild.CutoffAtTheCommit)
 def rebuilt_before_the_source_is_committed(stage: Stage) -> None:
     """The store is lost after a round was rated and published, and its estimator died before it
     committed the source."""
     stage.round(A0, A1)
-    estimator, updater = stage.estimator(), stage.updater()
+    estimator, updater = stage.workers()
     stage.through(estimator, Scatter)
     stage.through(updater, Publish)
-    stage.rebuild()
-    stage.estimator()
-    stage.updater()
+    stage.rebuild_and_start()
 
 
-@catches("cutoff-without-seeds")
+@catches("cutoff-without-seeds", "rebuild by parts of seeds, too", rebuild.CutoffWithoutSeeds)
 def rebuilt_while_a_seed_waits(stage: Stage) -> None:
     """The store is lost after a seed and a reset were sent and committed, and before they are
     applied."""
@@ -46,71 +44,54 @@ def rebuilt_while_a_seed_waits(stage: Stage) -> None:
     stage.seed(B0, A0)
     stage.reset(A1)
     stage.turns(estimator)
-    stage.rebuild()
-    stage.estimator()
-    stage.updater()
+    stage.rebuild_and_start()
 
 
-@catches("cutoff-of-applied")
+@catches("cutoff-of-applied", "rebuild of players whose parts are gone", rebuild.CutoffOfApplied)
 def rebuilt_after_parts_were_deleted(stage: Stage) -> None:
     """The store is lost long after a round, when all its parts are deleted."""
     stage.rated(A0, A1)
     stage.expire()
     stage.rebuild()
     stage.round(A0, B0)
-    stage.estimator()
-    stage.updater()
+    stage.workers()
 
 
-@catches("marks-overlooked")
+@catches("marks-overlooked", "the marks of rebuilds", stage_2.MarksOverlooked)
 def lost_after_shards_were_added(stage: Stage) -> None:
     """Players move to a new shard, and the store is lost during work. The new shard's log holds all
     but what the players were before. A round is reported before the rebuild."""
     stage.begin_with(2)
-    stage.round(A2, B2)
-    estimator, updater = stage.estimator(), stage.updater()
-    stage.through(estimator, CommitSource)
+    estimator, updater = stage.sent(A2, B2)
     stage.turns(updater)
-    stage.rebuild()
-    estimator, updater = stage.estimator(), stage.updater()
-    stage.round(A2, B2)
-    stage.through(estimator, CommitSource)
-    stage.through(updater, Publish)
+    estimator, updater = stage.rebuild_and_start()
+    stage.rates(estimator, updater, A2, B2)
     stage.store.wipe()
     stage.turns(updater)
     stage.round(A2, B2)
-    for actor in (estimator, updater):
-        stage.turns(actor)
-    stage.rebuild()
-    stage.estimator()
-    stage.updater()
+    stage.turns(estimator, updater)
+    stage.rebuild_and_start()
 
 
-@catches("epoch-not-compared")
+@catches("epoch-not-compared", "compare-and-set on the epoch", stage_2.EpochNotCompared)
 def updater_stopped_over_a_rebuild(stage: Stage) -> None:
-    """An updater is stopped when it has computed a part and not yet applied it. The part waits, so
-    the rebuild ends at the same `applied`. It rates the two rounds before by other parameters: they
-    keep fewer factors. That changes the belief of the player who was in both, and neither events
-    nor the part, since the player was in the middle of equals. Then the updater goes on."""
+    """An updater stops before it applies a part, which so waits for the rebuild, too. That keeps
+    fewer factors of A0, who was between equals: no event and no part shows it. It goes on."""
     for first, last in ((B0, C0), (B1, C1)):
         stage.rated(first, A0, last)
         stage.actors.clear()
-    stage.round(A0, D0)
-    estimator, stopped = stage.estimator(), stage.updater()
-    stage.through(estimator, CommitSource)
+    _, stopped = stage.sent(A0, D0)
     stage.until(stopped, Apply)
     stage.ladders = fewer_factors_before(2)
     stage.rebuild()
     stage.perform(stopped)
-    stage.estimator()
-    stage.updater()
+    stage.workers()
 
 
-@catches("absences-not-compared")
+@catches("absences-not-compared", "as many new beliefs as were absent", stage_2.AbsencesNotCompared)
 def beliefs_vanish_within_a_call(stage: Stage) -> None:
-    """A hash with the beliefs of two players is deleted while a call that writes one of them is on
-    its way. An operator rebuilds if asked to. Then the other player has a round. No estimator has
-    cached the beliefs."""
+    """A hash with two players' beliefs is deleted while a call that writes one is on its way. An
+    operator rebuilds if asked to. Then the other player has a round. Nothing is cached."""
     stage.estimator_cache = 0
     stage.rated(A0, B0)
     stage.round(A0, C0)
@@ -123,37 +104,34 @@ def beliefs_vanish_within_a_call(stage: Stage) -> None:
     stage.round(B0, C0)
 
 
-@catches("foreign-priors")
+@catches("foreign-priors", "no priors of another history", stage_1.ForeignPriors)
 def log_that_is_shorter_than_the_store(stage: Stage) -> None:
     """The log comes back from an older copy, the store does not. Rounds are reported. An operator
     does what the updater asks for."""
     stage.rated(A0, B0)
     older = stage.copy_of_the_log()
     stage.round(B0, A0)
-    for actor in stage.actors:
-        stage.turns(actor)
+    stage.turns()
     stage.restore_log(older)
     stage.round(C0, D0, round_id="other")
     stage.round(A0, C1, round_id="another")
-    estimator, updater = stage.estimator(), stage.updater()
-    for actor in (estimator, updater):
-        stage.turns(actor)
+    estimator, updater = stage.workers()
+    stage.turns(estimator, updater)
     stage.rebuild_if_asked()
 
 
-@catches("tails-not-compared")
+@catches("tails-not-compared", "the last record that was applied", stage_2.TailsNotCompared)
 def shorter_log_that_grew(stage: Stage) -> None:
     """The log comes back from an older copy, the store does not. The store comes back from a later
     copy when other rounds are rated and the log is as long as it was."""
     stage.rated(A0, B0)
     older = stage.copy_of_the_log()
     stage.round(B0, A0)
-    for actor in stage.actors:
-        stage.turns(actor)
+    stage.turns()
     later = stage.store.state(0)
     stage.restore_log(older)
     stage.store.roll_back(0, 1)
-    estimator, updater = stage.estimator(), stage.updater()
+    estimator, updater = stage.workers()
     stage.round(A0, C0, round_id="other")
     stage.through(estimator, CommitSource)
     stage.through(updater, Publish)
@@ -165,36 +143,31 @@ def shorter_log_that_grew(stage: Stage) -> None:
     stage.round(A0, B0)
 
 
-@catches("source-not-compared")
+@catches("source-not-compared", "the last record that was finished", stage_1.SourceNotCompared)
 def rounds_vanish_and_others_take_their_offsets(stage: Stage) -> None:
-    """An unclean election loses rounds that were rated. Parts, store and committed offsets stay.
-    Other rounds are reported, and the log is as long as it was. An operator rebuilds if a worker
-    asks for it."""
+    """An unclean election loses rounds that were rated, and no more. Other rounds are reported,
+    until the log is as long as it was. An operator rebuilds if a worker asks for it."""
     stage.rated(A0, B0)
     stage.round(B0, A0)
-    for actor in stage.actors:
-        stage.turns(actor)
+    stage.turns()
     stage.tear(stage.log.rounds[0], 1)
     stage.round(C0, D0, round_id="other")
     stage.round(A0, C1, round_id="another")
-    for actor in (stage.estimator(), stage.updater()):
-        stage.turns(actor)
+    stage.turns(*stage.workers())
     stage.rebuild_if_asked()
     stage.round(B0, D0)
 
 
-@catches("cutoff-of-parts")
+@catches("cutoff-of-parts", "rebuild of a torn log", rebuild.CutoffOfParts)
 def parts_vanish(stage: Stage) -> None:
     """An unclean election loses parts that were applied. Rounds, store and committed offsets
     stay."""
     stage.rated(A0, B0)
     stage.round(B0, A0)
-    for actor in stage.actors:
-        stage.turns(actor)
+    stage.turns()
     shard = int(shards_of([A0], SHARDS)[0])
     stage.tear(stage.log.parts[shard], 1)
-    for actor in (stage.estimator(), stage.updater()):
-        stage.turns(actor)
+    stage.turns(*stage.workers())
     stage.rebuild_if_asked()
     stage.round(A0, C0)
 
@@ -208,27 +181,24 @@ def fewer_factors_before(offset: int) -> Ladders:
     return Ladders(ladders=LADDERS.ladders | {"a": ladder})
 
 
-@catches("reads-deleted-again")
+@catches(
+    "reads-deleted-again", "no guess after parts were deleted, and rebuild by what was published",
+    stage_1.ReadsDeletedAgain, rebuild.CutoffByPartsLeft,
+)  # fmt: skip
 def lost_while_forgotten_rounds_are_read_again(stage: Stage) -> None:
-    """Kafka deletes the estimators' offsets, and parts are deleted. A worker that starts then ends
-    by itself, and an operator commits the offset. With the mutant, it sends a round again, and the
-    store is lost."""
+    """Kafka deletes the estimators' offsets, and parts. A worker that starts then ends by itself,
+    and an operator commits the offset; or else it sends a round again. Then the store is lost."""
     stage.rated(A0, B0)
     estimator, updater = stage.actors
-    stage.round(A0, B0)
-    stage.through(estimator, CommitSource)
-    stage.through(updater, Publish)
+    stage.rates(estimator, updater, A0, B0)
     stage.expire()
     committed = dict(stage.log.estimators.committed)
     stage.log.estimators.committed.clear()
-    stage.crash(estimator)
-    successor = stage.estimator()
+    successor = stage.replace(estimator)
     stage.turns(successor)
     if successor.ended:
         stage.log.estimators.committed |= committed
-    stage.rebuild()
-    stage.estimator()
-    stage.updater()
+    stage.rebuild_and_start()
 
 
 def shards_added_beside_a_paused_estimator(stage: Stage) -> Actor:
@@ -239,23 +209,22 @@ def shards_added_beside_a_paused_estimator(stage: Stage) -> Actor:
     paused = stage.estimator()
     stage.until(paused, Scatter)
     paused.driver.unkindness = NEVER_HEARS
-    successor, updater = stage.estimator(), stage.updater()
+    successor, updater = stage.workers()
     stage.through(successor, CommitSource)
     stage.turns(updater)
     stage.rebuild()
     return paused
 
 
-@catches("cut-unchecked")
+@catches("cut-unchecked", "parts of as many shards only", stage_2.CutUnchecked)
 def paused_while_shards_were_added(stage: Stage) -> None:
     """The paused estimator wakes up and sends its parts."""
     paused = shards_added_beside_a_paused_estimator(stage)
     stage.perform(paused)
-    stage.estimator()
-    stage.updater()
+    stage.workers()
 
 
-@catches("shards-uncounted")
+@catches("shards-uncounted", "as many shards as at the start", stage_1.ShardsUncounted)
 def paused_while_shards_were_added_and_owner_again(stage: Stage) -> None:
     """The paused estimator wakes up, learns that it is no longer a member, and joins again."""
     paused = shards_added_beside_a_paused_estimator(stage)
@@ -266,11 +235,10 @@ def paused_while_shards_were_added_and_owner_again(stage: Stage) -> None:
     stage.round(A2, B2)
     stage.turns(paused)
     if paused.ended:
-        stage.crash(paused)
-        stage.estimator()
+        stage.replace(paused)
 
 
-@catches("cutoff-with-ignored")
+@catches("cutoff-with-ignored", "rebuild without what was cut for fewer", rebuild.CutoffWithIgnored)
 def lost_again_after_shards_were_added(stage: Stage) -> None:
     """The paused estimator wakes up and sends the parts of a round that nobody else has sent.
     Before they are sent for the present number of shards, the store is lost again."""
@@ -282,23 +250,19 @@ def lost_again_after_shards_were_added(stage: Stage) -> None:
     stage.perform(paused)
     updater = stage.updater()
     stage.turns(updater)
-    stage.rebuild()
-    stage.estimator()
-    stage.updater()
+    stage.rebuild_and_start()
 
 
-@catches("cutoff-by-parts-left")
+@catches("cutoff-by-parts-left", "rebuild by what was published", rebuild.CutoffByPartsLeft)
 def round_is_sent_again_after_its_parts_were_deleted(stage: Stage) -> None:
     """A round is applied and published, and its parts are deleted. Its estimator had not committed
     it, so a successor sends them again. Then the store is lost."""
     stage.rated(A0, A1)
     stage.round(A1, A0)
-    estimator, updater = stage.estimator(), stage.updater()
+    estimator, updater = stage.workers()
     stage.through(estimator, Scatter)
     stage.through(updater, Publish)
     stage.crash(estimator)
     stage.expire()
     stage.through(stage.estimator(), Scatter)
-    stage.rebuild()
-    stage.estimator()
-    stage.updater()
+    stage.rebuild_and_start()

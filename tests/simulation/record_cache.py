@@ -11,20 +11,13 @@ from stream_rater.columns.player_column import RecordColumn
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.record_table import RecordTable
 from stream_rater.columns.strings import StringColumn
-from stream_rater.pipeline.ports import (
-    Apply,
-    CommitSource,
-    Poll,
-    Publish,
-    ReadBeliefs,
-    Step,
-    StoredShard,
-)
+from stream_rater.pipeline.ports import Apply, CommitSource, Poll, ReadBeliefs, Step, StoredShard
 from stream_rater.pipeline.updater import record_cache
 from stream_rater.pipeline.updater.changes import Change
 from stream_rater.pipeline.updater.shard import ShardBatch
 from stream_rater.pipeline.updater.updater import Updater
 
+from . import updater_mutants as stage_2
 from .actors import Actor
 from .game import ONE_SET
 from .rebuilt import fewer_factors_before
@@ -81,63 +74,55 @@ class KeptAfterAMismatch(_KeepsOpenings):
         yield from self._keeping(super()._update(batches))
 
 
-@catches("cache-kept-after-a-failure")
+@catches("cache-kept-after-a-failure", "cached records dropped after a failure", KeptAfterAFailure)
 def call_that_was_applied_and_failed(stage: Stage) -> None:
     """A call is applied and fails for its worker, which has cached what was before it."""
     estimator, updater = stage.rated(A0, B0)
-    stage.round(A0, C0)
-    stage.through(estimator, CommitSource)
+    stage.sends(estimator, A0, C0)
     stage.until(updater, Apply)
-    updater.advance()
-    updater.advance()
+    updater.advance(2)
     stage.fail(updater)
     stage.turns(updater)
     _next_round(stage, estimator, updater, A0, D0)
 
 
-@catches("cache-kept-over-a-reassignment")
+@catches("cache-kept-over-a-reassignment", "records dropped with a shard", KeptOverAReassignment)
 def shard_that_comes_back(stage: Stage) -> None:
     """Another worker has a shard for one round. Then the first one has it again."""
     estimator, first = stage.rated(A0, B0)
     second = stage.updater()
     stage.through(first, Poll)
-    stage.round(A0, C0)
-    stage.through(estimator, CommitSource)
-    stage.through(second, Publish)
+    stage.rates(estimator, second, A0, C0)
     stage.assign(first)
     stage.turns(first)
     _next_round(stage, estimator, first, A0, D0)
 
 
-@catches("cache-kept-after-a-mismatch")
+@catches("cache-kept-after-a-mismatch", "records dropped after a mismatch", KeptAfterAMismatch)
 def store_goes_back_before_a_call(stage: Stage) -> None:
     """The store loses the last call, and so it refuses the next one. A player of the lost call is
     not in the next one."""
     estimator, updater = stage.rated(A0, B0)
     _next_round(stage, estimator, updater, A0, C0)
-    stage.round(A0, D0)
-    stage.through(estimator, CommitSource)
+    stage.sends(estimator, A0, D0)
     stage.until(updater, Apply)
     stage.store.roll_back(0, 1)
     stage.turns(updater)
 
 
-@catches("cache-kept-over-a-rebuild")
+@catches("cache-kept-over-a-rebuild", "records of the present epoch", stage_2.EpochNotCompared)
 def updater_with_a_cache_stopped_over_a_rebuild(stage: Stage) -> None:
-    """An updater is stopped before it knows of a part, and has the records of its players. The part
-    waits, so the rebuild ends at the same `applied`. It rates the rounds before by other
-    parameters, as in `updater_stopped_over_a_rebuild`. Then the updater goes on."""
+    """The same as `updater_stopped_over_a_rebuild`, of an updater that does not know of the part
+    yet, and has cached the records of its players."""
     estimator, stopped = stage.rated(B0, A0, C0)
     _next_round(stage, estimator, stopped, B1, A0, C1)
     stage.until(stopped, Poll)
-    stage.round(A0, B0)
-    stage.through(estimator, CommitSource)
+    stage.sends(estimator, A0, B0)
     stopped.driver.unkindness = NEVER_HEARS
     stage.ladders = fewer_factors_before(2)
     stage.rebuild()
     stage.through(stopped, Apply)
-    stage.estimator()
-    stage.updater()
+    stage.workers()
 
 
 # --- what is cached -------------------------------------------------------------------------------
@@ -184,17 +169,15 @@ class SeedsNotCached(_OthersNotCached):
         return batch.seeds is not None
 
 
-@catches("cache-of-a-stale-read")
+@catches("cache-of-a-stale-read", "records read at the expected position", StaleReadTaken)
 def read_that_was_answered_by_a_replica(stage: Stage) -> None:
     """A worker that has nothing cached reads a shard. The answer shows the state before the last
     round, and the call comes to the present one."""
     estimator, first = stage.rated(A0, B0)
     _next_round(stage, estimator, first, A0, C0)
-    stage.crash(first)
-    second = stage.updater()
+    second = stage.replace(first)
     stage.turns(second)
-    stage.round(A0, D0)
-    stage.through(estimator, CommitSource)
+    stage.sends(estimator, A0, D0)
     while not _reads(second, A0):
         stage.perform(second)
     present = stage.store.state(0)
@@ -211,24 +194,22 @@ def _reads(updater: Actor, player: str) -> bool:
     )
 
 
-@catches("cache-without-corrections")
+@catches("cache-without-corrections", "cached records after corrections", CorrectionsNotCached)
 def round_after_a_correction(stage: Stage) -> None:
     """A correction changes a player whose record is cached. Then the player has a round."""
     stage.round(A0, B0)
     estimator, updater = stage.rated(A0, C0)
     stage.correct("round-voided", round_id="round-1")
-    for actor in (estimator, updater, estimator):
-        stage.turns(actor)
+    stage.turns(estimator, updater, estimator)
     _next_round(stage, estimator, updater, A0, D0)
 
 
-@catches("cache-without-seeds")
+@catches("cache-without-seeds", "cached records after seeds and resets", SeedsNotCached)
 def round_after_a_reset(stage: Stage) -> None:
     """A reset changes a player whose record is cached. Then the player has a round."""
     estimator, updater = stage.rated(A0, B0)
     stage.reset(A0, mu=1200.0)
-    for actor in (estimator, updater, estimator):
-        stage.turns(actor)
+    stage.turns(estimator, updater, estimator)
     _next_round(stage, estimator, updater, A0, D0)
 
 
@@ -295,7 +276,7 @@ class OlderCopyFound(Updater):
         self._cache._table = _TwoTables(cache_bytes)
 
 
-@catches("cache-by-fingerprint")
+@catches("cache-by-fingerprint", "cached records by exact ids", FingerprintForTheId)
 def players_with_one_fingerprint(stage: Stage) -> None:
     """All players have the same fingerprint."""
     stage.instead(record_cache, "fingerprints_of", lambda players: np.ones(len(players), np.uint64))
@@ -303,7 +284,7 @@ def players_with_one_fingerprint(stage: Stage) -> None:
     _next_round(stage, estimator, updater, A0, B0)
 
 
-@catches("cache-with-older-copies")
+@catches("cache-with-older-copies", "one cached record of a player", OlderCopyFound)
 def player_who_was_evicted(stage: Stage) -> None:
     """A player's record was cached twice, and gave way to those of others. Then the player has a
     round."""
@@ -327,16 +308,13 @@ class AbsencesUncounted(Updater):
         return {s: replace(each, absent=each.absent or None) for s, each in changes.items()}
 
 
-@catches("cache-hides-what-vanished")
+@catches("cache-hides-what-vanished", "new beliefs counted without a read", AbsencesUncounted)
 def cached_beliefs_vanish(stage: Stage) -> None:
-    """A hash with the beliefs of two players is deleted. The updater has cached both, and one of
-    them is in the next call. An operator rebuilds if asked to. Then the other player has a round.
-    No estimator has cached the beliefs."""
+    """The same as `beliefs_vanish_within_a_call`, of an updater that has cached both beliefs."""
     stage.estimator_cache = 0
     estimator, updater = stage.rated(A0, B0)
     _next_round(stage, estimator, updater, A0, C0)
-    stage.round(A0, C0)
-    stage.through(estimator, CommitSource)
+    stage.sends(estimator, A0, C0)
     stage.until(updater, Apply)
     del stage.store.beliefs[0]["a", A0], stage.store.beliefs[0]["a", B0]
     stage.turns(updater)

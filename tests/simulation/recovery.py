@@ -30,13 +30,7 @@ from stream_rater.operations.torn_logs import Reached, reached
 from stream_rater.pipeline.ladder_history import encode_histories, encode_restated_corrections
 from stream_rater.pipeline.parts import correction_parts, schema, seed_parts
 from stream_rater.pipeline.parts.schema import NotAPart
-from stream_rater.pipeline.ports import (
-    UNFINISHED,
-    Application,
-    Position,
-    SourceCommit,
-    SourceTail,
-)
+from stream_rater.pipeline.ports import UNFINISHED, Application, Position, SourceCommit, SourceTail
 from stream_rater.replay.corrected import verdicts_of_log
 
 from .actors import NEXT_KERNEL

@@ -1,20 +1,92 @@
-"""The scenarios, by the mutant that each catches."""
+"""The scenarios, each with the mutant that it catches: the protocol with one rule left out."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
+from stream_rater.pipeline.corrections.correction_job import CorrectionJob
+from stream_rater.pipeline.corrections.correction_work import Work
+from stream_rater.pipeline.corrections.corrections import Corrections
+from stream_rater.pipeline.corrections.lookahead import QueueLookahead
+from stream_rater.pipeline.corrections.seed_work import SeedWork
+from stream_rater.pipeline.estimator.admission import MakeCorrections
+from stream_rater.pipeline.estimator.estimator import Estimator
+
+from .actors import PRODUCTION, Machines
 from .stage import Stage
 
 Scenario = Callable[[Stage], None]
 
-SCENARIOS: dict[str, Scenario] = {}
-"""The scenario for each mutant."""
+
+class Mutant(NamedTuple):
+    """A rule that is left out, and the scenario that ends in a violation without it."""
+
+    rule: str
+    machines: Machines
+    scenario: Scenario
+    stuck: bool
+    """Whether it ends in work that is never finished, and not in a wrong rating."""
 
 
-def catches(mutant: str) -> Callable[[Scenario], Scenario]:
-    """Register a scenario for a mutant."""
+MUTANTS: dict[str, Mutant] = {}
+"""By name. It is complete once `mutants` is imported."""
+
+
+def catches(
+    name: str, rule: str, *classes: type[Any], stuck: bool = False
+) -> Callable[[Scenario], Scenario]:  # fmt: skip
+    """Register a scenario that catches the mutant of this name. Its classes are machines, drivers,
+    cut-offs, or parts of an estimator."""
+    machines = {
+        role: each
+        for each in map(machine_of, classes)
+        for role, kind in vars(PRODUCTION).items() if issubclass(each, kind)
+    }  # fmt: skip
+    assert len(machines) == len(classes)
 
     def register(scenario: Scenario) -> Scenario:
-        SCENARIOS[mutant] = scenario
+        assert name not in MUTANTS
+        MUTANTS[name] = Mutant(rule, Machines(**machines), scenario, stuck)
         return scenario
 
     return register
+
+
+def machine_of(part: type[Any]) -> type[Any]:
+    """A class of a machine, or an estimator with a class of its corrections."""
+    if issubclass(part, QueueLookahead):
+        return _with_job(partial(CorrectionJob, make_ahead=part))
+    if issubclass(part, CorrectionJob):
+        return _with_job(part)
+    if issubclass(part, SeedWork):
+        return _with_corrections(partial(Corrections, make_seed_work=part))
+    return _with_corrections(part) if issubclass(part, Corrections) else part
+
+
+def _with_job(make_job: Callable[..., CorrectionJob]) -> type[Estimator]:
+    return _with_corrections(partial(Corrections, make_work=partial(Work, make_job=make_job)))
+
+
+def _with_corrections(make: MakeCorrections) -> type[Estimator]:
+    class Altered(Estimator):
+        """An estimator that makes its corrections by `make`."""
+
+        def __init__(self, *given: Any, **options: Any) -> None:
+            super().__init__(*given, **options, make_corrections=make)
+
+    return Altered
+
+
+def play(scenario: Scenario, machines: Machines) -> list[str]:
+    """The violations after machines have played the scenario."""
+    stage = Stage(machines)
+    with stage.patches:
+        scenario(stage)
+        return stage.finish()
+
+
+def caught(mutant: Mutant) -> bool:
+    """Whether the mutant ends its scenario with a violation. A machine that is stuck is one only
+    where the rule is there for that."""
+    found = play(mutant.scenario, mutant.machines)
+    return bool(found) and found[0].startswith("stuck") == mutant.stuck

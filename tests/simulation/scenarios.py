@@ -11,40 +11,22 @@ from stream_rater.pipeline.ports import (
     Seek,
 )
 
-# Imported, because they have scenarios, too:
-from . import cached, corrected, queued, rebuilt, record_cache, seeded  # noqa: F401
-from .actors import Machines
-from .mutants import MUTANTS
-from .registry import SCENARIOS, catches
+from . import estimator_mutants as stage_1
+from . import updater_mutants as stage_2
+from .id_mutants import IdsInMemory, IdsInStore
+from .registry import catches
 from .stage import A0, A1, A2, B0, B1, B2, NEVER_HEARS, Stage
 
 
-def play(name: str, machines: Machines) -> list[str]:
-    """The violations after machines have played the scenario."""
-    stage = Stage(machines)
-    with stage.patches:
-        SCENARIOS[name](stage)
-        return stage.finish()
-
-
-def caught(name: str) -> bool:
-    """Whether the mutant ends its scenario with a violation. A machine that is stuck is one only
-    where the rule is there for that."""
-    found, mutant = play(name, MUTANTS[name].machines), MUTANTS[name]
-    return bool(found) and found[0].startswith("stuck") == mutant.stuck
-
-
-@catches("misplaced-taken")
+@catches("misplaced-taken", "rounds in their ladder's partition only", stage_1.MisplacedTaken)
 def round_in_another_ladders_partition(stage: Stage) -> None:
     """Its offset there is lower than those of its players' rounds: it seems to be sent already."""
-    for _ in range(3):
-        estimator, updater = stage.rated(A0, B0)
+    estimator, updater = stage.rated(A0, B0, times=3)
     stage.round(A0, B0, A1, partition=1)
-    stage.turns(estimator)
-    stage.turns(updater)
+    stage.turns(estimator, updater)
 
 
-@catches("no-floor")
+@catches("no-floor", "step 1's floor", stage_1.NoFloor)
 def successor_before_the_parts_are_applied(stage: Stage) -> None:
     """An estimator commits a round and dies. Its successor sees the players' next round before the
     updater has seen the first."""
@@ -57,7 +39,7 @@ def successor_before_the_parts_are_applied(stage: Stage) -> None:
     stage.updater()
 
 
-@catches("floor-that-stays")
+@catches("floor-that-stays", "the floor's later raise", stage_1.FloorThatStays)
 def store_goes_back_after_it_was_believed(stage: Stage) -> None:
     """The store loses a round after its position was seen and before the priors are read."""
     stage.estimator_cache = 0
@@ -70,7 +52,7 @@ def store_goes_back_after_it_was_believed(stage: Stage) -> None:
     stage.turns(estimator)
 
 
-@catches("priors-read-apart")
+@catches("priors-read-apart", "prior and applied in one call", stage_1.PriorsReadApart)
 def store_catches_up_within_a_read(stage: Stage) -> None:
     """The store has lost a round when the priors are read, and has it again a moment later."""
     stage.estimator_cache = 0
@@ -80,13 +62,12 @@ def store_catches_up_within_a_read(stage: Stage) -> None:
     stage.until(estimator, ReadPriors)
     caught_up = stage.store.state(0)
     stage.store.roll_back(0, 1)
-    estimator.advance()
-    estimator.advance()
+    estimator.advance(2)
     stage.store.put(0, caught_up)
     stage.turns(estimator)
 
 
-@catches("current-prior")
+@catches("current-prior", "the remembered prior", stage_1.CurrentPrior)
 def estimator_dies_while_it_sends(stage: Stage) -> None:
     """Of two who have played, one's part was sent and applied, the other's was not. The successor
     rates the round again."""
@@ -96,7 +77,7 @@ def estimator_dies_while_it_sends(stage: Stage) -> None:
     stage.estimator()
 
 
-@catches("unacknowledged")
+@catches("unacknowledged", "all parts acknowledged first", stage_1.Unacknowledged)
 def part_overtaken_by_the_next_wave(stage: Stage) -> None:
     """A part of one wave is unsent when a later round of the other player in its round is sent."""
     _after_a_round_that_waits(stage)
@@ -108,8 +89,7 @@ def part_overtaken_by_the_next_wave(stage: Stage) -> None:
     stage.through(estimator, Scatter)
     stage.through(updater, Publish)
     stage.crash(estimator)
-    stage.estimator()
-    stage.updater()
+    stage.workers()
 
 
 def _after_a_round_that_waits(stage: Stage) -> None:
@@ -123,7 +103,7 @@ def _after_a_round_that_waits(stage: Stage) -> None:
     stage.round(A2, B2)
 
 
-@catches("resumed-not-pending")
+@catches("resumed-not-pending", "pending parts of a resumed round", stage_1.ResumedNotPending)
 def zombie_sends_on(stage: Stage) -> None:
     """While its successor sets its floors, a zombie sends two rounds of one player. Only one part
     of the first round is applied when the successor finds that it was sent."""
@@ -147,7 +127,7 @@ def zombie_sends_on(stage: Stage) -> None:
     stage.updater()
 
 
-@catches("first-piece")
+@catches("first-piece", "all pieces of a large round first", stage_1.FirstPart)
 def next_round_between_the_parts_of_a_large_one(stage: Stage) -> None:
     """A round of three players in two pieces; a player of the second piece has another round right
     after it."""
@@ -157,7 +137,7 @@ def next_round_between_the_parts_of_a_large_one(stage: Stage) -> None:
     stage.updater()
 
 
-@catches("commits-maximum")
+@catches("commits-maximum", "the contiguous prefix", stage_1.CommitsMaximum)
 def round_still_waiting_at_a_crash(stage: Stage) -> None:
     """A later round is finished while an earlier one waits; then the estimator dies."""
     _after_a_round_that_waits(stage)
@@ -166,16 +146,15 @@ def round_still_waiting_at_a_crash(stage: Stage) -> None:
     stage.through(estimator, Scatter)
     stage.turns(estimator)
     stage.crash(estimator)
-    stage.estimator()
-    stage.updater()
+    stage.workers()
 
 
-@catches("plain-commits")
+@catches("plain-commits", "offsets in a transaction, too", stage_1.PlainCommits)
 def commit_that_comes_late(stage: Stage) -> None:
     """A commit times out. Its sender continues and commits a rejection after it. Then the first
     commit arrives."""
     stage.round(A0, B0)
-    estimator, updater = stage.estimator(), stage.updater()
+    estimator, updater = stage.workers()
     stage.until(estimator, CommitSource)
     estimator.advance()
     late = stage.fail(estimator)
@@ -183,37 +162,32 @@ def commit_that_comes_late(stage: Stage) -> None:
     stage.report(b'{"broken')
     stage.through(estimator, CommitSource, rejections=True)
     late.arrive()
-    stage.crash(estimator)
-    stage.estimator()
+    stage.replace(estimator)
 
 
-@catches("rejections-outside")
+@catches("rejections-outside", "rejections in the transaction", stage_1.RejectionsOutside)
 def crash_between_rejection_and_commit(stage: Stage) -> None:
     """A record is rejected, and the estimator dies within the commit."""
     first, _ = stage.rated(A0, B0)
     stage.report(b"no round")
     stage.until(first, CommitSource)
-    first.advance()
-    first.advance()
-    stage.crash(first)
-    stage.estimator()
+    first.advance(2)
+    stage.replace(first)
 
 
-@catches("offsets-forgotten")
+@catches("offsets-forgotten", "offsets found again by rejections", stage_1.OffsetsForgotten)
 def offsets_expire(stage: Stage) -> None:
     """All workers are gone for so long that Kafka deletes the estimators' offsets."""
     estimator, updater = stage.rated(A0, B0)
     stage.report(b"no round")
     stage.through(estimator, CommitSource)
-    stage.round(A0, B0)
-    stage.through(estimator, CommitSource)
-    stage.through(updater, Publish)
+    stage.rates(estimator, updater, A0, B0)
     stage.crash(estimator)
     stage.log.estimators.committed.clear()
     stage.estimator()
 
 
-@catches("rejects-deleted-again")
+@catches("rejects-deleted-again", "no guess after rejections are gone", stage_1.RejectsDeletedAgain)
 def offsets_and_rejections_expire(stage: Stage) -> None:
     """Kafka deletes the estimators' offsets and the rejections. A worker that starts then ends by
     itself, and an operator commits the offset."""
@@ -228,11 +202,10 @@ def offsets_and_rejections_expire(stage: Stage) -> None:
     stage.turns(successor)
     if successor.ended:
         stage.log.estimators.committed |= committed
-        stage.crash(successor)
-        stage.estimator()
+        stage.replace(successor)
 
 
-@catches("ids-in-memory")
+@catches("ids-in-memory", "duplicates by the W offsets before", IdsInMemory)
 def duplicate_after_a_crash(stage: Stage) -> None:
     """A round is reported again after the estimator that rated it has died."""
     stage.round(A0, A1, round_id="once")
@@ -244,18 +217,17 @@ def duplicate_after_a_crash(stage: Stage) -> None:
     stage.estimator()
 
 
-@catches("ids-in-store")
+@catches("ids-in-store", "no round ids in the store", IdsInStore)
 def estimator_dies_before_it_sends(stage: Stage) -> None:
     """A round is read and not yet rated when the estimator dies; its successor reads it again."""
     stage.round(A0, A1)
     first = stage.estimator()
     stage.until(first, Scatter)
     stage.crash(first)
-    stage.estimator()
-    stage.updater()
+    stage.workers()
 
 
-@catches("notes-read-once")
+@catches("notes-read-once", "notes read after each poll", stage_1.LadderEventsReadOnce)
 def ladder_is_changed_and_the_store_is_lost(stage: Stage) -> None:
     """A worker with the old file continues after one with a new file notes a change. The store
     loses everything and gets it back from the log."""
@@ -264,28 +236,24 @@ def ladder_is_changed_and_the_store_is_lost(stage: Stage) -> None:
     stage.store.roll_back(0, 1000)
     for _ in range(7):
         stage.round(A0, B0)
-        stage.turns(updater)
-        stage.turns(old)
-    stage.crash(old)
-    stage.estimator()
+        stage.turns(updater, old)
+    stage.replace(old)
 
 
-@catches("files-not-compared")
+@catches("files-not-compared", "ladders files compared", stage_1.FilesNotCompared)
 def worker_that_was_forgotten(stage: Stage) -> None:
     """A ladder's parameters change at offset 5, but the estimator still has the old file."""
-    forgotten, _ = stage.estimator(), stage.updater()
+    forgotten, _ = stage.workers()
     stage.round(A0, A1)
     stage.turns(forgotten)
     stage.announce()
     for _ in range(6):
         stage.round(A0, A1)
-        for actor in stage.actors:
-            stage.turns(actor)
-    stage.crash(forgotten)
-    stage.estimator()
+        stage.turns()
+    stage.replace(forgotten)
 
 
-@catches("applies-before-settling")
+@catches("applies-before-settling", "settling [c, a) first", stage_2.AppliesBeforeSettling)
 def updater_dies_between_store_and_log(stage: Stage) -> None:
     """A round is applied, and the updater dies before its events are published."""
     stage.round(A0, A1)
@@ -298,7 +266,7 @@ def updater_dies_between_store_and_log(stage: Stage) -> None:
     stage.updater()
 
 
-@catches("publishes-refills")
+@catches("publishes-refills", "[a, c) without events", stage_2.PublishesRefills)
 def store_loses_what_was_published(stage: Stage) -> None:
     """A round is applied and published, and then the store loses it."""
     stage.rated(A0, A1)
@@ -306,127 +274,104 @@ def store_loses_what_was_published(stage: Stage) -> None:
     stage.store.roll_back(1, 1)
 
 
-@catches("publishes-what-was-lost")
+@catches("publishes-what-was-lost", "events of owned shards only", stage_2.PublishesWhatWasLost)
 def shards_go_to_another_before_the_commit(stage: Stage) -> None:
     """A round is applied. The new owner of the shards settles it before the first owner
     publishes."""
-    stage.round(A0, A1)
-    estimator, first = stage.estimator(), stage.updater()
-    stage.through(estimator, CommitSource)
+    _, first = stage.sent(A0, A1)
     stage.until(first, Publish)
     stage.through(stage.updater(), Publish)
     stage.turns(first)
 
 
-@catches("publishes-what-went-ahead")
+@catches("publishes-what-went-ahead", "events of applied parts", stage_2.PublishesWhatWentAhead)
 def one_shard_goes_back_while_events_go_ahead(stage: Stage) -> None:
     """The events of two shards are sent while the store of one shard refuses its call."""
     estimator, updater = stage.rated(A0, A1)
-    stage.round(A0, A1)
-    stage.through(estimator, CommitSource)
+    stage.sends(estimator, A0, A1)
     stage.until(updater, Apply)
     stage.store.roll_back(0, 1)
     stage.through(updater, Publish)
 
 
-@catches("remembered-offset")
+@catches("remembered-offset", "the group's offset, fetched", stage_2.RememberedOffset)
 def commit_that_succeeded_in_doubt(stage: Stage) -> None:
     """A transaction is committed, but the updater's call fails."""
-    stage.round(A0, A1)
-    estimator, updater = stage.estimator(), stage.updater()
-    stage.through(estimator, CommitSource)
+    _, updater = stage.sent(A0, A1)
     stage.until(updater, Publish)
-    for _ in range(5):
-        updater.advance()
+    updater.advance(5)
     stage.fail(updater)
 
 
-@catches("committed-read-first")
+@catches("committed-read-first", "a before c", stage_2.CommittedReadFirst)
 def another_worker_commits_between_two_reads(stage: Stage) -> None:
-    """An updater gets the shards and performs the first of its reads. Then it loses the shards
-    again, and the former owner applies and commits the next rounds. A c that was read before them
-    and an a that is read after them look as if the group's offset had been reset."""
+    """An updater gets the shards, performs the first of its reads, and loses them. The former owner
+    goes on. A c of before that and an a of after look as if the group's offset had been reset."""
     estimator, first = stage.rated(A0, A1)
     second = stage.updater()
     stage.through(second, Poll)
     stage.perform(second)
     stage.assign(first)
     for _ in range(2):
-        stage.round(A0, A1)
-        stage.through(estimator, CommitSource)
-        stage.through(first, Publish)
+        stage.rates(estimator, first, A0, A1)
     stage.turns(second)
 
 
-@catches("events-by-offset")
+@catches("events-by-offset", "events by fresh rows", stage_2.EventsByOffset)
 def part_sent_twice_and_applied_unpublished(stage: Stage) -> None:
     """A successor sends a round again. The updater has published the first copy, and dies after
     it applied the second copy, which changed nothing."""
     stage.round(A0, B0)
-    first = stage.estimator()
-    updater = stage.updater()
+    first, updater = stage.workers()
     stage.through(first, Scatter)
     stage.crash(first)
     stage.through(updater, Publish)
     stage.through(stage.estimator(), Scatter)
     stage.through(updater, Apply)
-    stage.crash(updater)
-    stage.updater()
+    stage.replace(updater)
 
 
-@catches("unstable-offset")
+@catches("unstable-offset", "stable offsets only", stage_2.UnstableOffset)
 def takeover_while_a_transaction_is_pending(stage: Stage) -> None:
     """An updater dies while its transaction is being committed. Its successor starts before the
     commit."""
-    stage.round(A0, A1)
-    estimator, first = stage.estimator(), stage.updater()
-    stage.through(estimator, CommitSource)
+    _, first = stage.sent(A0, A1)
     stage.until(first, Publish)
-    for _ in range(4):
-        first.advance()
+    first.advance(4)
     end = stage.fail(first)
-    stage.crash(first)
-    successor = stage.updater()
-    stage.turns(successor, 10)
+    successor = stage.replace(first)
+    stage.turns(successor, effects=10)
     end.arrive()
     assert stage.log.updaters.committed
 
 
-@catches("no-compare-and-set")
+@catches("no-compare-and-set", "compare-and-set on applied", stage_2.NoCompareAndSet)
 def late_call_of_a_dead_updater(stage: Stage) -> None:
     """A dead updater's call arrives after its successor has made the same call and the next one,
     whose events are unpublished when the successor dies in turn."""
-    stage.round(A0, A1)
-    estimator, first = stage.estimator(), stage.updater()
-    stage.through(estimator, CommitSource)
+    estimator, first = stage.sent(A0, A1)
     stage.until(first, Apply)
     first.advance()
     call = stage.fail(first)
-    stage.crash(first)
-    second = stage.updater()
+    second = stage.replace(first)
     stage.through(second, Publish)
-    stage.round(A0, B0)
-    stage.through(estimator, CommitSource)
+    stage.sends(estimator, A0, B0)
     stage.until(second, Publish)
     stage.crash(second)
     call.arrive()
     stage.updater()
 
 
-@catches("kept-producer")
+@catches("kept-producer", "a new producer after a doubt", stage_2.KeptProducer)
 def late_end_within_the_next_transaction(stage: Stage) -> None:
     """The end of a transaction is in doubt. It arrives when half of the next transaction is sent;
     then the updater dies."""
-    stage.round(A0, A1)
-    estimator, first = stage.estimator(), stage.updater()
-    stage.through(estimator, CommitSource)
+    _, first = stage.sent(A0, A1)
     stage.until(first, Publish)
-    for _ in range(4):
-        first.advance()
+    first.advance(4)
     end = stage.fail(first)
     stage.until(first, Publish)
-    for _ in range(3):
-        first.advance()
+    first.advance(3)
     end.arrive()
     stage.crash(first)
     stage.log.fence(stage.log.updaters, first.driver.producer)

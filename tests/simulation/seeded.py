@@ -1,6 +1,6 @@
 """Seeds and resets: scenarios, and mutants with one rule left out."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -35,16 +35,11 @@ from stream_rater.rating import record
 from stream_rater.rating.model import Table
 from stream_rater.replay.edits import Edits
 
+from . import correction_mutants as corrections
 from .actors import Actor
-from .correction_mutants import CorrectsTooEarly, with_corrections
+from .correction_mutants import CorrectsTooEarly
 from .registry import catches
 from .stage import A0, A1, A2, B0, B2, C0, NEVER_HEARS, Stage
-
-
-def with_seed_work(make: Callable[..., SeedWork]) -> type[Estimator]:
-    """An estimator that sends seeds by other rules."""
-    return with_corrections(partial(Corrections, make_seed_work=make))
-
 
 # --- the updater ----------------------------------------------------------------------------------
 
@@ -181,14 +176,14 @@ class SeedWithoutSeasons(Corrections):
 # --- scenarios ------------------------------------------------------------------------------------
 
 
-@catches("seed-over-rounds")
+@catches("seed-over-rounds", "seeds of players without a round only", TakesAnyRow)
 def seed_of_a_player_who_has_a_round(stage: Stage) -> None:
     """A player plays, and then a seed comes that names the player and a new one."""
     stage.rated(A0, A1)
     stage.seed(A0, B0)
 
 
-@catches("reset-of-a-newcomer")
+@catches("reset-of-a-newcomer", "resets of players with a round only", TakesAnyRow)
 def reset_of_a_player_without_a_round(stage: Stage) -> None:
     """A player is reset before the first round."""
     stage.rated(A0, A1)
@@ -196,19 +191,18 @@ def reset_of_a_player_without_a_round(stage: Stage) -> None:
     stage.round(B0, A1)
 
 
-@catches("late-seed")
+@catches("late-seed", "seeds after the last row only", TakesLateRows)
 def paused_estimator_sends_a_seed_that_was_voided(stage: Stage) -> None:
     """An estimator is paused before it sends a seed. Its successor sends it. Then the seed is taken
     back, and the paused one wakes up."""
     paused, successor, updater = _paused_before(stage, stage.seed(A0, round_id="given"))
     stage.turns(updater)
     stage.correct("round-voided", round_id="given")
-    stage.turns(successor)
-    stage.turns(updater)
+    stage.turns(successor, updater)
     stage.perform(paused)
 
 
-@catches("late-reset")
+@catches("late-reset", "resets after the last row only", TakesLateRows)
 def paused_estimator_sends_a_reset_after_the_next_round(stage: Stage) -> None:
     """The same with a reset, after which the player has another round."""
     for each in stage.rated(A0, A1):
@@ -216,15 +210,14 @@ def paused_estimator_sends_a_reset_after_the_next_round(stage: Stage) -> None:
     paused, successor, updater = _paused_before(stage, stage.reset(A0, mu=1200.0))
     stage.turns(updater)
     stage.round(A0, A1)
-    stage.turns(successor)
-    stage.turns(updater)
+    stage.turns(successor, updater)
     stage.perform(paused)
 
 
 def _paused_before(stage: Stage, _: int) -> tuple[Actor, Actor, Actor]:
     """A paused estimator that was about to send parts; its successor, which has sent them; and an
     updater."""
-    paused, updater = stage.estimator(), stage.updater()
+    paused, updater = stage.workers()
     stage.until(paused, Scatter)
     paused.driver.unkindness = NEVER_HEARS
     successor = stage.estimator()
@@ -232,28 +225,26 @@ def _paused_before(stage: Stage, _: int) -> tuple[Actor, Actor, Actor]:
     return paused, successor, updater
 
 
-@catches("seed-decided-early")
+@catches("seed-decided-early", "seeds decided by the updater", DecidedByTheEstimator)
 def seed_behind_a_correction_that_is_not_applied_yet(stage: Stage) -> None:
     """The only round of a player is voided, and a seed follows at once. The store still has the
     round when the seed is sent."""
     estimator, updater = stage.rated(A0, A1)
     stage.correct("round-voided", round_id="round-1")
     stage.seed(A0)
-    stage.turns(estimator)
-    stage.turns(updater)
+    stage.turns(estimator, updater)
 
 
-@catches("seed-first-part")
+@catches("seed-first-part", "all parts of a seed first", SentAfterTheFirstPart)
 def estimator_dies_after_a_seed_is_committed(stage: Stage) -> None:
     """A seed has players of two shards. The estimator dies when its offset is committed."""
     stage.seed(A0, A1)
-    first, _ = stage.estimator(), stage.updater()
+    first, _ = stage.workers()
     stage.through(first, CommitSource)
-    stage.crash(first)
-    stage.estimator()
+    stage.replace(first)
 
 
-@catches("seed-not-pending")
+@catches("seed-not-pending", "pending parts of seeded players", SeedNotPending)
 def round_before_a_seed_is_applied(stage: Stage) -> None:
     """A seeded player's first round is rated before an updater has seen the seed."""
     stage.seed(A0)
@@ -262,16 +253,15 @@ def round_before_a_seed_is_applied(stage: Stage) -> None:
     stage.updater()
 
 
-@catches("round-passes-a-seed")
+@catches("round-passes-a-seed", "later rounds after a seed", corrections.LaterRoundPasses)
 def round_right_after_a_seed(stage: Stage) -> None:
     """A seed and the first round of its player come in one poll."""
     stage.seed(A0)
     stage.round(A0, A1)
-    stage.estimator()
-    stage.updater()
+    stage.workers()
 
 
-@catches("seeds-too-early")
+@catches("seeds-too-early", "seeds after all earlier rounds", SeedsTooEarly)
 def earlier_round_waits_while_a_seed_comes(stage: Stage) -> None:
     """The first round of a player waits, because the other player's shard has no updater, and no
     belief is cached. Then a seed of the player comes."""
@@ -282,70 +272,65 @@ def earlier_round_waits_while_a_seed_comes(stage: Stage) -> None:
     stage.round(A0, A2)
     stage.turns(estimator)
     stage.seed(A0)
-    stage.turns(estimator)
-    stage.turns(updater)
-    stage.turns(estimator)
+    stage.turns(estimator, updater, estimator)
     stage.updater(2)
 
 
-@catches("seed-unedited")
+@catches("seed-unedited", "seeds edited by the corrections before", SeedUnedited)
 def removed_player_is_seeded(stage: Stage) -> None:
     """A player is removed for ever, from seeds, too. Then a seed names the player."""
     estimator, updater = stage.rated(A0, A1)
     stage.correct("player-removed", player=A0, seed=True)
-    stage.turns(estimator)
-    stage.turns(updater)
+    stage.turns(estimator, updater)
     stage.seed(A0, B0)
 
 
-@catches("seed-without-seasons")
+@catches("seed-without-seasons", "the season of a seed", SeedWithoutSeasons)
 def player_is_seeded_in_a_season(stage: Stage) -> None:
     """A season starts. Then a player is seeded, and plays."""
     estimator, updater = stage.rated(A0, A1)
     stage.correct("season-started", season=1, keep=0.5, sigma=200.0)
     stage.seed(B0)
-    stage.turns(estimator)
-    stage.turns(updater)
+    stage.turns(estimator, updater)
     stage.round(B0, A0)
 
 
-@catches("seeds-in-any-order")
+@catches("seeds-in-any-order", "a player's rows in their order", LastRecordFirst)
 def player_stands_in_two_seeds(stage: Stage) -> None:
     """Two seeds come together, and one player stands in both. The first one counts."""
     stage.seed(A0, B0, mu=1700.0)
     stage.seed(A0, A1, mu=1900.0)
-    stage.estimator()
-    stage.updater()
+    stage.workers()
 
 
-@catches("seed-events-by-offset")
+@catches("seed-events-by-offset", "events of fresh seeds", SeedEventsByOffset)
 def seed_sent_twice_and_applied_unpublished(stage: Stage) -> None:
     """A successor sends a seed again. The updater has published the first copy, and dies after it
     applied the second copy, which changed nothing."""
     stage.seed(A0)
-    first, updater = stage.estimator(), stage.updater()
+    first, updater = stage.workers()
     stage.through(first, Scatter)
     stage.crash(first)
     stage.through(updater, Publish)
     stage.through(stage.estimator(), Scatter)
     stage.through(updater, Apply)
-    stage.crash(updater)
-    stage.updater()
+    stage.replace(updater)
 
 
-@catches("seed-unannounced-unrecorded")
+@catches(
+    "seed-unannounced-unrecorded", "notes of what was published before a seed",
+    corrections.UnannouncedUnrecorded,
+)  # fmt: skip
 def updater_dies_before_it_publishes_the_seed_of_an_unannounced_player(stage: Stage) -> None:
     """The only round of a player, which hardly counts, is voided. The event of the next seed begins
     with what was published before that. The updater dies before it publishes it."""
     stage.round(A0, A1, weight=1e-7)
-    estimator, updater = stage.estimator(), stage.updater()
+    estimator, updater = stage.workers()
     stage.through(estimator, CommitSource)
     stage.through(updater, Publish)
     stage.correct("round-voided", round_id="round-1")
-    stage.turns(estimator)
-    stage.turns(updater)
+    stage.turns(estimator, updater)
     stage.seed(A0, C0)
     stage.turns(estimator)
     stage.until(updater, Publish)
-    stage.crash(updater)
-    stage.updater()
+    stage.replace(updater)

@@ -1,5 +1,6 @@
 """The outcome of a seed, and the command that replays it."""
 
+import re
 from typing import NamedTuple
 
 from .actors import PRODUCTION, Machines
@@ -34,3 +35,8 @@ def outcome_of(
 def replay_command(seed: int) -> str:
     """The command that replays a seed."""
     return f".venv/bin/python -m tests.simulation {seed}"
+
+
+def without_addresses(line: str) -> str:
+    """A line of the trace. Encoded corrections are shown by their addresses."""
+    return re.sub(r"object at 0x[0-9a-f]+", "object", line)

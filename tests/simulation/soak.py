@@ -29,8 +29,7 @@ from tests.fuzz.run import INPUTS, fuzz
 
 from .actors import Machines
 from .faults import KINDS, Faults
-from .mutants import MUTANTS
-from .scenarios import caught
+from .mutants import MUTANTS, caught
 from .seeds import outcome_of, replay_command
 from .transitions import TRANSITIONS, Taken, name_of
 
@@ -164,7 +163,7 @@ def summary_of(first: int, tally: Tally, fuzzed: Mapping[str, int]) -> Summary:
         tally.seeds[PRODUCTION],
         tally.wrong[PRODUCTION],
         len(MUTANTS),
-        sum(caught(name) for name in MUTANTS),
+        sum(map(caught, MUTANTS.values())),
         sum(tally.wrong[name] > 0 for name in MUTANTS),
         fuzzed["inputs"],
         fuzzed["wrong"],

@@ -20,6 +20,7 @@ from stream_rater.columns.sharding import shards_of
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.pipeline.ports import CommitSource, Effect, Publish, Scatter
+from tests.builders.lines import a_round
 
 from . import oracle, recovery
 from .actors import Actor, Machines, Straggler, Watch
@@ -31,7 +32,8 @@ T = TypeVar("T")
 WINDOW = 100
 WAVE = 2
 """The most players of a wave."""
-MOST_EFFECTS = 2000
+MOST_EFFECTS, STILL_EFFECTS = 2000, 100
+"""Within so many effects of each actor all must be finished; for how many it must stay so."""
 CACHE_BYTES = 100_000
 
 NEVER_HEARS = Unkindness(deaf=1.0)
@@ -123,6 +125,10 @@ class Stage:
         self.assign(actor, *shards)
         return actor
 
+    def workers(self) -> tuple[Actor, Actor]:
+        """Start an estimator and an updater."""
+        return self.estimator(), self.updater()
+
     def assign(self, updater: Actor, *shards: int) -> None:
         """Assign these shards, or else all shards, to an updater. It and the former owners learn it
         at their next poll."""
@@ -133,6 +139,11 @@ class Stage:
     def crash(self, actor: Actor) -> None:
         """Kill an actor. Others own its partitions only after a rebalance."""
         self.actors.remove(actor)
+
+    def replace(self, actor: Actor) -> Actor:
+        """Kill an actor, and start another in its place, which is returned."""
+        self.crash(actor)
+        return self.estimator() if actor.role == "estimator" else self.updater()
 
     def instead(self, owner: object, name: str, value: object) -> None:
         """Let a module or class have another value under this name until the end."""
@@ -172,9 +183,7 @@ class Stage:
     def rebuild_if_asked(self) -> None:
         """Let an operator do what the workers ask for, then start workers again."""
         if self.watch.to_rebuild or any(each.ended for each in self.actors):
-            self.rebuild()
-            self.estimator()
-            self.updater()
+            self.rebuild_and_start()
 
     def begin_with(self, shards: int) -> None:
         """Begin with this many shards until the first rebuild, as if workers had run before."""
@@ -196,24 +205,19 @@ class Stage:
         self.watch.to_rebuild.clear()
         recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines.cutoff)
 
+    def rebuild_and_start(self) -> tuple[Actor, Actor]:
+        """Rebuild the store, and start an estimator and an updater."""
+        self.rebuild()
+        return self.workers()
+
     def round(
         self, *players: str, round_id: str = "", partition: int = 0, weight: float = 1.0
     ) -> int:
         """Report a round of ladder `a` with the players in this order. Returns its offset."""
         self._rounds += 1
-        standings = [{"player": player, "rank": i + 1} for i, player in enumerate(players)]
-        return self.report(
-            msgspec.json.encode(
-                {
-                    "round_id": round_id or f"round-{self._rounds}",
-                    "ladder": "a",
-                    "completed_at": f"2026-01-{self._rounds:02}T00:00:00Z",
-                    "standings": standings,
-                    "weight": weight,
-                }
-            ),
-            partition,
-        )
+        own_id = round_id or f"round-{self._rounds}"
+        line = a_round(self._rounds, *players, ladder="a", round_id=own_id, weight=weight)
+        return self.report(msgspec.json.encode(line), partition)
 
     def report(self, value: bytes, partition: int = 0) -> int:
         """Append a record to round-completed. Returns its offset."""
@@ -260,31 +264,46 @@ class Stage:
         self.until(actor, kind, **having)
         self.perform(actor)
 
-    def rated(self, *players: str) -> tuple[Actor, Actor]:
-        """Rate a round from its report to its events, by a new estimator and a new updater, which
-        are returned."""
+    def sends(self, estimator: Actor, *players: str) -> None:
+        """Report a round, which this estimator sends and commits."""
         self.round(*players)
-        estimator, updater = self.estimator(), self.updater()
         self.through(estimator, CommitSource)
+
+    def rates(self, estimator: Actor, updater: Actor, *players: str) -> None:
+        """Rate a round from its report to its events."""
+        self.sends(estimator, *players)
         self.through(updater, Publish)
+
+    def sent(self, *players: str) -> tuple[Actor, Actor]:
+        """Report a round, which a new estimator sends and commits. Returns it and a new updater."""
+        self.round(*players)
+        estimator, updater = self.workers()
+        self.through(estimator, CommitSource)
+        return estimator, updater
+
+    def rated(self, *players: str, times: int = 1) -> tuple[Actor, Actor]:
+        """Rate rounds, each by a new estimator and a new updater. Returns the last ones."""
+        for _ in range(times):
+            estimator, updater = self.sent(*players)
+            self.through(updater, Publish)
         return estimator, updater
 
     def half_sent(self, *players: str) -> Actor:
         """Report a round whose estimator dies when the first of its parts is sent; an updater
         applies that part. Returns the updater."""
         self.round(*players)
-        first, updater = self.estimator(), self.updater()
+        first, updater = self.workers()
         self.until(first, Scatter)
-        first.advance()
-        first.advance()
+        first.advance(2)
         self.crash(first)
         self.through(updater, Publish)
         return updater
 
-    def turns(self, actor: Actor, effects: int = 40) -> None:
-        """Let an actor perform this many effects."""
-        for _ in range(effects):
-            self.perform(actor)
+    def turns(self, *actors: Actor, effects: int = 40) -> None:
+        """Let these actors, or else all, perform so many effects, one actor after the other."""
+        for actor in actors or tuple(self.actors):
+            for _ in range(effects):
+                self.perform(actor)
 
     def fail(self, actor: Actor) -> Straggler:
         """Let the current effect fail. Its remaining requests may still arrive."""
@@ -308,9 +327,13 @@ class Stage:
         """Let all actors continue until all is finished. Returns the violations."""
         for actor in self.actors:
             actor.driver.unkindness = Unkindness()
+        still = 0
         for _ in range(MOST_EFFECTS):
             for actor in self.actors:
                 self.perform(actor)
+            still = still + 1 if oracle.is_done(self.log, self.store) else 0
+            if still == STILL_EFFECTS:
+                break
         if not oracle.is_done(self.log, self.store):
             return ["stuck: " + oracle.where(self.log, self.store)]
         if self._unrated:

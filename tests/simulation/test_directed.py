@@ -7,15 +7,25 @@ from pathlib import Path
 import pytest
 
 from .actors import PRODUCTION
-from .mutants import MUTANTS
-from .scenarios import SCENARIOS, caught, play
+from .mutants import MUTANTS, caught, play
 
-PAGE = Path(__file__).parents[2] / "docs/internals/change-protocol.md"
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs/internals/change-protocol.md"
 
 
-def test_every_rule_has_its_scenario() -> None:
-    """Every rule has a scenario, and every scenario has a rule."""
-    assert SCENARIOS.keys() == MUTANTS.keys()
+def test_every_mutant_has_a_scenario() -> None:
+    """Each class that leaves a rule out is in the `@catches` of a scenario."""
+    texts = {each.name: each.read_text() for each in HERE.glob("*.py")}
+    caught_by = re.compile(r"^@catches\((.*?)^def ", re.MULTILINE | re.DOTALL)
+    named = {word for text in texts.values() for each in caught_by.findall(text)
+             for word in re.findall(r"\w+", each)}  # fmt: skip
+    mutants = {
+        mutant
+        for file, text in texts.items() if file.endswith("_mutants.py") or caught_by.search(text)
+        for mutant in re.findall(r"^class ([A-Z]\w+)\(", text, re.MULTILINE)
+    }  # fmt: skip
+    assert len(mutants) > 90
+    assert mutants - named == set()
 
 
 def test_every_mutant_has_its_step() -> None:
@@ -26,12 +36,8 @@ def test_every_mutant_has_its_step() -> None:
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_protocol_holds(name: str) -> None:
-    """The production code passes the scenario."""
-    assert play(name, PRODUCTION) == []
-
-
-@pytest.mark.parametrize("name", MUTANTS)
-def test_without_the_rule_it_fails(name: str) -> None:
-    """Without the rule, the same steps end in a violation."""
-    assert caught(name)
+def test_scenario_needs_the_rule(name: str) -> None:
+    """The production code passes the scenario. Without the rule, the same steps end in a
+    violation."""
+    assert play(MUTANTS[name].scenario, PRODUCTION) == []
+    assert caught(MUTANTS[name])

@@ -6,8 +6,8 @@ from itertools import islice
 from stream_rater.pipeline.states import PartitionState
 
 from .explore import WITHIN, Corpus, Plan, Ran, command, run
+from .seeds import without_addresses
 from .simulator import Fork, Simulation
-from .test_simulation import without_addresses
 from .transitions import Taken
 
 OPENING = Taken("estimator", None, PartitionState.OPENING)
@@ -45,18 +45,12 @@ def test_runs_are_varied_where_they_reached_something_new() -> None:
         assert abs(last.step - 400) <= WITHIN
 
 
-def test_failures_have_a_command() -> None:
-    """It names the seed and all forks."""
-    corpus = Corpus(random.Random(1))
-    corpus.add(Ran(Plan(3, (Fork(100, 5), Fork(900, 6))), ["beliefs differ"], {}))
-    assert [command(each.plan) for each in corpus.failing] == [
-        ".venv/bin/python -m tests.simulation 3 --fork 100:5 --fork 900:6"
-    ]
-
-
 def test_run_says_what_it_reached() -> None:
-    """Each pair with its step; those of before the first step, too."""
+    """Each pair with its step, those of before the first step, too; and a failure has a command."""
     ran = run(Plan(7))
     assert ran.violations == []
     assert {first for first, _ in ran.pairs} >= {None}
     assert max(ran.pairs.values()) > 100
+    assert command(Plan(3, (Fork(100, 5), Fork(900, 6)))) == (
+        ".venv/bin/python -m tests.simulation 3 --fork 100:5 --fork 900:6"
+    )

@@ -3,8 +3,6 @@ finds nothing in production code, and each fault that is planted in what clients
 
 from pathlib import Path
 
-import pytest
-
 from stream_rater.adapters.kafka.envelopes import rejection_headers
 from stream_rater.contract.record import Headers
 from tests.chaos.planted import FAULTS, planted
@@ -29,12 +27,15 @@ def test_it_finds_nothing_in_production_code(tmp_path: Path) -> None:
     assert found.checked["corrections"] == 3
 
 
-@pytest.mark.parametrize("fault", IN_MEMORY)
-def test_it_finds_a_planted_fault(tmp_path: Path, fault: str) -> None:
-    """The same story with the fault has a violation."""
-    with planted(fault):
-        found = story(tmp_path)
-    assert found.violations
+def test_it_finds_each_planted_fault(tmp_path: Path) -> None:
+    """The same story with a fault has a violation."""
+    unseen = []
+    for fault in IN_MEMORY:
+        with planted(fault):
+            found = story(tmp_path)
+        if not found.violations:
+            unseen.append(fault)
+    assert unseen == []
 
 
 def story(folder: Path) -> Findings:
@@ -52,8 +53,7 @@ def story(folder: Path) -> Findings:
     stage.correct("player-removed", player=B1)
     stage.round(A0, B1, A1)
     stage.round(B0, A2)
-    stage.estimator()
-    stage.updater()
+    stage.workers()
     with stage.patches:
         stage.finish()
     path = folder / "observed.jsonl.gz"

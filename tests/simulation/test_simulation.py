@@ -1,6 +1,6 @@
 """Whatever faults happen, the outcome equals that of the sequential replay."""
 
-import re
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -15,72 +15,60 @@ from stream_rater.rating.parameters import TwoMoment
 
 from . import game, simulator
 from .faults import KINDS, Faults
-from .seeds import outcome_of, replay_command
+from .seeds import Outcome, outcome_of, replay_command, without_addresses
 from .transitions import TRANSITIONS, Taken, name_of, surprising
 
-SEEDS = 400
-AT_ONCE = 25
-"""Seeds for each test case: so few that a case is over soon on a busy machine, too."""
-ENOUGH = 200
-"""Seeds that are played in any case, and among which every kind of fault happens."""
-RARE = (317,)
-"""Seeds with a transition that is rarer than one in ENOUGH: Settling to Refused is one in 200."""
-
+FIRST, SEEDS, AT_ONCE = 100, 400, 50
+"""The seeds that are played in any case; those that are played in all; and those of each case."""
+RARE = (145,)
+"""Seeds beyond the first ones with a fault or a transition that those do not have."""
 
 CASES: list[Any] = [
-    pytest.param(first, marks=pytest.mark.slow) if first >= ENOUGH else first
+    pytest.param(first, marks=pytest.mark.slow) if first >= FIRST else first
     for first in range(0, SEEDS, AT_ONCE)
 ]
-"""The first seed of each case. Beyond the first ENOUGH, they are slow."""
+VARIED = pytest.mark.parametrize(
+    "seeds", [range(25), pytest.param(range(25, 200), marks=pytest.mark.slow)], ids=str
+)
 
 
 @cache
-def played(first: int) -> tuple[dict[int, list[str]], Faults, set[Taken]]:
-    """What failed, by seed; and the faults and the transitions of AT_ONCE seeds."""
-    failing, faults, taken = {}, Faults(), set[Taken]()
-    for seed in range(first, first + AT_ONCE):
-        found = outcome_of(seed)
-        faults += found.faults
-        taken |= found.taken
-        if found.violations:
-            failing[seed] = found.violations
-    return failing, faults, taken
+def played(seed: int) -> Outcome:
+    """The outcome of a seed, which is played once in a process."""
+    return outcome_of(seed)
+
+
+def failing(outcomes: Iterable[tuple[int, Outcome]]) -> str:
+    """The seeds that violate the protocol, one line each."""
+    return "\n".join(
+        f"{replay_command(seed)}  # {found.violations[0]:.200}"
+        for seed, found in outcomes if found.violations
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("first", CASES)
 def test_seeds(first: int) -> None:
     """Beliefs are byte-equal, every event and rejection comes exactly once and in order, nothing is
     stuck, and the machines take no transition that the protocol's diagrams do not have."""
-    failing, _, taken = played(first)
-    assert not failing, "\n".join(
-        f"{replay_command(seed)}  # {found[0]:.200}" for seed, found in failing.items()
-    )
-    assert surprising(taken) == []
+    found = {seed: played(seed) for seed in range(first, first + AT_ONCE)}
+    assert failing(found.items()) == ""
+    assert surprising(set[Taken]().union(*(each.taken for each in found.values()))) == []
 
 
 def test_every_kind_of_fault_and_transition_happens() -> None:
     """Every kind of fault happens among the first seeds, and every transition in the protocol's
-    diagrams. A process does not run a seed twice for this."""
+    diagrams, each of which has a name of its own."""
     faults, taken = Faults(), set[Taken]()
-    for begin in range(0, ENOUGH, AT_ONCE):
-        _, there, there_taken = played(begin)
-        faults += there
-        taken |= there_taken
-    assert not KINDS.keys() - faults.keys()
-    taken = taken.union(*(outcome_of(seed).taken for seed in RARE))
+    for seed in (*range(FIRST), *RARE):
+        faults += played(seed).faults
+        taken |= played(seed).taken
+    assert KINDS.keys() - faults.keys() == set()
     assert [name_of(each) for each in TRANSITIONS if each not in taken] == []
+    assert len(set(map(name_of, TRANSITIONS))) == len(TRANSITIONS)
 
 
-def test_each_transition_has_a_name_of_its_own() -> None:
-    """So a table can say which one was reached, and how often."""
-    assert len({name_of(each) for each in TRANSITIONS}) == len(TRANSITIONS)
-
-
-CHUNKS = pytest.mark.parametrize("first", range(0, ENOUGH, AT_ONCE))
-
-
-@CHUNKS
-def test_fingerprints_that_collide(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
+@VARIED
+def test_fingerprints_that_collide(monkeypatch: pytest.MonkeyPatch, seeds: range) -> None:
     """A fingerprint decides nothing: with a bit or two of hash in it, rounds wait more often and
     fewer records are cached, and all that comes of them is the same."""
     whole, one_bit = player_map.fingerprints, np.uint64(1 << player_map.SHARD_BITS)
@@ -90,13 +78,13 @@ def test_fingerprints_that_collide(monkeypatch: pytest.MonkeyPatch, first: int) 
     monkeypatch.setattr(
         record_cache, "fingerprints_of", lambda players: of_records(players) | ~np.uint64(3)
     )
-    seeds = range(first, first + AT_ONCE)
-    failing = {seed: found for seed in seeds if (found := outcome_of(seed)[0])}
-    assert not failing
+    assert failing((seed, outcome_of(seed)) for seed in seeds) == ""
 
 
-@CHUNKS
-def test_newcomers_at_the_level_of_their_field(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
+@VARIED
+def test_newcomers_at_the_level_of_their_field(
+    monkeypatch: pytest.MonkeyPatch, seeds: range
+) -> None:
     """A system that places newcomers ends with the same beliefs. Stage 1 places a newcomer by the
     other players of the first round, and no earlier record shows who they are."""
     rating = TwoMoment(newcomer_offset=-300.0)
@@ -111,9 +99,7 @@ def test_newcomers_at_the_level_of_their_field(monkeypatch: pytest.MonkeyPatch, 
         }
         for module in (game, simulator):
             monkeypatch.setattr(module, name, Ladders(ladders=ladders))
-    seeds = range(first, first + AT_ONCE)
-    failing = {seed: found for seed in seeds if (found := outcome_of(seed)[0])}
-    assert not failing
+    assert failing((seed, outcome_of(seed)) for seed in seeds) == ""
 
 
 def test_same_seed_same_run() -> None:
@@ -121,8 +107,3 @@ def test_same_seed_same_run() -> None:
     first, second = list[str](), list[str]()
     assert outcome_of(7, trace=first) == outcome_of(7, trace=second)
     assert list(map(without_addresses, first)) == list(map(without_addresses, second))
-
-
-def without_addresses(line: str) -> str:
-    """A line of the trace. Encoded corrections are shown by their addresses."""
-    return re.sub(r"object at 0x[0-9a-f]+", "object", line)

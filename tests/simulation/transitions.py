@@ -11,13 +11,7 @@ from typing import Any, NamedTuple
 from stream_rater.contract.errors import Trouble
 from stream_rater.pipeline.observer import Observer, Traced
 from stream_rater.pipeline.ports import Effect, NewProducer, Polled, ReadBeliefs
-from stream_rater.pipeline.states import (
-    ESTIMATOR,
-    UPDATER,
-    PartitionState,
-    ShardState,
-    Transition,
-)
+from stream_rater.pipeline.states import ESTIMATOR, UPDATER, PartitionState, ShardState, Transition
 from stream_rater.pipeline.updater.shard import Shard
 from stream_rater.pipeline.updater.updater import Updater
 

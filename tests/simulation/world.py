@@ -16,13 +16,7 @@ from stream_rater.adapters.local_log import Group, Topic
 from stream_rater.adapters.memory import Log, Store
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.record import Player, Record
-from stream_rater.pipeline.ports import (
-    Application,
-    Event,
-    Polled,
-    Position,
-    StoredShard,
-)
+from stream_rater.pipeline.ports import Application, Event, Polled, Position, StoredShard
 
 State = tuple[Position, dict[Player, bytes]]
 
@@ -201,28 +195,27 @@ class UnkindDriver(LocalDriver):
         self.unkindness = unkindness
 
     def checkpoints(self, ladder: str) -> Steps:
-        return self._unkept({}) if self.store.stores_nothing() else super().checkpoints(ladder)
+        return self._kept(super().checkpoints(ladder), {})
 
     def read_piece(self, ladder: str, name: str, number: int) -> Steps:
-        if self.store.stores_nothing():
-            return self._unkept(None)
-        self.store.faults["checkpoint"] += 1
-        return super().read_piece(ladder, name, number)
+        return self._kept(super().read_piece(ladder, name, number), None, fault="checkpoint")
 
     def write_piece(self, ladder: str, name: str, number: int, data: bytes) -> Steps:
-        if self.store.stores_nothing():
-            return self._unkept(False)
-        return super().write_piece(ladder, name, number, data)
+        return self._kept(super().write_piece(ladder, name, number, data), False)
 
     def keep_checkpoint(self, ladder: str, name: str, head: bytes) -> Steps:
-        if self.store.stores_nothing():
-            return self._unkept(False)
-        return super().keep_checkpoint(ladder, name, head)
+        return self._kept(super().keep_checkpoint(ladder, name, head), False)
 
     def drop_checkpoint(self, ladder: str, name: str, pieces: int) -> Steps:
+        return self._kept(super().drop_checkpoint(ladder, name, pieces), False)
+
+    def _kept(self, steps: Steps, unkept: object, fault: str = "") -> Steps:
+        """The steps of an effect on a checkpoint, unless the store is full."""
         if self.store.stores_nothing():
-            return self._unkept(False)
-        return super().drop_checkpoint(ladder, name, pieces)
+            return self._unkept(unkept)
+        if fault:
+            self.store.faults[fault] += 1
+        return steps
 
     def _unkept(self, outcome: object) -> Steps:
         """An effect on a checkpoint fails."""

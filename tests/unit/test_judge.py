@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.builders.lines import a_round
 from tests.judge.__main__ import main
 from tests.judge.accepted import partition_of
 from tests.judge.changes import named
@@ -144,13 +145,14 @@ PLANTED: dict[str, tuple[Callable[[list[Seen]], list[Seen]], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", PLANTED)
-def test_a_planted_fault_is_found(judge: Judged, fault: str) -> None:
+def test_each_planted_fault_is_found(judge: Judged) -> None:
     """One line names the rule, the player and the place."""
-    plant, rule = PLANTED[fault]
-    found = judge(whole(plant(records())))
-    assert rule in rules(found) and not found.clean
-    assert all(" at " in line for line in found.lines)
+    found = {fault: judge(whole(plant(records()))) for fault, (plant, _) in PLANTED.items()}
+    assert [
+        fault for fault, (_, rule) in PLANTED.items()
+        if rule not in rules(found[fault]) or found[fault].clean
+    ] == []  # fmt: skip
+    assert [line for each in found.values() for line in each.lines if " at " not in line] == []
 
 
 def test_a_change_of_the_display(judge: Judged) -> None:
@@ -170,10 +172,10 @@ def test_a_change_of_the_display(judge: Judged) -> None:
 # --- rejections ----------------------------------------------------------------------------------
 
 
-def a_round(offset: int, round_id: str = "r", **fields: Any) -> Seen:
+def reported(offset: int, round_id: str = "r", **fields: Any) -> Seen:
     """A record of `round-completed`."""
-    body = {"round_id": round_id, "ladder": LADDER, "completed_at": AT, "standings": PAIR}
-    return Seen(t="rounds", p=HOME, o=offset, v=text_of(body | fields), key=LADDER)
+    body = a_round(1, ladder=LADDER, round_id=round_id, completed_at=AT, standings=PAIR) | fields
+    return Seen(t="rounds", p=HOME, o=offset, v=text_of(body), key=LADDER)
 
 
 def rejection(of: Seen, code: str, offset: int = 0) -> Seen:
@@ -203,32 +205,31 @@ INVALID: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", INVALID)
-def test_an_invalid_round_is_rejected_once(judge: Judged, case: str) -> None:
+def test_an_invalid_round_is_rejected_once(judge: Judged) -> None:
     """With its code. The judge notices if it is rated, if it has another code, or if nothing comes
     of it, or two rejections."""
-    fields, code = INVALID[case]
-    run, bad, good = InventedRun(), a_round(0, "bad"), a_round(1, "good")
-    bad = edited(bad, **fields)
-    of_good = list(changes(run, good))
-    assert judge(whole([bad, rejection(bad, code), good, *of_good])).clean
-    assert rules(judge(whole([bad, good, *of_good]))) == {"verdict"}
-    assert rules(judge(whole([bad, rejection(bad, "bad-seat"), good, *of_good]))) == {"verdict"}
-    twice = [rejection(bad, code), rejection(bad, code, 5)]
-    assert rules(judge(whole([bad, *twice, good, *of_good]))) == {"doubled"}
+    good = reported(1, "good")
+    of_good = [good, *changes(InventedRun(), good)]
+    for case, (fields, code) in INVALID.items():
+        bad = edited(reported(0, "bad"), **fields)
+        assert judge(whole([bad, rejection(bad, code), *of_good])).clean, case
+        assert rules(judge(whole([bad, *of_good]))) == {"verdict"}, case
+        assert rules(judge(whole([bad, rejection(bad, "bad-seat"), *of_good]))) == {"verdict"}, case
+        twice = [rejection(bad, code), rejection(bad, code, 5)]
+        assert rules(judge(whole([bad, *twice, *of_good]))) == {"doubled"}, case
 
 
 def test_a_valid_round_is_not_rejected(judge: Judged) -> None:
     """And a rejection needs a record."""
-    good = a_round(0)
+    good = reported(0)
     some = [good, *changes(InventedRun(), good)]
     assert "verdict" in rules(judge(whole([*some, rejection(good, "bad-rank")])))
-    assert rules(judge(whole([*some, rejection(a_round(9), "bad-rank")]))) == {"rejection"}
+    assert rules(judge(whole([*some, rejection(reported(9), "bad-rank")]))) == {"rejection"}
 
 
 def test_a_repeated_round(judge: Judged) -> None:
     """It is rejected within the window, also behind another repetition, and rated beyond it."""
-    run, rounds = InventedRun(), [a_round(at) for at in (0, 6, 12, 30)]
+    run, rounds = InventedRun(), [reported(at) for at in (0, 6, 12, 30)]
     rated = [*changes(run, rounds[0]), *changes(run, rounds[3])]
     repeated = [rejection(each, "duplicate-round", i) for i, each in enumerate(rounds[1:3])]
     window = msgspec.structs.replace(RUN, window=10)
@@ -260,7 +261,7 @@ def corrected(run: InventedRun, of: Seen, player: str, kind: str, **more: Any) -
 def test_a_voided_round(judge: Judged) -> None:
     """The counts of its players fall, whether or not the correction has events. A second one is
     rejected, and one of an unknown round."""
-    run, first, second = InventedRun(), a_round(0, "a"), a_round(4, "b")
+    run, first, second = InventedRun(), reported(0, "a"), reported(4, "b")
     void = correction(1, "round-voided", round_id="a")
     again, unknown = (
         correction(at, "round-voided", round_id=name) for at, name in ((2, "a"), (3, "x"))
@@ -277,7 +278,7 @@ def test_a_voided_round(judge: Judged) -> None:
 
 def test_a_correction_that_is_not_added_up(judge: Judged) -> None:
     """An event of a correction that counts a round too many, or that moved nothing, is found."""
-    run, first = InventedRun(), a_round(0, "a")
+    run, first = InventedRun(), reported(0, "a")
     void = correction(1, "round-voided", round_id="a")
     before = list(changes(run, first))
     event = corrected(run, void, "ann", "round-voided", counted=0)
@@ -288,7 +289,7 @@ def test_a_correction_that_is_not_added_up(judge: Judged) -> None:
 
 def test_players_who_are_removed_and_merged(judge: Judged) -> None:
     """Later rounds lose the removed player, and count for the one that another is merged into."""
-    run, first, second = InventedRun(), a_round(0, "a"), a_round(1, "b")
+    run, first, second = InventedRun(), reported(0, "a"), reported(1, "b")
     second = edited(second, standings=[{"player": "cy", "rank": 1}, {"player": "eve", "rank": 2}])
     merge = correction(2, "player-merged", player="cy", into="ann")
     remove = correction(3, "player-removed", player="eve")
@@ -309,7 +310,7 @@ def test_players_who_are_removed_and_merged(judge: Judged) -> None:
 
 def test_seeds(judge: Judged) -> None:
     """A player without a round must have the event of a seed, and another must not."""
-    run, first = InventedRun(), a_round(0, "a")
+    run, first = InventedRun(), reported(0, "a")
     given = [{"player": "ann", "mu": 1.0}, {"player": "new", "mu": 1.0, "rounds": 7}]
     seed = correction(1, "players-seeded", round_id="s", at=AT, players=given)
 
@@ -371,13 +372,13 @@ def of_one_player() -> tuple[list[Seen], list[Seen]]:
 def test_answers_that_are_right(judge: Judged) -> None:
     """States in order, the same again, on another connection an older one; a newcomer first."""
     some, mine = of_one_player()
-    nobody = Answered(
-        c="c1",
-        path=answer(mine[0]).path,
-        status=404,
-        body=msgspec.Raw(b'{"code":"unknown-player"}'),
-    )
-    said = [nobody, answer(mine[0]), answer(mine[0]), answer(mine[3]), answer(mine[1], "c2")]
+    said = [
+        absent(mine[0]),
+        answer(mine[0]),
+        answer(mine[0]),
+        answer(mine[3]),
+        answer(mine[1], "c2"),
+    ]
     found = judge(whole(some, *said))
     assert found.lines == [] and found.checked["answers"] == 5
 
@@ -388,13 +389,7 @@ def test_answers_that_are_wrong(judge: Judged) -> None:
     some, mine = of_one_player()
     assert rules(judge(whole(some, answer(mine[2], mu=5.0)))) == {"no such state"}
     assert rules(judge(whole(some, answer(mine[2]), answer(mine[1])))) == {"back in time"}
-    nobody = Answered(
-        c="c1",
-        path=answer(mine[0]).path,
-        status=404,
-        body=msgspec.Raw(b'{"code":"unknown-player"}'),
-    )
-    assert rules(judge(whole(some, answer(mine[2]), nobody))) != set()
+    assert rules(judge(whole(some, answer(mine[2]), absent(mine[0])))) != set()
     least = f"?min_offset={body_of(mine[3])['offset']}"
     assert judge(whole(some, answer(mine[3], query=least))).lines == []
     assert rules(judge(whole(some, answer(mine[2], query=least)))) == {"min_offset"}
@@ -501,13 +496,13 @@ BY_HTTP = ("an event is lost", "the last event is lost", "an event comes twice",
            "two events of a player are exchanged")  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", ["", *BY_HTTP])
-def test_what_is_seen_by_http_alone(judge: Judged, fault: str) -> None:
+def test_what_is_seen_by_http_alone(judge: Judged) -> None:
     """The same mistakes are found."""
-    some = PLANTED[fault][0](records()) if fault else records()
-    found = judge(by_http(some))
-    assert found.clean == (not fault), found.lines
-    assert found.checked["acknowledged rounds"] == 30
+    for fault in ("", *BY_HTTP):
+        some = PLANTED[fault][0](records()) if fault else records()
+        found = judge(by_http(some))
+        assert found.clean == (not fault), (fault, found.lines)
+        assert found.checked["acknowledged rounds"] == 30
 
 
 # --- the command ---------------------------------------------------------------------------------
