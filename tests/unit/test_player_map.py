@@ -1,10 +1,14 @@
-"""Marks: a number by player, as a dict would keep it."""
+"""Marks: a number by player, as a dict would keep it. A roster reads like the players it is of,
+entries like what is written of them."""
+
+from typing import Any
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.columns import player_map
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.player_map import (
     NOTHING,
     TAKEN,
@@ -108,3 +112,25 @@ def test_players_by_shard(shards: list[int]) -> None:
 def test_no_fingerprint_is_nobodys() -> None:
     """0 stands for a free place."""
     assert (fingerprints([("", "")] * 3, 1) != 0).all()
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+WRITTEN = st.lists(st.tuples(st.tuples(NAMES, NAMES), st.binary(max_size=3)), max_size=6)
+
+
+@given(WRITTEN, st.integers(-7, 7), st.integers(-7, 7))
+def test_a_column_is_its_players_or_entries(written: list[Any], first: int, last: int) -> None:
+    """All of them, some, and each alone."""
+    other = ("ladder", "another")
+    for column, given_ones, more in (
+        (PlayerColumn.of([player for player, _ in written]), [p for p, _ in written], other),
+        (BeliefColumn.of(written), written, (other, b"")),
+    ):
+        assert list(column) == given_ones and len(column) == len(given_ones)
+        assert (column, repr(column)) == (given_ones, repr(given_ones))
+        assert column != [*given_ones, more]
+        assert list(column[first:last]) == given_ones[first:last]
+        each_alone = [column[i] for i in range(-len(given_ones), len(given_ones))]
+        assert each_alone == given_ones + given_ones

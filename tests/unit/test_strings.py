@@ -1,5 +1,10 @@
-"""Columns of strings: their three verbs, and their different ones."""
+"""Columns of strings and their hashes: SipHash-1-3 under the secret key of each process, on which
+no byte depends that the process stores, sends or shows."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,10 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from local.tools import ROOT
 from stream_rater.columns import strings as names_module
-from stream_rater.columns.strings import StringColumn, distinct
+from stream_rater.columns.siphash import Key
+from stream_rater.columns.strings import StringColumn, distinct, hash_each
+from stream_rater.contract.events import MAX_ID_BYTES
 
-ids = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+short_ids = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 
 
 def texts_of(names: StringColumn) -> list[str]:
@@ -19,7 +27,7 @@ def texts_of(names: StringColumn) -> list[str]:
     return [names.data[start:end].tobytes().decode() for start, end in spans]
 
 
-@given(st.lists(st.lists(ids, max_size=3), min_size=1), st.booleans())
+@given(st.lists(st.lists(short_ids, max_size=3), min_size=1), st.booleans())
 def test_concat(columns: list[list[str]], one_array: bool) -> None:
     """All strings in turn, of columns that share their bytes or do not, with nothing between."""
     wanted = [name for own in columns for name in own]
@@ -33,7 +41,9 @@ def test_concat(columns: list[list[str]], one_array: bool) -> None:
     assert len(found) == len(wanted) and len(found.data) == len("".join(wanted).encode())
 
 
-@given(st.lists(ids, min_size=1, max_size=6), st.integers(0, 5), st.integers(0, 7), st.booleans())
+@given(
+    st.lists(short_ids, min_size=1, max_size=6), st.integers(0, 5), st.integers(0, 7), st.booleans()
+)
 def test_slice_and_take(names: list[str], first: int, last: int, hashed_before: bool) -> None:
     """A view of some rows; others in any order, as a view or compact; hashes are of the bytes."""
     column = StringColumn.of(names)
@@ -57,7 +67,7 @@ def test_any_bytes(strings: list[bytes]) -> None:
     assert StringColumn.of_bytes(strings).strings() == strings
 
 
-@given(st.lists(ids, max_size=40))
+@given(st.lists(short_ids, max_size=40))
 def test_distinct_names(names: list[str]) -> None:
     """Each once, as they come, and which of these each is."""
     found, which = distinct(StringColumn.of(names))
@@ -77,3 +87,91 @@ def test_names_of_one_hash_are_distinguished(monkeypatch: pytest.MonkeyPatch) ->
     )
     assert firsts.tolist() == [0, 1, 2, 4]
     assert which.tolist() == [0, 1, 2, 0, 3, 1]
+
+
+# --- hashes ---------------------------------------------------------------------------------------
+
+
+TEXT = bytes((7 * i + 3) % 256 for i in range(MAX_ID_BYTES + 9))
+
+
+LENGTHS = range(1, len(TEXT) + 1)
+"""CPython does not hash empty bytes."""
+
+
+HASHES_OF_CPYTHON = f"print(*(hash({TEXT!r}[:length]) for length in {LENGTHS!r}))"
+
+
+PUBLISHED = {
+    0: "dcc40f055801acab", 1: "93ca577df39bf4c9", 3: "fbf7dde7b80af88b", 4: "2883d388605775cf",
+    7: "4011b19b987d92d3", 8: "8e9a298d11959036", 9: "e43d066cb38ea425", 15: "5699512a6dd820d3",
+    63: "a8b3bbb76290199d",
+}  # fmt: skip
+"""By length, of the bytes 0, 1, 2... under the key 00 01 02... 0f, little-endian: from the test of
+Rust's standard library."""
+
+
+def hash_of(key: bytes, text: bytes, before: bytes = b"", behind: bytes = b"") -> bytes:
+    """The hash of a text in the midst of others, little-endian."""
+    data = np.frombuffer(before + text + behind, np.uint8)
+    start = np.array([len(before)])
+    of = Key(*np.frombuffer(key, np.uint64))
+    return hash_each(data, start, start + len(text), of).tobytes()
+
+
+def test_the_published_hashes() -> None:
+    """Texts of no, some and many whole words, with rests of all kinds."""
+    found = {n: hash_of(bytes(range(16)), bytes(range(n))).hex() for n in PUBLISHED}
+    assert found == PUBLISHED
+
+
+def key_of_cpython(seed: int) -> bytes:
+    """What CPython makes of PYTHONHASHSEED: bits of a linear congruential generator; 0 for 0."""
+    key, x = bytearray(), seed
+    for _ in range(16):
+        x = (x * 214013 + 2531011) % 2**32
+        key.append(x >> 16 & 0xFF if seed else 0)
+    return bytes(key)
+
+
+@pytest.mark.skipif(
+    sys.hash_info.algorithm != "siphash13", reason="this CPython was built with another hash"
+)
+def test_the_hashes_of_cpython() -> None:
+    """Of all lengths that ids have, under a key that is known."""
+    seed = 4_294_967_295
+    done = subprocess.run(
+        [sys.executable, "-c", HASHES_OF_CPYTHON],
+        env=os.environ | {"PYTHONHASHSEED": str(seed)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    key = key_of_cpython(seed)
+    ours = [np.frombuffer(hash_of(key, TEXT[:length]), np.int64).item() for length in LENGTHS]
+    assert [-2 if each == -1 else each for each in ours] == [*map(int, done.stdout.split())]
+
+
+@given(st.binary(max_size=20), st.binary(max_size=20), st.binary(max_size=9))
+def test_what_stands_around_a_text_does_not_count(
+    text: bytes, before: bytes, behind: bytes
+) -> None:
+    """The hash is of its own bytes alone, wherever it begins."""
+    key = bytes(range(16))
+    assert hash_of(key, text, before, behind) == hash_of(key, text)
+
+
+def outputs(folder: Path) -> list[str]:
+    """The lines that a new process prints."""
+    folder.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.outputs", str(folder)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_two_processes_have_the_same_outputs_under_different_keys(tmp_path: Path) -> None:
+    """Parts, events, rejections, beliefs and `rate --records` are the same bytes, although a name
+    has another hash in each process."""
+    (one_hash, *some), (other_hash, *others) = (outputs(tmp_path / each) for each in "ab")
+    assert one_hash.startswith("hash ") and one_hash != other_hash
+    assert some == others
