@@ -51,7 +51,8 @@ def saved(said: str) -> int:
 
 
 def test_shipped_kernels_are_taken_at_any_place_and_time(elsewhere: Path) -> None:
-    """Nothing is compiled, and nothing is written: neither a kernel, nor a lock, nor a folder."""
+    """Nothing is compiled, and nothing is written: neither a kernel, nor a lock, nor a folder. A
+    damaged one is not loaded, but another is written and loaded from then on."""
     run(PACKAGE.parent, elsewhere / "built")
     shutil.copytree(elsewhere / "built", elsewhere / "stream_rater" / "compiled")
     (_lock,) = elsewhere.rglob(f"stream_rater/**/{compiling.LOCK_FILE}")
@@ -61,12 +62,6 @@ def test_shipped_kernels_are_taken_at_any_place_and_time(elsewhere: Path) -> Non
     assert saved(said) == 0
     assert not (elsewhere / "none").exists()
     assert not list(elsewhere.rglob(f"stream_rater/**/{compiling.LOCK_FILE}"))
-
-
-def test_a_damaged_kernel_is_compiled_again(elsewhere: Path) -> None:
-    """It is not loaded, but another is written and loaded from then on."""
-    run(PACKAGE.parent, elsewhere / "built")
-    shutil.copytree(elsewhere / "built", elsewhere / "stream_rater" / "compiled")
     (shipped,) = elsewhere.glob("stream_rater/compiled/*/*/*.kernel")
     shipped.write_bytes(shipped.read_bytes()[:-1])
     assert saved(run(elsewhere, elsewhere / "cache")) == 1

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.measures import FIELDS
 from stream_rater.evaluation.season import Session
@@ -31,14 +30,11 @@ def scored(places: list[int], win: list[float], *, draws: bool = False) -> list[
 
 
 def test_the_winner_is_scored() -> None:
-    """Log loss, and half of the squares over all outcomes: with two sides (1 - p)^2."""
+    """Log loss, and half of the squares over all outcomes: of two sides (1 - p)^2. A round without
+    a winner counts only where there are draws: there the draw is one more outcome."""
     assert scored([1, 2], [0.7, 0.3]) == pytest.approx([1.0, -math.log(0.7), 0.3**2])
     brier = 0.5 * ((1 - 0.5) ** 2 + 0.3**2 + 0.2**2)
     assert scored([1, 2, 3], [0.5, 0.3, 0.2]) == pytest.approx([1.0, math.log(2.0), brier])
-
-
-def test_a_round_without_a_winner_counts_only_where_there_are_draws() -> None:
-    """There the draw is one more outcome."""
     assert scored([1, 1], [0.6, 0.4]) == [0.0, 0.0, 0.0]
     assert scored([1, 2, 2], [0.6, 0.2, 0.2])[0] == 1.0, "only the first place matters"
     brier = 0.5 * ((1 - 0.3) ** 2 + 0.4**2 + 0.3**2)
@@ -111,19 +107,18 @@ CROWDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("margin", [0.0, 60.0])
-@pytest.mark.parametrize("crowd", CROWDS.values(), ids=CROWDS.keys())
-def test_so_are_rounds_of_thousands(crowd: tuple[Floats, Floats], margin: float) -> None:
+def test_so_are_rounds_of_thousands() -> None:
     """Each probability, their sum, and the loss of whoever may win; in any order."""
-    sides, whole = Performances(*crowd, margin), np.array([0, len(crowd[0])])
-    found, exact = of_rounds(whole, sides), win_probabilities(sides)
-    assert found == pytest.approx(exact, abs=1e-5)
-    assert found.sum() == pytest.approx(exact.sum(), abs=1e-4)
-    likely = exact > 1e-6
-    assert np.log(found[likely]) == pytest.approx(np.log(exact[likely]), abs=1e-3)
-    order = RNG.permutation(len(exact))
-    other = of_rounds(whole, Performances(sides.mu[order], sides.sigma[order], margin))
-    assert other == pytest.approx(found[order], abs=1e-12)
+    for (name, crowd), margin in itertools.product(CROWDS.items(), (0.0, 60.0)):
+        sides, whole = Performances(*crowd, margin), np.array([0, len(crowd[0])])
+        found, exact = of_rounds(whole, sides), win_probabilities(sides)
+        assert found == pytest.approx(exact, abs=1e-5), (name, margin)
+        assert found.sum() == pytest.approx(exact.sum(), abs=1e-4), (name, margin)
+        likely = exact > 1e-6
+        assert np.log(found[likely]) == pytest.approx(np.log(exact[likely]), abs=1e-3), name
+        order = RNG.permutation(len(exact))
+        other = of_rounds(whole, Performances(sides.mu[order], sides.sigma[order], margin))
+        assert other == pytest.approx(found[order], abs=1e-12), (name, margin)
 
 
 def column(scores: Any, name: str) -> list[float]:
