@@ -67,41 +67,35 @@ def test_other_views_in_redis(
             rig.close()
 
 
-def test_without_views_nothing_is_recorded(settings: real.SettingsFactory) -> None:
-    """The keys are those of earlier releases."""
-    at, clock = settings(), Clock()
+def test_a_lost_key_of_views(settings: real.SettingsFactory) -> None:
+    """Whatever key is lost, no answer is given from the rest, and a sweep finds it, too. Without
+    views the keys are those of earlier releases."""
     with asyncio.Runner() as runner:
-        rig = RedisRig(at, a_ladder(), clock, runner)
-        rig.apply([an_event("ann", 1)])
-        rig.writer.checkpoint([1])
-        client: Any = redis.Redis.from_url(at.redis)
-        keys = keys_of(LADDER)
-        assert client.exists(VIEWS, keys.dues) == 0
-        assert client.hget(keys.state, "sizes") == b"1 1 1 1"
-        client.close()
-        rig.close()
-
-
-@pytest.mark.parametrize("gone", keys_of(LADDER)._fields)
-def test_a_lost_key_of_views(settings: real.SettingsFactory, gone: str) -> None:
-    """Whatever key is lost, no answer is given from the rest, and a sweep finds it, too."""
-    at, clock = settings(serve_history=3), Clock()
-    with asyncio.Runner() as runner:
-        rig = RedisRig(at, BOTH, clock, runner)
-        rig.apply([an_event("ann", 1, completed_at=at_time(START_S), sigma=80.0)])
-        rig._reader._positions = ReadPositions()
-        rig._reader._positions.all_read([1])
-        assert rig.ask("player", LADDER, "ann").rank == 1
-        client: Any = redis.Redis.from_url(at.redis)
-        assert client.delete(getattr(keys_of(LADDER, BOTH.views(LADDER).id), gone)) == 1
-        client.close()
-        with pytest.raises(Incomplete):
-            rig.ask("player", LADDER, "ann")
-        clock.now_s += 30 * DAY_S
-        with pytest.raises(IndexLost):
-            if not rig.writer.sweep():
-                rig.writer.checkpoint([2])
-        rig.close()
+        for gone in keys_of(LADDER)._fields:
+            at, clock = settings(serve_history=3), Clock()
+            client: Any = redis.Redis.from_url(at.redis)
+            client.flushdb()
+            with closing(RedisRig(at, BOTH, clock, runner)) as rig, closing(client):
+                rig.apply([an_event("ann", 1, completed_at=at_time(START_S), sigma=80.0)])
+                rig._reader._positions = ReadPositions()
+                rig._reader._positions.all_read([1])
+                assert rig.ask("player", LADDER, "ann").rank == 1
+                keys = keys_of(LADDER, BOTH.views(LADDER).id)
+                assert client.delete(getattr(keys, gone)) == 1, gone
+                with pytest.raises(Incomplete):
+                    rig.ask("player", LADDER, "ann")
+                clock.now_s += 30 * DAY_S
+                with pytest.raises(IndexLost):
+                    if not rig.writer.sweep():
+                        rig.writer.checkpoint([2])
+        at = settings()
+        client = redis.Redis.from_url(at.redis)
+        client.flushdb()
+        with closing(RedisRig(at, a_ladder(), Clock(), runner)) as rig, closing(client):
+            rig.apply([an_event("ann", 1)])
+            rig.writer.checkpoint([1])
+            assert client.exists(VIEWS, keys_of(LADDER).dues) == 0
+            assert client.hget(keys_of(LADDER).state, "sizes") == b"1 1 1 1"
 
 
 def test_two_processes_sweep_at_once(

@@ -43,18 +43,6 @@ def rated(season: list[float], rho: float, kept: int = 0) -> Beliefs:
     return beliefs
 
 
-@given(performances, rhos, st.integers(0, 4))
-def test_sigma_depends_on_no_performance(season: list[float], rho: float, kept: int) -> None:
-    """sigma^2 grows by gamma^2, then sigma^-2 by beta^-2, whatever happened (Lemma 5.4)."""
-    variance = 350.0**2
-    for _ in season:
-        variance = 1.0 / (1.0 / (variance + GAMMA2) + 1.0 / BETA2)
-    actual = float(rated(season, rho, kept).header["sigma"][0])
-    # a few roundings a round, to float64 or to what the record holds: float32, half an ulp a round
-    rounding = 1e-14 if kept == 0 else 2.0**-24 * len(season)
-    assert math.sqrt(variance) == pytest.approx(actual, rel=rounding)
-
-
 @given(performances, rhos)
 def test_mu_is_the_mode_and_diffusion_leaves_it(season: list[float], rho: float) -> None:
     """w_0 (mu - center) + scale * sum r tanh((mu - p) a) = 0 (Algorithm 3); w_0 + sum w_k =
@@ -99,17 +87,12 @@ def test_all_and_no_momentum() -> None:
         assert found == pytest.approx(0.75 ** (1.0 + rho), rel=1e-14), rho  # ulps of exp and log
 
 
-def test_bounds() -> None:
-    """At most K factors are kept, in order of performance. The influence of one performance is
-    bounded (Theorem 5.7), and the search ends."""
+def test_at_most_k_factors_are_kept() -> None:
+    """kept = K holds the count at K, and the factors in order of performance."""
     beliefs = rated([1500.0 + 300.0 * math.sin(i) for i in range(40)], 0.0, kept=6)
     assert beliefs.header["count"][0] == 6
     terms = factors_of(beliefs)[0, :6, 0].tolist()
     assert terms == sorted(terms)
-    for p in (-1e9, 1e9):
-        extreme = float(rated([1500.0, p], 1.0).header["mu"][0])
-        far = float(rated([1500.0, math.copysign(1e4, p)], 1.0).header["mu"][0])
-        assert far == pytest.approx(extreme, abs=1e-6)  # tanh is 1 to the last bit at both
 
 
 def test_what_changes() -> None:
@@ -143,17 +126,6 @@ def test_mu_is_the_mode_of_the_record(season: list[float], rho: float, kept: int
     mu = float(header["mu"])
     # half a unit in the last place of a float32, and a small part of a step's fourth power: 3e-5
     assert abs(mu - exact) <= 0.5 * float(np.spacing(np.float32(exact))) + 1e-5
-
-
-@given(st.lists(st.floats(0.0, 3000.0), min_size=2, max_size=10), rhos, st.data())
-def test_a_better_performance_never_lowers_mu(
-    season: list[float], rho: float, data: st.DataObject
-) -> None:
-    """With all factors kept, mu is monotone in every past performance (Lemma 5.4)."""
-    i = data.draw(st.integers(0, len(season) - 1))
-    better = [*season[:i], season[i] + data.draw(st.floats(0.0, 1000.0)), *season[i + 1 :]]
-    less, more = (float(rated(s, rho).header["mu"][0]) for s in (season, better))
-    assert less <= more + 1e-9  # the roots' tolerance
 
 
 @given(st.lists(performances, min_size=2, max_size=6), rhos, st.integers(0, 3))

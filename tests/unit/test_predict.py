@@ -44,31 +44,30 @@ def rated(*words: str) -> dict[str, Line]:
     return {each["player"]: each for each in map(json.loads, result.stdout.splitlines())}
 
 
-@pytest.mark.parametrize("config", [None, CONFIG], ids=["elo-mmr", "trueskill"])
-def test_the_numbers_of_the_kernels(tmp_path: Path, file: str, config: Line | None) -> None:
+def test_the_numbers_of_the_kernels(tmp_path: Path, file: str) -> None:
     """Players are as `rate` prints them, and newcomers have the ladder's initial belief. The
     prediction is that of the ladder in Python, to the last bit."""
-    words, own = ["--file", file], list[str]()
-    if config is not None:
-        own = ["--config", str(tmp_path / "c.json")]
-        Path(own[1]).write_text(json.dumps(config))
-    found = answer(*words, *own, *SIDES)
-    ladder = Ladder(**(config or {}))
-    ladder.rate_file(file)
-    predicted = ladder.predict(GROUPS)
-    assert found["ladder"] == "l"
-    assert [each["win"] for each in found["sides"]] == predicted.win.tolist()
-    assert [each["expected_rank"] for each in found["sides"]] == predicted.expected_rank.tolist()
-    assert found["pairwise"] == predicted.pairwise.tolist()
-    assert (found["draw"], found["quality"]) == (predicted.draw, predicted.quality)
-    assert (found["draw"] > 0.0) == (config is not None)
-    lines = rated(file, *own)
-    for each in itertools.chain(*(side["players"] for side in found["sides"])):
-        who = each["player"]
-        if who == "a,b":
-            assert (each["mu"], each["sigma"], each["rounds"]) == (1500.0, 350.0, 0)
-        else:
-            assert each == {name: lines[who][name] for name in each}
+    (path := tmp_path / "c.json").write_text(json.dumps(CONFIG))
+    own: list[str]
+    for config, own in (({}, []), (CONFIG, ["--config", str(path)])):
+        found = answer("--file", file, *own, *SIDES)
+        ladder = Ladder(**config)  # type: ignore[arg-type]
+        ladder.rate_file(file)
+        predicted = ladder.predict(GROUPS)
+        assert found["ladder"] == "l"
+        sides = found["sides"]
+        assert [each["win"] for each in sides] == predicted.win.tolist()
+        assert [each["expected_rank"] for each in sides] == predicted.expected_rank.tolist()
+        assert found["pairwise"] == predicted.pairwise.tolist()
+        assert (found["draw"], found["quality"]) == (predicted.draw, predicted.quality)
+        assert (found["draw"] > 0.0) == bool(config)
+        lines = rated(file, *own)
+        for each in itertools.chain(*(side["players"] for side in sides)):
+            who = each["player"]
+            if who == "a,b":
+                assert (each["mu"], each["sigma"], each["rounds"]) == (1500.0, 350.0, 0)
+            else:
+                assert each == {name: lines[who][name] for name in each}
 
 
 def test_what_if_is_what_rate_gives(tmp_path: Path, file: str) -> None:
@@ -137,9 +136,11 @@ def test_a_table_for_people(file: str) -> None:
     assert nothing.endswith("the result would change nothing\n")
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
+def test_wrong_words_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line, with the place and the cure."""
+    monkeypatch.chdir(tmp_path)
+    Path("c").write_text("{}")
+    for words, why in (
         (["ann"], "one side alone: name two at least, as in ann,bob cy,dee, or deal it by "
                   "--teams 2"),
         (["ann,ann", "bob"], "side 1: player 'ann' stands there twice: name each once"),
@@ -152,18 +153,12 @@ def test_a_table_for_people(file: str) -> None:
         (["ann", "bob", "--ranks", "1,0"],
          "--ranks 1,0: '0' is no rank: give whole numbers from 1 to 999999999, or - for who did "
          "not finish"),
-        (["ann", "bob", "--config", "c"], "--config is for --file: add it, or leave --config out"),
-    ],
-)  # fmt: skip
-def test_wrong_words_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], why: str
-) -> None:
-    """In one line, with the place and the cure."""
-    monkeypatch.chdir(tmp_path)
-    Path("c").write_text("{}")
-    result = run("--ladder", "l", *words)
-    assert result.exit_code == 2
-    assert result.stderr.startswith(f"stream-rater: {why}") and result.stderr.count("\n") == 1
+        (["ann", "bob", "--config", "c"],
+         "--config is for --file: add it, or leave --config out"),
+    ):  # fmt: skip
+        result = run("--ladder", "l", *words)
+        assert result.exit_code == 2
+        assert result.stderr.startswith(f"stream-rater: {why}") and result.stderr.count("\n") == 1
 
 
 def test_the_ladder_of_a_file(tmp_path: Path, file: str) -> None:

@@ -162,28 +162,19 @@ def test_nothing_is_kept_after_a_failure() -> None:
     assert asked(hand) == {0: "a"}
 
 
-def test_ladders_are_distinguished() -> None:
-    """A player has a record on each ladder."""
-    hand, _ = started()
-    come(hand, 0, part((5, "a")))
-    answer(hand, [None])
-    position = applied(hand)[0].position
-    come(hand, 1, part((5, "a"), ladder="b"))
-    assert asked(hand) == {0: "a"}
-    answer(hand, [None], position)
-    assert rounds_of(applied(hand)[0]) == {"a": 1}
-
-
 def test_without_memory_all_are_read() -> None:
-    """The cache can be turned off."""
-    hand, counts = started(cache_bytes=0)
-    come(hand, 0, part((5, "a")))
-    answer(hand, [None])
-    position = applied(hand)[0].position
-    come(hand, 1, part((6, "a")))
-    assert asked(hand) == {0: "a"}
-    answer(hand, [None], position)
-    assert (counts.hits, counts.misses, counts.bytes_used) == (0, 2, 0)
+    """The cache can be turned off. A player has a record on each ladder."""
+    for more in ({"cache_bytes": 0}, {}):
+        hand, counts = started(**more)
+        come(hand, 0, part((5, "a")))
+        answer(hand, [None])
+        position = applied(hand)[0].position
+        come(hand, 1, part((6, "a"), ladder="b" if not more else "a"))
+        assert asked(hand) == {0: "a"}
+        answer(hand, [None], position)
+        assert rounds_of(applied(hand)[0]) == {"a": 1}
+        assert (counts.hits, counts.misses) == (0, 2)
+        assert (counts.bytes_used == 0) == bool(more)
 
 
 def test_ladders_are_numbered_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Seats and scores on every surface: Python, the command line and the API."""
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -179,9 +180,9 @@ def test_the_api_asks_what_if_with_both() -> None:
             msgspec.convert({"players": ["ann"], "seat": seat}, SideQuestion)
 
 
-@pytest.mark.parametrize(
-    ("given", "code", "message"),
-    [
+def test_python_names_what_is_wrong() -> None:
+    """On any ladder, whether it uses them or not."""
+    wrong: list[tuple[dict[str, Any], str, str]] = [
         ({"seats": ["home"]}, "bad-seat", "seats: 1 for 2 sides; None: no seat"),
         ({"seats": "ha"}, "bad-seat", "seats: 'ha' is a text, not a list of seats"),
         ({"seats": 7}, "malformed", "seats: 7 is no list"),
@@ -191,23 +192,20 @@ def test_the_api_asks_what_if_with_both() -> None:
         ({"scores": [1]}, "bad-score", "scores: 1 for 2 sides; None: no score"),
         ({"scores": ["2", 1]}, "bad-score", "scores[0]: '2' is no number"),
         ({"scores": [1, np.inf]}, "bad-score", "scores[1]: inf is not finite; None: no score"),
-    ],
-)  # fmt: skip
-def test_python_names_what_is_wrong(given: dict[str, Any], code: str, message: str) -> None:
-    """On any ladder, whether it uses them or not."""
-    for found in (Ladder(), Ladder(SYSTEM, seats=SEATS)):
+    ]
+    for (given, code, message), found in product(wrong, (Ladder(), Ladder(SYSTEM, seats=SEATS))):
         with pytest.raises(InvalidRound) as refused:
             found.rate(PAIR, **given)
         assert refused.value.code == code and str(refused.value).startswith(message)
         assert len(found) == 0
-    if "seats" in given:
-        with pytest.raises(InvalidRound, match=r"^seats"):
-            Ladder().predict(PAIR, **given)
+        if "seats" in given:
+            with pytest.raises(InvalidRound, match=r"^seats"):
+                found.predict(PAIR, **given)
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
+def test_the_command_names_what_is_wrong() -> None:
+    """In one line."""
+    for words, why in (
         (["--seats", "home"], "--seats home: 1 for 2 sides: give one for each"),
         (["--seats", "home,"], "--seats home,: '' is no name of a seat: give a text of 1 to 8 "),
         (["--seats", "-,ä"], "--seats -,ä: 'ä' is no name of a seat: "),
@@ -215,10 +213,7 @@ def test_python_names_what_is_wrong(given: dict[str, Any], code: str, message: s
         (["--ranks", "1,2", "--scores", "1"], "--scores 1: 1 for 2 sides: give one for each"),
         (["--ranks", "1,2", "--scores", "1,x"],
          "--scores 1,x: 'x' is no score: give numbers such as 4 or -0.5, or - for none"),
-    ],
-)  # fmt: skip
-def test_the_command_names_what_is_wrong(words: list[str], why: str) -> None:
-    """In one line."""
-    result = CliRunner().invoke(app.main, ["predict", "--ladder", "l", "ann", "bob", *words])
-    assert result.exit_code == 2
-    assert result.stderr.startswith(f"stream-rater: {why}") and result.stderr.count("\n") == 1
+    ):  # fmt: skip
+        result = CliRunner().invoke(app.main, ["predict", "--ladder", "l", "ann", "bob", *words])
+        assert result.exit_code == 2
+        assert result.stderr.startswith(f"stream-rater: {why}") and result.stderr.count("\n") == 1

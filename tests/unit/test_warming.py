@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stream_rater.columns.compiling import SharedCache, Watcher, watchers
+from stream_rater.columns.compiling import SharedCache, watchers
 from stream_rater.evaluation import comparison, warming
 from stream_rater.evaluation.comparison import compare
 from stream_rater.evaluation.evaluation import evaluate
@@ -56,30 +56,6 @@ def test_a_run_that_loads_a_kernel_is_run_again() -> None:
     assert len(runs) == MOST_RUNS
 
 
-def test_watchers_are_notified_as_before() -> None:
-    """The one that shows progress goes on."""
-
-    class Seen(Watcher):
-        def __init__(self) -> None:
-            self.kernels: list[str] = []
-
-        def compiling(self, kernel: str, number: int, most: int) -> None:
-            self.kernels.append(kernel)
-
-    seen = Seen()
-
-    def compile_once() -> None:
-        for each in watchers:
-            each.compiling("a", 1, 1)
-
-    watchers.append(seen)
-    try:
-        timed(compile_once)
-    finally:
-        watchers.remove(seen)
-    assert len(seen.kernels) == MOST_RUNS
-
-
 def test_table_3_has_no_compiling_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rating alone: the first run of each system takes a minute here, as compiling would."""
     played: set[str] = set()
@@ -101,10 +77,7 @@ def test_table_3_has_no_compiling_in_it(monkeypatch: pytest.MonkeyPatch) -> None
     assert [each.outcome.rating_s for each in entries] == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_evaluate_is_warm_before_its_time_counts(
-    count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evaluate_is_warm_before_its_time_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each configuration, alone or beside another; and no round is missed or rated twice."""
     calls: list[str] = []
     play = evaluate
@@ -121,9 +94,12 @@ def test_evaluate_is_warm_before_its_time_counts(
     monkeypatch.setattr(comparison, "evaluate", playing)
     configs: list[tuple[str, RatingConfig]]
     configs = [("a", EloMMR(weight_limit=0.2, sigma_limit=80.0)), ("b", Topcoder())]
-    rows = compare("file", iter(SEASON), configs[:count], 0.0)
-    assert calls == ["warm elo-mmr", "play elo-mmr", "warm topcoder", "play topcoder"][: 2 * count]
-    assert [row.rounds for row in rows] == [30] * count
+    for count in (1, 2):
+        calls.clear()
+        rows = compare("file", iter(SEASON), configs[:count], 0.0)
+        due = ["warm elo-mmr", "play elo-mmr", "warm topcoder", "play topcoder"]
+        assert calls == due[: 2 * count]
+        assert [row.rounds for row in rows] == [30] * count
 
 
 def test_samples_are_of_every_kind() -> None:

@@ -56,43 +56,24 @@ def crowd(players: str) -> Fingerprints:
     return fingerprints(StringColumn.of(list(players)), [""], [len(players)], 2)
 
 
-def test_rounds_without_common_players_are_free_at_once() -> None:
-    """Nobody waits for strangers."""
-    assert waves_of("ab", "cd", "ef").free() == [0, 1, 2]
-
-
 def test_a_common_player_makes_a_round_wait() -> None:
-    """The later round is free once the earlier is finished, not before."""
+    """The later round is free once the earlier is finished, not before. It waits for each of its
+    players, and nobody waits for strangers. Only a candidate can be finished: finishing a round
+    that waits is a mistake of ours. Finished rounds leave nothing behind."""
+    assert waves_of("ab", "cd", "ef").free() == [0, 1, 2]
     waves = waves_of("ab", "bc", "cd")
-    assert waves.free() == [0]
-    waves.done(0)
-    assert waves.free() == [1]
-    waves.done(1)
-    assert waves.free() == [2]
-
-
-def test_a_round_waits_for_each_of_its_players() -> None:
-    """Two predecessors, finished in any order."""
+    for number in range(3):
+        assert waves.free() == [number]
+        waves.done(number)
+    assert len(waves) == len(waves._latest) == 0
+    assert not waves.contains(np.arange(3)).any()
     waves = waves_of("ab", "cd", "bc")
     waves.done(1)
     assert waves.free() == [0]
     waves.done(0)
     assert waves.free() == [2]
-
-
-def test_only_a_candidate_can_be_finished() -> None:
-    """Finishing a round that waits is a mistake of ours."""
     with pytest.raises(AssertionError):
         waves_of("ab", "bc").done(1)
-
-
-def test_finished_rounds_leave_nothing_behind() -> None:
-    """Memory is for what waits."""
-    waves = waves_of("ab", "bc")
-    waves.done(0)
-    waves.done(1)
-    assert len(waves) == len(waves._latest) == 0
-    assert not waves.contains(np.arange(2)).any()
 
 
 def test_memory_is_for_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,15 +113,11 @@ def test_candidates_are_those_of_the_definition(found: Sequence[set[str]], seed:
     rng = random.Random(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backlog, "COMPACT_AFTER", rng.randint(0, 5))
-        _check(found, rng)
-
-
-def _check(found: Sequence[set[str]], rng: random.Random) -> None:
-    waves = waves_of(*("".join(sorted(players)) for players in found))
-    left = list(range(len(found)))
-    while left:
-        free = [r for i, r in enumerate(left) if not any(found[r] & found[e] for e in left[:i])]
-        assert waves.free() == free
-        done = sorted(rng.sample(free, rng.randint(1, len(free))))
-        waves.done(*done)
-        left = [r for r in left if r not in done]
+        waves = waves_of(*("".join(sorted(players)) for players in found))
+        left = list(range(len(found)))
+        while left:
+            free = [r for i, r in enumerate(left) if not any(found[r] & found[e] for e in left[:i])]
+            assert waves.free() == free
+            done = sorted(rng.sample(free, rng.randint(1, len(free))))
+            waves.done(*done)
+            left = [r for r in left if r not in done]
