@@ -186,13 +186,12 @@ def test_progress_is_reported_now_and_then() -> None:
 def test_a_notebook_shows_progress_where_it_looks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On what is standard error then; by one watcher, however many ladders are made."""
+    """On what is standard error then; by one watcher, however many ladders are made. A command's
+    progress replaces the notebook's. The service logs it, by fields."""
     monkeypatch.setattr(compile_progress, "watchers", some := list[Watcher]())
     for _ in range(2):
         compile_progress.in_notebook()
-    (watcher,) = some
-    assert isinstance(watcher, NotebookProgress)
-    # A command's progress replaces the notebook's.
+    assert [type(each) for each in some] == [NotebookProgress]
     for choose in (compile_progress.on_stderr, compile_progress.in_notebook):
         choose()
         assert [type(each) for each in some] == [CompileProgress]
@@ -203,18 +202,13 @@ def test_a_notebook_shows_progress_where_it_looks(
     monkeypatch.setattr(sys, "stderr", later := io.StringIO())
     watcher.compiling("stage", 2, 99)
     assert (cell.getvalue(), capsys.readouterr()) == ("", ("", ""))
-    assert later.getvalue() == (
-        "compiling kernel 2 of at most 99, once for each release: stage (3 s so far)\n"
-    )
-
-
-def test_the_service_logs_it() -> None:
-    """By fields."""
-    recorder: list[tuple[str, dict[str, Any]]] = []
-    watcher = CompileLog(lambda event, **fields: recorder.append((event, fields)), lambda: 1.0)
-    watcher.compiling("stage", 1, 99)
-    watcher.compiling("stage", 2, 99)
-    assert recorder == [("compiling kernels", {"number": 1, "most": 99})]
+    said = "compiling kernel 2 of at most 99, once for each release: stage (3 s so far)\n"
+    assert later.getvalue() == said
+    logged: list[tuple[str, dict[str, Any]]] = []
+    service = CompileLog(lambda event, **fields: logged.append((event, fields)), lambda: 1.0)
+    service.compiling("stage", 1, 99)
+    service.compiling("stage", 2, 99)
+    assert logged == [("compiling kernels", {"number": 1, "most": 99})]
 
 
 # --- several processes ----------------------------------------------------------------------------
@@ -227,9 +221,12 @@ def part(folder: Path, name: str) -> None:
     (folder / name).write_text(f"{os.getpid()}")
 
 
-def test_all_parts_are_done_by_other_processes(tmp_path: Path, recorder: Recorder) -> None:
+def test_parts_are_done_by_other_processes(
+    tmp_path: Path, recorder: Recorder, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Each once, and this process reports what they compile. An error is raised, since it would be
-    the same in this process."""
+    the same here. If one is killed, the work goes on in this one: a machine may have memory for no
+    other."""
     names = [f"kernel {number}" for number in range(5)]
     side_by_side([partial(part, tmp_path, name) for name in names], 2)
     assert sorted(each.name for each in tmp_path.iterdir()) == names
@@ -237,16 +234,9 @@ def test_all_parts_are_done_by_other_processes(tmp_path: Path, recorder: Recorde
     assert sorted(recorder.events) == [f"compiling {name}" for name in names]
     with pytest.raises(ZeroDivisionError):
         side_by_side([partial(divmod, 1, 0)], 2)
-
-
-def test_a_killed_process_is_reported(
-    recorder: Recorder, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The work goes on in this one: a machine may have memory for no other."""
     side_by_side([killed], 2)
-    assert capsys.readouterr().err == (
-        "a process that compiles kernels was killed: compiling in one\n"
-    )
+    said = "a process that compiles kernels was killed: compiling in one\n"
+    assert capsys.readouterr().err == said
 
 
 def killed() -> None:

@@ -206,9 +206,6 @@ def test_the_series_is_that_of_the_hazard() -> None:
 # --- roots ----------------------------------------------------------------------------------------
 
 
-C = math.pi / math.sqrt(3.0)
-
-
 def steps(
     slope: Callable[[float], tuple[float, float]], x: float, low: float, high: float, small: float
 ) -> tuple[int, float]:
@@ -221,21 +218,6 @@ def steps(
             return count, x + step
         x, low, high, last = safeguard(x, value, step, low, high, last)
     raise AssertionError("no root within MAX_STEPS")
-
-
-def test_no_two_cycle() -> None:
-    """mu 1500, one performance of 2303, a newcomer's sigma: plain bracketed Newton takes 166."""
-    weight, sigma = 0.2, 80.0
-    precision = 1.0 / (350.0**2 + weight * sigma**2)
-    u = C / math.sqrt((1.0 + 1.0 / weight) * sigma**2)
-
-    def slope(x: float) -> tuple[float, float]:
-        t = math.tanh((x - 2303.0) * u / 2.0)
-        return precision * (x - 1500.0) + u * t, precision + u * u / 2.0 * (1.0 - t * t)
-
-    count, root = steps(slope, 1500.0, -500.0, 4300.0, 1e-9 * 350.0)
-    assert count <= 8
-    assert abs(slope(root)[0]) < 1e-15  # of terms near 1e-2: the root to the last bits
 
 
 @given(

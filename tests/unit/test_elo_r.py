@@ -62,18 +62,6 @@ def test_ties() -> None:
     assert found[-1] - found[0] > 5.0
 
 
-def test_a_better_performance_later_is_worth_more() -> None:
-    """Swapping two performances so that the better comes later raises the rating (section 5)."""
-    rules, rows = [stages.rule_of(EloR(history="full"))], np.zeros(1, np.int64)
-    rated = []
-    for order in ([1800.0, 1300.0], [1300.0, 1800.0]):
-        beliefs = newcomers(1, 4, 1500.0, 350.0)
-        for p in order:
-            stages.update(beliefs, rows, np.array([[p, 250.0**2, 43.64**2]]), rules, rows)
-        rated.append(float(beliefs.header["mu"][0]))
-    assert rated[0] < rated[1]
-
-
 def season(history: Any) -> dict[str, float]:
     random = np.random.default_rng(7)
     config = EloR(history=history)

@@ -10,7 +10,7 @@ from stream_rater.config.ladders import Ladder
 from stream_rater.evaluation import plain
 from stream_rater.rating import record
 from stream_rater.rating.kernels import glicko2
-from stream_rater.rating.model import NEVER, Wave, newcomers
+from stream_rater.rating.model import Wave, newcomers
 from stream_rater.rating.parameters import Glicko2
 from stream_rater.replay.pool import Pool
 from tests.rounds import day, ranked, read
@@ -127,22 +127,6 @@ def after_one() -> float:
     return float(played(config, [[1, 1]], ["ann", "bob"])["ann"]["sigma"])
 
 
-def test_a_certain_result_says_nothing() -> None:
-    """Two players so far apart that the chance is 1 in floats: nothing moves, nothing overflows."""
-    gap, noise = glicko2.rate(
-        np.array([1, 2], np.int32), np.array([1e5, -1e5]), np.array([80.0, 80.0]), 1.0, math.inf,
-        SCALE,
-    )  # fmt: skip
-    found = np.column_stack([np.array([1e5, -1e5]) + gap, noise, np.ones(2)])
-    assert np.isfinite(found).all()
-    beliefs, two = newcomers(2, 0, 0.0, 80.0), np.arange(2)
-    beliefs.header["mu"] = [1e5, -1e5]
-    glicko2.update(beliefs.header, two, found, np.full(2, 0.5), np.zeros(2, np.int64))
-    assert beliefs.header["mu"].tolist() == pytest.approx([1e5, -1e5])
-    assert beliefs.header["sigma"].tolist() == pytest.approx([math.sqrt(6401.0)] * 2)
-    assert beliefs.header["last"].tolist() == [NEVER, NEVER]
-
-
 def test_a_ceiling_caps_the_performance() -> None:
     """And so the gain."""
     config = Glicko2()
@@ -154,32 +138,6 @@ def test_a_ceiling_caps_the_performance() -> None:
         gains.append((float(evidence[0, 0]), float(dict(pool)["ann"]["mu"])))
     (free, high), (capped, low) = gains
     assert free > 1600.0 and capped == pytest.approx(1600.0) and 1500.0 < low < high
-
-
-def test_the_level_of_the_pool_does_not_matter() -> None:
-    """One against two, at two levels: what all gain is the same, and so is the volatility. The
-    evidence has a performance and no new mu, so only the performance is moved back."""
-
-    def gains(level: float) -> list[tuple[float, ...]]:
-        pool = Pool(Ladder(rating=Glicko2(**FULL)))
-        names = ["ann", "bob", "cy"]
-        pool.rate(read(Glicko2(**FULL), *ranked([1, 2, 3], names)), 0)
-        rows = pool.headers(np.arange(3))
-        pool._beliefs.header["mu"][:3] += level
-        sides = {"team": ["bob", "cy"], "rank": 1}, {"player": "ann", "rank": 2}
-        pool.rate(read(Glicko2(**FULL), *sides, round_id="b"), 1)
-        found = dict(pool)
-        return [
-            (
-                float(found[n]["mu"] - rows["mu"][i] - level),
-                float(found[n]["sigma"]),
-                float(found[n]["volatility"]),
-            )
-            for i, n in enumerate(names)
-        ]
-
-    for here, there in zip(gains(0.0), gains(700.0), strict=True):
-        assert here == pytest.approx(there, abs=1e-6)
 
 
 def test_a_team_gains_as_its_members_together() -> None:

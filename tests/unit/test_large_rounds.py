@@ -21,7 +21,7 @@ from stream_rater.rating.elo_mmr.sums import HIGH, KNOWN, LOW, TOTAL, WIDEST, ro
 from stream_rater.rating.kernels import codeforces, glicko, pairwise_elo
 from stream_rater.rating.kernels.gaussian import SMALL
 from stream_rater.rating.kernels.gaussian import performances as gaussian_performances
-from stream_rater.rating.kernels.odds import FEW, table_of
+from stream_rater.rating.kernels.odds import FEW
 from stream_rater.rating.kernels.places import tie_bounds
 from stream_rater.rating.model import DID_NOT_FINISH, Places, Wave
 from stream_rater.rating.parameters import EloMMX
@@ -387,13 +387,3 @@ def test_pairwise_elo() -> None:
             surprise = float(np.sum(score - logistic(x[i] - x[others])))
             assert found[i] == pytest.approx(surprise, rel=0, abs=n * PAIR), (n, spread, i)
         assert float(np.sum(found)) == pytest.approx(0.0, abs=n * n * 0.1 * PAIR), (n, spread)
-
-
-def test_a_table_is_made_where_it_pays() -> None:
-    """Beyond FEW entries, unless it would be a million nodes wide."""
-    u = np.full(FEW + 1, 0.01)
-    made = [
-        len(table_of(mu, u[: len(mu)], 0.0, width)[0]) > 0
-        for mu, width in ((u, 3e3), (u[1:], 3e3), (u, 1e9))
-    ]
-    assert made == [True, False, False]

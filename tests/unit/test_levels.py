@@ -3,7 +3,6 @@ ladder's scale make of a moved round."""
 
 import math
 from itertools import product
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -210,21 +209,6 @@ def test_rounds_in_waves_equal_rounds_one_by_one() -> None:
                 stages.rate_waves(config, beliefs, part, each, np.array([0, 1]), np.array([k]))
         heads.append(beliefs.header.copy())
     assert heads[0].tobytes() == heads[1].tobytes()
-
-
-def test_a_team_wins_as_much_in_a_pool_elsewhere() -> None:
-    """Two ladders that differ by their initial rating and nothing else: a season of newcomers ends
-    alike."""
-    standings: list[dict[str, Any]] = [
-        {"team": ["ann", "bob"], "rank": 1}, {"player": "cy", "rank": 2},
-    ]  # fmt: skip
-    found = []
-    for initial in (1500.0, 1900.0):
-        pool = Pool(Ladder(rating=TwoMoment(initial_mu=initial)))
-        for offset in range(3):
-            pool.rate(read(pool.rating, *standings), offset)
-        found.append({name: float(head["mu"]) - initial for name, head in pool})
-    assert found[0] == pytest.approx(found[1], abs=0.01)
 
 
 def test_which_systems_keep_more_than_mu_and_sigma() -> None:

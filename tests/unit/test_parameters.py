@@ -16,7 +16,7 @@ import stream_rater
 from stream_rater.config.ladders import Change, Ladder, Ladders, any_ladder
 from stream_rater.operations.rate import rate
 from stream_rater.rating import stages
-from stream_rater.rating.model import NEVER, Beliefs, newcomers
+from stream_rater.rating.model import NEVER, newcomers
 from stream_rater.rating.parameters import (
     DEFAULT_KEPT,
     BadParameters,
@@ -30,9 +30,8 @@ from stream_rater.rating.parameters import (
     from_json,
 )
 from stream_rater.rating.stages import RatingRule, rule_of
-from stream_rater.rounds.batch import wave_of
 from stream_rater.runtime.cautions import cautions_of
-from tests.rounds import as_json, ranked, read
+from tests.rounds import as_json
 
 PAIR = {"system": "elo-mmr", "weight_limit": 0.23, "sigma_limit": 54}
 
@@ -142,45 +141,6 @@ def test_a_law_travels() -> None:
         assert rule == msgspec.msgpack.decode(msgspec.msgpack.encode(rule), type=RatingRule)
         assert (rule.kept, rule.floor, rule.provisional_rounds) == (0, 100.0, 5)
         assert rule.config == fingerprint(conf)
-
-
-def priors(random: np.random.Generator, count: int) -> Beliefs:
-    """Players who have played, to various degrees."""
-    beliefs = newcomers(count, 4, 1500.0, 350.0)
-    beliefs.header["mu"] = random.normal(1500.0, 300.0, count)
-    beliefs.header["sigma"] = random.uniform(80.0, 350.0, count)
-    beliefs.header["rounds"] = random.integers(0, 5, count)
-    beliefs.header["time"] = random.integers(1_700_000_000, 1_790_000_000, count)
-    return beliefs
-
-
-def a_random_round(random: np.random.Generator, conf: EloMMR, number: int) -> Any:
-    """A round of players of its own: ties, unfinished, a weight, perhaps a team."""
-    size = int(random.integers(2, 9))
-    places = [1, *random.integers(0, 5, size - 1).tolist()]
-    entries: list[Any] = ranked(places, [f"r{number}-{i}" for i in range(size)])
-    if random.random() < 0.5:
-        entries.append({"team": [f"r{number}-x", f"r{number}-y"], "rank": 2, "shares": [1, 0.5]})
-    return read(conf, *entries, weight=float(random.uniform(0.2, 3.0)))
-
-
-@given(st.integers(0, 2**32))
-def test_results_do_not_depend_on_the_grouping_into_waves(seed: int) -> None:
-    """A wave of many rounds is estimated bit for bit as each of its rounds alone."""
-    random = np.random.default_rng(seed)
-    conf = config(
-        newcomer_weights=(2.0, 1.5), drift_per_day=3.0, ties=random.choice(["full", "split"]).item()
-    )
-    rounds = [a_random_round(random, conf, number) for number in range(random.integers(1, 8))]
-    players = [len(each.players) for each in rounds]
-    beliefs = priors(random, sum(players))
-    together = stages.estimate(conf, wave_of(rounds, beliefs.header))
-    ends = np.cumsum(players)
-    alone = [
-        stages.estimate(conf, wave_of([each], beliefs.header[end - size : end]))
-        for each, size, end in zip(rounds, players, ends, strict=True)
-    ]
-    assert np.concatenate(alone).tobytes() == together.tobytes()
 
 
 def test_each_row_is_updated_by_its_own_law() -> None:

@@ -12,14 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config.ladders import Ladder
 from stream_rater.rating import stages
 from stream_rater.rating.elo_mmr import performance
 from stream_rater.rating.elo_mmr.oracle import zero
-from stream_rater.rating.elo_mmr.performance import LEAST_WEIGHT, performances, player_variances
-from stream_rater.rating.model import Beliefs, Evidence, Variances, newcomers
-from stream_rater.rating.parameters import EloMMR, EloMMX
-from stream_rater.replay.pool import Pool
+from stream_rater.rating.elo_mmr.performance import LEAST_WEIGHT, performances
+from stream_rater.rating.model import Beliefs, Evidence, newcomers
+from stream_rater.rating.parameters import EloMMR
 from stream_rater.rounds.batch import wave_of
 from tests.benchmarks.stage1 import LOGISTIC, wave_of_size
 from tests.rounds import ranked, read
@@ -61,29 +59,6 @@ def test_a_duel_by_hand() -> None:
         expected = [1500.0 + math.log(ratio) / u, 1500.0 - math.log(ratio) / u]
         found = solve([1, 2], [1500.0] * 2, [200.0] * 2, tie)
         assert expected == pytest.approx(found, abs=SOLVED), tie
-
-
-def test_a_drawn_duel_is_the_mean_weighted_by_precision() -> None:
-    """Two who tie share the performance where u_1 tanh and u_2 tanh cancel."""
-    mu, delta = [1400.0, 1700.0], [150.0, 300.0]
-    u = [C / d for d in delta]
-
-    def pull(x: float) -> float:
-        return sum(v * math.tanh((x - m) * v / 2.0) for m, v in zip(mu, u, strict=True))
-
-    expected = [zero(pull, 0.0, 3000.0)] * 2
-    assert expected == pytest.approx(solve([1, 1], mu, delta), abs=SOLVED)
-
-
-def test_the_unfinished() -> None:
-    """They are not compared with each other: each meets the ranked only, as if the other unfinished
-    were not there. For the ranked, an unfinished entry is one that came after all."""
-    mu, delta = [1500.0, 1600.0, 1300.0, 2000.0], [200.0, 150.0, 250.0, 180.0]
-    together = solve([1, 2, 0, 0], mu, delta)
-    alone = [solve([1, 2, 0], [*mu[:2], mu[i]], [*delta[:2], delta[i]])[2] for i in (2, 3)]
-    assert alone == pytest.approx(together[2:], abs=SOLVED)
-    expected = solve([1, 2, 3, 3], mu, delta)[:2]
-    assert expected == pytest.approx(together[:2], abs=SOLVED)
 
 
 @given(
@@ -152,8 +127,7 @@ def test_a_wave_is_no_more_than_its_rounds() -> None:
     """More entries than are rated together, of rounds that differ: each has its bits alone."""
     size, rounds = 300, 30
     wave = wave_of_size(size, rounds, seed=1)._replace(
-        weight=np.linspace(0.5, 2.0, rounds),
-        ceiling=np.linspace(1500.0, 2500.0, rounds),
+        weight=np.linspace(0.5, 2.0, rounds), ceiling=np.linspace(1500.0, 2500.0, rounds)
     )
     assert size * rounds > performance.TOGETHER > size
     together = stages.estimate(LOGISTIC, wave)
@@ -168,74 +142,16 @@ def test_a_wave_is_no_more_than_its_rounds() -> None:
         assert stages.estimate(LOGISTIC, alone).tobytes() == together[own].tobytes()
 
 
-def variances(**given: Any) -> list[list[float]]:
-    out = np.zeros((2, 3))
-    table: dict[str, Any] = {
-        "round_weight": 1.0, "rounds": [0, 7], "elapsed_s": [10**6, 10**6],
-        "newcomer_weights": [], "weight_limit": 0.25, "sigma_limit": 80.0, "drift_per_day": 0.0,
-    } | given  # fmt: skip
-    limits = Variances(
-        table["weight_limit"], table["sigma_limit"], table["drift_per_day"],
-        table.get("drift_in_beta", table["drift_per_day"]),
-        np.array(table["newcomer_weights"], np.float64),
-    )  # fmt: skip
-    player_variances(
-        table["round_weight"], np.array(table["rounds"]), 0, -np.array(table["elapsed_s"]), limits,
-        out,
-    )  # fmt: skip
-    return out[:, 1:].tolist()
-
-
-def test_spread_and_diffusion() -> None:
-    """beta^2 = (1 + 1/w) s^2 and gamma^2 = w s^2. w is the limit's times the round's times the
-    newcomer's for the round at hand; below LEAST_WEIGHT it counts as that, so that 1/w stays a
-    number."""
-
-    def due(w: float) -> list[float]:
-        return [(1 + 1 / w) * 6400.0, w * 6400.0]
-
-    assert variances() == [[BETA2, GAMMA2]] * 2
-    found = variances(round_weight=2.0, newcomer_weights=[3.0])
-    assert found == [due(0.25 * 2 * 3), due(0.25 * 2)]
-    found = variances(rounds=[1, 2], newcomer_weights=[3.0, 4.0, 5.0])
-    assert found == [due(0.25 * 4), due(0.25 * 5)]
-    assert variances(round_weight=5e-324) == [due(LEAST_WEIGHT)] * 2
-
-
-def test_drift() -> None:
-    """d days of drift go to gamma^2, d/w to beta^2; not in a first round, nor back in time."""
-    day = 86_400
-    noise = [BETA2 + 30.0 / 0.25] * 3
-    actual = variances(drift_per_day=30.0, elapsed_s=[2 * day, 2 * day]) + variances(
-        drift_per_day=30.0, rounds=[3, 3], elapsed_s=[-day, 0]
-    )
-    assert [*noise, noise[0]] == [beta2 for beta2, _ in actual]
-    assert [gamma2 for _, gamma2 in actual] == [GAMMA2, GAMMA2 + 60.0, GAMMA2, GAMMA2]
-
-
-def test_drift_leaves_a_given_beta_alone() -> None:
-    """It is what was given, and the days go to gamma^2 alone; in the other form the drift raises
-    beta^2, so that weight_limit is the weight of a daily round."""
-    assert [beta2 for beta2, _ in variances(drift_per_day=30.0, drift_in_beta=0.0)] == [BETA2] * 2
-    by_beta = EloMMR(beta=200.0, gamma=0.001, drift_per_day=50.0)
-    assert by_beta.drift_in_beta == CONFIG.drift_in_beta == 0.0
-    assert EloMMR(weight_limit=0.2, sigma_limit=80.0, drift_per_day=50.0).drift_in_beta == 50.0
-    for config in (by_beta, EloMMX(beta=200.0, gamma=0.001, drift_per_day=50.0)):
-        pool = Pool(Ladder(rating=config))
-        pool.rate(read(config, *ranked([1, 2], ["ann", "bob"])), 0)
-        row = pool.find("ann")
-        assert row is not None
-        sigma = float(pool.headers(np.array([row]))["sigma"][0])
-        assert sigma == pytest.approx((350.0**-2 + 200.0**-2) ** -0.5, abs=0.05)  # 173.65
-
-
-def test_the_ceiling_caps() -> None:
-    """performance_ceiling is the most a performance can be."""
+def test_the_ceiling_caps_and_the_lightest_round_is_finite() -> None:
+    """performance_ceiling is the most a performance can be. A weight below LEAST_WEIGHT counts as
+    that, so that 1/w stays a number."""
     beliefs = veterans([1500.0] * 3, [100.0] * 3)
     free = evidence(beliefs, *ranked([1, 2, 3]))[:, 0]
     capped = evidence(beliefs, *ranked([1, 2, 3]), performance_ceiling=1490.0)[:, 0]
     assert [min(p, 1490.0) for p in free] == capped.tolist()
     assert free[0] > 1490.0 > free[2]
+    light = evidence(beliefs, *ranked([1, 2, 3]), weight=1e-320)[:, 1]
+    assert light.tolist() == [(1 + 1 / LEAST_WEIGHT) * 6400.0] * 3
 
 
 def team(place: int, *members: str, shares: list[float] | None = None) -> dict[str, Any]:

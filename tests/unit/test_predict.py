@@ -89,16 +89,13 @@ def test_what_if_is_what_rate_gives(tmp_path: Path, file: str) -> None:
 
 
 def test_even_teams_are_the_ladders(file: str) -> None:
-    """All players are dealt, whatever the sides."""
+    """All players are dealt, whatever the sides. A greater variance is less sure, as the option
+    says."""
     found = answer("--file", file, "p0,p1,p2", "p3,p4,new", "--teams", "3")
     ladder = Ladder()
     ladder.rate_file(file)
     teams = ladder.balance(["p0", "p1", "p2", "p3", "p4", "new"], 3)
     assert [tuple(p["player"] for p in side["players"]) for side in found["sides"]] == teams
-
-
-def test_a_greater_variance_is_less_sure(file: str) -> None:
-    """As the option says."""
     one, other = (
         answer("--file", file, "ann", "p1", "--variance-factor", factor)["quality"]
         for factor in ("1", "4")
@@ -162,7 +159,8 @@ def test_wrong_words_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_ladder_of_a_file(tmp_path: Path, file: str) -> None:
-    """It is named if there are several, and must be there; without a file it is always named."""
+    """It is named if there are several, and must be there; without a file it is always named. Lines
+    that are refused are reported: the others were rated, and the exit code is 1."""
     others = [event(*ranked([1, 2]), round_id="r", ladder="m", completed_at=day(1))]
     both = written(tmp_path / "b.jsonl", [*season(), *others])
     assert answer("--file", both, "--ladder", "m", "ann", "bob")["ladder"] == "m"
@@ -175,14 +173,8 @@ def test_the_ladder_of_a_file(tmp_path: Path, file: str) -> None:
         result = run(*words, "ann", "bob")
         assert result.exit_code == code
         assert result.stderr.startswith(f"stream-rater: {why}")
-
-
-def test_refused_lines_are_reported(tmp_path: Path) -> None:
-    """The others were rated, and the exit code is 1."""
-    path = tmp_path / "a.jsonl"
-    written(path, season())
-    path.write_text(path.read_text() + "{}\n")
-    result = run("--file", str(path), "ann", "p1")
+    Path(file).write_text(Path(file).read_text() + "{}\n")
+    result = run("--file", file, "ann", "p1")
     assert result.exit_code == 1 and "quality" in result.stdout
     assert result.stderr.splitlines()[-1].endswith("1 round was invalid; the 40 others were taken")
 

@@ -6,7 +6,6 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -67,31 +66,6 @@ def test_as_often_as_in_a_simulation() -> None:
         assert expected_ranks(some) == pytest.approx(ranks, abs=error * count / 2.0), count
 
 
-def test_probabilities_add_up_to_one() -> None:
-    """Also of many sides, of sides far apart, and of spreads from 1e-3 to 1e4; equal ones are even,
-    however many there are."""
-    for count, spread in product((2, 3, 30, 300), (0.0, 100.0, 10_000.0)):
-        rng = np.random.default_rng(count)
-        some = sides(rng.normal(0.0, spread, count), 10.0 ** rng.uniform(-3.0, 4.0, count))
-        found, ranks = win_probabilities(some), expected_ranks(some)
-        assert found.sum() == pytest.approx(1.0, abs=1e-9), (count, spread)
-        assert found.min() >= 0.0 and found.max() <= 1.0, (count, spread)
-        assert ranks.sum() == pytest.approx(count * (count + 1) / 2.0), (count, spread)
-        assert ranks.min() >= 1.0 and ranks.max() <= count, (count, spread)
-    for count in (9, 2000):
-        found = win_probabilities(sides([7.0] * count, [3.0] * count))
-        assert found == pytest.approx([1.0 / count] * count, abs=1e-9)
-
-
-def test_two_sides() -> None:
-    """The normal distribution of the difference; the rank follows from it."""
-    for lead in (0.0, 3.0, 250.0, -4000.0):
-        some = sides([1500.0 + lead, 1500.0], [300.0, 400.0])
-        wanted = 0.5 * math.erfc(-lead / 500.0 / math.sqrt(2.0))
-        assert win_probabilities(some) == pytest.approx([wanted, 1.0 - wanted], abs=1e-11), lead
-        assert expected_ranks(some) == pytest.approx([2.0 - wanted, 1.0 + wanted], abs=1e-11), lead
-
-
 def test_a_sides_performance_is_a_teams() -> None:
     """Deviations and variances add up by shares, beta with them (section 3.3)."""
     found = performances_of(
@@ -115,28 +89,6 @@ def played(**parameters: Any) -> Ladder:
 
 
 LIMITS = {"weight_limit": 0.2, "sigma_limit": 80.0}
-
-
-def win(ladder: Ladder, *given: Any, **more: Any) -> float:
-    """The first side's probability."""
-    return float(ladder.predict(given, **more).win[0])
-
-
-def test_each_player_matters() -> None:
-    """Who joins a side changes its chances: a good one, a weak one, and by the share; also where
-    the sides are uneven."""
-    ladder = played(**LIMITS)
-    alone = win(ladder, ["cy"], ["dee"])
-    assert alone == pytest.approx(0.5)
-    assert win(ladder, ["cy", "bob"], ["dee"]) < alone < win(ladder, ["cy", "ann"], ["dee"])
-    half = win(ladder, ["cy", "ann"], ["dee"], shares=[[1, 0.5], None])
-    assert alone < half < win(ladder, ["cy", "ann"], ["dee"])
-
-
-def test_beta_matters() -> None:
-    """The more performances vary, the more even is a round."""
-    steady, wild = (played(beta=beta, gamma=40.0) for beta in (100.0, 800.0))
-    assert 0.5 < win(wild, "ann", "bob") < win(steady, "ann", "bob") < 1.0
 
 
 def test_newcomers_are_as_believed() -> None:
@@ -344,22 +296,6 @@ def test_what_is_found_is_nearly_as_even(monkeypatch: pytest.MonkeyPatch) -> Non
                 found = even_teams(names(players), deviation, teams)
             gap = math.sqrt(spread(deviation, found)) - math.sqrt(spread(deviation, best))
             assert -1e-6 <= gap <= 15.0  # points, where one player deviates by 300
-
-
-def test_teams_of_a_ladder() -> None:
-    """Sides that are as even as can be, newcomers among them."""
-    ladder = played_for_days(SYSTEMS[0])
-    names = ["ann", "bob", "cy", "dee", "new", "newer"]
-    teams = ladder.balance(names)
-    assert sorted(player for team in teams for player in team) == sorted(names)
-    quality = ladder.predict(teams).quality
-    for one in range(1, 5):
-        for two in range(one + 1, 6):
-            team = [names[0], names[one], names[two]]
-            others = [each for each in names if each not in team]
-            assert ladder.predict([team, others]).quality <= quality + 1e-9
-    assert ladder.balance(names[::-1]) != []
-    assert {frozenset(t) for t in ladder.balance(names[::-1])} == {frozenset(t) for t in teams}
 
 
 # --- why a rating is what it is -------------------------------------------------------------------

@@ -149,10 +149,7 @@ def test_shards_that_are_cached_in_part() -> None:
 
 def test_nothing_is_kept_after_a_failure() -> None:
     """Whatever failed: the store may have changed."""
-    hand, _ = started()
-    come(hand, 0, part((5, "a")))
-    answer(hand, [None])
-    position = applied(hand)[0].position
+    hand, _, position = after_a_round()
     hand.fail(Poll, LogTrouble("down"))
     hand.answer(Poll, Polled(0.0))
     hand.answer(NewProducer)
@@ -162,19 +159,23 @@ def test_nothing_is_kept_after_a_failure() -> None:
     assert asked(hand) == {0: "a"}
 
 
+def after_a_round(**more: int) -> tuple[ByHand, Counts, Position]:
+    """After a round of player a, who was not stored."""
+    hand, counts = started(**more)
+    come(hand, 0, part((5, "a")))
+    answer(hand, [None])
+    return hand, counts, applied(hand)[0].position
+
+
 def test_without_memory_all_are_read() -> None:
     """The cache can be turned off. A player has a record on each ladder."""
-    for more in ({"cache_bytes": 0}, {}):
-        hand, counts = started(**more)
-        come(hand, 0, part((5, "a")))
-        answer(hand, [None])
-        position = applied(hand)[0].position
-        come(hand, 1, part((6, "a"), ladder="b" if not more else "a"))
-        assert asked(hand) == {0: "a"}
+    for ladder, more in (("b", {}), ("a", {"cache_bytes": 0})):
+        hand, counts, position = after_a_round(**more)
+        come(hand, 1, part((6, "a"), ladder=ladder))
+        assert asked(hand) == {0: "a"}, ladder
         answer(hand, [None], position)
         assert rounds_of(applied(hand)[0]) == {"a": 1}
-        assert (counts.hits, counts.misses) == (0, 2)
-        assert (counts.bytes_used == 0) == bool(more)
+        assert (counts.hits, counts.misses, counts.bytes_used == 0) == (0, 2, bool(more))
 
 
 def test_ladders_are_numbered_again(monkeypatch: pytest.MonkeyPatch) -> None:

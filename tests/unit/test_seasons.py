@@ -307,26 +307,6 @@ def season_and_round(config: RatingConfig, *started: Season) -> Beliefs:
     return beliefs
 
 
-def test_a_belief_is_its_record() -> None:
-    """After the round that follows it holds nothing that its record does not: not one bit."""
-    for config in ALL:
-        if not config.kept:
-            continue
-        beliefs = season_and_round(config, HALF, WIDE)
-        again = record.decode(record.encode(beliefs), beliefs.factors.shape[1], 0.0, 1.0)
-        assert again.header["previous_season"].tolist() == [0] * len(NAMES)
-        assert again.header["season"].tolist() == [2] * len(NAMES)
-        again.header["version"] = 0
-        names = set(beliefs.header.dtype.names or ())
-        if config not in (MMR, BRISK, R, *SYSTEMS[:2]):
-            names -= {"center", "precision", "scale", "width"}  # nobody reads them
-        for name in names:
-            assert beliefs.header[name].tobytes() == again.header[name].tobytes(), (config, name)
-        for i, count in enumerate(beliefs.header["count"].tolist()):
-            both = beliefs.factors[i, :count], again.factors[i, :count]
-            assert both[0].tolist() == both[1].tolist(), config
-
-
 def test_what_was_before_is_not_drawn() -> None:
     """The previous mu, sigma and season are those that were published and stored. A season that
     keeps all changes nothing but the number of seasons."""

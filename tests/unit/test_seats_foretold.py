@@ -86,42 +86,38 @@ def test_rounds_in_python_are_those_of_a_file(file: tuple[str, str]) -> None:
 
 
 def test_tables_say_who_is_at_home() -> None:
-    """By the names of their columns, or in a column of seats; and what the sides scored."""
-    wide = {
-        "home": ["ann", "cy"],
-        "away": ["bob", "dee"],
-        "home_score": [2, 0],
-        "away_score": [1, 3],
-    }
+    """By the names of their columns, or in a column of seats; and what the sides scored. Points of
+    NumPy are numbers."""
+    wide = {"home": ["ann", "cy"], "away": ["bob", "dee"], "home_score": [2, 0],
+            "away_score": [1, 3]}  # fmt: skip
     long = {
         "match_id": ["1", "1", "2", "2"], "player": ["ann", "bob", "cy", "dee"],
         "rank": [1, 2, 2, 1], "seat": ["home", "away"] * 2, "score": [2, 1, 0, 3],
     }  # fmt: skip
-    tables, same = [Ladder(SYSTEM, seats=SEATS) for _ in range(2)], Ladder(SYSTEM, seats=SEATS)
-    for found, table in zip(tables, (wide, long), strict=True):
-        found.rate_table(table)
+    same = Ladder(SYSTEM, seats=SEATS)
     same.rate(["ann", "bob"], seats=["home", "away"], scores=[2, 1])
     same.rate(["cy", "dee"], [2, 1], seats=["home", "away"], scores=[0, 3])
-    assert state(tables[0]) == state(tables[1]) == state(same)
-
-
-def test_points_of_numpy_are_numbers() -> None:
-    """Also in the table of seats."""
     points = {name: np.float64(each) for name, each in SEATS.items()}
-    assert Ladder(SYSTEM, seats=points).parameters.seats == SEATS
+    for table in (wide, long):
+        found = Ladder(SYSTEM, seats=points)
+        assert found.parameters.seats == SEATS
+        found.rate_table(table)
+        assert state(found) == state(same)
 
 
 def test_predictions_know_the_seats(file: tuple[str, str]) -> None:
     """The same bits in Python, by the command and by the API. Swapped seats of equal players are a
     mirror, a seat without points is none, and so is any on a ladder without points."""
-    found = ladder()
-    at_home = found.predict(PAIR, seats=["home", "away"]).win
-    assert (
-        at_home[0] > found.predict(PAIR).win[0] > found.predict(PAIR, seats=["away", "home"]).win[0]
-    )
+
+    def wins(of: Ladder, pair: list[str], seats: Any = None) -> list[float]:
+        found: list[float] = of.predict(pair, seats=seats).win.tolist()
+        return found
+
+    found, there, back = ladder(), ["home", "away"], ["away", "home"]
+    at_home = wins(found, PAIR, there)
+    assert at_home[0] > wins(found, PAIR)[0] > wins(found, PAIR, back)[0]
     sides = answer(file, *PAIR, "--seats", "home,away")["sides"]
-    assert [each["win"] for each in sides] == at_home.tolist()
-    assert [each["seat"] for each in sides] == ["home", "away"]
+    assert [(each["win"], each["seat"]) for each in sides] == list(zip(at_home, there, strict=True))
     assert "seat" not in answer(file, *PAIR)["sides"][0]
     players = [
         PlayerAnswer(
@@ -129,24 +125,17 @@ def test_predictions_know_the_seats(file: tuple[str, str]) -> None:
         )
         for name in PAIR
     ]
-    asked = [
-        SideQuestion(players=[name], seat=seat) for name, seat in zip(PAIR, SEATS, strict=True)
-    ]
-    assert [
-        each.win for each in prediction(found.parameters, asked, players).sides
-    ] == at_home.tolist()
+    asked = [SideQuestion(players=[n], seat=seat) for n, seat in zip(PAIR, there, strict=True)]
+    answered = prediction(found.parameters, asked, players).sides
+    assert [each.win for each in answered] == at_home
     new = ["x", "y"]
-    one = found.predict(new, seats=["home", "away"]).win.tolist()
-    assert one == pytest.approx(
-        found.predict(new, seats=["away", "home"]).win[::-1].tolist(), abs=1e-12
-    )
-    assert one[0] == pytest.approx(found.predict(new, seats=[None, "away"]).win[0], abs=0.1)
+    one = wins(found, new, there)
+    assert one == pytest.approx(wins(found, new, back)[::-1], abs=1e-12)
+    assert one[0] == pytest.approx(wins(found, new, [None, "away"])[0], abs=0.1)
     for without in ([None, None], ["gone", None]):
-        assert found.predict(new, seats=without).win.tolist() == found.predict(new).win.tolist()
+        assert wins(found, new, without) == wins(found, new)
     plain = ladder(seats={})
-    assert (
-        plain.predict(PAIR, seats=["home", "away"]).win.tolist() == plain.predict(PAIR).win.tolist()
-    )
+    assert wins(plain, PAIR, there) == wins(plain, PAIR)
 
 
 def test_what_if_is_what_rate_gives(file: tuple[str, str]) -> None:
@@ -165,13 +154,11 @@ def test_what_if_is_what_rate_gives(file: tuple[str, str]) -> None:
 def test_the_api_asks_what_if_with_both() -> None:
     """Seats stand in the sides, scores beside the ranks."""
     sides = [SideQuestion(players=["ann"], seat="home"), SideQuestion(players=["bob"])]
-    asked = WhatIfQuestion(sides=sides, ranks=[1, None], scores=[0.0, None])
-    found = entries_of(asked)
-    assert [each.seat for each in found] == ["home", None]
-    assert [each.score for each in found] == [0.0, None]
-    assert [each.score for each in entries_of(WhatIfQuestion(sides=sides, ranks=[1, 2]))] == [
-        None
-    ] * 2
+    for scores in ([0.0, None], None):
+        asked = WhatIfQuestion(sides=sides, ranks=[1, None], scores=scores)
+        found = entries_of(asked)
+        assert [each.seat for each in found] == ["home", None]
+        assert [each.score for each in found] == (scores or [None, None])
     with pytest.raises(Refused) as refused:
         entries_of(WhatIfQuestion(sides=sides, ranks=[1, 2], scores=[1.0]))
     assert refused.value.problem.place == "body.scores"

@@ -81,26 +81,6 @@ def test_a_read_only_image_starts_warm(tmp_path: Path) -> None:
     assert list(scratch.iterdir()) == []
 
 
-def test_kernels_of_other_sources_are_never_taken(tmp_path: Path) -> None:
-    """A folder that was named for all releases has one of its own for each."""
-    found = []
-    changes = {"0": "config.py", "1": "rating/model.py", "2": "columns/strings.py"}
-    for version, changed in changes.items():
-        package = tmp_path / version / "stream_rater"
-        shutil.copytree(PACKAGE, package, ignore=lambda *_: ["__pycache__"])
-        with (package / changed).open("a") as source:
-            source.write(f"# {version}\n")
-        done = subprocess.run(
-            [sys.executable, "-c",
-             "from stream_rater.columns.kernel_files import written; print(written())"],
-            cwd=tmp_path / version, env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")},
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        found.append(Path(done.stdout.strip()))
-    assert len(set(found)) == 3
-    assert {each.parent for each in found} == {tmp_path / "kernels"}
-
-
 def test_nothing_is_left_to_compile() -> None:
     """Whatever rounds come, of whichever ladder: their kernels are those of `warm --all`."""
     done = subprocess.run(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
@@ -16,8 +16,7 @@ from stream_rater.rating import factor, model, roots
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.elo_mmr import belief, sketch
 from stream_rater.rating.factor import LOGISTIC_DEVIATION, LOGISTIC_VARIANCE
-from stream_rater.rating.kernels import elo_r
-from stream_rater.rating.model import HEADER, Beliefs, Codes, newcomers
+from stream_rater.rating.model import Beliefs, Codes, newcomers
 
 # --- numbers rounded to what a record holds -------------------------------------------------------
 
@@ -126,36 +125,6 @@ def test_the_code_of_what_a_code_says_is_that_code(code: int, grid: int, halving
     assert code & others == found & others
 
 
-@given(st.lists(any_code, max_size=9), grids)
-def test_a_round_trip_is_the_identity(codes: list[int], grid: int) -> None:
-    """read, then write gives the very codes where there are no widths (Elo-R)."""
-    header = np.zeros(1, HEADER)
-    header["grid"], header["count"], header["scale"] = grid, len(codes), 3.0
-    given_codes: Codes = np.array([codes], np.int64) % 2**factor.WIDTH_SHIFT
-    factors, again = np.zeros((len(codes), 3)), np.zeros_like(given_codes)
-    factor.read(header[0], given_codes[0], factors)
-    factor.write(header[0], factors, again[0])
-    assert given_codes.tolist() == again.tolist()
-
-
-def same(a: Beliefs, b: Beliefs) -> bool:
-    count = int(a.header["count"][0])
-    rows = [factor.factors_of(each)[0, :count].tobytes() for each in (a, b)]
-    return a.header.tobytes() == b.header.tobytes() and rows[0] == rows[1]
-
-
-@given(season_lists, st.integers(1, 8))
-def test_coded_beliefs_of_elo_r_are_the_rounded_ones(season: list[float], kept: int) -> None:
-    """The same where each factor has a width of its own."""
-    pair = [newcomers(1, kept + 1, 1500.0, 350.0, coded=coded) for coded in (False, True)]
-    one = np.zeros(1, np.int64)
-    for i, p in enumerate(season):
-        evidence = np.array([[p, 250.0**2 * (1 + i % 3), 109.0**2]])
-        for each in pair:
-            elo_r.update(each.header, each.factors, one, evidence, one + kept)
-        assert same(*pair)
-
-
 # --- merging --------------------------------------------------------------------------------------
 
 
@@ -163,17 +132,6 @@ C = math.pi / math.sqrt(3.0)
 
 
 STEP, NARROWEST = 2.0**-4, 200.0
-
-
-factors = st.builds(
-    lambda step, weight, width: factor.code_of(step * STEP, weight, width, 1.0 / STEP),
-    st.integers(-(2**19) + 1, 2**19 - 1),
-    st.sampled_from(WEIGHTS),
-    st.sampled_from(WIDTHS),
-)
-
-
-factor_lists = st.lists(factors, min_size=2, max_size=12)
 
 
 def performance(code: int) -> float:
@@ -203,52 +161,6 @@ def merged(given_codes: list[int]) -> tuple[list[int], int, Floats]:
     return codes[: count - 1, 0].tolist(), int(lanes[sketch.PLACE, 0]), lanes
 
 
-def moments(p: Floats, a: Floats, r: Floats) -> tuple[float, float, float]:
-    """Sum of r, and the r-weighted mean and variance of the mixture of logistics."""
-    mean = float((r * p).sum() / r.sum())
-    variance = float((r * (LOGISTIC_VARIANCE / a**2 + (p - mean) ** 2)).sum() / r.sum())
-    return float(r.sum()), mean, variance
-
-
-@given(factors, factors)
-def test_merging_keeps_three_moments(one: int, other: int) -> None:
-    """Before it is rounded, what a pair becomes has its sum of r, its mean and its variance."""
-    assume(factor.weight_of(one) + factor.weight_of(other) > 0.0)
-    codes, _, lanes = in_lanes(sorted([one, other], key=performance), kept=1)
-    sketch._take(codes, lanes, 2)
-    pair = lanes[[sketch.NEW_P, sketch.P2, sketch.NEW_A, sketch.A2, sketch.NEW_R, sketch.R2], 0]
-    expected = moments(*pair.reshape(3, 2))
-    sketch._mix(lanes, 2)
-    actual = moments(*lanes[[sketch.NEW_P, sketch.NEW_A, sketch.NEW_R], :1])
-    assert expected == pytest.approx(actual, rel=1e-12, abs=1e-9)  # a mean may be near 0
-
-
-@given(factor_lists)
-def test_merging_keeps_the_order(some: list[int]) -> None:
-    """Merged down to one, the factors stay in order of performance after each step."""
-    codes = sorted(some, key=performance)
-    while len(codes) > 1:
-        codes, _, _ = merged(codes)
-        p = [performance(code) for code in codes]
-        assert p == sorted(p)
-
-
-@given(factor_lists)
-def test_the_cheapest_neighbours_merge(some: list[int]) -> None:
-    """The pair that disappears has the least r1 r2 / (r1 + r2) d^4; all others keep their bits."""
-    before = sorted(some, key=performance)
-    p, r = (np.array([of(code) for code in before]) for of in (performance, factor.weight_of))
-    assume((r[:-1] + r[1:]).min() > 0.0)
-    costs = r[:-1] * r[1:] / (r[:-1] + r[1:]) * np.diff(p) ** 4
-    assume(len(set(costs.tolist())) == len(costs))
-    i = int(np.argmin(costs))
-    assume(r[i] + r[i + 1] < 2.0)
-    after, place, _ = merged(before)
-    assert place == i
-    assert before[:i] == after[:i]
-    assert before[i + 2 :] == after[i + 1 :]
-
-
 def test_merging_by_hand() -> None:
     """Equal factors 100 apart become one in the middle, wider by the 50 on each side; those decayed
     to nothing become something finite. A merged weight of 2 or more doubles the scale and halves
@@ -265,19 +177,6 @@ def test_merging_by_hand() -> None:
     assert [factor.weight_of(code) for code in codes] == [1.5, 0.25]
     assert lanes[roots.SCALE].tolist() == [2.0, 1.0]
     assert pytest.approx(123.0**2, rel=1e-15) == LOGISTIC_VARIANCE / (C / (2.0 * 123.0)) ** 2
-
-
-@given(st.lists(factors, max_size=12), factors)
-def test_insertion_keeps_the_order(some: list[int], new_code: int) -> None:
-    """A new factor goes in after all of its performance or less; the others keep their bits."""
-    ordered = sorted(some, key=performance)
-    codes, new, lanes = in_lanes(ordered, kept=64)
-    new[:] = new_code
-    sketch.insert(codes, new, lanes, 2, len(ordered))
-    place = sum(performance(code) <= performance(new_code) for code in ordered)
-    expected = [*ordered[:place], new_code, *ordered[place:]]
-    assert lanes[roots.COUNT].tolist() == [len(expected)] * 2
-    assert codes[: len(expected)].T.tolist() == [expected, expected]
 
 
 def nearest(numbers: list[float], x: float) -> float:

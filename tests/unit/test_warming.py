@@ -1,23 +1,17 @@
 """Times have nothing in them that happens once: compiling, loading, touching first."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from stream_rater.columns.compiling import SharedCache, watchers
-from stream_rater.evaluation import comparison, warming
+from stream_rater.evaluation import comparison
 from stream_rater.evaluation.comparison import compare
 from stream_rater.evaluation.evaluation import evaluate
-from stream_rater.evaluation.research import evidence
-from stream_rater.evaluation.research.evidence import DataSet
 from stream_rater.evaluation.research.synthetic import Kind, season
-from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.warming import MOST_RUNS, samples, timed, warm
+from stream_rater.evaluation.warming import MOST_RUNS, timed, warm
 from stream_rater.rating.parameters import EloMMR, RatingConfig, Topcoder
-from tests.rounds import as_json, ranked
-from tests.unit.test_season import sessions
 
 SEASON = list(season(Kind(players=20, rounds=30, per_round=4), 1))
 
@@ -56,27 +50,6 @@ def test_a_run_that_loads_a_kernel_is_run_again() -> None:
     assert len(runs) == MOST_RUNS
 
 
-def test_table_3_has_no_compiling_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rating alone: the first run of each system takes a minute here, as compiling would."""
-    played: set[str] = set()
-    usual = evaluate
-
-    def slow_at_first(rounds: list[Session], config: Any, **options: Any) -> Any:
-        outcome = usual(rounds, config, **options)
-        if config.__struct_config__.tag in played:
-            return replace(outcome, rating_s=1.0)
-        played.add(config.__struct_config__.tag)
-        SharedCache.ready.add(config.__struct_config__.tag)
-        return replace(outcome, rating_s=60.0)
-
-    monkeypatch.setattr(evidence, "evaluate", slow_at_first)
-    monkeypatch.setattr(warming, "evaluate", slow_at_first)
-    effort = replace(evidence.QUICK, trials=1)
-    systems = ["elo-mmr", "codeforces"]
-    entries = evidence.accuracy(DataSet("made up", SEASON), systems, effort, None, lambda _: None)
-    assert [each.outcome.rating_s for each in entries] == [1.0, 1.0]
-
-
 def test_evaluate_is_warm_before_its_time_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each configuration, alone or beside another; and no round is missed or rated twice."""
     calls: list[str] = []
@@ -100,16 +73,3 @@ def test_evaluate_is_warm_before_its_time_counts(monkeypatch: pytest.MonkeyPatch
         due = ["warm elo-mmr", "play elo-mmr", "warm topcoder", "play topcoder"]
         assert calls == due[: 2 * count]
         assert [row.rounds for row in rows] == [30] * count
-
-
-def test_samples_are_of_every_kind() -> None:
-    """The smallest round, the largest, and one with teams."""
-    team = [{"team": ["x", "y"], "rank": 1}, *ranked([2, 3])]
-    lines = [as_json(*ranked([1, 2, 3])), as_json(*team, round_id="t"),
-             as_json(*ranked([1, 2]), round_id="two"),
-             as_json(*ranked(list(range(1, 10))), round_id="large")]  # fmt: skip
-    found = samples(sessions(*lines)[0])
-    sizes = {(int(n), int(p)) for each in found
-             for n, p in zip(each.rounds.entries, each.rounds.sizes, strict=True)}  # fmt: skip
-    assert {(2, 2), (3, 4), (9, 9)} <= sizes
-    assert samples([]) == []
