@@ -18,7 +18,6 @@ BETA2, GAMMA2 = 32_000.0, 1_600.0
 RHOS = (0.0, 0.04, 1.0, 5.0, math.inf)
 NOTHING = 1e18
 """A variance beta^2 that makes evidence weightless: what is left of a round is its diffusion."""
-
 performances = st.lists(st.floats(0.0, 3000.0), min_size=1, max_size=12)
 rhos = st.sampled_from(RHOS)
 

@@ -18,12 +18,10 @@ from tests.waits import HANGS_S
 SHORTEST = pages.DOCS / "coming-from" / "trueskill.md"
 PAGES = [*pages.pages("coming-from"), pages.DOCS / "how-to" / "moving-in.md",
          pages.DOCS / "how-to" / "another-system.md"]  # fmt: skip
-
 BLOCK = re.compile(
     r"^```(\w*)[^\n]*\n(.*?)^```$(?:\n\n^```\n(.*?)^```$)?", re.DOTALL | re.MULTILINE
 )
 """A block, and the one right below it with what it prints."""
-
 NOT_RUN = (
     "make ", "python3 -m venv ", "build/openskill/bin/python -m pip ",
     ".venv/bin/stream-rater seed --from-ladder ", ".venv/bin/stream-rater reset ",

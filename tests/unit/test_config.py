@@ -219,11 +219,16 @@ def test_a_misspelt_setting_is_refused(write: Write) -> None:
 
 
 def test_the_environment_overrides_the_file(write: Write) -> None:
-    """What both set, the environment decides; the rest of the file stays."""
+    """What both set, the environment decides; the rest of the file stays. `ladders` is a path;
+    without one, every ladder has the default parameters."""
     path = write("s.toml", 'shards = 4\npartitions = 3\n[kafka_options]\n"socket.nagle" = "1"')
     found = files.read_settings(path, {"STREAM_RATER_SHARDS": "12"})
     assert found == Settings(shards=12, partitions=3, kafka_options={"socket.nagle": "1"})
     assert files.read_settings(path, {}).shards == 4
+    named = files.ladders_of_settings(Settings(ladders=str(write("ladders.toml", LADDERS))))
+    assert named == files.read_ladders(path.with_name("ladders.toml"))
+    anything = files.ladders_of_settings(Settings()).find("anything")
+    assert anything == Terms(DEFAULT_RATING, Limits())
 
 
 def test_who_names_no_system_sees_which_there_are(write: Write) -> None:
@@ -238,12 +243,3 @@ def test_who_names_no_system_sees_which_there_are(write: Write) -> None:
     assert "the systems are bar, codeforces" in refusal(files.read_ladders, ladders)
     other = write("d.json", '{"system":"codeforces","beta":"much"}')
     assert "the systems" not in refusal(files.read_rating, other)
-
-
-def test_the_services_ladders(write: Write) -> None:
-    """`ladders` is a path; without one, every ladder has the default parameters."""
-    path = write("ladders.toml", LADDERS)
-    named = files.ladders_of_settings(Settings(ladders=str(path)))
-    assert named == files.read_ladders(path)
-    anything = files.ladders_of_settings(Settings()).find("anything")
-    assert anything == Terms(DEFAULT_RATING, Limits())

@@ -22,8 +22,6 @@ from tests.unit.pending import SHARDS, pending_of
 
 SIZES = st.lists(st.integers(2, 4), min_size=1, max_size=5)
 LADDERS = Ladders(ladders=ANY_LADDER.ladders | {"other": Ladder(rating=Elo(learning_rate=32.0))})
-
-
 _OF_PRIORS = ("mu", "sigma", "time", "season")
 """What a belief remembers of its last round's prior."""
 

@@ -169,10 +169,7 @@ def test_farming_pays_at_topcoder_and_never_by_elo_mmr() -> None:
 
 # --- Kerby's tables, and what `tune` searches of his systems --------------------------------------
 
-
 COUNT, FIRST = 60, 35
-
-
 KERBY = sorted(system for system in SPACES if len(WIDE[system]) > len(SPACES[system]))
 
 

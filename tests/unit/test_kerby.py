@@ -30,13 +30,8 @@ SYSTEMS = {
     "plackett-luce": {}, "thurstone": {},
 }  # fmt: skip
 
-
 LOGISTIC = ("elo", "pairwise-elo", "pairwise-elo average", "plackett-luce")
-
-
 NORMALS = ("elo gaussian", "pairwise-elo gaussian", "thurstone")
-
-
 PRECISION = 1e-8
 """Thurstone's grid, for few players."""
 
@@ -254,8 +249,6 @@ MODELS: dict[str, tuple[Any, type[Exponential] | type[Normal]]] = {
     "plackett-luce": (plackett_luce, Exponential),
     "thurstone": (thurstone, Normal),
 }
-
-
 DIFFERENCE = 1e-4
 REFERENCE = 1e-7
 """Of the reference: 1e-11 of the quadrature over DIFFERENCE, and DIFFERENCE squared. Thurstone's

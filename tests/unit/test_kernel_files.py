@@ -19,7 +19,6 @@ from stream_rater.rounds import depth
 from stream_rater.rounds.depth import json_depth
 
 kernel: Any = depth._json_depth
-
 CODE = "from stream_rater.rounds.depth import json_depth as f; print(f(b'[]', 0))"
 PACKAGE = Path(kernel_files.__file__).parents[1]
 

@@ -28,11 +28,8 @@ from stream_rater.rating.parameters import EloMMX
 
 # --- Elo-MMR --------------------------------------------------------------------------------------
 
-
 CLOSE = 4e-6
 """Points at scales 1/u of about 70: the interpolation's error (NODE) and one Halley step's."""
-
-
 WIDE = 2e-5
 """Points where a few entries are far narrower than the others, or ratings are thousands apart."""
 
@@ -136,13 +133,9 @@ def test_likely_ends_are_within_their_margin() -> None:
 
 # --- Elo-MMX --------------------------------------------------------------------------------------
 
-
 POINTS = 1e-4
 """What the issue asks of every performance; up to a few hundred entries it is far less:"""
-
-
 CELLS = 5e-6
-
 
 SHAPES: dict[str, dict[str, Any]] = {
     "few ties": {},
@@ -292,25 +285,13 @@ def test_a_team_is_credited_with_what_its_members_lack() -> None:
 
 ODDS_POINTS = 1e-6
 """Of every performance and rating, at a beta of 200."""
-
-
 PAIR = 1e-10
 """Of the score that is expected of a pair."""
-
-
 BETA, DRIFT, WEIGHT = 200.0, 35.0, 1.3
-
-
 SPREADS = {"equal": 0.0, "near": 10.0, "usual": 400.0, "far": 3000.0, "no table": 1e5}
 """Of ratings: their standard deviation."""
-
-
 SIZES = (2, FEW, FEW + 1, 60, 700)
-
-
 LARGE = 20_000
-
-
 ODDS = [*product(SIZES, SPREADS), (LARGE, "usual")]
 
 

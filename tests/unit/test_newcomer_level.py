@@ -44,7 +44,6 @@ CONFIG = TwoMoment(
     newcomer_offset=-100.0, newcomer_field=0.5, initial_sigma=300.0, inexperience=0.0
 )
 
-
 PLACING: tuple[RatingConfig, ...] = (
     Glicko(beta=200.0, sigma_drift=35.0),
     Bar(beta=200.0, sigma_drift=35.0),
@@ -196,7 +195,6 @@ def test_even_teams_place_newcomers_alike() -> None:
 
 # --- where a newcomer began is shown --------------------------------------------------------------
 
-
 LINES = [
     as_json(*ranked([1, 2], ["ann", "bob"]), round_id="r0", completed_at=day(0)),
     as_json({"team": ["ann", "new"], "rank": 2}, {"team": ["cy", "dee", "eve"], "rank": 1},
@@ -205,7 +203,6 @@ LINES = [
             {"player": "gus", "dnf": True}, round_id="r2", completed_at=day(2)),
     as_json(*ranked([2, 1], ["ann", "flo"]), round_id="r3", completed_at=day(90)),
 ]  # fmt: skip
-
 
 NUMBERS = ("mu", "sigma", "previous_mu", "previous_sigma", "rating", "previous_rating", "rounds")
 

@@ -105,7 +105,6 @@ def test_nonsense_is_refused_with_its_place() -> None:
 
 # --- what a system is -----------------------------------------------------------------------------
 
-
 CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0)
 
 

@@ -91,13 +91,15 @@ def test_fingerprints_hold_the_shard(players: list[tuple[str, str]], shards: int
 
 @given(st.lists(st.lists(ids, max_size=4), min_size=1, max_size=5))
 def test_fingerprints_of_ladders_together(ladders: list[list[str]]) -> None:
-    """They are those of each player alone. Each ladder has its own number of them, perhaps none."""
+    """They are those of each player alone. Each ladder has its own number of them, perhaps none.
+    None is 0, which stands for a free place."""
     names = list(map(str, range(len(ladders))))
     players = [(name, each) for name, own in zip(names, ladders, strict=True) for each in own]
     if players:
         laid_out = StringColumn.of([each for _, each in players])
         found = player_map.fingerprints(laid_out, names, list(map(len, ladders)), 7)
         assert found.tolist() == fingerprints(players, 7).tolist()
+    assert (fingerprints([("", "")] * 3, 1) != 0).all()
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=50))
@@ -107,11 +109,6 @@ def test_players_by_shard(shards: list[int]) -> None:
     assert order.tolist() == sorted(range(len(shards)), key=shards.__getitem__)
     found = {shard: [shards[i] for i in order[where].tolist()] for shard, where in cuts}
     assert found == {shard: [shard] * shards.count(shard) for shard in sorted(set(shards))}
-
-
-def test_no_fingerprint_is_nobodys() -> None:
-    """0 stands for a free place."""
-    assert (fingerprints([("", "")] * 3, 1) != 0).all()
 
 
 # --- columns --------------------------------------------------------------------------------------

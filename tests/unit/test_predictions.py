@@ -37,11 +37,7 @@ from stream_rater.serve.explaining import explain_belief
 from tests.property.test_notebook import DRIFTING, ladder_of
 
 DRAWS = 400_000
-
-
 CONFIG = EloMMR(beta=200.0, gamma=50.0)
-
-
 NOISE = 200.0**2 + 50.0**2
 
 
@@ -127,10 +123,7 @@ def test_a_prediction_is_a_table() -> None:
 
 # --- what a result would change -------------------------------------------------------------------
 
-
 FULL = DRIFTING.__class__(weight_limit=0.1, sigma_limit=60.0, history="full")
-
-
 SIDES: list[Any] = [("ann", "eve"), "bob", ("cy", "newcomer")]
 
 
@@ -299,7 +292,6 @@ def test_what_is_found_is_nearly_as_even(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 # --- why a rating is what it is -------------------------------------------------------------------
-
 
 REMEMBERED = 60
 

@@ -27,11 +27,9 @@ from stream_rater.rating.record import (
 HEADER = struct.Struct("<BbB3s5s5s5s4f2HB")
 HISTORY = struct.Struct("<4f")
 """The layout, said once more by hand: it is a promise to every later release."""
-
 HEADER_NAMES = ("version", "grid", "count", "rounds", "last", "time", "previous_time", "mu",
                 "sigma", "previous_mu", "previous_sigma", "season", "previous_season",
                 "untold")  # fmt: skip
-
 singles = st.floats(-1e6, 1e6, width=32)
 grids = st.integers(-20, 10)
 

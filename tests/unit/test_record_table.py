@@ -186,7 +186,6 @@ def test_shared_bytes_stay_shared() -> None:
 
 # --- columns of rounds ----------------------------------------------------------------------------
 
-
 TEAMS = st.lists(st.lists(st.integers(1, 3), min_size=2, max_size=4), min_size=1, max_size=6)
 """By round, the size of each team."""
 

@@ -28,7 +28,6 @@ R, R_IN_FULL = EloR(history=5), EloR(history="full")
 ALL = (*SYSTEMS, MMR, MMR_IN_FULL, BRISK, R, R_IN_FULL)
 CODED = (MMR, BRISK, R)
 NAMES = "abcdefgh"
-
 HALF = Season(1, 0.5, 200.0)
 SOFT = Season(2, 0.75, 0.0)
 WIDE = Season(3, 1.0, 333.3)

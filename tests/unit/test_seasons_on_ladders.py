@@ -49,7 +49,6 @@ IN_FULL = Ladders(
 )
 COUNT = 240
 ROUNDS = [a_round(offset, random.Random(offset)) for offset in range(COUNT)]
-
 FIRST, SECOND, THIRD = Season(1, 0.5, 150.0), Season(2, 0.9, 0.0), Season(7, 0.0, 300.0)
 STARTS: Mapping[int, tuple[tuple[str, Season], ...]] = {
     0: (("d", FIRST),),
@@ -176,8 +175,9 @@ class Stream:
 
 def test_the_stream_as_the_replay() -> None:
     """The same records and events; and a round that was applied before a crash is estimated from
-    the same prior again, whether or not it was the first of its season."""
-    stream = Stream()
+    the same prior again, whether or not it was the first of its season. An updater that was away
+    applies rounds of several seasons at once."""
+    stream, at_once, parts = Stream(), Stream(), list[Part]()
     for each in ROUNDS:
         pending = stream.pending(each)
         if pending is not None:
@@ -190,23 +190,13 @@ def test_the_stream_as_the_replay() -> None:
             again = stream.estimated(pending)
             assert part.evidence.tobytes() == again.evidence.tobytes()
             assert part.rules == again.rules
+            parts.append(part)
+        if each.offset == 140:
+            at_once.apply(*parts)
+            assert (at_once.records, at_once.published) == (stream.records, stream.published)
     replay, published = replayed(LADDERS, 1)
     assert stream.records == records_of(replay)
     assert stream.published == published
-
-
-def test_several_seasons_in_one_call() -> None:
-    """An updater that was away applies rounds of several seasons at once."""
-    one_by_one, at_once = Stream(), Stream()
-    parts = []
-    for each in ROUNDS[:140]:
-        pending = one_by_one.pending(each)
-        if pending is not None:
-            parts.append(one_by_one.estimated(pending))
-            one_by_one.apply(parts[-1])
-    at_once.apply(*parts)
-    assert one_by_one.records == at_once.records
-    assert one_by_one.published == at_once.published
 
 
 def test_in_bulk_as_one_by_one() -> None:

@@ -27,11 +27,7 @@ from stream_rater.runtime import selfcheck
 from tests.rounds import Reader
 
 SELFCHECK = "stream_rater.runtime.selfcheck"
-
-
 PACKAGE = Path(selfcheck.__file__).parents[1]
-
-
 WITHOUT_MIGHT = ("setpriv", "--bounding-set=-dac_override", "--inh-caps=-all")
 """So that modes hold for root, too."""
 
@@ -105,11 +101,8 @@ def test_bytecode_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 # --- memory ---------------------------------------------------------------------------------------
 
-
 RUNTIME: Any = numba_runtime
 """Numba's runtime, whose counters it does not export."""
-
-
 SIZES = (2, 7, 7, 33, 60, 2000)
 """Each goes another way through stage 1."""
 

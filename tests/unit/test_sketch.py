@@ -20,7 +20,6 @@ from stream_rater.rating.model import Beliefs, Codes, newcomers
 
 # --- numbers rounded to what a record holds -------------------------------------------------------
 
-
 KINDS = {
     "weight": (factor.WEIGHT_BITS, factor.WEIGHT_LOW, factor.WEIGHT_TOP),
     "width": (factor.WIDTH_BITS, factor.WIDTH_LOW, factor.WIDTH_TOP),
@@ -34,8 +33,6 @@ def every(kind: str) -> list[float]:
 
 
 WEIGHTS = factor.small_floats(factor.WEIGHT_BITS, factor.WEIGHT_LOW, factor.WEIGHT_TOP)
-
-
 WIDTHS = factor.small_floats(factor.WIDTH_BITS, factor.WIDTH_LOW, factor.WIDTH_TOP)
 
 
@@ -88,13 +85,8 @@ def test_a_scale_grows_until_a_weight_is_under_two(weight: float) -> None:
 
 # --- codes ----------------------------------------------------------------------------------------
 
-
 any_code = st.integers(0, 2**40 - 1).filter(lambda code: code % 2**20 != 2**19)
-
-
 grids = st.integers(-20, 10)
-
-
 season_lists = st.lists(st.floats(-1e5, 1e5), min_size=1, max_size=25)
 
 
@@ -127,10 +119,7 @@ def test_the_code_of_what_a_code_says_is_that_code(code: int, grid: int, halving
 
 # --- merging --------------------------------------------------------------------------------------
 
-
 C = math.pi / math.sqrt(3.0)
-
-
 STEP, NARROWEST = 2.0**-4, 200.0
 
 

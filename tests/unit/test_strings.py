@@ -91,16 +91,10 @@ def test_names_of_one_hash_are_distinguished(monkeypatch: pytest.MonkeyPatch) ->
 
 # --- hashes ---------------------------------------------------------------------------------------
 
-
 TEXT = bytes((7 * i + 3) % 256 for i in range(MAX_ID_BYTES + 9))
-
-
 LENGTHS = range(1, len(TEXT) + 1)
 """CPython does not hash empty bytes."""
-
-
 HASHES_OF_CPYTHON = f"print(*(hash({TEXT!r}[:length]) for length in {LENGTHS!r}))"
-
 
 PUBLISHED = {
     0: "dcc40f055801acab", 1: "93ca577df39bf4c9", 3: "fbf7dde7b80af88b", 4: "2883d388605775cf",

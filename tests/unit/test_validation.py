@@ -282,19 +282,9 @@ def test_limits_are_the_ladders_own() -> None:
         assert rejection.value.code == expected
 
 
-def test_informative_rounds() -> None:
-    """A round is informative if somebody finished, and one big tie only if ties are not skipped."""
-    dnf = read(as_json({"player": "a", "dnf": True}, {"player": "b", "dnf": True}))
-    tied = read(as_json(ANN, {"player": "b", "rank": 1}))
-    mixed = read(as_json(ANN, {"player": "b", "dnf": True}))
-    actual = [
-        [r.is_informative(skip_all_tied=skip) for skip in (False, True)] for r in (dnf, tied, mixed)
-    ]
-    assert actual == [[False, False], [True, False], [True, True]]
-
-
 def test_a_wave_joins_its_rounds() -> None:
-    """Rounds become columns, with starts that run on from round to round."""
+    """Rounds become columns, with starts that run on from round to round. A round is informative if
+    somebody finished, and one big tie only if ties are not skipped."""
     team = {"team": ["x", "y"], "rank": 1, "shares": [1, 0.5]}
     rounds = [read(as_json(ANN, BOB, weight=2)), read(as_json(team, CY, performance_ceiling=9))]
     priors = newcomers(5, 1, 1500.0, 350.0).header
@@ -306,6 +296,10 @@ def test_a_wave_joins_its_rounds() -> None:
     assert wave.share.tolist() == [1.0, 1.0, 1.0, 0.5, 1.0]
     assert ([2.0, 1.0], [math.inf, 9.0]) == (wave.weight.tolist(), wave.ceiling.tolist())
     assert wave.mu.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    places = [{"dnf": True}, {"rank": 1}]
+    for one, other, due in ((0, 0, [False, False]), (1, 1, [True, False]), (1, 0, [True, True])):
+        found = read(as_json({"player": "a", **places[one]}, {"player": "b", **places[other]}))
+        assert [found.is_informative(skip_all_tied=skip) for skip in (False, True)] == due
 
 
 def test_only_a_number_for_an_id_is_to_be_quoted() -> None:

@@ -77,7 +77,8 @@ def test_a_common_player_makes_a_round_wait() -> None:
 
 
 def test_memory_is_for_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Finished rounds take no more memory than those that wait."""
+    """Finished rounds take no more memory than those that wait. Two players of one fingerprint: in
+    one round they block nobody, in two the later round waits."""
     monkeypatch.setattr(backlog, "COMPACT_AFTER", 3)
     waves = ByTicket()
     waves.enter((0, crowd("zy")), (1, crowd("z")))
@@ -90,17 +91,11 @@ def test_memory_is_for_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert waves.contains(np.array([0, 1, 2, 99])).tolist() == [True, True, False, False]
     waves.done(0)
     assert waves.free() == [1]
-
-
-def test_players_with_one_fingerprint_only_wait() -> None:
-    """Two of one fingerprint: in one round they block nobody, in two the later round waits."""
-    alike = np.repeat(crowd("a"), 2)
-    waves = ByTicket()
+    alike, waves = np.repeat(crowd("a"), 2), ByTicket()
     waves.enter((0, alike), (1, alike))
-    assert waves.free() == [0]
-    waves.done(0)
-    assert waves.free() == [1]
-    waves.done(1)
+    for number in range(2):
+        assert waves.free() == [number]
+        waves.done(number)
     assert len(waves) == len(waves._latest) == 0
 
 
