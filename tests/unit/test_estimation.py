@@ -122,16 +122,6 @@ def test_messages_hold_every_row_once(sizes: list[int], others: list[bool], most
     assert sorted(found) == sorted(wanted)
 
 
-def test_a_piece_of_a_round() -> None:
-    """What a large round is cut into, as its columns say."""
-    (whole,) = [pending_of([5])]
-    pieces = [whole.piece(start, start + 2) for start in (0, 2, 4)]
-    assert [each.rounds.names.texts() for each in pieces] == [["p0", "p1"], ["p2", "p3"], ["p4"]]
-    assert [each.sizes.tolist() for each in pieces] == [[2], [2], [1]]
-    found = np.concatenate([each.fingerprints for each in pieces])
-    assert found.tolist() == whole.fingerprints.tolist()
-
-
 def test_a_round_that_no_kernel_can_rate_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one of its wave, with its place; the worker ends with this line."""
     round_decoder = RoundDecoder(LADDERS)

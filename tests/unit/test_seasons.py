@@ -270,24 +270,6 @@ def test_newcomers_are_not_drawn() -> None:
         assert (mu.tolist(), sigma.tolist()) == ([1400.0] * 3, [300.0] * 3), config
 
 
-def test_each_row_by_its_own_rule() -> None:
-    """Rows of ladders with and without seasons may share a call."""
-    other = msgspec.structs.replace(MMR, initial_mu=1000.0, rho=0.0)
-    rules = [rule_of(MMR), rule_of(other, (HALF,)), rule_of(R, (SOFT, HALF))]
-    beliefs, alone = beliefs_of(MMR), beliefs_of(MMR)
-    rows, rule = np.array([5, 0, 3]), np.array([0, 1, 2])
-    before = seasons.draw(rules, rule, beliefs, rows)
-    assert before is not None
-    assert before.rows.tolist() == [0, 3]
-    assert before.mu.tolist() == alone.header["mu"][[0, 3]].tolist()
-    for row, number in ((0, 1), (3, 2)):
-        one = np.array([row])
-        seasons.draw([rules[number]], one * 0, alone, one)
-    assert beliefs.header.tobytes() == alone.header.tobytes()
-    assert beliefs.factors.tobytes() == alone.factors.tobytes()
-    assert seasons.draw([rule_of(MMR)], rows * 0, beliefs, rows) is None
-
-
 # --- rounds after it ------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ from stream_rater.rating import factor, model, roots
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.elo_mmr import belief, sketch
 from stream_rater.rating.factor import LOGISTIC_DEVIATION, LOGISTIC_VARIANCE
+from stream_rater.rating.kernels import elo_r
 from stream_rater.rating.model import Beliefs, Codes, newcomers
 
 # --- numbers rounded to what a record holds -------------------------------------------------------
@@ -273,6 +274,20 @@ def stored_in(beliefs: Beliefs) -> list[list[float]]:
     """The factors (p, a, r) of the first belief."""
     found: list[list[float]] = factor.factors_of(beliefs)[0, : beliefs.header["count"][0]].tolist()
     return found
+
+
+@given(season_lists, st.integers(1, 8))
+def test_coded_beliefs_of_elo_r_are_the_rounded_ones(season: list[float], kept: int) -> None:
+    """The same where each factor has a width of its own."""
+    pair = [newcomers(1, kept + 1, 1500.0, 350.0, coded=coded) for coded in (False, True)]
+    one = np.zeros(1, np.int64)
+    for i, p in enumerate(season):
+        evidence = np.array([[p, 250.0**2 * (1 + i % 3), 109.0**2]])
+        for each in pair:
+            elo_r.update(each.header, each.factors, one, evidence, one + kept)
+        plain, coded = pair
+        assert plain.header.tobytes() == coded.header.tobytes()
+        assert stored_in(plain) == stored_in(coded)
 
 
 def errors(kept: int, players: int = 400, rounds: int = 75) -> Floats:

@@ -67,16 +67,6 @@ def test_a_valid_round() -> None:
     assert read(as_json(dee, {"player": "ann", "rank": MAX_RANK})).players == ["ann", "dee"]
 
 
-def test_teams_keep_their_members_together() -> None:
-    """Players stand entry by entry, each with its share and its entry's place."""
-    pair = {"team": ["x", "y"], "rank": 2, "shares": [1, 0.5]}
-    found = read(as_json(pair, {"team": ["a", "b", "c"], "rank": 1}))
-    assert found.players == ["a", "b", "c", "x", "y"]
-    assert found.entry_starts.tolist() == [0, 3, 5]
-    assert found.share.tolist() == [1.0, 1.0, 1.0, 1.0, 0.5]
-    assert found.player_places().tolist() == [1, 1, 1, 2, 2]
-
-
 def test_json_and_msgpack_read_alike() -> None:
     """The encoding leaves no trace. Only msgpack in `content-type` changes the decoder, and JSON is
     the default; Kafka has headers without a value."""
