@@ -53,19 +53,19 @@ NUMBERS = [b"\xca" + bytes(4), b"\xcb" + bytes(8), b"\xcc\xff", b"\xcd\xff\xff",
 STRINGS = [b"\xd9\x02\x91\x91", b"\xda\x00\x02\x91\x91", b"\xdb\x00\x00\x00\x02\x91\x91"]
 
 
-def test_every_type_has_its_length() -> None:
-    """[item, [[0]]] has three levels: the item's own bytes are skipped, to the byte."""
+def test_by_hand() -> None:
+    """[item, [[0]]] has three levels: the item's own bytes are skipped, to the byte. A million
+    levels count as limit + 1; a list that claims 2^32 items costs nothing. Brackets in a string of
+    JSON are text, whatever is escaped before them."""
     heads = b"\x92", b"\xdc\x00\x02", b"\xdd\x00\x00\x00\x02", b"\x81", b"\xde\x00\x01"
     items = [*EXTENSIONS, *BINARIES, *NUMBERS, *STRINGS, b"\xc0", b"\xe0"]
     for head, item in product((*heads, b"\xdf\x00\x00\x00\x01"), items):
         assert msgpack_depth(head + item + b"\x91\x91\x00", 16) == 3, (head, item)
-
-
-def test_counting_stops_over_the_limit() -> None:
-    """A million levels count as limit + 1; a list that claims 2^32 items costs nothing."""
     assert msgpack_depth(b"\x91" * 1_000_000, 16) == 17
     assert msgpack_depth(b"\xdd\xff\xff\xff\xff" * 20, 16) == 17
     assert msgpack_depth(b"\xdf\xff\xff\xff\xff", 16) == 1
+    for text in (b'"[[["', b'"\\"[[["', b'"\\\\"', b'"\\\\\\"[["', b""):
+        assert (json_depth(text, 0), json_depth(b"[" + text + b",[1]]", 0)) == (0, 2), text
 
 
 @given(st.binary(max_size=100))
@@ -73,9 +73,3 @@ def test_any_bytes(data: bytes) -> None:
     """Whatever the bytes, the answer is a number in range."""
     assert 0 <= json_depth(data, 0) <= len(data)
     assert 0 <= msgpack_depth(data, 16) <= 17
-
-
-def test_brackets_in_strings() -> None:
-    """Brackets in a string are text, whatever is escaped before them."""
-    for text in (b'"[[["', b'"\\"[[["', b'"\\\\"', b'"\\\\\\"[["', b""):
-        assert (json_depth(text, 0), json_depth(b"[" + text + b",[1]]", 0)) == (0, 2), text

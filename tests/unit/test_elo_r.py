@@ -24,13 +24,18 @@ def evidence_of(config: EloR, places: list[int], mu: list[float], **fields: Any)
 
 def test_the_drafts_own_figures() -> None:
     """delta = 250 and sigma* = 100 are the defaults; they yield eta of about 43.64; a newcomer has
-    a published rating of 1500 - 2 (350 - 100) = 1000 (section 4)."""
+    a published rating of 1500 - 2 (350 - 100) = 1000 (section 4). Refused are a spread that sigma*
+    would never settle under, and parameters of other systems."""
     config = from_builtins({"system": "elo-r"})
     assert isinstance(config, EloR)
     _, delta2, eta2 = evidence_of(config, [1, 2], [1500.0, 1500.0])[0]
     assert delta2**0.5 == pytest.approx(250.0, rel=1e-15)
     assert eta2**0.5 == pytest.approx(43.64, abs=0.005)
     assert stages.rule_of(EloR()).rating(1500.0, 350.0) == 1000.0
+    nonsense: list[dict[str, Any]] = [{"delta": 100}, {"delta": 99.0}, {"ties": "half"}, {"rho": 1}]
+    for change in nonsense:
+        with pytest.raises(BadParameters, match=next(iter(change))):
+            from_builtins({"system": "elo-r", **change})
 
 
 def test_the_uncertainty_settles() -> None:
@@ -111,11 +116,3 @@ def test_teams_share_what_they_learn() -> None:
     a, b, c = (evidence[standings.players.index(name)] for name in "abc")
     assert a[0] > 1500.0 > c[0]
     assert b[1] > a[1] > c[1]
-
-
-def test_nonsense_is_refused() -> None:
-    """A spread that sigma* would never settle under, and parameters of other systems."""
-    nonsense: list[dict[str, Any]] = [{"delta": 100}, {"delta": 99.0}, {"ties": "half"}, {"rho": 1}]
-    for change in nonsense:
-        with pytest.raises(BadParameters, match=next(iter(change))):
-            from_builtins({"system": "elo-r", **change})

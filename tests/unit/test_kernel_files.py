@@ -82,6 +82,7 @@ def test_damage_is_seen(tmp_path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == ["file"]
 
 
+@pytest.mark.slow
 def test_shipped_kernels_decide_the_level(elsewhere: Path) -> None:
     """If this machine has it; otherwise, and by $NUMBA_CPU_NAME, kernels are compiled."""
     usual = run(elsewhere, elsewhere / "usual")

@@ -162,13 +162,6 @@ def test_the_anchor_is_a_side_of_one_player() -> None:
     assert gains(config, alone) == pytest.approx(by_hand([400.0, 380.0], 300.0, 16.0), abs=1e-9)
 
 
-def test_topcoder_weighs_by_the_rating_itself() -> None:
-    """A round of one at 2600 against two weighs less for the one than at 1600, as a duel does."""
-    at = [gains(Topcoder(), wave([1, 2], [mu] * 3))[0] for mu in (1600.0, 2600.0)]
-    duel = [gains(Topcoder(), wave([1, 1], [mu] * 2))[0] for mu in (1600.0, 2600.0)]
-    assert at[1] / at[0] == pytest.approx(duel[1] / duel[0], rel=1e-6) != 1.0
-
-
 def test_a_ceiling_is_on_the_ladders_scale() -> None:
     """The one who wins against two performs at the ceiling at most, though the round is moved.
     Experience apart: it is no part of what was performed. Glicko has no ceilings."""
@@ -213,11 +206,15 @@ def test_rounds_in_waves_equal_rounds_one_by_one() -> None:
 
 def test_which_systems_keep_more_than_mu_and_sigma() -> None:
     """Their evidence is not the new mu, so a moved round takes back its first column alone. Kerby's
-    systems are those with an anchor: `levels` asks each for it."""
+    systems are those with an anchor: `levels` asks each for it. Topcoder weighs by the rating
+    itself: a round of one at 2600 against two weighs less for the one than at 1600, as a duel."""
     kept = {name for name, each in SYSTEMS.items() if not each.sample().memoryless}
     assert kept == {"elo-mmr", "elo-r", "glicko2"}
     anchored = {name for name, each in SYSTEMS.items() if "anchor" in each.__struct_fields__}
     assert anchored == {name for name, each in SYSTEMS.items() if issubclass(each, Climbing)}
+    at = [gains(Topcoder(), wave([1, 2], [mu] * 3))[0] for mu in (1600.0, 2600.0)]
+    duel = [gains(Topcoder(), wave([1, 1], [mu] * 2))[0] for mu in (1600.0, 2600.0)]
+    assert at[1] / at[0] == pytest.approx(duel[1] / duel[0], rel=1e-6) != 1.0
 
 
 # --- who leaves early: what the page for game backends says ---------------------------------------

@@ -67,11 +67,16 @@ def unchanged(config: RatingConfig) -> bool:
 
 
 def test_the_level_is_that_of_those_who_played() -> None:
-    """Each by how well they are known, and one at the initial rating beside them."""
+    """Each by how well they are known, and one at the initial rating beside them. Even teams have
+    the newcomers dealt among them: each team's bring the offset once, so four in two teams bring
+    half of it each."""
     found = means(CONFIG, [1500.0, 1900.0, 1300.0], [300.0, 150.0, 60.0], [0, 4, 9])
     known = (1.0 - 0.25, 1.0 - 0.04)
     level = (known[0] * 400.0 - known[1] * 200.0) / (1.0 + sum(known))
     assert found.tolist() == [pytest.approx(1400.0 + 0.5 * level), 1900.0, 1300.0]
+    nobody = Believed(np.full(5, 1500.0), np.full(5, 300.0), np.array([0, 0, 0, 0, 1]))
+    assert deviations(CONFIG, nobody, 2).tolist() == [-50.0, -50.0, -50.0, -50.0, 0.0]
+    assert deviations(CONFIG, nobody, 4).tolist() == [-100.0, -100.0, -100.0, -100.0, 0.0]
 
 
 def test_each_round_has_its_own_level() -> None:
@@ -104,13 +109,6 @@ def test_the_newcomers_of_a_side_bring_the_offset_once() -> None:
     assert found.tolist() == pytest.approx(
         [-100.0, *[-20.0] * 5, -100.0, -100.0, 300.0, -100.0, -100.0], abs=1e-3
     )
-
-
-def test_even_teams_have_the_newcomers_dealt_among_them() -> None:
-    """Each team's newcomers bring the offset once: four in two teams bring half of it each."""
-    nobody = Believed(np.full(5, 1500.0), np.full(5, 300.0), np.array([0, 0, 0, 0, 1]))
-    assert deviations(CONFIG, nobody, 2).tolist() == [-50.0, -50.0, -50.0, -50.0, 0.0]
-    assert deviations(CONFIG, nobody, 4).tolist() == [-100.0, -100.0, -100.0, -100.0, 0.0]
 
 
 def test_other_systems_do_if_they_are_configured_to() -> None:

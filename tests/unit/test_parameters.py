@@ -142,17 +142,14 @@ def test_a_law_travels() -> None:
         assert rule.config == fingerprint(conf)
 
 
-def test_each_row_is_updated_by_its_own_law() -> None:
-    """Rows of several ladders in one call use their own rho and K."""
+def test_rows_and_their_books() -> None:
+    """Rows of several ladders in one call use their own rho and K. A round counts, its offset is
+    the last, and the stored time never goes back."""
     rules = [rule_of(config(rho="inf", history=3)), rule_of(config(rho=0.0, history=2))]
     beliefs, rows = newcomers(2, 8, 1500.0, 350.0, coded=True), np.arange(2)
     for p in (1700.0, 1300.0, 1900.0):
         stages.update(beliefs, rows, np.array([[p, 32_000.0, 1_600.0]] * 2), rules, rows)
     assert beliefs.header["count"].tolist() == [1, 2]
-
-
-def test_book_keeping() -> None:
-    """A round counts, its offset is the last, and the stored time never goes back."""
     beliefs, row = newcomers(2, 1, 1500.0, 350.0), np.zeros(1, np.int64)
     seen = []
     for offset, time in ((3, -50), (4, 100), (9, 70)):

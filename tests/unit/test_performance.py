@@ -53,12 +53,20 @@ def evidence(beliefs: Beliefs, *standings: Any, config: EloMMR = CONFIG, **field
 
 def test_a_duel_by_hand() -> None:
     """Equal players: the winner's tie and win make s = 2 t, so p = mu + ln 2 / u; else mirrored.
-    With a tie as half a win and half a loss, s / 2 = t / 2 + t, so p = mu + ln 3 / u."""
+    With a tie as half a win and half a loss, s / 2 = t / 2 + t, so p = mu + ln 3 / u. In an upset
+    over any gap f is flat: the winner's s - t = t_2 means s_2 = 2 t_1, ln 2 / 2u above the
+    middle."""
     u = C / 200.0
     for tie, ratio in ((1.0, 2.0), (0.5, 3.0)):
         expected = [1500.0 + math.log(ratio) / u, 1500.0 - math.log(ratio) / u]
         found = solve([1, 2], [1500.0] * 2, [200.0] * 2, tie)
         assert expected == pytest.approx(found, abs=SOLVED), tie
+    u = C / 100.0
+    for gap in (60.0, 75.0, 100.0, 700.0, 1400.0):
+        middle = 1500.0 + gap / u / 2.0
+        expected = [middle + math.log(2.0) / u / 2.0, middle - math.log(2.0) / u / 2.0]
+        found = solve([1, 2], [1500.0, 1500.0 + gap / u], [100.0] * 2)
+        assert expected == pytest.approx(found, abs=1e-7), gap  # bisected to 1e-10 of 1/u, rounded
 
 
 @given(
@@ -74,16 +82,6 @@ def test_a_mirrored_round_has_mirrored_performances(field: list[Any], data: Any)
     mirrored = solve([7 - p for p in reversed(places)], [-m for m in mu[::-1]], delta[::-1])
     # An upset over a wide gap leaves f flat at its root, known to 1e-6 of the scale there.
     assert (-mirrored[::-1]).tolist() == pytest.approx(solve(places, mu, delta), abs=1e-4)
-
-
-def test_an_upset_over_any_gap_by_hand() -> None:
-    """Where f is flat: the winner's s - t = t_2 means s_2 = 2 t_1, ln 2 / 2u above the middle."""
-    u = C / 100.0
-    for gap in (60.0, 75.0, 100.0, 700.0, 1400.0):
-        middle = 1500.0 + gap / u / 2.0
-        expected = [middle + math.log(2.0) / u / 2.0, middle - math.log(2.0) / u / 2.0]
-        found = solve([1, 2], [1500.0, 1500.0 + gap / u], [100.0] * 2)
-        assert expected == pytest.approx(found, abs=1e-7), gap  # bisected to 1e-10 of 1/u, rounded
 
 
 def test_upsets_keep_the_order() -> None:

@@ -64,7 +64,8 @@ def test_rounding_finds_the_nearest(kind: str, part: float) -> None:
 @given(st.integers(-40, 40), st.floats(-1e9, 1e9), st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
 def test_the_grid_of_performances(grid: int, p: float, mu: float, sigma: float) -> None:
     """A performance goes to the nearest point, or to the end of the grid. The grid reaches beyond
-    60 sigma and 4 |mu|, and one step coarser would be needless."""
+    60 sigma and 4 |mu|, and one step coarser would be needless. A scale grows until a weight is
+    under two: by a power of two, and no more than needed."""
     step = 2.0**grid
     point, end = factor.grid_code(p, 1.0 / step) * step, (2**19 - 1) * step
     assert abs(point) <= end
@@ -73,15 +74,11 @@ def test_the_grid_of_performances(grid: int, p: float, mu: float, sigma: float) 
     reach = (2**19 - 1) * step
     assert reach > 60.0 * sigma and reach > 3.99 * abs(mu)
     assert step < 2.0 * max(sigma / 2**13, abs(mu) / 2**17)
-
-
-@given(st.floats(1e-300, 1e300))
-def test_a_scale_grows_until_a_weight_is_under_two(weight: float) -> None:
-    """By a power of two, and no more than needed."""
-    times = factor.growth(weight)
-    assert math.frexp(times)[0] == 0.5
-    assert weight / times < 2.0
-    assert times == 1.0 or weight / times >= 1.0
+    for weight in (sigma, 1.0 / sigma, sigma * 1e290, sigma * 1e-290):
+        times = factor.growth(weight)
+        assert math.frexp(times)[0] == 0.5
+        assert weight / times < 2.0
+        assert times == 1.0 or weight / times >= 1.0
 
 
 # --- codes ----------------------------------------------------------------------------------------
