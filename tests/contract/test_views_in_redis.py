@@ -23,7 +23,6 @@ from tests.contract.test_serve_index import LADDER, TOPIC, an_event
 from tests.contract.views_rigs import BOTH, START_S, Clock, RedisRig, a_ladder, at_time
 
 pytestmark = pytest.mark.integration
-
 Make = Callable[..., RedisRig]
 
 

@@ -180,24 +180,19 @@ places = st.lists(st.integers(0, 4), min_size=2, max_size=7)
 
 @given(st.sampled_from(sorted(SYSTEMS)), places, st.randoms(use_true_random=False))
 @settings(max_examples=60)
-def test_the_order_of_the_list_does_not_matter(name: str, places: list[int], random: Any) -> None:
-    """Ties, unfinished and equal ratings included (1e-12: sums round in another order)."""
-    conf = config(name, anchor=-0.5)
-    entries = ranked([places[0] or 1, *places[1:]])
+def test_places_matter_and_the_order_of_the_list_does_not(
+    name: str, places: list[int], random: Any
+) -> None:
+    """Ties, unfinished and equal ratings included (1e-12: sums round in another order). Of two
+    equally rated the better placed ends at least as high."""
+    full = [places[0] or 1, *places[1:]]
+    conf, entries = config(name, anchor=-0.5), ranked(full)
     mu = {each["player"]: random.choice([0.0, 0.5, -1.2]) for each in entries}
     expected = rate(conf, entries, mu)
     random.shuffle(entries)
     assert expected == pytest.approx(rate(conf, entries, mu), abs=1e-12)
-
-
-@given(st.sampled_from(sorted(SYSTEMS)), places)
-@settings(max_examples=60)
-def test_a_better_place_is_never_worse(name: str, places: list[int]) -> None:
-    """Of two equally rated the better placed ends at least as high."""
-    conf, full = config(name), [places[0] or 1, *places[1:]]
-    found = gains(conf, full, [0.3] * len(full))
-    order = sorted(range(len(full)), key=lambda i: full[i] or 99)
-    ends = [found[i] for i in order]
+    found = gains(config(name), full, [0.3] * len(full))
+    ends = [found[i] for i in sorted(range(len(full)), key=lambda i: full[i] or 99)]
     assert all(a >= b - PRECISION for a, b in itertools.pairwise(ends))
 
 
@@ -288,8 +283,7 @@ def differences(of: Callable[[Floats], float], x: Floats) -> list[float]:
 
 ORDERS = [
     ([0.3, -0.2], 2), ([0.3, -0.2], 1), ([1.5, -1.0, 0.2], 3), ([-1.0, 0.4, 1.1], 1),
-    ([0.1, 0.2, -0.5, 0.9], 2), ([0.0, 0.0, 0.0, 0.0, 0.0], 5), ([0.5, -0.7, 1.2, 0.1, -0.3], 5),
-    ([-0.5, 1.0, 0.3, 0.8, -1.0], 3), ([0.4, 0.6, -0.2, 1.0, 0.0], 1),
+    ([0.1, 0.2, -0.5, 0.9], 2), ([0.5, -0.7, 1.2, 0.1, -0.3], 5), ([-0.5, 1.0, 0.3, 0.8, -1.0], 3),
 ]  # fmt: skip
 
 

@@ -34,9 +34,9 @@ WIDE = 2e-5
 """Points where a few entries are far narrower than the others, or ratings are thousands apart."""
 
 
-def both(place: Places, mu: Floats, u: Floats, tie: float) -> tuple[Floats, Floats]:
+def both(place: Places, mu: Floats, delta: Floats, tie: float) -> tuple[Floats, Floats]:
     """Performances by the table, and each on its own by the sums."""
-    starts = np.array([0, len(mu)])
+    starts, u = np.array([0, len(mu)]), C / delta
     known = np.empty((1, KNOWN))
     round_bounds(mu, u, 0, len(mu), tie, known[0])
     low, high = known[0, LOW], known[0, HIGH]
@@ -48,14 +48,14 @@ def both(place: Places, mu: Floats, u: Floats, tie: float) -> tuple[Floats, Floa
 
 def a_random_round(
     rng: np.random.Generator, n: int, *, ties: float = 0.1, unfinished: float = 0.0,
-    sigma: tuple[float, float] = (54.0, 350.0), spread: float = 300.0,
+    sigma: tuple[float, float] = (50.0, 350.0), spread: float = 300.0, luck: float = 250.0,
 ) -> tuple[Places, Floats, Floats]:  # fmt: skip
-    """Places, ratings and u of n players whose results fit their ratings, more or less."""
+    """Places, mu and delta of n players whose results fit their ratings, more or less."""
     mu = rng.normal(1500.0, spread, n)
-    mu = mu[np.argsort(-(mu + rng.normal(0.0, 200.0, n)))]
+    mu = mu[np.argsort(-(mu + rng.normal(0.0, luck, n)))]
     place = 1 + np.cumsum(rng.random(n) >= ties).astype(np.int32)
-    place[n - int(unfinished * n) :] = DID_NOT_FINISH
-    return place, mu, C / np.sqrt(rng.uniform(*sigma, n) ** 2 + 125.0**2)
+    place[max(n - int(unfinished * n), 1) :] = DID_NOT_FINISH
+    return place, mu, np.sqrt(rng.uniform(*sigma, n) ** 2 + 125.0**2)
 
 
 def test_the_table_gives_what_the_sums_give() -> None:
@@ -74,9 +74,8 @@ def test_the_table_gives_what_the_sums_give() -> None:
 def test_two_ratings_only_are_within_their_bound() -> None:
     """No random sample, so errors of n terms do not cancel: two clusters, `gap` of 1/u apart."""
     for n, gap in product((60, 3000), (1.0, 4.0, 8.0, 20.0)):
-        u = np.full(n, C / 200.0)
-        mu = 1500.0 + gap / u[0] * (np.arange(n) < n // 2)
-        fast, slow = both(np.arange(1, n + 1, dtype=np.int32), mu, u, 1.0)
+        mu = np.where(np.arange(n) < n // 2, 1500.0 + gap * 200.0 / C, 1500.0)
+        fast, slow = both(np.arange(1, n + 1, dtype=np.int32), mu, np.full(n, 200.0), 1.0)
         assert np.abs(fast - slow).max() < WIDE, (n, gap)
 
 
@@ -112,7 +111,8 @@ def test_likely_ends_are_within_their_margin() -> None:
     for n, tie in product((33, 64, 300), (1.0, 0.5)):
         rng = np.random.default_rng(n)
         rounds = [a_random_round(rng, n, **shapes[i % 3]) for i in range(100)]
-        place, mu, u = (np.concatenate(parts) for parts in zip(*rounds, strict=True))
+        place, mu, delta = (np.concatenate(parts) for parts in zip(*rounds, strict=True))
+        u = C / delta
         starts, which = np.arange(0, n * 100 + 1, n), np.arange(100)
         ranked = (place.reshape(100, n) != DID_NOT_FINISH).sum(axis=1)
         known, odds = np.empty((100, KNOWN)), np.empty(len(mu))
@@ -144,18 +144,6 @@ SHAPES: dict[str, dict[str, Any]] = {
     "spread": {"spread": 3000.0},
     "no order": {"luck": 3000.0},
 }
-
-
-def a_gaussian_round(
-    rng: np.random.Generator, n: int, *, ties: float = 0.1, unfinished: float = 0.0,
-    sigma: tuple[float, float] = (50.0, 350.0), spread: float = 300.0, luck: float = 250.0,
-) -> tuple[Places, Floats, Floats]:  # fmt: skip
-    """Places, mu and delta of n players whose results fit their ratings, more or less."""
-    mu = rng.normal(1500.0, spread, n)
-    mu = mu[np.argsort(-(mu + rng.normal(0.0, luck, n)))]
-    place = 1 + np.cumsum(rng.random(n) >= ties).astype(np.int32)
-    place[max(n - int(unfinished * n), 1) :] = DID_NOT_FINISH
-    return place, mu, np.sqrt(rng.uniform(*sigma, n) ** 2 + 125.0**2)
 
 
 def minus_q(place: Places, mu: Floats, delta: Floats, i: int, x: float, split: bool) -> float:
@@ -214,7 +202,7 @@ def test_every_performance_is_the_zero_of_q() -> None:
     """Small rounds and such as go by cells, on either side of the border; and two camps 10,000
     points apart, in order and in reverse, narrow and wide."""
     for n, shape, split in product((2, SMALL, SMALL + 1, 60, 300), SHAPES, (False, True)):
-        place, mu, delta = a_gaussian_round(np.random.default_rng(n), n, **SHAPES[shape])
+        place, mu, delta = a_random_round(np.random.default_rng(n), n, **SHAPES[shape])
         check(place, mu, delta, split, range(n), CELLS)
     for n, width, upset, split in product((4, 100), (1.0, 30.0, 300.0), (0, 1), (False, True)):
         mu = np.repeat([0.0, 1e4] if upset else [1e4, 0.0], n // 2)
@@ -226,7 +214,7 @@ def test_large_rounds_hold_at_every_depth() -> None:
     """Winners, the last, those around one in a hundred, and some in between. One beats, or loses
     to, a crowd that is tied."""
     for n, split in product((3000, 100_000), (False, True)):
-        place, mu, delta = a_gaussian_round(np.random.default_rng(n), n, unfinished=0.01)
+        place, mu, delta = a_random_round(np.random.default_rng(n), n, unfinished=0.01)
         ranks = {0, 1, 2, 5, n // 100, n // 3, n // 2, n - n // 50, n - n // 100 - 1, n - 1}
         check(place, mu, delta, split, sorted(ranks), POINTS)
     n = 100_001
@@ -249,7 +237,7 @@ def test_a_million_equal_newcomers() -> None:
 
 def test_the_tied_are_equal_and_the_better_better() -> None:
     """Ties share every bit, whether a group fits a block or not."""
-    place, mu, delta = a_gaussian_round(np.random.default_rng(5), 4000, ties=0.97)
+    place, mu, delta = a_random_round(np.random.default_rng(5), 4000, ties=0.97)
     found = gaussian_performances(place, mu, delta, False)
     groups = [set(found[place == p].tolist()) for p in np.unique(place)]
     assert [1] * len(groups) == [len(group) for group in groups]
@@ -295,10 +283,7 @@ ODDS = [*product(SIZES, SPREADS), (LARGE, "usual")]
 def a_round_of_odds(n: int, spread: float) -> tuple[Places, Floats, Floats]:
     """Places, mu and sigma: some tie, the last tenth did not finish."""
     rng = np.random.default_rng(n)
-    mu = 1500.0 + spread * rng.standard_normal(n)
-    mu = mu[np.argsort(-mu - rng.normal(0.0, 300.0, n))]
-    place = 1 + np.cumsum(rng.random(n) < 0.9).astype(np.int32)
-    place[n - n // 10 :] = DID_NOT_FINISH
+    place, mu, _ = a_random_round(rng, n, unfinished=0.1, spread=spread, luck=300.0)
     return place, mu, rng.uniform(40.0, 350.0, n)
 
 

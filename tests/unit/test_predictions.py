@@ -88,13 +88,18 @@ LIMITS = {"weight_limit": 0.2, "sigma_limit": 80.0}
 
 
 def test_newcomers_are_as_believed() -> None:
-    """Nobody need have played; nobody plays by being asked for."""
+    """Nobody need have played; nobody plays by being asked for. A prediction is a table, with the
+    sides as they were given."""
     ladder = Ladder(initial_mu=1000.0, **LIMITS)  # type: ignore[arg-type]
     found = ladder.predict(["x", ("y", "z"), "w"])
     assert found.win[1] > found.win[0]  # a team's performance varies more
     assert found.win[0] == pytest.approx(found.win[2], abs=1e-12)
     assert found.expected_rank == pytest.approx([2.0, 2.0, 2.0])
     assert len(ladder) == 0
+    rows = found.to_dicts()
+    assert [row["players"] for row in rows] == [("x",), ("y", "z"), ("w",)]
+    assert sum(row["win"] for row in rows) == pytest.approx(1.0)
+    assert f"y, z {rows[1]['win']:.3f}" in " ".join(repr(found).split())
 
 
 def test_every_system_predicts() -> None:
@@ -110,15 +115,6 @@ def test_every_system_predicts() -> None:
         else:
             assert found.win.sum() == pytest.approx(1.0), rating
         assert found.expected_rank[1] < found.expected_rank[0], rating
-
-
-def test_a_prediction_is_a_table() -> None:
-    """With the sides as they were given."""
-    found = played(**LIMITS).predict(["ann", ("bob", "cy")])
-    first, second = found.to_dicts()
-    assert first["players"] == ("ann",) and second["players"] == ("bob", "cy")
-    assert first["win"] + second["win"] == pytest.approx(1.0)
-    assert f"bob, cy  {second['win']:.3f}" in repr(found)
 
 
 # --- what a result would change -------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""Every verdict of the contract on `round-completed`, in JSON and in MessagePack."""
+"""Every verdict of the contract on `round-completed`, in JSON and in MessagePack; and depth, which
+is what a recursive walk over the decoded message counts."""
 
 import math
 from itertools import product
@@ -7,6 +8,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stream_rater.config.ladders import Change, Ladder, Ladders, Limits
 from stream_rater.contract.events import JSON, MAX_RANK, MSGPACK, parse_time
@@ -16,6 +19,7 @@ from stream_rater.rating.model import DID_NOT_FINISH, newcomers
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rounds.batch import OneRound, RoundBatch, wave_of
 from stream_rater.rounds.decoder import Rejections, RoundDecoder
+from stream_rater.rounds.depth import json_depth, msgpack_depth
 from stream_rater.rounds.validation import QUOTE_IT, Invalid, with_cure
 from stream_rater.runtime import log
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
@@ -239,17 +243,14 @@ def nested(depth: int) -> Any:
     return value
 
 
-def test_depth() -> None:
-    """16 levels, the message's own map included, are let pass; 17 are not."""
+def test_depth_and_size() -> None:
+    """16 levels, the message's own map included, are let pass; 17 are not. The limit's last byte is
+    let pass; one more is too large, before anything is parsed."""
     assert verdicts(extra=nested(15)) == {"valid"}
     assert verdicts(extra=nested(16)) == {"too-deep"}
     assert verdict(b"[" * 1_000_000) == "too-deep"
     assert verdict(b"\x91" * 1_000_000, MSGPACK) == "too-deep"
     assert verdicts(extra=r"[[[[[[[[[[[[[[[[[[[[{{{{\"[") == {"valid"}
-
-
-def test_size() -> None:
-    """The limit's last byte is let pass; one more is too large, before anything is parsed."""
     reader = Reader(Ladders(ladders=LADDERS.ladders, limits=Limits(max_bytes=len(GOOD))))
     assert reader.read(GOOD).players == ["ann", "bob"]
     with pytest.raises(Invalid, match="bytes") as rejection:
@@ -286,7 +287,7 @@ def test_a_wave_joins_its_rounds() -> None:
     assert wave.share.tolist() == [1.0, 1.0, 1.0, 0.5, 1.0]
     assert ([2.0, 1.0], [math.inf, 9.0]) == (wave.weight.tolist(), wave.ceiling.tolist())
     assert wave.mu.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
-    places = [{"dnf": True}, {"rank": 1}]
+    places: list[dict[str, Any]] = [{"dnf": True}, {"rank": 1}]
     for one, other, due in ((0, 0, [False, False]), (1, 1, [True, False]), (1, 0, [True, True])):
         found = read(as_json({"player": "a", **places[one]}, {"player": "b", **places[other]}))
         assert [found.is_informative(skip_all_tied=skip) for skip in (False, True)] == due
@@ -306,10 +307,9 @@ def test_only_a_number_for_an_id_is_to_be_quoted() -> None:
         assert with_cure(other) == other
 
 
-# --- unknown fields, and a rank beside `dnf`: counted by one ladder, refused by another -----------
-
 RATING = EloMMR(weight_limit=0.2, sigma_limit=80.0)
 STRICT = Limits(unknown_fields="reject")
+
 CHOICES = Ladders(
     ladders={
         "lenient": Ladder(rating=RATING),
@@ -317,6 +317,7 @@ CHOICES = Ladders(
         "later": Ladder(rating=RATING, changes=(Change(from_offset=5, limits=STRICT),)),
     }
 )
+
 UNKNOWN: list[tuple[list[dict[str, Any]], dict[str, Any], str]] = [
     ([ANN, BOB], {"weigth": 2}, "Object contains unknown field `weigth`"),
     ([ANN, BOB], {"Ladder": "x"}, "Object contains unknown field `Ladder`"),
@@ -378,3 +379,71 @@ def test_ladders_agree_with_those_of_older_releases() -> None:
     metrics = Metrics()
     ServiceObserver(metrics, "estimator", log.logger("estimator")).unknown_fields(3)
     assert metrics.registry.get_sample_value("stream_rater_unknown_fields_total") == 3
+
+
+# --- depth ----------------------------------------------------------------------------------------
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False)
+    | st.text(max_size=300) | st.text('[]{}"\\', max_size=9),
+    lambda inner: st.lists(inner, max_size=20) | st.dictionaries(st.text(), inner, max_size=17),
+    max_leaves=25,
+)  # fmt: skip
+
+
+def depth(value: Any) -> int:
+    """Levels of non-empty lists and maps."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(depth, inner)) if inner else 0
+
+
+def with_empty(value: Any) -> int:
+    """The same where an empty list or map is a level, too, as brackets count."""
+    if not isinstance(value, dict | list):
+        return 0
+    inner = value.values() if isinstance(value, dict) else value
+    return 1 + max(map(with_empty, inner), default=0)
+
+
+@given(values, st.integers(0, 20))
+def test_depth_of_json(value: Any, limit: int) -> None:
+    """In JSON each pair of brackets outside strings is a level. Only whether the depth is above a
+    limit must be exact."""
+    text = msgspec.json.encode(value)
+    exact = json_depth(text, 0)
+    assert with_empty(value) == exact
+    assert (json_depth(text, limit) <= limit) == (exact <= limit)
+
+
+@given(values | st.binary(max_size=300).map(lambda data: [data, [1]]))
+def test_depth_of_msgpack(value: Any) -> None:
+    """In MessagePack what holds something is a level, whatever types stand between."""
+    assert min(depth(value), 65) == msgpack_depth(msgspec.msgpack.encode(value), 64)
+
+
+EXTENSIONS = [b"\xd4\x05x", b"\xd8\x05" + b"x" * 16, b"\xc7\x03\x05xyz", b"\xc8\x00\x01\x05x"]
+BINARIES = [b"\xc4\x02[[", b"\xc5\x00\x02[[", b"\xc6\x00\x00\x00\x02[["]
+NUMBERS = [b"\xca" + bytes(4), b"\xcb" + bytes(8), b"\xcc\xff", b"\xcd\xff\xff", b"\xd3" + bytes(8)]
+STRINGS = [b"\xd9\x02\x91\x91", b"\xda\x00\x02\x91\x91", b"\xdb\x00\x00\x00\x02\x91\x91"]
+
+
+def test_depth_by_hand() -> None:
+    """[item, [[0]]] has three levels: the item's own bytes are skipped, to the byte. A million
+    levels count as limit + 1; a list that claims 2^32 items costs nothing. Brackets in a string of
+    JSON are text, whatever is escaped before them."""
+    heads = b"\x92", b"\xdc\x00\x02", b"\xdd\x00\x00\x00\x02", b"\x81", b"\xde\x00\x01"
+    items = [*EXTENSIONS, *BINARIES, *NUMBERS, *STRINGS, b"\xc0", b"\xe0"]
+    for head, item in product((*heads, b"\xdf\x00\x00\x00\x01"), items):
+        assert msgpack_depth(head + item + b"\x91\x91\x00", 16) == 3, (head, item)
+    assert msgpack_depth(b"\x91" * 1_000_000, 16) == 17
+    assert msgpack_depth(b"\xdd\xff\xff\xff\xff" * 20, 16) == 17
+    assert msgpack_depth(b"\xdf\xff\xff\xff\xff", 16) == 1
+    for text in (b'"[[["', b'"\\"[[["', b'"\\\\"', b'"\\\\\\"[["', b""):
+        assert (json_depth(text, 0), json_depth(b"[" + text + b",[1]]", 0)) == (0, 2), text
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_have_a_depth(data: bytes) -> None:
+    """Whatever the bytes, the answer is a number in range."""
+    assert 0 <= json_depth(data, 0) <= len(data)
+    assert 0 <= msgpack_depth(data, 16) <= 17
