@@ -34,7 +34,6 @@ from tests.contract.views_rigs import (
     Clock,
     FileRig,
     RedisRig,
-    Rig,
     a_ladder,
     at_time,
 )
@@ -123,7 +122,7 @@ class Table:
         return {name: row for name, row in self.rows.items() if self.is_listed(row, at_s)}
 
 
-def assert_equal(rig: Rig, table: Table, at_s: float, limit: int) -> None:
+def assert_equal(rig: Any, table: Table, at_s: float, limit: int) -> None:
     """Every answer is that of the table."""
     listed = table.listed(at_s)
     ranked = brute({name: row.event.rating for name, row in listed.items()})
@@ -163,13 +162,13 @@ def assert_equal(rig: Rig, table: Table, at_s: float, limit: int) -> None:
             assert one.unlisted.rule == rule
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_plain_table_says_the_same(make: Make, seed: int) -> None:
     """Random events, corrections and erasures, while the clock moves by hours or weeks."""
     rng, clock, table = random.Random(seed), Clock(), Table()
     rig = make(BOTH, clock)
     offset = 0
-    for _ in range(60):
+    for _ in range(50):
         clock.now_s += rng.choice([3600.0, DAY_S, 5 * DAY_S, 15 * DAY_S])
         events: list[Any] = []
         for name in rng.sample(NAMES, rng.choice([1, 2, 5])):
@@ -180,8 +179,8 @@ def test_a_plain_table_says_the_same(make: Make, seed: int) -> None:
                 continue
             event = an_event(
                 name, offset, rng.choice([900.0, 1150.0, 1230.0, 1490.0, 1500.0, 1600.0]),
-                completed_at=at_time(clock.now_s), sigma=rng.choice([85.0, 100.0, 119.0, 121.0]),
-                rounds=rng.choice([0, 2, 3, 5, 8, 20]),
+                completed_at=at_time(clock.now_s), rounds=rng.choice([0, 2, 3, 5, 8, 20]),
+                sigma=rng.choice([85.0, 100.0, 119.0, 121.0]),
             )  # fmt: skip
             if rng.random() < 0.2:
                 cause = CorrectionCause(cause="round-voided", offset=offset)
@@ -195,7 +194,8 @@ def test_a_plain_table_says_the_same(make: Make, seed: int) -> None:
 
 
 def test_nobody_is_taken_out_before_the_moment(make: Make) -> None:
-    """Nor put back by a clock that is behind."""
+    """Nor put back by a clock that is behind. Around somebody who is not listed there is no page;
+    the error says why."""
     clock = Clock()
     rig = make(BOTH, clock)
     rig.apply([an_event("ann", 1, completed_at=at_time(clock.now_s), sigma=119.0)])
@@ -211,22 +211,27 @@ def test_nobody_is_taken_out_before_the_moment(make: Make) -> None:
     assert found.rank is None and found.tier is None
     assert found.unlisted.rule == "max_sigma"
     assert found.unlisted.value == pytest.approx(120.0) and found.unlisted.bound == 120.0
+    rig.apply([an_event("bob", 2, completed_at=at_time(START_S), rounds=2)])
+    with pytest.raises(Refused, match=r"not listed: 2 of 3 rounds \(min_rounds\)"):
+        rig.ask("leaderboard", LADDER, 5, None, "bob")
 
 
-def test_who_has_left_long_ago_is_never_listed(make: Make) -> None:
-    """Also while an index is made again, before the first sweep."""
+def test_times_of_last_rounds(make: Make) -> None:
+    """Who has left long ago is never listed, also while an index is made again, before the first
+    sweep. An event without a time stops nothing: a player whose last round has none counts as
+    idle, and a time that is known stays."""
     clock = Clock()
     clock.now_s += 20 * DAY_S
     rig = make(BOTH, clock)
-    times = {"idle": START_S - 1, "active": START_S + 1}
-    rig.apply(
-        [
-            an_event(name, at, completed_at=at_time(at_s), sigma=80.0)
-            for at, (name, at_s) in enumerate(times.items())
-        ]
-    )
+    times = {"idle": at_time(START_S - 1), "active": at_time(START_S + 1), "nobody": "soon"}
+    for at, (name, time) in enumerate(times.items()):
+        rig.apply([an_event(name, at, completed_at=time, sigma=80.0)])
     found = rig.ask("leaderboard", LADDER, 9, None, None)
     assert [row.player for row in found.rows] == ["active"] and found.listed == 1
+    rig.apply([an_event("active", 3, completed_at="soon", sigma=80.0)])
+    rig.sweep()
+    assert rig.ask("player", LADDER, "active").rank == 1
+    assert rig.ask("player", LADDER, "nobody").unlisted.rule == "idle_days"
 
 
 def test_many_who_leave_at_the_same_moment(make: Make) -> None:
@@ -248,43 +253,10 @@ def test_many_who_leave_at_the_same_moment(make: Make) -> None:
     assert [row.player for row in found.rows] == ["later", "same0", "same6"]
 
 
-def test_a_correction_does_not_make_a_player_active(make: Make) -> None:
-    """Its time is that of another player's round."""
-    clock = Clock()
-    rig = make(BOTH, clock)
-    rig.apply([an_event("ann", 1, completed_at=at_time(START_S), sigma=80.0)])
-    cause = CorrectionCause(cause="round-voided", offset=2)
-    later = at_time(START_S + 19 * DAY_S)
-    rig.apply([an_event("ann", 2, completed_at=later, sigma=80.0, correction=cause)])
-    clock.now_s = START_S + 20.0 * DAY_S
-    rig.sweep()
-    assert rig.ask("player", LADDER, "ann").unlisted.rule == "idle_days"
-
-
-def test_an_event_without_a_time(make: Make) -> None:
-    """It stops nothing. A player whose last round has no time counts as idle, and a time that is
-    known stays."""
-    clock = Clock()
-    rig = make(BOTH, clock)
-    rig.apply([an_event("ann", 1, completed_at=at_time(START_S), sigma=80.0)])
-    rig.apply([an_event(name, 2, completed_at="soon", sigma=80.0) for name in ("ann", "bob")])
-    rig.sweep()
-    assert rig.ask("player", LADDER, "ann").rank == 1
-    assert rig.ask("player", LADDER, "bob").unlisted.rule == "idle_days"
-
-
-def test_around_somebody_who_is_not_listed(make: Make) -> None:
-    """The error says why."""
-    clock = Clock()
-    rig = make(BOTH, clock)
-    rig.apply([an_event("ann", 1, completed_at=at_time(START_S), rounds=2)])
-    with pytest.raises(Refused, match=r"not listed: 2 of 3 rounds \(min_rounds\)"):
-        rig.ask("leaderboard", LADDER, 5, None, "ann")
-
-
 def test_tiers_of_events(make: Make) -> None:
     """The player after each event, with the tier before: also if a batch has several events of the
-    player. Without tiers there are none."""
+    player. Without tiers there are none, and the answers of a ladder without views leave such
+    fields out: they are not null."""
     clock = Clock()
     rig = make(BOTH, clock)
     time = at_time(START_S)
@@ -297,14 +269,8 @@ def test_tiers_of_events(make: Make) -> None:
     assert [(each.previous_tier, each.tier) for each in tiers] == [
         (None, "bronze"), ("bronze", "silver"), ("silver", "silver"), ("silver", "bronze"),
     ]  # fmt: skip
-    plain = make(a_ladder(LISTING), clock, "plain")
-    assert plain.apply(some) == {}
-
-
-def test_a_ladder_without_tiers_has_no_such_fields(make: Make) -> None:
-    """They are left out of the answers, not null."""
-    clock = Clock()
-    rig = make(a_ladder(), clock)
+    assert make(a_ladder(LISTING), clock, "plain").apply(some) == {}
+    rig = make(a_ladder(), clock, "without")
     rig.apply([an_event("ann", 1)])
     for answer in (
         rig.ask("player", LADDER, "ann"), rig.ask("lookup", LADDER, ["ann", "eve"]),

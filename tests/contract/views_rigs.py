@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from stream_rater.config.ladders import Ladder, Ladders
 from stream_rater.config.settings import Settings
@@ -44,17 +44,15 @@ class Clock:
         return self.now_s
 
 
-class Rig(Protocol):
+class Rig:
     """An index: what writes it, and questions that are answered from it."""
 
-    def apply(self, events: Sequence[Any]) -> Any:
-        """Apply events, which then are in the index."""
+    writer: Any
 
     def sweep(self) -> None:
         """Take everybody off the lists whose moment has come."""
-
-    def ask(self, question: str, *given: Any) -> Any:
-        """The answer to a question."""
+        while self.writer.sweep():
+            pass
 
 
 def questions(index: Any, ladders: Ladders, clock: Clock) -> Questions:
@@ -64,7 +62,7 @@ def questions(index: Any, ladders: Ladders, clock: Clock) -> Questions:
     return Questions(index, ladders, lambda: True, lambda: clock.now_s, computed, clock)
 
 
-class FileRig:
+class FileRig(Rig):
     """The index in a file."""
 
     def __init__(self, path: Path, ladders: Ladders, clock: Clock) -> None:
@@ -77,10 +75,6 @@ class FileRig:
         self.next += len(events)
         return self.writer.apply(events, self.next)
 
-    def sweep(self) -> None:
-        while self.writer.sweep():
-            pass
-
     def ask(self, question: str, *given: Any) -> Any:
         return asyncio.run(getattr(self._questions, question)(*given))
 
@@ -90,7 +84,7 @@ class FileRig:
         self.writer.close()
 
 
-class RedisRig:
+class RedisRig(Rig):
     """The index in Redis."""
 
     def __init__(
@@ -113,10 +107,6 @@ class RedisRig:
         first, self.position = self.position, self.position + len(events)
         places = [(0, at) for at in range(first, self.position)]
         return self.writer.apply(events, [self.position], places)
-
-    def sweep(self) -> None:
-        while self.writer.sweep():
-            pass
 
     def ask(self, question: str, *given: Any) -> Any:
         return self._runner.run(getattr(self._questions, question)(*given))

@@ -26,8 +26,9 @@ from stream_rater.pipeline.corrections.log_context import LogContext
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ports import CommitSource, Effect, Poll, Step
 from stream_rater.pipeline.updater.updater import Updater
+from tests.builders.lines import a_round
 
-LATER_S = 1.8e9
+LATER_S, TIME = 1.8e9, "2026-01-01T00:00:00Z"
 
 
 def sent(log: Log, kind: str = "", ladder: str = "l", **about: Any) -> int:
@@ -38,10 +39,7 @@ def sent(log: Log, kind: str = "", ladder: str = "l", **about: Any) -> int:
 
 def duel(log: Log, number: int, *players: str, ladder: str = "l") -> None:
     """Append a round."""
-    sent(
-        log, ladder=ladder, round_id=f"r{number}", completed_at="2026-01-01T00:00:00Z",
-        standings=[{"player": each, "rank": i} for i, each in enumerate(players, 1)],
-    )  # fmt: skip
+    sent(log, **a_round(number, *players, ladder=ladder, completed_at=TIME))
 
 
 def steps_of(job: CorrectionJob, driver: LocalDriver) -> int:
@@ -58,44 +56,37 @@ def steps_of(job: CorrectionJob, driver: LocalDriver) -> int:
 
 
 @pytest.mark.parametrize("seeded", [False, True])
-def test_a_wave_of_20_000_is_validated_in_parts_and_looks_at_its_own_rounds(
+def test_a_wave_of_10_000_is_validated_in_parts_and_looks_at_its_own_rounds(
     monkeypatch: pytest.MonkeyPatch, *, seeded: bool
 ) -> None:
     """Each verdict looks at the rounds and seeds of its player alone, however many players a seed
     has, and others have their turn between."""
-    players, log = 20_000, Log(1, 1)
+    players, log = 10_000, Log(1, 1)
     for i in range(0, players, MOST_PLAYERS if seeded else 2):
         if seeded:
             rows = [{"player": f"p-{i + k}", "mu": 1600.0} for k in range(MOST_PLAYERS)]
-            time = "2026-01-01T00:00:00Z"
-            sent(log, "players-seeded", round_id=f"s{i}", at=time, players=rows)
+            sent(log, "players-seeded", round_id=f"s{i}", at=TIME, players=rows)
         else:
             duel(log, i, f"p-{i}", f"p-{i + 1}")
     recorded, place = list[RecordedCorrection](), len(log.rounds[0]) + players
     for i in range(players):
         at = sent(log, "player-removed", player=f"p-{i}", batched=True, seed=seeded)
-        recorded.append(
-            RecordedCorrection(at, "player-removed", Raw(log.rounds[0][at].value or b""))
-        )
+        body = Raw(log.rounds[0][at].value or b"")
+        recorded.append(RecordedCorrection(at, "player-removed", body))
     assert sent(log, APPLIED) == place
     driver = estimator_worker(log, Store())
-    log_context = LogContext(ANY_LADDER, 100, 1)
-    job = CorrectionJob("l", 0, place, [], recorded, (), log_context)
-    assert steps_of(job, driver) >= players // VERDICTS_AT_ONCE
-    assert len(job.accepted) == players and not job.rejected
-    again = CorrectionJob("l", 0, place, [], recorded, (), log_context)
-    rounds_examined = list[int]()
-    validate_proposed = again._validate_proposed
+    job = CorrectionJob("l", 0, place, [], recorded, (), LogContext(ANY_LADDER, 100, 1))
+    examined = list[int]()
+    validate_proposed = job._validate_proposed
 
     def counted(hearing: Any, proposed: Any) -> Any:
         yield from validate_proposed(hearing, proposed)
-        rounds_examined.append(hearing.ledger.rounds_examined)
+        examined.append(hearing.ledger.rounds_examined)
 
-    monkeypatch.setattr(again, "_validate_proposed", counted)
-    steps_of(again, driver)
-    assert rounds_examined == [
-        players
-    ]  # each has one round; of two players of a round the first has it
+    monkeypatch.setattr(job, "_validate_proposed", counted)
+    assert steps_of(job, driver) >= players // VERDICTS_AT_ONCE
+    assert len(job.accepted) == players and not job.rejected
+    assert examined == [players], "of two players of a round the first has it"
 
 
 class Actor:
@@ -117,20 +108,16 @@ class Crowd:
     """An estimator and an updater with memory servers."""
 
     def __init__(self, *, checkpoint_every: int = 0) -> None:
-        self.log = Log(1, 1)
-        self.log.estimators.committed = {0: 0}
-        self.log.updaters.committed = {0: 0}
-        store = Store()
+        self.log, store = Log(1, 1), Store()
+        estimators, updaters = self.log.estimators, self.log.updaters
+        estimators.committed = updaters.committed = {0: 0}
         estimator, updater = estimator_worker(self.log, store), updater_worker(self.log, store)
-        self.log.estimators.assign([estimator])
-        self.log.updaters.assign([updater])
-        machines = (
-            Estimator(
-                ANY_LADDER, 1, 1, window=100, commit_every_s=0.0, checkpoint_every=checkpoint_every
-            ).run(),
-            Updater(1).run(),
+        estimators.assign([estimator])
+        updaters.assign([updater])
+        machine = Estimator(
+            ANY_LADDER, 1, 1, window=100, commit_every_s=0.0, checkpoint_every=checkpoint_every
         )
-        self.crew = [Actor(*both) for both in zip((estimator, updater), machines, strict=True)]
+        self.crew = [Actor(estimator, machine.run()), Actor(updater, Updater(1).run())]
         self.read: list[ReadAgain] = []
         """What was read again, without reads that only let go."""
         self.counts: Counter[type] = Counter()
@@ -140,11 +127,11 @@ class Crowd:
         """Until all is committed."""
         end = len(self.log.rounds[0])
         for _ in range(most):
-            effects = [actor.advance() for actor in self.crew]
-            self.counts[type(effects[0])] += 1
-            if isinstance(effects[0], ReadAgain) and effects[0].first < effects[0].end:
-                self.read.append(effects[0])
-            if isinstance(effects[0], CommitSource) and self.log.estimators.committed[0] == end:
+            effect, _ = [actor.advance() for actor in self.crew]
+            self.counts[type(effect)] += 1
+            if isinstance(effect, ReadAgain) and effect.first < effect.end:
+                self.read.append(effect)
+            if isinstance(effect, CommitSource) and self.log.estimators.committed[0] == end:
                 return
         raise AssertionError("it does not end")
 
@@ -186,21 +173,22 @@ def batched(log: Log, number: int) -> int:
     return found
 
 
-@pytest.mark.parametrize("kind", [plain, of_a_player, elsewhere, batched])
-def test_refused_corrections_of_a_queue_take_one_pass(kind: Void) -> None:
+def test_refused_corrections_of_a_queue_take_one_pass() -> None:
     """The first one reads the log. The queued corrections behind it are validated in the same
     pass."""
-    crowd = Crowd()
-    for i in range(30):
-        duel(crowd.log, i, f"a-{i}", f"b-{i}")
-        duel(crowd.log, i, f"a-{i}", f"b-{i}", ladder=f"m{i}")
-    crowd.work()
-    rejected = [kind(crowd.log, i) for i in range(30)]
-    duel(crowd.log, 100, "a-1", "new")
-    crowd.work()
-    code = "unknown-player" if kind is of_a_player else "unknown-round"
-    assert crowd.codes() == rejected_as(code, rejected)
-    assert crowd.passes == 1
+    kinds: list[Void] = [plain, of_a_player, elsewhere, batched]
+    for kind in kinds:
+        crowd = Crowd()
+        for i in range(30):
+            duel(crowd.log, i, f"a-{i}", f"b-{i}")
+            duel(crowd.log, i, f"a-{i}", f"b-{i}", ladder=f"m{i}")
+        crowd.work()
+        rejected = [kind(crowd.log, i) for i in range(30)]
+        duel(crowd.log, 100, "a-1", "new")
+        crowd.work()
+        code = "unknown-player" if kind is of_a_player else "unknown-round"
+        assert crowd.codes() == rejected_as(code, rejected), kind
+        assert crowd.passes == 1, kind
 
 
 def test_a_batch_that_is_rejected_with_others_is_not_validated_again() -> None:

@@ -11,19 +11,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from local import python_env
 from local.tools import ROOT
 from tests import pages
 from tests.waits import HANGS_S
 
+SHORTEST = pages.DOCS / "coming-from" / "trueskill.md"
 PAGES = [*pages.pages("coming-from"), pages.DOCS / "how-to" / "moving-in.md",
          pages.DOCS / "how-to" / "another-system.md"]  # fmt: skip
-
 BLOCK = re.compile(
     r"^```(\w*)[^\n]*\n(.*?)^```$(?:\n\n^```\n(.*?)^```$)?", re.DOTALL | re.MULTILINE
 )
 """A block, and the one right below it with what it prints."""
-
 NOT_RUN = (
     "make ", "python3 -m venv ", "build/openskill/bin/python -m pip ",
     ".venv/bin/stream-rater seed --from-ladder ", ".venv/bin/stream-rater reset ",
@@ -68,7 +66,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", PAGES, ids=pages.shown)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(each, marks=() if each == SHORTEST else pytest.mark.slow) for each in PAGES],
+    ids=pages.shown,
+)
 def test_the_page_works_as_it_stands(
     page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,22 +96,3 @@ def test_the_page_works_as_it_stands(
         exported = [each for each in script.splitlines() if each.startswith("export ")]
         before += "".join(f"{each}\n" for each in exported)
     assert ran
-
-
-@pytest.mark.skipif(
-    not (python_env.PEERS / "openskill").exists(),
-    reason="openskill.py is not installed: make bench",
-)
-def test_what_openskill_writes_is_what_the_page_shows(folder: Path) -> None:
-    """By openskill.py itself."""
-    page = pages.DOCS / "coming-from" / "openskill.md"
-    (block,) = [each for each in blocks(page) if OPENSKILL in each.text]
-    script = "\n".join(
-        each.replace(OPENSKILL, f'"{sys.executable}" build/export.py')
-        for each in block.text.splitlines() if not each.startswith(NOT_RUN)
-    )  # fmt: skip
-    done = subprocess.run(
-        ["bash", "-e", "-c", script], cwd=folder, capture_output=True, text=True, check=True,
-        env={**os.environ, "PYTHONPATH": str(python_env.PEERS)}, timeout=HANGS_S,
-    )  # fmt: skip
-    assert done.stdout == block.printed

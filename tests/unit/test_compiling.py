@@ -1,20 +1,25 @@
-"""One process compiles kernels while others wait, and the user sees that they wait."""
+"""One process compiles kernels while others wait, and the user sees that they wait; or several
+processes compile, and report to one."""
 
 import io
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
+from stream_rater.cli.compile_kernels import parts_for, side_by_side
 from stream_rater.columns import compile_progress, compiling
 from stream_rater.columns.compile_progress import CompileLog, CompileProgress, NotebookProgress
-from stream_rater.columns.compiling import SharedCache, Watcher
+from stream_rater.columns.compiling import SharedCache, Watcher, watchers
+from stream_rater.runtime import selfcheck
 
 
 class Recorder(Watcher):
@@ -50,12 +55,13 @@ class Cache:
 
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
-    """A watcher that records all reports of compiling during the test."""
-    watcher = Recorder()
-    monkeypatch.setattr(compiling, "watchers", [watcher])
+    """The only watcher during the test."""
     monkeypatch.setattr(SharedCache, "declared", SharedCache.declared)
     monkeypatch.setattr(SharedCache, "ready", set(SharedCache.ready))
-    yield watcher
+    before, found = watchers[:], Recorder()
+    watchers[:] = [found]
+    yield found
+    watchers[:] = before
 
 
 OTHER = """
@@ -84,21 +90,18 @@ def other(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
         process.kill()
 
 
-def test_what_is_in_the_cache_is_loaded_without_a_word(tmp_path: Path, recorder: Recorder) -> None:
-    """And without a lock."""
-    cache = SharedCache(Cache(tmp_path), "k")
-    (tmp_path / "kept").write_text("ours")
-    assert cache.load_overload((), None) == "ours"
-    assert recorder.events == [] and not (tmp_path / compiling.LOCK_FILE).exists()
-
-
 def test_a_kernel_is_compiled_once(tmp_path: Path, recorder: Recorder) -> None:
-    """And then it is there for others."""
+    """And then it is there for others. What is in the cache is loaded without a word, and without a
+    lock."""
     cache = SharedCache(Cache(tmp_path), "k")
     assert cache.load_overload((), None) is None
     cache.save_overload((), "ours")
     assert SharedCache(Cache(tmp_path), "k").load_overload((), None) == "ours"
     assert recorder.events == ["compiling k", "compiled k"]
+    (there := tmp_path / "there").mkdir()
+    (there / "kept").write_text("ours")
+    assert SharedCache(Cache(there), "k").load_overload((), None) == "ours"
+    assert recorder.events[2:] == [] and not (there / compiling.LOCK_FILE).exists()
 
 
 def test_who_waits_for_another_process_loads_what_it_compiled(
@@ -146,6 +149,9 @@ def test_kernels_of_the_package_have_such_caches(tmp_path: Path) -> None:
     assert saved(run("both"), run("both")) == alone > 0
 
 
+# --- what the user sees ---------------------------------------------------------------------------
+
+
 class Terminal(io.StringIO):
     """One that people look at."""
 
@@ -164,18 +170,14 @@ def season(stream: io.StringIO, seconds: int) -> list[str]:
 
 
 def test_progress_is_reported_now_and_then() -> None:
-    """In lines where it is no terminal; nothing while nothing takes long."""
+    """In lines where it is no terminal; nothing while nothing takes long. On a terminal it is one
+    line, written over, and gone at the end."""
     assert season(io.StringIO(), 2) == []
     assert season(io.StringIO(), 14) == [
         "compiling kernel 3 of at most 99, once for each release: stage (2 s so far)",
         "compiling kernel 13 of at most 99, once for each release: stage (12 s so far)",
     ]
-
-
-def test_progress_is_one_line_on_a_terminal() -> None:
-    """Written over, and gone at the end."""
-    terminal = Terminal()
-    season(terminal, 9)
+    season(terminal := Terminal(), 9)
     text = terminal.getvalue()
     assert "compiling kernel 9 of at most 99" in text and "\n" not in text
     assert text.endswith("\r\x1b[2K")
@@ -184,13 +186,12 @@ def test_progress_is_one_line_on_a_terminal() -> None:
 def test_a_notebook_shows_progress_where_it_looks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On what is standard error then; by one watcher, however many ladders are made."""
+    """On what is standard error then; by one watcher, however many ladders are made. A command's
+    progress replaces the notebook's. The service logs it, by fields."""
     monkeypatch.setattr(compile_progress, "watchers", some := list[Watcher]())
     for _ in range(2):
         compile_progress.in_notebook()
-    (watcher,) = some
-    assert isinstance(watcher, NotebookProgress)
-    # A command's progress replaces the notebook's.
+    assert [type(each) for each in some] == [NotebookProgress]
     for choose in (compile_progress.on_stderr, compile_progress.in_notebook):
         choose()
         assert [type(each) for each in some] == [CompileProgress]
@@ -201,15 +202,54 @@ def test_a_notebook_shows_progress_where_it_looks(
     monkeypatch.setattr(sys, "stderr", later := io.StringIO())
     watcher.compiling("stage", 2, 99)
     assert (cell.getvalue(), capsys.readouterr()) == ("", ("", ""))
-    assert later.getvalue() == (
-        "compiling kernel 2 of at most 99, once for each release: stage (3 s so far)\n"
-    )
+    said = "compiling kernel 2 of at most 99, once for each release: stage (3 s so far)\n"
+    assert later.getvalue() == said
+    logged: list[tuple[str, dict[str, Any]]] = []
+    service = CompileLog(lambda event, **fields: logged.append((event, fields)), lambda: 1.0)
+    service.compiling("stage", 1, 99)
+    service.compiling("stage", 2, 99)
+    assert logged == [("compiling kernels", {"number": 1, "most": 99})]
 
 
-def test_the_service_logs_it() -> None:
-    """By fields."""
-    recorder: list[tuple[str, dict[str, Any]]] = []
-    watcher = CompileLog(lambda event, **fields: recorder.append((event, fields)), lambda: 1.0)
-    watcher.compiling("stage", 1, 99)
-    watcher.compiling("stage", 2, 99)
-    assert recorder == [("compiling kernels", {"number": 1, "most": 99})]
+# --- several processes ----------------------------------------------------------------------------
+
+
+def part(folder: Path, name: str) -> None:
+    """A part of the work, which says that it compiles something."""
+    for each in watchers:
+        each.compiling(name, 1, SharedCache.declared)
+    (folder / name).write_text(f"{os.getpid()}")
+
+
+def test_parts_are_done_by_other_processes(
+    tmp_path: Path, recorder: Recorder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each once, and this process reports what they compile. An error is raised, since it would be
+    the same here. If one is killed, the work goes on in this one: a machine may have memory for no
+    other."""
+    names = [f"kernel {number}" for number in range(5)]
+    side_by_side([partial(part, tmp_path, name) for name in names], 2)
+    assert sorted(each.name for each in tmp_path.iterdir()) == names
+    assert str(os.getpid()) not in {each.read_text() for each in tmp_path.iterdir()}
+    assert sorted(recorder.events) == [f"compiling {name}" for name in names]
+    with pytest.raises(ZeroDivisionError):
+        side_by_side([partial(divmod, 1, 0)], 2)
+    side_by_side([killed], 2)
+    said = "a process that compiles kernels was killed: compiling in one\n"
+    assert capsys.readouterr().err == said
+
+
+def killed() -> None:
+    """End as the kernel ends a process for want of memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_every_part_is_warm_afterwards(recorder: Recorder) -> None:
+    """What is compiled for the first system is all that its parts need: once in the cache, no
+    process compiles it again."""
+    parts = list(parts_for(selfcheck.SYSTEMS[:1]))
+    for each in parts:
+        each()
+    recorder.events.clear()
+    side_by_side(parts, 2)
+    assert recorder.events == []

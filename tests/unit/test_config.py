@@ -106,42 +106,31 @@ def test_a_ladder_changes_at_its_offsets(write: Write) -> None:
 OTHER = 'rating = { system = "elo-mmx", weight_limit = 0.3, sigma_limit = 60 }'
 
 
-@pytest.mark.parametrize(
-    "text, says",
-    [
+def test_changes_that_make_no_sense(write: Write) -> None:
+    """Refused with their place."""
+    limits = "limits = { max_entries = 5 }"
+    template = '[[ladders."*".changes]]\nfrom_offset = 1\n'
+    for text, says in (
         (CHANGING.replace("= 300", "= 200"), r"'new'.*changes\[1\]: from_offset must be over 200"),
         (CHANGING.replace("= 200", "= 100"), r"changes\[0\]: from_offset must be over 100"),
-        (CHANGING.replace("limits = { max_entries = 5 }", ""), r"changes\[0\]: neither rating nor"),
-        (
-            CHANGING.replace("limits = { max_entries = 5 }", OTHER),
-            "another system is another ladder",
-        ),
+        (CHANGING.replace(limits, ""), r"changes\[0\]: neither rating nor"),
+        (CHANGING.replace(limits, OTHER), "another system is another ladder"),
         (LADDERS + f"[ladders.mmx]\nfrom_offset = 1\n{OTHER}\n", "'mmx': .* another ladder"),
-        (LADDERS + '[[ladders."*".changes]]\nfrom_offset = 1\n' + OTHER, "another system"),
-        (LADDERS + '[[ladders."*".changes]]\nfrom_offset = 1\nlimits = {}\n', "name it to change"),
+        (LADDERS + template + OTHER, "another system"),
+        (LADDERS + template + "limits = {}\n", "name it to change"),
         (CHANGING.replace("= 200", "= -1"), "from_offset"),
-    ],
-)
-def test_changes_that_make_no_sense(write: Write, text: str, says: str) -> None:
-    """Refused with their place."""
-    assert re.search(says, refusal(files.read_ladders, write("ladders.toml", text)))
+    ):
+        assert re.search(says, refusal(files.read_ladders, write("ladders.toml", text))), says
 
 
 def test_json_and_toml_are_alike(write: Write) -> None:
-    """The same ladders in JSON are the same ladders."""
+    """The same ladders in JSON are the same ladders. Without a template, only what is named exists.
+    Limits are the contract's: 8 MiB, depth 16, a million entries, a day ahead, weight up to
+    1000."""
     ladders = files.read_ladders(write("ladders.toml", LADDERS))
     assert files.read_ladders(write("ladders.json", msgspec.json.encode(ladders))) == ladders
-
-
-def test_without_a_template_other_ladders_are_unknown() -> None:
-    """Only what is named exists."""
     named = Ladders(ladders={"eu": Ladder(rating=DEFAULT_RATING)})
-    assert named.find("eu") is not None
-    assert named.find("us") is None
-
-
-def test_defaults_are_the_contracts() -> None:
-    """8 MiB, depth 16, a million entries, a day ahead, weight up to 1000."""
+    assert named.find("eu") is not None and named.find("us") is None
     limits = Limits()
     assert (limits.max_bytes, limits.max_depth, limits.max_entries) == (8 * 2**20, 16, 1_000_000)
     assert (limits.max_skew_s, limits.max_weight) == (86_400, 1000.0)
@@ -150,13 +139,11 @@ def test_defaults_are_the_contracts() -> None:
 RATING = 'system = "elo-mmr"\nweight_limit = 0.23\nsigma_limit = 54\n'
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "place"),
-    [
+def test_a_bad_rating_file(write: Write) -> None:
+    """The file and the place in it are named."""
+    bad: list[tuple[str, str | bytes, str]] = [
         ("a.toml", RATING + "sigma = 1", "`sigma`"),
-        ("a.toml", RATING.replace("54", "-54"), "$.sigma_limit"),
-        ("a.toml", RATING.replace("54", "nan"), "$.sigma_limit"),
-        ("a.toml", RATING.replace("54", '"54"'), "$.sigma_limit"),
+        *(("a.toml", RATING.replace("54", x), "$.sigma_limit") for x in ("-54", "nan", '"54"')),
         ("a.toml", RATING.replace("elo-mmr", "elo-mmm"), "$.system"),
         ("a.toml", RATING + "rho = ?\n", "line 4"),
         ("a.toml", b"\xff", "utf-8"),
@@ -165,45 +152,31 @@ RATING = 'system = "elo-mmr"\nweight_limit = 0.23\nsigma_limit = 54\n'
         ("a.json", "[]", "object"),
         ("a.json", '{"a": ' + "[" * 100_000, "nested"),
         ("a.json", b'{"\xff": 1}', "utf-8"),
-    ],
-)
-def test_a_bad_rating_file(write: Write, name: str, text: str | bytes, place: str) -> None:
-    """The file and the place in it are named."""
-    path = write(name, text)
-    message = refusal(files.read_rating, path)
-    assert message.startswith(f"{path}: ")
-    assert place in message
+    ]
+    for name, text, place in bad:
+        path = write(name, text)
+        message = refusal(files.read_rating, path)
+        assert message.startswith(f"{path}: ") and place in message, place
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "place"),
-    [
-        (
-            "max_entries = 12",
-            "max_entries = 1",
-            "ladder 'ranked-eu': Expected `int` >= 2 - at `$.limits.max_entries`",
-        ),
+def test_bad_ladders(write: Write) -> None:
+    """Unknown fields and values out of range are refused wherever they stand. No file, or a folder,
+    is a configuration mistake, too."""
+    for old, new, place in (
+        ("max_entries = 12", "max_entries = 1",
+         "ladder 'ranked-eu': Expected `int` >= 2 - at `$.limits.max_entries`"),
         ("max_entries = 12", "max_player = 12", "max_player"),
         ("[ladders.ranked-eu]", "[ladders.ranked-eu]\nnote = 1", "`note`"),
         ("max_bytes = 1000", "max_depth = 100", "$.limits.max_depth"),
-        (
-            "gamma = 80",
-            "gamma = 0",
-            "ladder 'ranked-eu': Expected `float` >= 1e-06 - at `$.rating.gamma`",
-        ),
+        ("gamma = 80", "gamma = 0",
+         "ladder 'ranked-eu': Expected `float` >= 1e-06 - at `$.rating.gamma`"),
         ("gamma = 80, ", "", "either"),
         ("[limits]", "[limit]", "limit"),
-    ],
-)
-def test_bad_ladders(write: Write, old: str, new: str, place: str) -> None:
-    """Unknown fields and values out of range are refused wherever they stand."""
-    assert place in refusal(files.read_ladders, write("l.toml", LADDERS.replace(old, new)))
-
-
-def test_a_missing_file(tmp_path: Path) -> None:
-    """No file, or a folder, is a configuration mistake, too."""
-    assert refusal(files.read_ladders, tmp_path / "no.toml") == f"{tmp_path}/no.toml: no such file"
-    assert refusal(files.read_rating, tmp_path) == f"{tmp_path}: Is a directory"
+    ):  # fmt: skip
+        assert place in refusal(files.read_ladders, write("l.toml", LADDERS.replace(old, new)))
+    folder = write("l.toml", "").parent
+    assert refusal(files.read_ladders, folder / "no.toml") == f"{folder}/no.toml: no such file"
+    assert refusal(files.read_rating, folder) == f"{folder}: Is a directory"
 
 
 def test_settings_from_the_environment() -> None:
@@ -226,60 +199,47 @@ def test_settings_from_the_environment() -> None:
     assert found == Settings(shards=12, kafka="kafka:9092")
 
 
-@pytest.mark.parametrize(
-    ("variable", "nearest"),
-    [
+def test_a_misspelt_setting_is_refused(write: Write) -> None:
+    """With the nearest name of a variable, else the service would run by a default that nobody
+    wanted; in the file it is a mistake, too, not a comment. A value of the wrong kind or out of
+    range names its field."""
+    for variable, nearest in (
         ("STREAM_RATER_SHARD", "STREAM_RATER_SHARDS"),
         ("STREAM_RATER_KAFKA_SERVERS", "STREAM_RATER_KAFKA"),
         ("STREAM_RATER_LOGLEVEL", "STREAM_RATER_LOG_LEVEL"),
         ("STREAM_RATER_shards", "STREAM_RATER_SHARDS"),
-    ],
-)
-def test_a_misspelt_variable_is_refused_with_the_nearest_name(variable: str, nearest: str) -> None:
-    """Else the service would run by a default that nobody wanted."""
-    reported = refusal(files.read_settings, None, {variable: "7"})
-    assert reported.startswith(f"environment: {variable} is no setting; the nearest is {nearest}")
+    ):
+        message = refusal(files.read_settings, None, {variable: "7"})
+        start = f"environment: {variable} is no setting; the nearest is {nearest}"
+        assert message.startswith(start)
+    assert "`shard`" in refusal(files.read_settings, write("s.toml", "shard = 4"), {})
+    for value in ("many", "", "0", "-1", "1.5", "100000"):
+        message = refusal(files.read_settings, None, {"STREAM_RATER_SHARDS": value})
+        assert message.startswith("environment: ") and "$.shards" in message, value
 
 
 def test_the_environment_overrides_the_file(write: Write) -> None:
-    """What both set, the environment decides; the rest of the file stays."""
+    """What both set, the environment decides; the rest of the file stays. `ladders` is a path;
+    without one, every ladder has the default parameters."""
     path = write("s.toml", 'shards = 4\npartitions = 3\n[kafka_options]\n"socket.nagle" = "1"')
     found = files.read_settings(path, {"STREAM_RATER_SHARDS": "12"})
     assert found == Settings(shards=12, partitions=3, kafka_options={"socket.nagle": "1"})
     assert files.read_settings(path, {}).shards == 4
+    named = files.ladders_of_settings(Settings(ladders=str(write("ladders.toml", LADDERS))))
+    assert named == files.read_ladders(path.with_name("ladders.toml"))
+    anything = files.ladders_of_settings(Settings()).find("anything")
+    assert anything == Terms(DEFAULT_RATING, Limits())
 
 
-@pytest.mark.parametrize("value", ["many", "", "0", "-1", "1.5", "100000"])
-def test_bad_environment(value: str) -> None:
-    """A value of the wrong kind or out of range names its field."""
-    message = refusal(files.read_settings, None, {"STREAM_RATER_SHARDS": value})
-    assert message.startswith("environment: ")
-    assert "$.shards" in message
-
-
-@pytest.mark.parametrize("text", ['{"system":"elommr"}', "{}"])
-def test_who_names_no_system_sees_which_there_are(write: Write, text: str) -> None:
+def test_who_names_no_system_sees_which_there_are(write: Write) -> None:
     """All of them, in the line about the mistake."""
-    reported = refusal(files.read_rating, write("c.json", text))
-    assert reported.endswith(
-        "; the systems are bar, codeforces, elo, elo-mmr, elo-mmx, elo-r, glicko, glicko2, "
-        "pairwise-elo, plackett-luce, thurstone, topcoder, trueskill, two-moment"
-    )
+    for text in ('{"system":"elommr"}', "{}"):
+        reported = refusal(files.read_rating, write("c.json", text))
+        assert reported.endswith(
+            "; the systems are bar, codeforces, elo, elo-mmr, elo-mmx, elo-r, glicko, glicko2, "
+            "pairwise-elo, plackett-luce, thurstone, topcoder, trueskill, two-moment"
+        )
     ladders = write("l.toml", '[ladders.a.rating]\nsystem = "mmr"')
     assert "the systems are bar, codeforces" in refusal(files.read_ladders, ladders)
     other = write("d.json", '{"system":"codeforces","beta":"much"}')
     assert "the systems" not in refusal(files.read_rating, other)
-
-
-def test_unknown_settings_are_refused(write: Write) -> None:
-    """A misspelt setting in the file is a mistake, not a comment."""
-    assert "`shard`" in refusal(files.read_settings, write("s.toml", "shard = 4"), {})
-
-
-def test_the_services_ladders(write: Write) -> None:
-    """`ladders` is a path; without one, every ladder has the default parameters."""
-    path = write("ladders.toml", LADDERS)
-    named = files.ladders_of_settings(Settings(ladders=str(path)))
-    assert named == files.read_ladders(path)
-    anything = files.ladders_of_settings(Settings()).find("anything")
-    assert anything == Terms(DEFAULT_RATING, Limits())

@@ -4,7 +4,7 @@ ladder does with it."""
 import json
 from base64 import b64encode
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,7 +20,7 @@ from stream_rater.rating.parameters import (
     EloMMR,
     EloMMX,
     EloR,
-    RatingConfig,
+    TwoMoment,
     fingerprint,
     from_builtins,
 )
@@ -63,62 +63,58 @@ def replayed(configs: list[EloMMR]) -> dict[str, float]:
     return {player: float(header["mu"]) for player, header in pool}
 
 
-@pytest.mark.parametrize(
-    ("text", "configs"),
-    [
+def test_rate_and_the_service_go_by_the_ladders_word(tmp_path: Path) -> None:
+    """From the offset of a change on by the new one. The rules differ, or this would say nothing:
+    who did not finish falls less if others tie with it."""
+    (file := tmp_path / "a.jsonl").write_bytes(b"\n".join(ROUNDS))
+    for text, configs in (
         (RATING, [NEW] * 4),
         (RATING + 'dnf = "tied-last"\n', [NEW] * 4),
         (RATING + 'dnf = "not-compared"\n', [OLD] * 4),
         (CHANGING, [OLD, OLD, NEW, NEW]),
-    ],
-)
-def test_rate_and_the_service_go_by_the_ladders_word(
-    tmp_path: Path, text: str, configs: list[EloMMR]
-) -> None:
-    """From the offset of a change on by the new one."""
-    (file := tmp_path / "a.jsonl").write_bytes(b"\n".join(ROUNDS))
-    (ladders := tmp_path / "l.toml").write_text(text)
-    result = run("rate", str(file), "--ladders", str(ladders), "--records")
-    printed = [json.loads(line) for line in result.stdout.splitlines()]
-    assert {each["player"]: each["mu"] for each in printed} == replayed(configs)
-    engine = Engine(read_ladders(ladders))
-    for each in ROUNDS:
-        engine.log.submit(0, each, received_s=2e9)
-    engine.settle()
-    stored = {
-        player: b64encode(data).decode()
-        for some in engine.store.beliefs.values()
-        for (_, player), data in some.items()
-    }
-    assert stored == {each["player"]: each["record"] for each in printed}
-
-
-def test_the_rules_differ() -> None:
-    """Or the tests above would say nothing: who did not finish falls less if others tie with it."""
+    ):
+        (ladders := tmp_path / "l.toml").write_text(text)
+        result = run("rate", str(file), "--ladders", str(ladders), "--records")
+        printed = [json.loads(line) for line in result.stdout.splitlines()]
+        assert {each["player"]: each["mu"] for each in printed} == replayed(configs), text
+        engine = Engine(read_ladders(ladders))
+        for each in ROUNDS:
+            engine.log.submit(0, each, received_s=2e9)
+        engine.settle()
+        stored = {
+            player: b64encode(data).decode()
+            for some in engine.store.beliefs.values()
+            for (_, player), data in some.items()
+        }
+        assert stored == {each["player"]: each["record"] for each in printed}, text
     old, new = replayed([OLD] * 4), replayed([NEW] * 4)
     assert all(new[player] > old[player] for player in ("dee", "eve"))
 
 
-@pytest.mark.parametrize(
-    "system", ["glicko", "glicko2", "bar", "trueskill", "codeforces", "topcoder"]
-)
-def test_some_systems_only_tie(tmp_path: Path, system: str) -> None:
+def test_some_systems_only_tie(tmp_path: Path) -> None:
     """They compare all entries by their places; the other rule is refused in one line."""
-    (config,) = (each for each in SYSTEMS if each.__struct_config__.tag == system)
-    table = msgspec.to_builtins(config)
-    assert from_builtins({**table, "dnf": "tied-last"}) == config
-    with pytest.raises(BadParameters) as refused:
-        from_builtins({**table, "dnf": "not-compared"})
-    assert str(refused.value) == f"dnf: {system} has 'tied-last' only"
     (file := tmp_path / "a.jsonl").write_bytes(b"\n".join(ROUNDS))
-    (path := tmp_path / "c.json").write_text(json.dumps({**table, "dnf": "not-compared"}))
-    result = run("evaluate", str(file), "--config", str(path))
-    assert result.exit_code == 2
-    assert result.stderr == f"stream-rater: {path}: dnf: {system} has 'tied-last' only\n"
+    for config in SYSTEMS:
+        system = config.__struct_config__.tag
+        if isinstance(config, EloMMR | EloMMX | EloR | Climbing | TwoMoment):
+            continue
+        table = msgspec.to_builtins(config)
+        assert from_builtins({**table, "dnf": "tied-last"}) == config
+        with pytest.raises(BadParameters) as refused:
+            from_builtins({**table, "dnf": "not-compared"})
+        assert str(refused.value) == f"dnf: {system} has 'tied-last' only"
+        (path := tmp_path / "c.json").write_text(json.dumps({**table, "dnf": "not-compared"}))
+        result = run("evaluate", str(file), "--config", str(path))
+        assert result.exit_code == 2
+        assert result.stderr == f"stream-rater: {path}: dnf: {system} has 'tied-last' only\n"
 
 
-def test_another_word_is_refused(tmp_path: Path) -> None:
-    """In one line with its place: in a ladders file, and in a notebook."""
+def test_a_word_of_a_ladder(tmp_path: Path) -> None:
+    """A keyword as all parameters in a notebook. Another word is refused in one line with its
+    place: in a ladders file, and in a notebook."""
+    for word, config in (("tied-last", NEW), ("not-compared", OLD)):
+        ladder = InNotebook(weight_limit=0.2, sigma_limit=80, dnf=word)  # type: ignore[arg-type]
+        assert ladder.parameters == config
     (ladders := tmp_path / "l.toml").write_text(RATING + 'dnf = "last"\n')
     (file := tmp_path / "a.jsonl").write_bytes(b"\n".join(ROUNDS))
     result = run("rate", str(file), "--ladders", str(ladders))
@@ -128,20 +124,6 @@ def test_another_word_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(BadParameters, match=r"^Ladder: Invalid enum value 'last' - at `\$.dnf`$"):
         InNotebook(weight_limit=0.2, sigma_limit=80, dnf="last")  # type: ignore[arg-type]
-
-
-def test_a_notebooks_ladder_has_the_rule() -> None:
-    """A keyword as all parameters."""
-    for word, config in (("tied-last", NEW), ("not-compared", OLD)):
-        ladder = InNotebook(weight_limit=0.2, sigma_limit=80, dnf=word)  # type: ignore[arg-type]
-        assert ladder.parameters == config
-
-
-@pytest.mark.parametrize("system", get_args(RatingConfig))
-def test_the_default(system: Any) -> None:
-    """Of Kerby's systems, whose likelihood says so: not compared. Of all others: a tie."""
-    (field,) = (each for each in msgspec.structs.fields(system) if each.name == "dnf")
-    assert field.default == ("not-compared" if issubclass(system, Climbing) else "tied-last")
 
 
 FINGERPRINTS = {
@@ -163,14 +145,20 @@ FINGERPRINTS = {
 """Of `SYSTEMS`, and a ladder's history, before there was the parameter."""
 
 
-@pytest.mark.parametrize("config", SYSTEMS, ids=lambda each: str(each.__struct_config__.tag))
-def test_workers_of_older_releases_agree(config: RatingConfig) -> None:
-    """On ladders that say nothing, so an upgrade does not stop; the other rule is a change."""
-    tag = str(config.__struct_config__.tag)
-    (history,) = any_ladder(config).history("any")
-    assert (fingerprint(config), history) == FINGERPRINTS[tag]
-    if isinstance(config, EloMMR | EloMMX | EloR | Climbing):
-        word = "tied-last" if isinstance(config, Climbing) else "not-compared"
-        other = msgspec.structs.replace(config, dnf=word)
-        assert fingerprint(other) != FINGERPRINTS[tag][0]
-        assert any_ladder(other).history("any") != (history,)
+def test_workers_of_older_releases_agree() -> None:
+    """On ladders that say nothing, so an upgrade does not stop; the other rule is a change. By
+    default Kerby's systems do not compare, since their likelihood says so; all others tie."""
+    found = {
+        str(config.__struct_config__.tag): (fingerprint(config), *any_ladder(config).history("any"))
+        for config in SYSTEMS
+    }
+    assert found == FINGERPRINTS
+    for config in SYSTEMS:
+        climbing = isinstance(config, Climbing)
+        assert config.dnf == ("not-compared" if climbing else "tied-last"), config
+        if isinstance(config, EloMMR | EloMMX | EloR | Climbing):
+            word = "tied-last" if climbing else "not-compared"
+            other: Any = msgspec.structs.replace(config, dnf=word)
+            tag = str(config.__struct_config__.tag)
+            assert fingerprint(other) != FINGERPRINTS[tag][0]
+            assert any_ladder(other).history("any") != FINGERPRINTS[tag][1:]

@@ -2,6 +2,7 @@
 
 import random
 import re
+from itertools import product
 
 import pytest
 
@@ -37,47 +38,29 @@ def verdicts() -> RecordValidator:
     return RecordValidator(ANY_LADDER, WINDOW)
 
 
-def test_duplicate_within_the_window(verdicts: RecordValidator) -> None:
-    """Same ladder, same round id: rejected, with the place of the first."""
+def test_duplicates_within_the_window(verdicts: RecordValidator) -> None:
+    """Same ladder, same round id: rejected, with the place of the first. A repetition counts as an
+    occurrence: else a verdict would hang on more than W offsets. Beyond W an id is new."""
     assert verdict(verdicts, 10, named("r")) == "valid"
     _, (rejection,) = verdicts.decode([record(15, named("r"))])
     assert rejection is not None and rejection.code == "duplicate-round"
     assert "stands at offset 10" in str(rejection)
     assert (rejection.ladder, rejection.round_id) == ("a", "r")
+    assert verdict(verdicts, 19, named("r")) == "duplicate-round"
+    assert verdict(verdicts, 25, named("r")) == "valid"
 
 
-def test_beyond_the_window_an_id_is_new(verdicts: RecordValidator) -> None:
-    """W offsets and no more."""
-    assert verdict(verdicts, 10, named("r")) == "valid"
-    assert verdict(verdicts, 16, named("r")) == "valid"
-
-
-def test_same_id_on_another_ladder(verdicts: RecordValidator) -> None:
-    """Ids are unique per ladder."""
-    assert verdict(verdicts, 0, named("r", "a")) == "valid"
-    assert verdict(verdicts, 1, named("r", "b")) == "valid"
-
-
-def test_invalid_record_takes_no_id(verdicts: RecordValidator) -> None:
-    """A rejected round may be reported again, mended."""
+def test_who_takes_an_id(verdicts: RecordValidator) -> None:
+    """A rejected round takes none: it may be reported again, mended. One that rates nobody is
+    accepted, and its id counts as seen. Ids are unique per ladder."""
     bad = {"player": "ann", "rank": 0}, {"player": "bob", "rank": 1}
     spoilt = as_json(*bad, round_id="r", ladder="a")
     assert verdict(verdicts, 0, spoilt) == "bad-rank"
     assert verdict(verdicts, 1, named("r")) == "valid"
-
-
-def test_round_that_rates_nobody_takes_its_id(verdicts: RecordValidator) -> None:
-    """All unfinished: accepted, and its id counts as seen."""
+    assert verdict(verdicts, 2, named("r", "b")) == "valid"
     nobody = [{"player": p, "dnf": True} for p in ("ann", "bob")]
-    assert verdict(verdicts, 0, as_json(*nobody, round_id="r", ladder="a")) == "valid"
-    assert verdict(verdicts, 1, named("r")) == "duplicate-round"
-
-
-def test_duplicate_of_a_duplicate(verdicts: RecordValidator) -> None:
-    """A repetition counts as an occurrence: else a verdict would hang on more than W offsets."""
-    assert verdict(verdicts, 0, named("r")) == "valid"
-    assert verdict(verdicts, 4, named("r")) == "duplicate-round"
-    assert verdict(verdicts, 8, named("r")) == "duplicate-round"
+    assert verdict(verdicts, 3, as_json(*nobody, round_id="s", ladder="a")) == "valid"
+    assert verdict(verdicts, 4, named("s")) == "duplicate-round"
 
 
 def test_a_successor_that_reads_the_window_first_has_the_same_verdicts() -> None:
@@ -85,39 +68,38 @@ def test_a_successor_that_reads_the_window_first_has_the_same_verdicts() -> None
     rng = random.Random(3)
     log = [
         b"junk" if rng.random() < 0.1 else named(f"r{rng.randrange(6)}", rng.choice("ab"))
-        for _ in range(300)
+        for _ in range(120)
     ]
     whole = RecordValidator(ANY_LADDER, WINDOW)
     expected = [verdict(whole, offset, value) for offset, value in enumerate(log)]
     assert set(expected) == {"valid", "malformed", "duplicate-round"}
-    for c in range(0, 300, 7):
+    for c in range(0, len(log), 7):
         start = max(0, c - WINDOW)
         successor = RecordValidator(ANY_LADDER, WINDOW)
         found = [verdict(successor, o, value) for o, value in enumerate(log[start:], start)]
         assert found[c - start :] == expected[c:]
 
 
-@pytest.mark.parametrize("at_once", [2, 3, 50, 300])
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.4])
-def test_many_records_as_one_by_one(at_once: int, share: float) -> None:
+def test_many_records_as_one_by_one() -> None:
     """However many are read together, of several partitions and ladders, with duplicates or
     without, and with gaps between the offsets."""
-    rng, ends, log = random.Random(at_once), [0, 0, 0], list[Record]()
-    for number in range(600):
-        partition = rng.choice([0, 0, 0, 1, 2])
-        ends[partition] += rng.choice([1, 1, 1, 2, 4])
-        old = number - rng.choice([1, 2, 4, 9])
-        round_id = f"r{old if rng.random() < share else number}"
-        log.append(record(ends[partition], named(round_id, rng.choice("ab")), partition))
-    single, together = RecordValidator(ANY_LADDER, WINDOW), RecordValidator(ANY_LADDER, WINDOW)
-    expected = [single.decode([each])[1][0] for each in log]
-    found = list[Invalid | None]()
-    for first in range(0, len(log), at_once):
-        rounds, rejections = together.decode(log[first : first + at_once])
-        assert len(rounds) == rejections.count(None)
-        found += rejections
-    assert list(map(str, found)) == list(map(str, expected))
-    assert (len(set(map(str, expected))) > 1) == (share > 0.0), "duplicates"
+    for at_once, share in product((2, 3, 50, 300), (0.0, 0.1, 0.4)):
+        rng, ends, log = random.Random(at_once), [0, 0, 0], list[Record]()
+        for number in range(300):
+            partition = rng.choice([0, 0, 0, 1, 2])
+            ends[partition] += rng.choice([1, 1, 1, 2, 4])
+            old = number - rng.choice([1, 2, 4, 9])
+            round_id = f"r{old if rng.random() < share else number}"
+            log.append(record(ends[partition], named(round_id, rng.choice("ab")), partition))
+        single, together = RecordValidator(ANY_LADDER, WINDOW), RecordValidator(ANY_LADDER, WINDOW)
+        expected = [single.decode([each])[1][0] for each in log]
+        found = list[Invalid | None]()
+        for first in range(0, len(log), at_once):
+            rounds, rejections = together.decode(log[first : first + at_once])
+            assert len(rounds) == rejections.count(None)
+            found += rejections
+        assert list(map(str, found)) == list(map(str, expected)), (at_once, share)
+        assert (len(set(map(str, expected))) > 1) == (share > 0.0), "duplicates"
 
 
 def test_remembers_no_more_than_the_window(verdicts: RecordValidator) -> None:

@@ -1,17 +1,22 @@
-"""A wave's priors and parts, round by round as their definition has them."""
+"""A wave's priors and parts, round by round as their definition has them; and rounds come after
+every earlier one that shares a player, and after no other."""
 
-from collections.abc import Mapping
+import random
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.columns.player_map import shards_in
+from stream_rater.columns.arrays import Ints
+from stream_rater.columns.player_map import Fingerprints, fingerprints, shards_in
 from stream_rater.columns.sharding import shards_of
+from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import ANY_LADDER, Ladder, Ladders
 from stream_rater.contract.errors import UnratedRound
-from stream_rater.pipeline.estimator import estimation
+from stream_rater.pipeline.estimator import backlog, estimation
+from stream_rater.pipeline.estimator.backlog import RoundGraph
 from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.ports import Priors
 from stream_rater.rating import record, stages
@@ -21,11 +26,7 @@ from stream_rater.rounds.decoder import RoundDecoder
 from tests.builders.pending import SHARDS, pending_of
 
 SIZES = st.lists(st.integers(2, 4), min_size=1, max_size=5)
-LADDERS = Ladders(
-    ladders=ANY_LADDER.ladders | {"other": Ladder(rating=Elo(learning_rate=32.0))},
-)
-
-
+LADDERS = Ladders(ladders=ANY_LADDER.ladders | {"other": Ladder(rating=Elo(learning_rate=32.0))})
 _OF_PRIORS = ("mu", "sigma", "time", "season")
 """What a belief remembers of its last round's prior."""
 
@@ -126,16 +127,6 @@ def test_messages_hold_every_row_once(sizes: list[int], others: list[bool], most
     assert sorted(found) == sorted(wanted)
 
 
-def test_a_piece_of_a_round() -> None:
-    """What a large round is cut into, as its columns say."""
-    (whole,) = [pending_of([5])]
-    pieces = [whole.piece(start, start + 2) for start in (0, 2, 4)]
-    assert [each.rounds.names.texts() for each in pieces] == [["p0", "p1"], ["p2", "p3"], ["p4"]]
-    assert [each.sizes.tolist() for each in pieces] == [[2], [2], [1]]
-    found = np.concatenate([each.fingerprints for each in pieces])
-    assert found.tolist() == whole.fingerprints.tolist()
-
-
 def test_a_round_that_no_kernel_can_rate_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one of its wave, with its place; the worker ends with this line."""
     round_decoder = RoundDecoder(LADDERS)
@@ -157,3 +148,109 @@ def test_a_round_that_no_kernel_can_rate_is_named(monkeypatch: pytest.MonkeyPatc
         f"{partition} of round-completed, cannot be rated by system elo-mmr: MemoryError('too"
     )
     assert "\n" not in str(caught.value)
+
+
+# --- which rounds are next ------------------------------------------------------------------------
+
+
+class ByTicket(RoundGraph):
+    """With the players of each ticket."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._crowds: dict[int, Fingerprints] = {}
+
+    def enter(self, *rounds: tuple[int, Fingerprints]) -> None:
+        """These, in one call."""
+        self._crowds.update(rounds)
+        self.add(*self._columns([ticket for ticket, _ in rounds]))
+
+    def _columns(self, tickets: Sequence[int]) -> tuple[Ints, Ints, Fingerprints]:
+        crowds = [self._crowds[ticket] for ticket in tickets]
+        sizes = [len(each) for each in crowds]
+        return np.array(tickets), np.array(sizes), np.concatenate(crowds)
+
+    def done(self, *tickets: int) -> None:
+        """Finish these."""
+        self.finish(*self._columns(tickets))
+
+    def free(self) -> list[int]:
+        """The candidates."""
+        return self.candidates().tolist()
+
+
+def waves_of(*rounds: str) -> ByTicket:
+    """Rounds numbered from 0, a letter a player."""
+    waves = ByTicket()
+    half = len(rounds) // 2
+    for first, some in ((0, rounds[:half]), (half, rounds[half:])):
+        if some:
+            waves.enter(*enumerate(map(crowd, some), first))
+    return waves
+
+
+def crowd(players: str) -> Fingerprints:
+    """A letter a player."""
+    return fingerprints(StringColumn.of(list(players)), [""], [len(players)], 2)
+
+
+def test_a_common_player_makes_a_round_wait() -> None:
+    """The later round is free once the earlier is finished, not before. It waits for each of its
+    players, and nobody waits for strangers. Only a candidate can be finished: finishing a round
+    that waits is a mistake of ours. Finished rounds leave nothing behind."""
+    assert waves_of("ab", "cd", "ef").free() == [0, 1, 2]
+    waves = waves_of("ab", "bc", "cd")
+    for number in range(3):
+        assert waves.free() == [number]
+        waves.done(number)
+    assert len(waves) == len(waves._latest) == 0
+    assert not waves.contains(np.arange(3)).any()
+    waves = waves_of("ab", "cd", "bc")
+    waves.done(1)
+    assert waves.free() == [0]
+    waves.done(0)
+    assert waves.free() == [2]
+    with pytest.raises(AssertionError):
+        waves_of("ab", "bc").done(1)
+
+
+def test_memory_is_for_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finished rounds take no more memory than those that wait. Two players of one fingerprint: in
+    one round they block nobody, in two the later round waits."""
+    monkeypatch.setattr(backlog, "COMPACT_AFTER", 3)
+    waves = ByTicket()
+    waves.enter((0, crowd("zy")), (1, crowd("z")))
+    for ticket in range(2, 100, 2):
+        waves.enter((ticket, crowd("ab")), (ticket + 1, crowd("bc")))
+        waves.done(ticket)
+        waves.done(ticket + 1)
+        assert len(waves._tickets) <= 6
+        assert len(waves._before) == len(waves._following) <= 4
+    assert waves.contains(np.array([0, 1, 2, 99])).tolist() == [True, True, False, False]
+    waves.done(0)
+    assert waves.free() == [1]
+    alike, waves = np.repeat(crowd("a"), 2), ByTicket()
+    waves.enter((0, alike), (1, alike))
+    for number in range(2):
+        assert waves.free() == [number]
+        waves.done(number)
+    assert len(waves) == len(waves._latest) == 0
+
+
+rounds = st.lists(st.sets(st.sampled_from("abcdefg"), min_size=1, max_size=4), max_size=25)
+
+
+@given(rounds, st.integers(0, 2**32))
+def test_candidates_are_those_of_the_definition(found: Sequence[set[str]], seed: int) -> None:
+    """Rounds that share no player with an earlier unfinished one, whatever order they finish in."""
+    rng = random.Random(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backlog, "COMPACT_AFTER", rng.randint(0, 5))
+        waves = waves_of(*("".join(sorted(players)) for players in found))
+        left = list(range(len(found)))
+        while left:
+            free = [r for i, r in enumerate(left) if not any(found[r] & found[e] for e in left[:i])]
+            assert waves.free() == free
+            done = sorted(rng.sample(free, rng.randint(1, len(free))))
+            waves.done(*done)
+            left = [r for r in left if r not in done]

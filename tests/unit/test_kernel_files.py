@@ -19,7 +19,6 @@ from stream_rater.rounds import depth
 from stream_rater.rounds.depth import json_depth
 
 kernel: Any = depth._json_depth
-
 CODE = "from stream_rater.rounds.depth import json_depth as f; print(f(b'[]', 0))"
 PACKAGE = Path(kernel_files.__file__).parents[1]
 
@@ -51,7 +50,8 @@ def saved(said: str) -> int:
 
 
 def test_shipped_kernels_are_taken_at_any_place_and_time(elsewhere: Path) -> None:
-    """Nothing is compiled, and nothing is written: neither a kernel, nor a lock, nor a folder."""
+    """Nothing is compiled, and nothing is written: neither a kernel, nor a lock, nor a folder. A
+    damaged one is not loaded, but another is written and loaded from then on."""
     run(PACKAGE.parent, elsewhere / "built")
     shutil.copytree(elsewhere / "built", elsewhere / "stream_rater" / "compiled")
     (_lock,) = elsewhere.rglob(f"stream_rater/**/{compiling.LOCK_FILE}")
@@ -61,12 +61,6 @@ def test_shipped_kernels_are_taken_at_any_place_and_time(elsewhere: Path) -> Non
     assert saved(said) == 0
     assert not (elsewhere / "none").exists()
     assert not list(elsewhere.rglob(f"stream_rater/**/{compiling.LOCK_FILE}"))
-
-
-def test_a_damaged_kernel_is_compiled_again(elsewhere: Path) -> None:
-    """It is not loaded, but another is written and loaded from then on."""
-    run(PACKAGE.parent, elsewhere / "built")
-    shutil.copytree(elsewhere / "built", elsewhere / "stream_rater" / "compiled")
     (shipped,) = elsewhere.glob("stream_rater/compiled/*/*/*.kernel")
     shipped.write_bytes(shipped.read_bytes()[:-1])
     assert saved(run(elsewhere, elsewhere / "cache")) == 1
@@ -88,6 +82,7 @@ def test_damage_is_seen(tmp_path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == ["file"]
 
 
+@pytest.mark.slow
 def test_shipped_kernels_decide_the_level(elsewhere: Path) -> None:
     """If this machine has it; otherwise, and by $NUMBA_CPU_NAME, kernels are compiled."""
     usual = run(elsewhere, elsewhere / "usual")

@@ -2,7 +2,7 @@
 ladder's scale make of a moved round."""
 
 import math
-from typing import Any
+from itertools import product
 
 import msgspec
 import numpy as np
@@ -27,7 +27,8 @@ from stream_rater.rating.prediction.balance import even_teams
 from stream_rater.rating.prediction.forecast import Believed, deviations
 from stream_rater.rating.systems.kerby import Climbing
 from stream_rater.replay.pool import Pool
-from tests.rounds import read
+from stream_rater.runtime.selfcheck import SYSTEMS as ALL_SYSTEMS
+from tests.rounds import day, ranked, read
 
 UNIT = 400.0 / math.log(10.0)
 
@@ -56,41 +57,39 @@ def gains(config: RatingConfig, some: Wave) -> Floats:
 # --- parameters ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_every_system_has_seats(system: str) -> None:
+def test_every_system_has_seats() -> None:
     """Names are checked, a configuration stays hashable, and the fingerprint has the seats only if
     there are some."""
-    plain = SYSTEMS[system].sample()
-    seated = msgspec.structs.replace(plain, seats={"home": 60.0, "away": 0.0})
-    again = msgspec.structs.replace(plain, seats={"away": 0.0, "home": 60.0})
-    assert hash(seated) == hash(again) and seated == again
-    assert stages.rule_of(seated) is stages.rule_of(again)
-    assert fingerprint(seated) == fingerprint(again) != fingerprint(plain)
-    assert fingerprint(msgspec.structs.replace(plain, seats={})) == fingerprint(plain)
-    table = {**msgspec.to_builtins(plain), "seats": {"left side": 1.0}}
-    with pytest.raises(BadParameters, match="seats: 'left side' is no name of a seat") as caught:
-        from_builtins(table)
-    assert "\n" not in str(caught.value)
+    for system in SYSTEMS:
+        plain = SYSTEMS[system].sample()
+        seated = msgspec.structs.replace(plain, seats={"home": 60.0, "away": 0.0})
+        again = msgspec.structs.replace(plain, seats={"away": 0.0, "home": 60.0})
+        assert hash(seated) == hash(again) and seated == again, system
+        assert stages.rule_of(seated) is stages.rule_of(again), system
+        assert fingerprint(seated) == fingerprint(again) != fingerprint(plain), system
+        unseated = msgspec.structs.replace(plain, seats={})
+        assert fingerprint(unseated) == fingerprint(plain), system
+        table = {**msgspec.to_builtins(plain), "seats": {"left side": 1.0}}
+        with pytest.raises(BadParameters, match="seats: 'left side' is no name of a seat") as bad:
+            from_builtins(table)
+        assert "\n" not in str(bad.value)
+    for name in ("", "nine char", "heim\u00e4", "tab\t", "nul\0"):
+        with pytest.raises(BadParameters, match="1 to 8 printable characters of ASCII"):
+            from_builtins({"system": "two-moment", "seats": {name: 1.0}})
 
 
-@pytest.mark.parametrize("name", ["", "nine char", "heim\u00e4", "tab\t", "nul\0"])
-def test_a_bad_name_of_a_seat(name: str) -> None:
-    with pytest.raises(BadParameters, match="1 to 8 printable characters of ASCII"):
-        from_builtins({"system": "two-moment", "seats": {name: 1.0}})
-
-
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_the_same_points_for_all_are_none_to_the_bit(system: str) -> None:
+def test_the_same_points_for_all_are_none_to_the_bit() -> None:
     """Also where the mean of the round's points is far from 0, or is not exactly those points."""
-    config: RatingConfig = SYSTEMS[system].sample()
     assert np.mean([0.1] * 3) != 0.1
     plain, seated = wave([2] * 3, [1700.0] * 6), wave([2] * 3, [1700.0] * 6, shift=[0.1] * 3)
-    moves, none = levels.moves_of(config, seated), levels.moves_of(config, plain)
-    assert moves is not None
-    if none is None:
-        assert not moves.player.any() and not moves.side.any() and not moves.ceiling.any()
-    found = [stages.estimate(config, each) for each in (plain, seated)]
-    assert np.array_equal(found[0], found[1], equal_nan=True)
+    for name, system in SYSTEMS.items():
+        config: RatingConfig = system.sample()
+        moves, none = levels.moves_of(config, seated), levels.moves_of(config, plain)
+        assert moves is not None, name
+        if none is None:
+            assert not moves.player.any() and not moves.side.any() and not moves.ceiling.any(), name
+        found = [stages.estimate(config, each) for each in (plain, seated)]
+        assert np.array_equal(found[0], found[1], equal_nan=True), name
 
 
 # --- even teams ----------------------------------------------------------------------------------
@@ -112,25 +111,19 @@ def test_even_teams_of_five_at_another_level() -> None:
 # --- systems with constants on the ladder's scale ------------------------------------------------
 
 
-def test_a_fixed_player_stays_to_the_bit() -> None:
-    """In a round of unequal sides, and with a seat."""
+def test_constants_of_pairwise_elo() -> None:
+    """In a round of unequal sides, and with a seat, a fixed player stays to the bit. Learning rates
+    go by the players' own ratings: all are at 3000, where the rate is 8, though the round is moved
+    to 1500, where it is 32. No rating falls below the floor, which is where it is."""
     config = PairwiseElo(learning_rate=32.0, scale=UNIT, fixed=("bot",))
     some = wave([1, 2], [1900.1, 1833.3, 1777.7], fixed=[True, False, True], shift=[33.3, 0.0])
     assert gains(config, some)[[0, 2]].tolist() == [0.0, 0.0]
     assert gains(config, some)[1] < 0.0
-
-
-def test_learning_rates_go_by_the_players_own_ratings() -> None:
-    """All are at 3000, where the rate is 8, though the round is moved to 1500, where it is 32."""
     rates = ((1500.0, 32.0), (2000.0, 8.0))
     table = PairwiseElo(learning_rate=rates, scale=UNIT, initial_mu=1500.0)
     plain = PairwiseElo(learning_rate=8.0, scale=UNIT, initial_mu=1500.0)
     some = wave([1, 2], [3000.0] * 3, shift=[50.0, 0.0])
     assert gains(table, some) == pytest.approx(gains(plain, some), abs=1e-9)
-
-
-def test_no_rating_falls_below_the_floor() -> None:
-    """The floor is where it is, though the round is moved."""
     config = PairwiseElo(learning_rate=64.0, scale=UNIT, initial_mu=1500.0, floor=1100.0)
     some = wave([1, 3], [1105.0] * 4, shift=[0.0, 20.0])
     found = stages.estimate(config, some)[:, 1]
@@ -152,44 +145,35 @@ def by_hand(deviations: list[float], anchor: float, rate: float) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("sizes", [[1, 2], [2, 2]])
-def test_the_anchor_is_a_side_of_one_player(sizes: list[int]) -> None:
+def test_the_anchor_is_a_side_of_one_player() -> None:
     """So a ladder with an anchor has sides of different sizes even in a round of two against two.
     By hand: all deviations, the anchor's too, are from the level of the players."""
     config = PairwiseElo(learning_rate=16.0, scale=UNIT, initial_mu=1500.0, anchor=1800.0)
-    mu = [1900.0, 1880.0, 1910.0, 1870.0][: sum(sizes)]
-    level = sum(mu) / len(mu)
-    cut = sizes[0]
-    sums = [sum(x - level for x in part) for part in (mu[:cut], mu[cut:])]
-    due = by_hand(sums, 1800.0 - level, 16.0)
-    found = gains(config, wave(sizes, mu))
-    assert found[:cut] == pytest.approx([due[0]] * cut, abs=1e-9)
-    assert found[cut:] == pytest.approx([due[1]] * (len(mu) - cut), abs=1e-9)
+    for sizes in ([1, 2], [2, 2]):
+        mu = [1900.0, 1880.0, 1910.0, 1870.0][: sum(sizes)]
+        level, cut = sum(mu) / len(mu), sizes[0]
+        sums = [sum(x - level for x in part) for part in (mu[:cut], mu[cut:])]
+        due = by_hand(sums, 1800.0 - level, 16.0)
+        found = gains(config, wave(sizes, mu))
+        assert found[:cut] == pytest.approx([due[0]] * cut, abs=1e-9), sizes
+        assert found[cut:] == pytest.approx([due[1]] * (len(mu) - cut), abs=1e-9), sizes
     alone = wave([1, 1], [1900.0, 1880.0])
     assert levels.moves_of(config, alone) is None
     assert gains(config, alone) == pytest.approx(by_hand([400.0, 380.0], 300.0, 16.0), abs=1e-9)
 
 
-def test_topcoder_weighs_by_the_rating_itself() -> None:
-    """A round of one at 2600 against two weighs less for the one than at 1600, as a duel does."""
-    at = [gains(Topcoder(), wave([1, 2], [mu] * 3))[0] for mu in (1600.0, 2600.0)]
-    duel = [gains(Topcoder(), wave([1, 1], [mu] * 2))[0] for mu in (1600.0, 2600.0)]
-    assert at[1] / at[0] == pytest.approx(duel[1] / duel[0], rel=1e-6) != 1.0
-
-
-@pytest.mark.parametrize("name", ["two-moment", "elo-mmr", "glicko"])
-def test_a_ceiling_is_on_the_ladders_scale(name: str) -> None:
-    """The one who wins against two performs at the ceiling at most, though the round is moved."""
+def test_a_ceiling_is_on_the_ladders_scale() -> None:
+    """The one who wins against two performs at the ceiling at most, though the round is moved.
+    Experience apart: it is no part of what was performed. Glicko has no ceilings."""
     some = wave([1, 2], [1900.0] * 3, ceiling=1910.0)
-    config: RatingConfig = SYSTEMS[name].sample()
-    if isinstance(config, TwoMoment):  # a ceiling limits what was performed, experience apart
-        config = TwoMoment(inexperience=0.0)
-    found = stages.estimate(config, some)[0, 0]
-    free = stages.estimate(config, some._replace(ceiling=np.full(1, np.inf)))[0, 0]
-    if name == "glicko":
-        assert found == free  # it has no ceilings
-    else:
-        assert found <= 1910.0 + 1e-9 < free
+    sample: dict[str, RatingConfig] = {name: SYSTEMS[name].sample() for name in SYSTEMS}
+    for config in (TwoMoment(inexperience=0.0), sample["elo-mmr"], sample["glicko"]):
+        found = stages.estimate(config, some)[0, 0]
+        free = stages.estimate(config, some._replace(ceiling=np.full(1, np.inf)))[0, 0]
+        if config is sample["glicko"]:
+            assert found == free
+        else:
+            assert found <= 1910.0 + 1e-9 < free
 
 
 # --- many rounds at once -------------------------------------------------------------------------
@@ -220,28 +204,52 @@ def test_rounds_in_waves_equal_rounds_one_by_one() -> None:
     assert heads[0].tobytes() == heads[1].tobytes()
 
 
-def test_a_team_wins_as_much_in_a_pool_elsewhere() -> None:
-    """Two ladders that differ by their initial rating and nothing else: a season of newcomers ends
-    alike."""
-    standings: list[dict[str, Any]] = [
-        {"team": ["ann", "bob"], "rank": 1}, {"player": "cy", "rank": 2},
-    ]  # fmt: skip
-    found = []
-    for initial in (1500.0, 1900.0):
-        pool = Pool(Ladder(rating=TwoMoment(initial_mu=initial)))
-        for offset in range(3):
-            pool.rate(read(pool.rating, *standings), offset)
-        found.append({name: float(head["mu"]) - initial for name, head in pool})
-    assert found[0] == pytest.approx(found[1], abs=0.01)
-
-
 def test_which_systems_keep_more_than_mu_and_sigma() -> None:
-    """Their evidence is not the new mu, so a moved round takes back its first column alone."""
+    """Their evidence is not the new mu, so a moved round takes back its first column alone. Kerby's
+    systems are those with an anchor: `levels` asks each for it. Topcoder weighs by the rating
+    itself: a round of one at 2600 against two weighs less for the one than at 1600, as a duel."""
     kept = {name for name, each in SYSTEMS.items() if not each.sample().memoryless}
     assert kept == {"elo-mmr", "elo-r", "glicko2"}
-
-
-def test_kerbys_systems_are_those_with_an_anchor() -> None:
-    """`levels` asks each for its anchor."""
     anchored = {name for name, each in SYSTEMS.items() if "anchor" in each.__struct_fields__}
     assert anchored == {name for name, each in SYSTEMS.items() if issubclass(each, Climbing)}
+    at = [gains(Topcoder(), wave([1, 2], [mu] * 3))[0] for mu in (1600.0, 2600.0)]
+    duel = [gains(Topcoder(), wave([1, 1], [mu] * 2))[0] for mu in (1600.0, 2600.0)]
+    assert at[1] / at[0] == pytest.approx(duel[1] / duel[0], rel=1e-6) != 1.0
+
+
+# --- who leaves early: what the page for game backends says ---------------------------------------
+
+SHARED = [each for each in ALL_SYSTEMS if not isinstance(each, Climbing | Topcoder)]
+"""Kerby's systems do not divide a team's gain by uncertainty, and Topcoder weights a player by the
+rounds of the oldest member."""
+MATES, FOES = ["ann", "bob", "leaver"], ["x", "y", "z"]
+
+
+def after(config: RatingConfig, share: float, *, won: bool | None) -> tuple[float, float]:
+    """The mu of ann and of the one who left, after a round of three against three equals, who know
+    each other from a draw. None: after the draw."""
+    pool = Pool(Ladder(rating=config))
+    pool.rate(read(config, *ranked([1] * 6, MATES + FOES), completed_at=day(0)), 0)
+    if won is not None:
+        sides = (
+            {"team": MATES, "shares": [1.0, 1.0, share], "seat": "short", "rank": 1 if won else 2},
+            {"team": FOES, "rank": 2 if won else 1},
+        )
+        pool.rate(read(config, *sides, round_id="b", completed_at=day(1)), 1)
+    found = dict(pool)
+    return float(found["ann"]["mu"]), float(found["leaver"]["mu"])
+
+
+def test_who_left_is_moved_less() -> None:
+    """Three members are moved alike. If one of them left, the others are moved about as before, and
+    that one by less. With points below 0 for the side that is short, its members lose less for a
+    defeat, and gain more for a victory."""
+    for config, won in product(SHARED, (False, True)):
+        start, _ = after(config, 1.0, won=None)
+        (mate, same), (other, early) = (after(config, share, won=won) for share in (1.0, 0.3))
+        assert mate == pytest.approx(same, abs=0.01), config
+        whole, stayed, left = abs(mate - start), abs(other - start), abs(early - start)
+        assert (mate > start) == (other > start) == (early > start) == won, config
+        assert left < 0.8 * stayed and 0.9 * whole < stayed < 1.5 * whole, config
+        knows = msgspec.structs.replace(config, seats={"short": -80.0})
+        assert after(knows, 0.3, won=won)[0] > other, config

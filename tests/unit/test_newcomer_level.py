@@ -1,5 +1,7 @@
-"""Where newcomers begin, in ratings and in predictions."""
+"""Where newcomers begin, in ratings and in predictions; and the mu before a newcomer's first round
+is where the round began: everywhere, to the bit."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -8,8 +10,11 @@ import pytest
 
 import stream_rater
 from stream_rater.columns.arrays import Floats
-from stream_rater.config.ladders import Ladder
+from stream_rater.config.ladders import Ladder, any_ladder
+from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.evaluation.evaluation import Contender
+from stream_rater.pipeline.parts import decoder, schema
+from stream_rater.pipeline.parts.schema import UnknownPart
 from stream_rater.rating import newcomer_level
 from stream_rater.rating.model import Wave
 from stream_rater.rating.parameters import (
@@ -18,21 +23,27 @@ from stream_rater.rating.parameters import (
     EloMMR,
     Glicko,
     RatingConfig,
+    Season,
     TrueSkill,
     TwoMoment,
     fingerprint,
     from_builtins,
 )
 from stream_rater.rating.prediction.forecast import Believed, deviations, of_round
-from stream_rater.replay.pool import Pool
+from stream_rater.replay.pool import ONE_WAVE, Pool
+from stream_rater.replay.rating_changes import changes_of
+from stream_rater.replay.sequential import Replay
+from stream_rater.runtime import embedded
 from stream_rater.serve.bodies import PlayerAnswer, SideQuestion
 from stream_rater.serve.predicting import balanced_sides, prediction
-from tests.rounds import as_json, ranked, read
+from tests.rounds import as_json, day, ranked, read
+from tests.unit.machines import part
 from tests.unit.test_season import sessions
 
 CONFIG = TwoMoment(
     newcomer_offset=-100.0, newcomer_field=0.5, initial_sigma=300.0, inexperience=0.0
 )
+
 PLACING: tuple[RatingConfig, ...] = (
     Glicko(beta=200.0, sigma_drift=35.0),
     Bar(beta=200.0, sigma_drift=35.0),
@@ -56,21 +67,21 @@ def unchanged(config: RatingConfig) -> bool:
 
 
 def test_the_level_is_that_of_those_who_played() -> None:
-    """Each by how well they are known, and one at the initial rating beside them."""
+    """Each by how well they are known, and one at the initial rating beside them. Even teams have
+    the newcomers dealt among them: each team's bring the offset once, so four in two teams bring
+    half of it each."""
     found = means(CONFIG, [1500.0, 1900.0, 1300.0], [300.0, 150.0, 60.0], [0, 4, 9])
     known = (1.0 - 0.25, 1.0 - 0.04)
     level = (known[0] * 400.0 - known[1] * 200.0) / (1.0 + sum(known))
     assert found.tolist() == [pytest.approx(1400.0 + 0.5 * level), 1900.0, 1300.0]
-
-
-def test_without_anybody_known_it_is_the_offset() -> None:
-    """Newcomers alone, or players about which as little is known."""
-    assert means(CONFIG, [1500.0, 1500.0], [300.0, 300.0], [0, 0]).tolist() == [1400.0, 1400.0]
-    assert means(CONFIG, [1500.0, 2500.0], [300.0, 310.0], [0, 1]).tolist() == [1400.0, 2500.0]
+    nobody = Believed(np.full(5, 1500.0), np.full(5, 300.0), np.array([0, 0, 0, 0, 1]))
+    assert deviations(CONFIG, nobody, 2).tolist() == [-50.0, -50.0, -50.0, -50.0, 0.0]
+    assert deviations(CONFIG, nobody, 4).tolist() == [-100.0, -100.0, -100.0, -100.0, 0.0]
 
 
 def test_each_round_has_its_own_level() -> None:
-    """Whatever rounds it is computed with."""
+    """Whatever rounds it is computed with. Without anybody known it is the offset: of newcomers
+    alone, or beside players about whom as little is known."""
     mu, sigma, rounds = [1500.0, 1700.0, 1500.0, 1100.0], [300.0, 60.0, 300.0, 60.0], [0, 3, 0, 3]
     both = Wave(
         np.array([0, 2, 4]), np.ones(2), np.full(2, np.inf), np.zeros(2, np.int64),
@@ -81,6 +92,8 @@ def test_each_round_has_its_own_level() -> None:
     apart = [means(CONFIG, mu[i : i + 2], sigma[i : i + 2], rounds[i : i + 2]) for i in (0, 2)]
     assert both.mu.tolist() == np.concatenate(apart).tolist()
     assert both.mu[0] > 1400.0 > both.mu[2]
+    assert means(CONFIG, [1500.0, 1500.0], [300.0, 300.0], [0, 0]).tolist() == [1400.0, 1400.0]
+    assert means(CONFIG, [1500.0, 2500.0], [300.0, 310.0], [0, 1]).tolist() == [1400.0, 2500.0]
 
 
 def test_the_newcomers_of_a_side_bring_the_offset_once() -> None:
@@ -98,50 +111,35 @@ def test_the_newcomers_of_a_side_bring_the_offset_once() -> None:
     )
 
 
-def test_even_teams_have_the_newcomers_dealt_among_them() -> None:
-    """Each team's newcomers bring the offset once: four in two teams bring half of it each."""
-    nobody = Believed(np.full(5, 1500.0), np.full(5, 300.0), np.array([0, 0, 0, 0, 1]))
-    assert deviations(CONFIG, nobody, 2).tolist() == [-50.0, -50.0, -50.0, -50.0, 0.0]
-    assert deviations(CONFIG, nobody, 4).tolist() == [-100.0, -100.0, -100.0, -100.0, 0.0]
-
-
-@pytest.mark.parametrize("config", PLACING, ids=lambda each: type(each).__name__)
-def test_other_systems_do_if_they_are_configured_to(config: Any) -> None:
-    """By default they change nothing, and their fingerprint is that of older releases."""
-    assert unchanged(config)
-    placing = msgspec.structs.replace(config, newcomer_offset=-100.0, newcomer_field=0.5)
-    assert fingerprint(placing) != fingerprint(config)
-    after = []
-    for each in (config, placing):
-        pool = Pool(Ladder(rating=each))
-        for offset in range(30):
-            pool.rate(read(each, *ranked([1, 2], ["ann", "bob"])), offset)
-        pool.rate(read(each, *ranked([1, 2], ["ann", "new"])), 30)
-        row = pool.find("new")
-        assert row is not None
-        after.append(pool.mu(row))
-    assert abs(after[0] - after[1]) > 10.0
-
-
-def test_others_never_do() -> None:
-    """Their evidence is not the new mu, or they have no uncertainty."""
+def test_other_systems_do_if_they_are_configured_to() -> None:
+    """By default they change nothing, and their fingerprint is that of older releases. Those whose
+    evidence is not the new mu, or who have no uncertainty, never do."""
+    for config in PLACING:
+        assert unchanged(config)
+        placing: Any = msgspec.structs.replace(config, newcomer_offset=-100.0, newcomer_field=0.5)
+        assert fingerprint(placing) != fingerprint(config)
+        after = []
+        for each in (config, placing):
+            pool = Pool(Ladder(rating=each))
+            for offset in range(30):
+                pool.rate(read(each, *ranked([1, 2], ["ann", "bob"])), offset)
+            pool.rate(read(each, *ranked([1, 2], ["ann", "new"])), 30)
+            after.append(float(dict(pool)["new"]["mu"]))
+        assert abs(after[0] - after[1]) > 10.0, config
     assert unchanged(EloMMR(weight_limit=0.2, sigma_limit=80.0))
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("newcomer_field", 1.1), ("newcomer_field", -0.1), ("newcomer_offset", 1e10)],
-)
-def test_a_value_out_of_range_is_refused(name: str, value: float) -> None:
-    """With its place."""
-    with pytest.raises(BadParameters, match=rf"at `\$\.{name}`"):
-        from_builtins({"system": "two-moment", name: value})
+    for name, value in (
+        ("newcomer_field", 1.1),
+        ("newcomer_field", -0.1),
+        ("newcomer_offset", 1e10),
+    ):
+        with pytest.raises(BadParameters, match=rf"at `\$\.{name}`"):
+            from_builtins({"system": "two-moment", name: value})
 
 
 # --- predictions ----------------------------------------------------------------------------------
 
 
-def ladder() -> stream_rater.Ladder:
+def a_ladder() -> stream_rater.Ladder:
     """Ann, who is good, and bob, who is not; nobody else has played."""
     found = stream_rater.Ladder(system="two-moment", history=20)
     for _ in range(12):
@@ -162,7 +160,7 @@ def answers(ours: stream_rater.Ladder, names: list[str]) -> list[PlayerAnswer]:
 
 def test_all_predictions_place_newcomers_alike() -> None:
     """In a notebook, over HTTP and in the laboratory's scores; and as a rating does."""
-    ours = ladder()
+    ours = a_ladder()
     sides = [["ann"], ["new"]]
     placing = ours.predict(sides)
     players = answers(ours, ["ann", "new"])
@@ -184,10 +182,111 @@ def test_all_predictions_place_newcomers_alike() -> None:
 
 def test_even_teams_place_newcomers_alike() -> None:
     """Over HTTP as in a notebook."""
-    ours = ladder()
+    ours = a_ladder()
     names = ["ann", "bob", "new", "newer"]
     players = answers(ours, names)
     sides, _ = balanced_sides(TwoMoment(), players, 2)
     assert sorted(map(sorted, (side.players for side in sides))) == sorted(
         map(sorted, ours.balance(names, teams=2))
     )
+
+
+# --- where a newcomer began is shown --------------------------------------------------------------
+
+LINES = [
+    as_json(*ranked([1, 2], ["ann", "bob"]), round_id="r0", completed_at=day(0)),
+    as_json({"team": ["ann", "new"], "rank": 2}, {"team": ["cy", "dee", "eve"], "rank": 1},
+            round_id="r1", completed_at=day(1)),
+    as_json({"player": "bob", "rank": 1}, {"player": "flo", "rank": 2},
+            {"player": "gus", "dnf": True}, round_id="r2", completed_at=day(2)),
+    as_json(*ranked([2, 1], ["ann", "flo"]), round_id="r3", completed_at=day(90)),
+]  # fmt: skip
+
+NUMBERS = ("mu", "sigma", "previous_mu", "previous_sigma", "rating", "previous_rating", "rounds")
+
+
+def test_events_files_and_notebooks_show_the_same() -> None:
+    """The service's events, those of `rate --changes`, and the results in Python."""
+    for config in (
+        TwoMoment(),
+        TwoMoment(newcomer_offset=-31.7, newcomer_field=0.33, display="mu"),
+        Glicko(beta=200.0, sigma_drift=35.0, newcomer_offset=-100.0),
+        EloMMR(weight_limit=0.2, sigma_limit=80.0),
+    ):
+        engine = embedded.Engine(any_ladder(config))
+        for line in LINES:
+            engine.log.submit(0, line, received_s=2e9)
+            engine.settle()
+        events = [
+            rating_changed_from_json(each.value) for some in engine.log.changed for each in some
+        ]
+        published = {(e.round_id, e.player): [getattr(e, n) for n in NUMBERS] for e in events}
+        batches = Replay(any_ladder(config), 1000).run(iter(engine.log.rounds[0]))
+        offline = [each for batch in batches for each in changes_of(batch)]
+        shown = {(e.round_id, e.player): [getattr(e, n) for n in NUMBERS] for e in offline}
+        assert published == shown, config
+        parameters = msgspec.to_builtins(config)
+        ladder = stream_rater.Ladder(**{k: v for k, v in parameters.items() if k != "dnf"})
+        rounds: list[tuple[list[list[str]], list[int | None]]] = [
+            ([["ann"], ["bob"]], [1, 2]), ([["ann", "new"], ["cy", "dee", "eve"]], [2, 1]),
+            ([["bob"], ["flo"], ["gus"]], [1, 2, None]),
+        ]  # fmt: skip
+        for number, (teams, rank) in enumerate(rounds):
+            for row in ladder.rate(teams, rank, completed_at=day(number)).to_dicts():
+                found = [row[name] for name in NUMBERS]
+                assert published[f"r{number}", row["player"]] == found, config
+
+
+def test_the_first_duel() -> None:
+    """Both begin 150 points below; the winner rises from there, and the loser falls."""
+    won, lost = stream_rater.Ladder("two-moment").rate(["ann", "bob"]).to_dicts()
+    assert won["previous_mu"] == lost["previous_mu"] == 1350.0
+    assert won["mu"] - 1350.0 == pytest.approx(1350.0 - lost["mu"], abs=1e-3) and won["mu"] > 1400.0
+    assert won["previous_rating"] == 1350.0
+
+
+def test_a_season_does_not_hide_it() -> None:
+    """In the first round of a season some are drawn, whose previous mu is that of before. Newcomers
+    are not drawn."""
+    config = TwoMoment()
+    pool = Pool(Ladder(rating=config))
+    pool.rate(read(config, *ranked([1, 2], ["ann", "bob"])), 0)
+    before = dict(pool)["ann"]["mu"]
+    pool.start_season(Season(1, 0.5, 200.0))
+    standings = read(config, *ranked([2, 1], ["ann", "new"]))
+    rows = pool.rows(standings.batch.names)
+    result = pool.rate_rows(standings.batch, rows, ONE_WAVE, np.array([1]))
+    heads = dict(pool)
+    assert heads["ann"]["previous_mu"] == before
+    assert (heads["ann"]["previous_season"], heads["new"]["previous_season"]) == (0, 0)
+    began = heads["new"]["previous_mu"]
+    assert began < 1500.0 - 50.0 and heads["new"]["previous_sigma"] == 350.0
+    names = standings.batch.names.texts()
+    assert result.published.mu[names.index("new")] == began
+    assert result.published.mu[names.index("ann")] == before
+
+
+def test_a_part_has_it_where_there_is_something_to_say() -> None:
+    """Of any row. A message without newcomers is as long as those of older releases."""
+    some, nan = part((7, "ab")), float("nan")
+
+    def of(*began: float) -> schema.Part:
+        return replace(some, evidence=np.column_stack((some.evidence, np.array(began))))
+
+    for began in ((1350.0, nan), (nan, 1350.5), (1.0, 2.0)):
+        message = schema.encode(of(*began))
+        (view,) = decoder.read_all([message])
+        assert view is not None
+        for found in (schema.decode(message).evidence, view.decoded.evidence):
+            np.testing.assert_array_equal(found, of(*began).evidence)
+    plain = schema.encode(some)
+    assert schema.encode(of(nan, nan)) == plain
+    (view,) = decoder.read_all([plain])
+    assert view is not None and np.isnan(view.decoded.evidence[:, 3]).all()
+    elements = msgspec.msgpack.decode(schema.encode(of(1.0, 2.0)))
+    assert len(elements[5]) == 64
+    elements[5] = elements[5][:-8]
+    cut = msgspec.msgpack.encode(elements)
+    with pytest.raises(UnknownPart):
+        schema.decode(cut)
+    assert decoder.read_all([cut]) == [None]

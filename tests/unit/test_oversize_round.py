@@ -28,15 +28,8 @@ from stream_rater.pipeline.ports import (
 from stream_rater.pipeline.updater.updater import Updater
 from tests.builders.machines import ByHand, Recorder
 from tests.rounds import as_json, ranked
-from tests.unit.test_estimator import (
-    a_round,
-    by_hand,
-    opened,
-    owning,
-    parts_sent,
-    priors,
-    read,
-)
+from tests.unit.machines import ByHand, Recorder
+from tests.unit.test_estimator import a_round, by_hand, opened, owning, parts_sent, priors, read
 
 WAVE = 4
 MANY = [f"m{i}" for i in range(2 * WAVE + 2)]
@@ -236,30 +229,25 @@ def test_it_is_watched_and_counted_once() -> None:
 
 # --- with a store, and an updater ---
 
-CROWD, PART_PLAYERS, SMALL = 50_000, 1000, 5
+CROWD, PART_PLAYERS, SMALL = 20_000, 400, 5
+"""A large round is of fifty pieces."""
 
 
-def crowd() -> bytes:
-    """A round of fifty pieces."""
-    names = [f"p{i:06d}" for i in range(CROWD)]
-    return as_json(*ranked(range(1, CROWD + 1), names), round_id="large", ladder="crowd")
+def a_large_or_small_round(round_id: str, ladder: str, size: int) -> bytes:
+    """A round of players of its own."""
+    names = [f"{round_id}-{i:06d}" for i in range(size)]
+    return as_json(*ranked(range(1, size + 1), names), round_id=round_id, ladder=ladder)
 
 
-def lobby(number: int) -> bytes:
-    """A round of another ladder's."""
-    names = [f"l{number}-{i}" for i in range(SMALL)]
-    return as_json(*ranked(range(1, SMALL + 1), names), round_id=f"s{number}", ladder="lobbies")
-
-
-def of_both(effect: Publish) -> tuple[int, list[str]]:
+def of_both(effect: Publish) -> tuple[int, set[str]]:
     """How many events of the large round, and which lobbies'."""
     rounds = [each.event_id.decode().split(":")[1] for each in effect.events]
-    return rounds.count("large"), [each for each in set(rounds) if each != "large"]
+    return rounds.count("large"), set(rounds) - {"large"}
 
 
 def test_other_ladders_do_not_wait_for_a_large_round() -> None:
     """A lobby is reported with each transaction of the updater's, which is ten times slower than
-    the estimator. While 50,000 are rated, no more of them come before a lobby than a few pieces:
+    the estimator. While 20,000 are rated, no more of them come before a lobby than a few pieces:
     what was in the log when it was read, and what was on its way there."""
     log, store = Log(1, 4), Store()
     estimator = Estimator(ANY_LADDER, 4, 1, wave_players=PART_PLAYERS)
@@ -270,7 +258,7 @@ def test_other_ladders_do_not_wait_for_a_large_round() -> None:
     ):
         group.assign([worker])
         machines.append((worker, machine, next(machine)))
-    log.submit(0, crowd(), received_s=4e9)
+    log.submit(0, a_large_or_small_round("large", "crowd", CROWD), received_s=4e9)
     rated, lobbies, waited = 0, 0, []
     reported_at: dict[str, int] = {}
     while rated < CROWD:
@@ -280,8 +268,8 @@ def test_other_ladders_do_not_wait_for_a_large_round() -> None:
                 large, done = of_both(effect)
                 rated += large
                 waited += [rated - reported_at.pop(each) for each in done]
-                reported_at[f"s{lobbies}"] = rated
-                log.submit(0, lobby(lobbies), received_s=4e9)
+                reported_at[name := f"s{lobbies}"] = rated
+                log.submit(0, a_large_or_small_round(name, "lobbies", SMALL), received_s=4e9)
                 lobbies += 1
             machines[i] = (worker, machine, machine.send(worker.perform(effect)))
     assert max(waited) <= 3 * PART_PLAYERS

@@ -12,14 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config.ladders import Ladder
 from stream_rater.rating import stages
-from stream_rater.rating.elo_mmr import performance, small_rounds
+from stream_rater.rating.elo_mmr import performance
 from stream_rater.rating.elo_mmr.oracle import zero
-from stream_rater.rating.elo_mmr.performance import LEAST_WEIGHT, performances, player_variances
-from stream_rater.rating.model import Beliefs, Evidence, Variances, newcomers
-from stream_rater.rating.parameters import EloMMR, EloMMX
-from stream_rater.replay.pool import Pool
+from stream_rater.rating.elo_mmr.performance import LEAST_WEIGHT, performances
+from stream_rater.rating.model import Beliefs, Evidence, newcomers
+from stream_rater.rating.parameters import EloMMR
 from stream_rater.rounds.batch import wave_of
 from tests.benchmarks.stage1 import LOGISTIC, wave_of_size
 from tests.rounds import ranked, read
@@ -54,46 +52,21 @@ def evidence(beliefs: Beliefs, *standings: Any, config: EloMMR = CONFIG, **field
 
 
 def test_a_duel_by_hand() -> None:
-    """Equal players: the winner's tie and win make s = 2 t, so p = mu + ln 2 / u; else mirrored."""
+    """Equal players: the winner's tie and win make s = 2 t, so p = mu + ln 2 / u; else mirrored.
+    With a tie as half a win and half a loss, s / 2 = t / 2 + t, so p = mu + ln 3 / u. In an upset
+    over any gap f is flat: the winner's s - t = t_2 means s_2 = 2 t_1, ln 2 / 2u above the
+    middle."""
     u = C / 200.0
-    expected = [1500.0 + math.log(2.0) / u, 1500.0 - math.log(2.0) / u]
-    assert expected == pytest.approx(solve([1, 2], [1500.0] * 2, [200.0] * 2), abs=SOLVED)
-
-
-def test_a_duel_with_split_ties_by_hand() -> None:
-    """With a tie as half a win and half a loss, s / 2 = t / 2 + t, so p = mu + ln 3 / u."""
-    u = C / 200.0
-    expected = [1500.0 + math.log(3.0) / u, 1500.0 - math.log(3.0) / u]
-    assert expected == pytest.approx(
-        solve([1, 2], [1500.0] * 2, [200.0] * 2, tie=0.5), abs=SOLVED
-    )  # fmt: skip
-
-
-def test_a_drawn_duel_is_the_mean_weighted_by_precision() -> None:
-    """Two who tie share the performance where u_1 tanh and u_2 tanh cancel."""
-    mu, delta = [1400.0, 1700.0], [150.0, 300.0]
-    u = [C / d for d in delta]
-
-    def pull(x: float) -> float:
-        return sum(v * math.tanh((x - m) * v / 2.0) for m, v in zip(mu, u, strict=True))
-
-    expected = [zero(pull, 0.0, 3000.0)] * 2
-    assert expected == pytest.approx(solve([1, 1], mu, delta), abs=SOLVED)
-
-
-def test_the_unfinished_are_not_compared() -> None:
-    """Each who did not finish meets the ranked only: as if the other unfinished were not there."""
-    mu, delta = [1500.0, 1600.0, 1300.0, 2000.0], [200.0, 150.0, 250.0, 180.0]
-    together = solve([1, 2, 0, 0], mu, delta)
-    alone = [solve([1, 2, 0], [*mu[:2], mu[i]], [*delta[:2], delta[i]])[2] for i in (2, 3)]
-    assert alone == pytest.approx(together[2:], abs=SOLVED)
-
-
-def test_the_ranked_beat_all_the_unfinished() -> None:
-    """For the ranked, an unfinished entry is one that came after all."""
-    mu, delta = [1500.0, 1600.0, 1300.0, 2000.0], [200.0, 150.0, 250.0, 180.0]
-    expected = solve([1, 2, 3, 3], mu, delta)[:2]
-    assert expected == pytest.approx(solve([1, 2, 0, 0], mu, delta)[:2], abs=SOLVED)
+    for tie, ratio in ((1.0, 2.0), (0.5, 3.0)):
+        expected = [1500.0 + math.log(ratio) / u, 1500.0 - math.log(ratio) / u]
+        found = solve([1, 2], [1500.0] * 2, [200.0] * 2, tie)
+        assert expected == pytest.approx(found, abs=SOLVED), tie
+    u = C / 100.0
+    for gap in (60.0, 75.0, 100.0, 700.0, 1400.0):
+        middle = 1500.0 + gap / u / 2.0
+        expected = [middle + math.log(2.0) / u / 2.0, middle - math.log(2.0) / u / 2.0]
+        found = solve([1, 2], [1500.0, 1500.0 + gap / u], [100.0] * 2)
+        assert expected == pytest.approx(found, abs=1e-7), gap  # bisected to 1e-10 of 1/u, rounded
 
 
 @given(
@@ -111,97 +84,48 @@ def test_a_mirrored_round_has_mirrored_performances(field: list[Any], data: Any)
     assert (-mirrored[::-1]).tolist() == pytest.approx(solve(places, mu, delta), abs=1e-4)
 
 
-@pytest.mark.parametrize("gap", [60.0, 75.0, 100.0, 700.0, 1400.0])
-def test_an_upset_over_any_gap_by_hand(gap: float) -> None:
-    """Where f is flat: the winner's s - t = t_2 means s_2 = 2 t_1, ln 2 / 2u above the middle."""
+def test_upsets_keep_the_order() -> None:
+    """Three beat three who are far above: finite, in order, no higher than the best can be. A
+    winner's performance is at most max mu + ln(sum u / u_i) / min u (mathematics.md)."""
     u = C / 100.0
-    middle = 1500.0 + gap / u / 2.0
-    expected = [middle + math.log(2.0) / u / 2.0, middle - math.log(2.0) / u / 2.0]
-    actual = solve([1, 2], [1500.0, 1500.0 + gap / u], [100.0] * 2)
-    assert expected == pytest.approx(actual, abs=1e-7)  # bisected to 1e-10 of 1/u, once rounded
-
-
-@pytest.mark.parametrize("gap", [60.0, 1400.0, 1e6])
-@pytest.mark.parametrize("places", [[1, 2, 3, 4, 5, 6], [1, 1, 2, 3, 3, 4], [1, 2, 3, 4, 0, 0]])
-@pytest.mark.parametrize("tie", [1.0, 0.5])
-def test_upsets_keep_the_order(gap: float, places: list[int], tie: float) -> None:
-    """Three beat three who are far above: finite, in order, no higher than the best can be."""
-    u = C / 100.0
-    delta = [100.0, 130.0, 90.0] * 2
-    found = solve(places, [1500.0] * 3 + [1500.0 + gap / u] * 3, delta, tie)
-    by_place = dict(zip(places, found.tolist(), strict=True))
-    falling = [by_place[place] for place in sorted(by_place) if place]
-    # At 1400 widths two performances differ by less than a float can express.
-    assert falling == sorted(falling, reverse=True)
-    assert gap > 60.0 or len(set(falling)) == len(falling)
-    assert 0.0 < found.min() <= found.max() < 3000.0 + gap / u
-
-
-def test_a_winner_is_bounded_by_the_field() -> None:
-    """A winner's performance is at most max mu + ln(sum u / u_i) / min u (mathematics.md)."""
-    mu, delta = np.linspace(1000.0, 2000.0, 50), np.full(50, 200.0)
-    found = solve(list(range(1, 51)), mu.tolist(), delta.tolist())
+    orders = [1, 2, 3, 4, 5, 6], [1, 1, 2, 3, 3, 4], [1, 2, 3, 4, 0, 0]
+    for gap, places, tie in itertools.product((60.0, 1400.0, 1e6), orders, (1.0, 0.5)):
+        delta = [100.0, 130.0, 90.0] * 2
+        found = solve(places, [1500.0] * 3 + [1500.0 + gap / u] * 3, delta, tie)
+        by_place = dict(zip(places, found.tolist(), strict=True))
+        falling = [by_place[place] for place in sorted(by_place) if place]
+        case = gap, places, tie
+        # At 1400 widths two performances differ by less than a float can express.
+        assert falling == sorted(falling, reverse=True), case
+        assert gap > 60.0 or len(set(falling)) == len(falling), case
+        assert 0.0 < found.min() <= found.max() < 3000.0 + gap / u, case
+    mu, widths = np.linspace(1000.0, 2000.0, 50), np.full(50, 200.0)
+    found = solve(list(range(1, 51)), mu.tolist(), widths.tolist())
     assert found[0] <= 2000.0 + math.log(50.0 + 1.0) * 200.0 / C
 
 
-@pytest.mark.parametrize("size", [2, 5, 12])
-def test_few_steps(size: int) -> None:
-    """After the step in single precision one evaluation is enough for many a round, two for nearly
-    all."""
-    random = np.random.default_rng(3)
-    mu = random.normal(1500.0, 300.0, 32 * size)
-    u, place = C / random.uniform(100.0, 400.0, 32 * size), np.tile(np.arange(1, size + 1), 32)
-    planes = np.empty((small_rounds.PLANES, size, small_rounds.LANES))
-    rows = np.empty((small_rounds.ROWS, small_rounds.LANES))
-    odds, guess = np.ones(32 * size), np.zeros(32 * size)
-    kernels: Any = small_rounds
-    starts = np.arange(0, 32 * size, size)
-    for a in starts:
-        part = slice(a, a + size)
-        kernels.find_odds(place[part], u[part], size, 1.0, u[part].sum(), odds[part])
-    singles = np.zeros((small_rounds.SINGLE_PLANES, size, small_rounds.LANES), np.float32)
-    single_rows = np.empty((small_rounds.SINGLE_ROWS, small_rounds.LANES), np.float32)
-    kernels._step_first(size, starts, place, mu, u, odds, 1.0, True, singles, single_rows, guess)
-    for k, a in enumerate(starts):
-        kernels._fill_lane(planes, rows, k, size, a, place, mu, u, odds, guess)
-    rows[small_rounds.LOW], rows[small_rounds.HIGH] = -9000.0, 9000.0
-    open_after = []
-    for _ in range(2):
-        small_rounds._move(planes, rows, size, 1.0, True)
-        open_after.append(
-            int(
-                (
-                    rows[small_rounds.LONGEST] > small_rounds.TOLERANCE * rows[small_rounds.NARROW]
-                ).sum()
-            )
-        )
-    assert open_after[0] <= 20 and open_after[1] <= 1
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 14])
-@pytest.mark.parametrize("tie", [1.0, 0.5])
-def test_a_round_does_not_depend_on_those_beside_it(size: int, tie: float) -> None:
+def test_a_round_does_not_depend_on_those_beside_it() -> None:
     """Any number of rounds side by side, some of other sizes or with ties, give each one's bits
     alone."""
-    random = np.random.default_rng(size)
-    sizes = [size, *random.choice([size, size, 4], 70).tolist()]
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    mu, u = random.normal(1500.0, 400.0, starts[-1]), C / random.uniform(50.0, 400.0, starts[-1])
-    places = [np.sort(random.choice(np.arange(n) + 1, n, replace=n % 2 == i % 2))
-              for i, n in enumerate(sizes)]  # fmt: skip
-    place = np.concatenate(places).astype(np.int32)
-    together = performance.solve_rounds(starts, place, mu, u, tie)
-    for a, b in itertools.pairwise(starts.tolist()):
-        alone = performance.performances(place[a:b], mu[a:b], u[a:b], tie)
-        assert alone.tobytes() == together[a:b].tobytes()
+    for size, tie in itertools.product((1, 2, 3, 5, 14), (1.0, 0.5)):
+        random = np.random.default_rng(size)
+        sizes = [size, *random.choice([size, size, 4], 70).tolist()]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        mu, u = random.normal(1500.0, 400.0, starts[-1]), C / random.uniform(50, 400, starts[-1])
+        places = [np.sort(random.choice(np.arange(n) + 1, n, replace=n % 2 == i % 2))
+                  for i, n in enumerate(sizes)]  # fmt: skip
+        place = np.concatenate(places).astype(np.int32)
+        together = performance.solve_rounds(starts, place, mu, u, tie)
+        for a, b in itertools.pairwise(starts.tolist()):
+            alone = performance.performances(place[a:b], mu[a:b], u[a:b], tie)
+            assert alone.tobytes() == together[a:b].tobytes(), (size, tie)
 
 
 def test_a_wave_is_no_more_than_its_rounds() -> None:
     """More entries than are rated together, of rounds that differ: each has its bits alone."""
     size, rounds = 300, 30
     wave = wave_of_size(size, rounds, seed=1)._replace(
-        weight=np.linspace(0.5, 2.0, rounds),
-        ceiling=np.linspace(1500.0, 2500.0, rounds),
+        weight=np.linspace(0.5, 2.0, rounds), ceiling=np.linspace(1500.0, 2500.0, rounds)
     )
     assert size * rounds > performance.TOGETHER > size
     together = stages.estimate(LOGISTIC, wave)
@@ -216,77 +140,16 @@ def test_a_wave_is_no_more_than_its_rounds() -> None:
         assert stages.estimate(LOGISTIC, alone).tobytes() == together[own].tobytes()
 
 
-def variances(**given: Any) -> list[list[float]]:
-    out = np.zeros((2, 3))
-    table: dict[str, Any] = {
-        "round_weight": 1.0, "rounds": [0, 7], "elapsed_s": [10**6, 10**6],
-        "newcomer_weights": [], "weight_limit": 0.25, "sigma_limit": 80.0, "drift_per_day": 0.0,
-    } | given  # fmt: skip
-    limits = Variances(
-        table["weight_limit"], table["sigma_limit"], table["drift_per_day"],
-        table.get("drift_in_beta", table["drift_per_day"]),
-        np.array(table["newcomer_weights"], np.float64),
-    )  # fmt: skip
-    player_variances(
-        table["round_weight"], np.array(table["rounds"]), 0, -np.array(table["elapsed_s"]), limits,
-        out,
-    )  # fmt: skip
-    return out[:, 1:].tolist()
-
-
-def test_spread_and_diffusion() -> None:
-    """beta^2 = (1 + 1/w) s^2 and gamma^2 = w s^2."""
-    assert variances() == [[BETA2, GAMMA2]] * 2
-
-
-def test_weights_multiply() -> None:
-    """w is the limit's times the round's times the newcomer's for the round at hand."""
-    expected = [[(1 + 1 / w) * 6400.0, w * 6400.0] for w in (0.25 * 2 * 3, 0.25 * 2)]
-    assert expected == variances(round_weight=2.0, newcomer_weights=[3.0])
-    expected = [[(1 + 1 / w) * 6400.0, w * 6400.0] for w in (0.25 * 4, 0.25 * 5)]
-    assert expected == variances(rounds=[1, 2], newcomer_weights=[3.0, 4.0, 5.0])
-
-
-def test_drift() -> None:
-    """d days of drift go to gamma^2, d/w to beta^2; not in a first round, nor back in time."""
-    day = 86_400
-    noise = [BETA2 + 30.0 / 0.25] * 3
-    actual = variances(drift_per_day=30.0, elapsed_s=[2 * day, 2 * day]) + variances(
-        drift_per_day=30.0, rounds=[3, 3], elapsed_s=[-day, 0]
-    )
-    assert [*noise, noise[0]] == [beta2 for beta2, _ in actual]
-    assert [gamma2 for _, gamma2 in actual] == [GAMMA2, GAMMA2 + 60.0, GAMMA2, GAMMA2]
-
-
-def test_drift_leaves_a_given_beta_alone() -> None:
-    """It is what was given, and the days go to gamma^2 alone; in the other form the drift raises
-    beta^2, so that weight_limit is the weight of a daily round."""
-    assert [beta2 for beta2, _ in variances(drift_per_day=30.0, drift_in_beta=0.0)] == [BETA2] * 2
-    by_beta = EloMMR(beta=200.0, gamma=0.001, drift_per_day=50.0)
-    assert by_beta.drift_in_beta == CONFIG.drift_in_beta == 0.0
-    assert EloMMR(weight_limit=0.2, sigma_limit=80.0, drift_per_day=50.0).drift_in_beta == 50.0
-    for config in (by_beta, EloMMX(beta=200.0, gamma=0.001, drift_per_day=50.0)):
-        pool = Pool(Ladder(rating=config))
-        pool.rate(read(config, *ranked([1, 2], ["ann", "bob"])), 0)
-        row = pool.find("ann")
-        assert row is not None
-        sigma = float(pool.headers(np.array([row]))["sigma"][0])
-        assert sigma == pytest.approx((350.0**-2 + 200.0**-2) ** -0.5, abs=0.05)  # 173.65
-
-
-def test_the_lightest_round_is_finite() -> None:
-    """A weight below LEAST_WEIGHT counts as that, so that 1/w stays a number."""
-    expected = [[(1 + 1 / LEAST_WEIGHT) * 6400.0, LEAST_WEIGHT * 6400.0]] * 2
-    assert expected == variances(round_weight=5e-324)
-
-
-def test_the_ceiling_caps() -> None:
-    """performance_ceiling is the most a performance can be."""
+def test_the_ceiling_caps_and_the_lightest_round_is_finite() -> None:
+    """performance_ceiling is the most a performance can be. A weight below LEAST_WEIGHT counts as
+    that, so that 1/w stays a number."""
     beliefs = veterans([1500.0] * 3, [100.0] * 3)
     free = evidence(beliefs, *ranked([1, 2, 3]))[:, 0]
     capped = evidence(beliefs, *ranked([1, 2, 3]), performance_ceiling=1490.0)[:, 0]
     assert [min(p, 1490.0) for p in free] == capped.tolist()
     assert free[0] > 1490.0 > free[2]
+    light = evidence(beliefs, *ranked([1, 2, 3]), weight=1e-320)[:, 1]
+    assert light.tolist() == [(1 + 1 / LEAST_WEIGHT) * 6400.0] * 3
 
 
 def team(place: int, *members: str, shares: list[float] | None = None) -> dict[str, Any]:
@@ -306,19 +169,20 @@ def test_a_team_of_one_is_that_player() -> None:
     assert solo[:, 1].tolist() == [BETA2, BETA2]
 
 
-def test_half_a_player_is_half_a_deviation() -> None:
-    """A team of one who played half has half the deviation, and evidence of twice the spread."""
-    beliefs = veterans([1700.0, 1700.0], [100.0, 100.0])
-    half = evidence(beliefs, team(1, "a", shares=[0.5]), team(1, "b"))
+def test_teams_by_hand() -> None:
+    """A team of one who played half has half the deviation, and evidence of twice the spread. Where
+    two newcomers tie with one, nobody's rating moves: deviations from the initial rating add up, to
+    none. Newcomers of one team get the same evidence: credit is by share, not by name."""
+    half = evidence(veterans([1700.0] * 2, [100.0] * 2), team(1, "a", shares=[0.5]), team(1, "b"))
     # They tie at the level of those present, from which neither deviates.
     assert pytest.approx(half[:, 0], abs=SOLVED) == [1700.0, 1700.0]
     assert half[:, 1].tolist() == [BETA2, BETA2]
-
-
-def test_two_newcomers_against_one_start_level() -> None:
-    """Where they tie, nobody's rating moves: deviations from the initial rating add up, to none."""
     drawn = evidence(newcomers(3, 1, 1500.0, 350.0), team(1, "a", "b"), team(1, "c"))
     assert pytest.approx(drawn[:, 0], abs=SOLVED) == [1500.0] * 3
+    found = evidence(newcomers(4, 1, 1500.0, 350.0), team(1, "a", "b"), team(2, "c", "d"))
+    assert found[0].tolist() == found[1].tolist()
+    assert found[2].tolist() == found[3].tolist()
+    assert found[0, 0] > 1500.0 > found[2, 0]
 
 
 SHARES = st.sampled_from((None, [1.0, 1.0], [1.0, 0.5], [0.3, 0.9]))
@@ -361,11 +225,3 @@ def test_teams_by_section_3_3(field: list[Any], shares: list[float] | None) -> N
     assert [p for p, _ in expected] == pytest.approx(actual[:, 0], abs=1e-6)
     # relative: the same sum in another order
     assert [b for _, b in expected] == pytest.approx(actual[:, 1], rel=1e-13)
-
-
-def test_teammates_of_equal_share_move_alike() -> None:
-    """Newcomers of one team get the same evidence: credit is by share, not by name."""
-    found = evidence(newcomers(4, 1, 1500.0, 350.0), team(1, "a", "b"), team(2, "c", "d"))
-    assert found[0].tolist() == found[1].tolist()
-    assert found[2].tolist() == found[3].tolist()
-    assert found[0, 0] > 1500.0 > found[2, 0]

@@ -1,10 +1,14 @@
-"""Marks: a number by player, as a dict would keep it."""
+"""Marks: a number by player, as a dict would keep it. A roster reads like the players it is of,
+entries like what is written of them."""
+
+from typing import Any
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.columns import player_map
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.player_map import (
     NOTHING,
     TAKEN,
@@ -87,13 +91,15 @@ def test_fingerprints_hold_the_shard(players: list[tuple[str, str]], shards: int
 
 @given(st.lists(st.lists(ids, max_size=4), min_size=1, max_size=5))
 def test_fingerprints_of_ladders_together(ladders: list[list[str]]) -> None:
-    """They are those of each player alone. Each ladder has its own number of them, perhaps none."""
+    """They are those of each player alone. Each ladder has its own number of them, perhaps none.
+    None is 0, which stands for a free place."""
     names = list(map(str, range(len(ladders))))
     players = [(name, each) for name, own in zip(names, ladders, strict=True) for each in own]
     if players:
         laid_out = StringColumn.of([each for _, each in players])
         found = player_map.fingerprints(laid_out, names, list(map(len, ladders)), 7)
         assert found.tolist() == fingerprints(players, 7).tolist()
+    assert (fingerprints([("", "")] * 3, 1) != 0).all()
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=50))
@@ -105,6 +111,23 @@ def test_players_by_shard(shards: list[int]) -> None:
     assert found == {shard: [shard] * shards.count(shard) for shard in sorted(set(shards))}
 
 
-def test_no_fingerprint_is_nobodys() -> None:
-    """0 stands for a free place."""
-    assert (fingerprints([("", "")] * 3, 1) != 0).all()
+# --- columns --------------------------------------------------------------------------------------
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+WRITTEN = st.lists(st.tuples(st.tuples(NAMES, NAMES), st.binary(max_size=3)), max_size=6)
+
+
+@given(WRITTEN, st.integers(-7, 7), st.integers(-7, 7))
+def test_a_column_is_its_players_or_entries(written: list[Any], first: int, last: int) -> None:
+    """All of them, some, and each alone."""
+    other = ("ladder", "another")
+    for column, given_ones, more in (
+        (PlayerColumn.of([player for player, _ in written]), [p for p, _ in written], other),
+        (BeliefColumn.of(written), written, (other, b"")),
+    ):
+        assert list(column) == given_ones and len(column) == len(given_ones)
+        assert (column, repr(column)) == (given_ones, repr(given_ones))
+        assert column != [*given_ones, more]
+        assert list(column[first:last]) == given_ones[first:last]
+        each_alone = [column[i] for i in range(-len(given_ones), len(given_ones))]
+        assert each_alone == given_ones + given_ones

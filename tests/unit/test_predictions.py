@@ -1,22 +1,40 @@
-"""Predictions of a round: the integrals beside a simulation, and what must matter."""
+"""Predictions of a round: the integrals beside a simulation, and what must matter; what a result
+would change; the most even teams; and why a rating is what it is."""
 
+import copy
+import itertools
 import math
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
-from stream_rater import Ladder
+from stream_rater import InvalidRound, Ladder
 from stream_rater.columns.arrays import Floats
-from stream_rater.rating.parameters import EloMMR, TrueSkill
+from stream_rater.library.results import RoundResult
+from stream_rater.rating import record
+from stream_rater.rating.factor import WIDTH_SHIFT, factors_of
+from stream_rater.rating.model import Beliefs
+from stream_rater.rating.parameters import EloMMR, Glicko, RatingConfig, TrueSkill
+from stream_rater.rating.prediction import balance
+from stream_rater.rating.prediction.balance import deals, even_teams
 from stream_rater.rating.prediction.wins import (
     Performances,
     expected_ranks,
     performances_of,
     win_probabilities,
 )
+from stream_rater.rating.roots import TOLERANCE
+from stream_rater.rating.stages import rule_of
 from stream_rater.runtime.selfcheck import SYSTEMS
+from stream_rater.serve.bodies import ExplainAnswer
+from stream_rater.serve.entries import IndexedChange
+from stream_rater.serve.explaining import explain_belief
+from tests.property.test_notebook import DRIFTING, ladder_of
 
 DRAWS = 400_000
 CONFIG = EloMMR(beta=200.0, gamma=50.0)
@@ -27,54 +45,21 @@ def sides(mu: Sequence[float] | Floats, sigma: Sequence[float] | Floats) -> Perf
     return Performances(np.array(mu, np.float64), np.array(sigma, np.float64))
 
 
-@pytest.mark.parametrize(
-    "some",
-    [
+def test_as_often_as_in_a_simulation() -> None:
+    """Wins and ranks of as many rounds as make five standard errors small."""
+    for some in (
         sides([1500.0, 1600.0, 1400.0], [200.0, 300.0, 100.0]),
         sides([1500.0] * 12, [250.0] * 12),
         sides([0.0, 10.0, 20.0, 500.0], [1.0, 5.0, 300.0, 2.0]),
         sides(range(1000, 2000, 50), range(50, 450, 20)),
-    ],
-    ids=lambda some: len(some.mu),
-)
-def test_as_often_as_in_a_simulation(some: Performances) -> None:
-    """Wins and ranks of as many rounds as make five standard errors small."""
-    rng = np.random.default_rng(1)
-    played = rng.normal(some.mu, some.sigma, (DRAWS, len(some.mu)))
-    wins = np.bincount(played.argmax(axis=1), minlength=len(some.mu)) / DRAWS
-    ranks = 1.0 + (-played).argsort(axis=1).argsort(axis=1).mean(axis=0)
-    error = 5.0 / math.sqrt(DRAWS)
-    assert win_probabilities(some) == pytest.approx(wins, abs=0.5 * error)
-    assert expected_ranks(some) == pytest.approx(ranks, abs=error * len(some.mu) / 2.0)
-
-
-@pytest.mark.parametrize("count", [2, 3, 30, 300])
-@pytest.mark.parametrize("spread", [0.0, 100.0, 10_000.0])
-def test_probabilities_add_up_to_one(count: int, spread: float) -> None:
-    """Also of many sides, of sides far apart, and of spreads from 1e-3 to 1e4."""
-    rng = np.random.default_rng(count)
-    some = sides(rng.normal(0.0, spread, count), 10.0 ** rng.uniform(-3.0, 4.0, count))
-    found, ranks = win_probabilities(some), expected_ranks(some)
-    assert found.sum() == pytest.approx(1.0, abs=1e-9)
-    assert found.min() >= 0.0 and found.max() <= 1.0
-    assert ranks.sum() == pytest.approx(count * (count + 1) / 2.0)
-    assert ranks.min() >= 1.0 and ranks.max() <= count
-
-
-@pytest.mark.parametrize("lead", [0.0, 3.0, 250.0, -4000.0])
-def test_two_sides(lead: float) -> None:
-    """The normal distribution of the difference; the rank follows from it."""
-    some = sides([1500.0 + lead, 1500.0], [300.0, 400.0])
-    wanted = 0.5 * math.erfc(-lead / 500.0 / math.sqrt(2.0))
-    assert win_probabilities(some) == pytest.approx([wanted, 1.0 - wanted], abs=1e-11)
-    assert expected_ranks(some) == pytest.approx([2.0 - wanted, 1.0 + wanted], abs=1e-11)
-
-
-@pytest.mark.parametrize("count", [9, 2000])
-def test_equal_sides_are_even(count: int) -> None:
-    """However many there are."""
-    found = win_probabilities(sides([7.0] * count, [3.0] * count))
-    assert found == pytest.approx([1.0 / count] * count, abs=1e-9)
+    ):
+        rng, count = np.random.default_rng(1), len(some.mu)
+        played = rng.normal(some.mu, some.sigma, (DRAWS, count))
+        wins = np.bincount(played.argmax(axis=1), minlength=count) / DRAWS
+        ranks = 1.0 + (-played).argsort(axis=1).argsort(axis=1).mean(axis=0)
+        error = 5.0 / math.sqrt(DRAWS)
+        assert win_probabilities(some) == pytest.approx(wins, abs=0.5 * error), count
+        assert expected_ranks(some) == pytest.approx(ranks, abs=error * count / 2.0), count
 
 
 def test_a_sides_performance_is_a_teams() -> None:
@@ -88,7 +73,7 @@ def test_a_sides_performance_is_a_teams() -> None:
     assert found.sigma**2 == pytest.approx(variances)
 
 
-# --- of a ladder ---------------------------------------------------------------------------------
+# --- of a ladder ----------------------------------------------------------------------------------
 
 
 def played(**parameters: Any) -> Ladder:
@@ -102,57 +87,296 @@ def played(**parameters: Any) -> Ladder:
 LIMITS = {"weight_limit": 0.2, "sigma_limit": 80.0}
 
 
-def win(ladder: Ladder, *given: Any, **more: Any) -> float:
-    """The first side's probability."""
-    return float(ladder.predict(given, **more).win[0])
-
-
-def test_each_player_matters() -> None:
-    """Who joins a side changes its chances: a good one, a weak one, and by the share; also where
-    the sides are uneven."""
-    ladder = played(**LIMITS)
-    alone = win(ladder, ["cy"], ["dee"])
-    assert alone == pytest.approx(0.5)
-    assert win(ladder, ["cy", "bob"], ["dee"]) < alone < win(ladder, ["cy", "ann"], ["dee"])
-    half = win(ladder, ["cy", "ann"], ["dee"], shares=[[1, 0.5], None])
-    assert alone < half < win(ladder, ["cy", "ann"], ["dee"])
-
-
-def test_beta_matters() -> None:
-    """The more performances vary, the more even is a round."""
-    steady, wild = (played(beta=beta, gamma=40.0) for beta in (100.0, 800.0))
-    assert 0.5 < win(wild, "ann", "bob") < win(steady, "ann", "bob") < 1.0
-
-
 def test_newcomers_are_as_believed() -> None:
-    """Nobody need have played; nobody plays by being asked for."""
+    """Nobody need have played; nobody plays by being asked for. A prediction is a table, with the
+    sides as they were given."""
     ladder = Ladder(initial_mu=1000.0, **LIMITS)  # type: ignore[arg-type]
     found = ladder.predict(["x", ("y", "z"), "w"])
     assert found.win[1] > found.win[0]  # a team's performance varies more
     assert found.win[0] == pytest.approx(found.win[2], abs=1e-12)
     assert found.expected_rank == pytest.approx([2.0, 2.0, 2.0])
     assert len(ladder) == 0
+    rows = found.to_dicts()
+    assert [row["players"] for row in rows] == [("x",), ("y", "z"), ("w",)]
+    assert sum(row["win"] for row in rows) == pytest.approx(1.0)
+    assert f"y, z {rows[1]['win']:.3f}" in " ".join(repr(found).split())
 
 
-@pytest.mark.parametrize("rating", SYSTEMS, ids=lambda rating: rating.__struct_config__.tag)
-def test_every_system_predicts(rating: Any) -> None:
+def test_every_system_predicts() -> None:
     """A player who has won is likelier to win."""
-    given = {name: getattr(rating, name) for name in type(rating).__struct_fields__}
-    own = {n: v for n, v in given.items() if v is not None}
-    ladder = played(system=rating.__struct_config__.tag, **own)
-    found = ladder.predict(["bob", "ann", ("cy", "newcomer")])
-    assert found.win[1] > found.win[0]
-    if isinstance(rating, TrueSkill):
-        assert 0.99 < found.win.sum() < 1.0
-    else:
-        assert found.win.sum() == pytest.approx(1.0)
-    assert found.expected_rank[1] < found.expected_rank[0]
+    for rating in SYSTEMS:
+        given = {name: getattr(rating, name) for name in type(rating).__struct_fields__}
+        own = {n: v for n, v in given.items() if v is not None}
+        ladder = played(system=rating.__struct_config__.tag, **own)
+        found = ladder.predict(["bob", "ann", ("cy", "newcomer")])
+        assert found.win[1] > found.win[0], rating
+        if isinstance(rating, TrueSkill):
+            assert 0.99 < found.win.sum() < 1.0
+        else:
+            assert found.win.sum() == pytest.approx(1.0), rating
+        assert found.expected_rank[1] < found.expected_rank[0], rating
 
 
-def test_a_prediction_is_a_table() -> None:
-    """With the sides as they were given."""
-    found = played(**LIMITS).predict(["ann", ("bob", "cy")])
-    first, second = found.to_dicts()
-    assert first["players"] == ("ann",) and second["players"] == ("bob", "cy")
-    assert first["win"] + second["win"] == pytest.approx(1.0)
-    assert f"bob, cy  {second['win']:.3f}" in repr(found)
+# --- what a result would change -------------------------------------------------------------------
+
+FULL = DRIFTING.__class__(weight_limit=0.1, sigma_limit=60.0, history="full")
+SIDES: list[Any] = [("ann", "eve"), "bob", ("cy", "newcomer")]
+
+
+def played_for_days(rating: RatingConfig) -> Ladder:
+    """Some rounds, days apart."""
+    ladder = ladder_of(rating)
+    places: list[list[int | None]] = [[1, 2, 2, 3], [2, 1, None, 3], [1, 2, 3, 4]]
+    for day, ranks in enumerate(places * 4):
+        at = f"2026-01-{day + 1:02}T12:00:00Z"
+        ladder.rate(["ann", "bob", "cy", "dee"], ranks, completed_at=at)
+    return ladder
+
+
+def same(one: RoundResult, other: RoundResult) -> None:
+    """But for the round's id."""
+    columns = other.columns()
+    assert list(one.columns()) == list(columns)
+    for name, column in one.columns().items():
+        assert column.tolist() == columns[name].tolist(), name
+
+
+def test_as_if_it_were_rated() -> None:
+    """To the last bit, by every system; then everybody is as before."""
+    more: dict[str, Any] = {
+        "shares": [None, None, [1, 0.5]], "weight": 1.5, "performance_ceiling": 1700.0,
+        "completed_at": "2026-03-01T00:00:00Z",
+    }  # fmt: skip
+    results: list[list[int | None]] = [[2, 1, 3], [1, 1, 2], [None, 1, None], [1, 1, 1]]
+    for rating in (*SYSTEMS, DRIFTING, FULL):
+        whole = played_for_days(rating)
+        for ranks in results:
+            ladder = copy.deepcopy(whole)
+            before = ladder.players.to_dicts()
+            found = ladder.what_if(SIDES, ranks, **more)
+            assert ladder.players.to_dicts() == before, (rating, ranks)
+            same(found, ladder.rate(SIDES, ranks, **more))
+
+
+def test_by_the_corrections_of_the_ladder(tmp_path: Path) -> None:
+    """Who was merged plays as the other one, who was removed does not play, and a season draws."""
+    file = tmp_path / "corrections.jsonl"
+    file.write_text(
+        '{"event_type": "player-merged", "ladder": "notebook", "player": "eve", "into": "dee"}\n'
+        '{"event_type": "player-removed", "ladder": "notebook", "player": "bob"}\n'
+        '{"event_type": "season-started", "ladder": "notebook", "season": 2, "keep": 0.5}\n'
+    )
+    ladder = played_for_days(SYSTEMS[0])
+    ladder.rate(["eve", "fay"])
+    assert ladder.rate_file(file).refusals == ()
+    found = ladder.what_if(SIDES, [2, 1, 3])
+    assert found.player.tolist() == ["ann", "dee", "cy", "newcomer"]
+    same(found, ladder.rate(SIDES, [2, 1, 3]))
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    """In one line, with its place and the cure; a round that cannot be rated as by `rate`."""
+    ladder = played_for_days(SYSTEMS[0])
+    for some, ranks in ((["ann", "ann"], None), (["ann", "bob"], [0, 1]), (["ann"], None)):
+        with pytest.raises(InvalidRound) as would:
+            ladder.what_if(some, ranks)
+        with pytest.raises(InvalidRound) as does:
+            copy.deepcopy(ladder).rate(some, ranks)
+        assert str(would.value) == str(does.value)
+    wrong: list[tuple[Callable[[Any], Any], str]] = [
+        (lambda of: of.balance(["ann", "bob"], 3), "teams: 3 of 2 players: give a whole"),
+        (lambda of: of.balance(["ann", "ann"]), "player 'ann' stands in the round twice"),
+        (lambda of: of.predict(["ann", "bob"], variance_factor=0.0),
+         "variance_factor: 0.0 is not above 0; 1 is the model as it is"),
+        (lambda of: of.predict(["ann", "bob"], variance_factor="2"),
+         "variance_factor: '2' is no number"),
+    ]  # fmt: skip
+    for ask, why in wrong:
+        with pytest.raises(InvalidRound, match=why):
+            ask(Ladder())
+
+
+def test_draws_are_where_the_ladder_has_them() -> None:
+    """By TrueSkill, as often as performances differ by twice its draw margin at most; by any system
+    with a `draw_width`, as often as they differ by that; nowhere else."""
+    trueskill = TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=60.0)
+    glicko = Glicko(beta=200.0 * math.sqrt(2.0), sigma_drift=35.0, draw_width=120.0)
+    spread = np.sqrt(350.0**2 + 200.0**2 + 35.0**2)
+    played = np.random.default_rng(1).normal(0.0, spread, (400_000, 3))
+    played.sort(axis=1)
+    for rating in (trueskill, glicko, structs.replace(trueskill, draw_margin=1, draw_width=120.0)):
+        found = ladder_of(rating).predict(["ann", "bob", "cy"])
+        assert found.draw == pytest.approx((played[:, 2] - played[:, 1] <= 120.0).mean(), abs=0.003)
+        assert found.win.sum() + found.draw == pytest.approx(1.0)
+        assert f"draw {found.draw:.3f}" in found.title
+    assert played_for_days(SYSTEMS[0]).predict(["ann", "bob", "cy"]).draw == 0.0
+
+
+# --- even teams -----------------------------------------------------------------------------------
+
+
+def names(count: int) -> list[str]:
+    return [f"p{i:02}" for i in range(count)]
+
+
+def skills(count: int, seed: int = 1) -> Floats:
+    return np.random.default_rng(seed).normal(0.0, 300.0, count)
+
+
+def spread(deviation: Floats, teams: list[list[int]]) -> float:
+    """The variance of the teams' sums."""
+    return float(np.var([deviation[members].sum() for members in teams]))
+
+
+def every_deal(players: list[int], sizes: list[int]) -> list[list[list[int]]]:
+    """All of them, those of equal teams more than once."""
+    if not sizes:
+        return [[]]
+    found = []
+    for members in itertools.combinations(players, sizes[0]):
+        rest = [each for each in players if each not in members]
+        found += [[list(members), *others] for others in every_deal(rest, sizes[1:])]
+    return found
+
+
+def test_no_teams_are_more_even() -> None:
+    """Every deal of a few players was looked at, as many as differ in who plays with whom."""
+    for players, teams in ((2, 2), (5, 2), (8, 2), (7, 3), (8, 4), (6, 6)):
+        sizes = [players * (t + 1) // teams - players * t // teams for t in range(teams)]
+        sizes.sort(reverse=True)
+        every = every_deal(list(range(players)), sizes)
+        differing = {frozenset(map(frozenset, deal)) for deal in every}
+        assert deals(np.array(sizes)) == len(differing), sizes
+        for seed in range(5):
+            deviation = skills(players, seed)
+            found = even_teams(names(players), deviation, teams)
+            assert [len(members) for members in found] == sizes
+            assert sorted(itertools.chain(*found)) == list(range(players))
+            least = min(spread(deviation, deal) for deal in every)
+            assert spread(deviation, found) == pytest.approx(least, abs=1e-6), sizes
+
+
+def test_the_order_of_players_means_nothing() -> None:
+    """The same players give the same teams, also where some are equally good. Many are dealt to a
+    hundredth of what chance would give."""
+    for players, teams in ((10, 2), (12, 3), (40, 2), (60, 5), (101, 10)):
+        who, deviation = names(players), np.round(skills(players), -2)
+        wanted = {frozenset(who[i] for i in t) for t in even_teams(who, deviation, teams)}
+        for seed in range(3):
+            order = np.random.default_rng(seed).permutation(players)
+            shuffled = [who[i] for i in order]
+            found = even_teams(shuffled, deviation[order], teams)
+            assert {frozenset(shuffled[i] for i in t) for t in found} == wanted, (players, teams)
+    for players, teams in ((60, 2), (60, 5), (500, 100)):
+        deviation = skills(players)
+        dealt: Any = np.split(np.random.default_rng(2).permutation(players), teams)
+        found = even_teams(names(players), deviation, teams)
+        assert spread(deviation, found) < 0.0001 * spread(deviation, dealt), (players, teams)
+
+
+def test_what_is_found_is_nearly_as_even(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all deals can still be looked at: of 12 players in three teams and of 16 in two."""
+    for players, teams in ((12, 3), (16, 2)):
+        for seed in range(10):
+            deviation = skills(players, seed)
+            best = even_teams(names(players), deviation, teams)
+            with monkeypatch.context() as patched:
+                patched.setattr(balance, "MOST_DEALS", 0)
+                found = even_teams(names(players), deviation, teams)
+            gap = math.sqrt(spread(deviation, found)) - math.sqrt(spread(deviation, best))
+            assert -1e-6 <= gap <= 15.0  # points, where one player deviates by 300
+
+
+# --- why a rating is what it is -------------------------------------------------------------------
+
+REMEMBERED = 60
+
+
+def a_history(rating: RatingConfig) -> tuple[Beliefs, list[IndexedChange]]:
+    """The stored belief about `ann` after some rounds, and the changes published for her."""
+    ladder = ladder_of(rating)
+    rng, published = random.Random(1), []
+    for number in range(REMEMBERED):
+        ranks = rng.sample(range(1, 5), 4)
+        result = ladder.rate(["ann", "bob", "cy", "dee"], ranks, round_id=f"r{number}")
+        row = result.to_dicts()[0]
+        published.append(
+            IndexedChange(
+                number, f"r{number}", "", row["rank"], row["performance"], row["mu"], row["sigma"],
+                row["rating"], row["previous_rating"], number + 1,
+            )
+        )  # fmt: skip
+    stored = ladder._rater.pool.belief_bytes("ann")
+    return record.decode([stored], 0, 0.0, 1.0), published
+
+
+def explanation(rating: RatingConfig, kept: int = REMEMBERED) -> ExplainAnswer:
+    beliefs, published = a_history(rating)
+    return explain_belief("ann", beliefs, rule_of(rating), published[-kept:])
+
+
+def test_pulls_cancel() -> None:
+    """Of every system, because mu is the mode of the belief; weights are parts of one."""
+    for rating in SYSTEMS:
+        found = explanation(rating)
+        factors = [found.gaussian, *found.performances]
+        assert sum(each.weight for each in factors) == pytest.approx(1.0), rating
+        assert sum(each.pull for each in factors) == pytest.approx(0.0, abs=TOLERANCE), rating
+        assert found.performances == sorted(found.performances, key=lambda each: -each.weight)
+        assert all(each.pull * (each.at - found.mu) >= 0.0 for each in factors), rating
+
+
+def test_a_pull_is_what_the_rating_moves_by() -> None:
+    """To first order: with a factor a hundredth lighter, the mode is a hundredth of its pull
+    lower."""
+    rating = SYSTEMS[0]
+    beliefs, published = a_history(rating)
+    found = explain_belief("ann", beliefs, rule_of(rating), published)
+    header: Any = beliefs.header[0]
+    p, a, r = factors_of(beliefs)[0, : header["count"]].T
+    for each in found.performances[:5]:
+        lighter = np.where(p == each.at, 0.99, 1.0) * r
+
+        def slope(x: float, r: Any = lighter) -> float:
+            pulls = header["scale"] * r * np.tanh((x - p) * a)
+            return float(header["precision"] * (x - header["center"]) + pulls.sum())
+
+        low, high = found.mu - 50.0, found.mu + 50.0
+        for _ in range(100):
+            middle = (low + high) / 2
+            low, high = (low, middle) if slope(middle) > 0.0 else (middle, high)
+        assert found.mu - low == pytest.approx(each.pull / 100.0, rel=0.05, abs=1e-3)
+
+
+def test_rounds_are_named() -> None:
+    """A performance by its round, as far as the history reaches back; one that stands for several
+    rounds by none."""
+    beliefs, published = a_history(SYSTEMS[0])
+    count = beliefs.header["count"][0]
+    wide = beliefs.factors[0, :count] >> WIDTH_SHIFT > 0
+    merged = set(factors_of(beliefs)[0, :count][wide, 0].tolist())
+    found = explanation(SYSTEMS[0]).performances
+    named = [each for each in found if each.rounds]
+    assert merged and not merged & {each.at for each in named}
+    assert len(named) > count / 2
+    by_round = {each.round_id: each.performance for each in published}
+    for each in named:
+        for one in each.rounds:
+            assert each.at == pytest.approx(by_round[one], abs=1 / 32 + 1e-9)
+    few = explanation(SYSTEMS[0], kept=3).performances
+    last = {f"r{REMEMBERED - i}" for i in (1, 2, 3)}
+    kept = {one for each in few for one in each.rounds}
+    assert kept and kept <= last
+
+
+def test_in_words() -> None:
+    """Sentences with the same numbers; of a system without performances, that it has none."""
+    found = explanation(SYSTEMS[0])
+    strongest = max(found.performances, key=lambda each: abs(each.pull))
+    text = " ".join(found.in_words)
+    assert f"{found.mu:.1f}, give or take {found.sigma:.1f}" in text
+    assert f"A performance of {strongest.at:.1f}" in text
+    assert f"by {abs(strongest.pull):.1f} points" in text
+    (glicko,) = [explanation(each) for each in SYSTEMS if each.__struct_config__.tag == "glicko"]
+    assert glicko.performances == [] and len(glicko.in_words) == 2
+    assert glicko.gaussian.pull == 0.0 and glicko.gaussian.weight == 1.0

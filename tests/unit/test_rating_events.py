@@ -1,10 +1,10 @@
 """The quick encoder of events makes those of the slow one, byte by byte."""
 
 from dataclasses import replace
+from itertools import product
 
 import msgspec
 import numpy as np
-import pytest
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.contract.events import rating_changed_from_json
@@ -55,14 +55,18 @@ def published(rows: Rows, numbers: Floats, counts: Ints, cut: slice) -> list[Eve
     return list(events)
 
 
-@pytest.mark.parametrize("players", [["p"], ["ann", "bob"], ["Straße", "名前", "\x7f", "'/"]])
-def test_the_quick_way_makes_the_same(players: list[str]) -> None:
-    """Keys, ids, values, times and traces, of all rows and of any that follow each other."""
-    rows, numbers, counts = some(*players)
-    events = encode_each(3, rows, numbers, counts)
-    for first in range(len(rows) + 1):
-        for last in range(first, len(rows) + 1):
-            assert published(rows, numbers, counts, slice(first, last)) == events[first:last]
+def test_the_quick_way_makes_the_same() -> None:
+    """Keys, ids, values, times and traces, of all rows and of any that follow each other; of none
+    where no row was fresh."""
+    for players in (["p"], ["ann", "bob"], ["Straße", "名前", "\x7f", "'/"]):
+        rows, numbers, counts = some(*players)
+        events = encode_each(3, rows, numbers, counts)
+        for first in range(len(rows) + 1):
+            for last in range(first, len(rows) + 1):
+                cut = slice(first, last)
+                assert published(rows, numbers, counts, cut) == events[cut], players
+    none = np.empty(0, np.int64)
+    assert published(rows.take(none), numbers[:0], counts[:0], slice(0, 0)) == []
 
 
 def test_what_is_published() -> None:
@@ -76,39 +80,29 @@ def test_what_is_published() -> None:
     assert {(each.season, each.correction) for each in events} == {(None, None)}
 
 
-@pytest.mark.parametrize("offset", [0, 9, 10, 2**39 - 1, 2**63 - 1])
-def test_an_offset_ends_the_event(offset: int) -> None:
+def test_an_offset_ends_the_event() -> None:
     """Of any size, and after all fields that were there before; nothing is said of what is not."""
-    given = part((5, "p"))
-    given = replace(given, rounds=[msgspec.structs.replace(given.rounds[0], offset=offset)])
-    rows, (_, numbers, counts) = as_rows(given), some("p")
-    messages = published(rows, numbers[:1], counts[:1], slice(0, 1))
-    assert messages == encode_each(3, rows, numbers[:1], counts[:1])
-    assert messages[0].value.endswith(b'"provisional":true,"offset":%d}' % offset)
-
-
-@pytest.mark.parametrize("unusual", UNUSUAL)
-@pytest.mark.parametrize("place", ["player", "ladder", "round_id", "completed_at"])
-def test_what_must_be_escaped(unusual: str, place: str) -> None:
-    """Wherever it stands, in keys and in JSON; a time stands in no key."""
-    rows, numbers, counts = some(unusual if place == "player" else "p")
-    if place != "player":
+    for offset in (0, 9, 10, 2**39 - 1, 2**63 - 1):
         given = part((5, "p"))
-        given = replace(
-            given, rounds=[msgspec.structs.replace(given.rounds[0], **{place: unusual})]
-        )
-        rows = as_rows(given)
-    numbers, counts = numbers[: len(rows)], counts[: len(rows)]
-    events = published(rows, numbers, counts, slice(0, len(rows)))
-    assert events == encode_each(3, rows, numbers, counts)
-    assert getattr(rating_changed_from_json(events[0].value), place) == unusual
+        given = replace(given, rounds=[msgspec.structs.replace(given.rounds[0], offset=offset)])
+        rows, (_, numbers, counts) = as_rows(given), some("p")
+        messages = published(rows, numbers[:1], counts[:1], slice(0, 1))
+        assert messages == encode_each(3, rows, numbers[:1], counts[:1])
+        assert messages[0].value.endswith(b'"provisional":true,"offset":%d}' % offset)
 
 
-def test_nobody_has_an_event() -> None:
-    """Where no row was fresh."""
-    rows, numbers, counts = some("ann")
-    none = np.empty(0, np.int64)
-    assert published(rows.take(none), numbers[:0], counts[:0], slice(0, 0)) == []
+def test_what_must_be_escaped() -> None:
+    """Wherever it stands, in keys and in JSON; a time stands in no key."""
+    for unusual, place in product(UNUSUAL, ("player", "ladder", "round_id", "completed_at")):
+        rows, numbers, counts = some(unusual if place == "player" else "p")
+        if place != "player":
+            given = part((5, "p"))
+            head = msgspec.structs.replace(given.rounds[0], **{place: unusual})
+            rows = as_rows(replace(given, rounds=[head]))
+        numbers, counts = numbers[: len(rows)], counts[: len(rows)]
+        events = published(rows, numbers, counts, slice(0, len(rows)))
+        assert events == encode_each(3, rows, numbers, counts), (unusual, place)
+        assert getattr(rating_changed_from_json(events[0].value), place) == unusual
 
 
 def test_all_shards_begin_before_any_goes_on() -> None:

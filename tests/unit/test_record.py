@@ -27,11 +27,9 @@ from stream_rater.rating.record import (
 HEADER = struct.Struct("<BbB3s5s5s5s4f2HB")
 HISTORY = struct.Struct("<4f")
 """The layout, said once more by hand: it is a promise to every later release."""
-
 HEADER_NAMES = ("version", "grid", "count", "rounds", "last", "time", "previous_time", "mu",
                 "sigma", "previous_mu", "previous_sigma", "season", "previous_season",
                 "untold")  # fmt: skip
-
 singles = st.floats(-1e6, 1e6, width=32)
 grids = st.integers(-20, 10)
 
@@ -80,8 +78,13 @@ def decode(*given: bytes | None, capacity: int = 4) -> Beliefs:
 
 @given(st.lists(records(), min_size=1, max_size=4))
 def test_a_round_trip_is_the_identity(given_records: list[bytes]) -> None:
-    """decode then encode gives the very bytes, whatever the numbers."""
-    assert given_records == record.encode(decode(*given_records))
+    """decode then encode gives the very bytes, whatever the numbers. read_headers of cut records
+    gives the columns that decode gives, but for the factors'."""
+    whole = decode(*given_records)
+    assert given_records == record.encode(whole)
+    headers = record.read_headers(b"".join(each[:HEADER_SIZE] for each in given_records))
+    for name in HEADER_NAMES:
+        assert whole.header[name].tolist() == headers[name].tolist(), name
 
 
 def test_fields_are_where_they_belong() -> None:
@@ -105,10 +108,18 @@ def test_fields_are_where_they_belong() -> None:
 
 
 def test_sizes() -> None:
-    """42 bytes, and with K factors 58 + 5 K: what docs/operations/capacity.md says."""
+    """42 bytes, and with K factors 58 + 5 K: what docs/operations/capacity.md says. A number too
+    large is an error, never cut; what was never rounded is no record."""
     assert (HEADER.size, HISTORY.size, 5) == (HEADER_SIZE, HISTORY_SIZE, FACTOR_SIZE)
     assert len(GOOD) == HEADER_SIZE == 42
     assert len(record.encode(rated([1500.0, 1600.0, 1700.0]))[0]) == 42 + 16 + 3 * 5
+    for name, value in (("count", 65), ("rounds", 2**24), ("last", 2**39), ("time", 2**39)):
+        beliefs = rated([1500.0])
+        beliefs.header[name] = value
+        with pytest.raises(Unrecordable, match=name):
+            record.encode(beliefs)
+    with pytest.raises(Unrecordable, match="full history"):
+        record.encode(newcomers(1, 1, 1500.0, 350.0))
 
 
 def rated(season: list[float], beta2: float = 30_000.0, kept: int = 4, rho: float = 0.5) -> Beliefs:
@@ -122,64 +133,34 @@ def rated(season: list[float], beta2: float = 30_000.0, kept: int = 4, rho: floa
     return beliefs
 
 
-@given(
-    st.lists(st.floats(-1e5, 1e5), min_size=1, max_size=30),
-    st.floats(1.0, 1e6),
-    st.integers(1, 8),
-    st.sampled_from([0.0, 0.04, 1.0, math.inf]),
-)
+SEASONS = st.lists(st.floats(-1e5, 1e5), min_size=1, max_size=30)
+
+
+@given(SEASONS, st.floats(1.0, 1e6), st.integers(1, 8), st.sampled_from([0.0, 0.04, 1.0, math.inf]))
 def test_a_belief_is_its_record(season: list[float], beta2: float, kept: int, rho: float) -> None:
-    """After every round the belief holds nothing that its record does not: not one bit."""
-    beliefs = rated(season, beta2, kept, rho)
-    again = decode(*record.encode(beliefs), capacity=kept + 1)
-    count = int(beliefs.header["count"][0])
-    assert beliefs.header.tobytes() == again.header.tobytes()
-    assert beliefs.factors[0, :count].tobytes() == again.factors[0, :count].tobytes()
-
-
-@given(st.lists(st.floats(-1e5, 1e5), min_size=1, max_size=30), st.integers(1, 8))
-def test_a_belief_of_elo_r_is_its_record(season: list[float], kept: int) -> None:
-    """The same where each factor has a width of its own."""
-    beliefs = newcomers(1, kept + 1, 1500.0, 350.0, coded=True)
-    beliefs.header["version"] = VERSION
+    """After every round the belief holds nothing that its record does not: not one bit. The same
+    by Elo-R, where each factor has a width of its own."""
+    of_elo_r = newcomers(1, kept + 1, 1500.0, 350.0, coded=True)
+    of_elo_r.header["version"] = VERSION
     one = np.zeros(1, np.int64)
     for i, p in enumerate(season):
         evidence = np.array([[p, 250.0**2 * (1 + i % 3), 109.0**2]])
-        elo_r.update(beliefs.header, beliefs.factors, one, evidence, one + kept)
-    again = decode(*record.encode(beliefs), capacity=kept + 1)
-    count = int(beliefs.header["count"][0])
-    assert beliefs.header.tobytes() == again.header.tobytes()
-    assert beliefs.factors[0, :count].tobytes() == again.factors[0, :count].tobytes()
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("count", 65), ("rounds", 2**24), ("last", 2**39), ("time", 2**39)]
-)
-def test_what_no_record_can_hold_is_refused(name: str, value: int) -> None:
-    """A number too large is an error, never cut."""
-    beliefs = rated([1500.0])
-    beliefs.header[name] = value
-    with pytest.raises(Unrecordable, match=name):
-        record.encode(beliefs)
-
-
-def test_a_history_kept_in_full_is_refused() -> None:
-    """What was never rounded is no record."""
-    with pytest.raises(Unrecordable, match="full history"):
-        record.encode(newcomers(1, 1, 1500.0, 350.0))
+        elo_r.update(of_elo_r.header, of_elo_r.factors, one, evidence, one + kept)
+    for beliefs in (rated(season, beta2, kept, rho), of_elo_r):
+        again = decode(*record.encode(beliefs), capacity=kept + 1)
+        count = int(beliefs.header["count"][0])
+        assert beliefs.header.tobytes() == again.header.tobytes()
+        assert beliefs.factors[0, :count].tobytes() == again.factors[0, :count].tobytes()
 
 
 def test_nothing_is_a_newcomer() -> None:
-    """No record is a player who never played, with room for the capacity asked for."""
+    """No record is a player who never played, with room for the capacity asked for. Factors beyond
+    it (K was once larger) are kept, with a row to spare."""
     beliefs = decode(None, capacity=5)
     fresh = newcomers(1, 5, 1500.0, 350.0)
     assert fresh.header.tobytes() == beliefs.header.tobytes()
     assert beliefs.factors.shape == (1, 5)
     assert beliefs.header["last"][0] == NEVER
-
-
-def test_there_is_always_room_for_one_more() -> None:
-    """Factors beyond the capacity asked for (K was once larger) are kept, with a row to spare."""
     full = rated([100.0 * i for i in range(12)], kept=9)
     beliefs = decode(None, record.encode(full)[0], capacity=4)
     assert beliefs.factors.shape == (2, 10)
@@ -189,25 +170,29 @@ def test_there_is_always_room_for_one_more() -> None:
 GOOD = record.encode(newcomers(1, 1, 1500.0, 350.0, coded=True))[0]
 
 
-@pytest.mark.parametrize("version", [0, VERSION + 1, 255])
-def test_an_unknown_version_is_refused(version: int) -> None:
-    """Another release's record is never guessed at."""
+def test_an_unknown_version_is_refused() -> None:
+    """Another release's record is never guessed at. One foreign header among good ones, or a torn
+    one, is refused; zeros mean no belief."""
+    for version in (0, VERSION + 1, 255):
+        with pytest.raises(UnknownRecord, match="version"):
+            decode(bytes([version]) + GOOD[1:])
+    head = GOOD[:HEADER_SIZE]
     with pytest.raises(UnknownRecord, match="version"):
-        decode(bytes([version]) + GOOD[1:])
+        record.read_headers(head + bytes([VERSION + 1]) + head[1:])
+    with pytest.raises(UnknownRecord, match="whole"):
+        record.read_headers(head + head[:-1])
+    assert record.read_headers(head + bytes(HEADER_SIZE))["version"].tolist() == [VERSION, 0]
 
 
-@given(records(), st.data())
-def test_a_cut_record_is_refused(whole: bytes, data: st.DataObject) -> None:
-    """Any part of a record that lacks its end is refused, the empty one, too."""
-    with pytest.raises(UnknownRecord):
-        decode(whole[: data.draw(st.integers(0, len(whole) - 1))])
-
-
-@given(records(), st.binary(min_size=1, max_size=2 * FACTOR_SIZE))
-def test_an_overlong_record_is_refused(whole: bytes, more: bytes) -> None:
-    """Bytes that the count does not explain are refused."""
-    with pytest.raises(UnknownRecord):
-        decode(whole + more)
+@given(records(), st.data(), st.binary(min_size=1, max_size=2 * FACTOR_SIZE))
+def test_a_cut_or_overlong_record_is_refused(
+    whole: bytes, data: st.DataObject, more: bytes
+) -> None:
+    """Any part of a record that lacks its end, the empty one, too; and bytes that the count does
+    not explain."""
+    for other in (whole[: data.draw(st.integers(0, len(whole) - 1))], whole + more):
+        with pytest.raises(UnknownRecord):
+            decode(other)
 
 
 @given(st.binary(max_size=3 * HEADER_SIZE).map(lambda noise: bytes([VERSION]) + noise))
@@ -215,22 +200,3 @@ def test_noise_is_refused_or_read(noise: bytes) -> None:
     """Arbitrary bytes, even under the right version, raise UnknownRecord and nothing else."""
     with contextlib.suppress(UnknownRecord):
         decode(noise)
-
-
-@given(st.lists(records(), max_size=5))
-def test_headers_alone_are_what_the_records_say(given_records: list[bytes]) -> None:
-    """read_headers on the cut records gives the columns that decode gives, but for the factors'."""
-    headers = record.read_headers(b"".join(each[:HEADER_SIZE] for each in given_records))
-    whole = decode(*given_records).header
-    for name in HEADER_NAMES:
-        assert whole[name].tolist() == headers[name].tolist()
-
-
-def test_headers_of_an_unknown_version_are_refused() -> None:
-    """One foreign header among good ones, or a torn one, is refused; zeros mean no belief."""
-    head = GOOD[:HEADER_SIZE]
-    with pytest.raises(UnknownRecord, match="version"):
-        record.read_headers(head + bytes([VERSION + 1]) + head[1:])
-    with pytest.raises(UnknownRecord, match="whole"):
-        record.read_headers(head + head[:-1])
-    assert record.read_headers(head + bytes(HEADER_SIZE))["version"].tolist() == [VERSION, 0]

@@ -149,10 +149,7 @@ def test_shards_that_are_cached_in_part() -> None:
 
 def test_nothing_is_kept_after_a_failure() -> None:
     """Whatever failed: the store may have changed."""
-    hand, _ = started()
-    come(hand, 0, part((5, "a")))
-    answer(hand, [None])
-    position = applied(hand)[0].position
+    hand, _, position = after_a_round()
     hand.fail(Poll, LogTrouble("down"))
     hand.answer(Poll, Polled(0.0))
     hand.answer(NewProducer)
@@ -162,28 +159,23 @@ def test_nothing_is_kept_after_a_failure() -> None:
     assert asked(hand) == {0: "a"}
 
 
-def test_ladders_are_distinguished() -> None:
-    """A player has a record on each ladder."""
-    hand, _ = started()
+def after_a_round(**more: int) -> tuple[ByHand, Counts, Position]:
+    """After a round of player a, who was not stored."""
+    hand, counts = started(**more)
     come(hand, 0, part((5, "a")))
     answer(hand, [None])
-    position = applied(hand)[0].position
-    come(hand, 1, part((5, "a"), ladder="b"))
-    assert asked(hand) == {0: "a"}
-    answer(hand, [None], position)
-    assert rounds_of(applied(hand)[0]) == {"a": 1}
+    return hand, counts, applied(hand)[0].position
 
 
 def test_without_memory_all_are_read() -> None:
-    """The cache can be turned off."""
-    hand, counts = started(cache_bytes=0)
-    come(hand, 0, part((5, "a")))
-    answer(hand, [None])
-    position = applied(hand)[0].position
-    come(hand, 1, part((6, "a")))
-    assert asked(hand) == {0: "a"}
-    answer(hand, [None], position)
-    assert (counts.hits, counts.misses, counts.bytes_used) == (0, 2, 0)
+    """The cache can be turned off. A player has a record on each ladder."""
+    for ladder, more in (("b", {}), ("a", {"cache_bytes": 0})):
+        hand, counts, position = after_a_round(**more)
+        come(hand, 1, part((6, "a"), ladder=ladder))
+        assert asked(hand) == {0: "a"}, ladder
+        answer(hand, [None], position)
+        assert rounds_of(applied(hand)[0]) == {"a": 1}
+        assert (counts.hits, counts.misses, counts.bytes_used == 0) == (0, 2, bool(more))
 
 
 def test_ladders_are_numbered_again(monkeypatch: pytest.MonkeyPatch) -> None:

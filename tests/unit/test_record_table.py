@@ -1,11 +1,26 @@
-"""The bounded table of records against a dictionary."""
+"""Columns: the bounded table of records against a dictionary, columns of records, and columns of
+rounds, entries and players, which are taken, cut and joined together."""
 
+from random import Random
+from typing import Any
+
+import msgspec
 import numpy as np
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stream_rater.columns import record_table
+from stream_rater.columns.player_column import RecordColumn
 from stream_rater.columns.record_table import RecordTable
 from stream_rater.columns.strings import StringColumn
+from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.contract.record import Record
+from stream_rater.pipeline.estimator import estimation
+from stream_rater.pipeline.estimator.estimation import NO_ROUNDS, PendingRounds
+from stream_rater.rating.seats import NO_SEAT
+from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.decoder import RoundDecoder
+from tests.rounds import as_json
 
 MIB = 2**20
 
@@ -38,120 +53,218 @@ def test_a_fingerprint_is_not_taken_for_the_player() -> None:
     assert find(table, 1, 8, "ann") is None
 
 
-def test_of_two_with_one_fingerprint_the_last_is_stored() -> None:
-    """The older entry is gone, rather than found for the other."""
+def test_one_entry_of_a_fingerprint_and_none_that_is_older() -> None:
+    """Of two with one fingerprint the last is stored: the older entry is gone, rather than found
+    for the other. So is the older copy of a record that has become too long to be stored."""
     table = RecordTable(MIB)
     put(table, 1, 7, "ann", "of ann")
     put(table, 1, 7, "bob", "of bob")
     assert (find(table, 1, 7, "ann"), find(table, 1, 7, "bob"), len(table)) == (None, "of bob", 1)
+    put(table, 1, 7, "bob", "x" * record_table.LONGEST)
+    assert (find(table, 1, 7, "bob"), len(table)) == (None, 0)
+    put(table, 1, 9, "cid", "x" * record_table.LONGEST)
+    assert (find(table, 1, 9, "cid"), len(table)) == (None, 0)
 
 
-def test_an_entry_without_room_leaves_no_older_one() -> None:
-    """A record that has become too long is not stored, and its older copy is gone."""
-    table = RecordTable(MIB)
-    put(table, 1, 7, "ann", "short")
-    put(table, 1, 7, "ann", "x" * record_table.LONGEST)
-    assert (find(table, 1, 7, "ann"), len(table)) == (None, 0)
-    put(table, 1, 9, "bob", "x" * record_table.LONGEST)
-    assert (find(table, 1, 9, "bob"), len(table)) == (None, 0)
-
-
-def test_slots_grow_with_the_records() -> None:
-    """Longer entries find room after the first of them, and the memory stays bounded."""
+def test_slots_grow_with_the_records_within_the_memory() -> None:
+    """Longer entries find room after the first of them. Where one set of longer slots would take
+    too much, a long entry is not stored; without memory, none is."""
     table = RecordTable(MIB)
     for size in (10, 200, 500, 1000):
         put(table, 1, size, "ann", "x" * size)
         assert find(table, 1, size, "ann") == "x" * size
         assert table.bytes_used <= MIB
-
-
-def test_slots_do_not_grow_beyond_the_memory() -> None:
-    """Where one set of longer slots would take too much, a long entry is not stored."""
     most = record_table.WAYS * (record_table.SHORTEST + record_table.ABOUT)
     table = RecordTable(most)
     put(table, 1, 7, "ann", "short")
     put(table, 1, 8, "bob", "x" * 500)
     assert (find(table, 1, 7, "ann"), find(table, 1, 8, "bob")) == ("short", None)
     assert table.bytes_used <= most
-
-
-def test_entries_are_forgotten() -> None:
-    """By fingerprint, and all of them."""
-    table = RecordTable(MIB)
-    for each in (7, 8, 9):
-        put(table, 1, each, str(each), "r")
-    table.forget(np.array([7, 70], np.uint64))
-    assert [find(table, 1, each, str(each)) for each in (7, 8)] == [None, "r"]
-    assert len(table) == 2
-    table.clear()
-    assert (find(table, 1, 8, "8"), len(table)) == (None, 0)
-
-
-def test_an_owner_is_forgotten_whole() -> None:
-    """The entries of others stay, and the owner may store entries again."""
-    table = RecordTable(MIB)
-    for owner, each in [(1, 7), (2, 8), (1, 9)]:
-        put(table, owner, each, str(each), "r")
-    table.forget_owner(1)
-    assert [find(table, *each) for each in [(1, 7, "7"), (2, 8, "8")]] == [None, "r"]
-    assert len(table) == 1
-    put(table, 1, 9, "9", "again")
-    assert find(table, 1, 9, "9") == "again"
-
-
-def test_a_fingerprint_says_who_may_be_there() -> None:
-    """Whoever's the entry is. The question does not count as a use of it."""
-    table = RecordTable(record_table.WAYS * (record_table.SHORTEST + record_table.ABOUT))
-    for each in range(1, record_table.WAYS + 1):
-        put(table, 1, each, str(each), "r")
-    there = table.may_contain(np.array([1, 2, 100], np.uint64))
-    assert there.tolist() == [True, True, False]
-    put(table, 1, 100, "new", "r")
-    assert find(table, 1, 1, "1") is None
-    table.clear()
-    assert not table.may_contain(np.array([1, 2, 100], np.uint64)).any()
-
-
-def test_without_memory_nothing_is_stored() -> None:
-    """The table can be turned off."""
     table = RecordTable(0)
     put(table, 1, 7, "ann", "r")
     assert table.is_off and find(table, 1, 7, "ann") is None
 
 
+def test_entries_are_forgotten() -> None:
+    """By fingerprint; all of an owner, who may store entries again; and all of them."""
+    table = RecordTable(MIB)
+    for owner, each in [(1, 7), (2, 8), (1, 9), (1, 10)]:
+        put(table, owner, each, str(each), "r")
+    table.forget(np.array([7, 70], np.uint64))
+    assert (find(table, 1, 7, "7"), find(table, 2, 8, "8"), len(table)) == (None, "r", 3)
+    table.forget_owner(1)
+    assert (find(table, 1, 9, "9"), find(table, 2, 8, "8"), len(table)) == (None, "r", 1)
+    put(table, 1, 9, "9", "again")
+    assert find(table, 1, 9, "9") == "again"
+    table.clear()
+    assert (find(table, 2, 8, "8"), len(table)) == (None, 0)
+
+
 def test_what_was_used_last_stays() -> None:
-    """A full set drops the entry that was not used for the longest time."""
+    """A full set drops the entry that was not used for the longest time. To ask who may be there,
+    by a fingerprint and whoever's the entry is, does not count as a use of it."""
     table = RecordTable(record_table.WAYS * (record_table.SHORTEST + record_table.ABOUT))
     for each in range(1, record_table.WAYS + 1):
         put(table, 1, each, str(each), "r")
     assert find(table, 1, 1, "1") == "r"
+    there = table.may_contain(np.array([2, 3, 100], np.uint64))
+    assert there.tolist() == [True, True, False]
     put(table, 1, 100, "new", "r")
     assert find(table, 1, 1, "1") == find(table, 1, 100, "new") == "r"
     assert find(table, 1, 2, "2") is None
     assert (len(table), table.evictions) == (record_table.WAYS, 1)
+    table.clear()
+    assert not table.may_contain(np.array([1, 2, 100], np.uint64)).any()
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_found_record_is_the_last_one_stored(seed: int) -> None:
+def test_a_found_record_is_the_last_one_stored() -> None:
     """Random calls against a dictionary: what is found is right, and the size is bounded."""
-    random = np.random.default_rng(seed)
-    table, stored = RecordTable(64 * 1024), dict[tuple[int, str], str]()
-    found = 0
-    for _ in range(300):
-        players = random.integers(0, 600, 40)
-        owners, names = players % 3, [f"p{each}" for each in players]
-        prints = (players % 400 + 1).astype(np.uint64) * np.uint64(2**40 + 1)
-        there, records = table.find(owners, column(*names), prints)
-        for i, each in enumerate(records.strings()):
-            if there[i]:
-                assert each.decode() == stored[int(owners[i]), names[i]]
-                found += 1
-        if random.random() < 0.1:
-            table.forget(prints[:10])
-            for key in zip(owners[:10].tolist(), names[:10], strict=True):
-                stored.pop(key, None)
-        new = ["r" * int(random.integers(1, 120)) + str(random.integers(9)) for _ in players]
-        table.put(owners, column(*names), prints, column(*new))
-        stored.update(zip(zip(owners.tolist(), names, strict=True), new, strict=True))
-        assert 0 < table.bytes_used <= 64 * 1024
-    assert found > 500
+    for seed in range(3):
+        random = np.random.default_rng(seed)
+        table, stored = RecordTable(64 * 1024), dict[tuple[int, str], str]()
+        found = 0
+        for _ in range(300):
+            players = random.integers(0, 600, 40)
+            owners, names = players % 3, [f"p{each}" for each in players]
+            prints = (players % 400 + 1).astype(np.uint64) * np.uint64(2**40 + 1)
+            there, records = table.find(owners, column(*names), prints)
+            for i, each in enumerate(records.strings()):
+                if there[i]:
+                    assert each.decode() == stored[int(owners[i]), names[i]]
+                    found += 1
+            if random.random() < 0.1:
+                table.forget(prints[:10])
+                for key in zip(owners[:10].tolist(), names[:10], strict=True):
+                    stored.pop(key, None)
+            new = ["r" * int(random.integers(1, 120)) + str(random.integers(9)) for _ in players]
+            table.put(owners, column(*names), prints, column(*new))
+            stored.update(zip(zip(owners.tolist(), names, strict=True), new, strict=True))
+            assert 0 < table.bytes_used <= 64 * 1024
+        assert found > 500, seed
+
+
+# --- columns of records ---------------------------------------------------------------------------
+
+records = st.lists(st.none() | st.binary(max_size=4), max_size=6)
+
+
+@given(st.lists(records, min_size=1, max_size=4), st.randoms(), st.data())
+def test_a_column_is_its_records(
+    each: list[list[bytes | None]], random: Random, data: st.DataObject
+) -> None:
+    """An empty record is not an absent one. Columns are joined, also if they are slices of one, or
+    taken from it in another order; and records are replaced, in these rows, in that order."""
+    whole = [record for one in each for record in one]
+    count = len(whole)
+    joined = RecordColumn.joined([RecordColumn.of(one) for one in each])
+    assert list(joined) == whole and joined == whole
+    assert [joined[i] for i in range(count)] == whole
+    assert joined.absent == whole.count(None)
+    assert RecordColumn.of(joined) is joined
+    assert list(RecordColumn.nothing(count)) == [None] * count
+    cut, order = random.randint(0, count), random.sample(range(count), count)
+    assert list(RecordColumn.joined([joined[cut:], joined[:cut]])) == whole[cut:] + whole[:cut]
+    assert list(joined.take(np.array(order, np.int64))) == [whole[i] for i in order]
+    rows = sorted(data.draw(st.sets(st.integers(0, count - 1)))) if count else []
+    others = data.draw(
+        st.lists(st.none() | st.binary(max_size=4), min_size=len(rows), max_size=len(rows))
+    )
+    expected = list(whole)
+    for row, other in zip(rows, others, strict=True):
+        expected[row] = other
+    found = joined.replaced(np.array(rows, np.int64), RecordColumn.of(others))
+    assert list(found) == expected
+
+
+def test_shared_bytes_stay_shared() -> None:
+    """Slices of one column of strings are joined without a copy."""
+    whole = StringColumn.of(["ann", "bob", "cid"])
+    again = StringColumn.joined([whole.slice(2, 3), whole.slice(0, 2)])
+    assert (again.texts(), again.data is whole.data) == (["cid", "ann", "bob"], True)
+    assert len(StringColumn.joined([])) == 0
+
+
+# --- columns of rounds ----------------------------------------------------------------------------
+
+TEAMS = st.lists(st.lists(st.integers(1, 3), min_size=2, max_size=4), min_size=1, max_size=6)
+"""By round, the size of each team."""
+
+
+def pending_of(sizes: list[list[int]], in_seats: int = 0) -> PendingRounds:
+    """Rounds of teams of these sizes. Each player has a name and a share of their own. The entries
+    of so many first rounds have seats and scores."""
+    records = []
+    for r, teams in enumerate(sizes):
+        standings = [
+            {
+                "team": [f"{r}.{t}.{i}" for i in range(size)],
+                "shares": [0.5 + 0.01 * (10 * r + i) / 2 for i in range(size)],
+                "rank": t + 1,
+                **({"seat": f"{r}.{t}", "score": t} if r < in_seats else {}),
+            }
+            for t, size in enumerate(teams)
+        ]
+        records.append(Record(0, 10 * r, as_json(*standings, round_id=f"r{r}"), received_s=4e9))
+    return estimation.pending_rounds(records, RoundDecoder(ANY_LADDER).decode(records)[0], 3)
+
+
+def rows(rounds: RoundBatch) -> list[Any]:
+    """By round, all that its columns hold."""
+    found = []
+    entry = player = 0
+    for r, head in enumerate(rounds.heads):
+        entries = slice(entry, entry := entry + int(rounds.entries[r]))
+        own = slice(player, player := player + int(rounds.sizes[r]))
+        found.append(
+            [
+                head.round_id, int(rounds.time[r]), rounds.place[entries].tolist(),
+                rounds.members[entries].tolist(), rounds.share[own].tolist(),
+                rounds.names.slice(own.start, own.stop).texts(),
+                [NO_SEAT] * len(rounds.place[entries]) if not len(rounds.seat)
+                else rounds.seat[entries].tolist(),
+                str(np.full(len(rounds.place[entries]), np.nan) if not len(rounds.score)
+                else rounds.score[entries]),
+            ]
+        )  # fmt: skip
+    return found
+
+
+@given(TEAMS, st.integers(0, 6), st.data())
+def test_every_column_follows_its_round(
+    sizes: list[list[int]], in_seats: int, data: st.DataObject
+) -> None:
+    """Whatever rounds are taken, cut out or joined, in whatever order, with seats and without."""
+    whole = pending_of(sizes, in_seats)
+    rounds, all_rows = whole.rounds, rows(pending_of(sizes, in_seats).rounds)
+    some = data.draw(st.lists(st.integers(0, len(sizes) - 1)))
+    taken = rounds.take(np.array(some, np.int64))
+    assert rows(taken) == [all_rows[i] for i in some]
+    first = data.draw(st.integers(0, len(sizes)))
+    last = data.draw(st.integers(first, len(sizes)))
+    assert rows(rounds.slice(first, last)) == all_rows[first:last]
+    assert rows(RoundBatch.concat([rounds, taken])) == all_rows + rows(taken)
+    without = pending_of(sizes).rounds
+    assert rows(RoundBatch.concat([rounds, without])) == all_rows + rows(without)
+    assert rows(RoundBatch.concat([without, taken])) == rows(without) + rows(taken)
+    assert [rows(each.batch) for each in rounds] == [[row] for row in all_rows]
+    rising = np.array(sorted(set(some)), np.int64)
+    part = whole.take(rising)
+    assert rows(part.rounds) == [all_rows[i] for i in rising]
+    assert part.offsets.tolist() == (10 * rising).tolist()
+    assert part.fingerprints.tolist() == whole.players(rising).tolist()
+    both = PendingRounds.concat([part, whole])
+    assert both.offsets.tolist() == part.offsets.tolist() + whole.offsets.tolist()
+    assert both.count == part.count + whole.count
+
+
+def test_nothing_is_one_object_and_names_may_stay_away() -> None:
+    """No rounds are joined, or taken of pending rounds, without making anything. In the laboratory,
+    which knows players by their rows, rounds have no names."""
+    assert PendingRounds.concat([]) is NO_ROUNDS is PendingRounds.concat([NO_ROUNDS, NO_ROUNDS])
+    pending = pending_of([[1, 2], [1, 1]])
+    assert PendingRounds.concat([NO_ROUNDS, pending]) is pending
+    assert pending.take(np.empty(0, np.int64)) is NO_ROUNDS
+    assert pending.take(np.array([0, 1])) is pending
+    rounds = msgspec.structs.replace(pending.rounds, names=StringColumn.of([]))
+    assert len(rounds.take(np.array([1])).names) == len(rounds.slice(0, 1).names) == 0
+    assert len(RoundBatch.concat([rounds, rounds]).names) == 0

@@ -5,22 +5,16 @@ from stream_rater.operations.sample import Sample, place_of
 LADDERS = [f"ladder-{i}" for i in range(1000)]
 
 
-def test_a_sample_has_about_its_share() -> None:
-    """And it is part of every larger sample."""
+def test_a_sample() -> None:
+    """It has about its share, is part of every larger sample, and is always the same: on any
+    machine, in any order; so that a fault that was found is found again. It is not empty, unless
+    there is no ladder."""
     tenth, fifth = Sample.of(0.1, LADDERS), Sample.of(0.2, LADDERS)
     assert 70 < len(tenth.ladders) < 130
     assert tenth.ladders < fifth.ladders < frozenset(LADDERS)
     assert Sample.of(1.0, LADDERS).ladders == frozenset(LADDERS)
-
-
-def test_a_sample_is_always_the_same() -> None:
-    """On any machine, in any order; so that a fault that was found is found again."""
     assert place_of("ranked-eu") == 0.37036004154313595
     assert Sample.of(0.05, LADDERS) == Sample.of(0.05, reversed(LADDERS))
-
-
-def test_a_sample_is_not_empty() -> None:
-    """Unless there is no ladder."""
     assert Sample.of(1e-9, LADDERS).ladders == {min(LADDERS, key=place_of)}
     assert Sample.of(0.5, []).ladders == frozenset()
 

@@ -1,7 +1,5 @@
 """Names to rows, rounds to sessions, and large rounds to small ones."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -26,40 +24,31 @@ def sessions(*lines: bytes) -> tuple[list[Session], list[str]]:
 
 @given(NAMES)
 def test_rows_are_those_of_a_dict(rounds: list[list[str]]) -> None:
-    """In order of first appearance, whatever the names: empty, one in another, any script."""
+    """In order of first appearance, whatever the names: empty, one in another, any script. Names
+    are compared to the last byte, whatever their hashes say."""
     roll, known = PlayerIndex(), dict[str, int]()
     for names in rounds:
         expected = [known.setdefault(name, len(known)) for name in names]
         assert roll.rows(StringColumn.of(names)).tolist() == expected
     assert len(roll) == len(known)
     assert [roll.find(name) for name in known] == list(known.values())
+    for other in (b"ann", b"anna", b"bob"):
+        data = np.frombuffer(b"xann" + other, np.uint8)
+        assert _same(data, 1, 4, data, 4, 4 + len(other)) is (other == b"ann")
 
 
-@pytest.mark.parametrize(("other", "same"), [(b"ann", True), (b"anna", False), (b"bob", False)])
-def test_names_are_compared_to_the_last_byte(other: bytes, same: bool) -> None:
-    """Whatever their hashes say."""
-    data = np.frombuffer(b"xann" + other, np.uint8)
-    assert _same(data, 1, 4, data, 4, 4 + len(other)) is same
-
-
-def test_a_roll_grows_and_forgets_nobody() -> None:
-    """Thousands of names at once, then again in another order; asking adds nobody."""
+def test_a_roll_grows_and_forgets_who_came_last() -> None:
+    """Thousands of names at once, then again in another order; asking adds nobody. The rows of who
+    is forgotten are given to others."""
     roll = PlayerIndex()
     names = [f"player-{i}" for i in range(20_000)]
     assert roll.rows(StringColumn.of(names[:3])).tolist() == [0, 1, 2]
     roll.rows(StringColumn.of(names))
     assert roll.find("stranger") is None and len(roll) == 20_000
     assert roll.rows(StringColumn.of(names[::-1])).tolist() == list(range(20_000))[::-1]
-    assert roll.rows(StringColumn.of(["stranger"])).tolist() == [20_000]
-
-
-def test_a_roll_forgets_those_who_came_last() -> None:
-    """Their rows are given to others."""
-    roll = PlayerIndex()
-    assert roll.rows(StringColumn.of(["ann", "bob", "ann", "cy"])).tolist() == [0, 1, 0, 2]
     roll.truncate(2)
-    assert (roll.find("bob"), roll.find("cy"), len(roll)) == (1, None, 2)
-    assert roll.rows(StringColumn.of(["eve"])).tolist() == [2]
+    assert (roll.find(names[1]), roll.find(names[2]), len(roll)) == (1, None, 2)
+    assert roll.rows(StringColumn.of(["stranger"])).tolist() == [2]
 
 
 def test_sessions_are_valid_rounds_with_rows_for_names() -> None:
@@ -101,8 +90,10 @@ CHAIN = [
 
 
 def test_rounds_come_in_waves() -> None:
-    """As early as may be; each knows its number, and where it was."""
-    (x, y), _ = sessions(*CHAIN)
+    """As early as may be; each knows its number, and where it was. A season is cut and taken apart
+    by the numbers of its rounds, whatever waves and ladders they are in."""
+    found, _ = sessions(*CHAIN)
+    x, y = found
     assert [each.batch.heads[0].round_id for each in x.rounds] == ["0", "1", "4", "2", "5"]
     assert (x.waves.tolist(), x.numbers.tolist()) == ([0, 3, 5], [0, 1, 4, 2, 5])
     assert x.rows.tolist() == [0, 1, 2, 3, 4, 5, 1, 2, 4, 0]
@@ -110,11 +101,6 @@ def test_rounds_come_in_waves() -> None:
     some = x.take(np.array([1, 4]))
     assert (some.waves.tolist(), some.numbers.tolist()) == ([0, 1, 2], [1, 5])
     assert some.rows.tolist() == [2, 3, 4, 0]
-
-
-def test_a_season_is_cut_and_taken_apart() -> None:
-    """By the numbers of its rounds, whatever waves and ladders they are in."""
-    found, _ = sessions(*CHAIN)
     assert [each.numbers.tolist() for each in singly(found)] == [[i] for i in range(6)]
     assert [each.numbers.tolist() for each in before(found, 3)] == [[0, 1, 2]]
     assert [each.numbers.tolist() for each in before(found, 5)] == [[0, 1, 4, 2], [3]]
@@ -132,39 +118,31 @@ def test_the_first_rounds_only(monkeypatch: pytest.MonkeyPatch) -> None:
             assert numbers == list(range(count))
 
 
-def test_made_up_rounds_are_joined() -> None:
-    """Into blocks that are rated as the rounds alone would be."""
-    whole = list(season(Kind(players=12, rounds=2300, per_round=4), 5))
-    blocks = list(in_blocks(whole))
+def test_made_up_rounds() -> None:
+    """They come from their seed: the same seed, the same rounds, each with so many different
+    players. They are joined into blocks that are rated as the rounds alone would be."""
+    kind = Kind(players=12, rounds=2300, per_round=4)
+    whole = list(season(kind, 5))
+    assert [each.rows.tolist() for each in season(kind, 6)] != [e.rows.tolist() for e in whole]
+    assert {len(set(each.rows.tolist())) for each in whole} == {4}
+    blocks = list(in_blocks(season(kind, 5)))
     assert [len(each.rounds) for each in blocks] == [1000, 1000, 300]
     alone = singly(blocks)
     assert [each.rows.tolist() for each in alone] == [each.rows.tolist() for each in whole]
     assert [each.numbers.tolist() for each in alone] == [each.numbers.tolist() for each in whole]
 
 
-@pytest.mark.parametrize("size", [2, 5, 7, 100])
-def test_a_round_is_dealt_into_small_ones(size: int) -> None:
+def test_a_round_is_dealt_into_small_ones() -> None:
     """Nobody twice, at most one left over, and the order among them is that of the round."""
     (whole,) = season(Kind(50, 1, 50), 3)
-    dealt = split(whole, size, np.random.default_rng(1))
-    sizes = [len(each.place) for each in dealt.rounds]
-    assert max(sizes) <= size and min(sizes) >= 2 and 49 <= sum(sizes) <= 50
-    assert len(set(dealt.rows.tolist())) == sum(sizes)
     place = dict(zip(whole.rows.tolist(), whole.rounds[0].place.tolist(), strict=True))
-    assert [place[row] for row in dealt.rows.tolist()] == np.concatenate(
-        [each.place for each in dealt.rounds]
-    ).tolist()
-    assert all((np.diff(each.place) > 0).all() for each in dealt.rounds)
-    assert dealt.waves.tolist() == [0, len(sizes)]
-    assert dealt.numbers.tolist() == [0] * len(sizes)
-
-
-def test_made_up_seasons_come_from_their_seed() -> None:
-    """The same seed, the same rounds; each has so many different players."""
-    kind = Kind(players=30, rounds=4, per_round=5)
-
-    def rows(seed: int) -> list[Any]:
-        return [each.rows.tolist() for each in season(kind, seed)]
-
-    assert rows(1) == rows(1) != rows(2)
-    assert [len(set(each)) for each in rows(1)] == [5] * 4
+    for size in (2, 5, 7, 100):
+        dealt = split(whole, size, np.random.default_rng(1))
+        sizes = [len(each.place) for each in dealt.rounds]
+        assert max(sizes) <= size and min(sizes) >= 2 and 49 <= sum(sizes) <= 50, sizes
+        assert len(set(dealt.rows.tolist())) == sum(sizes)
+        places = np.concatenate([each.place for each in dealt.rounds]).tolist()
+        assert [place[row] for row in dealt.rows.tolist()] == places
+        assert all((np.diff(each.place) > 0).all() for each in dealt.rounds)
+        assert dealt.waves.tolist() == [0, len(sizes)]
+        assert dealt.numbers.tolist() == [0] * len(sizes)

@@ -28,7 +28,6 @@ R, R_IN_FULL = EloR(history=5), EloR(history="full")
 ALL = (*SYSTEMS, MMR, MMR_IN_FULL, BRISK, R, R_IN_FULL)
 CODED = (MMR, BRISK, R)
 NAMES = "abcdefgh"
-
 HALF = Season(1, 0.5, 200.0)
 SOFT = Season(2, 0.75, 0.0)
 WIDE = Season(3, 1.0, 333.3)
@@ -40,10 +39,6 @@ any_season = st.builds(
 )  # fmt: skip
 some_seasons = st.lists(any_season, min_size=1, max_size=3).map(tuple)
 configs = st.sampled_from(ALL)
-
-
-def by_name(config: RatingConfig) -> str:
-    return f"{config.__struct_config__.tag}-{config.kept}"
 
 
 @cache
@@ -117,73 +112,76 @@ def performances(beliefs: Beliefs) -> list[Floats]:
     return [each[:count, 0].copy() for each, count in zip(factors_of(beliefs), counts, strict=True)]
 
 
-@pytest.mark.parametrize("config", [*CODED, MMR_IN_FULL, R_IN_FULL], ids=by_name)
-def test_all_factors_and_the_mode_move_alike(config: RatingConfig) -> None:
+def test_all_factors_and_the_mode_move_alike() -> None:
     """Whether they are codes, which move by whole steps of the grid, or numbers."""
-    beliefs = beliefs_of(config)
-    before, was, mode = beliefs.header.copy(), performances(beliefs), modes(beliefs)
-    drawn(beliefs, rule_of(config, (SOFT,)))
-    shift = beliefs.header["mu"] - before["mu"]
-    assert (np.abs(shift) > 1.0).any()
-    if config.kept:
-        assert (shift % step_of(beliefs) == 0.0).all()
-    little = 0.0 if config.kept else 1e-9  # numbers of some 2^11 points
-    for own, old, new in zip(shift.tolist(), was, performances(beliefs), strict=True):
-        assert np.abs(new - old - own).max() <= little
-    assert beliefs.header["center"] == pytest.approx(before["center"] + shift, abs=1e-9)
-    assert modes(beliefs) - mode == pytest.approx(shift, abs=1e-8)  # two roots
+    for config in (*CODED, MMR_IN_FULL, R_IN_FULL):
+        beliefs = beliefs_of(config)
+        before, was, mode = beliefs.header.copy(), performances(beliefs), modes(beliefs)
+        drawn(beliefs, rule_of(config, (SOFT,)))
+        shift = beliefs.header["mu"] - before["mu"]
+        assert (np.abs(shift) > 1.0).any(), config
+        if config.kept:
+            assert (shift % step_of(beliefs) == 0.0).all(), config
+        little = 0.0 if config.kept else 1e-9  # numbers of some 2^11 points
+        for own, old, new in zip(shift.tolist(), was, performances(beliefs), strict=True):
+            assert np.abs(new - old - own).max() <= little, config
+        center = before["center"] + shift
+        assert beliefs.header["center"] == pytest.approx(center, abs=1e-9), config
+        assert modes(beliefs) - mode == pytest.approx(shift, abs=1e-8), config  # two roots
 
 
-@pytest.mark.parametrize("config", CODED, ids=by_name)
-def test_codes_as_numbers(config: RatingConfig) -> None:
+def test_codes_as_numbers() -> None:
     """Codes are drawn as the numbers that they stand for: all lie off by the same part of a step,
     and their weights and slopes are the same, to float32."""
-    coded = beliefs_of(config)
-    whole = Beliefs(coded.header.copy(), factors_of(coded).copy())
-    rule = rule_of(config, (HALF, WIDE))
-    in_full = msgspec.structs.replace(rule, kept=0)
-    drawn(coded, rule)
-    drawn(whole, in_full)
-    off = coded.header["mu"] - whole.header["mu"]
-    assert 0.0 < np.abs(off).max() <= step_of(coded)  # half a step for each season
-    for own, old, new in zip(off.tolist(), performances(whole), performances(coded), strict=True):
-        assert new - old == pytest.approx(own, abs=1e-9)
-    for name in ("sigma", "precision", "scale"):
-        assert coded.header[name] == pytest.approx(whole.header[name], rel=2.0**-23)
-    mine, other = factors_of(coded)[..., 1:], whole.factors[..., 1:]
-    assert mine == pytest.approx(other, rel=2.0**-23)
+    for config in CODED:
+        coded = beliefs_of(config)
+        whole = Beliefs(coded.header.copy(), factors_of(coded).copy())
+        rule = rule_of(config, (HALF, WIDE))
+        drawn(coded, rule)
+        drawn(whole, msgspec.structs.replace(rule, kept=0))
+        off = coded.header["mu"] - whole.header["mu"]
+        assert 0.0 < np.abs(off).max() <= step_of(coded), config  # half a step for each season
+        for own, old, new in zip(
+            off.tolist(), performances(whole), performances(coded), strict=True
+        ):
+            assert new - old == pytest.approx(own, abs=1e-9), config
+        for name in ("sigma", "precision", "scale"):
+            assert coded.header[name] == pytest.approx(whole.header[name], rel=2.0**-23), config
+        mine, other = factors_of(coded)[..., 1:], whole.factors[..., 1:]
+        assert mine == pytest.approx(other, rel=2.0**-23), config
 
 
-@pytest.mark.parametrize("season", [HALF, WIDE])
-def test_diffusion_by_a_season(season: Season) -> None:
+def test_diffusion_by_a_season() -> None:
     """Of Elo-MMR: mu stays the mode, and the weights sum to sigma^-2, as after any diffusion; by
     rho a part of each factor moves into the Gaussian."""
-    beliefs = beliefs_of(MMR_IN_FULL)
-    was = logistic_weight(beliefs)
-    before = float(beliefs.header["sigma"][0])
-    drawn(beliefs, rule := rule_of(MMR_IN_FULL, (season,)))
-    header, weight = beliefs.header[0], logistic_weight(beliefs)
-    assert header["sigma"] == season.sigma > before
-    kappa = (before / season.sigma) ** 2
-    assert weight == pytest.approx(was * kappa ** (1.0 + rule.rho), rel=1e-13)
-    assert header["precision"] + weight.sum() == pytest.approx(season.sigma**-2, rel=1e-12)
-    assert modes(beliefs) == pytest.approx(beliefs.header["mu"], abs=1e-8)
+    for season in (HALF, WIDE):
+        beliefs = beliefs_of(MMR_IN_FULL)
+        was = logistic_weight(beliefs)
+        before = float(beliefs.header["sigma"][0])
+        drawn(beliefs, rule := rule_of(MMR_IN_FULL, (season,)))
+        header, weight = beliefs.header[0], logistic_weight(beliefs)
+        assert header["sigma"] == season.sigma > before
+        kappa = (before / season.sigma) ** 2
+        assert weight == pytest.approx(was * kappa ** (1.0 + rule.rho), rel=1e-13)
+        assert header["precision"] + weight.sum() == pytest.approx(season.sigma**-2, rel=1e-12)
+        assert modes(beliefs) == pytest.approx(beliefs.header["mu"], abs=1e-8)
 
 
-@pytest.mark.parametrize("config", [R, R_IN_FULL], ids=by_name)
-def test_widening_by_a_season(config: EloR) -> None:
+def test_widening_by_a_season() -> None:
     """Of Elo-R: all widths grow by one factor, so that the sum of tau^-2 is sigma^-2."""
-    beliefs = beliefs_of(config)
-    was, before = factors_of(beliefs)[..., 1].copy(), beliefs.header.copy()
-    drawn(beliefs, rule_of(config, (HALF,)))
-    by = (before["sigma"] / HALF.sigma)[:, np.newaxis]
-    assert (by < 1.0).all()
-    rounding = 2.0**-23 if config.kept else 1e-14  # the scale is a float32
-    found = factors_of(beliefs)[..., 1]
-    assert found == pytest.approx(was * by, rel=rounding)
-    total = beliefs.header["precision"] + np.square(found).sum(axis=1)
-    was_total = before["precision"] + np.square(was).sum(axis=1)
-    assert total / was_total == pytest.approx(np.square(by[:, 0]), rel=2.0 * rounding)
+    for config in (R, R_IN_FULL):
+        beliefs = beliefs_of(config)
+        was, before = factors_of(beliefs)[..., 1].copy(), beliefs.header.copy()
+        drawn(beliefs, rule_of(config, (HALF,)))
+        by = (before["sigma"] / HALF.sigma)[:, np.newaxis]
+        assert (by < 1.0).all()
+        rounding = 2.0**-23 if config.kept else 1e-14  # the scale is a float32
+        found = factors_of(beliefs)[..., 1]
+        assert found == pytest.approx(was * by, rel=rounding), config
+        total = beliefs.header["precision"] + np.square(found).sum(axis=1)
+        was_total = before["precision"] + np.square(was).sum(axis=1)
+        due = np.square(by[:, 0])
+        assert total / was_total == pytest.approx(due, rel=2.0 * rounding), config
 
 
 def test_a_performance_at_the_end_of_the_grid_stays_there() -> None:
@@ -244,51 +242,32 @@ def test_headers_alone_give_the_same_bits(
     assert beliefs.header["mu"].tobytes() == header["mu"].tobytes()
 
 
-@pytest.mark.parametrize("config", ALL, ids=by_name)
-def test_a_seeded_prior_moves_as_the_one_that_is_remembered(config: RatingConfig) -> None:
+def test_a_seeded_prior_moves_as_the_one_that_is_remembered() -> None:
     """A seeded belief has no performance yet. After its first round the prior that it remembers
     is drawn as it was before the round, or else the round would be estimated otherwise."""
-    rule = rule_of(config, (HALF,))
-    mu = np.array([1700.1, 1023.7, -12.34])
-    begun = seeding.seeded(rule_of(config), mu, np.full(3, 150.0), *np.full((3, 3), 1))
-    remembered = begun.copy()
-    remembered["count"] = min(config.kept, 1)
-    for each in (begun, remembered):
-        seasons.draw_headers(rule, each)
-    assert begun["mu"].tolist() == remembered["mu"].tolist()
-    assert begun["sigma"].tolist() == remembered["sigma"].tolist()
+    for config in ALL:
+        rule = rule_of(config, (HALF,))
+        mu = np.array([1700.1, 1023.7, -12.34])
+        begun = seeding.seeded(rule_of(config), mu, np.full(3, 150.0), *np.full((3, 3), 1))
+        remembered = begun.copy()
+        remembered["count"] = min(config.kept, 1)
+        for each in (begun, remembered):
+            seasons.draw_headers(rule, each)
+        for name in ("mu", "sigma"):
+            assert begun[name].tolist() == remembered[name].tolist(), config
 
 
-@pytest.mark.parametrize("config", [MMR, R, SYSTEMS[5]], ids=by_name)
-def test_newcomers_are_not_drawn(config: RatingConfig) -> None:
+def test_newcomers_are_not_drawn() -> None:
     """They begin in the season that there is, as others began in theirs."""
-    rule = rule_of(config, (Season(1, 0.0, 500.0), HALF))
-    beliefs = newcomers(3, 2, 1400.0, 300.0, coded=True)
-    before = drawn(beliefs, rule)
-    assert before.season.tolist() == [0, 0, 0]
-    assert beliefs.header["season"].tolist() == [2, 2, 2]
-    assert beliefs.header["mu"].tolist() == [1400.0] * 3
-    header = newcomers(3, 0, 1400.0, 300.0).header
-    assert seasons.seen(rule, header)[0].tolist() == [1400.0] * 3
-    assert seasons.seen(rule, header)[1].tolist() == [300.0] * 3
-
-
-def test_each_row_by_its_own_rule() -> None:
-    """Rows of ladders with and without seasons may share a call."""
-    other = msgspec.structs.replace(MMR, initial_mu=1000.0, rho=0.0)
-    rules = [rule_of(MMR), rule_of(other, (HALF,)), rule_of(R, (SOFT, HALF))]
-    beliefs, alone = beliefs_of(MMR), beliefs_of(MMR)
-    rows, rule = np.array([5, 0, 3]), np.array([0, 1, 2])
-    before = seasons.draw(rules, rule, beliefs, rows)
-    assert before is not None
-    assert before.rows.tolist() == [0, 3]
-    assert before.mu.tolist() == alone.header["mu"][[0, 3]].tolist()
-    for row, number in ((0, 1), (3, 2)):
-        one = np.array([row])
-        seasons.draw([rules[number]], one * 0, alone, one)
-    assert beliefs.header.tobytes() == alone.header.tobytes()
-    assert beliefs.factors.tobytes() == alone.factors.tobytes()
-    assert seasons.draw([rule_of(MMR)], rows * 0, beliefs, rows) is None
+    for config in (MMR, R, SYSTEMS[5]):
+        rule = rule_of(config, (Season(1, 0.0, 500.0), HALF))
+        beliefs = newcomers(3, 2, 1400.0, 300.0, coded=True)
+        before = drawn(beliefs, rule)
+        assert before.season.tolist() == [0, 0, 0]
+        assert beliefs.header["season"].tolist() == [2, 2, 2]
+        assert beliefs.header["mu"].tolist() == [1400.0] * 3
+        mu, sigma = seasons.seen(rule, newcomers(3, 0, 1400.0, 300.0).header)
+        assert (mu.tolist(), sigma.tolist()) == ([1400.0] * 3, [300.0] * 3), config
 
 
 # --- rounds after it ------------------------------------------------------------------------------
@@ -309,40 +288,19 @@ def season_and_round(config: RatingConfig, *started: Season) -> Beliefs:
     return beliefs
 
 
-@pytest.mark.parametrize("config", [each for each in ALL if each.kept], ids=by_name)
-def test_a_belief_is_its_record(config: RatingConfig) -> None:
-    """After the round that follows it holds nothing that its record does not: not one bit."""
-    beliefs = season_and_round(config, HALF, WIDE)
-    again = record.decode(record.encode(beliefs), beliefs.factors.shape[1], 0.0, 1.0)
-    assert again.header["previous_season"].tolist() == [0] * len(NAMES)
-    assert again.header["season"].tolist() == [2] * len(NAMES)
-    again.header["version"] = 0
-    names = set(beliefs.header.dtype.names or ())
-    if config not in (MMR, BRISK, R, *SYSTEMS[:2]):
-        names -= {"center", "precision", "scale", "width"}  # nobody reads them
-    for name in names:
-        assert beliefs.header[name].tobytes() == again.header[name].tobytes()
-    for i, count in enumerate(beliefs.header["count"].tolist()):
-        assert beliefs.factors[i, :count].tolist() == again.factors[i, :count].tolist()
-
-
-@pytest.mark.parametrize("config", ALL, ids=by_name)
-def test_what_was_before_is_not_drawn(config: RatingConfig) -> None:
-    """The previous mu, sigma and season are those that were published and stored."""
-    was, after = beliefs_of(config).header, season_and_round(config, HALF).header
-    assert was["mu"].tolist() == after["previous_mu"].tolist()
-    assert was["sigma"].tolist() == after["previous_sigma"].tolist()
-    assert (set(after["previous_season"]), set(after["season"])) == ({0}, {1})
-
-
-@pytest.mark.parametrize("config", ALL, ids=by_name)
-def test_a_season_that_keeps_all_changes_nothing(config: RatingConfig) -> None:
-    """But the number of seasons."""
-    plain, kept = season_and_round(config), season_and_round(config, Season(1, 1.0, 0.0))
-    assert plain.factors.tobytes() == kept.factors.tobytes()
-    assert set(kept.header["season"]) == {1}
-    kept.header["season"] = 0
-    assert plain.header.tobytes() == kept.header.tobytes()
+def test_what_was_before_is_not_drawn() -> None:
+    """The previous mu, sigma and season are those that were published and stored. A season that
+    keeps all changes nothing but the number of seasons."""
+    for config in ALL:
+        was, after = beliefs_of(config).header, season_and_round(config, HALF).header
+        assert was["mu"].tolist() == after["previous_mu"].tolist(), config
+        assert was["sigma"].tolist() == after["previous_sigma"].tolist(), config
+        assert (set(after["previous_season"]), set(after["season"])) == ({0}, {1}), config
+        plain, kept = season_and_round(config), season_and_round(config, Season(1, 1.0, 0.0))
+        assert plain.factors.tobytes() == kept.factors.tobytes(), config
+        assert set(kept.header["season"]) == {1}, config
+        kept.header["season"] = 0
+        assert plain.header.tobytes() == kept.header.tobytes(), config
 
 
 def test_a_rule_with_seasons_travels() -> None:

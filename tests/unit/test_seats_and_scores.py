@@ -1,6 +1,7 @@
 """The seats and the scores of entries: from bytes to columns, and through corrections."""
 
 import math
+import re
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -50,7 +51,7 @@ def packed(*entries: Any, **fields: Any) -> tuple[bytes, Any]:
     return as_msgpack(*entries, **fields), MSGPACK_HEADERS
 
 
-WAYS = pytest.mark.parametrize("encode", [fast, slow, packed])
+WAYS: list[Encode] = [fast, slow, packed]
 
 
 def decoded(encode: Encode, *entries: Any, ladder: str = "plain") -> RoundBatch:
@@ -73,112 +74,93 @@ def _used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validation, "uses_scores", SCORED.__eq__)
 
 
-@WAYS
-def test_they_come_in_order_of_place(encode: Encode) -> None:
-    """With their entries, of players and of teams, few or many."""
+def test_they_come_in_order_of_place() -> None:
+    """With their entries, of players and of teams, few or many. Where nobody has one there are no
+    columns, and null is absent, on every ladder; each column stands alone."""
     given: list[dict[str, Any]] = [
         {"player": "ann", "rank": 3, "seat": "home", "score": 4},
         {"team": ["bob", "cy"], "rank": 1, "score": -0.5},
         {"player": "dee", "dnf": True, "seat": "a b"},
         {"player": "eve", "rank": 1, "seat": "away", "score": 0},
     ]
-    found = decoded(encode, *given)
-    assert seats(found) == ["", "away", "home", "a b"]
-    assert scores(found) == [-0.5, 0.0, 4.0, None]
     many = [{"player": f"p{i}", "rank": 40 - i, "seat": f"s{i}", "score": i} for i in range(40)]
-    found = decoded(encode, *many, {"player": "ann", "rank": 41})
-    assert seats(found) == [f"s{39 - i}" for i in range(40)] + [""]
-    assert scores(found) == [39.0 - i for i in range(40)] + [None]
-
-
-@WAYS
-def test_nobody_has_one(encode: Encode) -> None:
-    """Then there are no columns; and each column stands alone."""
     ann, bob = {"player": "ann", "rank": 1}, {"player": "bob", "rank": 2}
-    assert (seats(decoded(encode, ann, bob)), scores(decoded(encode, ann, bob))) == ([], [])
-    both = decoded(encode, {**ann, "seat": "home"}, bob)
-    assert (seats(both), scores(both)) == (["home", ""], [])
-    both = decoded(encode, ann, {**bob, "score": 2})
-    assert (seats(both), scores(both)) == ([], [None, 2.0])
+    null = {"seat": None, "score": None}
+    for encode in WAYS:
+        found = decoded(encode, *given)
+        assert seats(found) == ["", "away", "home", "a b"], encode
+        assert scores(found) == [-0.5, 0.0, 4.0, None], encode
+        found = decoded(encode, *many, {"player": "ann", "rank": 41})
+        assert seats(found) == [f"s{39 - i}" for i in range(40)] + [""], encode
+        assert scores(found) == [39.0 - i for i in range(40)] + [None], encode
+        for ladder, absent in product(LADDERS.ladders, ({}, null)):
+            found = decoded(encode, {**ann, **absent}, {**bob, **absent}, ladder=ladder)
+            assert (seats(found), scores(found)) == ([], []), (encode, ladder)
+        both = decoded(encode, {**ann, "seat": "home"}, bob)
+        assert (seats(both), scores(both)) == (["home", ""], []), encode
+        both = decoded(encode, ann, {**bob, "score": 2})
+        assert (seats(both), scores(both)) == ([], [None, 2.0]), encode
 
 
 BAD_SEATS = ["", "123456789", "ä", "\x7f", 7, True, ["home"], {"home": 1}, 0.5]
 BAD_SCORES = ["4", True, [4], {"home": 4}, ""]
 
 
-@WAYS
-@pytest.mark.parametrize("seat", BAD_SEATS)
-def test_a_seat_that_is_not_valid(encode: Encode, seat: Any) -> None:
+def test_a_seat_that_is_not_valid() -> None:
     """Is absent where seats do not count, so that no round is lost. A ladder with seats rejects the
     round, and names the entry and the cure."""
-    entries = {"player": "ann", "rank": 2}, {"player": "bob", "rank": 1, "seat": seat}
-    for ladder in ("plain", "scored"):
-        assert set(seats(decoded(encode, *entries, ladder=ladder))) <= {""}
-    with pytest.raises(Invalid) as rejected:
-        decoded(encode, *entries, ladder="seated")
-    assert rejected.value.code == "bad-seat"
-    assert rejected.value.ladder == "seated"
-    start, end = str(rejected.value).split(" is no name of a seat: ")
-    assert start.startswith("standings[1].seat: ")
-    assert end == "give a text of 1 to 8 printable characters of ASCII, or leave it out"
+    for encode, seat in product(WAYS, BAD_SEATS):
+        entries = {"player": "ann", "rank": 2}, {"player": "bob", "rank": 1, "seat": seat}
+        for ladder in ("plain", "scored"):
+            assert set(seats(decoded(encode, *entries, ladder=ladder))) <= {""}, seat
+        with pytest.raises(Invalid) as rejected:
+            decoded(encode, *entries, ladder="seated")
+        assert (rejected.value.code, rejected.value.ladder) == ("bad-seat", "seated"), seat
+        start, end = str(rejected.value).split(" is no name of a seat: ")
+        assert start.startswith("standings[1].seat: ")
+        assert end == "give a text of 1 to 8 printable characters of ASCII, or leave it out"
 
 
-@WAYS
-@pytest.mark.parametrize("score", BAD_SCORES)
-def test_a_score_that_is_not_valid(encode: Encode, score: Any) -> None:
-    """The same, by ladders with scores."""
-    entries = {"player": "ann", "rank": 2}, {"player": "bob", "rank": 1, "score": score}
-    for ladder in ("plain", "seated"):
-        assert set(scores(decoded(encode, *entries, ladder=ladder))) <= {None}
-    with pytest.raises(Invalid, match=r"^standings\[1\]\.score: .* is no finite number: ") as bad:
-        decoded(encode, *entries, ladder="scored")
-    assert (bad.value.code, bad.value.round_id) == ("bad-score", "r-1")
+def test_a_score_that_is_not_valid() -> None:
+    """The same, by ladders with scores. A number beyond all floats is a score that is not valid,
+    not a message that is not. MessagePack can say more: numbers that are not finite, and what JSON
+    has no values for."""
 
+    def refused(encode: Encode, score: Any, said: str) -> None:
+        entries = {"player": "ann", "rank": 2}, {"player": "bob", "rank": 1, "score": score}
+        for ladder in ("plain", "seated"):
+            assert set(scores(decoded(encode, *entries, ladder=ladder))) <= {None}, score
+        match = rf"^standings\[1\]\.score: {re.escape(said)}.*is no finite number: "
+        with pytest.raises(Invalid, match=match) as bad:
+            decoded(encode, *entries, ladder="scored")
+        assert (bad.value.code, bad.value.round_id) == ("bad-score", "r-1"), score
 
-@pytest.mark.parametrize("text", [b"1e999", b"1" * 400])
-def test_a_number_beyond_all_floats(text: bytes) -> None:
-    """Is a score that is not valid, and not a message that is not."""
-    value = as_json({"player": "ann", "rank": 2}, {"player": "bob", "rank": 1, "score": 77})
-    for ladder, code in (("plain", ""), ("scored", "bad-score")):
-        own = value.replace(b"77", text).replace(b"ranked-eu", ladder.encode())
-        _, (rejection,) = RoundDecoder(LADDERS).decode([Record(0, 0, own, received_s=4e9)])
-        assert (rejection.code if rejection else "") == code
-
-
-@pytest.mark.parametrize(
-    ("score", "said"),
-    [
+    for encode, score in product(WAYS, BAD_SCORES):
+        refused(encode, score, "")
+    more: list[tuple[Any, str]] = [
         (math.nan, "nan"), (math.inf, "inf"), (-math.inf, "-inf"), ({1: "x"}, '{"1":"x"}'),
         (msgspec.msgpack.Ext(5, b"x"), "the value"), (b"xy", '"eHk="'),
-    ],
-)  # fmt: skip
-def test_messagepack_can_say_more(score: Any, said: str) -> None:
-    """Numbers that are not finite, and what JSON has no values for."""
-    entries = {"player": "ann", "rank": 2}, {"player": "bob", "rank": 1, "score": score}
-    assert scores(decoded(packed, *entries)) in ([], [None, None])
-    with pytest.raises(Invalid, match="no finite number") as bad:
-        decoded(packed, *entries, ladder="scored")
-    assert str(bad.value).startswith(f"standings[1].score: {said} is no ")
+    ]  # fmt: skip
+    for score, said in more:
+        refused(packed, score, f"{said} ")
+    value = as_json({"player": "ann", "rank": 2}, {"player": "bob", "rank": 1, "score": 77})
+    for text, (ladder, code) in product(
+        (b"1e999", b"1" * 400), (("plain", ""), ("scored", "bad-score"))
+    ):
+        own = value.replace(b"77", text).replace(b"ranked-eu", ladder.encode())
+        _, (rejection,) = RoundDecoder(LADDERS).decode([Record(0, 0, own, received_s=4e9)])
+        assert (rejection.code if rejection else "") == code, (text, ladder)
 
 
-@WAYS
-def test_null_is_absent(encode: Encode) -> None:
-    """On every ladder."""
-    entries = [{"player": name, "rank": 1, "seat": None, "score": None} for name in ("ann", "bob")]
-    for ladder in LADDERS.ladders:
-        found = decoded(encode, *entries, ladder=ladder)
-        assert (seats(found), scores(found)) == ([], [])
-
-
-@WAYS
-def test_a_strict_ladder_wants_their_types(encode: Encode) -> None:
+def test_a_strict_ladder_wants_their_types() -> None:
     """As before they counted."""
     ann, bob = {"player": "ann", "rank": 1}, {"player": "bob", "rank": 2}
-    decoded(encode, {**ann, "seat": "123456789", "score": 3}, bob, ladder="strict")
-    for field in ({"seat": 7}, {"score": "7"}):
-        with pytest.raises(Invalid, match=f"at `\\$.standings\\[0\\].{next(iter(field))}`") as bad:
-            decoded(encode, {**ann, **field}, bob, ladder="strict")
-        assert bad.value.code == "malformed"
+    for encode in WAYS:
+        decoded(encode, {**ann, "seat": "123456789", "score": 3}, bob, ladder="strict")
+        for name, value in (("seat", 7), ("score", "7")):
+            with pytest.raises(Invalid, match=f"at `\\$.standings\\[0\\].{name}`") as bad:
+                decoded(encode, {**ann, name: value}, bob, ladder="strict")
+            assert bad.value.code == "malformed"
 
 
 def test_valid_and_invalid_ones_side_by_side() -> None:

@@ -1,22 +1,30 @@
-"""The release's test vector: every bit of a rating, on every machine."""
+"""The release's test vector: every bit of a rating, on every machine. What kernels allocate they
+free: pieces that count no references could leak, or free twice."""
 
+import math
 import os
 import platform
 import shutil
 import subprocess
 import sys
 from importlib.util import cache_from_source
+from itertools import product
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
+import msgspec
 import pytest
 from llvmlite import binding as llvm
+from numba.core import runtime as numba_runtime
 
 from local.tools import ROOT
 from stream_rater.columns import kernel_files
 from stream_rater.config.errors import ArithmeticMismatch
+from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.replay.pool import Pool
 from stream_rater.runtime import selfcheck
+from tests.rounds import Reader
 
 SELFCHECK = "stream_rater.runtime.selfcheck"
 PACKAGE = Path(selfcheck.__file__).parents[1]
@@ -24,16 +32,14 @@ WITHOUT_MIGHT = ("setpriv", "--bounding-set=-dac_override", "--inh-caps=-all")
 """So that modes hold for root, too."""
 
 
-def test_this_machine_computes_the_releases_bits() -> None:
-    """What `run` checks at its start; whoever changes a bit changes KERNEL_VERSION and EXPECTED."""
+def test_this_machine_computes_the_releases_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `run` checks at its start; whoever changes a bit changes KERNEL_VERSION and EXPECTED.
+    The error names both vectors. No system is forgotten."""
     selfcheck.check()
-
-
-def test_other_bits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names both vectors."""
     monkeypatch.setattr(selfcheck, "EXPECTED", "0" * 16)
     with pytest.raises(ArithmeticMismatch, match="expects 0000000000000000"):
         selfcheck.check()
+    assert {type(each) for each in selfcheck.SYSTEMS} == set(get_args(RatingConfig))
 
 
 def test_a_processor_without_fused_multiply_adds_is_reported(
@@ -71,31 +77,6 @@ def test_a_read_only_image_starts_warm(tmp_path: Path) -> None:
     assert list(scratch.iterdir()) == []
 
 
-def test_kernels_of_other_sources_are_never_taken(tmp_path: Path) -> None:
-    """A folder that was named for all releases has one of its own for each."""
-    found = []
-    changes = {"0": "config.py", "1": "rating/model.py", "2": "columns/strings.py"}
-    for version, changed in changes.items():
-        package = tmp_path / version / "stream_rater"
-        shutil.copytree(PACKAGE, package, ignore=lambda *_: ["__pycache__"])
-        with (package / changed).open("a") as source:
-            source.write(f"# {version}\n")
-        done = subprocess.run(
-            [sys.executable, "-c",
-             "from stream_rater.columns.kernel_files import written; print(written())"],
-            cwd=tmp_path / version, env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")},
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        found.append(Path(done.stdout.strip()))
-    assert len(set(found)) == 3
-    assert {each.parent for each in found} == {tmp_path / "kernels"}
-
-
-def test_every_system_can_be_compiled_beforehand() -> None:
-    """None is forgotten."""
-    assert {type(each) for each in selfcheck.SYSTEMS} == set(get_args(RatingConfig))
-
-
 def test_nothing_is_left_to_compile() -> None:
     """Whatever rounds come, of whichever ladder: their kernels are those of `warm --all`."""
     done = subprocess.run(
@@ -116,3 +97,40 @@ def test_bytecode_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     (tmp_path / "file").touch()
     monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path / "file"))
     selfcheck.write_bytecode()
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+RUNTIME: Any = numba_runtime
+"""Numba's runtime, whose counters it does not export."""
+SIZES = (2, 7, 7, 33, 60, 2000)
+"""Each goes another way through stage 1."""
+
+
+def in_use() -> int:
+    """Pieces of memory that are allocated and not freed."""
+    stats = RUNTIME.rtsys.get_allocation_stats()
+    return int(stats.alloc - stats.free)
+
+
+def rate(config: RatingConfig) -> None:
+    """Some rounds with ties, a team and who did not finish."""
+    reader, pool = Reader(any_ladder(config)), Pool(Ladder(rating=config))
+    for number, size in enumerate(SIZES):
+        pool.rate(reader.read(selfcheck._round(number, max(size, 3)), received_s=math.inf), number)
+
+
+def test_nothing_leaks() -> None:
+    """As many pieces are freed as were allocated, by every system, with full histories and not."""
+    RUNTIME._nrt_python.memsys_enable_stats()
+    try:
+        leaks = []
+        for system, history in product(selfcheck.SYSTEMS, (4, "full")):
+            config = msgspec.structs.replace(system, history=history)
+            rate(config)  # what is kept for good
+            before = in_use()
+            rate(config)
+            leaks.append((in_use() - before, config))
+    finally:
+        RUNTIME._nrt_python.memsys_disable_stats()
+    assert [each for each in leaks if each[0]] == []

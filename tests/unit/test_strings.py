@@ -1,5 +1,11 @@
-"""Columns of strings: their three verbs, and their different ones."""
+"""Columns of strings and their hashes: SipHash-1-3 under the secret key of each process, on which
+no byte depends that the process stores, sends or shows; so ids that were made to share a slot,
+against FNV-1a, are spread over a hash table like any other ids."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,10 +13,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from local.tools import ROOT
+from stream_rater.columns import player_map
 from stream_rater.columns import strings as names_module
-from stream_rater.columns.strings import StringColumn, distinct
+from stream_rater.columns.arrays import Hashes
+from stream_rater.columns.player_map import PlayerMap
+from stream_rater.columns.siphash import Key, hashed
+from stream_rater.columns.strings import StringColumn, are_distinct, distinct, hash_each
+from stream_rater.contract.events import MAX_ID_BYTES
+from stream_rater.pipeline.parts import decoder, schema
+from stream_rater.replay.player_index import PlayerIndex
+from stream_rater.rounds.fastjson import scan
+from tests.rounds import as_json, ranked
+from tests.unit.machines import part
 
-ids = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+short_ids = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 
 
 def texts_of(names: StringColumn) -> list[str]:
@@ -19,7 +36,7 @@ def texts_of(names: StringColumn) -> list[str]:
     return [names.data[start:end].tobytes().decode() for start, end in spans]
 
 
-@given(st.lists(st.lists(ids, max_size=3), min_size=1), st.booleans())
+@given(st.lists(st.lists(short_ids, max_size=3), min_size=1), st.booleans())
 def test_concat(columns: list[list[str]], one_array: bool) -> None:
     """All strings in turn, of columns that share their bytes or do not, with nothing between."""
     wanted = [name for own in columns for name in own]
@@ -33,7 +50,9 @@ def test_concat(columns: list[list[str]], one_array: bool) -> None:
     assert len(found) == len(wanted) and len(found.data) == len("".join(wanted).encode())
 
 
-@given(st.lists(ids, min_size=1, max_size=6), st.integers(0, 5), st.integers(0, 7), st.booleans())
+@given(
+    st.lists(short_ids, min_size=1, max_size=6), st.integers(0, 5), st.integers(0, 7), st.booleans()
+)
 def test_slice_and_take(names: list[str], first: int, last: int, hashed_before: bool) -> None:
     """A view of some rows; others in any order, as a view or compact; hashes are of the bytes."""
     column = StringColumn.of(names)
@@ -57,7 +76,7 @@ def test_any_bytes(strings: list[bytes]) -> None:
     assert StringColumn.of_bytes(strings).strings() == strings
 
 
-@given(st.lists(ids, max_size=40))
+@given(st.lists(short_ids, max_size=40))
 def test_distinct_names(names: list[str]) -> None:
     """Each once, as they come, and which of these each is."""
     found, which = distinct(StringColumn.of(names))
@@ -77,3 +96,152 @@ def test_names_of_one_hash_are_distinguished(monkeypatch: pytest.MonkeyPatch) ->
     )
     assert firsts.tolist() == [0, 1, 2, 4]
     assert which.tolist() == [0, 1, 2, 0, 3, 1]
+
+
+TEXT = bytes((7 * i + 3) % 256 for i in range(MAX_ID_BYTES + 9))
+LENGTHS = range(1, len(TEXT) + 1)
+"""CPython does not hash empty bytes."""
+HASHES_OF_CPYTHON = f"print(*(hash({TEXT!r}[:length]) for length in {LENGTHS!r}))"
+
+PUBLISHED = {
+    0: "dcc40f055801acab", 1: "93ca577df39bf4c9", 3: "fbf7dde7b80af88b", 4: "2883d388605775cf",
+    7: "4011b19b987d92d3", 8: "8e9a298d11959036", 9: "e43d066cb38ea425", 15: "5699512a6dd820d3",
+    63: "a8b3bbb76290199d",
+}  # fmt: skip
+"""By length, of the bytes 0, 1, 2... under the key 00 01 02... 0f, little-endian: from the test of
+Rust's standard library."""
+
+
+def hash_of(key: bytes, text: bytes) -> bytes:
+    """The hash of a text in the midst of others, little-endian."""
+    data = np.frombuffer(b"before" + text + b"behind", np.uint8)
+    start, of = np.array([6]), Key(*np.frombuffer(key, np.uint64))
+    return hash_each(data, start, start + len(text), of).tobytes()
+
+
+def test_the_published_hashes() -> None:
+    """Texts of no, some and many whole words, with rests of all kinds."""
+    found = {n: hash_of(bytes(range(16)), bytes(range(n))).hex() for n in PUBLISHED}
+    assert found == PUBLISHED
+
+
+def key_of_cpython(seed: int) -> bytes:
+    """What CPython makes of PYTHONHASHSEED: bits of a linear congruential generator; 0 for 0."""
+    key, x = bytearray(), seed
+    for _ in range(16):
+        x = (x * 214013 + 2531011) % 2**32
+        key.append(x >> 16 & 0xFF if seed else 0)
+    return bytes(key)
+
+
+@pytest.mark.skipif(
+    sys.hash_info.algorithm != "siphash13", reason="this CPython was built with another hash"
+)
+def test_the_hashes_of_cpython() -> None:
+    """Of all lengths that ids have, under a key that is known."""
+    seed = 4_294_967_295
+    done = subprocess.run(
+        [sys.executable, "-c", HASHES_OF_CPYTHON],
+        env=os.environ | {"PYTHONHASHSEED": str(seed)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    key = key_of_cpython(seed)
+    ours = [np.frombuffer(hash_of(key, TEXT[:length]), np.int64).item() for length in LENGTHS]
+    assert [-2 if each == -1 else each for each in ours] == [*map(int, done.stdout.split())]
+
+
+def outputs(folder: Path) -> list[str]:
+    """The lines that a new process prints."""
+    folder.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.outputs", str(folder)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_two_processes_have_the_same_outputs_under_different_keys(tmp_path: Path) -> None:
+    """Parts, events, rejections, beliefs and `rate --records` are the same bytes, although a name
+    has another hash in each process."""
+    (one_hash, *some), (other_hash, *others) = (outputs(tmp_path / each) for each in "ab")
+    assert one_hash.startswith("hash ") and one_hash != other_hash
+    assert some == others
+
+
+# --- ids that were made to share a slot -----------------------------------------------------------
+
+FNV_START, FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
+SLOTS, COUNT = 1024, 500
+"""A table for so many ids has so many slots: of random ones they take 396."""
+TRIED = [f"{i:06x}" for i in range(2**20)]
+
+
+def fnv(start: int, texts: list[str]) -> Hashes:
+    """FNV-1a of texts of one length, from this state on."""
+    states = np.full(len(texts), start, np.uint64)
+    for column in (
+        np.frombuffer("".join(texts).encode("latin1"), np.uint8).reshape(len(texts), -1).T
+    ):
+        states = (states ^ column) * np.uint64(FNV_PRIME)
+    return states
+
+
+def colliding(start: int = FNV_START, *, folded: bool = False) -> list[str]:
+    """Ids whose FNV-1a hashes, from this start on, are of one slot; or those of both their halves
+    together."""
+    hashes = fnv(start, TRIED)
+    same = np.flatnonzero((hashes ^ hashes >> np.uint64(32) if folded else hashes) % SLOTS == 0)
+    assert len(same) >= COUNT
+    return [TRIED[i] for i in same[:COUNT].tolist()]
+
+
+def longest_run(table: Hashes) -> int:
+    """Of places that are taken, one behind the other: no look-up passes more."""
+    free = np.flatnonzero(table == 0)
+    return int(np.diff(free, prepend=-1, append=len(table)).max()) - 1
+
+
+def test_the_table_of_who_stands_in_a_round() -> None:
+    """`are_distinct` takes the low bits of texts as they are laid out, as the scanner finds them in
+    a round, and as an updater marks them in a part."""
+    ids: Any = colliding()
+    rounds, _ = scan([as_json(*ranked(range(1, COUNT + 1), ids))], 16)
+    behind_the_ladder: Any = colliding(int(fnv(FNV_START, ["a\xff"])[0]))
+    (piece,) = decoder.read_all([schema.encode(part((7, behind_the_ladder), ladder="a"))])
+    assert piece is not None
+    for hashes in (StringColumn.of(ids).hashes, rounds.names.hashes, piece.decoded.fingerprints):
+        assert are_distinct(hashes)
+        assert len(np.unique(hashes % SLOTS)) > 350
+
+
+def test_the_table_of_different_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`distinct` compares a new name with those that it meets: with less than one, on average."""
+    compared = 0
+    are_same: Any = names_module._are_same
+    to_distinct: Any = names_module._distinct
+
+    def counting(*arguments: Any) -> bool:
+        nonlocal compared
+        compared += 1
+        return are_same(*arguments)
+
+    monkeypatch.setattr(names_module, "_are_same", counting)
+    monkeypatch.setattr(names_module, "hashed", lambda *of: np.uint64(hashed(*of)))
+    monkeypatch.setattr(names_module, "_distinct", to_distinct.py_func)
+    ids = colliding()
+    assert distinct(StringColumn.of(ids))[0].texts() == ids
+    assert compared < COUNT
+
+
+def test_the_tables_of_marks_and_of_the_roll() -> None:
+    """Players stand together by less than 200, whatever their ladder, among such from which FNV-1a
+    of these ids collides. The laboratory's roll takes the low bits of both halves of a hash."""
+    ids, numbers = StringColumn.of(colliding(start=0)), [f"{i:04}\xff" for i in range(10_000)]
+    for i in np.flatnonzero(fnv(FNV_START, numbers) % SLOTS == 0).tolist():
+        table = PlayerMap()
+        players = player_map.fingerprints(ids, [numbers[i][:-1]], [COUNT], 1)
+        table.put(players, np.zeros(COUNT, np.int64))
+        assert longest_run(table._table) < 200
+    index = PlayerIndex()
+    index.rows(StringColumn.of(colliding(folded=True)))
+    assert longest_run(index._slots) < 200

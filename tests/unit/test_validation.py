@@ -1,19 +1,29 @@
-"""Every verdict of the contract on `round-completed`, in JSON and in MessagePack."""
+"""Every verdict of the contract on `round-completed`, in JSON and in MessagePack; and depth, which
+is what a recursive walk over the decoded message counts."""
 
 import math
+from itertools import product
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from stream_rater.config.ladders import Ladder, Ladders, Limits
+from stream_rater.config.ladders import Change, Ladder, Ladders, Limits
 from stream_rater.contract.events import JSON, MAX_RANK, MSGPACK, parse_time
+from stream_rater.contract.record import Record
+from stream_rater.pipeline.observer import Observer
 from stream_rater.rating.model import DID_NOT_FINISH, newcomers
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.rounds.batch import OneRound, wave_of
+from stream_rater.rounds.batch import OneRound, RoundBatch, wave_of
+from stream_rater.rounds.decoder import Rejections, RoundDecoder
+from stream_rater.rounds.depth import json_depth, msgpack_depth
 from stream_rater.rounds.validation import QUOTE_IT, Invalid, with_cure
-from tests.rounds import Reader, as_json, as_msgpack, event
+from stream_rater.runtime import log
+from stream_rater.runtime.metrics import Metrics, ServiceObserver
+from tests.rounds import MSGPACK_HEADERS, Reader, as_json, as_msgpack, event
 
 LIMITS = Limits(max_entries=5)
 LADDERS = Ladders(
@@ -48,7 +58,7 @@ def verdicts(*standings: Any, **fields: Any) -> set[str]:
 
 
 def test_a_valid_round() -> None:
-    """Entries come in order of place, equal ranks as given, unfinished last."""
+    """Entries come in order of place, equal ranks as given, unfinished last, whatever the rank."""
     dee, eve = {"player": "dee", "dnf": True}, {"player": "eve", "rank": 2}
     found = read(as_json(dee, CY, BOB, eve, ANN, weight=2, performance_ceiling=1900))
     assert found.players == ["ann", "bob", "eve", "cy", "dee"]
@@ -58,30 +68,19 @@ def test_a_valid_round() -> None:
         "r-1", "ranked-eu", 2.0, 1900.0,
     )  # fmt: skip
     assert (found.completed_at, found.time) == ("2026-11-20T20:15:05Z", RECEIVED - 1)
-
-
-def test_the_last_rank_is_before_the_unfinished() -> None:
-    """Whatever the rank, who did not finish comes after it."""
-    found = read(as_json({"player": "dee", "dnf": True}, {"player": "ann", "rank": MAX_RANK}))
-    assert found.players == ["ann", "dee"]
-
-
-def test_teams_keep_their_members_together() -> None:
-    """Players stand entry by entry, each with its share and its entry's place."""
-    pair = {"team": ["x", "y"], "rank": 2, "shares": [1, 0.5]}
-    found = read(as_json(pair, {"team": ["a", "b", "c"], "rank": 1}))
-    assert found.players == ["a", "b", "c", "x", "y"]
-    assert found.entry_starts.tolist() == [0, 3, 5]
-    assert found.share.tolist() == [1.0, 1.0, 1.0, 1.0, 0.5]
-    assert found.player_places().tolist() == [1, 1, 1, 2, 2]
+    assert read(as_json(dee, {"player": "ann", "rank": MAX_RANK})).players == ["ann", "dee"]
 
 
 def test_json_and_msgpack_read_alike() -> None:
-    """The encoding leaves no trace; JSON is the default."""
+    """The encoding leaves no trace. Only msgpack in `content-type` changes the decoder, and JSON is
+    the default; Kafka has headers without a value."""
     expected = read(as_json(BOB, ANN))
     packed = read(as_msgpack(BOB, ANN), "Application/MsgPack; charset=utf-8")
     assert expected.players == packed.players == READER.read(as_json(BOB, ANN)).players
     assert expected.place.tolist() == packed.place.tolist()
+    for header in (b"", b"\xff\xfe", b"text/plain", None):
+        headers: Any = [("ce_id", b"1"), ("content-type", header)]
+        assert READER.read(GOOD, headers).round_id == "r-1", header
 
 
 VALID: list[dict[str, Any]] = [
@@ -107,10 +106,12 @@ VALID: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("fields", VALID)
-def test_valid(fields: dict[str, Any]) -> None:
-    """Odd but within the contract, in both encodings; unknown fields are let pass."""
-    assert verdicts(**fields) == {"valid"}
+def test_verdicts() -> None:
+    """Odd but within the contract, or each mistake with its code, the same in both encodings;
+    unknown fields are let pass."""
+    due = [*(("valid", fields) for fields in VALID), *REFUSED]
+    wrong = [(c, fields, found) for c, fields in due if (found := verdicts(**fields)) != {c}]
+    assert wrong == []
 
 
 def second(**entry: Any) -> dict[str, Any]:
@@ -125,105 +126,69 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("too-many-entries", {"standings": [{"player": str(i), "rank": 1} for i in range(6)]}),
     ("duplicate-player", second(player="ann", rank=2)),
     ("duplicate-player", second(player="ann", dnf=True)),
-    ("duplicate-player", second(team=["x", "x"], rank=2)),
-    ("duplicate-player", second(team=["x", "ann"], rank=2)),
+    *(("duplicate-player", second(team=["x", name], rank=2)) for name in ("x", "ann")),
     ("bad-rank", second(player="bob")),
     ("bad-rank", second(player="bob", dnf=False)),
-    ("bad-rank", second(player="bob", rank=None)),
-    ("bad-rank", second(player="bob", rank=0)),
-    ("bad-rank", second(player="bob", rank=-1)),
-    ("bad-rank", second(player="bob", rank=MAX_RANK + 1)),
-    ("bad-rank", second(player="bob", rank=2**31)),
-    ("bad-rank", second(player="bob", rank=2**64 - 1)),
-    ("bad-rank", second(player="bob", rank=2.0)),
-    ("bad-rank", second(player="bob", rank=2.5)),
-    ("bad-rank", second(player="bob", rank=True)),
-    ("bad-rank", second(player="bob", rank="2")),
-    ("bad-rank", second(player="bob", rank=[2])),
-    ("bad-weight", {"weight": 0}),
-    ("bad-weight", {"weight": -1.5}),
-    ("bad-weight", {"weight": 1000.001}),
-    ("bad-weight", {"weight": True}),
-    ("bad-weight", {"weight": "1"}),
-    ("bad-weight", {"weight": None}),
-    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1])),
-    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1, 1, 1])),
-    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1, 0])),
-    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1, -1])),
-    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1, 1.1])),
-    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1, 1e-200])),
-    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1, None])),
-    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1, "1"])),
-    ("bad-shares", second(team=["x", "y"], rank=2, shares=1)),
+    *(
+        ("bad-rank", second(player="bob", rank=rank))
+        for rank in (None, 0, -1, MAX_RANK + 1, 2**31, 2**64 - 1, 2.0, 2.5, True, "2", [2])
+    ),
+    *(("bad-weight", {"weight": weight}) for weight in (0, -1.5, 1000.001, True, "1", None)),
+    *(
+        ("bad-shares", second(team=["x", "y"], rank=2, shares=shares))
+        for shares in (
+            [1], [1, 1, 1], [1, 0], [1, -1], [1, 1.1], [1, 1e-200], [1, None], [1, "1"], 1,
+        )
+    ),
     ("bad-shares", second(player="bob", rank=2, shares=[])),
-    ("bad-id", second(player="", rank=2)),
-    ("bad-id", second(player="x" * 129, rank=2)),
-    ("bad-id", second(player="é" * 64 + "x", rank=2)),
-    ("bad-id", second(player="\U0001f600" * 33, rank=2)),
-    ("bad-id", second(player=7, rank=2)),
-    ("bad-id", second(team=["x", ""], rank=2)),
-    ("bad-id", second(team=["x", "y" * 129], rank=2)),
-    ("bad-id", second(team=["x", None], rank=2)),
-    ("bad-id", second(team="xy", rank=2)),
-    ("bad-id", {"round_id": ""}),
-    ("bad-id", {"round_id": "x" * 129}),
-    ("bad-id", {"round_id": 5}),
-    ("bad-id", {"round_id": None}),
-    ("bad-id", {"ladder": ""}),
-    ("bad-id", {"ladder": "é" * 65}),
-    ("bad-id", {"ladder": ["ranked-eu"]}),
-    ("bad-time", {"completed_at": ""}),
-    ("bad-time", {"completed_at": "yesterday"}),
-    ("bad-time", {"completed_at": 1_795_205_705}),
-    ("bad-time", {"completed_at": None}),
-    ("bad-time", {"completed_at": "2026-11-20"}),
-    ("bad-time", {"completed_at": "2026-11-20T20:15:05"}),
-    ("bad-time", {"completed_at": "2026-02-29T20:15:05Z"}),
-    ("bad-time", {"completed_at": "2016-12-31T23:59:60Z"}),  # no clock we read has leap seconds
-    ("bad-time", {"completed_at": "0000-01-01T00:00:00Z"}),
-    ("bad-time", {"completed_at": "0001-01-01T00:00:00+14:00"}),
-    ("bad-time", {"completed_at": "1899-12-31T23:59:59Z"}),
-    ("bad-time", {"completed_at": "2026-11-21T20:15:07Z"}),
-    ("bad-time", {"completed_at": "9999-12-31T23:59:59-14:00"}),
-    ("bad-time", {"completed_at": "2026-11-20T20:15:05." + "0" * 100 + "Z"}),
+    *(
+        ("bad-id", second(player=player, rank=2))
+        for player in ("", "x" * 129, "é" * 64 + "x", "\U0001f600" * 33, 7)
+    ),
+    *(
+        ("bad-id", second(team=team, rank=2))
+        for team in (["x", ""], ["x", "y" * 129], ["x", None], "xy")
+    ),
+    *(("bad-id", {"round_id": each}) for each in ("", "x" * 129, 5, None)),
+    *(("bad-id", {"ladder": each}) for each in ("", "é" * 65, ["ranked-eu"])),
+    *(
+        ("bad-time", {"completed_at": time})
+        for time in (
+            "", "yesterday", 1_795_205_705, None, "2026-11-20", "2026-11-20T20:15:05",
+            "2026-02-29T20:15:05Z",
+            "2016-12-31T23:59:60Z",  # no clock we read has leap seconds
+            "0000-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00", "1899-12-31T23:59:59Z",
+            "2026-11-21T20:15:07Z", "9999-12-31T23:59:59-14:00",
+            "2026-11-20T20:15:05." + "0" * 100 + "Z",
+        )
+    ),
     ("malformed", second(rank=2)),
     ("malformed", second(team=[], rank=2)),
     ("malformed", second(team=["x"], player="bob", rank=2)),
     ("malformed", second(player="bob", rank=2, dnf=1)),
-    ("malformed", {"standings": None}),
-    ("malformed", {"standings": "ann"}),
-    ("malformed", {"standings": ["ann", "bob"]}),
-    ("malformed", {"standings": {"ann": 1}}),
-    ("malformed", {"performance_ceiling": "high"}),
-    ("malformed", {"performance_ceiling": -1e300}),
-]
+    *(("malformed", {"standings": each}) for each in (None, "ann", ["ann", "bob"], {"ann": 1})),
+    *(("malformed", {"performance_ceiling": each}) for each in ("high", -1e300)),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("code", "fields"), REFUSED)
-def test_refused(code: str, fields: dict[str, Any]) -> None:
-    """Each mistake has its code, the same in both encodings."""
-    assert verdicts(**fields) == {code}
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_numbers_that_are_none(value: float) -> None:
+def test_numbers_that_are_none() -> None:
     """NaN and infinities, which only MessagePack can say, are refused by field."""
-    assert verdict(as_msgpack(weight=value), MSGPACK) == "bad-weight"
-    assert verdict(as_msgpack(ANN, {"player": "b", "rank": value}), MSGPACK) == "bad-rank"
-    team = {"team": ["x", "y"], "rank": 2, "shares": [1.0, value]}
-    assert verdict(as_msgpack(ANN, team), MSGPACK) == "bad-shares"
-    expected = "valid" if value > 0.0 else "malformed"  # an infinite ceiling is none
-    assert verdict(as_msgpack(performance_ceiling=value), MSGPACK) == expected
+    for value in (math.nan, math.inf, -math.inf):
+        team = {"team": ["x", "y"], "rank": 2, "shares": [1.0, value]}
+        assert verdict(as_msgpack(weight=value), MSGPACK) == "bad-weight"
+        assert verdict(as_msgpack(ANN, {"player": "b", "rank": value}), MSGPACK) == "bad-rank"
+        assert verdict(as_msgpack(ANN, team), MSGPACK) == "bad-shares"
+        expected = "valid" if value > 0.0 else "malformed"  # an infinite ceiling is none
+        assert verdict(as_msgpack(performance_ceiling=value), MSGPACK) == expected
 
 
-@pytest.mark.parametrize("missing", ["round_id", "ladder", "completed_at", "standings"])
-def test_a_missing_field(missing: str) -> None:
+def test_a_missing_field() -> None:
     """A field left out has its code, too."""
-    table = event()
-    del table[missing]
     codes = {"round_id": "bad-id", "ladder": "bad-id", "completed_at": "bad-time"}
-    assert verdict(msgspec.json.encode(table)) == codes.get(missing, "malformed")
-    assert verdict(msgspec.msgpack.encode(table), MSGPACK) == codes.get(missing, "malformed")
+    for missing, code in (codes | {"standings": "malformed"}).items():
+        table = {name: value for name, value in event().items() if name != missing}
+        assert verdict(msgspec.json.encode(table)) == code
+        assert verdict(msgspec.msgpack.encode(table), MSGPACK) == code
 
 
 GOOD, PACKED = as_json(), as_msgpack()
@@ -254,10 +219,12 @@ BROKEN: list[tuple[str, bytes | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("code", "data"), BROKEN)
-def test_broken_json(code: str, data: bytes | None) -> None:
-    """Bytes that are no JSON, or JSON with numbers no float holds."""
-    assert verdict(data) == code
+def test_broken_bytes() -> None:
+    """Bytes that are no JSON, or JSON with numbers no float holds; bytes that are no MessagePack,
+    or whose strings are no UTF-8."""
+    assert [(code, data, found) for code, data in BROKEN if (found := verdict(data)) != code] == []
+    packed = [data for data in UNPACKABLE if verdict(data, MSGPACK) != "malformed"]
+    assert packed == []
 
 
 UNPACKABLE = [
@@ -268,12 +235,6 @@ UNPACKABLE = [
 ]
 
 
-@pytest.mark.parametrize("data", UNPACKABLE)
-def test_broken_msgpack(data: bytes | None) -> None:
-    """Bytes that are no MessagePack, or whose strings are no UTF-8."""
-    assert verdict(data, MSGPACK) == "malformed"
-
-
 def nested(depth: int) -> Any:
     """Lists within lists."""
     value: Any = 1
@@ -282,17 +243,14 @@ def nested(depth: int) -> Any:
     return value
 
 
-def test_depth() -> None:
-    """16 levels, the message's own map included, are let pass; 17 are not."""
+def test_depth_and_size() -> None:
+    """16 levels, the message's own map included, are let pass; 17 are not. The limit's last byte is
+    let pass; one more is too large, before anything is parsed."""
     assert verdicts(extra=nested(15)) == {"valid"}
     assert verdicts(extra=nested(16)) == {"too-deep"}
     assert verdict(b"[" * 1_000_000) == "too-deep"
     assert verdict(b"\x91" * 1_000_000, MSGPACK) == "too-deep"
     assert verdicts(extra=r"[[[[[[[[[[[[[[[[[[[[{{{{\"[") == {"valid"}
-
-
-def test_size() -> None:
-    """The limit's last byte is let pass; one more is too large, before anything is parsed."""
     reader = Reader(Ladders(ladders=LADDERS.ladders, limits=Limits(max_bytes=len(GOOD))))
     assert reader.read(GOOD).players == ["ann", "bob"]
     with pytest.raises(Invalid, match="bytes") as rejection:
@@ -315,25 +273,9 @@ def test_limits_are_the_ladders_own() -> None:
         assert rejection.value.code == expected
 
 
-@pytest.mark.parametrize("header", [b"", b"\xff\xfe", b"text/plain", None])
-def test_any_other_content_type_is_json(header: Any) -> None:
-    """Only msgpack in `content-type` changes the decoder; Kafka has headers without a value."""
-    assert READER.read(GOOD, [("ce_id", b"1"), ("content-type", header)]).round_id == "r-1"
-
-
-def test_informative_rounds() -> None:
-    """A round is informative if somebody finished, and one big tie only if ties are not skipped."""
-    dnf = read(as_json({"player": "a", "dnf": True}, {"player": "b", "dnf": True}))
-    tied = read(as_json(ANN, {"player": "b", "rank": 1}))
-    mixed = read(as_json(ANN, {"player": "b", "dnf": True}))
-    actual = [
-        [r.is_informative(skip_all_tied=skip) for skip in (False, True)] for r in (dnf, tied, mixed)
-    ]
-    assert actual == [[False, False], [True, False], [True, True]]
-
-
 def test_a_wave_joins_its_rounds() -> None:
-    """Rounds become columns, with starts that run on from round to round."""
+    """Rounds become columns, with starts that run on from round to round. A round is informative if
+    somebody finished, and one big tie only if ties are not skipped."""
     team = {"team": ["x", "y"], "rank": 1, "shares": [1, 0.5]}
     rounds = [read(as_json(ANN, BOB, weight=2)), read(as_json(team, CY, performance_ceiling=9))]
     priors = newcomers(5, 1, 1500.0, 350.0).header
@@ -345,6 +287,10 @@ def test_a_wave_joins_its_rounds() -> None:
     assert wave.share.tolist() == [1.0, 1.0, 1.0, 0.5, 1.0]
     assert ([2.0, 1.0], [math.inf, 9.0]) == (wave.weight.tolist(), wave.ceiling.tolist())
     assert wave.mu.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    places: list[dict[str, Any]] = [{"dnf": True}, {"rank": 1}]
+    for one, other, due in ((0, 0, [False, False]), (1, 1, [True, False]), (1, 0, [True, True])):
+        found = read(as_json({"player": "a", **places[one]}, {"player": "b", **places[other]}))
+        assert [found.is_informative(skip_all_tied=skip) for skip in (False, True)] == due
 
 
 def test_only_a_number_for_an_id_is_to_be_quoted() -> None:
@@ -359,3 +305,145 @@ def test_only_a_number_for_an_id_is_to_be_quoted() -> None:
         "Expected `str`, got `bool` - at `$.round_id`",
     ):
         assert with_cure(other) == other
+
+
+RATING = EloMMR(weight_limit=0.2, sigma_limit=80.0)
+STRICT = Limits(unknown_fields="reject")
+
+CHOICES = Ladders(
+    ladders={
+        "lenient": Ladder(rating=RATING),
+        "strict": Ladder(rating=RATING, limits=STRICT),
+        "later": Ladder(rating=RATING, changes=(Change(from_offset=5, limits=STRICT),)),
+    }
+)
+
+UNKNOWN: list[tuple[list[dict[str, Any]], dict[str, Any], str]] = [
+    ([ANN, BOB], {"weigth": 2}, "Object contains unknown field `weigth`"),
+    ([ANN, BOB], {"Ladder": "x"}, "Object contains unknown field `Ladder`"),
+    ([ANN, BOB], {"map": {"ladder": [{"weight": 1}]}}, "Object contains unknown field `map`"),
+    ([ANN, BOB], {"\n": 1}, "Object contains unknown field `\\n`"),
+    ([ANN, {**BOB, "dfn": True}], {}, "Object contains unknown field `dfn` - at `$.standings[1]`"),
+    ([ANN, {**BOB, "dnf": True}], {}, "standings[1].rank: beside dnf"),
+]
+
+
+def decoded(
+    ladder: str, entries: Any, fields: Any, *, packed: bool = False, offset: int = 0
+) -> tuple[RoundBatch, Rejections]:
+    """One round."""
+    encode, headers = (as_msgpack, MSGPACK_HEADERS) if packed else (as_json, [])
+    value = encode(*entries, ladder=ladder, **fields)
+    return RoundDecoder(CHOICES).decode([Record(0, offset, value, headers, received_s=4e9)])
+
+
+def test_unknown_fields() -> None:
+    """A lenient ladder takes the round and says so; a strict one names the field and its place.
+    Rounds with all kinds of entries have none."""
+    for (entries, fields, text), packed in product(UNKNOWN, (False, True)):
+        lenient, rejections = decoded("lenient", entries, fields, packed=packed)
+        assert (rejections, lenient.unknown.tolist()) == ([None], [True]), text
+        _, (rejection,) = decoded("strict", entries, fields, packed=packed)
+        assert rejection is not None
+        assert (rejection.code, str(rejection)) == ("malformed", text)
+        assert (rejection.ladder, rejection.round_id) == ("strict", "r-1")
+    kinds = [ANN, {"player": "cy", "dnf": True}, {"team": ["x", "y"], "rank": 3, "shares": [1, 1]}]
+    known: list[dict[str, Any]]
+    known = [{}, {"weight": 2, "performance_ceiling": 1900}, {"performance_ceiling": None}]
+    for fields, packed, ladder in product(known, (False, True), ("lenient", "strict")):
+        found, rejections = decoded(ladder, kinds, fields, packed=packed)
+        assert (rejections, found.unknown.tolist()) == ([None], [False]), fields
+
+
+def test_a_strict_ladder() -> None:
+    """A ladder becomes strict at an offset, as any other limit, so that a replay comes to the same
+    verdicts. Long names are cut, since they go into a header and into the log. A field of another
+    type is reported first, with or without unknown fields."""
+    for offset in (4, 5):
+        _, rejections = decoded("later", [ANN, BOB], {"x": 1}, offset=offset)
+        assert (rejections == [None]) == (offset < 5)
+    _, (rejection,) = decoded("strict", [ANN, BOB], {"x" * 5000: 1})
+    assert rejection is not None and len(str(rejection)) == 200
+    for ladder in ("lenient", "strict"):
+        _, (rejection,) = decoded(ladder, [{**ANN, "x": 1}, {**BOB, "rank": "2"}], {"y": 1})
+        assert rejection is not None and rejection.code == "bad-rank"
+
+
+def test_ladders_agree_with_those_of_older_releases() -> None:
+    """The fingerprint of a ladder that counts is what it was before there was a choice. A metric
+    counts rounds; nobody else hears of them."""
+    assert CHOICES.history("lenient") == ("0:f37007ecb9cdf1d2",)
+    assert CHOICES.history("strict") != CHOICES.history("lenient")
+    assert len(CHOICES.history("later")) == 2
+    Observer().unknown_fields(1)
+    metrics = Metrics()
+    ServiceObserver(metrics, "estimator", log.logger("estimator")).unknown_fields(3)
+    assert metrics.registry.get_sample_value("stream_rater_unknown_fields_total") == 3
+
+
+# --- depth ----------------------------------------------------------------------------------------
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False)
+    | st.text(max_size=300) | st.text('[]{}"\\', max_size=9),
+    lambda inner: st.lists(inner, max_size=20) | st.dictionaries(st.text(), inner, max_size=17),
+    max_leaves=25,
+)  # fmt: skip
+
+
+def depth(value: Any) -> int:
+    """Levels of non-empty lists and maps."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(depth, inner)) if inner else 0
+
+
+def with_empty(value: Any) -> int:
+    """The same where an empty list or map is a level, too, as brackets count."""
+    if not isinstance(value, dict | list):
+        return 0
+    inner = value.values() if isinstance(value, dict) else value
+    return 1 + max(map(with_empty, inner), default=0)
+
+
+@given(values, st.integers(0, 20))
+def test_depth_of_json(value: Any, limit: int) -> None:
+    """In JSON each pair of brackets outside strings is a level. Only whether the depth is above a
+    limit must be exact."""
+    text = msgspec.json.encode(value)
+    exact = json_depth(text, 0)
+    assert with_empty(value) == exact
+    assert (json_depth(text, limit) <= limit) == (exact <= limit)
+
+
+@given(values | st.binary(max_size=300).map(lambda data: [data, [1]]))
+def test_depth_of_msgpack(value: Any) -> None:
+    """In MessagePack what holds something is a level, whatever types stand between."""
+    assert min(depth(value), 65) == msgpack_depth(msgspec.msgpack.encode(value), 64)
+
+
+EXTENSIONS = [b"\xd4\x05x", b"\xd8\x05" + b"x" * 16, b"\xc7\x03\x05xyz", b"\xc8\x00\x01\x05x"]
+BINARIES = [b"\xc4\x02[[", b"\xc5\x00\x02[[", b"\xc6\x00\x00\x00\x02[["]
+NUMBERS = [b"\xca" + bytes(4), b"\xcb" + bytes(8), b"\xcc\xff", b"\xcd\xff\xff", b"\xd3" + bytes(8)]
+STRINGS = [b"\xd9\x02\x91\x91", b"\xda\x00\x02\x91\x91", b"\xdb\x00\x00\x00\x02\x91\x91"]
+
+
+def test_depth_by_hand() -> None:
+    """[item, [[0]]] has three levels: the item's own bytes are skipped, to the byte. A million
+    levels count as limit + 1; a list that claims 2^32 items costs nothing. Brackets in a string of
+    JSON are text, whatever is escaped before them."""
+    heads = b"\x92", b"\xdc\x00\x02", b"\xdd\x00\x00\x00\x02", b"\x81", b"\xde\x00\x01"
+    items = [*EXTENSIONS, *BINARIES, *NUMBERS, *STRINGS, b"\xc0", b"\xe0"]
+    for head, item in product((*heads, b"\xdf\x00\x00\x00\x01"), items):
+        assert msgpack_depth(head + item + b"\x91\x91\x00", 16) == 3, (head, item)
+    assert msgpack_depth(b"\x91" * 1_000_000, 16) == 17
+    assert msgpack_depth(b"\xdd\xff\xff\xff\xff" * 20, 16) == 17
+    assert msgpack_depth(b"\xdf\xff\xff\xff\xff", 16) == 1
+    for text in (b'"[[["', b'"\\"[[["', b'"\\\\"', b'"\\\\\\"[["', b""):
+        assert (json_depth(text, 0), json_depth(b"[" + text + b",[1]]", 0)) == (0, 2), text
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_have_a_depth(data: bytes) -> None:
+    """Whatever the bytes, the answer is a number in range."""
+    assert 0 <= json_depth(data, 0) <= len(data)
+    assert 0 <= msgpack_depth(data, 16) <= 17

@@ -1,23 +1,17 @@
 """Times have nothing in them that happens once: compiling, loading, touching first."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from stream_rater.columns.compiling import SharedCache, Watcher, watchers
-from stream_rater.evaluation import comparison, warming
+from stream_rater.columns.compiling import SharedCache, watchers
+from stream_rater.evaluation import comparison
 from stream_rater.evaluation.comparison import compare
 from stream_rater.evaluation.evaluation import evaluate
-from stream_rater.evaluation.research import evidence
-from stream_rater.evaluation.research.evidence import DataSet
 from stream_rater.evaluation.research.synthetic import Kind, season
-from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.warming import MOST_RUNS, samples, timed, warm
+from stream_rater.evaluation.warming import MOST_RUNS, timed, warm
 from stream_rater.rating.parameters import EloMMR, RatingConfig, Topcoder
-from tests.rounds import as_json, ranked
-from tests.unit.test_season import sessions
 
 SEASON = list(season(Kind(players=20, rounds=30, per_round=4), 1))
 
@@ -56,55 +50,7 @@ def test_a_run_that_loads_a_kernel_is_run_again() -> None:
     assert len(runs) == MOST_RUNS
 
 
-def test_watchers_are_notified_as_before() -> None:
-    """The one that shows progress goes on."""
-
-    class Seen(Watcher):
-        def __init__(self) -> None:
-            self.kernels: list[str] = []
-
-        def compiling(self, kernel: str, number: int, most: int) -> None:
-            self.kernels.append(kernel)
-
-    seen = Seen()
-
-    def compile_once() -> None:
-        for each in watchers:
-            each.compiling("a", 1, 1)
-
-    watchers.append(seen)
-    try:
-        timed(compile_once)
-    finally:
-        watchers.remove(seen)
-    assert len(seen.kernels) == MOST_RUNS
-
-
-def test_table_3_has_no_compiling_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rating alone: the first run of each system takes a minute here, as compiling would."""
-    played: set[str] = set()
-    usual = evaluate
-
-    def slow_at_first(rounds: list[Session], config: Any, **options: Any) -> Any:
-        outcome = usual(rounds, config, **options)
-        if config.__struct_config__.tag in played:
-            return replace(outcome, rating_s=1.0)
-        played.add(config.__struct_config__.tag)
-        SharedCache.ready.add(config.__struct_config__.tag)
-        return replace(outcome, rating_s=60.0)
-
-    monkeypatch.setattr(evidence, "evaluate", slow_at_first)
-    monkeypatch.setattr(warming, "evaluate", slow_at_first)
-    effort = replace(evidence.QUICK, trials=1)
-    systems = ["elo-mmr", "codeforces"]
-    entries = evidence.accuracy(DataSet("made up", SEASON), systems, effort, None, lambda _: None)
-    assert [each.outcome.rating_s for each in entries] == [1.0, 1.0]
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_evaluate_is_warm_before_its_time_counts(
-    count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evaluate_is_warm_before_its_time_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each configuration, alone or beside another; and no round is missed or rated twice."""
     calls: list[str] = []
     play = evaluate
@@ -121,19 +67,9 @@ def test_evaluate_is_warm_before_its_time_counts(
     monkeypatch.setattr(comparison, "evaluate", playing)
     configs: list[tuple[str, RatingConfig]]
     configs = [("a", EloMMR(weight_limit=0.2, sigma_limit=80.0)), ("b", Topcoder())]
-    rows = compare("file", iter(SEASON), configs[:count], 0.0)
-    assert calls == ["warm elo-mmr", "play elo-mmr", "warm topcoder", "play topcoder"][: 2 * count]
-    assert [row.rounds for row in rows] == [30] * count
-
-
-def test_samples_are_of_every_kind() -> None:
-    """The smallest round, the largest, and one with teams."""
-    team = [{"team": ["x", "y"], "rank": 1}, *ranked([2, 3])]
-    lines = [as_json(*ranked([1, 2, 3])), as_json(*team, round_id="t"),
-             as_json(*ranked([1, 2]), round_id="two"),
-             as_json(*ranked(list(range(1, 10))), round_id="large")]  # fmt: skip
-    found = samples(sessions(*lines)[0])
-    sizes = {(int(n), int(p)) for each in found
-             for n, p in zip(each.rounds.entries, each.rounds.sizes, strict=True)}  # fmt: skip
-    assert {(2, 2), (3, 4), (9, 9)} <= sizes
-    assert samples([]) == []
+    for count in (1, 2):
+        calls.clear()
+        rows = compare("file", iter(SEASON), configs[:count], 0.0)
+        due = ["warm elo-mmr", "play elo-mmr", "warm topcoder", "play topcoder"]
+        assert calls == due[: 2 * count]
+        assert [row.rounds for row in rows] == [30] * count

@@ -31,14 +31,11 @@ def scored(places: list[int], win: list[float], *, draws: bool = False) -> list[
 
 
 def test_the_winner_is_scored() -> None:
-    """Log loss, and half of the squares over all outcomes: with two sides (1 - p)^2."""
+    """Log loss, and half of the squares over all outcomes: of two sides (1 - p)^2. A round without
+    a winner counts only where there are draws: there the draw is one more outcome."""
     assert scored([1, 2], [0.7, 0.3]) == pytest.approx([1.0, -math.log(0.7), 0.3**2])
     brier = 0.5 * ((1 - 0.5) ** 2 + 0.3**2 + 0.2**2)
     assert scored([1, 2, 3], [0.5, 0.3, 0.2]) == pytest.approx([1.0, math.log(2.0), brier])
-
-
-def test_a_round_without_a_winner_counts_only_where_there_are_draws() -> None:
-    """There the draw is one more outcome."""
     assert scored([1, 1], [0.6, 0.4]) == [0.0, 0.0, 0.0]
     assert scored([1, 2, 2], [0.6, 0.2, 0.2])[0] == 1.0, "only the first place matters"
     brier = 0.5 * ((1 - 0.3) ** 2 + 0.4**2 + 0.3**2)
@@ -46,13 +43,20 @@ def test_a_round_without_a_winner_counts_only_where_there_are_draws() -> None:
 
 
 def test_predictions_are_reported_by_side() -> None:
-    """Of scored rounds alone, with the number of the round."""
+    """Of scored rounds alone, with the number of the round. Large rounds are left out where that is
+    asked for: they are no rounds with a winner then; the others keep their scores."""
     starts, place = np.array([0, 2, 4, 7]), np.array([1, 2, 1, 1, 1, 1, 3], np.int32)
     win = np.array([0.9, 0.1, 0.5, 0.5, 0.2, 0.3, 0.5])
     found = win_predictions(starts, place, win, np.array([True, False, True]))
     assert found.round.tolist() == [0, 0, 2, 2, 2]
     assert found.win.tolist() == [0.9, 0.1, 0.2, 0.3, 0.5]
     assert found.won.tolist() == [True, False, False, False, False], "a draw has no winner"
+    starts, place = np.array([0, 2, 5]), np.array([1, 2, 1, 2, 3], np.int32)
+    sides = Performances(np.array([1500.0, 1400, 1500, 1450, 1400]), np.full(5, 200.0))
+    few, every = of_rounds(starts, sides, 2), of_rounds(starts, sides)
+    assert few.tolist() == [*every[:2].tolist(), 0.0, 0.0, 0.0]
+    assert score(starts, place, few, False, 2)[:, 0].tolist() == [1.0, 0.0]
+    assert score(starts, place, every, False)[:, 0].tolist() == [1.0, 1.0]
 
 
 def test_calibration_counts_by_probability() -> None:
@@ -67,16 +71,6 @@ def test_calibration_counts_by_probability() -> None:
     assert (middle.foretold, middle.won) == pytest.approx((0.3475, 0.5))
     assert middle.won_low == pytest.approx(0.150, abs=1e-3), "Wilson's, of 2 in 4"
     assert middle.won_high == pytest.approx(0.850, abs=1e-3)
-
-
-def test_large_rounds_are_left_out_where_that_is_asked_for() -> None:
-    """They are no rounds with a winner then; the others keep their scores."""
-    starts, place = np.array([0, 2, 5]), np.array([1, 2, 1, 2, 3], np.int32)
-    sides = Performances(np.array([1500.0, 1400, 1500, 1450, 1400]), np.full(5, 200.0))
-    few, every = of_rounds(starts, sides, 2), of_rounds(starts, sides)
-    assert few.tolist() == [*every[:2].tolist(), 0.0, 0.0, 0.0]
-    assert score(starts, place, few, False, 2)[:, 0].tolist() == [1.0, 0.0]
-    assert score(starts, place, every, False)[:, 0].tolist() == [1.0, 1.0]
 
 
 @settings(max_examples=200, deadline=None)
@@ -100,7 +94,7 @@ def test_many_rounds_at_once_are_as_one_by_one(
 
 RNG = np.random.default_rng(3)
 FIELD = np.full(5000, 1500.0)
-CROWDS = {
+CROWDS: dict[str, tuple[Floats, Floats]] = {
     "of a contest": (RNG.normal(1500.0, 350.0, 5000), RNG.uniform(200.0, 400.0, 5000)),
     "of equals": (FIELD, np.full(5000, 250.0)),
     "below two favourites": (np.append(FIELD, [2850.0] * 2), np.full(5002, 250.0)),
@@ -111,19 +105,18 @@ CROWDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("margin", [0.0, 60.0])
-@pytest.mark.parametrize("crowd", CROWDS.values(), ids=CROWDS.keys())
-def test_so_are_rounds_of_thousands(crowd: tuple[Floats, Floats], margin: float) -> None:
+def test_so_are_rounds_of_thousands() -> None:
     """Each probability, their sum, and the loss of whoever may win; in any order."""
-    sides, whole = Performances(*crowd, margin), np.array([0, len(crowd[0])])
-    found, exact = of_rounds(whole, sides), win_probabilities(sides)
-    assert found == pytest.approx(exact, abs=1e-5)
-    assert found.sum() == pytest.approx(exact.sum(), abs=1e-4)
-    likely = exact > 1e-6
-    assert np.log(found[likely]) == pytest.approx(np.log(exact[likely]), abs=1e-3)
-    order = RNG.permutation(len(exact))
-    other = of_rounds(whole, Performances(sides.mu[order], sides.sigma[order], margin))
-    assert other == pytest.approx(found[order], abs=1e-12)
+    for (name, crowd), margin in itertools.product(CROWDS.items(), (0.0, 60.0)):
+        sides, whole = Performances(*crowd, margin), np.array([0, len(crowd[0])])
+        found, exact = of_rounds(whole, sides), win_probabilities(sides)
+        assert found == pytest.approx(exact, abs=1e-5), (name, margin)
+        assert found.sum() == pytest.approx(exact.sum(), abs=1e-4), (name, margin)
+        likely = exact > 1e-6
+        assert np.log(found[likely]) == pytest.approx(np.log(exact[likely]), abs=1e-3), name
+        order = RNG.permutation(len(exact))
+        other = of_rounds(whole, Performances(sides.mu[order], sides.sigma[order], margin))
+        assert other == pytest.approx(found[order], abs=1e-12), (name, margin)
 
 
 def column(scores: Any, name: str) -> list[float]:
@@ -152,18 +145,3 @@ def test_more_variance_is_less_sure_and_changes_no_rating() -> None:
     assert at_first[0] == at_last[0] == pytest.approx(math.log(2.0))
     assert at_first[-1] < at_last[-1] < math.log(2.0)
     assert column(usual.scores, "kendall_tau") == column(wide.scores, "kendall_tau")
-
-
-def test_rounds_that_truly_have_these_chances_are_calibrated() -> None:
-    """Performances are drawn from the model. In each bin as many win as were predicted, within
-    four standard errors."""
-    rng, rounds, sides = np.random.default_rng(5), 4000, 4
-    mu = rng.normal(1500.0, 200.0, rounds * sides)
-    sigma = rng.uniform(50.0, 300.0, rounds * sides)
-    starts = np.arange(0, rounds * sides + 1, sides)
-    win = of_rounds(starts, Performances(mu, sigma))
-    played = rng.normal(mu, sigma).reshape(rounds, sides)
-    won = (played == played.max(axis=1, keepdims=True)).ravel()
-    for each in calibration(WinPredictions(np.repeat(np.arange(rounds), sides), win, won)):
-        error = (each.foretold * (1.0 - each.foretold) / each.sides) ** 0.5
-        assert abs(each.won - each.foretold) <= 4.0 * error + 1e-3, each
