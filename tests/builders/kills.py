@@ -1,6 +1,6 @@
 """Commands that halt after each of their effects. What they have done by then is what a kill at
-this place leaves behind: whoever has looked at it lets the command go on, or kills it, with SIGKILL,
-which runs no `finally`."""
+this place leaves: whoever has looked at it lets the command go on, or kills it by SIGKILL, which
+runs no `finally`."""
 
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence

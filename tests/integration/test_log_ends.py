@@ -14,9 +14,9 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS
 from stream_rater.operations.unfinished import UnfinishedRounds
 from tests import real
-from tests.integration.erasing import Start, beliefs, erase, season, stopped
-from tests.integration.processes import WorkerProcess, complaints, stream_rater, wait_until
-from tests.integration.test_corrections import RANKED, correct, rated, verified
+from tests.integration.erasing import Start, beliefs, season, stopped
+from tests.integration.processes import WorkerProcess, stream_rater, wait_until
+from tests.integration.test_corrections import RANKED, correct, rated
 from tests.integration.test_move_kafka import in_transactions
 from tests.integration.topics import produce
 
@@ -72,18 +72,14 @@ def done(at: Settings, *words: str) -> str:
     return ended.stdout
 
 
-def test_nothing_is_waited_for(kept: Kept) -> None:
-    """While workers run, and once none does."""
+def test_commands_do_not_wait_for_what_no_worker_can_finish(kept: Kept) -> None:
+    """While workers run, and once none does. The lag is that of records, and of offsets that an
+    open transaction hides. The log is read to its end by the commands that compute from it, and
+    what comes later is rated. A record behind the aborted ones is unfinished, and so is one that
+    nobody can read yet."""
     at, worker = kept
     assert "all equal, bit for bit" in done(at, "verify", *AT_ONCE)
     assert "season 0" in done(at, "season-standings", RANKED, *AT_ONCE)
-    stopped(worker)
-    assert "all equal, bit for bit" in done(at, "verify", *AT_ONCE)
-
-
-def test_they_are_no_lag(kept: Kept) -> None:
-    """The lag is that of records, and of offsets that an open transaction hides."""
-    at, worker = kept
     lag = partial(worker.metric, "stream_rater_lag_records")
     wait_until(lambda: lag() == 0, "nobody lags")
     with an_open_transaction(at):
@@ -92,44 +88,30 @@ def test_they_are_no_lag(kept: Kept) -> None:
     wait_until(lambda: lag() == 0, "it was aborted")
     assert worker.metric("stream_rater_next_offset") == stays
 
-
-def test_the_log_is_read_to_its_end(kept: Kept) -> None:
-    """By the commands that compute from it, beside workers. What comes later is rated."""
-    at, _ = kept
     done(at, "checkpoint", RANKED)
     assert "p1" in done(at, "correct", "void", RANKED, "r11", "--dry-run")
     done(at, "inspect")
     done(at, "inspect", "--ladder", RANKED, "--player", "p1")
     assert done(at, "predict", "p1", "p2", "--ladder", RANKED)
     done(at, "correct", "void", RANKED, "r11")
-    produce(at, [*season(30, 4)])
-    verified(at)
-
-
-def test_it_is_rebuilt_and_written_again(kept: Kept) -> None:
-    """With no worker: rebuild, and erase to other topics."""
-    at, worker = kept
+    rated(at, *season(30, 4))
+    in_transactions(at, [*season(40, 4)], abort=0)
     stopped(worker)
+
+    assert "all equal, bit for bit" in done(at, "verify", *AT_ONCE)
     before = beliefs(at)
     done(at, "rebuild", "--replace")
     assert beliefs(at) == before
-    ended = erase(at, f"new-{at.topic_prefix}")
-    assert (ended.returncode, complaints(ended.stderr)) == (0, [])
-
-
-def test_records_and_open_transactions_count(kept: Kept) -> None:
-    """A record behind the aborted ones is found, and so is one that nobody can read yet."""
-    at, worker = kept
-    stopped(worker)
-    admin, topic = Admin(at), Topics.of(at).rounds
-
-    def left() -> dict[int, range]:
-        ends = dict(enumerate(admin.ends(topic, at.partitions)))
-        return UnfinishedRounds(at, admin).look(ends)
-
-    assert left() == {}
+    assert left(at) == {}
     with an_open_transaction(at):
-        assert left(), "it may yet be committed"
-    assert left() == {}
-    (message,) = produce(at, [*season(30, 1)])
-    assert (message.offset() or 0) in left()[message.partition() or 0]
+        assert left(at), "it may yet be committed"
+    assert left(at) == {}
+    (message,) = produce(at, [*season(50, 1)])
+    assert (message.offset() or 0) in left(at)[message.partition() or 0]
+
+
+def left(at: Settings) -> dict[int, range]:
+    """By partition, what commands take as unfinished."""
+    admin = Admin(at)
+    ends = dict(enumerate(admin.ends(Topics.of(at).rounds, at.partitions)))
+    return UnfinishedRounds(at, admin).look(ends)
