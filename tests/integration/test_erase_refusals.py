@@ -27,7 +27,7 @@ from tests.integration.erasing import (
     season,
     stopped,
 )
-from tests.integration.processes import stream_rater
+from tests.integration.processes import stream_rater, wait_until
 from tests.integration.test_corrections import RANKED, correct, played, rated, verified
 from tests.integration.test_rebuild import rebuild
 from tests.integration.topics import make_topics, produce, read_topic, remove_topic
@@ -62,9 +62,8 @@ def edit_a_belief(at: Settings) -> str:
 def test_what_could_not_be_undone_is_refused(
     settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start
 ) -> None:
-    """Workers that run, a correction that waits, a belief that differs, a round that is not rated
-    or comes during the work, rounds that were deleted. Each in one line, with its place and the
-    cure, which works."""
+    """Workers that run, a correction that waits, a round that is not rated or comes during the
+    work, rounds that were deleted. Each in one line, with its place and the cure."""
     at = settings()
     to = generation(at)
     worker = worker_process(at)
@@ -91,10 +90,21 @@ def test_what_could_not_be_undone_is_refused(
     assert re.search(
         r"round-completed, partition \d: 1 record not fin", refused(at, to.topic_prefix)
     )
-    worker = worker_process(at)
-    rated(at)
-    stopped(worker)
+    delete_first_rounds(at)
+    assert "were deleted" in refused(at, f"{to.topic_prefix}again.")
 
+
+@pytest.mark.slow  # the same on a data file: `unit/test_data_commands.py`
+def test_a_belief_that_differs_is_found(
+    settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start
+) -> None:
+    """Then nothing is erased: workers use the store under neither prefix, and a rebuild from the
+    old topics brings it back. Then the old topics are deleted on request."""
+    at = settings()
+    to, other = generation(at), generation(at, "v3")
+    worker = worker_process(at)
+    rated(at, *season(0, 30))
+    stopped(worker)
     before = beliefs(at)
     player = edit_a_belief(at)
     said = refused(at, to.topic_prefix)
@@ -108,8 +118,11 @@ def test_what_could_not_be_undone_is_refused(
     assert done.returncode == 0, done.stderr
     assert beliefs(at) == before
     verified(at)
-    delete_first_rounds(at)
-    assert "were deleted" in refused(at, f"{to.topic_prefix}again.")
+    done = erase(at, other.topic_prefix, "--delete-old")
+    assert done.returncode == 0, done.stderr
+    wait_until(lambda: not Admin(at).partitions(), "they are gone")
+    assert set(Admin(other).partitions()) == set(Topics.of(other).names)
+    verified(other)
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ def opened(producer: Producer, at: Settings, partitions: set[int]) -> list[Hangi
     return found
 
 
+@pytest.mark.slow  # a tool of chaos
 @pytest.mark.parametrize("commit", [True, False], ids=["committed", "aborted"])
 def test_decision(settings: real.SettingsFactory, commit: bool) -> None:
     """It is that of this transaction in this partition: the next one may be decided otherwise. None
@@ -35,20 +36,13 @@ def test_decision(settings: real.SettingsFactory, commit: bool) -> None:
     options = {"bootstrap.servers": at.kafka, "transactional.id": name}
     producer = Producer(options, logger=CLIENT_LOGGER)
     producer.init_transactions(TIMEOUT_S)
+    ends = [producer.abort_transaction, producer.commit_transaction]
     first = opened(producer, at, {0, 1})
     assert [is_to_be_committed(at.kafka, each) for each in first] == [None, None]
-    end(producer, commit)
+    ends[commit](TIMEOUT_S)
     second = opened(producer, at, {2})
-    end(producer, not commit)
+    ends[not commit](TIMEOUT_S)
     assert [is_to_be_committed(at.kafka, each) for each in first] == [commit, commit]
     assert [is_to_be_committed(at.kafka, each) for each in second] == [not commit]
     unknown = first[0]._replace(epoch=first[0].epoch + 1)
     assert is_to_be_committed(at.kafka, unknown) is None
-
-
-def end(producer: Producer, commit: bool) -> None:
-    """Commit or abort."""
-    if commit:
-        producer.commit_transaction(TIMEOUT_S)
-    else:
-        producer.abort_transaction(TIMEOUT_S)

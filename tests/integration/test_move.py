@@ -11,7 +11,7 @@ from stream_rater.adapters.kafka.copier import Copier
 from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.client import connect
-from stream_rater.adapters.sqlite.reading import data_file
+from stream_rater.adapters.sqlite.reading import DataFile, data_file
 from stream_rater.adapters.sqlite.season_file import SeasonRows
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
@@ -105,29 +105,28 @@ def refused(at: Settings, path: Path) -> str:
     return lines[0]
 
 
-def check_copied(at: Settings, path: Path) -> None:
+def check_copied(at: Settings, file: DataFile) -> None:
     """Each accepted record is where it was, with key and headers; the others are empty. So are the
     last event of each player, the ladder events, and the standings of past seasons."""
     topics = Topics.of(at)
-    with data_file(str(path)) as file:
-        assert Admin(at).all_ends(topics.rounds) == file.ends()
-        rejected = {(r.record.partition, r.record.offset) for _, r in file.rejections(0)}
-        assert len(rejected) == 5
-        copied = {(m.partition(), m.offset()): m for m in read_topic(at, topics.rounds)}
-        for each in file.all_rounds():
-            message = copied[each.partition, each.offset]
-            if (each.partition, each.offset) in rejected:
-                assert not message.value()
-            else:
-                assert (message.key(), message.value()) == (each.key, each.value)
-                assert dict(headers_of(message)) == dict(each.headers)
-        events = {event.key: event.value for _, event in file.events(0, 0)}
-        messages = read_topic(at, topics.changed)
-        assert {message.key(): message.value() for message in messages} == events
-        assert len(messages) == len(events)
-        notes = [message.value() for message in read_topic(at, topics.ladder_events)]
-        assert notes[: len(file.ladder_events())] == file.ladder_events()
-    kept = {message.key: message.value for message, _ in SeasonRows(path).all_records()}
+    assert Admin(at).all_ends(topics.rounds) == file.ends()
+    rejected = {(r.record.partition, r.record.offset) for _, r in file.rejections(0)}
+    assert len(rejected) == 5
+    copied = {(m.partition(), m.offset()): m for m in read_topic(at, topics.rounds)}
+    for each in file.all_rounds():
+        message = copied[each.partition, each.offset]
+        if (each.partition, each.offset) in rejected:
+            assert not message.value()
+        else:
+            assert (message.key(), message.value()) == (each.key, each.value)
+            assert dict(headers_of(message)) == dict(each.headers)
+    events = {event.key: event.value for _, event in file.events(0, 0)}
+    messages = read_topic(at, topics.changed)
+    assert {message.key(): message.value() for message in messages} == events
+    assert len(messages) == len(events)
+    notes = [message.value() for message in read_topic(at, topics.ladder_events)]
+    assert notes[: len(file.ladder_events())] == file.ladder_events()
+    kept = {message.key: message.value for message, _ in SeasonRows(Path(file.path)).all_records()}
     messages = read_topic(at, topic_of(at))
     assert {message.key(): message.value() for message in messages} == kept
     assert len(messages) == len(kept) > 5
@@ -151,10 +150,10 @@ def test_a_file_is_moved(
     with_a_past(path)
     given(of_file(path), "season-standings", RANKED)
     before = beliefs_in(path)
-    with data_file(str(path)) as file:
+    with data_file(str(path)) as file:  # opened before it is moved, from when on nobody can
+        assert "equal to those in" in moved(at, path)
+        check_copied(at, file)
         ends = file.ends()
-    assert "equal to those in" in moved(at, path)
-    check_copied(at, path)
     assert beliefs(at).keys() == before.keys()
     again = stream_rater("season-standings", RANKED, settings=at)
     assert "season 0: kept before" in again.stdout, again.stderr

@@ -151,6 +151,8 @@ def test_a_kafka_is_moved(
     assert "equal to those in" in done(to, "move", "--from", source)
     check_copied(at, to)
     assert beliefs(to).keys() == before.keys()
+    said = refused(at, "compare-logs", file_of(to, tmp_path))
+    assert "ladders-noted: its messages are not those of" in said, "its records are equal"
 
     worker_process(to)
     rated(to, *season(100, 12))
@@ -215,6 +217,7 @@ def as_it_was(message: Any) -> Bytes:
     return Bytes(message.value(), message.key(), headers_of(message), message.partition())
 
 
+@pytest.mark.slow
 def test_a_mirror_is_compared_and_used(
     settings: real.SettingsFactory, elsewhere: Elsewhere, worker_process: Start, tmp_path: Path
 ) -> None:

@@ -19,11 +19,14 @@ from tests.integration.test_corrections import rated, verified
 from tests.integration.test_service import a_round
 from tests.integration.topics import Bytes, other_producers, produce
 
-pytestmark = pytest.mark.skipif(
-    (given_address(KAFKA_VARIABLE) is not None and not FORMATTED.is_dir())
-    or (given_address(REDIS_VARIABLE) is not None and find_redis_server() is None),
-    reason="servers are given, and none are installed here to be stopped",
-)
+pytestmark = [
+    pytest.mark.slow,  # a store of another history on shared servers: `test_other_history.py`
+    pytest.mark.skipif(
+        (given_address(KAFKA_VARIABLE) is not None and not FORMATTED.is_dir())
+        or (given_address(REDIS_VARIABLE) is not None and find_redis_server() is None),
+        reason="servers are given, and none are installed here to be stopped",
+    ),
+]
 
 LADDER = "ladder-0"
 """All rounds are of this ladder, and so in one partition."""

@@ -55,7 +55,7 @@ def refusing(worker: WorkerProcess, role: str) -> set[int]:
     return {each["shard"] for each in found}
 
 
-@pytest.mark.parametrize("ahead", [True, False])
+@pytest.mark.parametrize("ahead", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_store_of_another_history_is_not_rated_by(
     settings: real.SettingsFactory, worker_process: Start, ahead: bool
 ) -> None:

@@ -73,8 +73,18 @@ def there(at: Settings) -> tuple[set[str], set[str], list[tuple[Any, Any]]]:
 
 def test_it_proposes_and_changes_nothing(settings: real.SettingsFactory, tmp_path: Path) -> None:
     """What it prints is a change of the ladders file, from an offset that the log has not reached,
-    with the same parameters as JSON. Topics, groups and records are as before."""
-    at = reported(settings(), tmp_path)
+    with the same parameters as JSON. What cannot be tuned is reported: no topic, an unknown ladder,
+    with the nearest name, too few rounds, with how many. Topics, groups and records are as
+    before."""
+    bare = settings()
+    nothing = stream_rater(*WORDS, LADDER, settings=bare)
+    assert (nothing.returncode, nothing.stdout) == (2, "")
+    assert f"topic {Topics.of(bare).rounds} does not exist" in nothing.stderr
+    client = AdminClient({"bootstrap.servers": bare.kafka}, logger=CLIENT_LOGGER)
+    topics = client.list_topics(timeout=STILL_S).topics
+    assert not [name for name in topics if name.startswith(bare.topic_prefix)]
+
+    at = reported(bare, tmp_path)
     before, out = there(at), tmp_path / "tuned.json"
     done = stream_rater(*WORDS, LADDER, "--out", str(out), settings=at)
     assert done.returncode == 0, done.stderr
@@ -87,19 +97,6 @@ def test_it_proposes_and_changes_nothing(settings: real.SettingsFactory, tmp_pat
     (change,) = read_ladders(file).ladders[LADDER].changes
     assert change.rating == read_rating(out)
     assert change.from_offset > before[2][-1][0]
-
-
-def test_what_cannot_be_tuned_is_reported(settings: real.SettingsFactory, tmp_path: Path) -> None:
-    """An unknown ladder, with the nearest name; too few rounds, with how many; no topic, which is
-    not made. Nothing is printed."""
-    bare = settings()
-    nothing = stream_rater(*WORDS, LADDER, settings=bare)
-    assert (nothing.returncode, nothing.stdout) == (2, "")
-    assert f"topic {Topics.of(bare).rounds} does not exist" in nothing.stderr
-    client = AdminClient({"bootstrap.servers": bare.kafka}, logger=CLIENT_LOGGER)
-    topics = client.list_topics(timeout=STILL_S).topics
-    assert not [name for name in topics if name.startswith(bare.topic_prefix)]
-    at = reported(bare, tmp_path)
     for ladder, why in (
         ("rankd", "ladder 'rankd' has no players: no round of it was rated; the nearest name is "
          "'ranked'"),

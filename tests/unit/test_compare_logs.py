@@ -66,7 +66,7 @@ def logs(monkeypatch: pytest.MonkeyPatch) -> Logs:
 def a_log() -> Log:
     """Two partitions with a gap, as transactions leave one, and a record that is no round."""
     first = [a_record(at, a_round(at)) for at in (0, 1, 3, 4)]
-    return [[*first, Record(0, 5, b"no round")], [a_record(0, a_round(9, ladder="m"), 1)]]
+    return [[*first, Record(0, 5, b"no round")], [a_record(0, a_round(9, ladder="n"), 1)]]
 
 
 def changed(log: Log, at: int, **fields: Any) -> Log:
