@@ -16,7 +16,7 @@ from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.operations.unfinished import UnfinishedRounds
 from tests import real
-from tests.integration.erasing import Start, beliefs, season, stopped
+from tests.integration.erasing import Start, digests, season, stopped
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until
 from tests.integration.test_corrections import RANKED, correct, rated
 from tests.integration.test_move_kafka import in_transactions
@@ -102,9 +102,9 @@ def test_commands_do_not_wait_for_what_no_worker_can_finish(kept: Kept) -> None:
     stopped(worker)
 
     assert "all equal, bit for bit" in done(at, "verify", *AT_ONCE)
-    before = beliefs(at)
+    before = digests(at)
     done(at, "rebuild", "--replace")
-    assert beliefs(at) == before
+    assert digests(at) == before
     assert left(at) == {}
     with an_open_transaction(at):
         assert left(at), "it may yet be committed"

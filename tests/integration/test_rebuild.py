@@ -110,16 +110,11 @@ def test_the_store_is_lost_in_mid_season(
     rated_on(at, worker_process, 400, 100)
 
 
-def test_the_store_is_lost_when_parts_are_gone_and_there_are_more_shards(
+def test_the_store_is_lost_when_parts_are_gone(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
-    """Workers refuse the shards and name the remedy. The contents of the store are deleted only on
-    request. Workers refuse the store, too, after the topics by player got more partitions, and
-    continue after a rebuild, with any number of buckets.
-
-    If the store is lost afterwards, the older log is not replayed into the wrong shards, nor are
-    the new shards' logs replayed as if nothing had been before them.
-    """
+    """Workers refuse the shards and name the remedy. After it they continue, with any number of
+    buckets. The contents of the store are deleted only on request."""
     at = settings()
     worker = worker_process(at)
     produce(at, [a_round(number) for number in range(100)])
@@ -133,21 +128,39 @@ def test_the_store_is_lost_when_parts_are_gone_and_there_are_more_shards(
     done = rebuild(at)
     assert done.returncode == 0, done.stderr
     assert "100 rounds replayed" in done.stdout
+
     again = rebuild(at)
     assert again.returncode == 2
     assert "--replace" in again.stderr
+    wider = msgspec.structs.replace(at, buckets=2 * at.buckets)
+    done = rebuild(wider, "--replace")
+    assert done.returncode == 0, done.stderr
+    rated_on(wider, worker_process, 100, 50)
 
+
+def test_more_shards(settings: real.SettingsFactory, worker_process: Start) -> None:
+    """Workers refuse the store after the topics by player got more partitions, and accept it after
+    a rebuild.
+
+    If the store is lost afterwards, the older log is not replayed into the wrong shards, nor are
+    the new shards' logs replayed as if nothing had been before them.
+    """
+    at = settings()
+    worker = worker_process(at)
+    produce(at, [a_round(number) for number in range(50)])
+    wait_until(Finished(at), "all is rated")
+    worker.terminate()
+    worker.wait()
     add_shards(at, 7)
     refused = stream_rater("run", settings=at)
     assert refused.returncode == 2
     assert "shards = 4, this service has 7" in refused.stderr
-    wider = msgspec.structs.replace(at, buckets=2 * at.buckets)
-    done = rebuild(wider, "--replace")
+    done = rebuild(at, "--replace")
     assert done.returncode == 0, done.stderr
-    worker = rated_on(wider, worker_process, 100, 100)
+    worker = rated_on(at, worker_process, 50, 50)
 
     flush(at)
-    produce(at, [a_round(number) for number in range(200, 210)])
+    produce(at, [a_round(number) for number in range(100, 110)])
     wait_until(lambda: worker.metric("stream_rater_refused_shards") == 7, "it refuses all")
     said = worker.get("/readyz")[1]
     assert said.count("the store was rebuilt here for 7 shards") == 7
