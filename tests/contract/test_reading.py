@@ -1,13 +1,18 @@
 """Reading the log: assignment, seeks and polls, and that nothing else is read."""
 
+import itertools
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from stream_rater.adapters.kafka import reader
+from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.pipeline.ports import LogStarts, Poll, Seek
+from tests import real
+from tests.builders.lines import Bytes
 from tests.contract.conftest import REAL
 from tests.contract.rigs import (
     ESTIMATOR,
@@ -19,7 +24,8 @@ from tests.contract.rigs import (
     read_from_start,
     settle,
 )
-from tests.integration.topics import Bytes
+from tests.integration.topics import produce
+from tests.waits import HANGS_S
 
 EVERY = set(range(PARTITIONS))
 
@@ -94,8 +100,9 @@ def test_records_come_in_order(rig: Rig) -> None:
         assert [o for p, o in read if p == partition] == list(range(1500))
 
 
-def test_seek_backwards(rig: Rig) -> None:
-    """After a seek, the next record is the one sought, whatever was fetched before."""
+def test_seek(rig: Rig) -> None:
+    """After a seek, the next record is the one sought, whatever was fetched before; after one to
+    the end, only later records come. Partitions that it does not name continue where they were."""
     submit(rig, 0, 600)
     member = read_from_start(rig, ESTIMATOR)
     for offset in (0, 599, 300, 0, 250, 10, 590):
@@ -104,27 +111,13 @@ def test_seek_backwards(rig: Rig) -> None:
     member.do(Seek({0: 300}))
     member.do(Seek({0: 10}))
     assert member.read(590) == [(0, offset) for offset in range(10, 600)]
-
-
-def test_seek_to_the_end(rig: Rig) -> None:
-    """After a seek to the end, only later records are read."""
-    submit(rig, 0, 3)
-    member = read_from_start(rig, ESTIMATOR)
-    member.do(Seek({0: 3}))
+    member.do(Seek({0: 598}))
+    submit(rig, 1, 1)
+    assert sorted(member.read(3)) == [(0, 598), (0, 599), (1, 0)]
+    member.do(Seek({0: 600}))
     assert list(member.poll(0.3)) == []
     submit(rig, 0, 1)
-    assert member.read(1) == [(0, 3)]
-
-
-def test_seek_touches_nothing_else(rig: Rig) -> None:
-    """Partitions that a seek does not name continue where they were."""
-    submit(rig, 0, 100)
-    submit(rig, 1, 100)
-    member = read_from_start(rig, ESTIMATOR)
-    member.read(200)
-    member.do(Seek({0: 98}))
-    submit(rig, 1, 1)
-    assert sorted(member.read(3)) == [(0, 98), (0, 99), (1, 100)]
+    assert member.read(1) == [(0, 600)]
 
 
 def test_seek_of_others_partitions_is_ignored(rig: Rig) -> None:
@@ -186,9 +179,9 @@ def test_a_seek_wakes_only_what_it_names(rig: Rig) -> None:
     assert sorted(member.read(6)) == [*((0, offset) for offset in range(5, 10)), (1, 10)]
 
 
-def test_what_the_log_no_longer_holds_is_trouble(rig: Rig) -> None:
-    """Reading before the log's start raises LogTrouble. LogStarts returns the first offset that can
-    be read."""
+def test_what_the_log_does_not_hold_is_trouble(rig: Rig) -> None:
+    """Reading before the log's start raises LogTrouble, and so does reading beyond its end, because
+    it is not the log that was expected. LogStarts returns the first offset that can be read."""
     submit(rig, 0, 10)
     member = read_from_start(rig, ESTIMATOR)
     member.read(10)
@@ -200,17 +193,10 @@ def test_what_the_log_no_longer_holds_is_trouble(rig: Rig) -> None:
         member.poll_until(lambda: len(member.records) > 0)
     member.do(Seek({0: 7}))
     assert member.read(3) == [(0, 7), (0, 8), (0, 9)]
-
-
-def test_what_the_log_does_not_hold_yet_is_trouble(rig: Rig) -> None:
-    """Reading beyond the log's end raises LogTrouble, because it is not the log that was
-    expected."""
-    submit(rig, 0, 3)
-    member = read_from_start(rig, ESTIMATOR)
-    member.read(3)
+    before = len(member.records)
     member.do(Seek({0: 50}))
     with pytest.raises(LogTrouble):
-        member.poll_until(lambda: len(member.records) > 0)
+        member.poll_until(lambda: len(member.records) > before)
 
 
 def test_members_share_the_partitions(rig: Rig) -> None:
@@ -256,3 +242,31 @@ def test_an_evicted_member_learns_it(rig: Rig) -> None:
     second = rig.join(ESTIMATOR)
     rig.evict(first, [second])
     first.poll_until(lambda: first.lost == EVERY)
+
+
+KEY = b"eu:ann"
+
+
+@pytest.mark.integration
+def test_the_last_events_of_a_player_are_read_back(
+    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `inspect` reads them, of a player who has every seventh event of a partition: as many as
+    asked for, in order, in windows of 4, 8, 16 from the end; or all that there are; or none of a
+    window for which there was no time."""
+    monkeypatch.setattr(reader, "LOOK_BACK", 4)
+    at = settings(shards=2)
+    admin = Admin(at)
+    admin.create_topics()
+    topic, keys = admin.topics.changed, itertools.cycle([KEY, *[b"eu:bob"] * 6])
+    events = [Bytes(b"%d" % n, next(keys), partition=1) for n in range(100)]
+    produce(at, [*events, Bytes(b"elsewhere", KEY, partition=0)], topic)
+
+    def read_back(count: int, within_s: float) -> tuple[list[bytes | None], int]:
+        found, begin = reader.read_back(at, topic, 1, KEY, count=count, within_s=within_s)
+        return [each.value for each in found], begin
+
+    assert read_back(3, HANGS_S) == ([b"84", b"91", b"98"], 72)
+    assert read_back(1, HANGS_S) == ([b"98"], 96)
+    assert read_back(100, HANGS_S) == ([b"%d" % n for n in range(0, 100, 7)], 0)
+    assert read_back(3, 0.0) == ([], 100)

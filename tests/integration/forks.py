@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -31,14 +31,17 @@ class Fork:
     """A running command, with the part of `subprocess.Popen`'s interface that tests use."""
 
     def __init__(
-        self, arguments: Sequence[str], environment: Mapping[str, str], out: Path, err: Path
-    ) -> None:
-        """`out` and `err` are where standard output and standard error go; both may be one."""
+        self, arguments: Sequence[str], environment: Mapping[str, str], out: Path, err: Path,
+        prepare: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        """`out` and `err` are where standard output and standard error go; both may be one.
+        `prepare`, which must be importable, is called in the fork before the command."""
         self._arguments = list(arguments)
         for path in (out, err):
             path.touch()
         self._process = context.Process(
-            target=_perform, args=(self._arguments, dict(environment), str(out), str(err))
+            target=_perform,
+            args=(self._arguments, dict(environment), str(out), str(err), prepare),
         )
         with _one_at_a_time:
             self._process.start()
@@ -95,7 +98,10 @@ def run_fork(
         return subprocess.CompletedProcess(arguments, code, out.read_text(), err.read_text())
 
 
-def _perform(arguments: list[str], environment: dict[str, str], out: str, err: str) -> None:
+def _perform(
+    arguments: list[str], environment: dict[str, str], out: str, err: str,
+    prepare: Callable[[], None] | None,
+) -> None:  # fmt: skip
     """In the fork: become the command."""
     os.chdir(ROOT)
     for path, number in ((out, 1), (err, 2)):
@@ -106,4 +112,6 @@ def _perform(arguments: list[str], environment: dict[str, str], out: str, err: s
     os.environ.update(environment)
     from tests.integration import preloaded
 
+    if prepare is not None:
+        prepare()
     preloaded.main(arguments, prog_name="stream-rater")

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
@@ -39,10 +38,11 @@ def offsets_of(at: Settings, ladder: str) -> list[int]:
 
 
 def test_a_correction_begins_at_a_checkpoint(
-    settings: real.SettingsFactory, worker_process: Start
+    settings: real.SettingsFactory, worker_process: Start, tmp_path: Path
 ) -> None:
     """A late round needs the rounds since the checkpoint, an early one all. Beliefs are equal to
-    the replay's each time, also after Redis lost the checkpoints."""
+    the replay's, also after Redis lost the checkpoints. What cannot be made is reported in one
+    line."""
     at = settings(duplicate_window=2, checkpoint_every=10_000)
     worker = worker_process(at)
     rated(at, *season(0, 40))
@@ -58,48 +58,36 @@ def test_a_correction_begins_at_a_checkpoint(
     assert worker.metric("stream_rater_stage_seconds_count", stage="ReadPiece") == read + 2, (
         "of its players, and of its ids"
     )
-    verified(at)
     assert corrections(at, correct(at, "void", RANKED, "r7"))
     verified(at)
     assert offsets_of(at, RANKED) == [there], "it was made again"
     assert corrections(at, correct(at, "void", RANKED, "r109"))
     assert worker.metric("stream_rater_stage_seconds_count", stage="ReadPiece") >= read + 4
-    verified(at)
     store = RedisStore(at)
     for name, head in store.checkpoints.heads(RANKED).items():
         store.checkpoints.drop(RANKED, name, heads_in({name: head})[0].pieces)
     store.close()
     assert corrections(at, correct(at, "void", RANKED, "r111"))
     verified(at)
+    assert "ladder 'nowhere' has no rounds: name one that has" in refused(at, "nowhere")
+    other = tmp_path / "other.toml"
+    other.write_text(
+        '[ladders."*".rating]\nsystem = "elo-mmr"\nweight_limit = 0.3\nsigma_limit = 90\n'
+    )
+    at = msgspec.structs.replace(at, ladders=str(other))
+    assert "no checkpoint was made" in refused(at, RANKED)
+
+
+def refused(at: Settings, ladder: str) -> str:
+    """What the one line says."""
+    done = stream_rater("checkpoint", ladder, settings=at)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("stream-rater: ")
+    return line
 
 
 def place(line: str) -> str:
     found = re.search(r"before offset \d+ of partition \d+", line)
     assert found is not None
     return found[0]
-
-
-@pytest.mark.parametrize(
-    ("ladder", "changes", "code", "said"),
-    [
-        ("nowhere", {}, 2, "ladder 'nowhere' has no rounds: name one that has"),
-        (RANKED, {"ladders": "other.toml"}, 2, "no checkpoint was made"),
-    ],
-)  # fmt: skip
-def test_a_checkpoint_that_cannot_be_made_is_reported_in_one_line(
-    settings: real.SettingsFactory, worker_process: Start, ladder: str,
-    changes: dict[str, str], code: int, said: str, tmp_path: Path,
-) -> None:  # fmt: skip
-    """The line names the ladder and the cure."""
-    at = settings()
-    worker_process(at)
-    rated(at, *season(0, 4))
-    for name in changes.values():
-        (tmp_path / name).write_text(
-            '[ladders."*".rating]\nsystem = "elo-mmr"\nweight_limit = 0.3\nsigma_limit = 90\n'
-        )
-        changes = {"ladders": str(tmp_path / name)}
-    done = stream_rater("checkpoint", ladder, settings=msgspec.structs.replace(at, **changes))
-    assert done.returncode == code
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("stream-rater: ") and said in line

@@ -10,21 +10,17 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import header
 from tests import real
+from tests.builders.lines import a_correction, a_round
 from tests.integration.processes import stream_rater
 from tests.integration.topics import headers_of, read_topic
-from tests.rounds import day, event, ranked
 
-LADDERS = [f"ladder-{number}" for number in range(6)]
+LADDERS = [f"ladder-{number}" for number in range(3)]
 
 
 def season(folder: Path) -> Path:
     """A file of some rounds on each ladder, and of a correction."""
-    rounds = [
-        event(*ranked([1, 2, 3], ["ann", f"p{i}", "bob"]), round_id=f"r{i}", ladder=ladder,
-              completed_at=day(i))
-        for i in range(5) for ladder in LADDERS
-    ]  # fmt: skip
-    voided = {"event_type": "round-voided", "ladder": LADDERS[0], "round_id": "r1"}
+    rounds = [a_round(i, "ann", f"p{i}", "bob", ladder=each) for i in range(5) for each in LADDERS]
+    voided = a_correction("round-voided", ladder=LADDERS[0], round_id="r1")
     path = folder / "rounds.jsonl"
     path.write_text("".join(json.dumps(each) + "\n" for each in [*rounds, voided]))
     return path
@@ -40,10 +36,13 @@ def test_corrections_lie_where_their_rounds_do(
     settings: real.SettingsFactory, tmp_path: Path
 ) -> None:
     """A correction has the ladder as the key and its kind in the header, also if it comes from a
-    file. The command prints its place."""
+    file. The command prints its place. Without the topic there is nothing to correct."""
     at = settings()
+    none = stream_rater("correct", "void", "l", "r1", settings=at)
+    assert none.returncode == 2
+    assert f"topic {Topics.of(at).rounds} does not exist" in none.stderr.splitlines()[-1]
     sent = stream_rater("submit", str(season(tmp_path)), settings=at)
-    assert (sent.returncode, sent.stderr) == (0, "30 rounds and 1 correction sent\n")
+    assert (sent.returncode, sent.stderr) == (0, "15 rounds and 1 correction sent\n")
     (submitted,) = corrections(at)
     assert header(headers_of(submitted), "event-type") == "round-voided"
     printed = {}
@@ -83,11 +82,3 @@ def test_a_dry_run_rates_the_live_log(settings: real.SettingsFactory, tmp_path: 
     assert wave.returncode == 0, wave.stderr
     gone = stream_rater(*words[:4], "--dry-run", settings=at)
     assert gone.returncode == 1 and "unknown-player" in gone.stderr
-
-
-def test_a_topic_that_is_not_there_is_reported(settings: real.SettingsFactory) -> None:
-    """There is nothing to correct; it is not made."""
-    at = settings()
-    done = stream_rater("correct", "void", "l", "r1", settings=at)
-    assert done.returncode == 2
-    assert f"topic {Topics.of(at).rounds} does not exist" in done.stderr.splitlines()[-1]

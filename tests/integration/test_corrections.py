@@ -5,8 +5,8 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -15,9 +15,10 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, joined, rating_changed_from_json
 from stream_rater.contract.record import header
 from tests import real, rounds
+from tests.builders.lines import Bytes, a_correction, a_message, a_round
 from tests.integration.processes import PATIENTLY, WorkerProcess, stream_rater, wait_until
 from tests.integration.test_rebuild import flush, gone, rebuild
-from tests.integration.topics import Bytes, Finished, headers_of, produce, read_topic, remove_topic
+from tests.integration.topics import Finished, headers_of, produce, read_topic, remove_topic
 
 Start = Callable[..., WorkerProcess]
 Who = tuple[str, str]
@@ -28,15 +29,10 @@ PLAYERS = [f"p{number}" for number in range(8)]
 RANKED, DUELS = "ranked", "duels"
 
 
-def a_round(number: int, *players: str, ladder: str = RANKED) -> Bytes:
-    """A round of these players, in the order in which they came in."""
-    return Bytes(
-        rounds.as_json(
-            *rounds.ranked(range(1, len(players) + 1), players), round_id=f"r{number}",
-            ladder=ladder, completed_at=rounds.day(min(number, 300)),
-        ),
-        ladder.encode(),
-    )  # fmt: skip
+def played(number: int, *players: str, ladder: str = RANKED) -> Bytes:
+    """A round of these players, in the order in which they came in, as a message."""
+    completed_at = rounds.day(min(number, 300))
+    return a_message(a_round(number, *players, ladder=ladder, completed_at=completed_at))
 
 
 def season(first: int, count: int) -> Iterator[Bytes]:
@@ -46,7 +42,7 @@ def season(first: int, count: int) -> Iterator[Bytes]:
         players = random.sample(PLAYERS, 4)
         if number % 3 == 0:
             players = ["p0-2" if name == "p0" else name for name in players]
-        yield a_round(number, *players, ladder=RANKED if number % 2 else DUELS)
+        yield played(number, *players, ladder=RANKED if number % 2 else DUELS)
 
 
 def rated(at: Settings, *records: Bytes) -> None:
@@ -122,51 +118,55 @@ def last_round(at: Settings, player: str, ladder: str = RANKED) -> RatingChanged
     return [each for each in published_events(at)[ladder, player] if each.correction is None][-1]
 
 
-def kinds(at: Settings, folder: Path) -> None:
-    """Apply every kind of correction, one after the other, and check the events of each."""
-    voided = correct(at, "void", RANKED, "r11", "--reason", "the server crashed")
+def applied(at: Settings, kind: str, **about: Any) -> int:
+    """Send a correction without waiting for it. Returns its offset."""
+    (message,) = produce(at, [a_message(a_correction(kind, ladder=RANKED, **about))])
+    return message.offset() or 0
+
+
+def kinds(at: Settings) -> None:
+    """Apply every kind of correction, one behind the other, and check the events of each."""
+    voided = applied(at, "round-voided", round_id="r11", reason="the server crashed")
+    standings = rounds.ranked([1, 2, 3], ["p7", "p1", "p2"])
+    amended = applied(at, "round-amended", round_id="r21", standings=standings)
+    removed = applied(at, "player-removed", player="p3", reason="aimbot")
+    merged = applied(at, "player-merged", player="p0-2", into="p0")
+    started = applied(at, "season-started", season=2, keep=0.5, sigma=300.0)
+    rated(at, played(900, "p1", "p2"))
+    waiting = [applied(at, "round-voided", round_id=r, batched=True) for r in ("r13", "r15")]
+    together = applied(at, "corrections-applied")
+    wait_until(Finished(at), "all are applied")
+
     found = corrections(at, voided)
+    assert found, "players moved"
     assert {(e.correction.cause, e.round_id) for e in found.values() if e.correction} == {
         ("round-voided", "r11")
     }
-    assert found, "players moved"
-
-    file = folder / "round.json"
-    standings = rounds.ranked([1, 2, 3], ["p7", "p1", "p2"])
-    file.write_text(json.dumps({"round_id": "r21", "standings": standings}))
-    amended = corrections(at, correct(at, "amend", RANKED, str(file)))
-    assert {each.round_id for each in amended.values()} == {"r21"}
-
-    removed = corrections(at, correct(at, "remove", RANKED, "p3", "--reason", "aimbot"))
-    assert (removed["p3"].rounds, removed["p3"].rating) == (0, INITIAL)
-    assert {"p3"} < removed.keys()
-
-    merged = corrections(at, correct(at, "merge", RANKED, "p0-2", "p0"))
-    assert (merged["p0-2"].rounds, merged["p0-2"].rating) == (0, INITIAL)
-    assert merged["p0"].rounds > 1
-
-    before = published_events(at)[RANKED, "p1"][-1]
-    started = corrections(at, correct(at, "season", RANKED, "2", "--keep", "0.5", "--sigma", "300"))
-    assert started == {}, "readers see it at once; nothing is rewritten"
-    rated(at, a_round(900, "p1", "p2"))
-    assert last_round(at, "p1").season == 2 and last_round(at, "p1").sigma > before.sigma
-
-    for number in ("r13", "r15"):
-        assert corrections(at, correct(at, "void", RANKED, number, "--batched")) == {}
-    applied = corrections(at, correct(at, "apply", RANKED))
-    assert {each.correction.cause for each in applied.values() if each.correction} == {
-        "corrections-applied"
-    }
-    verified(at)
+    assert {each.round_id for each in corrections(at, amended).values()} == {"r21"}
+    found = corrections(at, removed)
+    assert (found["p3"].rounds, found["p3"].rating) == (0, INITIAL)
+    assert {"p3"} < found.keys()
+    found = corrections(at, merged)
+    assert (found["p0-2"].rounds, found["p0-2"].rating) == (0, INITIAL)
+    assert found["p0"].rounds > 1
+    assert corrections(at, started) == {}, "readers see it at once; nothing is rewritten"
+    events = published_events(at)[RANKED, "p1"]
+    before = [each for each in events if each.offset < started][-1]
+    drawn = next(each for each in events if each.round_id == "r900")
+    assert drawn.season == 2 and drawn.sigma > before.sigma
+    assert [corrections(at, each) for each in waiting] == [{}, {}]
+    causes = {e.correction.cause for e in corrections(at, together).values() if e.correction}
+    assert causes == {"corrections-applied"}
 
 
 def refused(at: Settings) -> None:
     """Send corrections that the log refuses."""
-    correct(at, "void", RANKED, "r11")
-    correct(at, "void", RANKED, "r10")  # of the other ladder
-    correct(at, "remove", RANKED, "p99")
-    correct(at, "merge", RANKED, "p1", "p2")
-    correct(at, "season", RANKED, "2")
+    applied(at, "round-voided", round_id="r11")
+    applied(at, "round-voided", round_id="r10")  # of the other ladder
+    applied(at, "player-removed", player="p99")
+    applied(at, "player-merged", player="p1", into="p2")
+    applied(at, "season-started", season=2)
+    wait_until(Finished(at), "all are refused")
     assert codes(at, 5) == [
         "already-voided", "unknown-round", "unknown-player", "bad-merge", "bad-season",
     ]  # fmt: skip
@@ -176,8 +176,8 @@ def play_on(at: Settings, first: int) -> None:
     """Rounds of the removed and of the merged player, who is another one now."""
     before = published_events(at)
     rated(
-        at, a_round(first, "p3", "p0-2", "p1"), a_round(first + 1, "p3", "p1"),
-        a_round(first + 2, "p0", "p0-2", "p2"), *season(first + 3, 8),
+        at, played(first, "p3", "p0-2", "p1"), played(first + 1, "p3", "p1"),
+        played(first + 2, "p0", "p0-2", "p2"), *season(first + 3, 8),
     )  # fmt: skip
     after = published_events(at)
     for unaffected in ("p3", "p0-2"):
@@ -187,82 +187,57 @@ def play_on(at: Settings, first: int) -> None:
     assert f"r{first}" in rounds_of[RANKED, "p0"] & rounds_of[RANKED, "p1"]
     assert f"r{first + 2}" in rounds_of[RANKED, "p0"] & rounds_of[RANKED, "p2"]
     assert not any(f"r{first + 1}" in each for each in rounds_of.values())
-    verified(at)
+
+
+def left(worker: WorkerProcess) -> None:
+    """Stop a worker, and wait until it has left its groups."""
+    worker.terminate()
+    assert worker.wait() == 0
+    wait_until(gone(worker.settings), "it has left")
 
 
 def test_every_kind_is_worked_in_and_others_go_on(
-    settings: real.SettingsFactory, worker_process: Start, tmp_path: Path
+    settings: real.SettingsFactory, worker_process: Start
 ) -> None:
-    """By one worker; what it has not rated is rated by another one, which reads the notes."""
+    """By one worker; what it has not rated is rated by another one, which reads the notes. Then the
+    store and the notes are lost, just after a correction that is too small to be published, and
+    while one waits. After a rebuild the next event begins at the last published values, and all
+    goes on as before."""
     at = settings()
     worker = worker_process(at)
     rated(at, *season(0, 60))
-    kinds(at, tmp_path)
+    kinds(at)
     refused(at)
+    left(worker)
+    worker = worker_process(at)
     play_on(at, 1000)
-    worker.kill()
-    worker_process(at)
-    play_on(at, 2000)
-    correct(at, "void", RANKED, "r2001")  # of which nothing is left
-    correct(at, "remove", DUELS, "p5")
-    play_on(at, 3000)
-
-
-def test_a_rebuilt_store_goes_on(
-    settings: real.SettingsFactory, worker_process: Start, tmp_path: Path
-) -> None:
-    """A correction too small to be published comes last. After a rebuild, the next event begins at
-    the last published values."""
-    at = settings()
-    worker = worker_process(at)
-    rated(at, *season(0, 60))
-    kinds(at, tmp_path)
-    refused(at)
-    rated(at, a_round(800, "p1", "p2", "p5"))
-    file = tmp_path / "small.json"
+    applied(at, "round-voided", round_id="r1001")  # of which nothing is left
+    rated(at, played(800, "p1", "p2", "p5"))
     same = rounds.ranked([1, 2, 3], ["p1", "p2", "p5"])
-    file.write_text(json.dumps({"round_id": "r800", "standings": same, "weight": 0.9995}))
-    assert corrections(at, correct(at, "amend", RANKED, str(file))) == {}, "it is not published"
-    worker.terminate()
-    worker.wait()
-    wait_until(gone(at), "it has left")
+    small = applied(at, "round-amended", round_id="r800", standings=same, weight=0.9995)
+    applied(at, "round-voided", round_id="r17", batched=True)
+    wait_until(Finished(at), "all are applied")
+    assert corrections(at, small) == {}, "it is not published"
+    left(worker)
+
     flush(at)
+    remove_topic(at, Topics.of(at).ladder_events)
     done = rebuild(at, "--replace")
     assert done.returncode == 0, done.stderr
-    verified(at)
     before = published_events(at)
     worker_process(at)
-    rated(at, a_round(801, "p1", "p2", "p6"))
+    rated(at, played(801, "p1", "p2", "p6"))
     for player in ("p1", "p2", "p6"):
         (last, new) = published_events(at)[RANKED, player][-2:]
         assert last == before[RANKED, player][-1]
         assert (new.round_id, new.previous_mu) == ("r801", last.mu)
-    play_on(at, 1000)
-
-
-def test_a_rebuild_notes_the_corrections_again(
-    settings: real.SettingsFactory, worker_process: Start, tmp_path: Path
-) -> None:
-    """The topic of the notes was deleted. Who was removed or merged stays so, a season goes on, and
-    what waits is applied."""
-    at = settings()
-    worker = worker_process(at)
-    rated(at, *season(0, 60))
-    kinds(at, tmp_path)
-    correct(at, "void", RANKED, "r17", "--batched")
-    worker.terminate()
-    worker.wait()
-    wait_until(gone(at), "it has left")
-    remove_topic(at, Topics.of(at).ladder_events)
-    done = rebuild(at, "--replace")
-    assert done.returncode == 0, done.stderr
-    worker_process(at)
-    play_on(at, 1000)
+    play_on(at, 2000)
     assert corrections(at, correct(at, "apply", RANKED))
     assert last_round(at, "p1").season == 2
-    play_on(at, 2000)
+    verified(at)
 
 
+@pytest.mark.slow  # seeds among rounds and corrections (`test_seeds.py`) have one kill
 def test_a_worker_dies_while_it_applies_a_correction(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
@@ -272,8 +247,7 @@ def test_a_worker_dies_while_it_applies_a_correction(
     rated(at, *season(0, 4000))
     random = Random(3)
     for turn in range(4):
-        sent = stream_rater("correct", "void", RANKED, f"r{2 * turn + 5}", settings=at)
-        assert sent.returncode == 0, sent.stderr
+        applied(at, "round-voided", round_id=f"r{2 * turn + 5}")
         produce(at, [*season(10_000 * (turn + 1), 20)])
         time.sleep(random.uniform(0.0, 0.6))  # the fault: it comes early or late in the work
         worker.kill()

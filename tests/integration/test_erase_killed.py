@@ -1,112 +1,81 @@
-"""`erase` on real servers, killed after each call to Kafka and Redis: what its advice, or the
-next command's, leads to."""
+"""`erase` on real servers, killed: what its advice, or the next command's, leads to. (Killed after
+each effect on a data file: `unit/test_killed_commands.py`.)"""
 
-import itertools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
 
-import pytest
-
-from stream_rater.adapters.kafka import copier
-from stream_rater.adapters.kafka.ladder_events import LadderEvents
-from stream_rater.adapters.kafka.producers import PartsProducer
-from stream_rater.adapters.kafka.topics import Admin
-from stream_rater.adapters.redis.checkpoints import RedisCheckpoints
-from stream_rater.adapters.redis.metadata import StoreMetadata
-from stream_rater.adapters.redis.store import RedisStore
-from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
-from stream_rater.operations import erase as module
-from stream_rater.operations.erase import Erasure, pseudonym_of
 from tests import real
-from tests.integration.erasing import GERTRUDE, NAME, Start, erase, season, stopped
-from tests.integration.test_corrections import correct, rated, verified
-from tests.integration.test_erase import RANKED, digests, in_redis, in_topics, under_new_name
+from tests.builders.kills import halting, short
+from tests.integration.erasing import (
+    GERTRUDE,
+    NAME,
+    RANKED,
+    Start,
+    digests,
+    erase,
+    refused,
+    season,
+    stopped,
+    under_new_name,
+)
+from tests.integration.processes import environment_of
+from tests.integration.test_corrections import correct, rated
 from tests.integration.test_rebuild import rebuild
 
-CALLS: list[tuple[Any, str]] = [
-    (Admin, "create_topics"),
-    (copier.Copier, "write"),
-    (Admin, "commit"),
-    (RedisCheckpoints, "drop_all"),
-    (module, "drop_index"),
-    (PartsProducer, "scatter"),
-    (StoreMetadata, "begin_rebuild"),
-    (RedisStore, "apply"),
-    (LadderEvents, "write"),
-    (StoreMetadata, "end_rebuild"),
+EFFECTS = [
+    "stream_rater.adapters.kafka.topics.Admin.create_topics",
+    "stream_rater.adapters.kafka.copier.Copier.write",
+    "stream_rater.adapters.kafka.topics.Admin.commit",
+    "stream_rater.adapters.redis.checkpoints.RedisCheckpoints.drop_all",
+    "stream_rater.operations.erase.drop_index",
+    "stream_rater.adapters.kafka.producers.PartsProducer.scatter",
+    "stream_rater.adapters.redis.metadata.StoreMetadata.begin_rebuild",
+    "stream_rater.adapters.redis.store.RedisStore.apply",
+    "stream_rater.adapters.kafka.ladder_events.LadderEvents.write",
+    "stream_rater.adapters.redis.metadata.StoreMetadata.end_rebuild",
 ]
 """All that `erase` writes by, in the order of the first calls."""
 
 
-class Killed(BaseException):
-    """The command ends here, without a word."""
-
-
-@contextmanager
-def killed_after(calls: int) -> Iterator[list[str]]:
-    """Let the process end after this many calls. Yields the names of those that were made."""
-    made: list[str] = []
-
-    def wrapped(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def until(*given: Any, **named: Any) -> Any:
-            outcome = call(*given, **named)
+def killed_after(last: str, at: Settings, to: Settings, log: Path) -> list[str]:
+    """Begin to erase, and kill it after this effect. Until the store is emptied, all beliefs are
+    there after each effect. Returns those that there were."""
+    before, made = digests(at), list[str]()
+    words = ["erase", GERTRUDE, "--pseudonym", NAME, "--to", to.topic_prefix]
+    with halting(words, environment_of(at), EFFECTS, log) as halts:
+        for name in halts:
             made.append(name)
-            if len(made) == calls:
-                raise Killed
-            return outcome
-
-        return until
-
-    with pytest.MonkeyPatch.context() as patch:
-        for owner, name in CALLS:
-            patch.setattr(owner, name, wrapped(name, getattr(owner, name)))
-        yield made
+            if name == last:
+                return made
+            assert "StoreMetadata.begin_rebuild" in made or digests(at) == before, made
+    raise AssertionError(f"it has ended: {made}\n{log.read_text()}")
 
 
-def erased(at: Settings, to: Settings) -> None:
-    """The command's work."""
-    work = Erasure(at, to.topic_prefix, ladders_of_settings(at), pseudonym_of(GERTRUDE, NAME))
-    work.check_topics()
-    work.check_idle()
-    mentions = work.search()
-    work.copy(mentions)
-    work.rebuild()
-    work.conclude(delete_old=False)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)  # some twenty times `erase`, on whatever machine
-def test_killed_after_each_call(
-    settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start
-) -> None:
-    """The beliefs are there again, or come back by the rebuild that the next command asks for. Then
-    `erase` into other topics ends well: the id is in neither the topics nor Redis."""
+def test_killed(
+    settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """The beliefs are there, or come back by the rebuild that the next command asks for, or all is
+    done but the tombstones. What is half done is refused, with the cure; and the cure works."""
     at = settings()
+    first, second = generation(at), generation(at, "v3")
     worker = worker_process(at)
     rated(at, *season(0, 16))
     correct(at, "void", RANKED, "r5")
     stopped(worker)
     before = digests(at)
-    seen: set[str] = set()
-    for calls in itertools.count(1):
-        to = generation(at, f"v{calls}")
-        try:
-            with killed_after(calls) as made:
-                erased(at, to)
-        except Killed:
-            seen.update(made)
-        if "end_rebuild" in made:
-            assert digests(to) == under_new_name(before), "all is done but the tombstones"
-            ended = erase(at, f"{to.topic_prefix}again")
-            assert "delete the old ones, which hold the id" in ended.stderr
-            break
-        if "begin_rebuild" in made:
-            done = rebuild(at, "--replace")
-            assert done.returncode == 0, done.stderr
-        assert digests(at) == before, made
-    assert seen == {name for _, name in CALLS}
-    assert not [each for each in in_topics(to) if GERTRUDE.encode() in each]
-    assert not [each for each in in_redis(at) if GERTRUDE.encode() in each]
-    verified(to)
+
+    made = killed_after("RedisStore.apply", at, first, tmp_path / "first.log")
+    assert "a rebuild of the store is unfinished" in refused(at, second.topic_prefix)
+    assert "offsets no longer order the rounds" in rebuild(first, "--replace").stderr
+    done = rebuild(at, "--replace")
+    assert done.returncode == 0, done.stderr
+    assert digests(at) == before
+    assert "holds records" in refused(at, first.topic_prefix)
+
+    made += killed_after("StoreMetadata.end_rebuild", at, second, tmp_path / "second.log")
+    assert set(made) == {*map(short, EFFECTS)}
+    assert digests(second) == under_new_name(before), "all is done but the tombstones"
+    ended = erase(at, f"{second.topic_prefix}again")
+    assert "delete the old ones, which hold the id" in ended.stderr

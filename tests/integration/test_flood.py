@@ -4,6 +4,8 @@ continue."""
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests import real
 from tests.integration.bad_rounds import a_round
 from tests.integration.processes import WorkerProcess, wait_until
@@ -47,6 +49,7 @@ def test_the_neighbours_of_a_flood_are_rated(
     assert worker.get("/healthz")[0] == worker.get("/readyz")[0] == 200
 
 
+@pytest.mark.slow
 def test_a_flood_costs_little_and_what_is_behind_it_is_rated_later(
     settings: real.SettingsFactory, worker_process: Callable[..., WorkerProcess]
 ) -> None:

@@ -11,11 +11,12 @@ from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.operations import verify
 from stream_rater.pipeline.ports import NO_PLAYERS
 from tests import real
 from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.test_rebuild import delete_parts, gone, rebuild
-from tests.integration.test_service import a_round, assert_all_rated_once
+from tests.integration.test_service import a_round, events_of
 from tests.integration.topics import Bytes, Finished, produce, read_topic
 from tests.waits import STILL_S
 
@@ -50,75 +51,34 @@ def forget_offsets(settings: Settings, *groups: str) -> dict[str, dict[int, int 
     return found
 
 
-def test_rounds_that_were_deleted_are_not_replayed_without(
-    settings: real.SettingsFactory, worker_process: Start
-) -> None:
-    """A rebuild refuses in one line, and leaves the store as it is."""
-    at = settings()
-    rated(at, worker_process)
-    store = RedisStore(at)
-    before = store.count_beliefs(), store.read(dict.fromkeys(range(4), NO_PLAYERS))
-    rounds = Topics.of(at).rounds
-    ends = Admin(at).ends(rounds, 4)
-    partition = max(range(4), key=ends.__getitem__)
-    where = TopicPartition(rounds, partition, 3)
-    client = client_of(at)
-    for future in client.delete_records([where]).values():
-        future.result(STILL_S)
-    refused = rebuild(at, "--replace")
-    assert refused.returncode == 1
-    assert f"partition {partition} of the rounds starts at 3" in refused.stderr
-    assert refused.stderr.count("\n") == 1
-    assert (store.count_beliefs(), store.read(dict.fromkeys(range(4), NO_PLAYERS))) == before
-
-
-def assert_resumes(at: Settings, worker_process: Start) -> None:
-    """Assert that ten more rounds are rated, and that no round is rated, published or rejected
-    twice."""
-    worker_process(at)
-    produce(at, [a_round(number) for number in range(50, 60)])
+def resumes(at: Settings, start: Start, first: int) -> None:
+    """Let another worker rate ten more rounds. Then no round is rated, published or rejected
+    twice, and no round is lost."""
+    worker = start(at)
+    produce(at, [a_round(number) for number in range(first, first + 10)])
     wait_until(Finished(at), "all is finished", every_s=0.2)
-    assert_all_rated_once(at, 60)
+    worker.terminate()
+    assert worker.wait() == 0
+    wait_until(gone(at), "it has left")
+    found = events_of(at)
+    assert len(found) == 2 * (first + 10) and set(found.values()) == {1}
     assert len(read_topic(at, Topics.of(at).rejected)) == 1
 
 
-def test_estimators_find_where_they_were(
+def test_nobody_guesses_where_they_were(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
-    """If no part was deleted, nothing is rated, published or rejected twice."""
+    """As long as no part was deleted, estimators find it. Once parts were, they end, and shards
+    that hold something wait for an operator; the messages say what to commit, and then all
+    continue. A rebuild refuses meanwhile, and where rounds were deleted, and leaves the store as it
+    is."""
     at = settings()
     rated(at, worker_process)
     forget_offsets(at, ESTIMATORS)
-    assert_resumes(at, worker_process)
+    resumes(at, worker_process, 50)
 
-
-def test_estimators_do_not_guess_where_they_were(
-    settings: real.SettingsFactory, worker_process: Start
-) -> None:
-    """If parts were deleted, a worker ends and says what to commit. Then it continues."""
-    at = settings()
-    rated(at, worker_process)
-    delete_parts(at)
-    known = forget_offsets(at, ESTIMATORS)[ESTIMATORS]
-    worker = worker_process(at, ready=False)
-    assert worker.wait() == 1
-    assert "partition 1 (not below 1)" in worker.log().splitlines()[-1]
-    refused = rebuild(at, "--replace")
-    assert refused.returncode == 1
-    assert "has no committed offset any more" in refused.stderr
-    offsets = {partition: offset or 0 for partition, offset in known.items()}
-    Admin(at).commit(ESTIMATORS, Topics.of(at).rounds, offsets)
-    assert_resumes(at, worker_process)
-
-
-def test_updaters_do_not_guess_where_they_were(
-    settings: real.SettingsFactory, worker_process: Start
-) -> None:
-    """Shards that hold something wait for an operator. The message says what to commit."""
-    at = settings()
-    rated(at, worker_process)
     known = forget_offsets(at, UPDATERS)[UPDATERS]
-    assert "has no committed offset any more" in rebuild(at, "--replace").stderr
+    assert "has no committed offset any more" in refusal(at)
     worker = worker_process(at, ready=False)
     used = {shard: offset for shard, offset in known.items() if offset}
 
@@ -128,10 +88,43 @@ def test_updaters_do_not_guess_where_they_were(
     wait_until(all_refused, "it refuses the shards")
     _, page = worker.get("/readyz")
     assert all(f"Commit {offset} for this partition" in page for offset in used.values())
-    worker.kill()
-    wait_until(gone(at), "its session is over")
+    worker.terminate()
+    worker.wait()
+    wait_until(gone(at), "it has left")
     Admin(at).commit(UPDATERS, Topics.of(at).parts, used)
-    worker_process(at)
-    produce(at, [a_round(number) for number in range(50, 60)])
-    wait_until(Finished(at), "all is finished", every_s=0.2)
-    assert_all_rated_once(at, 60)
+    resumes(at, worker_process, 60)
+
+    delete_parts(at)
+    known = forget_offsets(at, ESTIMATORS)[ESTIMATORS]
+    worker = worker_process(at, ready=False)
+    assert worker.wait() == 1
+    assert "partition 1 (not below 1)" in worker.log().splitlines()[-1]
+    assert "has no committed offset any more" in refusal(at)
+    offsets = {partition: offset or 0 for partition, offset in known.items()}
+    Admin(at).commit(ESTIMATORS, Topics.of(at).rounds, offsets)
+    resumes(at, worker_process, 70)
+    verify.verify(at, wait_s=STILL_S)
+    deleted_rounds(at)
+
+
+def refusal(at: Settings) -> str:
+    """What a rebuild says in one line."""
+    refused = rebuild(at, "--replace")
+    assert refused.returncode == 1
+    assert refused.stderr.count("\n") == 1
+    return refused.stderr
+
+
+def deleted_rounds(at: Settings) -> None:
+    """Delete rounds: they are not replayed without."""
+    store = RedisStore(at)
+    before = store.count_beliefs(), store.read(dict.fromkeys(range(4), NO_PLAYERS))
+    rounds = Topics.of(at).rounds
+    ends = Admin(at).ends(rounds, 4)
+    partition = max(range(4), key=ends.__getitem__)
+    client = client_of(at)
+    for future in client.delete_records([TopicPartition(rounds, partition, 3)]).values():
+        future.result(STILL_S)
+    assert f"partition {partition} of the rounds starts at 3" in refusal(at)
+    assert (store.count_beliefs(), store.read(dict.fromkeys(range(4), NO_PLAYERS))) == before
+    store.close()

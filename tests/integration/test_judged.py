@@ -1,5 +1,5 @@
 """The judge on real Kafka: it finds nothing in a run of real workers, and each fault that is
-planted in a worker. Two recorders see the same."""
+planted in a worker. Two recorders see the same. (In memory: `simulation/test_judged.py`.)"""
 
 import itertools
 import sys
@@ -16,12 +16,10 @@ from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.topics import Bytes, Finished, produce
 from tests.judge.findings import Findings
 
-pytestmark = pytest.mark.integration
-
 ROUNDS = 60
-ON_KAFKA = (
-    "aborted-is-committed", "event-skipped", "duplicate-rated", "invalid-rated", "rejection-twice",
-)  # fmt: skip
+IN_MEMORY_TOO = ("event-skipped", "duplicate-rated", "invalid-rated", "rejection-twice")
+SLOW = [pytest.param(fault, marks=pytest.mark.slow) for fault in IN_MEMORY_TOO]
+ON_KAFKA = ["aborted-is-committed", *SLOW]
 """Faults that are planted in a worker; the first of them needs a broker."""
 
 

@@ -24,8 +24,6 @@ from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.topics import Bytes, Finished, produce
 from tests.judge.findings import Findings
 
-pytestmark = pytest.mark.integration
-
 PLAYERS, ROUNDS = 8, 12
 """All play in each round, and each is on the leaderboard after half of the first rounds."""
 ENOUGH = 40
@@ -120,6 +118,7 @@ def judged(at: Settings, folder: Path, fault: str) -> Findings:
         worker.close()
 
 
+@pytest.mark.slow  # the judge by hand, answers too: `unit/test_judge.py`
 @pytest.mark.parametrize("fault", ["", *IN_SERVE])
 def test_it_judges_the_answers_of_a_real_serve(
     settings: real.SettingsFactory, tmp_path: Path, fault: str

@@ -1,24 +1,27 @@
 """Commands on a log whose last offsets have no record: a game reports in transactions, and the last
-one was aborted. Nobody waits for what no worker can finish."""
+one was aborted. Nobody waits for what no worker can finish. And on one whose worker died in the
+middle of a transaction, which is waited for."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
-from stream_rater.adapters.access import CLIENT_LOGGER
+from stream_rater.adapters.access import CLIENT_LOGGER, client_options
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
-from stream_rater.contract.groups import ESTIMATORS
+from stream_rater.contract.errors import LogTrouble
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.operations.unfinished import UnfinishedRounds
 from tests import real
-from tests.integration.erasing import Start, beliefs, erase, season, stopped
-from tests.integration.processes import WorkerProcess, complaints, stream_rater, wait_until
-from tests.integration.test_corrections import RANKED, correct, rated, verified
+from tests.integration.erasing import Start, digests, season, stopped
+from tests.integration.processes import WorkerProcess, stream_rater, wait_until
+from tests.integration.test_corrections import RANKED, correct, rated
 from tests.integration.test_move_kafka import in_transactions
 from tests.integration.topics import produce
+from tests.waits import STILL_S
 
 Kept = tuple[Settings, WorkerProcess]
 AT_ONCE = ("--wait", "0")
@@ -72,18 +75,14 @@ def done(at: Settings, *words: str) -> str:
     return ended.stdout
 
 
-def test_nothing_is_waited_for(kept: Kept) -> None:
-    """While workers run, and once none does."""
+def test_commands_do_not_wait_for_what_no_worker_can_finish(kept: Kept) -> None:
+    """While workers run, and once none does. The lag is that of records, and of offsets that an
+    open transaction hides. The log is read to its end by the commands that compute from it, and
+    what comes later is rated. A record behind the aborted ones is unfinished, and so is one that
+    nobody can read yet."""
     at, worker = kept
     assert "all equal, bit for bit" in done(at, "verify", *AT_ONCE)
     assert "season 0" in done(at, "season-standings", RANKED, *AT_ONCE)
-    stopped(worker)
-    assert "all equal, bit for bit" in done(at, "verify", *AT_ONCE)
-
-
-def test_they_are_no_lag(kept: Kept) -> None:
-    """The lag is that of records, and of offsets that an open transaction hides."""
-    at, worker = kept
     lag = partial(worker.metric, "stream_rater_lag_records")
     wait_until(lambda: lag() == 0, "nobody lags")
     with an_open_transaction(at):
@@ -92,44 +91,70 @@ def test_they_are_no_lag(kept: Kept) -> None:
     wait_until(lambda: lag() == 0, "it was aborted")
     assert worker.metric("stream_rater_next_offset") == stays
 
-
-def test_the_log_is_read_to_its_end(kept: Kept) -> None:
-    """By the commands that compute from it, beside workers. What comes later is rated."""
-    at, _ = kept
     done(at, "checkpoint", RANKED)
     assert "p1" in done(at, "correct", "void", RANKED, "r11", "--dry-run")
     done(at, "inspect")
     done(at, "inspect", "--ladder", RANKED, "--player", "p1")
     assert done(at, "predict", "p1", "p2", "--ladder", RANKED)
     done(at, "correct", "void", RANKED, "r11")
-    produce(at, [*season(30, 4)])
-    verified(at)
-
-
-def test_it_is_rebuilt_and_written_again(kept: Kept) -> None:
-    """With no worker: rebuild, and erase to other topics."""
-    at, worker = kept
+    rated(at, *season(30, 4))
+    in_transactions(at, [*season(40, 4)], abort=0)
     stopped(worker)
-    before = beliefs(at)
+
+    assert "all equal, bit for bit" in done(at, "verify", *AT_ONCE)
+    before = digests(at)
     done(at, "rebuild", "--replace")
-    assert beliefs(at) == before
-    ended = erase(at, f"new-{at.topic_prefix}")
-    assert (ended.returncode, complaints(ended.stderr)) == (0, [])
-
-
-def test_records_and_open_transactions_count(kept: Kept) -> None:
-    """A record behind the aborted ones is found, and so is one that nobody can read yet."""
-    at, worker = kept
-    stopped(worker)
-    admin, topic = Admin(at), Topics.of(at).rounds
-
-    def left() -> dict[int, range]:
-        ends = dict(enumerate(admin.ends(topic, at.partitions)))
-        return UnfinishedRounds(at, admin).look(ends)
-
-    assert left() == {}
+    assert digests(at) == before
+    assert left(at) == {}
     with an_open_transaction(at):
-        assert left(), "it may yet be committed"
-    assert left() == {}
-    (message,) = produce(at, [*season(30, 1)])
-    assert (message.offset() or 0) in left()[message.partition() or 0]
+        assert left(at), "it may yet be committed"
+    assert left(at) == {}
+    (message,) = produce(at, [*season(50, 1)])
+    assert (message.offset() or 0) in left(at)[message.partition() or 0]
+
+
+def left(at: Settings) -> dict[int, range]:
+    """By partition, what commands take as unfinished."""
+    admin = Admin(at)
+    ends = dict(enumerate(admin.ends(Topics.of(at).rounds, at.partitions)))
+    return UnfinishedRounds(at, admin).look(ends)
+
+
+# --- a worker died in the middle of a transaction ---
+
+
+def leave_open(at: Settings) -> None:
+    """Leave a transaction open that holds the offset of shard 0, until it times out."""
+    options = client_options(at)
+    group = Consumer(options | {"group.id": at.topic_prefix + UPDATERS}, logger=CLIENT_LOGGER)
+    timeout = {"transaction.timeout.ms": at.transaction_timeout_ms}
+    producer = Producer(options | timeout | {"transactional.id": "dead"}, logger=CLIENT_LOGGER)
+    producer.init_transactions(STILL_S)
+    producer.begin_transaction()
+    ends = [TopicPartition(Admin(at).topics.parts, 0, 7)]
+    producer.send_offsets_to_transaction(ends, group.consumer_group_metadata(), STILL_S)
+
+
+def test_a_dead_workers_transaction_is_waited_for(settings: real.SettingsFactory) -> None:
+    """No command says that Kafka did not answer. The broker aborts the transaction soon, and the
+    former offsets hold."""
+    at = settings(transaction_timeout_ms=8000)
+    Admin(at).create_topics()
+    leave_open(at)
+    verified = stream_rater("verify", "--wait", "0", settings=at)
+    assert verified.returncode == 0, verified.stderr
+    assert "0 rounds replayed" in verified.stdout
+
+
+def test_offsets_are_not_published_while_a_transaction_is_open(
+    settings: real.SettingsFactory,
+) -> None:
+    """The former offsets may not be the last ones, which a rebuild needs."""
+    at = settings(transaction_timeout_ms=60_000)
+    admin = Admin(at)
+    admin.create_topics()
+    assert admin.committed(UPDATERS, admin.topics.parts, 4) == dict.fromkeys(range(4))
+    leave_open(at)
+    hasty = Admin(at, request_timeout_s=0.6)
+    with pytest.raises(LogTrouble):
+        hasty._stable(UPDATERS, admin.topics.parts, 4)

@@ -1,62 +1,94 @@
 """`move` on real servers: a data file becomes topics and a Redis, and no rating changes."""
 
+import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from stream_rater.adapters.kafka.copier import Copier, delete_topics
+from stream_rater.adapters.kafka.copier import Copier
 from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.client import connect
-from stream_rater.adapters.sqlite.reading import DataFile
+from stream_rater.adapters.sqlite.reading import DataFile, data_file
 from stream_rater.adapters.sqlite.season_file import SeasonRows
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
-from stream_rater.contract.record import Record
-from stream_rater.operations.move import Move, move
+from stream_rater.contract.record import Player, Record
 from tests import real
-from tests.builders.rated_data_files import rate
-from tests.integration.erasing import Start, beliefs, season
-from tests.integration.processes import complaints, stream_rater
-from tests.integration.test_corrections import RANKED, a_round, correct, rated, verified
-from tests.integration.topics import Bytes, headers_of, read_topic, remove_topic
+from tests.builders.kills import halting, short
+from tests.builders.lines import Bytes, Line, a_correction, a_message, a_seed
+from tests.integration.erasing import GERTRUDE, Start, beliefs, season
+from tests.integration.processes import complaints, environment_of, stream_rater
+from tests.integration.test_corrections import DUELS, RANKED, correct, played, rated, verified
+from tests.integration.test_rebuild import rebuild
+from tests.integration.topics import headers_of, read_topic
+from tests.rated_data_files import rate
+from tests.rounds import day
+
+EFFECTS = [
+    "stream_rater.adapters.kafka.topics.Admin.create_topics",
+    "stream_rater.adapters.kafka.copier.Copier.write",
+    "stream_rater.adapters.kafka.topics.Admin.commit",
+    "stream_rater.adapters.kafka.producers.PartsProducer.scatter",
+    "stream_rater.adapters.redis.metadata.StoreMetadata.begin_rebuild",
+    "stream_rater.adapters.redis.store.RedisStore.apply",
+    "stream_rater.adapters.kafka.ladder_events.LadderEvents.write",
+    "stream_rater.operations.move.difference",
+    "stream_rater.adapters.sqlite.database.Database.mark_moved",
+]
+"""What `move` writes by, in the order of the first calls, until only the release of Redis is
+left."""
+
+
+def a_reset(number: int, player: str) -> Line:
+    about = {"round_id": f"x{number}", "at": day(number), "player": player, "sigma": 300.0}
+    return a_correction("player-reset", ladder=RANKED, **about)
 
 
 def of_file(path: Path) -> Settings:
     return Settings(data=str(path))
 
 
-def submit(path: Path, records: Iterable[Bytes]) -> None:
-    """Append rounds to a data file."""
+def given(at: Settings, *words: str) -> None:
+    """Run a command that succeeds."""
+    done = stream_rater(*words, settings=at)
+    assert done.returncode == 0, done.stderr
+
+
+def submit(path: Path, records: Iterable[Bytes] = (), seeds: Iterable[Line] = ()) -> None:
+    """Append seeds and rounds to a data file."""
     lines = path.with_name("rounds.jsonl")
-    lines.write_bytes(b"".join((each.value or b"") + b"\n" for each in records))
-    done = stream_rater("submit", str(lines), settings=of_file(path))
-    assert done.returncode == 0, done.stderr
-
-
-def corrected(path: Path, *words: str) -> None:
-    """Append a correction to a data file."""
-    done = stream_rater("correct", *words, settings=of_file(path))
-    assert done.returncode == 0, done.stderr
+    values = [*(json.dumps(each).encode() for each in seeds), *(r.value or b"" for r in records)]
+    lines.write_bytes(b"".join(each + b"\n" for each in values))
+    given(of_file(path), "submit", str(lines))
 
 
 def with_a_past(path: Path) -> None:
-    """Rate a season with duplicates, a refused correction, corrections, one of which waits, and the
-    start of a season."""
+    """Rate a season with duplicates, seeds, a refused correction, corrections, one of which waits,
+    and the start of a season."""
     rate(path)
-    submit(path, [*season(0, 60), *season(0, 4), a_round(60, "walter", "p1")])
+    first = a_seed(0, GERTRUDE, "p0", "never", ladder=RANKED, rounds=7)
+    submit(path, seeds=[first, a_seed(1, "p1", "p2", ladder=DUELS)])
+    submit(path, [*season(0, 60), *season(0, 4), played(60, "walter", "p1")])
     rate(path)
-    corrected(path, "void", RANKED, "r11")
-    corrected(path, "void", RANKED, "nothing")
-    corrected(path, "merge", RANKED, "walter", "p2")
+    given(of_file(path), "correct", "void", RANKED, "r11")
+    given(of_file(path), "correct", "void", RANKED, "nothing")
+    given(of_file(path), "correct", "merge", RANKED, "walter", "p2")
     rate(path)
     submit(path, season(61, 9))
-    corrected(path, "season", RANKED, "1", "--keep", "0.8", "--sigma", "100")
-    corrected(path, "remove", RANKED, "p6", "--batched")
-    submit(path, season(70, 12))
+    given(of_file(path), "correct", "season", RANKED, "1", "--keep", "0.8", "--sigma", "100")
+    given(of_file(path), "correct", "remove", RANKED, "p6", "--batched")
+    submit(path, season(70, 12), [a_seed(100, "p0", "newcomer", ladder=RANKED),
+                                  a_reset(101, GERTRUDE)])  # fmt: skip
     rate(path)
+
+
+def beliefs_in(path: Path) -> dict[Player, bytes]:
+    """Every belief in a data file."""
+    with data_file(str(path)) as file:
+        return {player: data for some in file.beliefs() for player, data in some}
 
 
 def moved(at: Settings, path: Path) -> str:
@@ -96,95 +128,94 @@ def check_copied(at: Settings, file: DataFile) -> None:
     assert notes[: len(file.ladder_events())] == file.ladder_events()
 
 
-def newest(at: Settings) -> int:
-    """The largest offset of an event's round."""
-    messages = read_topic(at, Topics.of(at).changed)
-    return max(rating_changed_from_json(each.value() or b"").offset for each in messages)
+def causes(at: Settings, player: str) -> list[str | None]:
+    """What changed a player's rating, in order: kinds of corrections and seeds, None for a round.
+    The first one is the last that the file has."""
+    values = (message.value() or b"" for message in read_topic(at, Topics.of(at).changed))
+    events = [each for each in map(rating_changed_from_json, values) if each.player == player]
+    return [None if each.correction is None else each.correction.cause for each in events]
 
 
 def test_a_file_is_moved(
     settings: real.SettingsFactory, worker_process: Start, tmp_path: Path
 ) -> None:
-    """To as many partitions and any number of shards. Workers go on from there: with rounds, a
-    correction of an old round, and the one that waited. The file is not used any more."""
+    """To as many partitions and any number of shards. Workers go on from there: with rounds, seeds,
+    a correction of an old round, that of an old seed, which wakes a later one, and the correction
+    that waited. The file is not used any more."""
     path, at = tmp_path / "ratings.db", settings(shards=3)
     with_a_past(path)
-    file = DataFile(path)
-    before = {player: data for some in file.beliefs() for player, data in some}
-    assert "equal to those in" in moved(at, path)
-    check_copied(at, file)
+    given(of_file(path), "season-standings", RANKED)
+    before = beliefs_in(path)
+    kept = {message.key: message.value for message, _ in SeasonRows(path).all_records()}
+    with data_file(str(path)) as file:  # opened before it is moved, from when on nobody can
+        assert "equal to those in" in moved(at, path)
+        check_copied(at, file)
+        ends = file.ends()
     assert beliefs(at).keys() == before.keys()
-    assert "all equal" in verified(at)
+    standings = read_topic(at, topic_of(at))
+    assert {message.key(): message.value() for message in standings} == kept
+    assert len(standings) == len(kept) > 5
+    again = stream_rater("season-standings", RANKED, settings=at)
+    assert "season 0: kept before" in again.stdout, again.stderr
 
     worker_process(at)
     rated(at, *season(100, 24))
     correct(at, "void", RANKED, "r12")
     correct(at, "apply", RANKED)
-    assert "all equal" in verified(at)
-    assert newest(at) >= min(end for end in file.ends() if end)
-    file.close()
+    later = a_seed(200, "never", "late", ladder=RANKED, mu=1300.0, rounds=7)
+    rated(at, a_message(later), a_message(a_reset(201, "p3")))
+    correct(at, "void", RANKED, "s0")
+    rated(at, played(250, "never", "late", "newcomer"))
+    assert "6 seeds applied" in verified(at)
+    assert causes(at, "never") == ["players-seeded", "round-voided", None]
+    assert causes(at, "newcomer") == ["players-seeded", None]
+    shown = stream_rater("inspect", "--ladder", RANKED, "--player", "newcomer", settings=at)
+    assert "players-seeded s100" in shown.stdout and "r250" in shown.stdout
+    messages = read_topic(at, Topics.of(at).changed)
+    newest = max(rating_changed_from_json(each.value() or b"").offset for each in messages)
+    assert newest >= min(end for end in ends if end)
 
     assert "was moved to " in refused(at, path)
     ended = stream_rater("verify", settings=of_file(path))
     assert ended.returncode == 1 and "was moved to " in ended.stderr
 
 
-def test_past_seasons_are_moved(settings: real.SettingsFactory, tmp_path: Path) -> None:
-    """The topic has the records of the file, byte for byte; and so has one that the command writes
-    from the moved log."""
-    path, at = tmp_path / "ratings.db", settings(shards=3)
-    with_a_past(path)
-    done = stream_rater("season-standings", RANKED, settings=of_file(path))
-    assert done.returncode == 0, done.stderr
-    kept = {message.key: message.value for message, _ in SeasonRows(path).all_records()}
-    assert len(kept) > 5
-    moved(at, path)
-    for _ in range(2):
-        messages = read_topic(at, topic_of(at))
-        assert {message.key(): message.value() for message in messages} == kept
-        assert len(messages) == len(kept)
-        again = stream_rater("season-standings", RANKED, settings=at)
-        assert "season 0: kept before" in again.stdout, again.stderr
-        remove_topic(at, topic_of(at))
-        written = stream_rater("season-standings", RANKED, settings=at)
-        assert written.returncode == 0, written.stderr
-
-
-class Cut(Exception):
-    """The end of a move that is interrupted."""
-
-
-def cut(*_: object) -> None:
-    """End the move."""
-    raise Cut
-
-
-def test_an_interrupted_move_is_repeated(
-    settings: real.SettingsFactory, generation: Callable[..., Settings], tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    """Wherever it ends before the last step: to other topics, or to the same once they are
-    deleted. The file can be used until then."""
+def test_a_move_is_killed(
+    settings: real.SettingsFactory, generation: Callable[..., Settings], tmp_path: Path
+) -> None:
+    """Until the file is marked as moved, it is as it was and can be used on, and is moved to other
+    topics. From then on, a rebuild of the new place is all that is missing."""
     path, at = tmp_path / "ratings.db", settings(shards=2)
-    with_a_past(path)
-    with monkeypatch.context() as patch, pytest.raises(Cut):
-        patch.setattr(Copier, "write", cut)
-        move(at, path)
-    with monkeypatch.context() as patch, pytest.raises(Cut):
-        patch.setattr(Move, "rebuild", cut)
-        move(at, path)
-    assert "holds records, or once had some" in refused(at, path)
-    delete_topics(at, Admin(at).partitions())
-    to = generation(at)
-    with monkeypatch.context() as patch, pytest.raises(Cut):
-        patch.setattr("stream_rater.operations.move.difference", cut)
-        move(to, path)
     rate(path)
-    to = generation(at, "v3")
-    moved(to, path)
+    submit(path, season(0, 24))
+    rate(path)
+    before, made = beliefs_in(path), list[str]()
+    words = ["move", str(path)]
+    with halting(words, environment_of(at), EFFECTS, tmp_path / "first.log") as halts:
+        for name in halts:
+            made.append(name)
+            assert beliefs_in(path) == before, made
+            if name == "move.difference":
+                break
+    rate(path)
+    assert "holds records, or once had some" in refused(at, path)
+    to = generation(at)
+    with halting(words, environment_of(to), EFFECTS, tmp_path / "second.log") as halts:
+        for name in halts:
+            made.append(name)
+            if name == "Database.mark_moved":
+                break
+    assert {*made} == {*map(short, EFFECTS)}, (tmp_path / "second.log").read_text()
+    assert "was moved to " in refused(at, path)
+    ended = stream_rater("run", settings=to)
+    assert ended.returncode == 2 and "a rebuild of the store is unfinished" in ended.stderr
+    done = rebuild(to, "--replace")
+    assert done.returncode == 0, done.stderr
+    assert beliefs(to) == before
     assert "all equal" in verified(to)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_moved_is_refused(
     settings: real.SettingsFactory, generation: Callable[..., Settings], tmp_path: Path
 ) -> None:

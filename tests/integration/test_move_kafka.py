@@ -15,18 +15,17 @@ from confluent_kafka import Producer
 from local.kafka_node import FORMATTED, start_kafka
 from local.servers import Addresses
 from stream_rater.adapters.access import CLIENT_LOGGER
-from stream_rater.adapters.kafka.copier import Copier, delete_topics
+from stream_rater.adapters.kafka.copier import Copier
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Record
-from stream_rater.operations.move import Move, move_from_kafka
 from tests import real
+from tests.builders.lines import Bytes
 from tests.integration.erasing import Start, beliefs, season, stopped
 from tests.integration.processes import complaints, stream_rater, wait_until
-from tests.integration.test_corrections import RANKED, a_round, correct, rated, verified
-from tests.integration.test_move import Cut, cut
-from tests.integration.topics import Bytes, headers_of, produce, read_topic
+from tests.integration.test_corrections import RANKED, correct, played, rated, verified
+from tests.integration.topics import headers_of, produce, read_topic
 
 pytestmark = pytest.mark.skipif(not FORMATTED.is_dir(), reason="no Kafka is installed here")
 
@@ -102,15 +101,13 @@ def with_a_past(at: Settings, worker_process: Start) -> None:
     """Rate a season with corrections, of which one waits, rejected records, transactions, and an
     aborted one at the end of the log."""
     worker = worker_process(at)
-    rated(at, *season(0, 24), *season(0, 4), Bytes(b"no round"), a_round(60, "walter", "p1"))
+    rated(at, *season(0, 40), *season(0, 4), Bytes(b"no round"), played(60, "walter", "p1"))
     correct(at, "void", RANKED, "r11")
     correct(at, "merge", RANKED, "walter", "p2")
-    groups = [*season(24, 6)], [*season(30, 6)], [*season(36, 4)]
-    in_transactions(at, *groups, abort=2)
-    rated(at, *season(40, 4))
+    in_transactions(at, [*season(40, 6)], [*season(46, 4)], abort=1)
+    rated(at, *season(50, 4))
     correct(at, "remove", RANKED, "p6", "--batched")
-    rated(at)
-    in_transactions(at, [*season(50, 4)], abort=0)
+    in_transactions(at, [*season(54, 4)], abort=0)
     stopped(worker)
 
 
@@ -144,49 +141,35 @@ def check_copied(old: Settings, new: Settings) -> None:
 
 
 def test_a_kafka_is_moved(
-    settings: real.SettingsFactory, elsewhere: Elsewhere, worker_process: Start, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    """After a move that was interrupted in each of its steps. Workers go on in the new place, with
-    a correction of an old round and the one that waited. Those of the old place do not start."""
+    settings: real.SettingsFactory, elsewhere: Elsewhere, worker_process: Start, tmp_path: Path
+) -> None:
+    """Workers go on in the new place, with a correction of an old round and the one that waited.
+    Those of the old place do not start, and it is not moved again."""
     at, to = settings(shards=4), elsewhere(shards=3)
     with_a_past(at, worker_process)
     before, source = beliefs(at), file_of(at, tmp_path)
-    steps: list[tuple[Any, str]] = [(Copier, "write"), (Move, "rebuild")]
-    for number, (of, name) in enumerate(steps):
-        with monkeypatch.context() as patch, pytest.raises(Cut):
-            patch.setattr(of, name, cut)
-            move_from_kafka(to, at)
-        if number:
-            assert "holds records, or once had some" in refused(to, "move", "--from", source)
-        delete_topics(to, Admin(to).partitions())
-        to = elsewhere(shards=3)
     assert "equal to those in" in done(to, "move", "--from", source)
     check_copied(at, to)
     assert beliefs(to).keys() == before.keys()
-    assert "all equal" in verified(to)
+    said = refused(at, "compare-logs", file_of(to, tmp_path))
+    assert "ladders-noted: its messages are not those of" in said, "its records are equal"
 
-    worker = worker_process(to)
+    worker_process(to)
     rated(to, *season(100, 12))
     correct(to, "void", RANKED, "r12")
     correct(to, "apply", RANKED)
-    rated(to)
     assert "all equal" in verified(to)
-    stopped(worker)
-
     assert f"were moved to {Topics.of(to).rounds} on {to.kafka}" in refused(at, "run")
     assert "were moved to" in refused(elsewhere(), "move", "--from", source)
-    done(at, "rebuild", "--replace")
-    assert beliefs(at).keys() == before.keys()
-    stopped(worker_process(at))
 
 
+@pytest.mark.slow
 def test_what_cannot_be_moved_is_refused(
     settings: real.SettingsFactory, elsewhere: Elsewhere, worker_process: Start, tmp_path: Path
 ) -> None:
     """In one line with the cure: the place itself, its Redis, another window, unrated rounds,
-    workers that run, topics with other partitions or with records, a Redis in use, no such
-    Kafka."""
+    workers that run, topics with other partitions or with records. After a rebuild, a place that
+    was moved is used on."""
     at, to = settings(), elsewhere()
     worker = worker_process(at)
     rated(at, *season(0, 4))
@@ -210,6 +193,12 @@ def test_what_cannot_be_moved_is_refused(
     Admin(to).create_topics()
     Copier(to, Topics.of(to).rounds).write([Record(0, 0, b"x")])
     assert "holds records, or once had some" in refused(to, "move", "--from", source)
+    before = beliefs(at)
+    done(elsewhere(), "move", "--from", source)
+    assert "were moved to" in refused(at, "run")
+    done(at, "rebuild", "--replace")
+    assert beliefs(at) == before
+    stopped(worker_process(at))
 
 
 # --- mirrors -------------------------------------------------------------------------------------
@@ -228,86 +217,29 @@ def as_it_was(message: Any) -> Bytes:
     return Bytes(message.value(), message.key(), headers_of(message), message.partition())
 
 
+@pytest.mark.slow
 def test_a_mirror_is_compared_and_used(
     settings: real.SettingsFactory, elsewhere: Elsewhere, worker_process: Start, tmp_path: Path
 ) -> None:
     """Equal, and behind; then the offsets are committed, and a rebuild there has the same numbers.
-    Its workers go on."""
+    (What is no mirror: `unit/test_compare_logs.py`.)"""
     at, to = settings(shards=2), elsewhere(shards=2)
     worker = worker_process(at)
-    rated(at, *season(0, 24), *season(0, 4), a_round(60, "walter", "p1"))
+    rated(at, *season(0, 24), *season(0, 4), played(60, "walter", "p1"))
     correct(at, "void", RANKED, "r11")
-    rated(at)
     Admin(to).create_topics()
     mirror(at, to, "rounds", "changed", "ladder_events")
+    before = beliefs(at)
     compare = partial(done, at, "compare-logs", file_of(to, tmp_path))
-    assert "26 accepted records" in compare()
-    assert "the mirror is 0 records behind" in compare()
+    found = compare()
+    assert "26 accepted records" in found and "the mirror is 0 records behind" in found
     rated(at, *season(24, 6))
-    assert "26 accepted records" in compare()
-    assert "the mirror is 6 records behind" in compare()
+    found = compare()
+    assert "26 accepted records" in found and "the mirror is 6 records behind" in found
     stopped(worker)
     admin, topics = Admin(to), Topics.of(to)
     admin.commit(ESTIMATORS, topics.rounds, dict(enumerate(admin.all_ends(topics.rounds))))
     admin.commit(UPDATERS, topics.parts, dict.fromkeys(range(2), 0))
     done(to, "rebuild")
+    assert beliefs(to).keys() == before.keys()
     assert "all equal" in verified(to)
-    worker = worker_process(to)
-    rated(to, *season(24, 12))
-    assert "all equal" in verified(to)
-    stopped(worker)
-    worker = worker_process(at)
-    rated(at, *season(30, 6))
-    stopped(worker)
-    assert beliefs(at).keys() == beliefs(to).keys()
-
-
-def test_a_mirror_with_other_offsets_is_refused(
-    settings: real.SettingsFactory, elsewhere: Elsewhere, worker_process: Start, tmp_path: Path
-) -> None:
-    """Where transactions left gaps, or a record is missing, another one, or too much; and one with
-    other notes, or other partitions."""
-    at = settings()
-    worker = worker_process(at)
-    in_transactions(at, [*season(0, 6)], [*season(6, 6)])
-    rated(at, *season(12, 4))
-    stopped(worker)
-    found = [*read_topic(at, Topics.of(at).rounds)]
-
-    def against(records: list[Bytes], notes: bytes = b"", partitions: int = 4) -> str:
-        to = elsewhere(partitions=partitions)
-        Admin(to).create_topics()
-        produce(to, records)
-        if notes:
-            produce(to, [Bytes(notes)], Topics.of(to).ladder_events)
-        return refused(at, "compare-logs", file_of(to, tmp_path))
-
-    gapless = [*map(as_it_was, found)]
-    assert "copy the log by `stream-rater move --from`" in against(gapless)
-    empty = Bytes(None, None, (), 0)
-    first = min(m.partition() or 0 for m in found)
-    whole = exact(at, found)
-    other = [e._replace(headers=[("x", b"")]) if e.partition == first else e for e in whole]
-    assert "it is another one" in against(other)
-    least = [e._replace(value=None) if e.partition == first else e for e in whole]
-    assert "is missing, or is rejected there" in against(least)
-    more = [*whole, *season(90, 1)]
-    assert "has none there" in against(more)
-    assert "its messages are not those of" in against(whole, b"{}")
-    assert "has 3 partitions" in against([empty], partitions=3)
-    to = elsewhere()
-    Admin(to).create_topics()
-    produce(to, whole)
-    assert "accepted records" in done(at, "compare-logs", file_of(to, tmp_path))
-    assert "it names the topics of" in refused(at, "compare-logs", file_of(at, tmp_path))
-
-
-def exact(at: Settings, found: list[Any]) -> list[Bytes]:
-    """The records with empty ones in the gaps, in the order of their offsets."""
-    ends = Admin(at).all_ends(Topics.of(at).rounds)
-    placed = {(m.partition(), m.offset()): m for m in found}
-    places = [(partition, offset) for partition, end in enumerate(ends) for offset in range(end)]
-    return [
-        as_it_was(placed[place]) if place in placed else Bytes(None, None, (), place[0])
-        for place in places
-    ]

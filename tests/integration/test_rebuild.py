@@ -1,7 +1,8 @@
-"""`rebuild` on real servers: the store is lost, and comes back from the log."""
+"""`rebuild` on real servers: a lost store comes back from the log; and from a snapshot."""
 
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 from confluent_kafka import TopicPartition
@@ -14,12 +15,31 @@ from stream_rater.adapters.redis.client import connect
 from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from tests import real
-from tests.integration.processes import WorkerProcess, stream_rater, wait_until
+from tests.builders.kills import halting, short
+from tests.integration.processes import (
+    PATIENTLY,
+    WorkerProcess,
+    environment_of,
+    stream_rater,
+    wait_until,
+)
 from tests.integration.test_service import a_round, assert_all_rated_once
 from tests.integration.topics import Finished, produce
+from tests.restore import Rehearsal
 from tests.waits import STILL_S
 
 Start = Callable[..., WorkerProcess]
+
+EFFECTS = [
+    "stream_rater.adapters.kafka.producers.PartsProducer.scatter",
+    "stream_rater.adapters.kafka.topics.Admin.commit",
+    "stream_rater.adapters.redis.metadata.StoreMetadata.begin_rebuild",
+    "stream_rater.adapters.redis.store.RedisStore.apply",
+]
+"""What `rebuild` writes by, up to the beliefs, in the order of the first calls."""
+
+PLAYERS, EACH = 200, 8
+"""The players of the restore, and its rounds before the snapshot, and again after it."""
 
 
 def rebuild(settings: Settings, *options: str) -> "subprocess.CompletedProcess[str]":
@@ -60,10 +80,11 @@ def rated_on(settings: Settings, start: Start, first: int, count: int) -> Worker
 
 
 def test_the_store_is_lost_in_mid_season(
-    settings: real.SettingsFactory, worker_process: Start
+    settings: real.SettingsFactory, worker_process: Start, tmp_path: Path
 ) -> None:
-    """A worker is killed during work, and Redis is emptied. After a rebuild, another worker
-    continues, and nothing is lost or doubled. No rebuild begins while a worker runs."""
+    """A worker is killed during work, and Redis is emptied; then a rebuild is killed, after which
+    workers refuse the store. After another one, another worker continues, and nothing is lost or
+    doubled. No rebuild begins while a worker runs."""
     at = settings()
     worker = worker_process(at)
     produce(at, [a_round(number) for number in range(400)])
@@ -75,7 +96,16 @@ def test_the_store_is_lost_in_mid_season(
     worker.kill()
     flush(at)
     wait_until(gone(at), "its session is over")
-    done = rebuild(at)
+    made = list[str]()
+    with halting(["rebuild"], environment_of(at), EFFECTS, tmp_path / "log") as halts:
+        for name in halts:
+            made.append(name)
+            if made.count("RedisStore.apply") == 2:
+                break
+    assert {*made} == {*map(short, EFFECTS)}, (tmp_path / "log").read_text()
+    ended = stream_rater("run", settings=at)
+    assert ended.returncode == 2 and "a rebuild of the store is unfinished" in ended.stderr
+    done = rebuild(at, "--replace")
     assert done.returncode == 0, done.stderr
     rated_on(at, worker_process, 400, 100)
 
@@ -87,7 +117,7 @@ def test_the_store_is_lost_when_parts_are_gone(
     buckets. The contents of the store are deleted only on request."""
     at = settings()
     worker = worker_process(at)
-    produce(at, [a_round(number) for number in range(200)])
+    produce(at, [a_round(number) for number in range(100)])
     wait_until(Finished(at), "all is rated")
     delete_parts(at)
     flush(at)
@@ -97,7 +127,7 @@ def test_the_store_is_lost_when_parts_are_gone(
     worker.wait()
     done = rebuild(at)
     assert done.returncode == 0, done.stderr
-    assert "200 rounds replayed" in done.stdout
+    assert "100 rounds replayed" in done.stdout
 
     again = rebuild(at)
     assert again.returncode == 2
@@ -105,7 +135,7 @@ def test_the_store_is_lost_when_parts_are_gone(
     wider = msgspec.structs.replace(at, buckets=2 * at.buckets)
     done = rebuild(wider, "--replace")
     assert done.returncode == 0, done.stderr
-    rated_on(wider, worker_process, 200, 100)
+    rated_on(wider, worker_process, 100, 50)
 
 
 def test_more_shards(settings: real.SettingsFactory, worker_process: Start) -> None:
@@ -117,26 +147,47 @@ def test_more_shards(settings: real.SettingsFactory, worker_process: Start) -> N
     """
     at = settings()
     worker = worker_process(at)
-    produce(at, [a_round(number) for number in range(100)])
+    produce(at, [a_round(number) for number in range(50)])
     wait_until(Finished(at), "all is rated")
     worker.terminate()
     worker.wait()
-    topics = Admin(at).topics
-    client = AdminClient({"bootstrap.servers": at.kafka}, logger=CLIENT_LOGGER)
-    more = [NewPartitions(topic, 7) for topic in (topics.parts, topics.changed)]
-    for future in client.create_partitions(more).values():
-        future.result(STILL_S)
-    wait_until(lambda: Admin(at).partitions()[topics.parts] == 7, "there are more")
+    add_shards(at, 7)
     refused = stream_rater("run", settings=at)
     assert refused.returncode == 2
     assert "shards = 4, this service has 7" in refused.stderr
     done = rebuild(at, "--replace")
     assert done.returncode == 0, done.stderr
-    worker = rated_on(at, worker_process, 100, 100)
+    worker = rated_on(at, worker_process, 50, 50)
 
     flush(at)
-    produce(at, [a_round(number) for number in range(200, 210)])
+    produce(at, [a_round(number) for number in range(100, 110)])
     wait_until(lambda: worker.metric("stream_rater_refused_shards") == 7, "it refuses all")
     said = worker.get("/readyz")[1]
     assert said.count("the store was rebuilt here for 7 shards") == 7
     assert all(f"shard {new}: offset 0: the store was rebuilt here" in said for new in (4, 5, 6))
+
+
+def add_shards(at: Settings, count: int) -> None:
+    """Let the topics by player have this many partitions."""
+    topics = Admin(at).topics
+    client = AdminClient({"bootstrap.servers": at.kafka}, logger=CLIENT_LOGGER)
+    more = [NewPartitions(topic, count) for topic in (topics.parts, topics.changed)]
+    for future in client.create_partitions(more).values():
+        future.result(STILL_S)
+    wait_until(lambda: Admin(at).partitions()[topics.parts] == count, "there are more")
+
+
+def test_a_snapshot_and_the_log_bring_every_belief_back(
+    settings: real.SettingsFactory, tmp_path: Path
+) -> None:
+    """Backup and restore as in docs/operations/backup.md, on a Redis of its own, under workers.
+    Every belief comes back byte for byte, although half of the rounds are rated after the snapshot.
+    Nothing is published twice, and `verify` finds all equal. (A million players: `python -m
+    tests.restore`.)"""
+
+    def verified(at: Settings) -> None:
+        done = stream_rater("verify", "--wait", PATIENTLY, settings=at)
+        assert done.returncode == 0, done.stderr
+        assert f"{PLAYERS} beliefs compared: all equal" in done.stdout, done.stdout
+
+    print(Rehearsal(settings(), tmp_path, PLAYERS, made=False, each=EACH).run(verified))

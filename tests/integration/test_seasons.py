@@ -2,10 +2,9 @@
 by the page."""
 
 import itertools
-import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,8 @@ from stream_rater.operations.ladder_replay import KafkaLog
 from stream_rater.pipeline.corrections.correction_ports import Checkpoints, ReadPiece
 from tests import real, rounds
 from tests.browser import tab
+from tests.builders.kills import halting
+from tests.builders.lines import Bytes, a_correction, a_message, a_round
 from tests.integration.forks import Fork
 from tests.integration.processes import (
     PATIENTLY,
@@ -41,7 +42,7 @@ from tests.integration.processes import (
 from tests.integration.serving import ask, serves
 from tests.integration.test_corrections import RANKED, Start, correct, rated, season, verified
 from tests.integration.test_page import LOOKS, assert_accessible, chromium
-from tests.integration.topics import Bytes, read_topic, remove_topic
+from tests.integration.topics import read_topic, remove_topic
 
 __all__ = ["chromium"]
 
@@ -78,8 +79,8 @@ provisional_rounds = 0
 
 def begin(number: int) -> Bytes:
     """The record that starts a season."""
-    value = json.dumps({"ladder": RANKED, "season": number, "keep": 0.9, "sigma": 100.0}).encode()
-    return Bytes(value, RANKED.encode(), [("event-type", b"season-started")])
+    started = a_correction("season-started", ladder=RANKED, season=number, keep=0.9, sigma=100.0)
+    return a_message(started)
 
 
 def records(at: Settings) -> list[SeasonRecord]:
@@ -184,17 +185,12 @@ def test_several_at_once_and_one_that_hangs(
     assert_each_once(at, 2)
 
 
-def a_round(number: int, *players: str) -> Bytes:
-    """A round of the ladder `eu`."""
-    return Bytes(
-        rounds.as_json(
-            *rounds.ranked(range(1, len(players) + 1), players), ladder="eu",
-            round_id=f"r{number}", completed_at=rounds.day(number),
-        ),
-        b"eu",
-    )  # fmt: skip
+def in_eu(number: int, *players: str) -> Bytes:
+    """A round of the ladder `eu`, as a message."""
+    return a_message(a_round(number, *players, ladder="eu"))
 
 
+@pytest.mark.slow
 def test_checkpoints_and_later_corrections(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
@@ -252,27 +248,35 @@ NAMES = [*(f"p{i:02}" for i in range(39)), HOSTILE]
 def place(
     addresses: Addresses, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Settings, WorkerProcess]]:
-    """A ladder with a past season that is kept, one that is not, and one that runs; and `serve`."""
+    """A ladder with a past season that is kept, though it was killed first, one that is not, and
+    one that runs; and `serve`."""
     folder = tmp_path_factory.mktemp("seasons")
     with real.a_place(addresses) as at, serves(folder) as begin_serving, ExitStack() as stack:
-        worker = WorkerProcess(at, folder / "worker.log")
+        worker = WorkerProcess(at, folder / "worker.log", forked=True)
         stack.callback(worker.close)
         worker.wait_ready()
         rng = random.Random(3)
-        played = [a_round(i, *rng.sample(NAMES, 8)) for i in range(60)]
-        rated(at, *played)
+        rated(at, *(in_eu(i, *rng.sample(NAMES, 8)) for i in range(60)))
         correct(at, "season", "eu", "1", "--keep", "0.5", "--sigma", "90")
-        done = stream_rater("season-standings", "eu", "--wait", PATIENTLY, settings=at)
+        words = ["season-standings", "eu", "--wait", PATIENTLY]
+        sent = "stream_rater.adapters.kafka.producers.Transactions.produce"
+        with halting(words, environment_of(at), [sent], folder / "standings.log") as halts:
+            assert len([*itertools.islice(halts, 3)]) == 3, "it is killed inside a transaction"
+        done = stream_rater(*words, settings=at)
         assert done.returncode == 0, done.stderr
-        rated(at, *(a_round(100 + i, *rng.sample(NAMES, 8)) for i in range(20)))
+        rated(at, *(in_eu(100 + i, *rng.sample(NAMES, 8)) for i in range(20)))
         correct(at, "season", "eu", "5", "--sigma", "90")
-        rated(at, a_round(300, "p01", "p02"))
+        rated(at, in_eu(300, "p01", "p02"))
         yield at, begin_serving(msgspec.structs.replace(at, serve_rate=0.0))
 
 
-def test_the_api_lists_seasons(place: tuple[Settings, WorkerProcess]) -> None:
-    """Kept, not written yet, and the one that runs; a ladder that does not exist is named."""
-    _, api = place
+def test_the_api_answers_from_the_topic(place: tuple[Settings, WorkerProcess]) -> None:
+    """What was killed inside a transaction is there once after the next run. Seasons are listed:
+    kept, not written yet, and the one that runs. All pages by cursors are the records of the topic;
+    around a player; what is not there is named."""
+    at, api = place
+    keys = Counter(e.key() for e in read_topic(at, topic_of(at)))
+    assert set(keys.values()) == {1}, keys.most_common(3)
     found = ask(api, "/v1/ladders/eu/seasons").json
     assert [(e["season"], e["standings"]) for e in found["seasons"]] == [
         (0, "kept"), (1, "not-written"), (5, "season-runs")
@@ -282,11 +286,8 @@ def test_the_api_lists_seasons(place: tuple[Settings, WorkerProcess]) -> None:
     assert first["ended_at"].startswith("20")
     assert ask(api, "/v1/ladders/na/seasons").json["code"] == "unknown-ladder"
 
-
-def test_the_api_answers_from_the_topic(place: tuple[Settings, WorkerProcess]) -> None:
-    """All pages by cursors are the records of the topic; around a player; what is not there."""
-    at, api = place
     wanted = [e for e in records(at) if isinstance(e, Standing) and e.season == 0]
+    assert len(wanted) == 40
     board, seen, cursor = "/v1/ladders/eu/seasons/0/leaderboard", list[Any](), ""
     while True:
         page = ask(api, f"{board}?limit=7{cursor}").json
@@ -306,6 +307,7 @@ def test_the_api_answers_from_the_topic(place: tuple[Settings, WorkerProcess]) -
         assert (problem["code"], problem["place"]) == (code, "path.season")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("look", LOOKS, ids=["light", "dark", "phone"])
 def test_the_page_shows_a_past_season(
     chromium: Browser, place: tuple[Settings, WorkerProcess], look: dict[str, Any]
@@ -333,6 +335,7 @@ def test_the_page_shows_a_past_season(
         assert opened.errors == []
 
 
+@pytest.mark.slow
 def test_a_season_that_is_kept_appears(
     chromium: Browser, place: tuple[Settings, WorkerProcess]
 ) -> None:
@@ -350,26 +353,3 @@ def test_a_season_that_is_kept_appears(
         expect(page.locator("#past-caption")).to_have_text("40 players, final standings")
     found = ask(api, "/v1/ladders/eu/seasons").json
     assert [e["standings"] for e in found["seasons"]] == ["kept", "kept", "season-runs"]
-
-
-def test_erased_players_have_the_pseudonym_in_past_seasons(
-    settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start
-) -> None:
-    """All standings are copied; none names the player."""
-    at = settings()
-    worker = worker_process(at)
-    rated(at, *(a_round(i, "ann", "bob", "cy") for i in range(8)))
-    correct(at, "season", "eu", "1")
-    assert stream_rater("season-standings", "eu", "--wait", PATIENTLY, settings=at).returncode == 0
-    worker.terminate()
-    worker.wait()
-    before, to = records(at), generation(at)
-    words = ["erase", "bob", "--pseudonym", "somebody", "--to", to.topic_prefix, "--delete-old"]
-    done = stream_rater(*words, settings=at)
-    assert done.returncode == 0, done.stderr
-    after = records(to)
-    assert len(after) == len(before) == 5
-    names = [each.player for each in after if isinstance(each, Standing)]
-    assert sorted(names) == ["ann", "cy", "somebody"]
-    assert topic_of(at) in done.stdout
-    wait_until(lambda: Admin(at).partitions_if_any(topic_of(at)) is None, "the old one is deleted")

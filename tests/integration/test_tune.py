@@ -13,9 +13,9 @@ from stream_rater.config.files import read_ladders, read_rating
 from stream_rater.config.settings import Settings
 from stream_rater.evaluation.research.synthetic import Kind, season
 from tests import real
+from tests.builders.lines import Line, a_correction, a_message, a_round
 from tests.integration.processes import stream_rater
-from tests.integration.topics import Bytes, produce, read_topic
-from tests.rounds import day, event, ranked
+from tests.integration.topics import produce, read_topic
 from tests.waits import STILL_S
 
 LADDER, SHORT = "ranked", "duels"
@@ -30,15 +30,12 @@ rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }
 WORDS = ["tune", "--from-topic", "--trials", "40", "--workers", "1", "--ladder"]
 
 
-def rounds(count: int, ladder: str) -> list[dict[str, Any]]:
-    """A made-up season as events."""
+def rounds(count: int, ladder: str) -> list[Line]:
+    """A made-up season."""
     return [
-        event(
-            *ranked(list(range(1, 7)), [f"p{row}" for row in each.rows.tolist()]),
-            round_id=f"r{number}", ladder=ladder, completed_at=day(number),
-        )
+        a_round(number, *(f"p{row}" for row in each.rows.tolist()), ladder=ladder)
         for number, each in enumerate(season(Kind(20, count, 6), 4))
-    ]  # fmt: skip
+    ]
 
 
 def reported(at: Settings, folder: Path) -> Settings:
@@ -49,11 +46,11 @@ def reported(at: Settings, folder: Path) -> Settings:
     at = msgspec.structs.replace(at, ladders=str(ladders), partitions=1)
     file = folder / "rounds.jsonl"
     lines = [*rounds(120, LADDER), *rounds(9, SHORT)]
-    voided = {"event_type": "round-voided", "ladder": LADDER, "round_id": "r3"}
+    voided = a_correction("round-voided", ladder=LADDER, round_id="r3")
     file.write_text("".join(json.dumps(each) + "\n" for each in [*lines, voided]))
     sent = stream_rater("submit", str(file), settings=at)
     assert (sent.returncode, sent.stderr) == (0, "129 rounds and 1 correction sent\n")
-    produce(at, [Bytes(json.dumps(rounds(1, LADDER)[0]).encode(), LADDER.encode())])
+    produce(at, [a_message(rounds(1, LADDER)[0])])
     return at
 
 
@@ -73,8 +70,18 @@ def there(at: Settings) -> tuple[set[str], set[str], list[tuple[Any, Any]]]:
 
 def test_it_proposes_and_changes_nothing(settings: real.SettingsFactory, tmp_path: Path) -> None:
     """What it prints is a change of the ladders file, from an offset that the log has not reached,
-    with the same parameters as JSON. Topics, groups and records are as before."""
-    at = reported(settings(), tmp_path)
+    with the same parameters as JSON. What cannot be tuned is reported: no topic, an unknown ladder,
+    with the nearest name, too few rounds, with how many. Topics, groups and records are as
+    before."""
+    bare = settings()
+    nothing = stream_rater(*WORDS, LADDER, settings=bare)
+    assert (nothing.returncode, nothing.stdout) == (2, "")
+    assert f"topic {Topics.of(bare).rounds} does not exist" in nothing.stderr
+    client = AdminClient({"bootstrap.servers": bare.kafka}, logger=CLIENT_LOGGER)
+    topics = client.list_topics(timeout=STILL_S).topics
+    assert not [name for name in topics if name.startswith(bare.topic_prefix)]
+
+    at = reported(bare, tmp_path)
     before, out = there(at), tmp_path / "tuned.json"
     done = stream_rater(*WORDS, LADDER, "--out", str(out), settings=at)
     assert done.returncode == 0, done.stderr
@@ -87,19 +94,6 @@ def test_it_proposes_and_changes_nothing(settings: real.SettingsFactory, tmp_pat
     (change,) = read_ladders(file).ladders[LADDER].changes
     assert change.rating == read_rating(out)
     assert change.from_offset > before[2][-1][0]
-
-
-def test_what_cannot_be_tuned_is_reported(settings: real.SettingsFactory, tmp_path: Path) -> None:
-    """An unknown ladder, with the nearest name; too few rounds, with how many; no topic, which is
-    not made. Nothing is printed."""
-    bare = settings()
-    nothing = stream_rater(*WORDS, LADDER, settings=bare)
-    assert (nothing.returncode, nothing.stdout) == (2, "")
-    assert f"topic {Topics.of(bare).rounds} does not exist" in nothing.stderr
-    client = AdminClient({"bootstrap.servers": bare.kafka}, logger=CLIENT_LOGGER)
-    topics = client.list_topics(timeout=STILL_S).topics
-    assert not [name for name in topics if name.startswith(bare.topic_prefix)]
-    at = reported(bare, tmp_path)
     for ladder, why in (
         ("rankd", "ladder 'rankd' has no players: no round of it was rated; the nearest name is "
          "'ranked'"),

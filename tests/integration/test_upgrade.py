@@ -1,4 +1,5 @@
-"""Rolling upgrades on real servers: other parameters and other kernels, while rounds stream."""
+"""Rolling upgrades on real servers: other parameters and other kernels, while rounds stream and
+corrections come."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.groups import UPDATERS
 from tests import real
+from tests.chaos.tally import differing
 from tests.integration.processes import (
     LAST_RELEASE,
     NEXT_RELEASE,
@@ -19,7 +21,16 @@ from tests.integration.processes import (
     stream_rater,
     wait_until,
 )
-from tests.integration.test_rebuild import gone
+from tests.integration.test_corrections import (
+    RANKED,
+    correct,
+    corrections,
+    published_events,
+    rated,
+    season,
+    verified,
+)
+from tests.integration.test_rebuild import gone, rebuild
 from tests.integration.test_service import a_round, assert_all_rated_once, events_of
 from tests.integration.topics import Finished, produce, read_topic
 
@@ -119,45 +130,40 @@ def test_kernels_of_the_next_version(before: Settings, worker_process: Start) ->
     """Workers of both releases run side by side, and then only those of the newer one. Every event
     is there once, and carries its round's trace if both its workers could. A rebuild makes the
     ratings those of the newer kernels alone."""
-    old = [worker_process(before, module=LAST_RELEASE) for _ in range(2)]
-    send(before, 0, 200)
+    old = worker_process(before, module=LAST_RELEASE)
+    send(before, 0, 100)
     wait_until(lambda: len(events_of(before)) > 50, "it is under way")
     new = worker_process(before, ready=False, module=NEXT_RELEASE)
     wait_until(new.has_a_share, "it has a share")
-    send(before, 200, 200)
-    old[0].terminate()
-    second = worker_process(before, ready=False, module=NEXT_RELEASE)
-    send(before, 400, 100)
-    old[1].terminate()
+    send(before, 100, 100)
+    old.terminate()
+    send(before, 200, 100)
     finished(before)
     found = events_of(before)
-    assert len(found) == 1000
+    assert len(found) == 600
     assert set(found.values()) == {1}
 
-    send(before, 500, 10)
+    send(before, 300, 10)
     finished(before)
     traces = traces_of(before)
-    newest = {number: carried for number, carried in traces.items() if number >= 500}
-    assert traces[0] == {False} and newest == {n: {True} for n in range(500, 510)}
+    newest = {number: carried for number, carried in traces.items() if number >= 300}
+    assert traces[0] == {False} and newest == {n: {True} for n in range(300, 310)}
 
     verified = stream_rater("verify", settings=before, module=NEXT_RELEASE)
     assert verified.returncode == 1
     assert "0 missing" in verified.stderr
     older, newer = KERNEL_VERSION, KERNEL_VERSION + 1
     assert f"go back to kernel version {older}, this release has {newer}" in verified.stderr
-    for worker in (new, second):
-        worker.terminate()
-        worker.wait()
+    new.terminate()
+    new.wait()
     wait_until(gone(before), "all have left")
     rebuilt = stream_rater("rebuild", "--replace", settings=before, module=NEXT_RELEASE)
     assert rebuilt.returncode == 0, rebuilt.stderr
-    worker_process(before, module=NEXT_RELEASE)
-    send(before, 510, 50)
-    finished(before)
     verified = stream_rater("verify", settings=before, module=NEXT_RELEASE)
     assert verified.returncode == 0, verified.stderr
 
 
+@pytest.mark.slow
 def test_older_workers_wait_for_newer_ones(before: Settings, worker_process: Start) -> None:
     """An older updater leaves newer parts alone, says so and stays alive, and a newer one
     continues."""
@@ -176,3 +182,38 @@ def test_older_workers_wait_for_newer_ones(before: Settings, worker_process: Sta
     finished(before)
     assert len(events_of(before)) == 40
     assert estimator.running
+
+
+@pytest.mark.slow
+def test_corrections_of_two_kernel_versions(
+    settings: real.SettingsFactory, worker_process: Start
+) -> None:
+    """Estimators of both replay corrections, each with checkpoints of its own, and a newer updater
+    applies them. Each event begins where the last one ended, and Redis has the last published
+    values. Then the operator goes back: the older release's rebuild reads what the newer one has
+    applied."""
+    at = settings(partitions=1, correction_threshold=0.0, checkpoint_every=5)
+    older = worker_process(at, "estimator")
+    newer = [worker_process(at, "updater", module=NEXT_RELEASE)]
+    rated(at, *season(0, 60))
+    assert corrections(at, correct(at, "void", RANKED, "r41"))
+
+    older.terminate()
+    older.wait()
+    newer.append(worker_process(at, "estimator", ready=False, module=NEXT_RELEASE))
+    assert corrections(at, correct(at, "void", RANKED, "r43"))
+    assert corrections(at, correct(at, "void", RANKED, "r45"))
+    rated(at, *season(60, 20))
+    last = {who: events[-1] for who, events in published_events(at).items()}
+    assert [*differing(last, at)] == []
+
+    for worker in newer:
+        worker.terminate()
+        worker.wait()
+    wait_until(gone(at), "all have left")
+    done = rebuild(at, "--replace")
+    assert done.returncode == 0, done.stderr
+    worker_process(at)
+    assert corrections(at, correct(at, "void", RANKED, "r47"))
+    rated(at, *season(80, 20))
+    verified(at)

@@ -1,0 +1,109 @@
+"""`compare-logs`: a mirror is one only if each accepted record has its own offset there."""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.settings import Settings
+from stream_rater.contract.record import Record
+from stream_rater.operations import compare_logs
+from tests.builders.lines import a_record, a_round
+
+Log = list[list[Record]]
+"""The records of each partition."""
+
+HERE, THERE = Settings(kafka="here"), Settings(kafka="there")
+NOTES = [b"a note"]
+
+
+class Logs:
+    """The logs of both places, by the address of their Kafka."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.rounds: dict[str, Log] = {"here": a_log()}
+        self.notes = {"here": NOTES, "there": NOTES}
+        patch.setattr(compare_logs, "Admin", self._admin)
+        patch.setattr(compare_logs, "read_all", self._read_all)
+        patch.setattr(compare_logs, "read_partition", self._read_partition)
+
+    def _admin(self, settings: Settings) -> Any:
+        log = self.rounds[settings.kafka]
+        return SimpleNamespace(
+            topics=SimpleNamespace(rounds="rounds", ladder_events="notes"),
+            partitions_of=lambda *_: (len(log), 1),
+            ends=lambda *_: [each[-1].offset + 1 if each else 0 for each in log],
+            starts=lambda *_: [each[0].offset if each else 0 for each in log],
+        )
+
+    def _read_all(self, settings: Settings, topic: str, _: int) -> Iterator[Record]:
+        if topic == "notes":
+            return (Record(0, at, value) for at, value in enumerate(self.notes[settings.kafka]))
+        return (record for records in self.rounds[settings.kafka] for record in records)
+
+    def _read_partition(
+        self, settings: Settings, _: str, partition: int, end: int
+    ) -> Iterator[Record]:
+        return (each for each in self.rounds[settings.kafka][partition] if each.offset < end)
+
+    def against(self, log: Log) -> str:
+        """What is said of this mirror."""
+        self.rounds["there"] = log
+        try:
+            return str(compare_logs.compare_logs(HERE, THERE))
+        except Failed as error:
+            return str(error)
+
+
+@pytest.fixture
+def logs(monkeypatch: pytest.MonkeyPatch) -> Logs:
+    return Logs(monkeypatch)
+
+
+def a_log() -> Log:
+    """Two partitions with a gap, as transactions leave one, and a record that is no round."""
+    first = [a_record(at, a_round(at)) for at in (0, 1, 3, 4)]
+    return [[*first, Record(0, 5, b"no round")], [a_record(0, a_round(9, ladder="n"), 1)]]
+
+
+def changed(log: Log, at: int, **fields: Any) -> Log:
+    """The same log with another record in the first partition."""
+    log[0][at] = msgspec.structs.replace(log[0][at], **fields)
+    return log
+
+
+def test_a_mirror_is_equal_as_far_as_it_goes(logs: Logs) -> None:
+    """Rejected records do not count, and what it lacks at the end is behind."""
+    equal = "5 accepted records and 1 note are equal, offset by offset; the mirror is {} behind"
+    assert logs.against(a_log()) == equal.format("0 records")
+    filled = a_log()
+    filled[0].insert(2, Record(0, 2, None))
+    assert logs.against(changed(filled, 5, value=b"neither")) == equal.format("0 records")
+    behind = [a_log()[0][:3], a_log()[1]]
+    assert "4 accepted records" in logs.against(behind) and "2 records behind" in logs.against(
+        behind
+    )
+
+
+def test_what_is_no_mirror_is_refused(logs: Logs) -> None:
+    """Other offsets, another record, one that is missing or too many, other notes, other
+    partitions, deleted records, or the same place; with the way to a copy."""
+    (first, second) = a_log()
+    gapless = [msgspec.structs.replace(each, offset=at) for at, each in enumerate(first)]
+    more = [*first, a_record(6, a_round(10))]
+    for log, said in (
+        ([gapless, second], "copy the log by `stream-rater move --from`"),
+        (changed(a_log(), 3, headers=[("x", b"")]), "it is another one"),
+        (changed(a_log(), 0, value=None), "is missing, or is rejected there"),
+        ([more, second], "has none there"),
+        ([first, second, []], "has 3 partitions"),
+        ([first[1:], second], "starts at 1: the records before it were deleted"),
+    ):
+        assert said in logs.against(log)
+    logs.notes["there"] = [b"another"]
+    assert "its messages are not those of" in logs.against(a_log())
+    with pytest.raises(BadConfiguration, match="it names the topics of"):
+        compare_logs.compare_logs(HERE, HERE)
