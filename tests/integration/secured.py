@@ -124,7 +124,8 @@ class SecuredKafka:
 
     def allow(self, rights: Mapping[str, Sequence[Acl]]) -> None:
         """Grant users rights, which hold when this returns: the broker tells them."""
-        wanted = [each.binding(user) for user, acls in rights.items() for each in acls]
+        named = [(user, each) for user, acls in rights.items() for each in dict.fromkeys(acls)]
+        wanted = [each.binding(user) for user, each in named]
         if not wanted:
             return
         for future in self.admin.create_acls(wanted).values():
