@@ -33,17 +33,14 @@ def test_no_cluster_where_one_is_configured(settings: real.SettingsFactory) -> N
         RedisStore(settings(redis_cluster=True, redis="127.0.0.1:1,127.0.0.1:2"))
 
 
-@pytest.mark.parametrize(
-    ("address", "cluster", "message"),
-    [
+def test_addresses_that_make_no_sense() -> None:
+    """The error is raised before anything is sent."""
+    for address, cluster, message in (
         ("redis://127.0.0.1:1/3", True, "only database 0"),
         ("127.0.0.1:1,127.0.0.1", True, "127.0.0.1"),
         ("127.0.0.1:1,127.0.0.1:2", False, "set redis_cluster"),
         ("redis://127.0.0.1:1/0?protocol=3", False, "must not set protocol"),
         ("redis://127.0.0.1:1?decode_responses=true", True, "must not set decode_responses"),
-    ],
-)
-def test_addresses_that_make_no_sense(address: str, cluster: bool, message: str) -> None:
-    """The error is raised before anything is sent."""
-    with pytest.raises(BadConfiguration, match=message):
-        connect(real.Settings(redis=address, redis_cluster=cluster))
+    ):
+        with pytest.raises(BadConfiguration, match=message):
+            connect(real.Settings(redis=address, redis_cluster=cluster))

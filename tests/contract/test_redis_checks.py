@@ -49,22 +49,21 @@ def settings_of(server: Server, admin: Any, *denied: str) -> Settings:
     return Settings(redis=server.address, redis_username="user", redis_password="secret")
 
 
-@pytest.mark.parametrize("denied", [(), ("-config",), ("-info",)], ids=str)
-def test_a_server_that_evicts_is_refused(
-    server: Server, admin: Any, denied: tuple[str, ...]
-) -> None:
+def test_a_server_that_evicts_is_refused(server: Server, admin: Any) -> None:
     """It is found by CONFIG or INFO, whichever the user may run. The command in the message repairs
     it."""
-    at = settings_of(server, admin, *denied)
-    set_memory(admin, "allkeys-lru", LIMIT_BYTES)
-    if chosen().functions:
-        admin.function_flush()
-    with pytest.raises(StoreMismatch, match=f"redis at {server.address}: .* {LIMIT_BYTES}, ") as no:
-        RedisStore(at).prepare()
-    assert not chosen().functions or admin.function_list(library=LIBRARY) == []
-    command = str(no.value).partition("run `")[2].partition("`")[0]
-    admin.execute_command(*command.split())
-    assert RedisStore(at).prepare() == []
+    refusal = f"redis at {server.address}: .* {LIMIT_BYTES}, "
+    for denied in ((), ("-config",), ("-info",)):
+        at = settings_of(server, admin, *denied)
+        set_memory(admin, "allkeys-lru", LIMIT_BYTES)
+        if chosen().functions:
+            admin.function_flush()
+        with pytest.raises(StoreMismatch, match=refusal) as no:
+            RedisStore(at).prepare()
+        assert not chosen().functions or admin.function_list(library=LIBRARY) == [], denied
+        command = str(no.value).partition("run `")[2].partition("`")[0]
+        admin.execute_command(*command.split())
+        assert RedisStore(at).prepare() == [], denied
 
 
 def test_a_server_that_would_evict_is_warned_of(server: Server, admin: Any) -> None:

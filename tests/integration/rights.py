@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
@@ -150,6 +151,15 @@ ROLES = {
 ROLES["on a cluster"] = ROLES["all"]
 """Kafka's rights by role: the operations on each resource."""
 
+SEASONS = "season-standings"
+IN_A_SENTENCE = {
+    SEASONS: {
+        "round-completed": "READ", "ladders-noted": "READ", "season-ended": "READ WRITE",
+        "group estimators": "DESCRIBE", "transactions season": "WRITE",
+    },
+}  # fmt: skip
+"""The same for the command whose rights the page names in a sentence."""
+
 ON_A_CLUSTER = ("+command", "+cluster|slots")
 """The commands that any client sends to the nodes of a Redis Cluster at its start."""
 
@@ -193,6 +203,8 @@ REDIS["serve with min_offset"] = REDIS["serve with writing"] = REDIS["serve"]
 REDIS["on a cluster"] = (*(rule for rule in REDIS["all"] if rule != "+select"), *ON_A_CLUSTER)
 """Redis' rights by role: the rules of its user; `+select` if the URL names a database."""
 
+REDIS_IN_A_SENTENCE = {SEASONS: ("%R~stream-rater:checkpoint*", "+get", "+hgetall", "+select")}
+
 
 def by_scripts(rules: tuple[str, ...]) -> tuple[str, ...]:
     """The rules of a user who may use scripts in the place of functions."""
@@ -218,19 +230,19 @@ class Rights:
 
 def least_to_erase(settings: Settings, to: str) -> Rights:
     """The least rights to write the log of these settings again, to topics with the prefix `to`."""
-    old, new = (
-        least("erase", settings),
-        least("erase --to", msgspec.structs.replace(settings, topic_prefix=to)),
-    )
-    return Rights(old.kafka + new.kafka, old.redis)
+    new = msgspec.structs.replace(settings, topic_prefix=to)
+    old = least("erase", settings)
+    return Rights(old.kafka + least("erase --to", new).kafka, old.redis)
 
 
 def least(role: str, settings: Settings) -> Rights:
     """The least rights of a role on the topics and groups of these settings."""
-    acls = []
-    for thing, operations in ROLES[role].items():
-        acls += [_acl(thing, operation, settings) for operation in operations.split()]
-    return Rights(tuple(acls), REDIS[role])
+    acls = [
+        _acl(thing, operation, settings)
+        for thing, operations in (ROLES | IN_A_SENTENCE)[role].items()
+        for operation in operations.split()
+    ]
+    return Rights(tuple(acls), (REDIS | REDIS_IN_A_SENTENCE)[role])
 
 
 def _acl(thing: str, operation: str, settings: Settings) -> Acl:
@@ -242,13 +254,6 @@ def _acl(thing: str, operation: str, settings: Settings) -> Acl:
         case ["transactions", role]:
             return Acl("TRANSACTIONAL_ID", f"{prefix}stream-rater-{role}-", operation, True)
         case [topic]:
-            names = Topics.of(settings)
-            assert prefix + topic in (
-                names.rounds,
-                names.parts,
-                names.changed,
-                names.rejected,
-                names.ladder_events,
-            )
+            assert prefix + topic in (*Topics.of(settings).names, topic_of(settings))
             return Acl("TOPIC", prefix + topic, operation)
     raise AssertionError(thing)

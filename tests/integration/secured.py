@@ -1,6 +1,6 @@
 """Kafka and Redis with TLS, passwords and users with limited rights.
 
-Kafka has two listeners: one with TLS and SCRAM for the service's users, whose ACLs its
+Kafka has two listeners: one with TLS and SASL for the service's users, whose ACLs its
 StandardAuthorizer enforces, and a plaintext one for itself and for the test, which may do
 everything.
 """
@@ -11,11 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import redis
 import trustme
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -34,7 +36,12 @@ from tests.integration.processes import wait_until
 from tests.waits import STILL_S
 
 SLOTS = 16_384
-USERS = tuple(f"user-{number}" for number in range(400))
+DATABASES = 800
+USERS = tuple(f"user-{number}" for number in range(30))
+"""Users who show their passwords by SCRAM, as is the default. Each costs the broker's first start
+some milliseconds."""
+CALLERS = tuple(f"caller{number}" for number in range(400))
+"""Users who show their passwords by PLAIN, and cost nothing."""
 ADMIN = "admin"
 MECHANISM = "SCRAM-SHA-512"
 
@@ -96,20 +103,39 @@ class Acl:
         )  # fmt: skip
 
 
+EVERY: Any = None
+ANY_ACL = AclBindingFilter(
+    ResourceType.ANY, EVERY, ResourcePatternType.ANY, EVERY, EVERY, AclOperation.ANY,
+    AclPermissionType.ANY,
+)  # fmt: skip
+
+
 class SecuredKafka:
     """A broker with users, and a client that grants rights."""
 
     def __init__(self, server: Server, secured_port: int) -> None:
         self.open = server.address
         self.secured = f"{LOOPBACK}:{secured_port}"
-        self._admin = AdminClient({"bootstrap.servers": self.open}, logger=CLIENT_LOGGER)
+        self.admin = self.client()
 
-    def allow(self, user: str, acls: Sequence[Acl]) -> None:
-        """Grant rights, which hold when this returns."""
-        if not acls:
+    def client(self) -> AdminClient:
+        """A client that may do everything."""
+        return AdminClient({"bootstrap.servers": self.open}, logger=CLIENT_LOGGER)
+
+    def allow(self, rights: Mapping[str, Sequence[Acl]]) -> None:
+        """Grant users rights, which hold when this returns: the broker tells them."""
+        named = [(user, each) for user, acls in rights.items() for each in dict.fromkeys(acls)]
+        wanted = [each.binding(user) for user, each in named]
+        if not wanted:
             return
-        for future in self._admin.create_acls([each.binding(user) for each in acls]).values():
+        for future in self.admin.create_acls(wanted).values():
             future.result(STILL_S)
+
+        def hold() -> bool:
+            found = self.admin.describe_acls(ANY_ACL).result(STILL_S)
+            return {*wanted} <= {*found}
+
+        wait_until(hold, "the rights hold")
 
 
 @contextmanager
@@ -136,6 +162,7 @@ def secured_kafka(folder: Path, certificates: Certificates) -> Iterator[SecuredK
     )  # fmt: skip
     with start_kafka(folder, port=port, properties=properties) as server:
         yield SecuredKafka(server, secured_port)
+        server.kill()  # it would write hundreds of topics to the disk first
 
 
 def _properties(
@@ -150,9 +177,14 @@ def _properties(
         "listener.security.protocol.map": (
             "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_SSL"
         ),
-        "sasl.enabled.mechanisms": MECHANISM,
+        "sasl.enabled.mechanisms": f"{MECHANISM},PLAIN",
         f"listener.name.secured.{MECHANISM.lower()}.sasl.jaas.config": (
             "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        ),
+        "listener.name.secured.plain.sasl.jaas.config": (
+            "org.apache.kafka.common.security.plain.PlainLoginModule required "
+            + " ".join(f'user_{each}="{password_of(each)}"' for each in CALLERS)
+            + ";"
         ),
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(certificates.both),
@@ -160,6 +192,18 @@ def _properties(
         "super.users": "User:ANONYMOUS",
         "allow.everyone.if.no.acl.found": "false",
     }
+
+
+COPY = """
+redis.call('SELECT', ARGV[1])
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  redis.call('COPY', key, key, 'DB', ARGV[2])
+end
+"""
+PUT = """
+redis.call('SELECT', ARGV[1])
+redis.call('HSET', ARGV[2], ARGV[3], ARGV[4])
+"""
 
 
 class SecuredRedis:
@@ -176,6 +220,14 @@ class SecuredRedis:
         """Give a user exactly these rights, as in an ACL file, and the password."""
         rules_ = ("reset", "on", f">{password_of(user)}", *rules)
         self.client.execute_command("ACL", "SETUSER", user, *rules_)
+
+    def copy(self, database: int, to: int) -> None:
+        """Copy what a database holds to an empty one."""
+        self.client.eval(COPY, 0, database, to)
+
+    def put(self, database: int, key: str, name: str, value: str | bytes) -> None:
+        """Store a field of a hash in a database."""
+        self.client.eval(PUT, 0, database, key, name, value)
 
     def empty(self) -> None:
         """Delete all beliefs and functions."""
@@ -200,7 +252,7 @@ def secured_redis(
         "tls-ca-cert-file": str(certificates.authority),
         "tls-auth-clients": "no",
         "aclfile": str(users),
-        "databases": str(2 * len(USERS)),
+        "databases": str(DATABASES),
         **settings,
     }
     trusting = ssl.create_default_context(cafile=str(certificates.authority))
@@ -263,6 +315,7 @@ def settings_of(
     return Settings(
         kafka=kafka.secured,
         kafka_security_protocol="SASL_SSL",
+        kafka_sasl_mechanism="PLAIN" if user in CALLERS else MECHANISM,
         kafka_sasl_username=user,
         kafka_sasl_password=password_of(user),
         kafka_ssl_ca=str(certificates.authority),
@@ -273,7 +326,7 @@ def settings_of(
         topic_prefix=prefix,
         http="127.0.0.1:0",
         serve="127.0.0.1:0",
-        partitions=2,
-        shards=2,
+        partitions=1,
+        shards=1,
         buckets=4,
     )

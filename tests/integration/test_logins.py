@@ -32,10 +32,12 @@ from local.servers import Addresses, start_redis
 from local.tools import find_redis_server
 from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.config.settings import Settings
+from stream_rater.operations import verify
 from tests import real
-from tests.integration.erasing import season
-from tests.integration.processes import WorkerProcess, stream_rater, wait_until
-from tests.integration.test_corrections import verified
+from tests.builders.lines import Bytes, a_message, a_round
+from tests.integration import signer
+from tests.integration.castle import LONG_AGO
+from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.topics import Finished, produce
 from tests.waits import STILL_S
 
@@ -45,11 +47,17 @@ pytestmark = pytest.mark.skipif(
     not FORMATTED.is_dir() or find_redis_server() is None, reason="no servers are installed here"
 )
 
-USER = "rater"
+USER = signer.USER
 AGAIN_MS = "2000"
 """The time after which the broker asks a connection for a password or token again."""
-TOKEN_S = 8
-"""How long a token is valid."""
+
+
+def some_rounds(first: int, count: int = 8) -> list[Bytes]:
+    """So many rounds, with numbers from `first` on."""
+    numbers = range(first, first + count)
+    return [
+        a_message(a_round(each, ladder=f"l{each % 4}", completed_at=LONG_AGO)) for each in numbers
+    ]
 
 
 class Place(NamedTuple):
@@ -112,6 +120,10 @@ def place(servers: tuple[Addresses, str]) -> Iterator[Place]:
         yield Place(at, secured)
 
 
+other_place = place
+"""Another one."""
+
+
 # --- passwords -----------------------------------------------------------------------------------
 
 
@@ -124,7 +136,7 @@ def load(at: Settings) -> Iterator[None]:
         for first in count(0, 4):
             if stop.wait(0.05):
                 return
-            produce(at, [*season(first, 4)])
+            produce(at, some_rounds(first, 4))
 
     thread = threading.Thread(target=report)
     thread.start()
@@ -170,7 +182,7 @@ def test_a_password_changes_under_load(place: Place, worker_process: Start, tmp_
         wait_until(lambda: applied(worker) > before, "it rates again", moves=worker.moves)
     finished = Finished(place.opened)
     wait_until(finished, "all is rated", moves=finished.moves)
-    verified(place.opened)
+    assert "all equal, bit for bit" in verify.verify(place.opened, STILL_S)
     assert worker.running
     assert "SECRET" not in worker.log()
 
@@ -178,15 +190,7 @@ def test_a_password_changes_under_load(place: Place, worker_process: Start, tmp_
 # --- tokens --------------------------------------------------------------------------------------
 
 
-def part_of(content: object) -> str:
-    return base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
-
-
-def a_token() -> str:
-    """A token without a signature, which Kafka accepts for tests."""
-    now_s = time.time()
-    content = {"sub": USER, "iat": now_s, "exp": now_s + TOKEN_S}
-    return f"{part_of({'alg': 'none'})}.{part_of(content)}."
+SIGNED = f"{signer.__name__}:token"
 
 
 class Issuer(ThreadingHTTPServer):
@@ -216,7 +220,8 @@ class TokenRequest(BaseHTTPRequestHandler):
             self.send_error(401)
             return
         self.server.issued += 1
-        answer = {"access_token": a_token(), "token_type": "Bearer", "expires_in": TOKEN_S}
+        token, _ = signer.signed()
+        answer = {"access_token": token, "token_type": "Bearer", "expires_in": signer.TOKEN_S}
         body = json.dumps(answer).encode()
         self.send_response(200)
         self.send_header("content-type", "application/json")
@@ -239,9 +244,12 @@ def issuer() -> Iterator[Issuer]:
         thread.join()
 
 
-def test_tokens_from_an_issuer(place: Place, issuer: Issuer, tmp_path: Path) -> None:
-    """librdkafka's own settings reach it through `kafka_options`. A worker gets new tokens before
-    the old ones expire, and lives through an issuer that answers nobody for a while."""
+def test_tokens(
+    place: Place, other_place: Place, issuer: Issuer, worker_process: Start, tmp_path: Path
+) -> None:
+    """A worker gets new tokens before the old ones expire: from an issuer, whose settings reach
+    librdkafka through `kafka_options`, and from a function, which is called again. The first lives
+    through an issuer that answers nobody for a while."""
     options = tmp_path / "settings.toml"
     options.write_text(
         "[kafka_options]\n"
@@ -253,63 +261,27 @@ def test_tokens_from_an_issuer(place: Place, issuer: Issuer, tmp_path: Path) -> 
     at = place.settings(kafka_sasl_mechanism="OAUTHBEARER")
     command = sys.executable, "-m", "stream_rater", "run", "--settings", str(options)
     with closing(WorkerProcess(at, tmp_path / "log", command=command)) as worker:
+        calls = tmp_path / "calls"
+        signed = worker_process(
+            other_place.settings(kafka_sasl_mechanism="OAUTHBEARER", kafka_token=SIGNED),
+            **{signer.CALLS: str(calls)},
+        )
         worker.wait_ready()
-        produce(place.opened, [*season(0, 8)])
-        finished = Finished(place.opened)
+        finished, others = Finished(place.opened), Finished(other_place.opened)
+        for each in (place, other_place):
+            produce(each.opened, some_rounds(0))
         wait_until(finished, "all is rated", moves=finished.moves)
+        wait_until(others, "all is rated", moves=others.moves)
+        before = calls.stat().st_size
         issuer.refuses = True
         wait_until(partial(says, worker, "token"), "it gets no token", moves=worker.moves)
         issuer.refuses = False
-        produce(place.opened, [*season(8, 8)])
+        produce(place.opened, some_rounds(8))
         wait_until(finished, "all is rated", moves=finished.moves)
         issued = issuer.issued
         wait_until(lambda: issuer.issued > issued, "it gets new tokens", moves=worker.moves)
+        wait_until(lambda: calls.stat().st_size > before + 4, "it asks again", moves=signed.moves)
         assert "SECRET" not in worker.log()
-    verified(place.opened)
-
-
-SIGNER = f"""
-import base64, json, time
-
-def part_of(content):
-    return base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
-
-def token(config):
-    with open(__file__ + ".calls", "a") as calls:
-        calls.write("x")
-    end_s = time.time() + {TOKEN_S}
-    content = {{"sub": "{USER}", "iat": end_s - {TOKEN_S}, "exp": end_s}}
-    return part_of({{"alg": "none"}}) + "." + part_of(content) + ".", end_s
-
-def fails(config):
-    raise OSError("the signer has no key")
-"""
-
-
-def test_tokens_from_a_function(
-    place: Place, worker_process: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A worker calls the function for each client, and again before a token expires. A function
-    that raises ends a command in one line that names it."""
-    signer = tmp_path / "signer_of_rater.py"
-    signer.write_text(SIGNER)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    at = place.settings(kafka_sasl_mechanism="OAUTHBEARER", kafka_token="signer_of_rater:token")
-    worker = worker_process(at, forked=False)
-    produce(place.opened, [*season(0, 8)])
-    finished = Finished(place.opened)
-    wait_until(finished, "all is rated", moves=finished.moves)
-    calls = signer.with_name(signer.name + ".calls")
-    before = calls.stat().st_size
-    wait_until(lambda: calls.stat().st_size > before + 4, "it asks again", moves=worker.moves)
-    verified(place.opened)
-    assert worker.running
-    for function, code, line in (
-        ("fails", 1, "raised OSError: the signer has no key"),
-        ("other", 2, "has no function 'other'"),
-    ):
-        wrong = msgspec.structs.replace(at, kafka_token=f"signer_of_rater:{function}")
-        ended = stream_rater("inspect", settings=wrong, module="stream_rater.__main__")
-        (said,) = ended.stderr.splitlines()
-        assert (ended.returncode, line in said) == (code, True), ended.stderr
-        assert "STREAM_RATER_KAFKA_TOKEN" in said
+        assert worker.running and signed.running
+    for each, number in ((place, 16), (other_place, 8)):
+        assert verify.verify(each.opened, STILL_S).startswith(f"{number} rounds replayed")

@@ -3,7 +3,7 @@ both, and needs one right on the sentinel."""
 
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,11 +15,14 @@ import pytest
 from local.processes import LOOPBACK, Launch, Server, start_on
 from local.redis_node import START_TIMEOUT_S, answers
 from local.stores import chosen
-from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
+from stream_rater.operations import verify
 from tests import real
-from tests.integration.erasing import Start, season
-from tests.integration.processes import complaints, stream_rater
+from tests.builders.lines import a_message, a_round
+from tests.integration.castle import LONG_AGO
+from tests.integration.processes import WorkerProcess, wait_until
+from tests.integration.role_runs import in_one_line
 from tests.integration.secured import (
     ADMIN,
     Certificates,
@@ -28,7 +31,10 @@ from tests.integration.secured import (
     password_of,
     secured_redis,
 )
-from tests.integration.test_corrections import rated, verified
+from tests.integration.topics import Finished, produce
+from tests.waits import STILL_S
+
+Start = Callable[..., WorkerProcess]
 
 NAME = "ratings"
 RATER, WATCHER = "rater", "watcher"
@@ -99,29 +105,26 @@ def test_a_worker_rates(
     """It finds the master by one right on the sentinel, and logs in there as another user."""
     at = watched.settings(settings())
     worker_process(at)
-    rated(at, *season(0, 6))
-    verified(at)
+    produce(at, [a_message(a_round(n, completed_at=LONG_AGO)) for n in range(6)])
+    wait_until(Finished(at), "all is rated")
+    assert verify.verify(at, STILL_S).startswith("6 rounds replayed")
 
 
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"redis_sentinel_password": "wrong"},
-         REFUSED),
-        ({"redis_sentinel_username": "", "redis_sentinel_password": ""},
-         REFUSED),
+def test_wrong_access_is_one_line(watched: Watched) -> None:
+    """With the place that refused."""
+    ways: list[tuple[dict[str, str], str]] = [
+        ({"redis_sentinel_password": "wrong"}, REFUSED),
+        ({"redis_sentinel_username": "", "redis_sentinel_password": ""}, REFUSED),
         ({"redis_password": "wrong"}, "redis: invalid username-password pair"),
         ({"redis_ca": ""}, "certificate verify failed"),
-    ],
-    ids=["sentinel", "login of Redis", "Redis", "TLS"],
-)  # fmt: skip
-def test_wrong_access_is_one_line(
-    changes: dict[str, str], why: str, watched: Watched, settings: real.SettingsFactory
-) -> None:
-    """With the place that refused."""
-    at = watched.settings(settings(), **changes)
-    Admin(at).create_topics()
-    ended = stream_rater("verify", "--wait", "0", settings=at)
-    (line,) = complaints(ended.stderr)
-    assert ended.returncode in (1, 2)
-    assert re.search(why, line), line
+    ]
+    for changes, why in ways:
+        at = watched.settings(Settings(), **changes)
+        ended = in_one_line(partial(prepare, at))
+        assert ended.code in (1, 2), changes
+        assert re.fullmatch(f"stream-rater: .*{why}.*\n", ended.err), ended.err
+
+
+def prepare(at: Settings) -> None:
+    """Do what each process does first."""
+    RedisStore(at).prepare()

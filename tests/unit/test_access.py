@@ -5,6 +5,7 @@ import json
 import re
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import closing, redirect_stderr
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,15 @@ from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings, without_password
 from stream_rater.runtime import http, log
 from tests import pages
-from tests.integration.rights import IN_THE_PLACE_OF, ON_A_CLUSTER, REDIS, ROLES
+from tests.integration.rights import (
+    IN_A_SENTENCE,
+    IN_THE_PLACE_OF,
+    ON_A_CLUSTER,
+    REDIS,
+    REDIS_IN_A_SENTENCE,
+    ROLES,
+    SEASONS,
+)
 
 SECRET = "s3cr3t"
 
@@ -60,60 +69,56 @@ def test_the_bound_of_what_can_be_read_is_nobodys_to_choose() -> None:
     assert client_options(given)["receive.message.max.bytes"] == LARGEST_RESPONSE_BYTES
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"kafka_security_protocol": "tls"},
-        {"kafka_security_protocol": "sasl_ssl"},
-        {"kafka_security_protocol": "sasl_ssl", "kafka_sasl_username": "u"},
-        {"kafka_sasl_username": "u", "kafka_sasl_password": SECRET},
-        {"kafka_security_protocol": "ssl", "kafka_sasl_password": SECRET},
-        {"kafka_ssl_ca": "/ca.pem"},
-    ],
-)
-def test_halves_are_refused(given: dict[str, Any]) -> None:
-    """What would connect in another way than is meant."""
-    with pytest.raises(BadConfiguration) as refusal:
-        options(**given)
-    assert SECRET not in str(refusal.value)
+HALVES: list[dict[str, Any]] = [
+    {"kafka_security_protocol": "tls"},
+    {"kafka_security_protocol": "sasl_ssl"},
+    {"kafka_security_protocol": "sasl_ssl", "kafka_sasl_username": "u"},
+    {"kafka_sasl_username": "u", "kafka_sasl_password": SECRET},
+    {"kafka_security_protocol": "ssl", "kafka_sasl_password": SECRET},
+    {"kafka_ssl_ca": "/ca.pem"},
+]
+WRONG_REDIS: list[dict[str, Any]] = [
+    {"redis": f"redis://u:{SECRET}@h:1/0", "redis_password": "other"},
+    {"redis": f"redis://u:{SECRET}@h:port/0"},
+    {"redis": f"redis://u:{SECRET}/x@h:1/0"},
+    {"redis": f"ftp://u:{SECRET}@h:1/0"},
+    {"redis": f"redis://h:1/0?password={SECRET}&socket_timeout={SECRET}"},
+    {"redis": "redis://h:1/0", "redis_ca": "/ca.pem"},
+    {"redis": "rediss://h:1/0", "redis_ca": "/no/ca.pem"},
+]
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"redis": f"redis://u:{SECRET}@h:1/0", "redis_password": "other"},
-        {"redis": f"redis://u:{SECRET}@h:port/0"},
-        {"redis": f"redis://u:{SECRET}/x@h:1/0"},
-        {"redis": f"ftp://u:{SECRET}@h:1/0"},
-        {"redis": f"redis://h:1/0?password={SECRET}&socket_timeout={SECRET}"},
-        {"redis": "redis://h:1/0", "redis_ca": "/ca.pem"},
-        {"redis": "rediss://h:1/0", "redis_ca": "/no/ca.pem"},
-    ],
-)
-def test_redis_addresses_are_refused_without_their_password(given: dict[str, Any]) -> None:
-    """The error does not contain the password."""
-    with pytest.raises(BadConfiguration) as refusal:
-        connect(Settings(**given))
-    assert SECRET not in str(refusal.value)
+def accepted(given: dict[str, Any], use: Callable[..., object]) -> str:
+    """What is wrong with how these settings are refused; empty if nothing is."""
+    try:
+        use(**given)
+    except BadConfiguration as refusal:
+        return f"{given}: {refusal}" if SECRET in str(refusal) else ""
+    return f"accepted: {given}"
 
 
-@pytest.mark.parametrize(
-    ("address", "expected"),
-    [
-        ("redis://h:1/3", "redis://h:1/3"),
-        ("h:1", "h:1"),
-        (f"rediss://u:{SECRET}@h:1/3", "rediss://u:***@h:1/3"),
-        (f"redis://:{SECRET}@h", "redis://:***@h"),
-        (f"redis://u:{SECRET}@{SECRET}@h", "redis://u:***@h"),
-        (f"redis://u:{SECRET}/x@h", "***"),
-        (f"redis://h?password={SECRET}", "***"),
-        (f"u:{SECRET}@h:1", "***"),
-        (f"redis://u:{SECRET}@[h", "***"),
-    ],
-)
-def test_addresses_are_shown_without_password(address: str, expected: str) -> None:
+def test_halves_are_refused() -> None:
+    """What would connect in another way than is meant, and wrong addresses of Redis. No error
+    contains the password."""
+    found = [accepted(each, options) for each in HALVES]
+    found += [accepted(each, lambda **given: connect(Settings(**given))) for each in WRONG_REDIS]
+    assert not [*filter(None, found)]
+
+
+def test_addresses_are_shown_without_password() -> None:
     """However wrong they are."""
-    assert without_password(address) == expected
+    expected = {
+        "redis://h:1/3": "redis://h:1/3",
+        "h:1": "h:1",
+        f"rediss://u:{SECRET}@h:1/3": "rediss://u:***@h:1/3",
+        f"redis://:{SECRET}@h": "redis://:***@h",
+        f"redis://u:{SECRET}@{SECRET}@h": "redis://u:***@h",
+        f"redis://u:{SECRET}/x@h": "***",
+        f"redis://h?password={SECRET}": "***",
+        f"u:{SECRET}@h:1": "***",
+        f"redis://u:{SECRET}@[h": "***",
+    }
+    assert {each: without_password(each) for each in expected} == expected
 
 
 def test_settings_print_no_secret() -> None:
@@ -163,19 +168,17 @@ def test_tracebacks_in_the_log_show_no_variables() -> None:
     assert SECRET not in line
 
 
-@pytest.mark.parametrize(
-    ("address", "host"),
-    [(None, "127.0.0.1"), (":0", "127.0.0.1"), ("0.0.0.0:0", "0.0.0.0")],
-)
-def test_the_endpoints_listen_on_the_loopback(address: str | None, host: str) -> None:
+def test_the_endpoints_listen_on_the_loopback() -> None:
     """They listen there by default, and where only a port is given. A given host is used."""
     default_host, _, _ = Settings().http.rpartition(":")
-    app = http.application(CollectorRegistry(), list, list)
-    server = http.Server(f"{default_host}:0" if address is None else address, app)
-    with closing(server):
-        assert server._server.sockets[0].getsockname()[0] == host
-        with socket.create_connection(("127.0.0.1", server.port), 5.0) as connection:
-            assert connection.getpeername()[0] == "127.0.0.1"
+    for address, host in (
+        (f"{default_host}:0", "127.0.0.1"), (":0", "127.0.0.1"), ("0.0.0.0:0", "0.0.0.0"),
+    ):  # fmt: skip
+        app = http.application(CollectorRegistry(), list, list)
+        with closing(http.Server(address, app)) as server:
+            assert server._server.sockets[0].getsockname()[0] == host
+            with socket.create_connection(("127.0.0.1", server.port), 5.0) as connection:
+                assert connection.getpeername()[0] == "127.0.0.1"
 
 
 def test_the_endpoints_end_with_what_is_open() -> None:
@@ -250,22 +253,41 @@ def test_the_page_lists_the_rights_of_scripts() -> None:
     assert loading == ()
 
 
-@pytest.mark.parametrize("role", COMMANDS)
-def test_the_page_lists_kafkas_rights_that_were_tested(role: str) -> None:
-    """Exactly those, topic by topic and group by group."""
-    reported = rows_of(7)[COMMANDS[role]]
-    for topic, operations in zip(TOPICS, reported[:5], strict=True):
-        assert operations.replace(",", "").split() == ROLES[role].get(topic, "").split(), topic
-    for kind, column, both in (
-        ("group", reported[5], ("estimators", "updaters")),
-        ("transactions", reported[6], ("estimator", "updater")),
-    ):
-        wanted = {k.split()[1]: v for k, v in ROLES[role].items() if k.startswith(kind)}
-        assert by_name(column, both) == wanted, kind
+def test_the_page_lists_the_rights_that_were_tested() -> None:
+    """Exactly those: of Kafka topic by topic and group by group; of Redis but for `+select`, which
+    hangs on the URL."""
+    rows, found = rows_of(7), list[str]()
+    for role, command in COMMANDS.items():
+        reported = rows[command]
+        told = {
+            topic: operations.replace(",", "").split()
+            for topic, operations in zip(TOPICS, reported[:5], strict=True)
+            if operations
+        }
+        told |= {
+            f"{kind} {name}": [operation]
+            for kind, column, both in (
+                ("group", reported[5], ("estimators", "updaters")),
+                ("transactions", reported[6], ("estimator", "updater")),
+            )
+            for name, operation in by_name(column, both).items()
+        }
+        tested = {thing: operations.split() for thing, operations in ROLES[role].items()}
+        if told != tested:
+            found.append(f"{role}: the page has {told}, the test {tested}")
+        if not REDIS[role]:
+            continue
+        (rules,) = [row[0] for name, row in rows_of(1).items() if command in name.split(", ")]
+        given = set(rules.strip("`").replace("\\|", "|").split())
+        if given != set(REDIS[role]) - {"+select"}:
+            found.append(f"{role}: the page has {sorted(given)}")
+    assert not found
 
 
-@pytest.mark.parametrize("role", [role for role in COMMANDS if REDIS[role]])
-def test_the_page_lists_redis_rules_that_were_tested(role: str) -> None:
-    """Exactly those, but for `+select`, which hangs on the URL."""
-    (reported,) = [v[0] for k, v in rows_of(1).items() if COMMANDS[role] in k.split(", ")]
-    assert set(reported.strip("`").replace("\\|", "|").split()) == set(REDIS[role]) - {"+select"}
+def test_the_page_says_what_season_standings_needs() -> None:
+    """In a sentence: each topic and group, and the rules of Redis."""
+    (sentence,) = re.findall(r"^`season-standings` needs (.*?\(`%R.*?`\))", PAGE, re.M | re.S)
+    for thing in IN_A_SENTENCE[SEASONS]:
+        assert thing.split()[-1].removesuffix("s") in sentence, thing
+    (rules,) = re.findall(r"\(`(.*)`\)", sentence)
+    assert {*rules.split(), "+select"} == set(REDIS_IN_A_SENTENCE[SEASONS])

@@ -113,24 +113,21 @@ def test_nobody_is_left_while_no_master_is_named(scene: Scene) -> None:
     assert not scene.finder.names_another(OLD)
 
 
-@pytest.mark.parametrize(
-    ("given", "login"),
-    [
-        ({"redis_password": "r"}, ("default", "r")),
-        ({"redis_username": "ann", "redis_password": "r"}, ("ann", "r")),
-        ({"redis_username": "ann", "redis_password": "r", "redis_sentinel_username": "default"},
-         ("default", "r")),
-        ({"redis_username": "ann", "redis_password": "r", "redis_sentinel_password": "s"},
-         ("default", "s")),
-        ({}, (None, None)),
-    ],
-)  # fmt: skip
-def test_the_login_of_sentinels(given: Any, login: tuple[str, str]) -> None:
+def test_the_login_of_sentinels() -> None:
     """It is that of Redis unless they have one of their own."""
-    client = connect(Settings(redis=ADDRESS, **given))
-    for each in client.connection_pool.sentinel_manager.sentinels:
-        options = each.connection_pool.connection_kwargs
-        assert (options.get("username"), options.get("password")) == login
+    ann = {"redis_username": "ann", "redis_password": "r"}
+    cases: list[tuple[dict[str, Any], tuple[str | None, str | None]]] = [
+        ({"redis_password": "r"}, ("default", "r")),
+        (ann, ("ann", "r")),
+        (ann | {"redis_sentinel_username": "default"}, ("default", "r")),
+        (ann | {"redis_sentinel_password": "s"}, ("default", "s")),
+        ({}, (None, None)),
+    ]
+    for given, login in cases:
+        client = connect(Settings(redis=ADDRESS, **given))
+        for each in client.connection_pool.sentinel_manager.sentinels:
+            options = each.connection_pool.connection_kwargs
+            assert (options.get("username"), options.get("password")) == login, given
 
 
 def test_the_url_may_have_user_and_database() -> None:
@@ -146,21 +143,18 @@ def test_the_url_may_have_user_and_database() -> None:
     assert hosts == ["a", "::1"]
 
 
-@pytest.mark.parametrize(
-    ("address", "cluster", "why"),
-    [
+def test_addresses_that_make_no_sense() -> None:
+    """They are refused before anything is asked, without a password in the text."""
+    for address, cluster, why in (
         ("redis+sentinel://a:1,b:2", False, "write redis.sentinel://host:port,host:port/NAME"),
         ("redis+sentinel://a:1,b/m", False, "'b' is no host:port of a sentinel"),
         ("redis+sentinel://a:1,b:99999/m", False, "'b:99999' is no host:port"),
         ("redis+sentinel://a:1/m,b:2", False, "where NAME is the name of the master"),
         ("redis+sentinel://a:1/m", True, "Sentinel watches no cluster: set redis_cluster to false"),
         ("redis+sentinel://ann:s3cret@a:1,b:2", False, r"'redis.sentinel://ann:\*\*\*@"),
-    ],
-)
-def test_addresses_that_make_no_sense(address: str, cluster: bool, why: str) -> None:
-    """They are refused before anything is asked, without a password in the text."""
-    for client in (connect, async_client):
-        with pytest.raises(BadConfiguration, match=why) as refused:
-            client(Settings(redis=address, redis_cluster=cluster))
-        assert "s3cret" not in str(refused.value)
-        assert "\n" not in str(refused.value)
+    ):
+        for client in (connect, async_client):
+            with pytest.raises(BadConfiguration, match=why) as refused:
+                client(Settings(redis=address, redis_cluster=cluster))
+            assert "s3cret" not in str(refused.value)
+            assert "\n" not in str(refused.value)

@@ -1,0 +1,230 @@
+"""Roles and commands in threads of the test's process, each with what a user would read at its end.
+
+A worker is its Service, and `serve` is the follower of its index, or the adapter that answers one
+kind of request: both processes end by what these raise (`named_failures`).
+"""
+
+import asyncio
+import io
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+import msgspec
+
+from stream_rater.adapters.kafka.progress import KafkaProgress, RejectionReader
+from stream_rater.adapters.kafka.round_log import KafkaRoundLog
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.live_beliefs import LiveBeliefs, ServiceBeliefs
+from stream_rater.cli.app import main
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.files import ladders_of_settings
+from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.config.settings import PREFIX, Settings
+from stream_rater.contract.errors import LogTrouble
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.submissions import NewRecord, NotAppended
+from stream_rater.runtime.failures import named_failures
+from stream_rater.runtime.service import Service
+from stream_rater.serve.index.follower import Follower, Watcher
+from tests.builders.lines import a_message, a_round
+
+LOOK_S = 0.3
+"""How often a worker's end is looked for, which comes by itself only if it lacks a right."""
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class ByThread(io.TextIOBase):
+    """A standard stream, from which a thread may keep its own text."""
+
+    encoding, errors = "utf-8", "strict"
+
+    def __init__(self, usual: TextIO) -> None:
+        self._usual, self._own = usual, threading.local()
+
+    def write(self, text: str) -> int:
+        """To this thread's text, if it keeps one."""
+        return self._target().write(text)
+
+    def flush(self) -> None:
+        self._target().flush()
+
+    def _target(self) -> TextIO:
+        return getattr(self._own, "text", self._usual)
+
+    @contextmanager
+    def kept(self) -> Iterator[io.StringIO]:
+        """What this thread writes meanwhile."""
+        self._own.text = io.StringIO()
+        try:
+            yield self._own.text
+        finally:
+            del self._own.text
+
+
+@contextmanager
+def streams_by_thread() -> Iterator[None]:
+    """Let commands run in several threads at once, without settings from the environment."""
+    usual = sys.stdout, sys.stderr
+    given = {name: os.environ.pop(name) for name in [*os.environ] if name.startswith(PREFIX)}
+    sys.stdout, sys.stderr = ByThread(sys.stdout), ByThread(sys.stderr)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = usual
+        os.environ |= given
+
+
+def run_command(words: list[str], settings: Settings, folder: Path) -> Ended:
+    """Run a command as the program does. Its settings are in a file."""
+    file = folder / f"{settings.kafka_sasl_username or 'owner'}-{settings.topic_prefix}toml"
+    given, usual = msgspec.structs.asdict(settings), msgspec.structs.asdict(Settings())
+    changed = {name: value for name, value in given.items() if value != usual[name]}
+    file.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in changed.items()))
+    assert isinstance(sys.stdout, ByThread) and isinstance(sys.stderr, ByThread)
+    with sys.stdout.kept() as out, sys.stderr.kept() as err:
+        try:
+            main.main([*words, "--settings", str(file)], prog_name="stream-rater")
+        except SystemExit as end:
+            return Ended(int(end.code or 0), out.getvalue(), err.getvalue())
+    raise AssertionError("click ends a command by SystemExit")
+
+
+def in_one_line(action: Callable[[], None]) -> Ended:
+    """What a command ends with that performs this action."""
+    try:
+        with named_failures():
+            action()
+    except BadConfiguration as error:
+        return Ended(2, "", f"stream-rater: {error}\n")
+    except Failed as error:
+        return Ended(1, "", f"stream-rater: {error}\n")
+    return Ended(0, "", "")
+
+
+# --- workers -------------------------------------------------------------------------------------
+
+
+def left(admin: Admin, roles: frozenset[str]) -> int:
+    """The number of records that the workers of these roles have not finished."""
+    topics, partitions = admin.topics, admin.partitions()
+    of_role = {"estimator": (ESTIMATORS, topics.rounds), "updater": (UPDATERS, topics.parts)}
+    count = 0
+    for group, topic in (of_role[role] for role in sorted(roles)):
+        ends = dict(enumerate(admin.ends(topic, partitions[topic])))
+        count += sum(map(len, admin.left(group, topic, ends).values()))
+    return count
+
+
+def run_worker(opened: Settings, roles: frozenset[str], settings: Settings) -> Ended:
+    """Run a worker until it has rated all, as `opened` shows it, or fails."""
+
+    def work() -> None:
+        service, ended = Service(settings, ladders_of_settings(settings), roles), threading.Event()
+
+        def stop_when_done() -> None:
+            admin = Admin(opened)
+            while not ended.wait(LOOK_S):
+                if left(admin, roles) == 0 and not service.unready():
+                    service.stop()
+
+        thread = threading.Thread(target=stop_when_done)
+        thread.start()
+        try:
+            service.run()
+        finally:
+            ended.set()
+            thread.join()
+
+    return in_one_line(work)
+
+
+# --- serve ---------------------------------------------------------------------------------------
+
+
+def follow(settings: Settings) -> Ended:
+    """Follow `rating-changed` until the index is complete."""
+
+    class UntilComplete(Watcher):
+        """Stops the follower."""
+
+        def polled(self, caught_up: bool, lag: int) -> None:
+            if caught_up:
+                follower.stop()
+
+    follower = Follower(settings, UntilComplete())
+    return in_one_line(follower.run)
+
+
+def read_beliefs(settings: Settings) -> Ended:
+    """What `what-if` and `explain` read."""
+    beliefs = LiveBeliefs(settings, ANY_LADDER, ServiceBeliefs(settings))
+    return in_one_line(lambda: assert_known(beliefs.of("eu", ["ann"]).pool))
+
+
+def assert_known(pool: object) -> None:
+    assert pool is not None
+
+
+def read_progress(settings: Settings) -> Ended:
+    """What a request with `min_offset` reads."""
+
+    def read() -> None:
+        progress = KafkaProgress(settings)
+        progress.ends()
+        progress.read()
+
+    return in_one_line(read)
+
+
+def take_rounds(settings: Settings) -> Ended:
+    """What a round by HTTP does: it is appended, and progress and rejections are followed."""
+
+    def work() -> None:
+        asyncio.run(_append(settings))
+        KafkaProgress(settings).read()
+        stop = threading.Event()
+        RejectionReader(settings, stop).run(lambda: None, lambda *_: stop.set())
+
+    return in_one_line(work)
+
+
+async def _append(settings: Settings) -> None:
+    log = KafkaRoundLog(settings)
+    log.start(asyncio.get_running_loop())
+    try:
+        while True:
+            try:
+                assert log.partitions
+                break
+            except LogTrouble as trouble:
+                if "not connected yet" not in str(trouble):
+                    raise
+            await asyncio.sleep(0.02)
+        message = a_message(a_round(9, ladder="eu", completed_at="2020-05-01T20:15:05Z"))
+        record = NewRecord(0, message.key or b"", message.value or b"", ())
+        (found,) = await log.append([record])
+        if isinstance(found, NotAppended):
+            raise LogTrouble(found.detail)
+    finally:
+        await asyncio.to_thread(log.close)
+
+
+SERVING: dict[str, Callable[[Settings], Ended]] = {
+    "serve": follow,
+    "serve with beliefs": read_beliefs,
+    "serve with min_offset": read_progress,
+    "serve with writing": take_rounds,
+}
