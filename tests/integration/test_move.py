@@ -19,12 +19,12 @@ from stream_rater.contract.record import Player, Record
 from tests import real
 from tests.builders.kills import halting, short
 from tests.builders.lines import Bytes, Line, a_correction, a_message, a_seed
+from tests.builders.rated_data_files import rate
 from tests.integration.erasing import GERTRUDE, Start, beliefs, season
 from tests.integration.processes import complaints, environment_of, stream_rater
 from tests.integration.test_corrections import DUELS, RANKED, correct, played, rated, verified
 from tests.integration.test_rebuild import rebuild
 from tests.integration.topics import headers_of, read_topic
-from tests.rated_data_files import rate
 from tests.rounds import day
 
 EFFECTS = [

@@ -7,8 +7,8 @@ import pytest
 
 from stream_rater.config.settings import Settings
 from tests.builders.kills import halting, short
+from tests.builders.rated_data_files import rate
 from tests.integration.processes import complaints, environment_of, stream_rater
-from tests.rated_data_files import rate
 from tests.unit.test_data_commands import done, season, submit
 
 EFFECTS = {

@@ -36,8 +36,8 @@ from stream_rater.replay.sequential import Replay
 from stream_rater.runtime import embedded
 from stream_rater.serve.bodies import PlayerAnswer, SideQuestion
 from stream_rater.serve.predicting import balanced_sides, prediction
+from tests.builders.machines import part
 from tests.rounds import as_json, day, ranked, read
-from tests.unit.machines import part
 from tests.unit.test_season import sessions
 
 CONFIG = TwoMoment(

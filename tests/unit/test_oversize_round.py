@@ -28,7 +28,6 @@ from stream_rater.pipeline.ports import (
 from stream_rater.pipeline.updater.updater import Updater
 from tests.builders.machines import ByHand, Recorder
 from tests.rounds import as_json, ranked
-from tests.unit.machines import ByHand, Recorder
 from tests.unit.test_estimator import a_round, by_hand, opened, owning, parts_sent, priors, read
 
 WAVE = 4

@@ -24,8 +24,8 @@ from stream_rater.contract.events import MAX_ID_BYTES
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.rounds.fastjson import scan
+from tests.builders.machines import part
 from tests.rounds import as_json, ranked
-from tests.unit.machines import part
 
 short_ids = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 
