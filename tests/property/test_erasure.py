@@ -4,7 +4,6 @@ import json
 import random
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import Verdicts, batches_of, records_of
 from stream_rater.replay.sequential import Replay
 from tests import edited_by_hand
+from tests.builders.sweeps import sweep
 from tests.property.test_corrections import PLAYERS, WINDOW, a_log, beliefs
 from tests.rounds import as_json, ranked
 
@@ -64,7 +64,7 @@ def rewritten(log: Sequence[Record], to: Pseudonym) -> tuple[list[Record], Menti
     return with_verdicts(run, lambda: log, ANY_LADDER, WINDOW)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     seed=st.integers(0, 2**32), size=st.integers(4, 40), player=st.sampled_from(PLAYERS),
     name=st.sampled_from(["", "bb", "dd", "x"]), seeds=st.booleans(),
@@ -105,7 +105,7 @@ def merged_accounts() -> list[Record]:
     return list(records_of([*rounds[:3], *merged, rounds[3]]))
 
 
-@pytest.mark.parametrize(("name", "same"), [("az", True), ("c", False)])
+@sweep("name, same", [("az", True), ("c", False)])
 def test_the_lesser_name_of_merged_accounts_decides(name: str, same: bool) -> None:
     """A pseudonym that changes the order of merged accounts would change ratings. It is
     reported."""
