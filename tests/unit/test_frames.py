@@ -15,6 +15,7 @@ import pytest
 from local.tools import ROOT
 from stream_rater import Ladder, MissingExtra
 from stream_rater.library.tables import Columns
+from tests.builders.sweeps import sweep
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 REFUSED = b'{"round_id": "r"\n'
@@ -47,36 +48,6 @@ TABLES: dict[str, Callable[[Ladder], Columns]] = {
 }
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_frames_have_the_rows_of_the_table(table: str) -> None:
-    """In the order of the columns. Times are compared as times."""
-    found = TABLES[table](ladder())
-    rows = [
-        {name: _as_value(name, value) for name, value in row.items()} for row in found.to_dicts()
-    ]
-    arrow, pandas, polars = found.to_arrow(), found.to_pandas(), found.to_polars()
-    names = list(found.columns())
-    assert arrow.column_names == list(pandas.columns) == polars.columns == names
-    assert _listed(arrow.to_pylist()) == rows
-    assert _listed(polars.to_dicts()) == rows
-    assert _listed(pandas.astype(object).where(pandas.notna(), None).to_dict("records")) == rows
-    assert len(arrow) == len(pandas) == len(polars) == len(found)
-
-
-def _as_value(name: str, value: Any) -> Any:
-    """A value of `to_dicts`, with a time as a time."""
-    is_time = name.endswith("completed_at")
-    return datetime.fromisoformat(value) if is_time else value
-
-
-def _listed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows with lists of ids as tuples, as they are in the table."""
-    return [
-        {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
-        for row in rows
-    ]
-
-
 KINDS: dict[str, tuple[Any, str, Any]] = {
     "player": (pa.string(), "str", pl.String),
     "round_id": (pa.string(), "str", pl.String),
@@ -94,10 +65,36 @@ KINDS: dict[str, tuple[Any, str, Any]] = {
 KINDS["last_completed_at"] = KINDS["completed_at"]
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_columns_have_their_types(table: str) -> None:
-    """The same with rows and without: ids are texts, and times are in UTC."""
-    _check_types(TABLES[table](ladder()))
+@sweep("table", TABLES)
+def test_frames_have_the_rows_of_the_table(table: str) -> None:
+    """In the order of the columns, with their types, with rows and without: ids are texts, and
+    times are in UTC. Times are compared as times."""
+    found = TABLES[table](ladder())
+    rows = [
+        {name: _as_value(name, value) for name, value in row.items()} for row in found.to_dicts()
+    ]
+    arrow, pandas, polars = found.to_arrow(), found.to_pandas(), found.to_polars()
+    names = list(found.columns())
+    assert arrow.column_names == list(pandas.columns) == polars.columns == names
+    assert _listed(arrow.to_pylist()) == rows
+    assert _listed(polars.to_dicts()) == rows
+    assert _listed(pandas.astype(object).where(pandas.notna(), None).to_dict("records")) == rows
+    assert len(arrow) == len(pandas) == len(polars) == len(found)
+    _check_types(found)
+
+
+def _as_value(name: str, value: Any) -> Any:
+    """A value of `to_dicts`, with a time as a time."""
+    is_time = name.endswith("completed_at")
+    return datetime.fromisoformat(value) if is_time else value
+
+
+def _listed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows with lists of ids as tuples, as they are in the table."""
+    return [
+        {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+        for row in rows
+    ]
 
 
 def _check_types(found: Columns) -> None:
@@ -139,26 +136,25 @@ def test_a_frame_is_a_copy() -> None:
     assert found.to_dicts() == before
 
 
-@pytest.mark.parametrize(
-    ("package", "cure"),
-    [
-        ("pyarrow", "stream-rater[arrow] brings it"),
-        ("pandas", "`pip install pandas` brings it"),
-        ("polars", "`pip install polars` brings it"),
-    ],
-)
-def test_without_the_package_one_line_says_so(
-    package: str, cure: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+PACKAGES = {
+    "pyarrow": ("to_arrow", "stream-rater[arrow] brings it"),
+    "pandas": ("to_pandas", "`pip install pandas` brings it"),
+    "polars": ("to_polars", "`pip install polars` brings it"),
+}
+
+
+@sweep("package", PACKAGES)
+def test_without_the_package_one_line_says_so(package: str) -> None:
     """And how to install it. The other two do without it."""
-    calls = {"pyarrow": "to_arrow", "pandas": "to_pandas", "polars": "to_polars"}
-    monkeypatch.setitem(sys.modules, package, None)
-    found = ladder().players
-    with pytest.raises(MissingExtra) as error:
-        getattr(found, calls.pop(package))()
-    assert str(error.value) == f"{package} is not installed: {cure}"
-    for name in calls.values():
-        assert len(getattr(found, name)()) == 4
+    call, cure = PACKAGES[package]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, package, None)
+        found = ladder().players
+        with pytest.raises(MissingExtra) as error:
+            getattr(found, call)()
+        assert str(error.value) == f"{package} is not installed: {cure}"
+        for name in {name for name, _ in PACKAGES.values()} - {call}:
+            assert len(getattr(found, name)()) == 4
 
 
 def test_a_ladder_loads_none_of_them() -> None:

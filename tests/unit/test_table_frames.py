@@ -16,6 +16,7 @@ import pytest
 from pyarrow import parquet
 
 from stream_rater import Ladder, OtherLadder
+from tests.builders.sweeps import sweep
 
 COLUMNS: dict[str, list[Any]] = {
     "match_id": [11, 12, 13],
@@ -66,12 +67,12 @@ KINDS: dict[str, Callable[[], Any]] = {
     "nanoseconds": in_nanoseconds,
     "reader": lambda: pa.table(COLUMNS).to_reader(1),
     "duckdb": lambda: duckdb.from_arrow(pa.table(COLUMNS)),
-        "interchange": OnlyInterchange,
+    "interchange": OnlyInterchange,
     "columns": lambda: dict(zip(COLUMNS, pa.table(COLUMNS).columns, strict=True)),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@sweep("kind", KINDS)
 def test_all_frames_are_the_same(kind: str) -> None:
     """Whatever the package."""
     one, other = Ladder(), Ladder()
@@ -129,7 +130,7 @@ def test_rows_that_are_no_round() -> None:
     assert (found.rounds, found.refused) == (1, 3)
 
 
-@pytest.mark.parametrize(("table", "expected"), [
+@sweep("table, expected", [
     (17, "int is no table: give a dict of columns, or a frame with __arrow_c_stream__"),
     ({"winner": ["a"], "loser": []}, "table: its columns differ in length: winner 1, loser 0"),
 ])  # fmt: skip
