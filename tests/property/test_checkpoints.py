@@ -29,7 +29,7 @@ from tests.builders.lines import Line, a_correction, a_round, a_seed
 from tests.builders.sweeps import sweep
 from tests.rounds import day
 
-from .test_corrections import PLAYERS, a_log, as_lines, some_ladders
+from .test_corrections import as_lines, some_ladders
 
 OTHERS = Ladders(ladders={"*": Ladder(rating=EloMMR(weight_limit=0.4, sigma_limit=120.0, rho=0.3))})
 """Other parameters than ANY_LADDER has."""
@@ -109,46 +109,7 @@ class Story:
         self.perform(CorrectionJob("l", 0, end, None, (), accepted, self.log_context))
 
 
-def with_more(rng: random.Random, log: list[Line]) -> list[Line]:
-    """Such a log with seasons, batches, and rounds that come twice."""
-    lines = list[Line]()
-    for line in log:
-        lines.append(line)
-        if "event_type" in line and rng.random() < 0.3:
-            lines[-1] = {**line, "batched": True}
-        choice = rng.random()
-        if choice < 0.06:
-            number = len(lines)
-            lines.append(a_correction("season-started", season=number, keep=0.5, sigma=200.0))
-        elif choice < 0.12:
-            lines.append(a_correction("corrections-applied"))
-        elif choice < 0.2:
-            lines.append(rng.choice([each for each in lines if "event_type" not in each]))
-        elif choice < 0.3:  # of somebody new, so that checkpoints know nothing of them
-            lines.append(a_correction("player-removed", player=rng.choice(PLAYERS)))
-    return lines
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    seed=st.integers(0, 2**32), size=st.integers(4, 40), window=st.sampled_from([0, 5, 1000]),
-    every=st.sampled_from([1, 4, 20]),
-)  # fmt: skip
-def test_a_checkpoint_changes_nothing_but_where_a_correction_begins(
-    seed: int, size: int, window: int, every: int
-) -> None:
-    """Codes, notes and records are equal; several checkpoints are made on the way."""
-    rng = random.Random(seed)
-    plain, quick = Story(window, 0), Story(window, every)
-    for line in with_more(rng, a_log(rng, size)):
-        assert quick.correct(line) == plain.correct(line)
-        if rng.random() < 0.1:
-            quick.checkpoint()
-    assert not any(plain.begun_at)
-    event(f"begun at a checkpoint: {sum(map(bool, quick.begun_at)) > 0}")
-
-
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**32), size=st.integers(6, 50), window=st.sampled_from([0, 5, 1000]),
     every=st.sampled_from([1, 3, 10]),
@@ -348,7 +309,7 @@ def test_a_duel_may_be_later_since_it_was_amended() -> None:
 
 
 def _a_duel(number: int) -> Line:
-    return a_round(number, *(PLAYERS[(number + i) % 4] for i in range(2)))
+    return a_round(number, *("abcd"[(number + i) % 4] for i in range(2)))
 
 
 def a_seeded_story(*lines: Line) -> tuple[Story, Story]:

@@ -5,7 +5,6 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,158 +25,9 @@ from stream_rater.runtime.embedded import Engine
 from tests import edited_by_hand
 from tests.builders.lines import Line, a_correction, a_round, a_seed
 from tests.builders.sweeps import sweep
+from tests.rounds import day
 
 WINDOW = 1000
-PLAYERS = "abcdef"
-
-
-class ByHand:
-    """The rule of the edited log, written again with lists: slow, and without columns.
-
-    A round is a list of [place in the file, line]. Each correction changes the lists.
-    """
-
-    def __init__(self) -> None:
-        self.rounds: dict[int, Line] = {}
-        self.voided: set[int] = set()
-        self.rules: list[tuple[str, str, Any]] = []
-        self.seasons: list[int] = []
-        self.reported: dict[int, Line] = {}
-        self.verdicts: dict[int, str] = {}
-
-    def feed(self, place: int, line: Line) -> None:
-        kind = line.get("event_type", "")
-        if not kind:
-            self.rounds[place] = self.reported[place] = line
-            return
-        self.verdicts[place] = self._correct(kind, line)
-
-    def _correct(self, kind: str, line: Line) -> str:
-        if kind in ("round-voided", "round-amended"):
-            found = [p for p, each in self.reported.items() if each["round_id"] == line["round_id"]]
-            if not found:
-                return "unknown-round"
-            return self._correct_round(kind, line, found[-1])
-        if kind == "player-removed":
-            if not self._stands(line["player"]):
-                return "unknown-player"
-            span = line.get("from") or "0", line.get("until") or "9"
-            self.rules.append(("out", line["player"], span))
-            return ""
-        one, other = line["player"], line["into"]
-        if one == other:
-            return "bad-merge"
-        if not (self._stands(one) and self._stands(other)):
-            return "unknown-player"
-        if self._stands(one) & self._stands(other):
-            return "bad-merge"
-        self.rules.append(("now", one, other))
-        return ""
-
-    def _correct_round(self, kind: str, line: Line, place: int) -> str:
-        if kind == "round-voided":
-            if place in self.voided:
-                return "already-voided"
-            self.voided.add(place)
-            return ""
-        players = [p for e in line["standings"] for p in e.get("team", [e.get("player")])]
-        if len(set(players)) < len(players):
-            return "duplicate-player"
-        self.voided.discard(place)
-        self.rounds[place] = {**self.reported[place], "standings": line["standings"]}
-        return ""
-
-    def _stands(self, player: str) -> set[int]:
-        return {p for p, line in self.edited().items() if player in _players(line)}
-
-    def edited(self) -> dict[int, Line]:
-        """By place, the rounds as they are now."""
-        return {p: self._edit(line) for p, line in self.rounds.items() if p not in self.voided}
-
-    def _edit(self, line: Line) -> Line:
-        reported = _players(line)
-        now = {each: self._owner_at(each, line["completed_at"]) for each in reported}
-        for player in set(now.values()) - {None}:
-            same = sorted(n for n in reported if now[n] == player)
-            keep = player if player in same else same[0]
-            now |= {n: None for n in same if n != keep}
-        entries = []
-        for entry in line["standings"]:
-            team = [now[each] for each in _team(entry) if now[each] is not None]
-            if team:
-                shares = entry.get("shares") or [1.0] * len(_team(entry))
-                kept = [s for s, e in zip(shares, _team(entry), strict=True) if now[e] is not None]
-                entries.append({"rank": entry["rank"], "team": team, "shares": kept})
-        return {**line, "standings": entries}
-
-    def _owner_at(self, name: str, time: str) -> str | None:
-        now, out = name, False
-        for kind, player, more in self.rules:
-            if now == player and kind == "now":
-                now = more
-            elif now == player:
-                out = out or more[0] <= time < more[1]
-        return None if out else now
-
-
-def _team(entry: Line) -> list[str]:
-    return entry.get("team") or [entry["player"]]
-
-
-def _players(line: Line) -> list[str]:
-    return [each for entry in line["standings"] for each in _team(entry)]
-
-
-def time_of(number: int) -> str:
-    return f"2026-01-{1 + number // 24:02}T{number % 24:02}:00:00Z"
-
-
-def a_log(rng: random.Random, size: int) -> list[Line]:
-    """Random rounds of few players, and random corrections of them."""
-    lines: list[Line] = []
-    for number in range(size):
-        if rng.random() < 0.6 or number < 3:
-            lines.append(_a_random_round(rng, number))
-        else:
-            lines.append({"ladder": "l", "reason": "r", **_a_random_correction(rng, number)})
-    return lines
-
-
-def _a_random_round(rng: random.Random, number: int) -> Line:
-    return {
-        "round_id": f"r{number}", "ladder": "l", "completed_at": time_of(number),
-        "standings": _standings(rng), "weight": rng.choice([1.0, 0.5]),
-    }  # fmt: skip
-
-
-def _standings(rng: random.Random) -> list[Line]:
-    players = rng.sample(PLAYERS, rng.randint(2, len(PLAYERS)))
-    if rng.random() < 0.6 or len(players) < 4:
-        return [{"rank": rng.randint(1, 3), "player": each} for each in players]
-    half = len(players) // 2
-    return [
-        {"rank": 1, "team": players[:half], "shares": [rng.choice([1.0, 0.5])] * half},
-        {"rank": 2, "team": players[half:], "shares": [1.0] * (len(players) - half)},
-    ]
-
-
-def _a_random_correction(rng: random.Random, number: int) -> Line:
-    some = f"r{rng.randrange(number)}"
-    match rng.randrange(5):
-        case 0 | 1:
-            return {"event_type": "round-voided", "round_id": some}
-        case 2:
-            return {"event_type": "round-amended", "round_id": some, "standings": _standings(rng)}
-        case 3:
-            line = {"event_type": "player-removed", "player": rng.choice(PLAYERS)}
-            if rng.random() < 0.7:
-                line["from"] = time_of(rng.randrange(number))
-            if rng.random() < 0.5:
-                line["until"] = time_of(number + rng.randrange(5))
-            return line
-    return {
-        "event_type": "player-merged", "player": rng.choice(PLAYERS), "into": rng.choice(PLAYERS),
-    }  # fmt: skip
 
 
 def as_lines(log: Sequence[Line | None]) -> list[bytes]:
@@ -204,26 +54,6 @@ def beliefs(replay: Replay) -> dict[str, bytes]:
     return {player: record for (player, record), is_in in zip(both, played, strict=True) if is_in}
 
 
-@settings(max_examples=120, deadline=None)
-@given(seed=st.integers(0, 2**32), size=st.integers(4, 40))
-def test_corrected_file_is_rated_as_the_file_edited_by_hand(seed: int, size: int) -> None:
-    """Beliefs are equal to the byte, and every refusal has its code."""
-    log = a_log(random.Random(seed), size)
-    by_hand = ByHand()
-    for place, line in enumerate(log):
-        by_hand.feed(place, line)
-    edited = by_hand.edited()
-    replay, refused = rated(as_lines(log))
-    plain = [edited.get(place) for place in range(size)]
-    rest = [each if each and len(each["standings"]) > 1 else None for each in plain]
-    expected, _ = rated(as_lines(rest))
-    assert beliefs(replay) == beliefs(expected)
-    assert refused == {place: code for place, code in by_hand.verdicts.items() if code}
-
-
-WITH_OPTIONS = edited_by_hand.SYSTEMS
-
-
 def _plain(system: type[RatingConfig]) -> Line:
     """A configuration that stands the weights of these logs."""
     found: Line = msgspec.to_builtins(system.sample())
@@ -233,7 +63,7 @@ def _plain(system: type[RatingConfig]) -> Line:
 OTHERS = [
     (_plain(system), {**_plain(system), "initial_mu": 1450.0})
     for tag, system in SYSTEMS.items()
-    if tag not in {rating["system"] for rating, _ in WITH_OPTIONS}
+    if tag not in {rating["system"] for rating, _ in edited_by_hand.SYSTEMS}
 ]
 """The other systems, each with another initial rating that a change may bring."""
 
@@ -241,7 +71,7 @@ OTHERS = [
 def some_ladders(rng: random.Random, size: int) -> tuple[Ladders, float]:
     """A random system, which has a change within so many records, or none; and from which record
     on its ladder takes no corrections."""
-    rating, other = rng.choice([*WITH_OPTIONS, *OTHERS])
+    rating, other = rng.choice([*edited_by_hand.SYSTEMS, *OTHERS])
     changes: dict[int, Line] = {}
     takes_before = math.inf
     if rng.random() < 0.6:
@@ -254,7 +84,7 @@ def some_ladders(rng: random.Random, size: int) -> tuple[Ladders, float]:
     return msgspec.convert({"ladders": ladders}, Ladders), takes_before
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**32), size=st.integers(6, 50))
 def test_every_correction_is_that_of_another_editor(seed: int, size: int) -> None:
     """Amended times, weights and ceilings, batches, seasons, duplicates, seeds, resets, and every
@@ -346,7 +176,7 @@ def a_season(rng: random.Random, rounds: int, corrections: int) -> Iterator[Line
     single one."""
     for number in range(rounds):
         yield {
-            "round_id": f"r{number}", "completed_at": time_of(number), "standings": _few(rng),
+            "round_id": f"r{number}", "completed_at": day(number), "standings": _few(rng),
         }  # fmt: skip
         if number % 20 == 19:
             for _ in range(20 * corrections // rounds):
@@ -370,7 +200,7 @@ def _a_late_correction(rng: random.Random, number: int) -> Line:
         first = rng.randrange(number)
         return {
             "event_type": "player-removed", "player": rng.choice(CROWD[:4]),
-            "from": time_of(first), "until": time_of(first + 2),
+            "from": day(first), "until": day(first + 2),
         }  # fmt: skip
     return {"event_type": "round-voided", "round_id": recent} if rng.random() < 0.1 else amended
 

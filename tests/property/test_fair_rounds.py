@@ -2,8 +2,7 @@
 ratings can still move. The bounds are those of the mathematics, each beside its derivation.
 
 The sizes are duels, rounds of five, five against five, and rounds of a hundred. Each system plays
-some thousand rounds of each, and LONG duels, fives and five against five in the slow test;
-`python -m tests.fair_rounds` plays 200,000 of every size.
+some thousand rounds of each, and LONG duels, fives and five against five in the slow test.
 """
 
 import math

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stream_rater.config.ladders import Ladder
 from stream_rater.rating import stages
 from stream_rater.rating.elo_mmr import oracle
-from stream_rater.rating.model import PERFORMANCE, PERFORMANCE_VARIANCE, newcomers
+from stream_rater.rating.model import PERFORMANCE, newcomers
 from stream_rater.rating.parameters import TIED_LAST, EloMMR, EloR
 from stream_rater.replay.pool import Pool
 from stream_rater.rounds.batch import OneRound, wave_of
@@ -100,23 +100,6 @@ def test_ratings_equal_the_oracles(season: Season) -> None:
     for name, player in slow.items():
         assert (player.mu, player.sigma) == pytest.approx(actual[name], rel=0, abs=POINTS)
         assert (player.rounds, player.time) == (beliefs[name]["rounds"], beliefs[name]["time"])
-
-
-@given(configs(), rounds())
-@settings(max_examples=30)
-def test_evidence_is_what_a_round_of_this_weight_gives(config: EloMMR, each: Any) -> None:
-    """beta^2 by (1 + 1/w) s^2 + d/w for newcomers, w with the round's and the first weight; without
-    d where beta was given."""
-    pool = Pool(Ladder(rating=config))
-    standings = read(config, *ranked(each["places"], each["names"]), weight=each["weight"])
-    rated = pool.rate(standings, 0)
-    assert rated is not None
-    limit, sigma = config.limits
-    w = limit * each["weight"] * (config.newcomer_weights or (1.0,))[0]
-    drift = config.drift_per_day if config.weight_limit else 0.0
-    beta2 = (1 + 1 / w) * sigma**2 + drift / w
-    # relative: the same few operations in another order
-    assert [beta2] * len(rated[1]) == pytest.approx(rated[1][:, PERFORMANCE_VARIANCE], rel=1e-14)
 
 
 # --- Elo-R ----------------------------------------------------------------------------------------

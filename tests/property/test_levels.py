@@ -349,12 +349,14 @@ def test_n_newcomers_and_m_newcomers_are_level(
     n = sum(sizes)
     share = np.random.default_rng(seed).uniform(0.1, 1.0, n)
     share[0] = share[-1] = 1.0
-    won = of_these(config, sizes, share, np.full(n, config.initial_mu), np.zeros(n)).chances(config)
+    won = of_these(
+        config, sizes, share, np.full(n, config.initial_mu), np.zeros(n, np.int64)
+    ).chances(config)
     assert won[0] == pytest.approx(won[1], abs=EVEN)
 
 
 def of_these(
-    config: RatingConfig, sizes: tuple[int, ...], share: Floats, mu: Floats, rounds: Floats
+    config: RatingConfig, sizes: tuple[int, ...], share: Floats, mu: Floats, rounds: Ints
 ) -> Lineup:
     """Newcomers are as the system knows them, and veterans have a sigma of 80."""
     sigma = np.where(rounds > 0, 80.0, config.initial_sigma)

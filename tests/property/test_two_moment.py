@@ -239,14 +239,6 @@ def test_the_ways_to_compute_a_round_agree(count: int) -> None:
             assert np.sqrt(quick[:, 2]) == pytest.approx(np.sqrt(slow[:, 2]), abs=BETWEEN * 300.0)
 
 
-def test_who_has_not_played_does_not_drift() -> None:
-    """However well somebody is known who has no round yet."""
-    one = wave((1, 2), np.full(2, 1500.0), np.full(2, 100.0), rounds=0)
-    still = TwoMoment(sigma_drift=0.0, drift_per_day=0.0)
-    moved = stages.estimate(TwoMoment(sigma_drift=50.0), one)
-    assert moved[:, 2].tolist() == stages.estimate(still, one)[:, 2].tolist()
-
-
 def test_rounds_do_not_depend_on_each_other() -> None:
     """A wave of rounds gives the bits of each alone, whatever their sizes."""
     rng = np.random.default_rng(3)

@@ -199,8 +199,8 @@ RECORDED = 0.01
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("drift_per_day", [0.0, 50.0])
-@pytest.mark.parametrize(("history", "part"), [("full", 0.0), (DEFAULT_KEPT, RECORDED)])
+@sweep("drift_per_day", [0.0, 50.0])
+@sweep("history, part", [("full", 0.0), (DEFAULT_KEPT, RECORDED)])
 def test_what_the_record_rounds(
     shared: Path, history: int | Literal["full"], part: float, drift_per_day: float
 ) -> None:
