@@ -225,18 +225,17 @@ def test_the_ways_to_compute_a_round_agree(count: int) -> None:
     """Closed form, products and sums of logarithms: with ties, and with a ceiling."""
     rng = np.random.default_rng(count)
     for ceiling in (math.inf, 100.0):
-        for _ in range(2):
-            place = np.sort(rng.integers(1, count + 1, count)).astype(np.int32)
-            m, v = rng.normal(0.0, 250.0, count), rng.uniform(1e3, 1e5, count)
-            given_sides = (place, m, v, np.full(count, 6e4), ceiling)
-            quick, slow = np.empty((count, 3)), np.empty((count, 3))
-            rows = np.empty((few_sides.room(count), few_sides.MOST_COLUMNS))
-            python: Any = two_moment.rate_sides
-            python.py_func(*given_sides, 0.0, 1.0, rows, quick)
-            many: Any = many_sides.rate_many
-            many.py_func(*given_sides, slow)
-            assert quick[:, :2] == pytest.approx(slow[:, :2], abs=BETWEEN * 300.0)
-            assert np.sqrt(quick[:, 2]) == pytest.approx(np.sqrt(slow[:, 2]), abs=BETWEEN * 300.0)
+        place = np.sort(rng.integers(1, count + 1, count)).astype(np.int32)
+        m, v = rng.normal(0.0, 250.0, count), rng.uniform(1e3, 1e5, count)
+        given_sides = (place, m, v, np.full(count, 6e4), ceiling)
+        quick, slow = np.empty((count, 3)), np.empty((count, 3))
+        rows = np.empty((few_sides.room(count), few_sides.MOST_COLUMNS))
+        python: Any = two_moment.rate_sides
+        python.py_func(*given_sides, 0.0, 1.0, rows, quick)
+        many: Any = many_sides.rate_many
+        many.py_func(*given_sides, slow)
+        assert quick[:, :2] == pytest.approx(slow[:, :2], abs=BETWEEN * 300.0)
+        assert np.sqrt(quick[:, 2]) == pytest.approx(np.sqrt(slow[:, 2]), abs=BETWEEN * 300.0)
 
 
 def test_rounds_do_not_depend_on_each_other() -> None:

@@ -2,7 +2,6 @@
 
 import json
 import math
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from msgspec import structs
 
 from stream_rater.cli import app
 from stream_rater.columns.arrays import Floats
-from stream_rater.evaluation import accuracy
 from stream_rater.evaluation.accuracy import average, averages
 from stream_rater.evaluation.alike import WEIGHTS, alike, counted, draws_in, rounds_before
 from stream_rater.evaluation.comparison import Row, compare
@@ -24,7 +22,6 @@ from stream_rater.evaluation.proposal import propose
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session, in_blocks, singly, split
 from stream_rater.evaluation.sides import calibrated, own_run, scores_of
-from stream_rater.rating.model import DID_NOT_FINISH
 from stream_rater.rating.parameters import (
     Elo,
     EloMMR,
@@ -296,38 +293,6 @@ def test_the_difference_is_that_of_the_games_that_both_have(order: int) -> None:
         assert gap is not None and gap.mean == pytest.approx(gaps.mean())
 
 
-def test_alone_a_system_with_draws_has_three_outcomes() -> None:
-    """So has a comparison of such systems; it leaves nothing out."""
-    (alone,) = compared(DUELS, TRUESKILL)
-    wider = structs.replace(TRUESKILL, draw_margin=90.0)
-    beside, other = compared(DUELS, TRUESKILL, wider)
-    for row in (alone, beside, other):
-        assert (row.rounds_scored, row.draws_scored, row.draws_left_out) == (120, DRAWS, 0)
-        for pairs, winners in pairwise(OF_WINS[::2]):
-            assert getattr(row, pairs) == pytest.approx(getattr(row, winners))
-    assert [getattr(alone, m) for m in OF_WINS] == [getattr(beside, m) for m in OF_WINS]
-    assert other.log_loss != alone.log_loss
-
-
-def test_three_outcomes_are_scored_by_hand() -> None:
-    """Win, loss and draw add up to one; the Brier score is half the squared distance."""
-    variance = 2.0 * (80.0**2 + 200.0**2)
-
-    def below(x: float) -> float:
-        return 0.5 * math.erfc(-x / math.sqrt(2.0 * variance))
-
-    win, loss = below(100.0 - 120.0), below(-100.0 - 120.0)
-    draw = 1.0 - win - loss
-    for places, p, others in (([1, 2], win, (loss, draw)), ([1, 1], draw, (win, loss))):
-        surprise, square, pairs = accuracy.pair_scores_with_draws(
-            np.array(places, np.int32), np.array([1600.0, 1500.0]), np.full(2, 0.5 * variance),
-            120.0, 0.0,
-        )  # fmt: skip
-        assert pairs == 1 and surprise == pytest.approx(-math.log(p), rel=1e-6)
-        due = 0.5 * ((1.0 - p) ** 2 + sum(q * q for q in others))
-        assert square == pytest.approx(due, rel=1e-6)
-
-
 def test_who_did_not_finish_drew_with_nobody() -> None:
     """By whatever rule they are rated: such pairs are left out for all, and counted."""
     places = [[1, 1, 0, 0, 0], [1, 2, 3, 0, 0], [0, 0, 0, 0, 0]]
@@ -430,9 +395,3 @@ def test_the_table_says_what_was_left_out(tmp_path: Path) -> None:
     for row in json.loads(CliRunner().invoke(app.main, [*both, "--format", "json"]).stdout):
         assert row["draws_left_out"] == DRAWS
         assert row["rounds_scored"] == row["pairs_scored"] == 120 - DRAWS
-
-
-def test_places_are_marked_as_the_kernels_expect() -> None:
-    """Who did not finish comes last in a round."""
-    (session,) = rounds(ranked([0, 1, 0]))
-    assert session.rounds.place.tolist() == [1, DID_NOT_FINISH, DID_NOT_FINISH]

@@ -166,7 +166,7 @@ def test_a_rating_moves_the_right_way() -> None:
 
 # --- many rounds rated in one call: the same bits as one after the other --------------------------
 
-COUNT = 200
+COUNT = 100
 FULL = EloMMR(weight_limit=0.2, sigma_limit=80.0, history="full", drift_per_day=3.0)
 DRIFTING = EloMMR(
     weight_limit=0.1, sigma_limit=60.0, rho="inf", ties="split", newcomer_weights=(0.5, 0.7),
