@@ -342,7 +342,6 @@ def once(shared: str, item: int) -> int:
     os._exit(1)
 
 
-@pytest.mark.slow
 def test_a_cluster_gives_the_work_of_a_killed_worker_to_others(
     cluster: Any, tmp_path: Path
 ) -> None:
@@ -353,7 +352,6 @@ def test_a_cluster_gives_the_work_of_a_killed_worker_to_others(
     assert marker.exists()
 
 
-@pytest.mark.slow
 def test_work_that_kills_every_worker_is_one_line(cluster: Any) -> None:
     """The scheduler gives it up; the line names the cluster and the cure."""
     with (

@@ -356,6 +356,24 @@ def test_a_search_on_the_way_sees_the_rounds_so_far(monkeypatch: pytest.MonkeyPa
     assert seen == pytest.approx([15 + 135 / 3, 15 + 135 * 2 / 3], abs=5)
 
 
+class Diverging(Stepwise):
+    """A system whose ratings diverge in later rounds except by its first guess."""
+
+    name = "diverging"
+
+    def play(self, sessions: Iterable[Session], config: Any) -> Run:
+        rounds = list(sessions)
+        if config != 0.1 and max(int(each.numbers.max()) for each in rounds) > 20:
+            raise ArithmeticError("beliefs are no numbers")
+        return super().play(rounds, config)
+
+
+def test_points_that_diverge_later_are_not_followed() -> None:
+    """The first guess predicts all rounds then."""
+    found, _ = fit(Diverging(), game(LONG), 30)
+    assert found.changes == 0 and found.of(LOG_LOSS).config == {"at": 0.1}
+
+
 def test_order_is_measured_beside() -> None:
     """Of the very predictions that have the log loss."""
     found, scored = fit(GLICKO, game(LONG), 20)
