@@ -1,11 +1,5 @@
-"""Seasons in which chance alone decides: what ratings do where there is nothing to find out.
+"""Seasons in which chance alone decides: what ratings do where there is nothing to find out."""
 
-`python -m tests.fair_rounds [--rounds N] [SYSTEM...]` plays 200,000 rounds of each size by each
-system, which takes an hour or so, most of it Thurstone's in rounds of a hundred, and prints what
-became of level and spread. Tests play fewer.
-"""
-
-import argparse
 from typing import NamedTuple
 
 import numpy as np
@@ -14,12 +8,9 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.rating import stages
 from stream_rater.rating.model import Beliefs, Places, Table, Wave, newcomers
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.runtime.selfcheck import SYSTEMS
 
 PLAYERS = 100
 DAY_S = 86_400
-FULL = 200_000
-"""Rounds."""
 TOGETHER = 200
 """Turns in a call."""
 
@@ -96,25 +87,3 @@ class Season:
         offset = self.played + np.arange(rounds)
         stages.rate_waves(self.config, self._beliefs, rows, wave, waves, offset)
         self._turns, self.played = self._turns + len(waves) - 1, self.played + rounds
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=FULL)
-    parser.add_argument("system", nargs="*")
-    asked = parser.parse_args()
-    for config in SYSTEMS:
-        system = str(config.__struct_config__.tag)
-        for name, size in SIZES.items() if not asked.system or system in asked.system else ():
-            season = Season(config)
-            season.play(size, asked.rounds, np.random.default_rng(5))
-            mu, sigma = season.mu, season.sigma
-            print(
-                f"{system:14} {name:8} {season.played:,} rounds: level {mu.mean():.2f}, spread "
-                f"{mu.std():.2f}, {mu.min():.0f} to {mu.max():.0f}, sigma {sigma.min():.4g} to "
-                f"{sigma.max():.4g}", flush=True,
-            )  # fmt: skip
-
-
-if __name__ == "__main__":
-    main()

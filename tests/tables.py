@@ -1,12 +1,10 @@
 """The tables of Kerby's note on real rounds, round by round: Kendall tau, method by method.
 
 `stream-rater evidence FOLDER --only kerby --season 749` makes them by the laboratory's code. This
-module counts pairs by itself, and can leave out the players who were deleted since.
-`python -m tests.tables` prints both beside the note's figures (set STREAM_RATER_SHARED).
+module counts pairs by itself.
 """
 
 import gzip
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -56,37 +54,12 @@ def kendall_tau(config: RatingConfig, rounds: Sequence[OneRound]) -> float:
     return wrong / pairs
 
 
-def without_deleted(event: RoundCompleted) -> RoundCompleted:
-    """A round as the note's author had it: deleted players were gone."""
-    standings = [each for each in event.standings if not (each.player or "").startswith("deleted-")]
-    return msgspec.structs.replace(event, standings=standings)
-
-
-def seasons(shared: Path, *, deleted: bool = True) -> tuple[list[OneRound], list[OneRound]]:
-    """Map Rando's first season, and the later ones; perhaps without players since deleted."""
+def seasons(shared: Path) -> tuple[list[OneRound], list[OneRound]]:
+    """Map Rando's first season, and the later ones."""
     reader = Reader(any_ladder(METHODS["thurstone"].config))
     found: list[list[OneRound]] = [[], []]
     with gzip.open(shared / "data" / "map-rando.jsonl.gz") as file:
         for number, line in enumerate(file):
-            event = msgspec.json.decode(line, type=RoundCompleted)
-            kept = event if deleted else without_deleted(event)
-            if len(kept.standings) >= MIN_ENTRIES:
-                found[number >= SEASON_1].append(reader.read(msgspec.json.encode(kept)))
+            if len(msgspec.json.decode(line, type=RoundCompleted).standings) >= MIN_ENTRIES:
+                found[number >= SEASON_1].append(reader.read(line))
     return found[0], found[1]
-
-
-def main() -> None:
-    """Print the tables."""
-    shared = Path(os.environ["STREAM_RATER_SHARED"])
-    parts = [*seasons(shared), *seasons(shared, deleted=False)]
-    print("season 1, note, later, note; and without deleted players: season 1, later")
-    for name, method in METHODS.items():
-        first, later, bare, bare_later = (kendall_tau(method.config, part) for part in parts)
-        print(
-            f"{name:36} {first:.4f} {method.season_1} {later:.4f} {method.later}"
-            f"   {bare:.4f} {bare_later:.4f}"
-        )
-
-
-if __name__ == "__main__":
-    main()

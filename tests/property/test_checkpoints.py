@@ -1,6 +1,7 @@
 """Corrections that begin at checkpoints: the same outcome as from the log's start, to the byte."""
 
 import random
+from collections.abc import Container
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from stream_rater.adapters.local_driver import LocalDriver, estimator_worker
+from stream_rater.adapters.local_driver import LocalDriver, Steps, estimator_worker
 from stream_rater.adapters.memory import Log, Store
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.ladders import ANY_LADDER, Ladder, Ladders
@@ -24,8 +25,11 @@ from stream_rater.rounds.decoder import kind_of
 from stream_rater.rounds.seed_records import is_seed
 from stream_rater.rounds.validation import Invalid
 from tests import edited_by_hand
+from tests.builders.lines import Line, a_correction, a_round, a_seed
+from tests.builders.sweeps import sweep
+from tests.rounds import day
 
-from .test_corrections import PLAYERS, Line, a_log, as_lines, some_ladders, time_of
+from .test_corrections import as_lines, some_ladders
 
 OTHERS = Ladders(ladders={"*": Ladder(rating=EloMMR(weight_limit=0.4, sigma_limit=120.0, rho=0.3))})
 """Other parameters than ANY_LADDER has."""
@@ -89,6 +93,10 @@ class Story:
         changed = [pair for some in work.job.corrected() for pair in zip(*some, strict=True)]
         return rejected, notes, sorted(changed), work.job.completed_at if changed else ""
 
+    def correct(self, line: Line) -> Any:
+        """Append a line; what becomes of it."""
+        return self.append(as_lines([line])[0], line.get("event_type", ""))
+
     @property
     def has_beliefs(self) -> bool:
         """Whether there is a round or a seed yet."""
@@ -101,52 +109,7 @@ class Story:
         self.perform(CorrectionJob("l", 0, end, None, (), accepted, self.log_context))
 
 
-def with_more(rng: random.Random, log: list[Line]) -> list[Line]:
-    """Such a log with seasons, batches, and rounds that come twice."""
-    lines = list[Line]()
-    for line in log:
-        lines.append(line)
-        if "event_type" in line and rng.random() < 0.3:
-            lines[-1] = {**line, "batched": True}
-        choice = rng.random()
-        if choice < 0.06:
-            number = len(lines)
-            lines.append(a_correction("season-started", season=number, keep=0.5, sigma=200.0))
-        elif choice < 0.12:
-            lines.append(a_correction("corrections-applied"))
-        elif choice < 0.2:
-            lines.append(rng.choice([each for each in lines if "event_type" not in each]))
-        elif choice < 0.3:  # of somebody new, so that checkpoints know nothing of them
-            lines.append(a_correction("player-removed", player=rng.choice(PLAYERS)))
-    return lines
-
-
-def a_correction(kind: str, **about: object) -> Line:
-    return {"ladder": "l", "event_type": kind, **about}
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    seed=st.integers(0, 2**32), size=st.integers(4, 40), window=st.sampled_from([0, 5, 1000]),
-    every=st.sampled_from([1, 4, 20]),
-)  # fmt: skip
-def test_a_checkpoint_changes_nothing_but_where_a_correction_begins(
-    seed: int, size: int, window: int, every: int
-) -> None:
-    """Codes, notes and records are equal; several checkpoints are made on the way."""
-    rng = random.Random(seed)
-    plain, quick = Story(window, 0), Story(window, every)
-    for line in with_more(rng, a_log(rng, size)):
-        kind = line.get("event_type", "")
-        (data,) = as_lines([line])
-        assert quick.append(data, kind) == plain.append(data, kind)
-        if rng.random() < 0.1:
-            quick.checkpoint()
-    assert not any(plain.begun_at)
-    event(f"begun at a checkpoint: {sum(map(bool, quick.begun_at)) > 0}")
-
-
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**32), size=st.integers(6, 50), window=st.sampled_from([0, 5, 1000]),
     every=st.sampled_from([1, 3, 10]),
@@ -163,9 +126,7 @@ def test_a_checkpoint_knows_every_kind_of_correction(
     )
     plain, quick = Story(window, 0, ladders), Story(window, every, ladders)
     for line in log:
-        kind = line.get("event_type", "")
-        (data,) = as_lines([line])
-        assert quick.append(data, kind) == plain.append(data, kind)
+        assert quick.correct(line) == plain.correct(line)
         if rng.random() < 0.1 and quick.has_beliefs:
             quick.checkpoint()
     if window >= size:
@@ -179,14 +140,14 @@ def a_story(window: int = 1000) -> tuple[Story, Story]:
     plain, quick = Story(window, 0), Story(window, 1000)
     for number in range(30):
         for story in (plain, quick):
-            story.append(as_lines([_a_round(number)])[0], "")
+            story.correct(_a_duel(number))
         if number == 19:
             quick.checkpoint()
     return plain, quick
 
 
-@pytest.mark.parametrize(
-    ("correction", "begins_at"),
+@sweep(
+    "correction, begins_at",
     [
         (a_correction("round-voided", round_id="r25"), 20),
         (a_correction("round-voided", round_id="r3"), 0),
@@ -194,7 +155,7 @@ def a_story(window: int = 1000) -> tuple[Story, Story]:
         (a_correction("player-removed", player="nobody"), 20),
         (a_correction("player-merged", player="nobody", into="a"), 20),
         (a_correction("player-merged", player="a", into="nobody"), 20),
-        ({**a_correction("player-removed", player="a"), "from": time_of(22)}, 20),
+        (a_correction("player-removed", player="a", **{"from": day(22)}), 20),
         (a_correction("player-removed", player="a"), 0),
         (a_correction("player-merged", player="a", into="b"), 0),
     ],
@@ -202,14 +163,12 @@ def a_story(window: int = 1000) -> tuple[Story, Story]:
 def test_a_correction_begins_where_nothing_changes_before(correction: Line, begins_at: int) -> None:
     """At the checkpoint if it is of a later round, else at the log's start."""
     plain, quick = a_story()
-    (line,) = as_lines([correction])
-    kind = correction["event_type"]
-    assert quick.append(line, kind) == plain.append(line, kind)
+    assert quick.correct(correction) == plain.correct(correction)
     assert quick.begun_at == [begins_at]
 
 
-@pytest.mark.parametrize(
-    ("harm", "window"),
+@sweep(
+    "harm, window",
     [
         ("piece", 1000), ("torn", 1000), ("version", 1000), ("twice", 1000), ("ids", 1000),
         ("head", 1000), ("text", 1000), ("half", 1000), ("log", 1000), ("log", 0), ("log", 5),
@@ -217,12 +176,19 @@ def test_a_correction_begins_where_nothing_changes_before(correction: Line, begi
         ("corrections", 1000),
     ],
 )  # fmt: skip
-def test_a_checkpoint_that_is_not_whole_is_passed_over(
-    harm: str, window: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_that_is_not_whole_is_passed_over(harm: str, window: int) -> None:
     """Whatever becomes of what Redis holds, the outcome is the same. Another log is noticed however
     few ids are read before the checkpoint, and another kernel though its bits may be the same."""
     plain, quick = a_story(window)
+    with pytest.MonkeyPatch.context() as patch:
+        spoil(plain, quick, harm, patch)
+        voided = a_correction("round-voided", round_id="r25")
+        assert quick.correct(voided) == plain.correct(voided)
+    assert quick.begun_at == [0]
+
+
+def spoil(plain: Story, quick: Story, harm: str, patch: pytest.MonkeyPatch) -> None:
+    """Do this to a checkpoint, to the log of both, or to what they are rated by."""
     (name, head), store = next(iter(quick.store.checkpoints["l"].items())), quick.store
     match harm:
         case "piece":
@@ -266,10 +232,7 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over(
             for story in (plain, quick):
                 story.log_context = story.log_context._replace(ladders=OTHERS)
         case "kernel":
-            monkeypatch.setattr(checkpoint, "KERNEL_VERSION", KERNEL_VERSION + 1)
-    (line,) = as_lines([a_correction("round-voided", round_id="r25")])
-    assert quick.append(line, "round-voided") == plain.append(line, "round-voided")
-    assert quick.begun_at == [0]
+            patch.setattr(checkpoint, "KERNEL_VERSION", KERNEL_VERSION + 1)
 
 
 def _spoilt(piece: bytes, how: str) -> bytes:
@@ -289,30 +252,28 @@ def test_a_second_correction_begins_there_too() -> None:
     """The checkpoint knows the first of the corrections that were accepted: none."""
     plain, quick = a_story()
     for number in (25, 23, 27):
-        (line,) = as_lines([a_correction("round-voided", round_id=f"r{number}")])
-        assert quick.append(line, "round-voided") == plain.append(line, "round-voided")
+        voided = a_correction("round-voided", round_id=f"r{number}")
+        assert quick.correct(voided) == plain.correct(voided)
     assert quick.begun_at == [20, 20, 20]
 
 
-@pytest.mark.parametrize("batched", [False, True])
-def test_work_that_is_done_again_ends_the_same(*, batched: bool) -> None:
+@sweep("batched", [False, True])
+def test_work_that_is_done_again_ends_the_same(batched: bool) -> None:
     """Whoever takes over finds the notes of what was accepted, and does not count them as accepted
     before."""
     _, story = a_story()
     story.log_context = story.log_context._replace(checkpoint_every=1)
-    (line,) = as_lines([a_correction("round-voided", round_id="r25", batched=batched)])
-    story.append(line, "round-voided")
+    story.correct(a_correction("round-voided", round_id="r25", batched=batched))
     if batched:
-        (line,) = as_lines([a_correction("corrections-applied")])
-        story.append(line, "corrections-applied")
+        story.correct(a_correction("corrections-applied"))
     record = story.log.rounds[0][-1]
     queued = QueuedCorrection(record, story.log_context.correction(record))
     first = story.work_in(queued)
     assert first[0] == [] and first[2], "it is accepted, and somebody changes"
     assert story.work_in(queued) == first
     voided = a_correction("round-voided", round_id="r41")
-    for each in (_a_round(40), _a_round(41), voided):
-        story.append(as_lines([each])[0], each.get("event_type", ""))
+    for each in (_a_duel(40), _a_duel(41), voided):
+        story.correct(each)
     assert story.begun_at[-1] == record.offset, "at the checkpoint that knows it"
 
 
@@ -324,63 +285,49 @@ def test_a_checkpoint_takes_the_place_of_others() -> None:
     quick.store.checkpoints["l"][half.name] = checkpoint.encode(half)
     quick.store.pieces["l", half.name, 0] = b"piece"
     (before,) = [each for each in quick.store.checkpoints["l"] if each != half.name]
-    (line,) = as_lines([a_correction("round-voided", round_id="r3")])
-    quick.append(line, "round-voided")
+    quick.correct(a_correction("round-voided", round_id="r3"))
     (stored,) = quick.store.checkpoints["l"]
     assert stored.partition("-")[0] == before.partition("-")[0] and stored != before
     assert {name for _, name, _ in quick.store.pieces} == {stored}
 
 
-def test_a_round_may_be_later_since_it_was_amended() -> None:
+def test_a_duel_may_be_later_since_it_was_amended() -> None:
     """A checkpoint knows the time that a round before it has now. So a removal from a time on that
     only this round reaches begins before the checkpoint."""
     plain, quick = Story(1000, 0), Story(1000, 1000)
     amended = a_correction(
-        "round-amended", round_id="r3", completed_at=time_of(100),
+        "round-amended", round_id="r3", completed_at=day(100),
         standings=[{"player": "a", "rank": 1}, {"player": "d", "rank": 2}],
     )  # fmt: skip
-    removed = {**a_correction("player-removed", player="a"), "from": time_of(90)}
-    lines = [*map(_a_round, range(10)), amended, *map(_a_round, range(10, 15)), removed]
+    removed = a_correction("player-removed", player="a", **{"from": day(90)})
+    lines = [*map(_a_duel, range(10)), amended, *map(_a_duel, range(10, 15)), removed]
     for line in lines:
-        (data,), kind = as_lines([line]), line.get("event_type", "")
-        assert quick.append(data, kind) == plain.append(data, kind)
+        assert quick.correct(line) == plain.correct(line)
         if line is amended:
             quick.checkpoint()
     assert quick.begun_at == [0, 0]
 
 
-def _a_round(number: int) -> Line:
-    standings = [{"player": PLAYERS[(number + i) % 4], "rank": i + 1} for i in range(2)]
-    return {
-        "round_id": f"r{number}", "ladder": "l", "completed_at": time_of(number),
-        "standings": standings,
-    }  # fmt: skip
-
-
-def a_seed(number: int, *players: str, **about: object) -> Line:
-    rows = [{"player": each, "mu": 1700.0, "sigma": 100.0} for each in players]
-    return {
-        "ladder": "l", "event_type": "players-seeded", "round_id": f"s{number}",
-        "at": time_of(number), "players": rows, **about,
-    }  # fmt: skip
+def _a_duel(number: int) -> Line:
+    return a_round(number, *("abcd"[(number + i) % 4] for i in range(2)))
 
 
 def a_seeded_story(*lines: Line) -> tuple[Story, Story]:
     """These lines, a checkpoint behind them, and five rounds."""
     plain, quick = Story(1000, 0), Story(1000, 1000)
     for story in (plain, quick):
-        for line in (*lines, *map(_a_round, range(20, 25))):
+        for line in (*lines, *map(_a_duel, range(20, 25))):
             if line["round_id"] == "r20" and story is quick:
                 story.checkpoint()
-            story.append(as_lines([line])[0], line.get("event_type", ""))
+            story.correct(line)
     return plain, quick
 
 
 SEEDS = [a_seed(0, "x", "a"), a_seed(1, "y", "x")]
 
 
-@pytest.mark.parametrize(
-    ("correction", "begins_at", "code"),
+@sweep(
+    "correction, begins_at, code",
     [
         (a_correction("round-voided", round_id="r22"), 2, ""),
         (a_correction("round-voided", round_id="s1"), 0, ""),
@@ -388,9 +335,9 @@ SEEDS = [a_seed(0, "x", "a"), a_seed(1, "y", "x")]
         (a_correction("player-removed", player="y"), 0, "unknown-player"),
         (a_correction("player-removed", player="y", seed=True), 0, ""),
         (a_correction("player-removed", player="nobody", seed=True), 2, "unknown-player"),
-        ({**a_correction("player-removed", player="a", seed=True), "from": time_of(5)}, 2, ""),
-        ({**a_correction("player-removed", player="a", seed=True), "from": time_of(0)}, 0, ""),
-        ({**a_correction("player-removed", player="a"), "from": time_of(0)}, 0, ""),
+        (a_correction("player-removed", player="a", seed=True, **{"from": day(5)}), 2, ""),
+        (a_correction("player-removed", player="a", seed=True, **{"from": day(0)}), 0, ""),
+        (a_correction("player-removed", player="a", **{"from": day(0)}), 0, ""),
         (a_correction("player-merged", player="y", into="a"), 0, ""),
     ],
 )  # fmt: skip
@@ -398,8 +345,7 @@ def test_a_checkpoint_of_nothing_but_seeds(correction: Line, begins_at: int, cod
     """It knows the ids, players and times of seeds, and its last record is one. It is used where
     no earlier seed changes."""
     plain, quick = a_seeded_story(*SEEDS)
-    (line,), kind = as_lines([correction]), correction["event_type"]
-    assert quick.append(line, kind) == plain.append(line, kind)
+    assert quick.correct(correction) == plain.correct(correction)
     assert quick.begun_at == [begins_at]
     assert quick.codes.get(len(SEEDS) + 5, "") == code
 
@@ -411,8 +357,8 @@ def test_a_checkpoint_of_another_seed_is_passed_over() -> None:
     value = (there.value or b"").replace(b"1700", b"1600")
     for story in (plain, quick):
         story.log.rounds[0][1] = msgspec.structs.replace(there, value=value)
-    (line,) = as_lines([a_correction("round-voided", round_id="r22")])
-    assert quick.append(line, "round-voided") == plain.append(line, "round-voided")
+    voided = a_correction("round-voided", round_id="r22")
+    assert quick.correct(voided) == plain.correct(voided)
     assert quick.begun_at == [0]
 
 
@@ -421,9 +367,9 @@ def test_a_correction_on_a_ladder_of_seeds_has_a_time() -> None:
     round."""
     story = Story(1000, 0)
     for each in SEEDS:
-        story.append(as_lines([each])[0], "players-seeded")
-    (line,) = as_lines([a_correction("round-voided", round_id="s0")])
-    _, _, changed, completed_at = story.append(line, "round-voided")
+        story.correct(each)
+    voided = a_correction("round-voided", round_id="s0")
+    _, _, changed, completed_at = story.correct(voided)
     assert [player for player, _ in changed] == ["a", "x"]
     assert completed_at == SEEDS[1]["at"]
 
@@ -455,3 +401,63 @@ def test_few_checkpoints_are_kept_and_those_far_behind_are_far_apart() -> None:
     assert found[0] == 6400 and found[-1] == 100
     assert behind[1] < behind[2] < behind[3]
     assert behind[2] >= 2 * behind[1]
+
+
+# --- checkpoints that the store does not take: the same outcome, without remains ------------------
+
+
+class Full(LocalDriver):
+    """A driver whose store does not take some of the heads and pieces."""
+
+    refuses: Container[int] = ()
+    """By their number, from 0 on."""
+    _count = 0
+
+    def write_piece(self, ladder: str, name: str, number: int, data: bytes) -> Steps:
+        return super().write_piece(ladder, name, number, data) if self._has_room() else _refused()
+
+    def keep_checkpoint(self, ladder: str, name: str, head: bytes) -> Steps:
+        return super().keep_checkpoint(ladder, name, head) if self._has_room() else _refused()
+
+    def _has_room(self) -> bool:
+        self._count += 1
+        return self._count - 1 not in self.refuses
+
+
+def _refused() -> Steps:
+    yield
+    return False
+
+
+def full(story: Story, refuses: Container[int]) -> None:
+    """The story's store does not take these from now on."""
+    driver = Full(story.log, story.store, story.log.estimators, story.log.rounds)
+    driver.refuses, story.driver = refuses, driver
+    story.log_context = story.log_context._replace(checkpoint_every=1)
+
+
+@sweep("for_ever", [False, True])
+@sweep("takes", range(6))
+def test_what_the_store_does_not_take_is_not_left_there(takes: int, for_ever: bool) -> None:
+    """A correction ends as without checkpoints, wherever the store becomes full, for a moment or
+    for ever. Of what was begun nothing is left to take room; what was there before stays."""
+    plain, quick = a_story()
+    before = dict(quick.store.checkpoints["l"])
+    full(quick, range(takes, 1000) if for_ever else [takes])
+    voided = a_correction("round-voided", round_id="r25")
+    assert quick.correct(voided) == plain.correct(voided)
+    stored = quick.store.checkpoints["l"]
+    assert {name for _, name, _ in quick.store.pieces} == stored.keys()
+    assert stored.keys() >= before.keys()
+    assert (len(stored) > len(before)) == (takes > 3), "the head, players, ids, the head"
+    assert all(head.whole for head in checkpoint.heads_in(stored))
+
+
+def test_after_a_failure_no_further_checkpoint_is_tried() -> None:
+    """Of the two that the correction would make: each try may take as long as a time-out."""
+    plain, quick = a_story()
+    before = dict(quick.store.checkpoints["l"])
+    full(quick, [0])
+    voided = a_correction("round-voided", round_id="r3")
+    assert quick.correct(voided) == plain.correct(voided)
+    assert quick.store.checkpoints["l"] == before

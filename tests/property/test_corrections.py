@@ -3,8 +3,8 @@
 import json
 import math
 import random
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -13,164 +13,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_rater.config.ladders import ANY_LADDER, Ladders
+from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.contract.events import RatingChanged, rating_changed_from_json
+from stream_rater.pipeline.corrections.correction_work import THRESHOLD
+from stream_rater.rating import stages
 from stream_rater.rating.parameters import SYSTEMS, RatingConfig
 from stream_rater.replay.corrected import verdicts_of_log
-from stream_rater.replay.edited_log import records_of
+from stream_rater.replay.edited_log import MissingVerdicts, records_of
 from stream_rater.replay.sequential import Replay
+from stream_rater.runtime.embedded import Engine
 from tests import edited_by_hand
+from tests.builders.lines import Line, a_correction, a_round, a_seed
+from tests.builders.sweeps import sweep
+from tests.rounds import day
 
-Line = dict[str, Any]
 WINDOW = 1000
-PLAYERS = "abcdef"
-
-
-class ByHand:
-    """The rule of the edited log, written again with lists: slow, and without columns.
-
-    A round is a list of [place in the file, line]. Each correction changes the lists.
-    """
-
-    def __init__(self) -> None:
-        self.rounds: dict[int, Line] = {}
-        self.voided: set[int] = set()
-        self.rules: list[tuple[str, str, Any]] = []
-        self.seasons: list[int] = []
-        self.reported: dict[int, Line] = {}
-        self.verdicts: dict[int, str] = {}
-
-    def feed(self, place: int, line: Line) -> None:
-        kind = line.get("event_type", "")
-        if not kind:
-            self.rounds[place] = self.reported[place] = line
-            return
-        self.verdicts[place] = self._correct(kind, line)
-
-    def _correct(self, kind: str, line: Line) -> str:
-        if kind in ("round-voided", "round-amended"):
-            found = [p for p, each in self.reported.items() if each["round_id"] == line["round_id"]]
-            if not found:
-                return "unknown-round"
-            return self._correct_round(kind, line, found[-1])
-        if kind == "player-removed":
-            if not self._stands(line["player"]):
-                return "unknown-player"
-            span = line.get("from") or "0", line.get("until") or "9"
-            self.rules.append(("out", line["player"], span))
-            return ""
-        one, other = line["player"], line["into"]
-        if one == other:
-            return "bad-merge"
-        if not (self._stands(one) and self._stands(other)):
-            return "unknown-player"
-        if self._stands(one) & self._stands(other):
-            return "bad-merge"
-        self.rules.append(("now", one, other))
-        return ""
-
-    def _correct_round(self, kind: str, line: Line, place: int) -> str:
-        if kind == "round-voided":
-            if place in self.voided:
-                return "already-voided"
-            self.voided.add(place)
-            return ""
-        players = [p for e in line["standings"] for p in e.get("team", [e.get("player")])]
-        if len(set(players)) < len(players):
-            return "duplicate-player"
-        self.voided.discard(place)
-        self.rounds[place] = {**self.reported[place], "standings": line["standings"]}
-        return ""
-
-    def _stands(self, player: str) -> set[int]:
-        return {p for p, line in self.edited().items() if player in _players(line)}
-
-    def edited(self) -> dict[int, Line]:
-        """By place, the rounds as they are now."""
-        return {p: self._edit(line) for p, line in self.rounds.items() if p not in self.voided}
-
-    def _edit(self, line: Line) -> Line:
-        reported = _players(line)
-        now = {each: self._owner_at(each, line["completed_at"]) for each in reported}
-        for player in set(now.values()) - {None}:
-            same = sorted(n for n in reported if now[n] == player)
-            keep = player if player in same else same[0]
-            now |= {n: None for n in same if n != keep}
-        entries = []
-        for entry in line["standings"]:
-            team = [now[each] for each in _team(entry) if now[each] is not None]
-            if team:
-                shares = entry.get("shares") or [1.0] * len(_team(entry))
-                kept = [s for s, e in zip(shares, _team(entry), strict=True) if now[e] is not None]
-                entries.append({"rank": entry["rank"], "team": team, "shares": kept})
-        return {**line, "standings": entries}
-
-    def _owner_at(self, name: str, time: str) -> str | None:
-        now, out = name, False
-        for kind, player, more in self.rules:
-            if now == player and kind == "now":
-                now = more
-            elif now == player:
-                out = out or more[0] <= time < more[1]
-        return None if out else now
-
-
-def _team(entry: Line) -> list[str]:
-    return entry.get("team") or [entry["player"]]
-
-
-def _players(line: Line) -> list[str]:
-    return [each for entry in line["standings"] for each in _team(entry)]
-
-
-def time_of(number: int) -> str:
-    return f"2026-01-{1 + number // 24:02}T{number % 24:02}:00:00Z"
-
-
-def a_log(rng: random.Random, size: int) -> list[Line]:
-    """Random rounds of few players, and random corrections of them."""
-    lines: list[Line] = []
-    for number in range(size):
-        if rng.random() < 0.6 or number < 3:
-            lines.append(_a_round(rng, number))
-        else:
-            lines.append({"ladder": "l", "reason": "r", **_a_correction(rng, number)})
-    return lines
-
-
-def _a_round(rng: random.Random, number: int) -> Line:
-    return {
-        "round_id": f"r{number}", "ladder": "l", "completed_at": time_of(number),
-        "standings": _standings(rng), "weight": rng.choice([1.0, 0.5]),
-    }  # fmt: skip
-
-
-def _standings(rng: random.Random) -> list[Line]:
-    players = rng.sample(PLAYERS, rng.randint(2, len(PLAYERS)))
-    if rng.random() < 0.6 or len(players) < 4:
-        return [{"rank": rng.randint(1, 3), "player": each} for each in players]
-    half = len(players) // 2
-    return [
-        {"rank": 1, "team": players[:half], "shares": [rng.choice([1.0, 0.5])] * half},
-        {"rank": 2, "team": players[half:], "shares": [1.0] * (len(players) - half)},
-    ]
-
-
-def _a_correction(rng: random.Random, number: int) -> Line:
-    some = f"r{rng.randrange(number)}"
-    match rng.randrange(5):
-        case 0 | 1:
-            return {"event_type": "round-voided", "round_id": some}
-        case 2:
-            return {"event_type": "round-amended", "round_id": some, "standings": _standings(rng)}
-        case 3:
-            line = {"event_type": "player-removed", "player": rng.choice(PLAYERS)}
-            if rng.random() < 0.7:
-                line["from"] = time_of(rng.randrange(number))
-            if rng.random() < 0.5:
-                line["until"] = time_of(number + rng.randrange(5))
-            return line
-    return {
-        "event_type": "player-merged", "player": rng.choice(PLAYERS), "into": rng.choice(PLAYERS),
-    }  # fmt: skip
 
 
 def as_lines(log: Sequence[Line | None]) -> list[bytes]:
@@ -197,26 +54,6 @@ def beliefs(replay: Replay) -> dict[str, bytes]:
     return {player: record for (player, record), is_in in zip(both, played, strict=True) if is_in}
 
 
-@settings(max_examples=300, deadline=None)
-@given(seed=st.integers(0, 2**32), size=st.integers(4, 40))
-def test_corrected_file_is_rated_as_the_file_edited_by_hand(seed: int, size: int) -> None:
-    """Beliefs are equal to the byte, and every refusal has its code."""
-    log = a_log(random.Random(seed), size)
-    by_hand = ByHand()
-    for place, line in enumerate(log):
-        by_hand.feed(place, line)
-    edited = by_hand.edited()
-    replay, refused = rated(as_lines(log))
-    plain = [edited.get(place) for place in range(size)]
-    rest = [each if each and len(each["standings"]) > 1 else None for each in plain]
-    expected, _ = rated(as_lines(rest))
-    assert beliefs(replay) == beliefs(expected)
-    assert refused == {place: code for place, code in by_hand.verdicts.items() if code}
-
-
-WITH_OPTIONS = edited_by_hand.SYSTEMS
-
-
 def _plain(system: type[RatingConfig]) -> Line:
     """A configuration that stands the weights of these logs."""
     found: Line = msgspec.to_builtins(system.sample())
@@ -226,7 +63,7 @@ def _plain(system: type[RatingConfig]) -> Line:
 OTHERS = [
     (_plain(system), {**_plain(system), "initial_mu": 1450.0})
     for tag, system in SYSTEMS.items()
-    if tag not in {rating["system"] for rating, _ in WITH_OPTIONS}
+    if tag not in {rating["system"] for rating, _ in edited_by_hand.SYSTEMS}
 ]
 """The other systems, each with another initial rating that a change may bring."""
 
@@ -234,7 +71,7 @@ OTHERS = [
 def some_ladders(rng: random.Random, size: int) -> tuple[Ladders, float]:
     """A random system, which has a change within so many records, or none; and from which record
     on its ladder takes no corrections."""
-    rating, other = rng.choice([*WITH_OPTIONS, *OTHERS])
+    rating, other = rng.choice([*edited_by_hand.SYSTEMS, *OTHERS])
     changes: dict[int, Line] = {}
     takes_before = math.inf
     if rng.random() < 0.6:
@@ -247,7 +84,7 @@ def some_ladders(rng: random.Random, size: int) -> tuple[Ladders, float]:
     return msgspec.convert({"ladders": ladders}, Ladders), takes_before
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**32), size=st.integers(6, 50))
 def test_every_correction_is_that_of_another_editor(seed: int, size: int) -> None:
     """Amended times, weights and ceilings, batches, seasons, duplicates, seeds, resets, and every
@@ -264,68 +101,59 @@ def test_every_correction_is_that_of_another_editor(seed: int, size: int) -> Non
 
 def test_log_without_verdicts_is_not_rated_past_a_correction() -> None:
     """A caller cannot forget the corrections."""
-    from stream_rater.replay.edited_log import MissingVerdicts
-
-    lines = as_lines([{"event_type": "round-voided", "ladder": "l", "round_id": "r"}])
+    lines = as_lines([a_correction("round-voided", round_id="r")])
     with pytest.raises(MissingVerdicts):
         list(Replay(ANY_LADDER, WINDOW).run(records_of(lines)))
 
 
 def _seed(number: int, *players: str) -> Line:
     rows = [{"player": each, "mu": 1600.0 + 10 * i} for i, each in enumerate(players)]
-    about = {"round_id": f"s{number}", "at": edited_by_hand.time_of(number)}
-    return {"event_type": "players-seeded", "ladder": "l", "players": rows, **about}
+    return a_seed(number, at=edited_by_hand.time_of(number), players=rows)
 
 
 def _duel(number: int, *players: str) -> Line:
-    entries = [{"player": each, "rank": rank} for rank, each in enumerate(players, 1)]
-    about = {"round_id": f"r{number}", "completed_at": edited_by_hand.time_of(number)}
-    return {"ladder": "l", "standings": entries, **about}
-
-
-def _correction(kind: str, **about: object) -> Line:
-    return {"event_type": kind, "ladder": "l", **about}
+    return a_round(number, *players, completed_at=edited_by_hand.time_of(number))
 
 
 RESET = {
     "event_type": "player-reset", "ladder": "l", "round_id": "x1", "player": "b", "sigma": 300.0,
     "at": edited_by_hand.time_of(3),
 }  # fmt: skip
-VOID_SEED = _correction("round-voided", round_id="s0")
+VOID_SEED = a_correction("round-voided", round_id="s0")
 
 
-@pytest.mark.parametrize(
-    ("log", "codes"),
+@sweep(
+    "log, codes",
     [
         # two who met only in a seed are merged, and the row under the own name stays
-        ([_seed(0, "a", "b"), _correction("player-merged", player="a", into="b")], {}),
-        ([_seed(0, "a", "b"), _correction("player-merged", player="b", into="c")],
+        ([_seed(0, "a", "b"), a_correction("player-merged", player="a", into="b")], {}),
+        ([_seed(0, "a", "b"), a_correction("player-merged", player="b", into="c")],
          {1: "unknown-player"}),
         # the first seed in the edited log counts
-        ([_seed(0, "a"), _seed(1, "b"), _correction("player-merged", player="a", into="b")], {}),
+        ([_seed(0, "a"), _seed(1, "b"), a_correction("player-merged", player="a", into="b")], {}),
         ([_seed(0, "a"), _seed(1, "a", "b"), VOID_SEED], {}),
         # a void wakes a later seed, and an amendment of an earlier round puts one to sleep
-        ([_duel(0, "a", "b"), _seed(1, "a"), _correction("round-voided", round_id="r0")], {}),
+        ([_duel(0, "a", "b"), _seed(1, "a"), a_correction("round-voided", round_id="r0")], {}),
         ([_duel(0, "a", "b"), _seed(1, "c"),
-          _correction("round-amended", round_id="r0", standings=_duel(0, "c", "b")["standings"])],
+          a_correction("round-amended", round_id="r0", standings=_duel(0, "c", "b")["standings"])],
          {}),
         # a removal leaves seeds, unless it says otherwise; then the time of the seed decides
-        ([_seed(0, "a"), _duel(1, "a", "b"), _correction("player-removed", player="a")], {}),
-        ([_seed(0, "a"), _correction("player-removed", player="a")], {1: "unknown-player"}),
-        ([_seed(0, "a"), _correction("player-removed", player="a", seed=True), _seed(2, "a")], {}),
-        ([_seed(5, "a"), _duel(6, "a", "b"), _correction(
+        ([_seed(0, "a"), _duel(1, "a", "b"), a_correction("player-removed", player="a")], {}),
+        ([_seed(0, "a"), a_correction("player-removed", player="a")], {1: "unknown-player"}),
+        ([_seed(0, "a"), a_correction("player-removed", player="a", seed=True), _seed(2, "a")], {}),
+        ([_seed(5, "a"), _duel(6, "a", "b"), a_correction(
             "player-removed", player="a", seed=True, **{"from": edited_by_hand.time_of(6)})], {}),
         # what was voided is known no more, and is not voided twice; nothing can be amended
-        ([_seed(0, "a"), VOID_SEED, _correction("player-removed", player="a", seed=True)],
+        ([_seed(0, "a"), VOID_SEED, a_correction("player-removed", player="a", seed=True)],
          {2: "unknown-player"}),
         ([_seed(0, "a"), VOID_SEED, VOID_SEED], {2: "already-voided"}),
-        ([_seed(0, "a"), _correction("round-amended", round_id="s0", standings=[])],
+        ([_seed(0, "a"), a_correction("round-amended", round_id="s0", standings=[])],
          {1: "bad-amend"}),
         # a reset, its void, and one of somebody who is gone by now
         ([_duel(0, "a", "b"), RESET, _duel(4, "b", "a")], {}),
-        ([_duel(0, "a", "b"), RESET, _correction("round-voided", round_id="x1")], {}),
+        ([_duel(0, "a", "b"), RESET, a_correction("round-voided", round_id="x1")], {}),
         ([_seed(0, "b"), RESET, VOID_SEED], {}),
-        ([_duel(0, "a", "b"), RESET, _correction("player-merged", player="b", into="a")],
+        ([_duel(0, "a", "b"), RESET, a_correction("player-merged", player="b", into="a")],
          {2: "bad-merge"}),
     ],
 )  # fmt: skip
@@ -336,3 +164,82 @@ def test_what_corrections_make_of_seeds(log: list[Line], codes: dict[int, str]) 
     expected, none = rated([line or b"\n" for line in as_lines(due)])
     assert beliefs(replay) == beliefs(expected)
     assert refused == by_hand == codes and not none
+
+
+# --- published differences add up to the rating, however often the past is corrected --------------
+
+CROWD = [f"p{number}" for number in range(20)]
+
+
+def a_season(rng: random.Random, rounds: int, corrections: int) -> Iterator[Line]:
+    """Rounds with corrections after every 20 of them: a wave that is applied together, then a
+    single one."""
+    for number in range(rounds):
+        yield {
+            "round_id": f"r{number}", "completed_at": day(number), "standings": _few(rng),
+        }  # fmt: skip
+        if number % 20 == 19:
+            for _ in range(20 * corrections // rounds):
+                yield {**_a_late_correction(rng, number), "batched": True}
+            yield {"event_type": "corrections-applied"}
+            yield _a_late_correction(rng, number)
+
+
+def _few(rng: random.Random) -> list[Line]:
+    players = rng.sample(CROWD, rng.randint(2, 5))
+    return [{"rank": rng.randint(1, 3), "player": each} for each in players]
+
+
+def _a_late_correction(rng: random.Random, number: int) -> Line:
+    """Mostly of a recent round, and nearly always one that is accepted."""
+    recent = f"r{rng.randrange(max(0, number - rng.choice([20, 300])), number + 1)}"
+    amended = {"event_type": "round-amended", "round_id": recent, "standings": _few(rng)}
+    if rng.random() < 0.1:  # so small a change that no event is published
+        return {**amended, "weight": 0.999}
+    if rng.random() < 0.15:
+        first = rng.randrange(number)
+        return {
+            "event_type": "player-removed", "player": rng.choice(CROWD[:4]),
+            "from": day(first), "until": day(first + 2),
+        }  # fmt: skip
+    return {"event_type": "round-voided", "round_id": recent} if rng.random() < 0.1 else amended
+
+
+@pytest.mark.parametrize(
+    ("rounds", "corrections"), [(60, 150), pytest.param(300, 1000, marks=pytest.mark.slow)]
+)
+def test_all_differences_add_up_to_the_rating(rounds: int, corrections: int) -> None:
+    """This holds for every player after a season with many corrections. The last published
+    rating is the rating that the corrected log gives, within the threshold of an event."""
+    engine = Engine(checkpoint_every=20)
+    for line in a_season(random.Random(7), rounds, corrections):
+        kind = line.pop("event_type", "")
+        headers = ((EVENT_TYPE, kind.encode()),) if kind else ()
+        value = json.dumps({"ladder": "l", **line}).encode()
+        engine.log.submit(0, value, headers, received_s=1.8e9, key=b"l")
+        engine.settle()
+    accepted = engine.log.read().corrections["l"]
+    assert len(accepted) >= 0.9 * corrections
+    events_of: dict[str, list[RatingChanged]] = {}
+    for published in engine.log.changed:
+        for event in map(rating_changed_from_json, (each.value for each in published)):
+            events_of.setdefault(event.player, []).append(event)
+    corrected = [each for some in events_of.values() for each in some if each.correction]
+    assert len(corrected) > corrections / 5
+    records = engine.log.rounds[0]
+    replay = Replay(
+        ANY_LADDER, 100_000, verdicts=verdicts_of_log(lambda: records, ANY_LADDER, 100_000)
+    )
+    for _ in replay.run(records):
+        pass
+    pool = replay.pools["l"]
+    rule = stages.rule_of(pool.rating)
+    shown = {player: float(rule.rating(each["mu"], each["sigma"])) for player, each in pool}
+    start = events_of["p0"][0].previous_rating
+    for player, events in events_of.items():
+        assert events[0].previous_rating == start
+        for before, after in pairwise(events):
+            assert (after.previous_mu, after.previous_sigma) == (before.mu, before.sigma)
+        gained = sum(each.rating - each.previous_rating for each in events)
+        assert start + gained == pytest.approx(events[-1].rating, abs=1e-6)
+        assert abs(events[-1].rating - shown.get(player, start)) < THRESHOLD

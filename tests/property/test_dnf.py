@@ -27,6 +27,7 @@ from stream_rater.rating.parameters import (
 )
 from stream_rater.replay.pool import Pool
 from stream_rater.runtime.selfcheck import SYSTEMS
+from tests.builders.sweeps import sweep
 from tests.rounds import day, ranked, read, wave_among
 
 BEYOND = 10
@@ -90,15 +91,15 @@ def records(config: RatingConfig, season: Sequence[Sequence[Entry]], last: int) 
     return {player: header.tobytes() for player, header in pool}
 
 
-@pytest.mark.parametrize("config", TIED, ids=name_of)
 @given(season=st.lists(rounds(), min_size=1, max_size=4))
-@settings(max_examples=40)
+@settings(max_examples=12)
+@sweep("config", TIED, name_of)
 def test_tied_last_is_one_shared_last_rank(config: RatingConfig, season: list[list[Entry]]) -> None:
     """Bit for bit, by each system."""
     assert records(config, season, 0) == records(config, season, BEYOND)
 
 
-@pytest.mark.parametrize("config", APART, ids=name_of)
+@sweep("config", APART, name_of)
 def test_not_compared_is_no_tie(config: RatingConfig) -> None:
     """The ladder's word is heard: two of unequal rating come out elsewhere."""
     first = [((name,), 1 + i) for i, name in enumerate("abcd")]
@@ -119,8 +120,8 @@ def evidence(config: RatingConfig, places: list[int], last: int, mu: Floats) -> 
     return found
 
 
-@pytest.mark.parametrize("config", TIED, ids=name_of)
-@pytest.mark.parametrize("size", [SMALL + 1, 2000])
+@sweep("config", TIED, name_of)
+@sweep("size", [SMALL + 1, 2000])
 def test_in_large_rounds_too(config: RatingConfig, size: int) -> None:
     """Which have kernels of their own."""
     if isinstance(config, Thurstone):
@@ -133,15 +134,12 @@ def test_in_large_rounds_too(config: RatingConfig, size: int) -> None:
     assert mine.tobytes() == shared.tobytes()
 
 
-@pytest.mark.parametrize(
-    "config", [each for each in APART if not isinstance(each, PlackettLuce | Thurstone)],
-    ids=name_of,
-)  # fmt: skip
 @given(
     places=st.lists(st.integers(1, 4), min_size=1, max_size=5).map(sorted),
     gone=st.integers(2, 4), seed=st.integers(0, 2**32),
 )  # fmt: skip
-@settings(max_examples=40)
+@settings(max_examples=20)
+@sweep("config", [e for e in APART if not isinstance(e, PlackettLuce | Thurstone)], name_of)
 def test_not_compared_is_as_if_the_others_were_not_there(
     config: RatingConfig, places: list[int], gone: int, seed: int
 ) -> None:
@@ -173,7 +171,7 @@ NUMBERS = {
 By kernel version 10, which knew no other rule."""
 
 
-@pytest.mark.parametrize("config", APART, ids=name_of)
+@sweep("config", APART, name_of)
 def test_not_compared_is_the_former_rule(config: RatingConfig) -> None:
     """Its numbers, of every system that had it."""
     mu = np.array([1700.0, 1500.0, 1450.0, 1600.0, 1400.0, 1900.0])

@@ -1,10 +1,8 @@
 """An erased player: the renamed log gives the renamed beliefs."""
 
-import json
 import random
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -22,15 +20,15 @@ from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import Verdicts, batches_of, records_of
 from stream_rater.replay.sequential import Replay
 from tests import edited_by_hand
-from tests.property.test_corrections import PLAYERS, WINDOW, a_log, beliefs
+from tests.builders.sweeps import sweep
+from tests.property.test_corrections import WINDOW, as_lines, beliefs
 from tests.rounds import as_json, ranked
 
 
 def a_file(rng: random.Random, size: int, *, seeds: bool = False) -> list[bytes]:
     """Random rounds and corrections; some lines are none, and some rounds are reported twice. With
     `seeds`, there are seeds and resets, too."""
-    log = edited_by_hand.a_log(rng, size, seeds=True) if seeds else a_log(rng, size)
-    lines = [json.dumps(each).encode() for each in log]
+    lines = as_lines(edited_by_hand.a_log(rng, size, seeds=seeds))
     for _ in range(size // 4):
         line = rng.choice((rng.choice(lines), b'"a b c d e f"', b'{"ladder":"l"}'))
         lines.insert(rng.randrange(len(lines)), line)
@@ -64,9 +62,10 @@ def rewritten(log: Sequence[Record], to: Pseudonym) -> tuple[list[Record], Menti
     return with_verdicts(run, lambda: log, ANY_LADDER, WINDOW)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
-    seed=st.integers(0, 2**32), size=st.integers(4, 40), player=st.sampled_from(PLAYERS),
+    seed=st.integers(0, 2**32), size=st.integers(4, 40),
+    player=st.sampled_from(edited_by_hand.PLAYERS),
     name=st.sampled_from(["", "bb", "dd", "x"]), seeds=st.booleans(),
 )  # fmt: skip
 def test_the_renamed_log_gives_the_renamed_beliefs(
@@ -105,7 +104,7 @@ def merged_accounts() -> list[Record]:
     return list(records_of([*rounds[:3], *merged, rounds[3]]))
 
 
-@pytest.mark.parametrize(("name", "same"), [("az", True), ("c", False)])
+@sweep("name, same", [("az", True), ("c", False)])
 def test_the_lesser_name_of_merged_accounts_decides(name: str, same: bool) -> None:
     """A pseudonym that changes the order of merged accounts would change ratings. It is
     reported."""

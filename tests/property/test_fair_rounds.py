@@ -1,9 +1,8 @@
 """All systems over seasons that chance alone decides: level, spread, finiteness, and whether
 ratings can still move. The bounds are those of the mathematics, each beside its derivation.
 
-The sizes are duels, rounds of five, five against five, and rounds of a hundred. Here each system
-plays some thousand rounds of each, and LONG duels, fives and five against five if slow tests run;
-`python -m tests.fair_rounds` plays 200,000 of every size.
+The sizes are duels, rounds of five, five against five, and rounds of a hundred. Each system plays
+some thousand rounds of each, and LONG duels, fives and five against five in the slow test.
 """
 
 import math
@@ -26,13 +25,11 @@ from stream_rater.rating.parameters import (
 )
 from stream_rater.rating.systems.codeforces import RISE
 from stream_rater.runtime.selfcheck import SYSTEMS
+from tests.builders.sweeps import sweep
 from tests.fair_rounds import PLAYERS, SIZES, Season, Size
 
-NAMES = [str(each.__struct_config__.tag) for each in SYSTEMS]
-BY_NAME = dict(zip(NAMES, SYSTEMS, strict=True))
-
-SOME = {"duel": 20_000, "five": 8_000, "5v5": 8_000, "hundred": 600}
-"""Rounds of a usual run: 400, 400, 800 and 600 of each player."""
+SOME = {"duel": 10_000, "five": 4_000, "5v5": 4_000, "hundred": 300}
+"""Rounds of a usual run: 200, 200, 400 and 300 of each player."""
 
 LONG = 60_000
 """Rounds of the long run: 1,200 of each player in duels."""
@@ -42,6 +39,10 @@ CONSERVED = ("glicko", "bar", "elo", "pairwise-elo", "plackett-luce", "thurstone
 as P depends on differences only; so do Glicko's and BAR's, where all have one sigma, as here."""
 ROUNDED = 0.01
 """Points: float32 at 1500 is 1.2e-4 apart, and PLAYERS * rounds of such errors are averaged."""
+
+
+def name_of(config: RatingConfig) -> str:
+    return str(config.__struct_config__.tag)
 
 
 def moments(season: Season) -> tuple[float, float, float]:
@@ -108,15 +109,9 @@ def codeforces_rise(config: Codeforces, n: int) -> float:
     return float(performance.mean()) * config.weight / (1.0 + config.weight)
 
 
-def test_the_reported_rise_is_that_of_the_formula() -> None:
-    config = Codeforces(beta=200.0, weight=0.2)
-    assert codeforces_rise(config, 2) == pytest.approx(RISE * 200.0 * 0.2 / 1.2, rel=0.01)
-    assert codeforces_rise(config, 2) < codeforces_rise(config, 5)
-
-
 def check(config: RatingConfig, name: str, season: Season) -> None:
     """All that holds of a season's end."""
-    size, system = SIZES[name], str(config.__struct_config__.tag)
+    size = SIZES[name]
     assert np.isfinite(season.mu).all() and np.isfinite(season.sigma).all()
     assert (season.sigma > 0.0).all()
     level, spread, sigma = moments(season)
@@ -140,7 +135,7 @@ def check(config: RatingConfig, name: str, season: Season) -> None:
         # ratings adds up to as much again.
         due = codeforces_rise(config, size.sides) * each / size.members
         assert 0.9 * due < rise < 2.0 * due + spread
-    elif system in CONSERVED:
+    elif name_of(config) in CONSERVED:
         assert abs(rise) < ROUNDED
     else:
         # No drift (`test_no_level_is_favoured`), so a walk. Gains of those in a round are not
@@ -151,25 +146,42 @@ def check(config: RatingConfig, name: str, season: Season) -> None:
         assert abs(rise) < 4.0 * math.hypot(walk, first)
 
 
-@pytest.mark.parametrize("name", SIZES)
-@pytest.mark.parametrize("system", NAMES)
-def test_level_and_spread(system: str, name: str) -> None:
-    """After some hundred rounds of each."""
-    config = BY_NAME[system]
+def played(config: RatingConfig, name: str, rounds: int) -> Season:
+    """A season that has ended as it should."""
     season = Season(config)
-    season.play(SIZES[name], SOME[name], np.random.default_rng(7))
+    season.play(SIZES[name], rounds, np.random.default_rng(7))
     check(config, name, season)
+    return season
+
+
+@sweep("config", SYSTEMS, name_of)
+def test_level_and_spread(config: RatingConfig) -> None:
+    """After some hundred rounds of each, in rounds of every size. Ratings can still move: when one
+    player wins a hundred duels in a row, the rating rises by twice the spread that chance gives. A
+    system whose rating does not rise warns of it at the start."""
+    for name, rounds in SOME.items():
+        season = played(config, name, rounds)
+        if name == "duel":
+            assert_still_moving(config, season)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["duel", "five", "5v5"])
-@pytest.mark.parametrize("system", NAMES)
-def test_level_and_spread_in_the_long_run(system: str, name: str) -> None:
+@sweep("config", SYSTEMS, name_of)
+def test_level_and_spread_in_the_long_run(config: RatingConfig) -> None:
     """After LONG rounds: a thousand and more of each player."""
-    config = BY_NAME[system]
-    season = Season(config)
-    season.play(SIZES[name], LONG, np.random.default_rng(5))
-    check(config, name, season)
+    for name in ("duel", "five", "5v5"):
+        played(config, name, LONG)
+
+
+def assert_still_moving(config: RatingConfig, season: Season) -> None:
+    before, spread = float(season.mu[0]), float(season.mu.std())
+    for number in range(100):
+        season.rate(SIZES["duel"], np.array([0, 1 + number % (PLAYERS - 1)]), np.array([0, 1]))
+    rise = float(season.mu[0]) - before
+    if isinstance(config, Topcoder):
+        assert rise < 1.0 and "no longer move" in config.cautions()[0]
+    else:
+        assert rise > max(2.0 * spread, 50.0)
 
 
 def mirrored(config: RatingConfig, name: str, rounds: int) -> tuple[Floats, Floats]:
@@ -182,9 +194,9 @@ def mirrored(config: RatingConfig, name: str, rounds: int) -> tuple[Floats, Floa
     return found[0], found[1]
 
 
-@pytest.mark.parametrize("name", SIZES)
-@pytest.mark.parametrize("system", NAMES)
-def test_no_level_is_favoured(system: str, name: str) -> None:
+@sweep("name", SIZES)
+@sweep("config", SYSTEMS, name_of)
+def test_no_level_is_favoured(config: RatingConfig, name: str) -> None:
     """Who turns all results around finds all ratings mirrored. Fair results are as likely as those
     turned around, so the mean of the level over all seasons is the initial rating.
 
@@ -192,7 +204,6 @@ def test_no_level_is_favoured(system: str, name: str) -> None:
     mean), Plackett-Luce (its exponential performances; but it conserves the level), and the
     two-moment filter (its bad days), except in duels, where a difference of two is symmetric.
     """
-    config = BY_NAME[system]
     if isinstance(config, TwoMoment):
         config = TwoMoment(newcomer_offset=0.0)
     if isinstance(config, Topcoder):
@@ -209,26 +220,12 @@ def test_no_level_is_favoured(system: str, name: str) -> None:
     assert apart < 1e-3 * float(np.abs(one).max()) + 0.5
 
 
-@pytest.mark.parametrize("system", NAMES)
-def test_ratings_can_still_move(system: str) -> None:
-    """After 400 fair duels of each player, one player wins a hundred in a row. The rating then
-    rises by twice the spread that chance gives. A system whose rating does not rise warns of it
-    at the start."""
-    config = BY_NAME[system]
-    season = Season(config)
-    season.play(SIZES["duel"], SOME["duel"], np.random.default_rng(11))
-    before, spread = float(season.mu[0]), float(season.mu.std())
-    for number in range(100):
-        season.rate(SIZES["duel"], np.array([0, 1 + number % (PLAYERS - 1)]), np.array([0, 1]))
-    rise = float(season.mu[0]) - before
-    if isinstance(config, Topcoder):
-        assert rise < 1.0 and "no longer move" in config.cautions()[0]
-    else:
-        assert rise > max(2.0 * spread, 50.0)
-
-
 def test_what_is_reported_at_the_start() -> None:
-    """Of the defaults, Topcoder and Codeforces; of any, no drift at all."""
+    """Of the defaults, Topcoder and Codeforces, whose rise is that of the formula; of any, no drift
+    at all."""
+    config = Codeforces(beta=200.0, weight=0.2)
+    assert codeforces_rise(config, 2) == pytest.approx(RISE * 200.0 * 0.2 / 1.2, rel=0.01)
+    assert codeforces_rise(config, 2) < codeforces_rise(config, 5)
     cautioned = {str(each.__struct_config__.tag) for each in SYSTEMS if each.cautions()}
     assert cautioned == {"topcoder", "codeforces"}
     for table in (

@@ -1,18 +1,22 @@
-"""The fast kernels give what the readable oracle gives, over random seasons of rounds."""
+"""The fast kernels give what the readable oracles give, over random seasons of rounds: Elo-MMR's,
+and for Elo-R Algorithm 1 of its draft."""
 
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_rater.config.ladders import Ladder
+from stream_rater.rating import stages
 from stream_rater.rating.elo_mmr import oracle
-from stream_rater.rating.model import PERFORMANCE, PERFORMANCE_VARIANCE
-from stream_rater.rating.parameters import EloMMR
+from stream_rater.rating.model import PERFORMANCE, newcomers
+from stream_rater.rating.parameters import TIED_LAST, EloMMR, EloR
 from stream_rater.replay.pool import Pool
-from stream_rater.rounds.batch import OneRound
+from stream_rater.rounds.batch import OneRound, wave_of
+from tests import elo_r_oracle
 from tests.rounds import day, ranked, read
 from tests.strategies import configs, days, weights
 
@@ -50,7 +54,7 @@ def rounds(draw: st.DrawFn) -> dict[str, Any]:
 seasons = st.builds(Season, configs(), st.lists(rounds(), min_size=1, max_size=5))
 
 
-def standings_of(config: EloMMR, each: dict[str, Any]) -> OneRound:
+def standings_of(config: EloMMR | EloR, each: dict[str, Any]) -> OneRound:
     return read(
         config,
         *ranked(each["places"], each["names"]),
@@ -82,7 +86,7 @@ def by_oracle(players: dict[str, oracle.Player], config: EloMMR, standings: OneR
 
 
 @given(seasons)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_ratings_equal_the_oracles(season: Season) -> None:
     """Performances, mu and sigma of every player, round by round: whatever the parameters."""
     pool, slow = Pool(Ladder(rating=season.config)), dict[str, Any]()
@@ -98,18 +102,47 @@ def test_ratings_equal_the_oracles(season: Season) -> None:
         assert (player.rounds, player.time) == (beliefs[name]["rounds"], beliefs[name]["time"])
 
 
-@given(configs(), rounds())
-@settings(max_examples=50)
-def test_evidence_is_what_a_round_of_this_weight_gives(config: EloMMR, each: Any) -> None:
-    """beta^2 by (1 + 1/w) s^2 + d/w for newcomers, w with the round's and the first weight; without
-    d where beta was given."""
-    pool = Pool(Ladder(rating=config))
-    standings = read(config, *ranked(each["places"], each["names"]), weight=each["weight"])
-    rated = pool.rate(standings, 0)
-    assert rated is not None
-    limit, sigma = config.limits
-    w = limit * each["weight"] * (config.newcomer_weights or (1.0,))[0]
-    drift = config.drift_per_day if config.weight_limit else 0.0
-    beta2 = (1 + 1 / w) * sigma**2 + drift / w
-    # relative: the same few operations in another order
-    assert [beta2] * len(rated[1]) == pytest.approx(rated[1][:, PERFORMANCE_VARIANCE], rel=1e-14)
+# --- Elo-R ----------------------------------------------------------------------------------------
+
+
+def elo_r() -> st.SearchStrategy[EloR]:
+    return st.builds(
+        lambda limit, above, **others: EloR(sigma_limit=limit, delta=limit * above, **others),
+        st.floats(30.0, 200.0),
+        st.floats(1.05, 5.0),
+        ties=st.sampled_from(("full", "split")),
+        dnf=st.sampled_from(("tied-last", "not-compared")),
+        initial_sigma=st.floats(80.0, 500.0),
+        history=st.just("full"),
+    )
+
+
+@given(elo_r(), st.lists(rounds(), min_size=1, max_size=6))
+@settings(max_examples=60)
+def test_elo_r_equals_its_oracle(config: EloR, season: list[dict[str, Any]]) -> None:
+    """Performances, mu, sigma, and every factor with its own width, round by round."""
+    beliefs = newcomers(8, 8, config.initial_mu, config.initial_sigma)
+    slow = [elo_r_oracle.Player(config.initial_mu, config.initial_sigma) for _ in PLAYERS]
+    for each in season:
+        standings = standings_of(config, each)
+        rows = np.array([PLAYERS.index(player) for player in standings.players])
+        evidence = stages.estimate(config, wave_of([standings], beliefs.header[rows]))
+        stages.update(beliefs, rows, evidence, [stages.rule_of(config)], np.zeros_like(rows))
+        expected = elo_r_oracle.rate_round(
+            [slow[i] for i in rows], standings.place.tolist(), config.delta, config.sigma_limit,
+            config.ties == "split", standings.weight, standings.ceiling, config.dnf == TIED_LAST,
+        )  # fmt: skip
+        assert expected == pytest.approx(evidence[:, 0], rel=0, abs=PERFORMANCE_POINTS)
+    for player, head, factors in zip(slow, beliefs.header, beliefs.factors, strict=True):
+        assert (player.mu, player.sigma) == pytest.approx(
+            (float(head["mu"]), float(head["sigma"])), rel=0, abs=POINTS
+        )
+        (center, tau_0), *logistic = player.pdfs
+        # relative: roots and quotients in another order
+        assert (center, tau_0**-2) == pytest.approx(
+            (float(head["center"]), float(head["precision"])), rel=1e-13
+        )
+        terms = factors[: head["count"]]
+        widths = sorted((1.0 / tau for _, tau in logistic), reverse=True)
+        assert widths == pytest.approx(sorted(terms[:, 1], reverse=True), rel=1e-13)
+        assert terms[:, 1] == pytest.approx(float(head["scale"]) * terms[:, 2], rel=1e-15)

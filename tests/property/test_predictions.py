@@ -1,17 +1,33 @@
 """Facts about predictions that hold for all sides."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.rating.parameters import EloMMR, RatingConfig, TrueSkill, TwoMoment
-from stream_rater.rating.prediction.forecast import Forecast, forecast
-from stream_rater.rating.prediction.wins import Performances, performances_of, win_probabilities
+from stream_rater.evaluation import accuracy
+from stream_rater.rating.parameters import (
+    EloMMR,
+    Glicko,
+    RatingConfig,
+    TrueSkill,
+    TwoMoment,
+    fingerprint,
+)
+from stream_rater.rating.prediction.forecast import Believed, Forecast, forecast, of_round
+from stream_rater.rating.prediction.wins import (
+    Performances,
+    of_rounds,
+    performances_of,
+    win_probabilities,
+)
 from stream_rater.runtime.selfcheck import SYSTEMS
+from tests.builders.sweeps import sweep
 
 CONFIGS: list[RatingConfig] = [
     *SYSTEMS,
@@ -21,7 +37,7 @@ CONFIGS: list[RatingConfig] = [
     EloMMR(weight_limit=0.2, sigma_limit=80.0, upset=0.2),
 ]
 """The systems as they are, and with draws, with upsets, and with both."""
-ROUNDING = 1e-9
+ROUNDING = EXACT = 1e-9
 
 
 class Lineup(NamedTuple):
@@ -56,59 +72,44 @@ def lineups(draw: st.DrawFn) -> Lineup:
     )  # fmt: skip
 
 
-def close(found: Forecast, wanted: Forecast) -> None:
-    for one, other in zip(found, wanted, strict=True):
-        assert one == pytest.approx(other, abs=ROUNDING)
-
-
-@settings(max_examples=300)
-@given(lineups())
-def test_probabilities_are_probabilities(some: Lineup) -> None:
+@settings(max_examples=100)
+@given(lineups(), st.randoms(use_true_random=False))
+def test_probabilities_are_probabilities(some: Lineup, random: object) -> None:
     """Of each side, of a draw and of each pair: from 0 to 1. All sides' add up to 1, with a draw's.
-    Only a system with a width of draws has any."""
-    found = forecast(some.performances)
+    Only a system with a width of draws has any. Ranks add up to those of a round without ties; who
+    wins for certain has the first. Of two sides the pair is all: the integral and the distribution
+    of the difference agree. And the order of the sides means nothing."""
+    found, sides = forecast(some.performances), len(some.sizes)
     assert found.win.min() >= 0.0 and found.win.max() <= 1.0 and 0.0 <= found.draw <= 1.0
     assert found.win.sum() + found.draw == pytest.approx(1.0, abs=ROUNDING)
     assert found.draw == 0.0 or some.config.drawn_within > 0.0
     both = found.pairwise + found.pairwise.T
-    others = ~np.eye(len(some.sizes), dtype=bool)
+    others = ~np.eye(sides, dtype=bool)
     assert found.pairwise.min() >= 0.0 and both.max() <= 1.0 + 1e-12
     if some.config.drawn_within == 0.0:
         assert both[others] == pytest.approx(1.0, abs=1e-12)
     assert 0.0 <= found.quality <= 1.0
-
-
-@settings(max_examples=300)
-@given(lineups())
-def test_ranks_add_up(some: Lineup) -> None:
-    """To those of a round without ties; who wins for certain has the first."""
-    found, sides = forecast(some.performances), len(some.sizes)
     assert found.expected_rank.sum() == pytest.approx(sides * (sides + 1) / 2.0)
     assert found.expected_rank.min() >= 1.0 - ROUNDING
     assert found.expected_rank.max() <= sides + ROUNDING
     certain = found.win > 1.0 - 1e-12  # never with upsets
     assert found.expected_rank[certain] == pytest.approx(1.0, abs=1e-6)
-
-
-@settings(max_examples=200)
-@given(lineups(), st.randoms(use_true_random=False))
-def test_the_order_of_sides_means_nothing(some: Lineup, random: object) -> None:
-    """The same sides in another order have the same prediction in that order."""
-    order = np.arange(len(some.sizes))
-    random.shuffle(order)  # type: ignore[attr-defined]
     mu, sigma, margin, upset = some.performances
-    one = forecast(some.performances)
-    other = forecast(Performances(mu[order], sigma[order], margin, upset))
-    close(
-        other,
-        Forecast(
-            one.win[order], one.draw, one.expected_rank[order],
-            one.pairwise[np.ix_(order, order)], one.quality,
-        ),
+    of_two = forecast(Performances(mu[:2], sigma[:2], margin, upset))
+    pair = [of_two.pairwise[0, 1], of_two.pairwise[1, 0]]
+    assert of_two.win == pytest.approx(pair, abs=ROUNDING)
+    order = np.arange(sides)
+    random.shuffle(order)  # type: ignore[attr-defined]
+    wanted = Forecast(
+        found.win[order], found.draw, found.expected_rank[order],
+        found.pairwise[np.ix_(order, order)], found.quality,
     )  # fmt: skip
+    turned = forecast(Performances(mu[order], sigma[order], margin, upset))
+    for one, other in zip(turned, wanted, strict=True):
+        assert one == pytest.approx(other, abs=ROUNDING)
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(lineups(), st.floats(1.0, 500.0), st.randoms(use_true_random=False))
 def test_who_is_better_wins_more(some: Lineup, more: float, random: object) -> None:
     """A greater mu of one member makes the side's chances no worse, and no other's better. Where
@@ -128,7 +129,7 @@ def test_who_is_better_wins_more(some: Lineup, more: float, random: object) -> N
         assert gain[side] > 0.0
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(lineups(), st.floats(40.0, 350.0))
 def test_each_player_counts(some: Lineup, sigma: float) -> None:
     """Somebody who joins a side of an open round changes its chances, by mean or by variance."""
@@ -144,17 +145,7 @@ def test_each_player_counts(some: Lineup, sigma: float) -> None:
         assert abs(after[0] - before[0]) > 1e-6
 
 
-@settings(max_examples=200)
-@given(lineups())
-def test_of_two_sides_the_pair_is_all(some: Lineup) -> None:
-    """The integral and the distribution of the difference agree."""
-    mu, sigma, margin, upset = some.performances
-    found = forecast(Performances(mu[:2], sigma[:2], margin, upset))
-    pair = [found.pairwise[0, 1], found.pairwise[1, 0]]
-    assert found.win == pytest.approx(pair, abs=ROUNDING)
-
-
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(lineups(), st.floats(1.5, 100.0))
 def test_a_greater_variance_is_less_sure(some: Lineup, factor: float) -> None:
     """The factor multiplies the variance of each side, and brings each pair nearer to a coin."""
@@ -168,3 +159,146 @@ def test_a_greater_variance_is_less_sure(some: Lineup, factor: float) -> None:
     off = ~np.eye(len(some.sizes), dtype=bool)
     sure = [np.abs(each.pairwise[off] - 0.5) for each in (one, other)]
     assert (sure[1] <= sure[0] + 1e-12).all()
+
+
+# --- the three outcomes of a pair, as they are predicted and as they are scored -------------------
+
+gaps = st.floats(-3000.0, 3000.0)
+sigmas = st.floats(10.0, 1000.0)
+draw_widths = st.floats(0.0, 500.0)
+upsets = st.floats(0.0, 0.2)
+
+
+def predicted(gap: float, sigma: float, width: float, upset: float) -> tuple[float, float, float]:
+    """P(win), P(draw) and P(loss) of a side whose mean is `gap` above that of the other."""
+    first, second = win_probabilities(
+        Performances(np.array([gap, 0.0]), np.full(2, sigma), width, upset)
+    ).tolist()
+    return first, 1.0 - first - second, second
+
+
+@settings(max_examples=60)
+@given(gaps, sigmas, draw_widths, upsets)
+def test_the_outcomes_add_up_and_sides_may_be_swapped(
+    gap: float, sigma: float, width: float, upset: float
+) -> None:
+    """Each lies between 0 and 1. Whoever is called the first, a draw is as likely. An upset is
+    chance alone: it moves both sides nearer to each other, and changes no draw."""
+    win, draw, loss = predicted(gap, sigma, width, upset)
+    assert min(win, draw, loss) >= -ROUNDING
+    assert win + draw + loss == pytest.approx(1.0, abs=ROUNDING)
+    assert predicted(-gap, sigma, width, upset) == pytest.approx((loss, draw, win), abs=ROUNDING)
+    if width == 0.0:
+        assert draw == pytest.approx(0.0, abs=ROUNDING)
+    w, d, x = predicted(gap, sigma, width, 0.0)
+    assert draw == pytest.approx(d, abs=ROUNDING)
+    assert win == pytest.approx((1.0 - d) * upset + (1.0 - 2.0 * upset) * w, abs=ROUNDING)
+    assert loss == pytest.approx((1.0 - d) * upset + (1.0 - 2.0 * upset) * x, abs=ROUNDING)
+
+
+@given(gaps, st.floats(0.0, 3000.0), sigmas, draw_widths, upsets)
+def test_a_greater_lead_wins_more(
+    gap: float, more: float, sigma: float, width: float, upset: float
+) -> None:
+    """And loses less of what is decided: an upset can also befall a round that a lesser lead would
+    have drawn. A draw is less likely, the further the sides are apart."""
+    one, other = (predicted(each, sigma, width, upset) for each in (gap, gap + more))
+    assert one[0] <= other[0] + EXACT
+    assert one[2] * (1.0 - other[1]) >= other[2] * (1.0 - one[1]) - EXACT
+    near, far = sorted((abs(gap), abs(gap + more)))
+    draws = [predicted(each, sigma, width, upset)[1] for each in (0.0, near, far)]
+    assert draws[0] >= draws[1] - EXACT
+    assert draws[1] >= draws[2] - EXACT
+
+
+@settings(max_examples=60)
+@given(st.lists(gaps, min_size=3, max_size=8), sigmas, draw_widths, upsets)
+def test_upsets_in_a_round_of_many_sides(
+    mu: list[float], sigma: float, width: float, upset: float
+) -> None:
+    """Alone and with other rounds: a part of the winners is dealt evenly."""
+    sides = Performances(np.array(mu), np.full(len(mu), sigma), width)
+    usual = win_probabilities(sides)
+    due = (1.0 - 2.0 * upset) * usual + 2.0 * upset * usual.sum() / len(mu)
+    assert win_probabilities(sides._replace(upset=upset)) == pytest.approx(due, abs=ROUNDING)
+    many = Performances(
+        np.append(sides.mu, [0.0, 1.0]), np.append(sides.sigma, [0.0, 1.0]), width, upset
+    )
+    starts = np.array([0, len(mu), len(mu) + 2])
+    margins = np.full(2, width)
+    for found in (
+        of_rounds(starts, many),
+        of_rounds(starts, many._replace(margin=9), margins=margins),
+    ):
+        assert found[: len(mu)] == pytest.approx(due, abs=2e-5)
+
+
+@settings(max_examples=60)
+@given(gaps, sigmas, st.floats(0.01, 500.0), upsets, st.sampled_from(["win", "draw", "loss"]))
+def test_what_is_scored_is_what_is_predicted(
+    gap: float, sigma: float, width: float, upset: float, outcome: str
+) -> None:
+    """The log loss and the Brier score of a pair are those of its predicted outcomes. A width of 0
+    has two outcomes."""
+    given_ = np.array([1, 2], np.int32), np.array([gap, 0.0]), np.full(2, sigma**2)
+    two = accuracy.pair_scores(*given_, upset)
+    three = accuracy.pair_scores_with_draws(*given_, 0.0, upset)
+    assert three == pytest.approx(two, rel=1e-6, abs=1e-9)
+    win, draw, loss = predicted(gap, sigma, width, upset)
+    place = np.array([1, 1 if outcome == "draw" else 2], np.int32)
+    mu = np.array([0.0, gap] if outcome == "loss" else [gap, 0.0])
+    surprise, square, pairs = accuracy.pair_scores_with_draws(
+        place, mu, np.full(2, sigma**2), width, upset
+    )
+    p = {"win": win, "draw": draw, "loss": loss}[outcome]
+    assert pairs == 1
+    if p > 1e-6:
+        assert surprise == pytest.approx(-math.log(p), rel=1e-3, abs=1e-9)
+    happened = [outcome == each for each in ("win", "draw", "loss")]
+    due = 0.5 * sum((a - b) ** 2 for a, b in zip((win, draw, loss), happened, strict=True))
+    assert square == pytest.approx(due, abs=1e-8)
+
+
+# --- ladders --------------------------------------------------------------------------------------
+
+LADDERS: list[RatingConfig] = [
+    TwoMoment(), Glicko(beta=250.0, sigma_drift=30.0),
+    TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=40.0),
+]  # fmt: skip
+
+
+def forecast_of(config: RatingConfig, mu: Floats) -> Forecast:
+    """A duel of two who have played."""
+    players = Believed(mu, np.array([90.0, 120.0]), np.full(2, 9))
+    return of_round(config, np.arange(3), np.ones(2), players)
+
+
+@sweep("config", LADDERS)
+def test_a_ladder_predicts_by_its_three_numbers(config: RatingConfig) -> None:
+    """They change no fingerprint, because they change no rating."""
+    mu = np.array([1600.0, 1500.0])
+    changed = structs.replace(config, variance_factor=2.0, draw_width=60.0, upset=0.1)
+    found = forecast_of(changed, mu)
+    variance = 2.0 * sum(
+        config.chances.sigmas * each**2 + config.chances.noise for each in (90, 120)
+    )
+    win, draw, loss = predicted(100.0, math.sqrt(0.5 * variance), 60.0, 0.1)
+    assert found.win.tolist() == pytest.approx([win, loss], abs=ROUNDING)
+    assert found.draw == pytest.approx(draw, abs=ROUNDING)
+    assert found.pairwise[0, 1] == pytest.approx(win, abs=ROUNDING)
+    assert found.expected_rank[0] == pytest.approx(1.0 + loss + 0.5 * draw, abs=ROUNDING)
+    assert fingerprint(changed) == fingerprint(config)
+    doubled = of_round(
+        structs.replace(changed, variance_factor=1.0), np.arange(3), np.ones(2),
+        Believed(mu, np.array([90.0, 120.0]), np.full(2, 9)), 2.0,
+    )  # fmt: skip
+    assert doubled.win == pytest.approx(found.win), "the caller's factor multiplies the ladder's"
+
+
+def test_equals_draw_most() -> None:
+    """And nobody draws on a ladder without a width."""
+    config = TwoMoment(draw_width=100.0)
+    draws = [forecast_of(config, np.array([1500.0 + gap, 1500.0])).draw for gap in (0, 50, 400)]
+    assert draws == sorted(draws, reverse=True)
+    assert draws[0] > draws[2] + 0.05
+    assert forecast_of(TwoMoment(), np.array([1500.0, 1500.0])).draw == 0.0

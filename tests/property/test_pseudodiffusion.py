@@ -1,7 +1,8 @@
-"""The six properties that section 4.1 of the paper asks of a pseudodiffusion (Theorem 4.1).
+"""The six properties that section 4.1 of the paper asks of a pseudodiffusion (Theorem 4.1), and the
+bounds of what one round does (Theorem 5.7).
 
-They hold for 0 < rho < infinity; where the paper says that an end of that range lacks one, the test
-shows the lack, too. A round whose evidence is weightless leaves of a round its diffusion alone.
+The properties hold for 0 < rho < infinity; where the paper says that an end of that range lacks
+one, a test shows the lack, too. A round whose evidence is weightless leaves its diffusion alone.
 """
 
 import copy
@@ -13,8 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
+from stream_rater.config.ladders import Ladder
 from stream_rater.rating.model import Beliefs, newcomers
-from tests.rounds import logistic_weight, update_all
+from stream_rater.rating.parameters import EloMMR
+from stream_rater.replay.pool import Pool
+from tests.rounds import logistic_weight, ranked, read, update_all
+from tests.strategies import configs
+from tests.strategies import weights as round_weights
 
 WEIGHTLESS = 1e30
 """A variance beta^2 whose weight 1/beta^2 is lost beside that of any belief here."""
@@ -143,13 +149,6 @@ def test_zero_diffusion(season: list[tuple[float, float, float]], rho: float) ->
         assert abs(gaussian - expected) <= change * total
 
 
-def test_no_zero_diffusion_without_momentum() -> None:
-    """Elo-MMR(infinity) simplifies the belief even when nothing diffuses."""
-    before = rated([(300.0, 32e3, 1600.0), (-500.0, 32e3, 1600.0)], math.inf)
-    assert len(factors(before)) == 1
-    assert len(factors(diffused(before, 0.0, math.inf))) == 0
-
-
 @given(seasons, inner_rhos, st.sampled_from(SCALES))
 def test_zero_uncertainty(
     season: list[tuple[float, float, float]], rho: float, scale: float
@@ -168,8 +167,12 @@ def test_zero_uncertainty(
     assert abs(value(after, "center") - mu) <= stays * abs(value(before, "center") - mu) + 2e-12
 
 
-def test_no_zero_uncertainty_with_all_momentum() -> None:
-    """Elo-MMR(0) keeps the history's part of the weight, however certain the rating was."""
+def test_the_ends_of_the_range_lack_a_property() -> None:
+    """Elo-MMR(infinity) simplifies the belief even when nothing diffuses: no zero diffusion.
+    Elo-MMR(0) keeps the history's part of the weight, however certain the rating was."""
+    before = rated([(300.0, 32e3, 1600.0), (-500.0, 32e3, 1600.0)], math.inf)
+    assert len(factors(before)) == 1
+    assert len(factors(diffused(before, 0.0, math.inf))) == 0
     parts = []
     for scale in SCALES:
         before = rated([(300.0, 32e3, 1600.0), (-500.0, 32e3, 1600.0)], 0.0, scale)
@@ -193,3 +196,71 @@ def test_the_gaussian_part_in_the_long_run(rho: float, gamma2: float) -> None:
     gaussian, logistic = weights(beliefs)
     # What is left of the start shrinks by kappa < 0.87 a round; 300 roundings of some 1e-16 each.
     assert expected == pytest.approx(gaussian / (gaussian + float(logistic.sum())), rel=1e-12)
+
+
+# --- one round moves a rating by no more, and in the limit no less, than Theorem 5.7 says ---------
+
+C = math.pi / math.sqrt(3.0)
+
+ABSURD = 1e9
+"""A performance so far away that its tanh is 1 to the last bit: the limit of the theorem."""
+
+ROUNDING = 1e-9
+"""Of sigma at most: the mode's tolerance, whose square is the error of the last step."""
+
+rounds = st.tuples(st.floats(-1500.0, 4500.0), st.floats(6e3, 3e5), st.floats(10.0, 2e4))
+
+
+def bounds(beliefs: Beliefs, beta2: float) -> tuple[float, float]:
+    """Those of the theorem, from the belief as it is after the absurd performance.
+
+    Its history is all factors but that one, diffused as they were when it came.
+    """
+    terms = beliefs.factors[0, : beliefs.header["count"][0]]
+    history = logistic_weight(beliefs)[np.abs(terms[:, 0]) < ABSURD].sum()
+    gaussian, pull = float(beliefs.header["precision"][0]), C / math.sqrt(beta2)
+    return pull / (gaussian + math.pi**2 / 6.0 * float(history)), pull / gaussian
+
+
+@given(st.lists(rounds, max_size=12), rounds, any_rho)
+def test_the_response_to_an_absurd_performance(
+    season: list[tuple[float, float, float]], last: tuple[float, float, float], rho: float
+) -> None:
+    """Delta lies between C / beta / (w_0 + pi^2/6 sum w_k) and C / beta / w_0. mu grows with the
+    performance, so this bounds what any performance does."""
+    found = []
+    for p in (-ABSURD, last[0], ABSURD):
+        beliefs = newcomers(1, len(season) + 2, 1500.0, 350.0)
+        for each in season:
+            rate(beliefs, *each, rho)
+        before = value(beliefs, "mu")
+        rate(beliefs, p, *last[1:], rho)
+        found.append(value(beliefs, "mu"))
+        if abs(p) == ABSURD:
+            least, most = bounds(beliefs, last[1])
+            slack = ROUNDING * 350.0 + 1e-12 * most  # 1e-12: mu itself is rounded, w_0 a product
+            assert least - slack <= math.copysign(1.0, p) * (found[-1] - before) <= most + slack
+    assert found[0] - ROUNDING * 350.0 <= found[1] <= found[2] + ROUNDING * 350.0
+
+
+@given(
+    configs(st.just("inf")),
+    st.lists(st.lists(st.integers(0, 4), min_size=3, max_size=3), min_size=1, max_size=6),
+    round_weights(),
+)
+def test_no_round_moves_a_rating_further(
+    config: EloMMR, season: list[list[int]], weight: float
+) -> None:
+    """In whole rounds without momentum, all weight is in w_0: the bound is C (s^2 + g^2) / beta."""
+    pool = Pool(Ladder(rating=config))
+    for offset, places in enumerate(season):
+        before = {name: (float(b["mu"]), float(b["sigma"])) for name, b in pool}
+        standings = read(config, *ranked([places[0] or 1, *places[1:]]), weight=weight)
+        rated = pool.rate(standings, offset)
+        assert rated is not None
+        spread = dict(zip(standings.players, rated[1][:, 1:].tolist(), strict=True))
+        for name, header in pool:
+            beta2, gamma2 = spread[name]
+            mu, sigma = before.get(name, (config.initial_mu, config.initial_sigma))
+            most = C / math.sqrt(beta2) * (sigma**2 + gamma2)
+            assert abs(float(header["mu"]) - mu) <= most * (1.0 + 1e-12) + ROUNDING * sigma

@@ -1,4 +1,5 @@
-"""Rebuilds of logs with seeds and resets: each player as of the player's cut-off."""
+"""Rebuilds of logs with seeds and resets: each player as of the player's cut-off, and on any number
+of cores."""
 
 import random
 from collections.abc import Sequence
@@ -28,18 +29,23 @@ from stream_rater.replay.edited_log import Verdicts, records_of
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.replay.sequential import Replay
 from tests import edited_by_hand
-from tests.builders.logs import ListedRecords
-from tests.builders.machines import part, record
+from tests.builders.lines import Line, a_correction, a_round, a_seed
+from tests.builders.sweeps import sweep
+from tests.logs import ListedRecords
+from tests.rounds import day
+from tests.unit.machines import part, record
 
-from .test_corrections import WINDOW, Line, as_lines, some_ladders
+from .test_corrections import WINDOW, as_lines, some_ladders
 
 LADDER = edited_by_hand.LADDER
 CORES = {count: Cores(count) for count in (1, 2, 5)}
 
 
-def replayed(log: Sequence[Record], ladders: Ladders, verdicts: Verdicts) -> dict[Player, bytes]:
-    """The beliefs after a log."""
-    replay = Replay(ladders, WINDOW, verdicts=verdicts)
+def replayed(
+    log: Sequence[Record], ladders: Ladders, verdicts: Verdicts, cores: Cores = ONE_CORE
+) -> dict[Player, bytes]:
+    """The beliefs after a log, as `rate` and `verify` find them."""
+    replay = Replay(ladders, WINDOW, verdicts=verdicts, cores=cores)
     for _ in replay.run(log):
         pass
     found = dict[Player, bytes]()
@@ -77,7 +83,7 @@ def a_log(rng: random.Random, size: int) -> list[Record]:
     return list(records_of(as_lines(edited_by_hand.a_log(rng, size, seeds=True))))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**32), size=st.integers(6, 50), at_once=st.sampled_from([1, 7, 1000]),
     players=st.sampled_from([1, 20, 50_000]), cores=st.sampled_from([1, 2, 5]),
@@ -110,22 +116,6 @@ def lines(*given: Line) -> list[Record]:
     return list(records_of(as_lines(given)))
 
 
-def a_seed(number: int, *players: str, mu: float = 1700.0) -> Line:
-    rows = [{"player": each, "mu": mu, "sigma": 100.0} for each in players]
-    return {
-        "event_type": "players-seeded", "ladder": LADDER, "round_id": f"s{number}",
-        "at": edited_by_hand.time_of(number), "players": rows,
-    }  # fmt: skip
-
-
-def a_round(number: int, *players: str) -> Line:
-    standings = [{"player": each, "rank": rank} for rank, each in enumerate(players, 1)]
-    return {
-        "ladder": LADDER, "round_id": f"r{number}", "standings": standings,
-        "completed_at": edited_by_hand.time_of(number),
-    }  # fmt: skip
-
-
 GIVEN = [
     a_seed(0, "a", "b"), a_round(1, "a", "c"), a_seed(2, "c", "d", mu=1600.0),
     a_round(3, "a", "d"), a_seed(4, "d", "e", mu=1300.0), a_round(5, "b", "e"),
@@ -133,21 +123,13 @@ GIVEN = [
 STORY = lines(*GIVEN)
 
 
-@pytest.mark.parametrize(
-    ("player", "until", "like"),
+@sweep(
+    "player, until, like",
     [
-        ("a", -1, None),
-        ("a", 0, 0),
-        ("a", 1, 1),
-        ("c", 2, 1),  # a veteran's row alone after the round
-        ("c", 1, 1),
-        ("d", 1, None),
-        ("d", 2, 2),
-        ("d", 4, 3),
-        ("e", 4, 4),
-        ("e", 3, None),
+        ("a", -1, None), ("a", 0, 0), ("a", 1, 1), ("c", 2, 1),  # a veteran's row alone
+        ("c", 1, 1), ("d", 1, None), ("d", 2, 2), ("d", 4, 3), ("e", 4, 4), ("e", 3, None),
     ],
-)
+)  # fmt: skip
 def test_a_cutoff_before_at_and_after_a_seed(player: str, until: int, like: int | None) -> None:
     """The belief is that after the record `like`; None: the player has none yet."""
     nothing = Verdicts({}, {})
@@ -160,7 +142,7 @@ def test_a_cutoff_before_at_and_after_a_seed(player: str, until: int, like: int 
 def test_a_rejected_correction_leaves_nothing_in_beliefs() -> None:
     """The last part of a veteran is of a seed that changed nothing. The rebuilt belief still names
     the round, as the one that workers write does."""
-    refused = {"event_type": "round-voided", "ladder": LADDER, "round_id": "nowhere"}
+    refused = a_correction("round-voided", round_id="nowhere")
     log = lines(*GIVEN[:4], refused)
     (ladders, _) = some_ladders(random.Random(1), 10)
     cutoff = cutoff_of({"c": 2}, len(log))
@@ -172,12 +154,12 @@ def test_a_rejected_correction_leaves_nothing_in_beliefs() -> None:
     assert found == replayed(log, ladders, edition.verdicts)
 
 
-@pytest.mark.parametrize("published", [LastPublished(1, 1512.0, 170.0), None])
+@sweep("published", [LastPublished(1, 1512.0, 170.0), None])
 def test_a_correction_in_progress_that_reached_a_player(published: LastPublished | None) -> None:
     """No correction of the ladder is applied yet, but the store has the corrected belief of one
     player. The rebuilt belief says what was last published: the last event's values, or the initial
     ones if there was no event."""
-    voided = {"event_type": "round-voided", "ladder": LADDER, "round_id": "r1"}
+    voided = a_correction("round-voided", round_id="r1")
     log = lines(a_round(0, "a", "b"), a_round(1, "a", "c"), voided)
     (ladders, _) = some_ladders(random.Random(1), 10)
     whole = verdicts_of_log(lambda: iter(log), ladders, WINDOW)
@@ -202,9 +184,7 @@ def test_a_correction_in_progress_that_reached_a_player(published: LastPublished
 
 def test_seeds_before_and_after_a_change_are_not_applied_together() -> None:
     """A season, or other parameters, hold for the later one only."""
-    season = {
-        "event_type": "season-started", "ladder": LADDER, "season": 1, "keep": 0.5, "sigma": 200.0,
-    }  # fmt: skip
+    season = a_correction("season-started", season=1, keep=0.5, sigma=200.0)
     log = lines(a_seed(0, "a"), season, a_seed(1, "b"), a_seed(2, "c"))
     rating = {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80}
     changes = [{"from_offset": 3, "rating": {**rating, "initial_mu": 1400.0}}]
@@ -243,16 +223,54 @@ def test_many_seeded_players_are_few_calls(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_reset_of_somebody_unknown_leaves_no_player() -> None:
     """Neither in a replay nor in a rebuild."""
-    reset = {
-        "event_type": "player-reset", "ladder": LADDER, "round_id": "x", "player": "nobody",
-        "at": edited_by_hand.time_of(1), "sigma": 200.0,
-    }  # fmt: skip
+    reset = a_correction("player-reset", round_id="x", player="nobody", at=day(1), sigma=200.0)
     log, nothing = lines(a_round(0, "a", "b"), reset), Verdicts({}, {})
     (ladders, _) = some_ladders(random.Random(3), 10)
     replay = Replay(ladders, WINDOW)
-    for _ in replay.run(log):
-        pass
-    assert replay.pools[LADDER].players() == ["a", "b"]
+    assert list(replay.run(log)) and replay.pools[LADDER].players() == ["a", "b"]
     found = rebuilt(log, ladders, nothing, cutoff_of({}, len(log)), 100)
     assert found == replayed(log, ladders, nothing)
     assert len(found) == 2
+
+
+# --- the beliefs after a log do not depend on the number of cores, to the bit ---------------------
+
+NAMES = "lmn"
+
+
+def a_log_of_three(rng: random.Random, size: int) -> list[Record]:
+    """Three ladders take turns, with seeds, resets, seasons and all kinds of corrections."""
+    each = [edited_by_hand.a_log(rng, size, seeds=True) for _ in NAMES]
+    lines = [
+        {**line, "ladder": name}
+        for together in zip(*each, strict=True)
+        for name, line in zip(NAMES, together, strict=True)
+    ]
+    return list(records_of(as_lines(lines)))
+
+
+def three_ladders(rng: random.Random, size: int) -> Ladders:
+    """Each of any system, and some with other parameters from an offset on."""
+    ladders = {}
+    for name in NAMES:
+        rating, other = rng.choice(edited_by_hand.SYSTEMS)
+        changes = [{"from_offset": rng.randrange(1, 3 * size), "rating": other}]
+        ladders[name] = {"rating": rating, "changes": changes if rng.random() < 0.6 else []}
+    return msgspec.convert({"ladders": ladders}, Ladders)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32), size=st.integers(6, 40), piece=st.sampled_from([1, 2, 7]))
+def test_the_same_bits_on_any_number_of_cores(seed: int, size: int, piece: int) -> None:
+    """Wherever waves are cut, and whichever ladders are rated at the same time."""
+    rng = random.Random(seed)
+    log, ladders = a_log_of_three(rng, size), three_ladders(rng, size)
+    verdicts = verdicts_of_log(lambda: iter(log), ladders, WINDOW)
+    whole = Cutoff({}, {0: len(log)}, 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stream_rater.replay.cores.LEAST_PIECE", piece)
+        patch.setattr("stream_rater.replay.sequential.LEAST_TOGETHER", 1)
+        due = replayed(log, ladders, verdicts, CORES[1])
+        for cores in CORES.values():
+            assert replayed(log, ladders, verdicts, cores) == due
+            assert rebuilt(log, ladders, verdicts, whole, 40, cores) == due

@@ -18,8 +18,9 @@ from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.replay.sequential import Replay
 from tests import edited_by_hand
+from tests.builders.lines import Line, a_round, a_seed
 
-from .test_corrections import WINDOW, Line, as_lines
+from .test_corrections import WINDOW, as_lines
 
 CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0, seats={"home": 45.0})
 LADDER = edited_by_hand.LADDER
@@ -67,7 +68,7 @@ def believed(
     return {name: values for name, values in both if values[2]}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     seed=st.integers(0, 2**32), size=st.integers(6, 40), block=st.sampled_from([1, 10_000]),
     config=st.sampled_from([CONFIG, Elo.sample()]),
@@ -87,24 +88,10 @@ def test_beliefs_are_those_of_a_replay(
     assert len(evaluate(found, config).scores) == sum(len(each.rounds) for each in found)
 
 
-def a_seed(number: int, **row: object) -> Line:
-    return {
-        "event_type": "players-seeded", "ladder": LADDER, "round_id": f"s{number}",
-        "at": edited_by_hand.time_of(number), "players": [{"player": "a", **row}],
-    }  # fmt: skip
-
-
-def a_duel(number: int, *players: str) -> Line:
-    return {
-        "ladder": LADDER, "round_id": f"r{number}", "completed_at": edited_by_hand.time_of(number),
-        "standings": [{"player": each, "rank": i} for i, each in enumerate(players, 1)],
-    }  # fmt: skip
-
-
 def test_the_first_round_of_a_seeded_player_is_predicted_by_the_seed() -> None:
     """With its mu, its sigma and its number of rounds; also where a system counts the rounds by
     itself."""
-    found, _ = sessions([a_seed(0, mu=1700.0, sigma=90.0, rounds=7), a_duel(1, "a", "b")])
+    found, _ = sessions([a_seed(0, "a", mu=1700.0, sigma=90.0, rounds=7), a_round(1, "a", "b")])
     for config in (CONFIG, structs.replace(CONFIG, skip_all_tied=True)):
         ((_, _, wave),) = list(Contender(config).rate(found))
         assert wave is not None
@@ -113,7 +100,7 @@ def test_the_first_round_of_a_seeded_player_is_predicted_by_the_seed() -> None:
 
 def test_a_seed_is_cut_to_what_a_configuration_can_have() -> None:
     """A sigma above its initial one, and a mu below its floor."""
-    found, _ = sessions([a_seed(0, mu=1100.0, sigma=300.0), a_duel(1, "a", "b")])
+    found, _ = sessions([a_seed(0, "a", mu=1100.0, sigma=300.0), a_round(1, "a", "b")])
     narrow = EloMMR(weight_limit=0.2, sigma_limit=80.0, initial_sigma=200.0)
     ((_, _, wave),) = list(Contender(narrow).rate(found))
     assert wave is not None and (wave.mu[0], wave.sigma[0]) == (1100.0, 200.0)
@@ -124,8 +111,14 @@ def test_a_seed_is_cut_to_what_a_configuration_can_have() -> None:
 
 def test_seeds_of_other_ladders_and_after_the_last_round_are_left_out() -> None:
     """They predict nothing. The first rounds of a season keep the seeds before them."""
-    other = {**a_seed(3, mu=1800.0), "ladder": "other"}
-    log = [a_seed(0, mu=1700.0), other, a_duel(1, "a", "b"), a_duel(2, "b", "a"), a_seed(4, mu=1.0)]
+    other = {**a_seed(3, "a", mu=1800.0), "ladder": "other"}
+    log = [
+        a_seed(0, "a", mu=1700.0),
+        other,
+        a_round(1, "a", "b"),
+        a_round(2, "b", "a"),
+        a_seed(4, "a", mu=1.0),
+    ]
     found, players = sessions(log)
     assert len(found[0].seeds) == sum(len(each.seeds) for each in found) == 1
     assert before(found, 1)[0].seeds == found[0].seeds

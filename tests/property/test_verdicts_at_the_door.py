@@ -1,5 +1,7 @@
-"""The door's verdict on any bytes is that of the workers' decoder."""
+"""Any bytes at all are a round that makes sense or a refusal with a code, and nothing else. The
+door's verdict on them is that of the workers' decoder."""
 
+import math
 from typing import Any
 
 import msgspec
@@ -9,11 +11,13 @@ from hypothesis import strategies as st
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.contract.events import JSON, MSGPACK
 from stream_rater.contract.record import Record
 from stream_rater.rounds import correction_records
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.validation import Invalid
 from stream_rater.serve.door.validating import OtherLadder, Validator, ValidRound
+from tests.fuzz.outcome import check_outcome
 from tests.rounds import event
 
 PARTITIONS = 8
@@ -52,7 +56,7 @@ messages = st.binary(max_size=60) | damaged(WHOLE) | damaged(BARE)
 
 
 @given(messages)
-@settings(max_examples=600)
+@settings(max_examples=200)
 @example(WHOLE.replace(b'"ladder"', b'"ladder":"other","ladder"'))
 @example(b' {"round_id":"r"} ')
 @example(b"\xff")
@@ -66,7 +70,7 @@ def test_a_body_with_its_ladder(data: bytes) -> None:
 
 
 @given(messages, st.sampled_from(["l", 'q"\\', "é", "x" * 129]))
-@settings(max_examples=600)
+@settings(max_examples=200)
 @example(b"{}", "l")
 @example(b"{ }", "l")
 @example(BARE, "l")
@@ -96,7 +100,7 @@ def assert_accepted(found: ValidRound) -> None:
 
 
 @given(damaged(VOIDED))
-@settings(max_examples=400)
+@settings(max_examples=150)
 def test_corrections(data: bytes) -> None:
     """A correction that the door accepts is accepted by the workers' decoder, and the reverse, if
     the decoder knows its kind."""
@@ -115,3 +119,36 @@ def test_corrections(data: bytes) -> None:
         assert code == "" or b'"round-voided"' not in data or b'"event_type"' not in data
     except Invalid as invalid:
         assert code, invalid
+
+
+# --- any value has a verdict ----------------------------------------------------------------------
+
+CY = {"player": "cy", "rank": 3}
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text()
+    | st.sampled_from(("ann", "2026-11-20T20:15:05Z", "ranked-eu", 1, 2, 1.0)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+OF_ENTRIES = ("player", "rank", "dnf", "team", "shares", "performance_ceiling")
+fields = st.sampled_from([*event(), "weight", *OF_ENTRIES])
+
+
+@given(
+    st.sampled_from((JSON, MSGPACK)),
+    st.dictionaries(fields, anything, max_size=2),
+    st.dictionaries(fields, anything, max_size=3),
+)
+@example(JSON, {"weight": math.nan}, {})
+@settings(max_examples=150)
+def test_damaged_values(content_type: str, outer: dict[str, Any], inner: dict[str, Any]) -> None:
+    """Any value in any field is refused or makes sense. (Damaged bytes: tests/fuzz.)"""
+    encode = msgspec.json.encode if content_type == JSON else msgspec.msgpack.encode
+    standings = [ANN, {**BOB, **inner}, CY]
+    try:
+        data = encode({**event(*standings), **outer})
+    except UnicodeEncodeError:
+        return  # surrogates that neither encoder writes
+    check_outcome(data, content_type)

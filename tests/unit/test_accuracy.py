@@ -1,6 +1,7 @@
 """The measures of accuracy, against their definitions taken word by word."""
 
 import math
+from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
@@ -10,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.evaluation import accuracy
+from stream_rater.evaluation import accuracy, bootstrap
 from stream_rater.evaluation.accuracy import averages, score
+from stream_rater.evaluation.bootstrap import Difference, difference, differences
 from stream_rater.evaluation.measures import FACTS_OF, FIELDS, MEASURES, OF_PAIRS
+from stream_rater.evaluation.ranks import LANES, by_rating, inversions
 from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.model import DID_NOT_FINISH, Wave
 from stream_rater.rating.parameters import (
@@ -26,6 +29,7 @@ from stream_rater.rating.parameters import (
     TrueSkill,
     from_builtins,
 )
+from tests.builders.sweeps import sweep
 
 NOISE = 200.0**2
 
@@ -219,8 +223,8 @@ def test_averages_weigh_each_round_by_its_entries() -> None:
 LIMITS = {"weight_limit": 0.2, "sigma_limit": 80.0}
 
 
-@pytest.mark.parametrize(
-    ("config", "expected"),
+@sweep(
+    "config, expected",
     [
         (EloMMR(**LIMITS), (1.0, 6.0 * 6400.0 + 0.2 * 6400.0)),  # type: ignore[arg-type]
         (EloMMX(**LIMITS), (1.0, 6.0 * 6400.0 + 0.2 * 6400.0)),  # type: ignore[arg-type]
@@ -231,15 +235,14 @@ LIMITS = {"weight_limit": 0.2, "sigma_limit": 80.0}
         (TrueSkill(beta=200.0, sigma_drift=30.0, draw_margin=1.0), (1.0, 40_900.0)),
         (EloR(delta=100.0, sigma_limit=60.0), (1.0, 10_000.0 + 2025.0)),
     ],
-    ids=lambda case: getattr(type(case), "__name__", ""),
 )
 def test_each_system_has_a_model_of_a_match_of_two(config: Any, expected: Any) -> None:
     """The parts of its variance."""
     assert config.chances == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("system", ["elo", "pairwise-elo", "plackett-luce", "thurstone"])
-@pytest.mark.parametrize("model", ["logistic", "gaussian"])
+@sweep("system", ["elo", "pairwise-elo", "plackett-luce", "thurstone"])
+@sweep("model", ["logistic", "gaussian"])
 def test_the_model_of_two_is_what_a_climbing_system_climbs(system: str, model: str) -> None:
     """One game moves the winner by the derivative of ln P(win), times the learning rate. P is the
     system's own link, of the variance by which it is predicted."""
@@ -264,7 +267,7 @@ def test_the_model_of_two_is_what_a_climbing_system_climbs(system: str, model: s
     assert (performance + 100.0) / 150.0**2 == pytest.approx(slope, rel=1e-4)
 
 
-@pytest.mark.parametrize("n", [2, 5, accuracy.EXACT, accuracy.EXACT + 1, 300])
+@sweep("n", [2, 5, accuracy.EXACT, accuracy.EXACT + 1, 300])
 def test_every_pair_that_could_be_scored_is_counted_once(n: int) -> None:
     """As scored, as a draw, or as two of whom neither finished; whatever the size of the round."""
     random = np.random.default_rng(n)
@@ -280,3 +283,174 @@ def test_every_pair_that_could_be_scored_is_counted_once(n: int) -> None:
     names = {"scored": "pairs_scored", "drawn": "pairs_drawn", "unfinished": "pairs_unfinished"}
     for kind, name in names.items():
         assert found[name] == kinds.count(kind), kind
+
+
+# --- entries by rating, and inversions ------------------------------------------------------------
+
+RATINGS = st.one_of(st.sampled_from([-5e5, 0.0, 1500.0, 1500.0, 5e5]), st.floats(-1e6, 1e6))
+
+
+@given(st.lists(RATINGS, min_size=1, max_size=3 * LANES))
+def test_entries_by_falling_rating_keep_their_order_where_it_is_equal(mu: list[float]) -> None:
+    """As a stable sort has them."""
+    assert by_rating(np.array(mu)).tolist() == sorted(range(len(mu)), key=lambda i: -mu[i])
+
+
+@sweep("spread", [1.0, 1e-300])
+def test_all_in_one_bucket_but_one(spread: float) -> None:
+    """They are sorted by merging; even where what is between them is next to nothing. The crowd
+    would take a minute by insertion."""
+    rng = np.random.default_rng(5)
+    mu = rng.permutation(np.append(rng.normal(0.0, spread, 300_000), 1e9 * spread))
+    assert by_rating(mu).tolist() == np.argsort(-mu, kind="stable").tolist()
+
+
+@given(
+    st.lists(st.integers(1, 6), min_size=1, max_size=4 * LANES), st.randoms(use_true_random=False)
+)
+def test_inversions_are_pairs_the_other_way_round(places: list[int], random: object) -> None:
+    """Of those not tied in place; blocks of neighbours make no difference."""
+    places.sort()
+    position = list(range(len(places)))
+    random.shuffle(position)  # type: ignore[attr-defined]
+    expected = sum(
+        places[i] < places[j] and position[i] > position[j]
+        for i, j in combinations(range(len(places)), 2)
+    )
+    assert inversions(np.array(places, np.int32), np.array(position)) == expected
+
+
+def test_inversions_of_a_crowd() -> None:
+    """All pairs, where the order is turned round; none where it is kept."""
+    n = 40_000
+    place = np.arange(1, n + 1, dtype=np.int32)
+    assert inversions(place, np.arange(n)) == 0
+    assert inversions(place, np.arange(n)[::-1].copy()) == n * (n - 1) // 2
+
+
+# --- the paired bootstrap, where the answer is known ----------------------------------------------
+
+
+def scores(values: Floats, weights: Floats) -> Floats:
+    """Rounds with this pair inversion."""
+    found = np.zeros((len(values), len(FIELDS)))
+    found[:, FIELDS.index("experienced")] = weights
+    found[:, FIELDS.index("pair_inversion")] = values
+    return found
+
+
+RNG = np.random.default_rng(7)
+VALUES, WEIGHTS = RNG.normal(75.0, 5.0, 400), RNG.integers(2, 50, 400).astype(np.float64)
+
+
+def test_a_system_does_not_differ_from_itself() -> None:
+    """By nothing, with certainty."""
+    same = scores(VALUES, WEIGHTS)
+    assert difference(same, same, "pair_inversion") == Difference(0.0, 0.0, 0.0)
+
+
+def test_what_is_better_in_every_round_is_certain() -> None:
+    """Rounds are paired: however much they vary, a constant gap has no width."""
+    found = difference(scores(VALUES + 0.5, WEIGHTS), scores(VALUES, WEIGHTS), "pair_inversion")
+    assert found is not None and not found.noise
+    assert (found.mean, found.low, found.high) == pytest.approx((0.5, 0.5, 0.5))
+
+
+def test_the_interval_is_as_wide_as_the_normal_one() -> None:
+    """With equal weights: 1.96 standard errors of the differences on both sides, within 5 %."""
+    gaps = RNG.normal(0.3, 2.0, len(VALUES))
+    even = np.ones(len(VALUES))
+    found = difference(scores(VALUES + gaps, even), scores(VALUES, even), "pair_inversion")
+    assert found is not None
+    error = 1.96 * gaps.std() / np.sqrt(len(gaps))
+    assert found.mean == pytest.approx(gaps.mean())
+    assert (found.low, found.high) == pytest.approx(
+        (gaps.mean() - error, gaps.mean() + error), abs=0.05 * 2 * error
+    )
+
+
+def test_noise_is_called_noise() -> None:
+    """A gap that changes its sign from round to round is none."""
+    gaps = np.where(np.arange(len(VALUES)) % 2, 1.0, -1.0)
+    found = difference(scores(VALUES + gaps, WEIGHTS), scores(VALUES, WEIGHTS), "pair_inversion")
+    assert found is not None and found.noise and found.low < 0.0 < found.high
+
+
+def test_heavy_rounds_count_more() -> None:
+    """The mean weighs as the averages do."""
+    base, other = np.array([50.0, 50.0]), np.array([60.0, 50.0])
+    found = difference(
+        scores(other, np.array([3.0, 1.0])), scores(base, np.array([3.0, 1.0])), "pair_inversion"
+    )
+    assert found is not None and found.mean == pytest.approx(7.5)
+
+
+def test_the_same_seed_gives_the_same_interval() -> None:
+    """However the draws are dealt into chunks is fixed, too."""
+    pair = scores(VALUES + RNG.normal(0, 1, 400), WEIGHTS), scores(VALUES, WEIGHTS)
+    assert difference(*pair, "pair_inversion") == difference(*pair, "pair_inversion")
+
+
+def test_several_measures_have_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each difference is what it is alone; rounds are drawn once, which takes most of the time."""
+    one, other = (np.random.default_rng(seed).random((60, len(FIELDS))) for seed in (1, 2))
+    one[:, FIELDS.index("pairs")] = 0.0
+    alone = {measure: difference(one, other, measure) for measure in MEASURES}
+    assert alone["kendall_tau"] is None and alone["brier"] is not None
+    drawn: list[int] = []
+    draws = bootstrap._resample
+
+    def counting(rounds: int, count: int) -> Iterator[Floats]:
+        drawn.append(count)
+        return draws(rounds, count)
+
+    monkeypatch.setattr(bootstrap, "_resample", counting)
+    together = differences(one, other, MEASURES)
+    assert len(drawn) == 1 and together["kendall_tau"] is None
+    for measure, found in together.items():
+        same = alone[measure]
+        assert found is same is None or (
+            found is not None
+            and same is not None
+            and (found.mean, found.low, found.high)
+            == pytest.approx((same.mean, same.low, same.high))
+        )
+
+
+@sweep("rounds", [50, 51])
+def test_each_draw_takes_as_many_rounds_as_there_are(
+    monkeypatch: pytest.MonkeyPatch, rounds: int
+) -> None:
+    """With repetition, and as independent draws vary; however they are cut into chunks."""
+    found = []
+    for chunk in (1, 7 * rounds, 10**6):
+        monkeypatch.setattr(bootstrap, "CHUNK", chunk)
+        found.append(np.concatenate([each.copy() for each in bootstrap._resample(rounds, 3000)]))
+    times = found[0]
+    assert times.shape == (3000, rounds) and set(times.sum(axis=1)) == {float(rounds)}
+    assert abs(times.mean(axis=0) - 1.0).max() < 0.1
+    assert times.var() == pytest.approx(1.0 - 1.0 / rounds, rel=0.05)
+    correlations = np.corrcoef(times.T) - np.eye(rounds)
+    assert abs(correlations).max() < 0.1
+    assert np.array_equal(times, found[1]) and np.array_equal(times, found[2])
+
+
+def test_many_rounds_are_drawn_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean is the same, and the interval about as wide."""
+    rng = np.random.default_rng(5)
+    weights = rng.integers(2, 9, 6001).astype(np.float64)
+    base = scores(rng.normal(70.0, 5.0, 6001), weights)
+    other = scores(rng.normal(70.2, 5.0, 6001), weights)
+    alone = difference(base, other, "pair_inversion")
+    monkeypatch.setattr(bootstrap, "MOST_RESAMPLED", 1000)
+    grouped = difference(base, other, "pair_inversion")
+    assert alone is not None and grouped is not None
+    assert grouped.mean == pytest.approx(alone.mean)
+    assert grouped.high - grouped.low == pytest.approx(alone.high - alone.low, rel=0.15)
+
+
+def test_nothing_scored_has_no_difference() -> None:
+    """No number is made up."""
+    nothing = np.zeros((5, len(FIELDS)))
+    assert difference(nothing, nothing, "brier") is None
+    assert difference(nothing[:0], nothing[:0], "brier") is None

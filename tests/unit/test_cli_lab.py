@@ -234,7 +234,6 @@ def test_missing_extra_is_one_line(write: Write, monkeypatch: pytest.MonkeyPatch
     assert result.stderr.endswith("scipy is not installed: stream-rater[lab] brings it\n")
 
 
-@pytest.mark.slow
 def test_evidence_writes_a_report_of_every_part(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

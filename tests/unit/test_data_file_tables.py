@@ -25,33 +25,20 @@ from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ports import Application, Event, Poll, Position
 from stream_rater.pipeline.updater import record_cache
 from stream_rater.pipeline.updater.updater import Updater
+from tests.builders.sweeps import sweep
 from tests.rounds import as_json, ranked
 
 PLAYERS: list[Player] = [(f"l{n % 3}", f"p{n}") for n in range(40)]
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """The name of a data file that does not exist yet."""
-    return tmp_path / "ratings.db"
-
-
-@pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Merge and prune after a few calls, some rows at a time, and remember few records."""
     for module, constants in (
-        (
-            beliefs,
-            {
-                "RECENT": 30,
-                "LEAST_MERGED": 2,
-                "MERGE_FACTOR": 1,
-                "KNOWN_BYTES": 1600,
-                "TOGETHER": 8,
-            },
-        ),
+        (beliefs, {"RECENT": 30, "LEAST_MERGED": 2, "MERGE_FACTOR": 1, "KNOWN_BYTES": 1600,
+                   "TOGETHER": 8}),
         (events, {"KEPT": 40, "PRUNED_TOGETHER": 20, "LEAST_PRUNED": 3, "PRUNE_FACTOR": 4}),
-    ):
+    ):  # fmt: skip
         for name, value in constants.items():
             monkeypatch.setattr(module, name, value)
 
@@ -61,19 +48,18 @@ class Turned(Exception):
 
 
 @pytest.mark.usefixtures("hurried")
-@pytest.mark.parametrize("collide", [False, True])
-@pytest.mark.parametrize("seed", range(8))
-def test_beliefs_that_are_merged(
-    monkeypatch: pytest.MonkeyPatch, path: Path, seed: int, collide: bool
-) -> None:
+@sweep("seed, collide", [(0, False), (1, True), (2, False), (3, True)])
+def test_beliefs_that_are_merged(tmp_path: Path, seed: int, collide: bool) -> None:
     """They are what a store in memory has, also after turns that were taken back, after a restart,
     and for readers; and if players share fingerprints."""
-    if collide:
-        whole = record_cache.fingerprints_of
-        for module in (beliefs, record_cache):
-            monkeypatch.setattr(
-                module, "fingerprints_of", lambda players: whole(players) | ~np.uint64(7)
-            )
+    whole = record_cache.fingerprints_of
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (beliefs, record_cache) if collide else ():
+            patch.setattr(module, "fingerprints_of", lambda players: whole(players) | ~np.uint64(7))
+        merge_beliefs(tmp_path / f"{seed}.db", seed)
+
+
+def merge_beliefs(path: Path, seed: int) -> None:
     rng = random.Random(seed)
     expected, merged = memory.Store(), 0
     database = Database.open(path)
@@ -113,9 +99,9 @@ def test_beliefs_that_are_merged(
 
 
 @pytest.mark.usefixtures("hurried")
-def test_the_last_event_of_each_player_is_never_pruned(path: Path) -> None:
+def test_the_last_event_of_each_player_is_never_pruned(tmp_path: Path) -> None:
     """Of the older ones the newest stay, too, and a subscriber can begin at any of them."""
-    rng = random.Random(1)
+    rng, path = random.Random(1), tmp_path / "ratings.db"
     published: list[Event] = []
     with closing(Database.open(path)) as database:
         log = SqliteLog(database)
@@ -205,17 +191,17 @@ def rated_in_memory(rounds: list[bytes]) -> tuple[list[Event], dict[Player, byte
 
 
 @pytest.mark.usefixtures("hurried")
-@pytest.mark.parametrize("seed", range(4))
+@sweep("seed", range(3))
 def test_the_machines_reach_the_same(
-    path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """As in memory: beliefs, events and rejections, bit for bit and each once, although turns are
     taken back and the process starts again. Parts that are not needed any more are gone."""
     monkeypatch.setattr(events, "KEPT", 10_000)
+    path = tmp_path / f"{seed}.db"
     rounds = [
         as_json(
-            *ranked((1, 2, 2), random.Random(n).sample("abcdefgh", 3)),
-            round_id=f"r{n - n % 7 % 2}",
+            *ranked((1, 2, 2), random.Random(n).sample("abcdefgh", 3)), round_id=f"r{n - n % 7 % 2}"
         )
         for n in range(60)
     ]

@@ -1,18 +1,38 @@
 """Evaluation: what is predicted, from which beliefs, and which rounds count."""
 
+import json
 import math
+from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from msgspec import structs
 
-from stream_rater.evaluation.accuracy import averages
+from stream_rater.cli import app
+from stream_rater.columns.arrays import Floats
+from stream_rater.evaluation.accuracy import average, averages
+from stream_rater.evaluation.alike import WEIGHTS, alike, counted, draws_in, rounds_before
+from stream_rater.evaluation.comparison import Row, compare
 from stream_rater.evaluation.evaluation import Contender, displayed, evaluate, trained
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
+from stream_rater.evaluation.proposal import propose
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session, in_blocks, singly, split
-from stream_rater.rating.parameters import EloMMR, Glicko, MinusSigma, RatingConfig, Topcoder
-from tests.rounds import as_json, ranked
+from stream_rater.evaluation.sides import calibrated, own_run, scores_of
+from stream_rater.rating.parameters import (
+    Elo,
+    EloMMR,
+    Glicko,
+    MinusSigma,
+    RatingConfig,
+    Topcoder,
+    TrueSkill,
+)
+from tests.builders.sweeps import sweep
+from tests.rounds import as_json, day, event, ranked
 from tests.unit.test_season import sessions
 
 CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0)
@@ -62,12 +82,8 @@ def test_uninformative_rounds_count_but_are_not_scored() -> None:
 
 def test_the_first_part_builds_experience_only() -> None:
     """floor(train R), whatever floats make of it."""
-    assert [trained(30, 0.1), trained(1071, 0.1), trained(9, 0.1), trained(7, 0.0)] == [
-        3,
-        107,
-        0,
-        0,
-    ]
+    due = {(30, 0.1): 3, (1071, 0.1): 107, (9, 0.1): 0, (7, 0.0): 0}
+    assert {each: trained(*each) for each in due} == due
     outcome = evaluate(SEASON, CONFIG)
     assert len(outcome.scored(0.1)) == 54
     assert np.array_equal(outcome.scored(0.1), outcome.scores[6:])
@@ -79,7 +95,7 @@ def test_threads_change_nothing() -> None:
     assert np.array_equal(alone.scores, together.scores)
 
 
-@pytest.mark.parametrize("config", [CONFIG, Topcoder()])
+@sweep("config", [CONFIG, Topcoder()])
 def test_rounds_in_blocks_are_rated_as_one_after_the_other(config: RatingConfig) -> None:
     """Scores come in the order of the season."""
     blocks = list(in_blocks(SEASON))
@@ -155,3 +171,227 @@ def test_a_team_is_shown_by_the_sum_of_its_members() -> None:
     level = (gains[0] + 0.5 * gains[1] + gains[2]) / 2.5  # of those present
     due = [gains[0] - level + 0.5 * (gains[1] - level), gains[2] - level]
     assert (second - first).tolist() == pytest.approx(due)
+
+
+# --- what is compared is alike: the same rounds and outcomes for all configurations ---------------
+
+MMR = EloMMR(weight_limit=0.2, sigma_limit=80.0)
+TRUESKILL = TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=60.0)
+
+
+def drawn_season(count: int = 120) -> list[list[dict[str, Any]]]:
+    """Standings of duels, of which a fifth are draws, between six players."""
+    random = np.random.default_rng(8)
+    skill = np.linspace(-200.0, 200.0, 6)
+    found = []
+    for _ in range(count):
+        a, b = random.choice(6, 2, replace=False).tolist()
+        gap = skill[a] - skill[b] + random.normal(0.0, 250.0)
+        names = [f"p{a}", f"p{b}"] if gap >= 0.0 else [f"p{b}", f"p{a}"]
+        found.append(ranked([1, 1 if abs(gap) < 110.0 else 2], names))
+    return found
+
+
+DUELS = drawn_season()
+DRAWS = sum(each[0]["rank"] == each[1]["rank"] for each in DUELS)
+
+
+def rounds(*standings: list[dict[str, Any]]) -> list[Session]:
+    lines = (
+        as_json(*each, round_id=f"r{i}", completed_at=day(i)) for i, each in enumerate(standings)
+    )
+    return sessions(*lines)[0]
+
+
+def compared(standings: list[list[dict[str, Any]]], *configs: RatingConfig) -> list[Row]:
+    named = [(str(i), config) for i, config in enumerate(configs)]
+    return compare("file", rounds(*standings), named, 0.0)
+
+
+OF_WINS = ("log_loss", "brier", "winner_log_loss", "winner_brier")
+
+
+@sweep("config", [MMR, TRUESKILL, structs.replace(MMR, draw_width=150.0)])
+def test_draws_are_an_outcome_for_all_systems(config: RatingConfig) -> None:
+    """For one that has no width of its own, too. The table says how many were scored."""
+    assert 20 < DRAWS < 60
+    for row in compared(DUELS, MMR, config):
+        assert (row.rounds_scored, row.pairs_scored) == (len(DUELS), len(DUELS))
+        assert (row.draws_scored, row.draws_left_out) == (DRAWS, 0)
+        assert row.winners_scored == len(DUELS)
+        assert row.log_loss == pytest.approx(row.winner_log_loss, rel=1e-9)  # one link
+        assert row.log_loss is not None
+        assert row.log_loss < math.log(3.0), "better than a guess"
+        assert sum(each.sides for each in row.calibration) == 2 * len(DUELS)
+
+
+def test_the_width_of_a_system_without_one_is_learned_from_earlier_rounds() -> None:
+    """It ends near the one that suits the whole season best. Later rounds have no part in it."""
+    (row,) = compared(DUELS * 5, MMR)
+    widths = np.linspace(20.0, 400.0, 39)
+    by_width = [
+        compared(DUELS * 5, structs.replace(MMR, draw_width=float(width)))[0].log_loss
+        for width in widths
+    ]
+    assert row.log_loss is not None
+    assert row.log_loss == pytest.approx(min(each for each in by_width if each), abs=0.01)
+    scores = evaluate(rounds(*DUELS), MMR).scores
+    other = evaluate(rounds(*DUELS[:80], *(ranked([1, 1], ["p0", "p1"]) for _ in range(40))), MMR)
+    assert scores[:80].tolist() == other.scores[:80].tolist()
+
+
+def test_without_draws_there_are_two_outcomes() -> None:
+    """For a system with a margin, too. A single draw makes three outcomes of all."""
+    decided = [each for each in DUELS if each[0]["rank"] != each[1]["rank"]]
+    alone = compared(decided, TRUESKILL)[0]
+    (_, beside) = compared(decided, MMR, TRUESKILL)
+    for row in (alone, beside):
+        assert (row.draws_scored, row.draws_left_out) == (0, 0)
+        two = evaluate(rounds(*decided), TRUESKILL, draws=False)
+        assert row.log_loss == average(two.scores, "log_loss")
+    drawn = ranked([1, 1], ["p0", "p1"])
+    assert compared([*decided, drawn], TRUESKILL)[0].log_loss != alone.log_loss
+
+
+def test_before_the_first_draw_there_are_two_outcomes() -> None:
+    """In a file of several blocks of rounds. It does not depend on the system."""
+    decided = [each for each in DUELS if each[0]["rank"] != each[1]["rank"]]
+    blocks = [*singly(rounds(*decided[:20], *DUELS[:50]))]
+    first = next(i for i, each in enumerate(blocks) if draws_in(each.rounds))
+    assert first >= 20
+    for config in (MMR, TRUESKILL):
+        outcome = evaluate(blocks, config)
+        two = evaluate(blocks, config, draws=False)
+        assert outcome.draws
+        assert outcome.scores[:first].tolist() == two.scores[:first].tolist()
+        assert outcome.scores[first, FIELDS.index("pairs_scored")] == 1.0
+        assert two.scores[first, FIELDS.index("pairs_scored")] == 0.0
+
+
+def test_a_draw_is_a_shared_place_of_two_who_finished() -> None:
+    """In a round, not at the border of two rounds."""
+    cases = (
+        ([[1, 2], [1, 2]], False), ([[1, 0, 0]], False), ([[0, 0]], False), ([[1, 2, 2]], True),
+        ([[1, 2, 3], [2, 2]], True), ([[1, 1]], True),
+    )  # fmt: skip
+    for places, due in cases:
+        (session,) = rounds(*(ranked(each) for each in places))
+        assert draws_in(session.rounds) == due, places
+
+
+@sweep("order", [1, -1])
+def test_the_difference_is_that_of_the_games_that_both_have(order: int) -> None:
+    """Whichever comes first: the mean of the differences over these games, not more."""
+    first, second = (MMR, structs.replace(TRUESKILL, skip_all_tied=True))[::order]
+    (_, row) = compared(DUELS, first, second)
+    found = [evaluate(rounds(*DUELS), each).scores for each in (second, first)]
+    common = (np.stack(found)[:, :, FIELDS.index("decided")] > 0.0).all(axis=0)
+    assert row.differences is not None
+    for measure in OF_WINS:
+        gaps = (found[0] - found[1])[common, FIELDS.index(measure)]
+        gap = row.differences[measure]
+        assert gap is not None and gap.mean == pytest.approx(gaps.mean())
+
+
+def test_who_did_not_finish_drew_with_nobody() -> None:
+    """By whatever rule they are rated: such pairs are left out for all, and counted."""
+    places = [[1, 1, 0, 0, 0], [1, 2, 3, 0, 0], [0, 0, 0, 0, 0]]
+    standings = [ranked(each) for each in places]
+    for config in (TRUESKILL, Elo(learning_rate=30.0), MMR):
+        (row,) = compared(standings, config)
+        assert row.unfinished_left_out == 3 + 1 + 10, config
+        assert row.draws_scored + row.draws_left_out == 1
+    rows = compared(standings, Elo(learning_rate=30.0), structs.replace(MMR, dnf="not-compared"))
+    assert rows[0].draws_scored == 1
+    assert len({(row.pairs_scored, row.rounds_scored, row.draws_left_out) for row in rows}) == 1
+
+
+def test_a_round_that_one_does_not_rate_is_scored_for_neither() -> None:
+    """Where all tie, `skip_all_tied` leaves nothing to predict. Then the round counts for neither
+    system."""
+    skipping = structs.replace(TRUESKILL, skip_all_tied=True)
+    for first, second in ((TRUESKILL, skipping), (skipping, TRUESKILL)):
+        rows = compared(DUELS, first, second)
+        for row in rows:
+            assert (row.rounds_scored, row.draws_left_out) == (120 - DRAWS, DRAWS)
+            assert row.winners_scored == 120 - DRAWS
+    (alone,) = compared(DUELS, skipping)
+    assert (alone.rounds_scored, alone.draws_left_out) == (120 - DRAWS, DRAWS)
+
+
+def test_who_is_experienced_does_not_depend_on_what_is_rated() -> None:
+    """Rounds in which all tie are rounds before, rated or not."""
+    three = [ranked([1, 1, 1], list("abc"))] * 5 + [ranked([1, 2, 3], list("abc"))] * 2
+    usual, skipping = (
+        evaluate(rounds(*three), structs.replace(MMR, skip_all_tied=skip))
+        for skip in (False, True)
+    )  # fmt: skip
+    for outcome in (usual, skipping):
+        assert outcome.scores[:, FIELDS.index("experienced")].tolist() == [0.0] * 5 + [3.0] * 2
+
+
+def test_rounds_before_are_counted_in_order() -> None:
+    """Also within a session, and beyond what was played before."""
+    found = rounds_before(np.array([2, 0, 2, 2, 1, 0]), np.array([10, 0, 5]))
+    assert found.tolist() == [5, 10, 6, 7, 0, 11]
+
+
+def test_scores_are_alike_in_every_column() -> None:
+    """Where one has no weight none has; what differs in weight is no comparison."""
+    random = np.random.default_rng(1)
+    one: Floats = np.zeros((50, len(FIELDS)))
+    for name in WEIGHTS:
+        one[:, FIELDS.index(name)] = 4.0
+    other = one.copy()
+    columns = [FIELDS.index(name) for name in WEIGHTS]
+    gone = random.random((2, 50, len(columns))) < 0.3
+    for each, out in zip((one, other), gone, strict=True):
+        each[:, columns] = np.where(out, 0.0, each[:, columns])
+    found = alike([one, other])
+    for each in found:
+        assert (each[:, columns] > 0.0).tolist() == (~gone.any(axis=0)).tolist()
+    other[:, columns] *= 2.0
+    with pytest.raises(AssertionError, match="unlike rounds"):
+        alike([one, other])
+
+
+def test_games_score_draws_for_everybody() -> None:
+    """By the width of each round's calibration. The model as it is has none, and leaves them
+    out."""
+    for way, draws in ((calibrated, True), (lambda run: run, False)):
+        of = [
+            counted(scores_of(way(own_run(rounds(*DUELS), each))), draws=draws)
+            for each in (MMR, TRUESKILL)
+        ]
+        assert of[0] == of[1]
+        assert (of[0].drawn, of[0].drawn_left_out) == ((DRAWS, 0) if draws else (0, DRAWS))
+
+
+def test_a_ladder_is_offered_another_system_on_the_same_games() -> None:
+    """TrueSkill's draws are no reason to keep it or to leave it."""
+    found = propose(TRUESKILL, "elo-mmr", rounds(*DUELS), train=0.5, trials=6)
+    base = evaluate(rounds(*DUELS), TRUESKILL).scores[60:]
+    assert found.compared[0].now == average(base, "log_loss")
+    assert found.of is not None and found.of.drawn_left_out == 0 < found.of.drawn
+    assert f"{found.of.drawn} draws among them" in found.of.sentence()
+
+
+def test_the_table_says_what_was_left_out(tmp_path: Path) -> None:
+    """As the JSON does: the case of the review, TrueSkill beside Elo-MMR where there are draws. A
+    system that rates no draws leaves them out for both."""
+    file = tmp_path / "draws.jsonl"
+    file.write_bytes(b"".join(
+        msgspec.json.encode(event(*each, round_id=f"r{i}", completed_at=day(i))) + b"\n"
+        for i, each in enumerate(DUELS)
+    ))  # fmt: skip
+    skipping = structs.replace(TRUESKILL, skip_all_tied=True)
+    for name, config in (("mmr", MMR), ("ts", skipping)):
+        (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(config))
+    words = ["evaluate", str(file), "--train", "0", "--config", str(tmp_path / "mmr.json")]
+    both = [*words, "--config", str(tmp_path / "ts.json")]
+    shown = CliRunner().invoke(app.main, both).stdout
+    line = next(each for each in shown.splitlines() if "draws left out" in each)
+    assert line.split()[5:8:2] == [str(DRAWS)] * 2, line
+    for row in json.loads(CliRunner().invoke(app.main, [*both, "--format", "json"]).stdout):
+        assert row["draws_left_out"] == DRAWS
+        assert row["rounds_scored"] == row["pairs_scored"] == 120 - DRAWS

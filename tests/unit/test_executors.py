@@ -14,21 +14,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from stream_rater.cli.app import main
 from stream_rater.config.errors import BadConfiguration, TrialsFailed
 from stream_rater.config.extras import MissingExtra
 from stream_rater.evaluation import executors, sharing
 from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.executors import Dask, Processes, opened, parse_executor
 from stream_rater.evaluation.fits import Fit
-from stream_rater.evaluation.game import games_of
-from stream_rater.evaluation.research import games
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.spaces import SPACES
 from stream_rater.evaluation.tuning import generation_of, search
-from tests.benchmarks.offline import Made, made_up
+from tests.builders.sweeps import sweep
 from tests.pages import text
 
 SEASON = list(season(Kind(players=25, rounds=60, per_round=6), 11))
@@ -67,23 +63,20 @@ def test_where_trials_run() -> None:
     assert parse_executor("dask://lab:8786/", None) == Dask("lab:8786")
 
 
-@pytest.mark.parametrize(
+@sweep(
     "given",
     ["", "threads", "processes:", "processes:0", "processes:x", "dask:", "dask://lab", "tcp://a:1",
      "dask://lab:8786/x", "dask://u@lab:8786", "dask://lab:123456"],
 )  # fmt: skip
 def test_a_wrong_place_is_one_line(given: str) -> None:
-    """It names what was given and the forms that there are."""
+    """It names what was given and the forms that there are. A number is given once: either as
+    workers or with the executor; a cluster's workers are its own."""
     with pytest.raises(BadConfiguration) as raised:
         parse_executor(given, None)
     assert str(raised.value) == f"--executor {given}: {executors.FORMS}"
-
-
-def test_a_number_is_given_once() -> None:
-    """Either as workers or with the executor; a cluster's workers are its own."""
-    for given, why in (("processes:2", "stands there already"), ("dask://lab:1", "has its own")):
-        with pytest.raises(BadConfiguration, match=f"--workers 3 with --executor {given}: .*{why}"):
-            parse_executor(given, 3)
+    for twice, why in (("processes:2", "stands there already"), ("dask://lab:1", "has its own")):
+        with pytest.raises(BadConfiguration, match=f"--workers 3 with --executor {twice}: .*{why}"):
+            parse_executor(twice, 3)
 
 
 def test_the_page_says_how_many_workers_a_generation_keeps_busy() -> None:
@@ -190,17 +183,14 @@ def test_another_object_takes_the_place(workers: Any) -> None:
 
 
 def test_the_same_is_found_on_every_executor(workers: Any) -> None:
-    """In this process, in threads, and on workers that answer in any order: to the last digit."""
+    """In this process, in threads, and on workers that answer in any order: to the last digit. An
+    executor that a caller made stays open."""
     alone = search(PROBLEM, TRIALS)
-    assert search(PROBLEM, TRIALS, workers(itertools.cycle("abc"))) == alone
-
-
-def test_threads_are_an_executor() -> None:
-    """One that a caller made; it stays open."""
     with ThreadPoolExecutor(2) as threads:
         with opened(threads) as executor:
-            assert search(PROBLEM, TRIALS, executor) == search(PROBLEM, TRIALS)
+            assert search(PROBLEM, TRIALS, executor) == alone
         assert threads.submit(int).result() == 0
+    assert search(PROBLEM, TRIALS, workers(itertools.cycle("abc"))) == alone
 
 
 def test_one_process_is_this_one() -> None:
@@ -214,35 +204,32 @@ def test_one_process_is_this_one() -> None:
 # --- what goes wrong ------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_process_that_is_killed_is_one_line() -> None:
     """It names the cure. Tasks that wait are cancelled."""
     with (
-        ProcessPoolExecutor(2, get_context("spawn")) as pool,
+        ProcessPoolExecutor(1, get_context("spawn")) as pool,
         sharing.sharing(BIG, pool) as run,
         pytest.raises(TrialsFailed, match=r"worker process ended while .* use fewer workers; in a"),
     ):
         list(run(end_process, range(8)))
 
 
-def test_mistakes_of_the_work_stay_as_they_are() -> None:
-    """They are no failures of the executor."""
+@sweep(
+    "work, error, said",
+    [
+        (fail, ValueError, "a mistake of our own"),
+        (lacks_a_package, TrialsFailed, "cannot import openskill: install in the workers what"),
+    ],
+)
+def test_mistakes_of_the_work_stay_as_they_are(work: Any, error: Any, said: str) -> None:
+    """They are no failures of the executor. A worker without a package is one line, which names
+    the package."""
     with (
         ThreadPoolExecutor(1) as threads,
         sharing.sharing(BIG, threads) as run,
-        pytest.raises(ValueError, match="a mistake of our own"),
+        pytest.raises(error, match=said),
     ):
-        list(run(fail, range(8)))
-
-
-def test_a_worker_without_a_package_is_one_line() -> None:
-    """It names the package."""
-    with (
-        ThreadPoolExecutor(1) as threads,
-        sharing.sharing(BIG, threads) as run,
-        pytest.raises(TrialsFailed, match="cannot import openskill: install in the workers what"),
-    ):
-        list(run(lacks_a_package, range(2)))
+        list(run(work, range(8)))
 
 
 def test_a_worker_of_another_release_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,36 +333,6 @@ def test_a_cluster_finds_the_same(cluster: Any) -> None:
             assert search(PROBLEM, TRIALS, executor) == alone, where
 
 
-@pytest.mark.slow
-def test_tune_by_a_cluster(cluster: Any, tmp_path: Path) -> None:
-    """The command prints the same configuration and the same report as with one process."""
-    file = tmp_path / "rounds.jsonl"
-    file.write_bytes(b"".join(made_up(300, Made(300, 4, 30))))
-    printed = set()
-    for where in ("processes:1", f"dask://{dask_of(cluster).address}"):
-        words = ["tune", str(file), "--system", "glicko", "--train", "0.5", "--trials", "12"]
-        done = CliRunner().invoke(main, [*words, "--executor", where])
-        assert done.exit_code == 0, done.stderr
-        printed.add(done.output)
-    assert len(printed) == 1
-
-
-@pytest.mark.slow
-def test_games_by_a_cluster(cluster: Any) -> None:
-    """Each of its workers does whole searches; the figures are the same."""
-    listed, systems = list(games_of("made up", SEASON)), [OwnSystem("glicko"), OwnSystem("bar")]
-    figures = []
-    for where in (Processes(1), dask_of(cluster)):
-        with opened(where) as executor:
-            found = games.compare(listed, systems, games.Bounds(6), executor, lambda _: None)
-            figures.append([
-                [(v.config, v.log_loss, v.order) for each in game.systems
-                 for v in each.variants]
-                for game in found
-            ])  # fmt: skip
-    assert figures[0] == figures[1]
-
-
 def once(shared: str, item: int) -> int:
     """End this process when the file is not there yet: once."""
     try:
@@ -385,7 +342,6 @@ def once(shared: str, item: int) -> int:
     os._exit(1)
 
 
-@pytest.mark.slow
 def test_a_cluster_gives_the_work_of_a_killed_worker_to_others(
     cluster: Any, tmp_path: Path
 ) -> None:
@@ -396,7 +352,6 @@ def test_a_cluster_gives_the_work_of_a_killed_worker_to_others(
     assert marker.exists()
 
 
-@pytest.mark.slow
 def test_work_that_kills_every_worker_is_one_line(cluster: Any) -> None:
     """The scheduler gives it up; the line names the cluster and the cure."""
     with (
@@ -441,18 +396,26 @@ def test_no_scheduler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
+def local_cluster(workers: int) -> Any:
+    """One whose workers are threads of this process."""
+    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
+    return distributed.LocalCluster(
+        n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", host="127.0.0.1",
+        processes=False, protocol="tcp",
+    )  # fmt: skip
+
+
+def test_a_cluster_in_this_process_finds_the_same() -> None:
+    """The slow tests have processes."""
+    with local_cluster(2) as cluster, opened(dask_of(cluster)) as executor:
+        assert search(PROBLEM, TRIALS, executor) == search(PROBLEM, TRIALS)
+
+
 def test_a_cluster_without_workers_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """When it is opened, after a while."""
-    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
     monkeypatch.setattr(executors, "JOIN_S", 0.3)
     with (
-        distributed.LocalCluster(
-            n_workers=0,
-            dashboard_address="127.0.0.1:0",
-            host="127.0.0.1",
-            processes=False,
-            protocol="tcp",
-        ) as empty,
+        local_cluster(0) as empty,
         pytest.raises(
             TrialsFailed, match=r"no worker has joined within 0.3 s: start some by `dask"
         ),

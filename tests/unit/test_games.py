@@ -9,23 +9,33 @@ import pytest
 from msgspec import structs
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.evaluation import peers
+from stream_rater.evaluation import forward, tuning
+from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.bootstrap import Difference
 from stream_rater.evaluation.calibrating import Calibration
 from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.executors import Processes, opened
 from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, Fit
 from stream_rater.evaluation.fits import ORDER as INVERSION
-from stream_rater.evaluation.forward import ORDER_OF_ALL, Fitted, Gain, Scored, Variant
+from stream_rater.evaluation.following import PARTS, Candidate, distinct, followed, parts_of
+from stream_rater.evaluation.forward import (
+    ORDER,
+    ORDER_OF_ALL,
+    Fitted,
+    Gain,
+    Scored,
+    Variant,
+    fit,
+)
 from stream_rater.evaluation.game import Game, games_of
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
 from stream_rater.evaluation.research import games, games_tables
-from stream_rater.evaluation.research.evidence import QUICK
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session, deal_teams
 from stream_rater.evaluation.sides import Run
 from stream_rater.evaluation.tuning import UNDEFINED, search
 from stream_rater.rating.systems.dimension import Dimension
+from tests.builders.sweeps import sweep
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
 
@@ -36,11 +46,6 @@ MMR = OwnSystem("elo-mmr")
 def game(rounds: list[Session] = SEASON) -> Game:
     (found,) = games_of("made up", rounds)
     return found
-
-
-def turned(session: Session) -> Session:
-    """The last come first."""
-    return replace(session, rows=session.rows[::-1].copy())
 
 
 # --- games ----------------------------------------------------------------------------------------
@@ -125,38 +130,6 @@ def test_the_prior_holds_parameters_near_the_first_guess() -> None:
     assert with_prior.cost(with_prior.start()) == free.cost(free.start())
 
 
-class Bragging:
-    """A system that knows who is better, and whose one parameter only says how sure it is."""
-
-    name, space = "bragging", (Dimension("variance", 0.1, 10.0, 1.0),)
-
-    def config(self, values: Mapping[str, float]) -> Any:
-        return values["variance"]
-
-    def play(self, sessions: Iterable[Session], config: Any) -> Run:
-        glicko = OwnSystem("glicko")
-        run = glicko.play(sessions, glicko.config({"beta": 300.0, "sigma_drift": 9.0}))
-        variance = run.sides.variance * config
-        return run._replace(sides=structs.replace(run.sides, variance=variance))
-
-    def described(self, config: Any) -> dict[str, Any]:
-        return {"variance": config}
-
-
-def test_how_sure_to_be_is_learned_apart() -> None:
-    """Then it costs little to be too sure, until it is learned; else it costs much."""
-    long = list(season(Kind(players=30, rounds=400, per_round=12), 3))
-    near, far = (
-        [
-            Fit(Bragging(), long, LOG_LOSS, has_prior=False, calibrates=calibrates).cost([x])
-            for x in (0.4, 0.8)
-        ]
-        for calibrates in (True, False)
-    )
-    assert near[0] == pytest.approx(near[1], rel=3e-2)
-    assert abs(far[0] - far[1]) > 0.05 * far[1]
-
-
 def test_tuning_for_order_takes_all_sides_where_nobody_is_experienced() -> None:
     """Three rounds are too few for experience."""
     problem = Fit(MMR, SEASON[:3], INVERSION)
@@ -188,22 +161,6 @@ def fitted(system: str, first_log_loss: float | None, log_loss: float = 0.6) -> 
     by_default = structs.replace(variant, tuned_for=DEFAULT, first_log_loss=0.1)
     gain = Gain(default=None, calibrated=None, tuned=None, validated=None, followed=None)
     return Fitted(system=system, variants=[by_default, variant], gain=gain)
-
-
-def test_two_aims_share_the_runs_of_a_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run takes the time; without a place to keep them, each aim has its own."""
-    plays, play = list[None](), OwnSystem.play
-
-    def counted(*given: Any) -> Any:
-        plays.append(None)
-        return play(*given)
-
-    monkeypatch.setattr(OwnSystem, "play", counted)
-    for runs, due in (({}, 1), (None, 2)):
-        plays.clear()
-        fits_of_both = [Fit(MMR, SEASON[:60], aim, runs=runs) for aim in (LOG_LOSS, INVERSION)]
-        one, other = (each.cost(each.start()) for each in fits_of_both)
-        assert (len(plays), one == other) == (due, False)
 
 
 def test_ours_is_one_for_all() -> None:
@@ -281,12 +238,6 @@ def test_order_is_that_of_all_where_nobody_is_experienced() -> None:
     assert found == [LOG_LOSS, ORDER_OF_ALL]
 
 
-def test_who_chose_is_known_by_the_file() -> None:
-    """However it is cut; of another file nothing was chosen here."""
-    found = {name: games.role_of(name) for name in ("codeforces, 5 against 5", "frc", "tennis")}
-    assert list(found.values()) == [games.CHOSE, games.REPORTED, games.ANOTHER] == [*games.ROLES]
-
-
 def test_an_interval_that_holds_zero_is_no_difference() -> None:
     """Each sign of each measure."""
     up, down, noise = Difference(1, 0.5, 1.5), Difference(-1, -1.5, -0.5), Difference(1, -1, 3)
@@ -302,7 +253,7 @@ def test_results_do_not_depend_on_the_number_of_processes() -> None:
 
     def said(workers: int) -> list[tuple[Any, ...]]:
         systems = [OwnSystem("glicko"), OwnSystem("bar")]
-        listed = list(games_of("made up", SEASON, (5,)))
+        listed = list(games_of("made up", SEASON[:40], (5,)))
         with opened(Processes(workers)) as executor:
             return [
                 (each.game, each.ours, each.rounds, each.scored_rounds,
@@ -313,27 +264,194 @@ def test_results_do_not_depend_on_the_number_of_processes() -> None:
                 )
             ]  # fmt: skip
 
-    assert said(1) == said(2)
-    assert [each[0] for each in said(1)] == ["made up", "made up, 5"]
+    alone = said(1)
+    assert said(2) == alone
+    assert [each[0] for each in alone] == ["made up", "made up, 5"]
 
 
-def test_rounds_that_a_package_could_not_rate_are_reported() -> None:
-    """In a line for each configuration."""
-    broken = fitted("trueskill-package", 0.6)
-    variants = [structs.replace(broken.of(LOG_LOSS), failed_rounds=61), broken.of(DEFAULT)]
-    result = games.Result(
-        game="a", rounds=80, scored_rounds=72, sides=400.0, ours=None, least_at_first=None,
-        systems=[structs.replace(broken, variants=variants), fitted("bar", 0.6)], verdicts=[],
-    )  # fmt: skip
-    said = games_tables._failed([result])
-    assert said == ["a: trueskill-package (tuned) failed on 61 of 80 rounds. They changed none "
-                    "of its ratings."]  # fmt: skip
+# --- played forward: nothing that is scored has a say in what predicts it -------------------------
+
+LONG = list(season(Kind(players=30, rounds=150, per_round=12), 3))
+GLICKO = OwnSystem("glicko")
 
 
-def test_notes_say_what_was_bounded_and_what_is_missing() -> None:
-    """One line each."""
-    said = games_tables.notes(replace(QUICK, rounds=80, trials=6), ["trueskill-package"])
-    assert [" 6 " in f" {said[0]}", "first 80 rounds" in said[1], "trueskill-package" in said[2]]
-    assert len(said) == 3
-    assert len(games_tables.notes(replace(QUICK, rounds=None), [])) == 1
-    assert set(peers.MODULES) < set(peers.SPACES)
+def turned(session: Session) -> Session:
+    """The last come first."""
+    return replace(session, rows=session.rows[::-1].copy())
+
+
+def test_no_later_round_has_a_say() -> None:
+    """Whatever happens from a round on, those before it are predicted alike: the first part's
+    parameters, what was followed, and what was found on the way."""
+    mine, scored = fit(GLICKO, game(LONG), 30)
+    for until in (15, 60, 100):
+        other = [*LONG[:until], *map(turned, LONG[until:])]
+        theirs, others = fit(GLICKO, game(other), 30)
+        for one, another in zip(mine.variants, theirs.variants, strict=True):
+            assert one.log_loss != another.log_loss
+        assert mine.won == theirs.won
+        for aim in (DEFAULT, LOG_LOSS):
+            before, after = scored[aim][: until - 15], others[aim][: until - 15]
+            assert np.array_equal(before, after), until
+            assert not np.array_equal(scored[aim], others[aim])
+        assert until > 15 or mine.of(DEFAULT).first_log_loss == theirs.of(DEFAULT).first_log_loss
+
+
+def test_the_first_part_has_a_say() -> None:
+    """Other rounds there, other predictions of all later ones."""
+    other = [*map(turned, LONG[:7]), *LONG[7:]]
+    (_, mine), (_, theirs) = fit(GLICKO, game(LONG), 20), fit(GLICKO, game(other), 20)
+    assert not np.array_equal(mine[LOG_LOSS][:2], theirs[LOG_LOSS][:2])
+
+
+class Stepwise:
+    """A system whose one parameter fits only a time of the season: the mean of its first sides
+    depends on the number of the round."""
+
+    name, space = "stepwise", (Dimension("at", 0.0, 1.0, 0.1, "linear"),)
+
+    def __init__(self) -> None:
+        self.plays: list[tuple[int, float]] = []
+
+    def config(self, values: Mapping[str, float]) -> Any:
+        return values["at"]
+
+    def play(self, sessions: Iterable[Session], config: Any) -> Run:
+        run = GLICKO.play(sessions, GLICKO.config({"beta": 300.0, "sigma_drift": 9.0}))
+        self.plays.append((len(run.sides.number), config))
+        now = np.repeat(run.sides.number, run.sides.sizes) / 150.0
+        worse = run.sides.variance * (1.0 + 40.0 * np.abs(now - config)) ** 2
+        return run._replace(sides=type(run.sides)(*[
+            worse if name == "variance" else getattr(run.sides, name)
+            for name in type(run.sides).__struct_fields__
+        ]))  # fmt: skip
+
+    def described(self, config: Any) -> dict[str, Any]:
+        return {"at": config}
+
+
+def test_parameters_are_followed_to_where_they_fit() -> None:
+    """The last ones suit the end of the season, and the gain is what they gained."""
+    found, scored = fit(Stepwise(), game(LONG), 60)
+    assert found.changes > 0
+    assert found.of(LOG_LOSS).config["at"] > found.of(DEFAULT).config["at"]
+    gain = found.gain
+    assert gain.followed == average(scored[LOG_LOSS], LOG_LOSS) == found.of(LOG_LOSS).log_loss
+    assert gain.default == average(scored[DEFAULT], LOG_LOSS) == found.of(DEFAULT).log_loss
+    assert gain.followed is not None and gain.validated is not None
+    assert gain.followed < gain.validated
+
+
+def test_a_search_on_the_way_sees_the_rounds_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a third and at two thirds of the rounds that are scored."""
+    seen = list[int]()
+    own = tuning.refined
+
+    def watched(problem: Any, point: Any, trials: int) -> Any:
+        seen.append(sum(len(each.rounds) for each in problem.first))
+        return own(problem, point, trials)
+
+    monkeypatch.setattr(forward, "refined", watched)
+    fit(GLICKO, game(LONG), 20)
+    assert seen == pytest.approx([15 + 135 / 3, 15 + 135 * 2 / 3], abs=5)
+
+
+class Diverging(Stepwise):
+    """A system whose ratings diverge in later rounds except by its first guess."""
+
+    name = "diverging"
+
+    def play(self, sessions: Iterable[Session], config: Any) -> Run:
+        rounds = list(sessions)
+        if config != 0.1 and max(int(each.numbers.max()) for each in rounds) > 20:
+            raise ArithmeticError("beliefs are no numbers")
+        return super().play(rounds, config)
+
+
+def test_points_that_diverge_later_are_not_followed() -> None:
+    """The first guess predicts all rounds then."""
+    found, _ = fit(Diverging(), game(LONG), 30)
+    assert found.changes == 0 and found.of(LOG_LOSS).config == {"at": 0.1}
+
+
+def test_order_is_measured_beside() -> None:
+    """Of the very predictions that have the log loss."""
+    found, scored = fit(GLICKO, game(LONG), 20)
+    assert found.of(LOG_LOSS).order == average(scored[LOG_LOSS], ORDER)
+    assert len(scored[LOG_LOSS]) == 135
+
+
+# --- each part of a game is predicted by what was best before it ----------------------------------
+
+
+def candidates(*losses: list[float], cost: float = 0.0, since: int = 0) -> list[Candidate]:
+    return [Candidate([0.1 * i], cost, np.array(each), since) for i, each in enumerate(losses)]
+
+
+def test_the_best_so_far_predicts_the_next_part() -> None:
+    """Until then the first one does, whatever comes later."""
+    ones = [1.0] * 30
+    turning = [0.9] * 10 + [1.5] * 20
+    chosen = followed(candidates(ones, turning), 0, np.arange(30))
+    assert len(parts_of(np.arange(30))) == PARTS == 30
+    assert chosen.tolist() == [0] + [1] * 11 + [0] * 18
+    assert followed(candidates(ones, turning), 1, np.arange(30))[0] == 1
+
+
+def test_no_round_has_a_say_in_its_own_prediction() -> None:
+    """Nor has a later one: what they lose changes nothing before the next part."""
+    random = np.random.default_rng(3)
+    losses = random.normal(1.0, 0.3, (4, 90))
+    numbers = np.arange(90)
+    before = followed(candidates(*losses.tolist()), 2, numbers)
+    for start, _ in parts_of(numbers):
+        changed = losses.copy()
+        changed[:, start:] = random.normal(1.0, 3.0, (4, 90 - start))
+        after = followed(candidates(*changed.tolist()), 2, numbers)
+        assert after[: start + 1].tolist() == before[: start + 1].tolist()
+    assert len(set(before.tolist())) > 1
+
+
+def test_the_first_part_and_the_prior_count() -> None:
+    """A point that was worse on the first part, or is far from the prior's mean, must make up
+    for it."""
+    near, far = candidates([1.0] * 30, [0.9] * 30)
+    chosen = followed([near, far._replace(cost=0.55)], 0, np.arange(30))
+    assert chosen.tolist() == [0] * 6 + [1] * 24
+
+
+def test_a_point_that_was_found_later_predicts_later_rounds_alone() -> None:
+    """However good it is on the rounds before, on which it was found."""
+    one, two = candidates([1.0] * 30, [0.5] * 30)
+    chosen = followed([one, two._replace(since=12)], 0, np.arange(30))
+    assert chosen.tolist() == [0] * 12 + [1] * 18
+
+
+def test_the_parts_of_a_cut_round_are_in_one_part() -> None:
+    """They have one number."""
+    numbers = np.repeat(np.arange(7), [50, 1, 1, 30, 1, 200, 9])
+    parts = parts_of(numbers)
+    assert (parts[0][0], parts[-1][1]) == (0, len(numbers))
+    assert [end for _, end in parts[:-1]] == [start for start, _ in parts[1:]]
+    for start, _ in parts[1:]:
+        assert numbers[start - 1] != numbers[start]
+    assert parts_of(numbers[:0]) == []
+    assert followed(candidates([], []), 0, numbers[:0]).tolist() == []
+
+
+def test_a_few_points_unlike_each_other_are_followed() -> None:
+    """The wanted ones in any case and once, then others in their order."""
+    wanted = [[0.5, 0.5], [0.52, 0.5], [0.5, 0.5]]
+    others = [[0.55, 0.5], [0.9, 0.5], [0.9, 0.55], [0.5, 0.9], [0.1, 0.1]]
+    due = [[0.5, 0.5], [0.52, 0.5], [0.9, 0.5], [0.5, 0.9]]
+    assert distinct(wanted, others, 4, 0.12) == due
+    assert distinct(wanted, others, 99, 0.12) == [*due, [0.1, 0.1]]
+    assert distinct(wanted, others, 99, 0.0)[2:] == others
+
+
+@sweep("count", [1, 2, 29, 31, 100])
+def test_parts_have_about_the_same_size(count: int) -> None:
+    """As many parts as there are rounds, if these are few."""
+    sizes = [end - start for start, end in parts_of(np.arange(count))]
+    assert sum(sizes) == count and len(sizes) == min(count, PARTS)
+    assert max(sizes) - min(sizes) <= 1

@@ -17,6 +17,7 @@ from stream_rater.library import tables
 from stream_rater.library.parameters import Parameters
 from stream_rater.rating.parameters import Kerby, RatingConfig
 from stream_rater.rating.record import Unrecordable
+from tests.builders.sweeps import sweep
 
 LIMITS: Any = {"weight_limit": 0.2, "sigma_limit": 80.0}
 
@@ -24,12 +25,16 @@ LIMITS: Any = {"weight_limit": 0.2, "sigma_limit": 80.0}
 PAIR = ["ann", "bob"]
 
 
-@pytest.fixture
-def ladder() -> Ladder:
+def a_ladder() -> Ladder:
     """On which ann has beaten bob and cy, and dee tied with them."""
     found = Ladder()
     found.rate([("ann",), ("bob", "cy"), "dee"], ranks=[1, 2, 2])
     return found
+
+
+@pytest.fixture
+def ladder() -> Ladder:
+    return a_ladder()
 
 
 def state(ladder: Ladder) -> list[Any]:
@@ -72,7 +77,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert state(one) == state(other)
 
 
-@pytest.mark.parametrize("ranks", [[None, None], [1, 1]])
+@sweep("ranks", [[None, None], [1, 1]])
 def test_a_round_that_is_not_informative(ranks: list[int | None]) -> None:
     """It has an empty result and makes no player. Its id counts as seen."""
     ladder = Ladder(skip_all_tied=True, **LIMITS)
@@ -113,8 +118,8 @@ def test_datetimes_have_a_zone() -> None:
 LONG = "x" * 129
 
 
-@pytest.mark.parametrize(
-    ("given", "code", "message"),
+@sweep(
+    "given, code, message",
     [
         ({"sides": "ann"}, "malformed", "sides: 'ann' is a text, not a list of sides"),
         ({"sides": 7}, "malformed", "sides: 7 is no list"),
@@ -159,14 +164,11 @@ LONG = "x" * 129
         ({"round_id": "notebook-0"}, "duplicate-round",
          "round_id 'notebook-0' stands at offset 0"),
     ],
-    ids=lambda value: value if isinstance(value, str) and ":" in value else "",
 )  # fmt: skip
-def test_an_invalid_round_changes_nothing(
-    ladder: Ladder, given: dict[str, Any], code: str, message: str
-) -> None:
+def test_an_invalid_round_changes_nothing(given: dict[str, Any], code: str, message: str) -> None:
     """One line says why, and where in the arguments; the next round is as if it had not been."""
-    before, same = state(ladder), Ladder()
-    same.rate([("ann",), ("bob", "cy"), "dee"], ranks=[1, 2, 2])
+    ladder, same = a_ladder(), a_ladder()
+    before = state(ladder)
     with pytest.raises(InvalidRound) as refused:
         ladder.rate(**{"sides": PAIR, **given})
     assert refused.value.code == code and str(refused.value).startswith(message)
@@ -176,14 +178,15 @@ def test_an_invalid_round_changes_nothing(
     assert state(ladder) == state(same)
 
 
-@pytest.mark.parametrize("given", [{"sides": ["ann"]}, {"shares": [None, 0.0]}])
-def test_a_prediction_refuses_what_a_round_does(ladder: Ladder, given: dict[str, Any]) -> None:
+def test_a_prediction_refuses_what_a_round_does(ladder: Ladder) -> None:
     """By the same rules."""
-    with pytest.raises(InvalidRound) as reported:
-        ladder.predict(**{"sides": PAIR, **given})
-    with pytest.raises(InvalidRound) as same:
-        ladder.rate(**{"sides": PAIR, **given})
-    assert str(reported.value) == str(same.value)
+    wrong: list[dict[str, Any]] = [{"sides": ["ann"]}, {"shares": [None, 0.0]}]
+    for given in wrong:
+        with pytest.raises(InvalidRound) as reported:
+            ladder.predict(**{"sides": PAIR, **given})
+        with pytest.raises(InvalidRound) as same:
+            ladder.rate(**{"sides": PAIR, **given})
+        assert str(reported.value) == str(same.value)
 
 
 def test_an_error_while_rating_is_undone(ladder: Ladder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,8 +275,8 @@ def test_a_full_history_has_no_record() -> None:
 # --- parameters ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
+@sweep(
+    "given, message",
     [
         ({"system": "elommr"},
          "Ladder: Invalid value 'elommr' - at `$.system`; the systems are bar"),

@@ -15,7 +15,8 @@ from stream_rater.cli import app
 from stream_rater.library import rater
 from stream_rater.rating.elo_mmr import rate_waves as waves_kernel
 from stream_rater.replay.edited_log import BATCH_BYTES
-from tests.rounds import day, event, ranked
+from tests.builders.lines import a_correction, a_round
+from tests.builders.sweeps import sweep
 
 Write = Callable[..., Path]
 
@@ -33,17 +34,10 @@ def write(tmp_path: Path) -> Write:
     return written
 
 
-def a_round(number: int, *names: str, ladder: str = "duel") -> dict[str, Any]:
-    """In which these players came in one after the other."""
-    standings = ranked(range(1, len(names) + 1), names)
-    fields = {"round_id": f"r{number}", "ladder": ladder, "completed_at": day(number)}
-    return event(*standings, **fields)
-
-
-def duels(count: int, first: int = 0, **fields: Any) -> list[dict[str, Any]]:
+def duels(count: int, first: int = 0, ladder: str = "duel") -> list[dict[str, Any]]:
     """Among six players."""
     return [
-        a_round(i, f"p{i % 6}", f"p{(i + 1 + i % 4) % 6}", **fields)
+        a_round(i, f"p{i % 6}", f"p{(i + 1 + i % 4) % 6}", ladder=ladder)
         for i in range(first, first + count)
     ]
 
@@ -77,11 +71,11 @@ def rate_one(ladder: Ladder, line: dict[str, Any]) -> None:
     ladder.rate(names, ranks, completed_at=line["completed_at"], round_id=line["round_id"])
 
 
-@pytest.mark.parametrize("name", ["rounds.jsonl", "rounds.jsonl.gz"])
+@sweep("name", ["rounds.jsonl", "rounds.jsonl.gz"])
 def test_a_file_is_rated_as_by_the_command(write: Write, name: str) -> None:
     """Each number and each record is the same. What is no round is reported with its line."""
-    light = {**a_round(99, "ann", "bob"), "weight": 0}
-    lines = [*duels(40), b"", b"junk", light, a_round(41, "a", "b")]
+    light = {**a_round(99, "ann", "bob", ladder="duel"), "weight": 0}
+    lines = [*duels(40), b"", b"junk", light, a_round(41, "a", "b", ladder="duel")]
     ladder = Ladder()
     found = ladder.rate_file(write(name, lines))
     assert (found.rounds, found.updates, found.ladder) == (41, 82, "duel")
@@ -92,15 +86,14 @@ def test_a_file_is_rated_as_by_the_command(write: Write, name: str) -> None:
     assert ratings_of(ladder) == rated(write(name, lines)) and len(ladder) == 8
 
 
-@pytest.mark.parametrize("kind", [str, Path])
-def test_rounds_before_and_after_a_file(write: Write, kind: Any) -> None:
+def test_rounds_before_and_after_a_file(write: Write) -> None:
     """All of them are one log, whoever gives which part; the file gives the ladder its name."""
     lines = duels(60)
     ladder = Ladder()
     for each in lines[:5]:
         rate_one(ladder, each)
     assert ladder.name == "notebook"
-    ladder.rate_file(kind(write("some.jsonl", lines[5:30])))
+    ladder.rate_file(str(write("some.jsonl", lines[5:30])))
     assert ladder.name == "duel"
     rate_one(ladder, lines[30])
     ladder.rate_file(write("more.jsonl", lines[31:59]))
@@ -160,11 +153,12 @@ def test_a_ladder_stays_one(write: Write) -> None:
 
 # --- corrections ---------------------------------------------------------------------------------
 
-VOIDED = {"event_type": "round-voided", "ladder": "duel", "round_id": "r7"}
-REMOVED = {"event_type": "player-removed", "ladder": "duel", "player": "p3"}
-MERGED = {"event_type": "player-merged", "ladder": "duel", "player": "p0", "into": "new"}
-SEASON = {"event_type": "season-started", "ladder": "duel", "season": 1, "keep": 0.5, "sigma": 200}
-UNKNOWN = {"event_type": "round-voided", "ladder": "duel", "round_id": "nobody's"}
+VOIDED = a_correction("round-voided", ladder="duel", round_id="r7")
+REMOVED = a_correction("player-removed", ladder="duel", player="p3")
+MERGED = a_correction("player-merged", ladder="duel", player="p0", into="new")
+SEASON = a_correction("season-started", ladder="duel", season=1, keep=0.5, sigma=200)
+UNKNOWN = a_correction("round-voided", ladder="duel", round_id="nobody's")
+NEW = a_round(40, "new", "p9", ladder="duel")
 
 
 def test_a_file_is_rated_as_its_corrections_make_it(write: Write) -> None:
@@ -179,10 +173,10 @@ def test_a_file_is_rated_as_its_corrections_make_it(write: Write) -> None:
     assert ratings_of(ladder) == rated(path) and "p3" not in ladder
 
 
-@pytest.mark.parametrize("correction", [VOIDED, REMOVED, MERGED, SEASON])
+@sweep("correction", [VOIDED, REMOVED, MERGED, SEASON])
 def test_a_correction_reaches_back(write: Write, correction: dict[str, Any]) -> None:
     """It edits earlier rounds and files, and it counts for what is given later."""
-    lines = [*duels(15), a_round(40, "new", "p9"), correction, *duels(6, first=20)]
+    lines = [*duels(15), NEW, correction, *duels(6, first=20)]
     ladder = Ladder()
     for each in lines[:6]:
         rate_one(ladder, each)
@@ -198,7 +192,7 @@ def test_a_correction_reaches_back(write: Write, correction: dict[str, Any]) -> 
 def test_merged_and_removed_players_play_on(write: Write) -> None:
     """A merged player's row has the id and the side it counts for. A removed player has no row."""
     ladder = Ladder()
-    ladder.rate_file(write("a.jsonl", [*duels(12), a_round(40, "new", "p9"), REMOVED, MERGED]))
+    ladder.rate_file(write("a.jsonl", [*duels(12), NEW, REMOVED, MERGED]))
     found = ladder.rate(["p4", ("p3", "p1"), "p0"], [3, 1, 2])
     assert found.player.tolist() == ["p4", "p1", "new"] and found.side.tolist() == [0, 1, 2]
     assert found.rank.tolist() == [3, 1, 2]
@@ -257,7 +251,7 @@ def test_a_file_that_is_broken_off_is_undone(write: Write, monkeypatch: pytest.M
     assert ladder.rate_file(path).rounds == 4000
 
 
-@pytest.mark.parametrize("text", [b"player,rank", b"[{}]"])
+@sweep("text", [b"player,rank", b"[{}]"])
 def test_other_files_are_named(write: Write, text: bytes) -> None:
     """In one line; and one that is not there."""
     with pytest.raises(OSError, match=r"other.txt: no JSON lines"):

@@ -17,6 +17,7 @@ from stream_rater import Ladder, MissingExtra
 from stream_rater.cli import app
 from stream_rater.library import plots
 from stream_rater.library.tables import SHOWN_ROWS
+from tests.builders.sweeps import sweep
 from tests.rounds import day, event, ranked
 
 HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$\\frac$ & \\$",
@@ -84,17 +85,13 @@ def shown_values(ladder: Ladder, folder: Path) -> list[Any]:
 
 
 def test_ids_are_escaped_in_html(tmp_path: Path) -> None:
-    """Of all that is shown, ids are texts and never elements."""
+    """Of all that is shown, ids are texts and never elements. The HTML has no colour of its own,
+    so it suits light and dark notebooks."""
     ours = {"div", "table", "caption", "thead", "tbody", "tr", "th", "td", "p"}
     for value in shown_values(season(HOSTILE), tmp_path):
         elements = Elements(value._repr_html_())
         assert set(elements.tags) <= ours, type(value)
         assert "\x1b" not in "".join(elements.texts)
-
-
-def test_html_has_no_colour_of_its_own(tmp_path: Path) -> None:
-    """So it suits light and dark notebooks: text and lines have the notebook's colours."""
-    for value in shown_values(season(HOSTILE), tmp_path):
         page = value._repr_html_().lower()
         assert "background" not in page and "<style" not in page
         assert page.count("color:") == page.count("color: inherit")
@@ -194,14 +191,12 @@ def _file(path: Path, lines: list[dict[str, Any]]) -> Path:
 # --- calibration ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given", [
-    {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80.0},
-    {"system": "trueskill", "beta": 200.0, "sigma_drift": 10.0,
-     "draw_margin": 40.0},
-    {"system": "elo", "learning_rate": 40.0, "scale": 174.0, "fixed": ["p1"]},
-    {"system": "glicko", "beta": 200.0, "sigma_drift": 35.0, "skip_all_tied": True},
-], ids=lambda given: given["system"])  # fmt: skip
-@pytest.mark.parametrize(("train", "factor"), [(0.1, 1.0), (0.3, 1.7), (0.0, 0.6)])
+@sweep("given, train, factor", [
+    ({"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80.0}, 0.1, 1.0),
+    ({"system": "trueskill", "beta": 200.0, "sigma_drift": 10.0, "draw_margin": 40.0}, 0.3, 1.7),
+    ({"system": "elo", "learning_rate": 40.0, "scale": 174.0, "fixed": ["p1"]}, 0.0, 0.6),
+    ({"system": "glicko", "beta": 200.0, "sigma_drift": 35.0, "skip_all_tied": True}, 0.3, 0.6),
+])  # fmt: skip
 def test_the_calibration_is_that_of_evaluate(
     given: dict[str, Any], train: float, factor: float, tmp_path: Path
 ) -> None:
@@ -245,7 +240,7 @@ def made_up() -> list[dict[str, Any]]:
     return [*lines, {"event_type": "round-voided", "ladder": "l", "round_id": "r33"}]
 
 
-@pytest.mark.parametrize("train", [1.0, -0.1, float("nan"), "half"])
+@sweep("train", [1.0, -0.1, float("nan"), "half"])
 def test_a_fraction_is_below_one(train: Any) -> None:
     """One line names the argument and its range."""
     with pytest.raises(ValueError, match=r"^train: .* is not in \[0, 1\)") as error:

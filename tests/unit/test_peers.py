@@ -1,8 +1,6 @@
 """Peers through our rounds: what they believe and how they rate is what their packages say."""
 
 import math
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,7 @@ from stream_rater.evaluation.calibrating import pairs_of
 from stream_rater.evaluation.peers import PeerConfig, model_of, peer_module, peer_run
 from stream_rater.evaluation.season import Session
 from stream_rater.rating.normal import below
+from tests.builders.sweeps import sweep
 from tests.rounds import as_json
 from tests.unit.test_season import sessions
 
@@ -63,7 +62,7 @@ def own_chance(peer: str, config: PeerConfig, teams: list[list[Any]]) -> float:
 
 
 @each_peer
-@pytest.mark.parametrize("size", [1, 5])
+@sweep("size", [1, 5])
 def test_chances_and_ratings_are_the_packages_own(peer: str, size: int) -> None:
     """Of two sides, round by round, with the package called by hand beside it."""
     rounds, given = rounds_of(size), config(peer)
@@ -103,24 +102,6 @@ def test_who_did_not_finish_ties_for_last(peer: str) -> None:
     assert played("cy", "bob") == pytest.approx([low, other_low, high], rel=1e-3)
 
 
-@each_peer
-def test_what_a_package_cannot_rate_changes_nothing(
-    peer: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And is counted."""
-
-    def broken(_: PeerConfig) -> peers.Model:
-        def rate(_: Any, __: Any, ___: float) -> Any:
-            raise FloatingPointError
-
-        model = model_of(config(peer))
-        return peers.Model(model.newcomer, rate, model.side)
-
-    monkeypatch.setattr(peers, "model_of", broken)
-    run = peer_run(rounds_of(1), config(peer))
-    assert run.failed == 12 and run.sides.mu.tolist() == [0.0] * 24
-
-
 def test_first_guesses_are_the_packages_defaults() -> None:
     """25, 25/3 and so on, in both."""
     for peer in peers.MODULES:
@@ -140,14 +121,3 @@ def test_missing_peers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "peer_module", absent)
     assert peers.missing() == ["trueskill-package"]
     assert set(peers.SPACES) - set(peers.MODULES) == {"plain-elo", "plain-glicko2"}
-
-
-def test_a_peer_changes_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its folder has other versions of our packages, which nobody else must see."""
-    (tmp_path / "a_peer_of_this_test.py").write_text("rates = True\n")
-    monkeypatch.setattr(peers, "PEERS", tmp_path)
-    before = sys.path[:]
-    assert peer_module("a_peer_of_this_test").rates
-    with pytest.raises(ImportError):
-        peer_module("no_peer_at_all")
-    assert sys.path == before

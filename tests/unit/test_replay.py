@@ -1,19 +1,28 @@
-"""The sequential replay: what a pool of players is after its rounds."""
+"""The sequential replay: what a pool of players is after its rounds, singly and many at once."""
 
 import itertools
+import random
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
-from stream_rater.config.ladders import Ladder
+from stream_rater.config.ladders import Change, Ladder, Ladders
+from stream_rater.contract.record import Record
 from stream_rater.rating import record
 from stream_rater.rating.elo_mmr import oracle
 from stream_rater.rating.model import PERFORMANCE
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay.pool import Pool
+from stream_rater.replay.rating_changes import changes_of
+from stream_rater.replay.sequential import Replay
+from stream_rater.runtime.selfcheck import SYSTEMS
+from tests.builders.sweeps import sweep
 from tests.rounds import ranked, read
+from tests.unit.machines import CONFIG as WORKERS
+from tests.unit.test_bulk_replay import OTHER, a_round
 
 CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0, history=4)
 
@@ -95,16 +104,9 @@ def test_more_players_than_expected() -> None:
     assert dict(small)["ann"].tobytes() == dict(large)["ann"].tobytes()
 
 
-def test_no_record_holds_a_full_history() -> None:
-    """Asking for one is an error that says what to set."""
-    rated = pool(history="full")
-    duels(rated, range(1))
-    with pytest.raises(record.Unrecordable, match="history"):
-        rated.belief_bytes("ann")
-
-
 def test_longer_histories_than_expected() -> None:
-    """A full history grows with the rounds: forty duels give the oracle's ratings."""
+    """A full history grows with the rounds: forty duels give the oracle's ratings. No record holds
+    it: asking for one is an error that says what to set."""
     rated = pool(history="full")
     duels(rated, range(40))
     assert isinstance(rated.rating, EloMMR)
@@ -115,6 +117,8 @@ def test_longer_histories_than_expected() -> None:
     actual = [float(beliefs[name]["mu"]) for name in ("ann", "bob")]
     assert [player.mu for player in players] == pytest.approx(actual, abs=1e-9)  # as golden, 2e-12
     assert beliefs["ann"]["count"] == 40
+    with pytest.raises(record.Unrecordable, match="history"):
+        rated.belief_bytes("ann")
 
 
 def test_mixed_up_rounds_of_strangers_commute() -> None:
@@ -158,3 +162,59 @@ def test_a_rating_moves_the_right_way() -> None:
     assert ann["mu"] > 1500.0 > bob["mu"]
     assert 1500.0 - bob["mu"] == np.float64(ann["mu"] - 1500.0)
     assert ann["sigma"] == bob["sigma"] < 350.0
+
+
+# --- many rounds rated in one call: the same bits as one after the other --------------------------
+
+COUNT = 100
+FULL = EloMMR(weight_limit=0.2, sigma_limit=80.0, history="full", drift_per_day=3.0)
+DRIFTING = EloMMR(
+    weight_limit=0.1, sigma_limit=60.0, rho="inf", ties="split", newcomer_weights=(0.5, 0.7),
+    drift_per_day=9.0, skip_all_tied=True, history=3,
+)  # fmt: skip
+CHANGES = (Change(from_offset=60, rating=OTHER), Change(from_offset=61, rating=FULL))
+
+
+def seen(ladder: Ladder, at_once: int) -> Iterator[object]:
+    """All that comes of some rounds, so many fed at once: changes, then every belief."""
+    rounds = [a_round(offset, random.Random(offset)) for offset in range(COUNT)]
+    rounds[30] = Record(0, 30, b"junk", received_s=4e9)
+    replay = Replay(Ladders(ladders=dict.fromkeys("abcd", ladder)), 10)
+    for first in range(0, COUNT, at_once):
+        batch = replay.feed(rounds[first : first + at_once])
+        yield from changes_of(batch)
+    for name, pool in sorted(replay.pools.items()):
+        for player, header in pool:
+            yield name, player, header.tobytes()
+            if pool.rating.kept:
+                yield pool.belief_bytes(player)
+
+
+@sweep(
+    "ladder",
+    [
+        *(Ladder(rating=each) for each in (*SYSTEMS, WORKERS, FULL, DRIFTING)),
+        Ladder(rating=WORKERS, changes=CHANGES),
+    ],
+    lambda ladder: ladder.rating.__struct_config__.tag,
+)
+def test_at_once_as_one_by_one(ladder: Ladder) -> None:
+    """Several ladders have teams, ties, shares, unfinished entries, and rounds that are not
+    informative. Every system rates them, with short and full histories, and with parameters that
+    change on the way."""
+    one_by_one = list(seen(ladder, 1))
+    assert len(one_by_one) > 3 * COUNT
+    for at_once in (7, COUNT):
+        assert list(seen(ladder, at_once)) == one_by_one
+
+
+def test_a_player_who_is_fixed_stays_so() -> None:
+    """By name, in whatever turn."""
+    elo = next(each for each in SYSTEMS if each.__struct_config__.tag == "elo")
+    fixed = msgspec.structs.replace(elo, fixed=("p1", "p7"))
+    reported = {each for each in seen(Ladder(rating=fixed), COUNT) if isinstance(each, tuple)}
+    assert (
+        reported
+        == {each for each in seen(Ladder(rating=fixed), 1) if isinstance(each, tuple)}
+        != {each for each in seen(Ladder(rating=elo), 1) if isinstance(each, tuple)}
+    )

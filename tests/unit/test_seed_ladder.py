@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from stream_rater import InvalidRound, Ladder
+from tests.builders.sweeps import sweep
 
 TABLE = [
     {"player": "ann", "mu": 31.4, "sigma": 1.9, "games": 212},
@@ -130,7 +131,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("row", "code", "message"), BAD)
+@sweep("row, code, message", BAD)
 def test_a_bad_row_changes_nothing(row: dict[str, Any], code: str, message: str) -> None:
     """Unless it may be left out."""
     ladder, table = Ladder(), [{"player": "ann", "mu": 25, "sigma": 2}, row]
@@ -143,8 +144,8 @@ def test_a_bad_row_changes_nothing(row: dict[str, Any], code: str, message: str)
     assert found.refusals[0].line == 2 and list(ladder) == ["ann"]
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
+@sweep(
+    "given, message",
     [
         ({"scale": "x"}, "'x' is no scale"),
         ({"scale": (25,)}, "is no scale"),
@@ -173,8 +174,8 @@ def test_a_table_without_sigma_is_asked_about() -> None:
     assert ladder["ann"].sigma == 90.0
 
 
-@pytest.mark.parametrize(
-    ("given", "code"),
+@sweep(
+    "given, code",
     [
         ({"sigma": 0}, "bad-seed"),
         ({"sigma": 351}, "bad-seed"),

@@ -1,13 +1,25 @@
 """What is believed of sides, and its scores, against whole evaluations and by hand."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.evaluation.calibrating import Calibration
+from stream_rater.evaluation import calibrating
+from stream_rater.evaluation.calibrating import (
+    MOST_UPSET,
+    ONLY_WIDTH,
+    Calibration,
+    Learner,
+    Pairs,
+    fit,
+    pairs_of,
+)
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
 from stream_rater.evaluation.research.synthetic import Kind, season
@@ -26,6 +38,7 @@ from stream_rater.evaluation.sides import (
     total_loss,
 )
 from stream_rater.rating.parameters import EloMMR, Glicko, RatingConfig, TrueSkill, TwoMoment
+from tests.builders.sweeps import sweep
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
 
@@ -62,8 +75,8 @@ def by_hand(z: list[float]) -> Run:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda each: each.__struct_config__.tag)
-@pytest.mark.parametrize("rounds", [SEASON, teams()], ids=["singles", "teams"])
+@sweep("config", CONFIGS)
+@sweep("rounds", [SEASON, teams()], len)
 def test_scores_are_those_of_evaluate(rounds: list[Session], config: RatingConfig) -> None:
     """Every measure of pairs, with and without a variance factor; where draws are no outcomes."""
     run = own_run(rounds, config)
@@ -194,3 +207,238 @@ def test_draws_count_against_the_favourite() -> None:
 def test_equal_ratings_have_no_favourite() -> None:
     """Half of each pair is right, so there is no error."""
     assert calibration_error(by_hand([0.0] * 30)) == pytest.approx(0.0)
+
+
+# --- calibrations: what is learned from past pairs, against simulated data and by hand ------------
+
+SCALE = 300.0
+
+
+def simulated(count: int, true: Calibration, seed: int = 1) -> Pairs:
+    """Pairs whose model has a variance of SCALE^2, and whose outcomes are those of `true`."""
+    random = np.random.default_rng(seed)
+    gap = random.normal(0.0, SCALE, count)
+    performed = gap + random.normal(0.0, SCALE * math.sqrt(true.factor), count)
+    drew = np.abs(performed) <= true.draw_width
+    performed = np.where(random.random(count) < true.upset, -performed, performed)
+    won = np.where(drew | (performed > 0.0), gap, -gap)
+    return Pairs(won, np.full(count, SCALE**2), drew, np.ones(count))
+
+
+def loss(pairs: Pairs, at: Calibration) -> float:
+    """The total loss, taken word by word from the module's docstring."""
+    total = 0.0
+    for gap, variance, drew, weight in zip(*(each.tolist() for each in pairs), strict=True):
+        spread = math.sqrt(at.factor * variance)
+        win, lose = (_below((way * gap - at.draw_width) / spread) for way in (1.0, -1.0))
+        p = 1.0 - win - lose if drew else (1.0 - at.upset) * win + at.upset * lose
+        total -= weight * math.log(p)
+    return total
+
+
+def cost(pairs: Pairs, at: Calibration) -> float:
+    """The total loss and the priors' part of it."""
+    unit = math.sqrt(at.factor * float(pairs.weight @ pairs.variance / pairs.weight.sum()))
+    narrow = math.log(at.draw_width / unit / calibrating.USUAL_WIDTH) if at.draw_width else 0.0
+    away = (
+        math.log(at.factor) / calibrating.PRIOR_OF_FACTOR,
+        narrow / calibrating.PRIOR_OF_WIDTH,
+        at.upset / calibrating.PRIOR_OF_UPSET,
+    )
+    return loss(pairs, at) + 0.5 * sum(each * each for each in away)
+
+
+def _below(z: float) -> float:
+    return 0.5 * math.erfc(-z / math.sqrt(2.0))
+
+
+TRUE = (
+    Calibration(1.0, 60.0, 0.0), Calibration(2.0, 120.0, 0.05), Calibration(0.5, 20.0, 0.12),
+    Calibration(1.5, 100.0, 0.02),
+)  # fmt: skip
+
+
+@sweep("true", TRUE)
+def test_what_was_simulated_is_found(true: Calibration) -> None:
+    """The cost of what is found is less than that of the truth, and by no more than a sample of
+    three numbers explains: twice the difference is chi-squared with 3 degrees, below 16.3 but for
+    one sample of a thousand. Each number lies near the truth."""
+    pairs = simulated(20_000, true)
+    found = fit(pairs, draws=True)
+    assert 0.0 <= loss(pairs, true) - loss(pairs, found) + 0.5 < 0.5 + 16.3 / 2.0
+    assert math.log(found.factor / true.factor) == pytest.approx(0.0, abs=0.25)
+    assert found.draw_width == pytest.approx(true.draw_width, rel=0.1)
+    assert found.upset == pytest.approx(true.upset, abs=0.02)
+
+
+@sweep("draws", [True, False])
+def test_no_other_calibration_suits_better(draws: bool) -> None:
+    """Neither nearby nor far off, in each of the three directions."""
+    pairs = simulated(400, TRUE[1])
+    if not draws:
+        pairs = pairs.of(~pairs.drew)
+    found = fit(pairs, draws=draws)
+    assert (found.draw_width > 0.0) == draws
+    least = cost(pairs, found)
+    for by in (0.3, 0.95, 1.05, 3.0):
+        unit = math.sqrt(by) if draws else 1.0  # v stays
+        other = found._replace(factor=found.factor * by, draw_width=found.draw_width * unit)
+        assert least < cost(pairs, other)
+        if draws:
+            assert least < cost(pairs, found._replace(draw_width=found.draw_width * by))
+    for upset in (found.upset - 0.01, found.upset + 0.01, MOST_UPSET):
+        if upset >= 0.0:
+            assert least < cost(pairs, found._replace(upset=upset))
+
+
+def test_drawn_pairs_do_not_count_where_draws_are_no_outcomes() -> None:
+    """As if they were not there."""
+    pairs = simulated(2000, TRUE[3])
+    decided = pairs.of(~pairs.drew)
+    assert pairs.drew.sum() > 200
+    assert fit(pairs, draws=False)[::2] == pytest.approx(fit(decided, draws=False)[::2], rel=1e-3)
+
+
+def test_what_is_not_learned_stays() -> None:
+    """Only the width is found; it is the one that suits the other two best."""
+    pairs, start = simulated(5000, TRUE[1]), Calibration(2.0, 0.0, 0.05)
+    found = fit(pairs, draws=True, start=start, learned=ONLY_WIDTH)
+    assert found[::2] == start[::2]
+    least = cost(pairs, found)
+    for by in (0.9, 1.1):
+        assert least < cost(pairs, found._replace(draw_width=found.draw_width * by))
+
+
+def test_nothing_says_nothing() -> None:
+    """And a single pair hardly moves a thing."""
+    none = simulated(0, TRUE[0])
+    assert fit(none, draws=True) == fit(none, draws=False) == Calibration()
+    one = fit(simulated(1, TRUE[0]), draws=False)
+    assert one.factor == pytest.approx(1.0, rel=0.2)
+    assert one.upset < 0.01
+
+
+def test_files_without_draws_learn_that_there_are_none() -> None:
+    """Though draws could be: the width falls, and stays above 0."""
+    found = fit(simulated(3000, Calibration(1.0, 0.0, 0.0)), draws=True)
+    assert 0.0 < found.draw_width < 0.003 * SCALE
+
+
+@given(st.lists(st.tuples(st.floats(-5000, 5000), st.floats(1e-2, 1e6), st.booleans()), min_size=1,
+                max_size=30), st.booleans())  # fmt: skip
+def test_a_fit_is_finite_whatever_happened(
+    rows: list[tuple[float, float, bool]], draws: bool
+) -> None:
+    """Within its bounds, and no worse than the start."""
+    gap, variance, drew = (np.array(each) for each in zip(*rows, strict=True))
+    pairs = Pairs(gap, variance, drew.astype(bool), np.ones(len(rows)))
+    found = fit(pairs, draws=draws)
+    assert all(math.isfinite(each) for each in found)
+    assert found.factor > 0.0
+    assert 0.0 <= found.upset <= MOST_UPSET
+    assert (found.draw_width > 0.0) == draws
+
+
+# --- as rounds come in ----------------------------------------------------------------------------
+
+
+def followed(pairs: Pairs, learner: Learner, parts: Sequence[int] = ()) -> Floats:
+    """(P, 3) the calibration of each pair as a round, given in one part or several."""
+    count, found = len(pairs.gap), []
+    for first, last in zip((0, *parts), (*parts, count), strict=True):
+        gap, drew = pairs.gap[first:last], pairs.drew[first:last]
+        found.append(learner.follow(
+            np.arange(first, last), 2 * np.arange(last - first + 1),
+            np.stack([np.ones_like(gap), np.where(drew, 1, 2)], axis=1).ravel().astype(np.int32),
+            np.stack([gap, np.zeros_like(gap)], axis=1).ravel(),
+            np.repeat(0.5 * pairs.variance[first:last], 2),
+        ))  # fmt: skip
+    return np.concatenate(found)
+
+
+def test_no_round_has_a_part_in_its_own_calibration() -> None:
+    """Nor have later ones; and earlier ones have."""
+    pairs = simulated(1500, TRUE[1])
+    found = followed(pairs, Learner(draws=True))
+    for n in (300, 777):
+        other = pairs._replace(gap=np.where(np.arange(1500) < n, pairs.gap, -pairs.gap))
+        changed = np.flatnonzero((followed(other, Learner(draws=True)) != found).any(axis=1))
+        assert n < changed.min() <= n + calibrating.MOST_PART
+
+
+def test_the_first_rounds_have_the_model_as_it_is() -> None:
+    """With the prior's width, where draws are outcomes."""
+    pairs = simulated(10, TRUE[1])
+    assert followed(pairs, Learner(draws=False)).tolist() == [[1.0, 0.0, 0.0]] * 10
+    width = calibrating.USUAL_WIDTH * SCALE
+    assert followed(pairs, Learner(draws=True)) == pytest.approx(np.array([[1.0, width, 0.0]] * 10))
+
+
+def test_rounds_of_one_number_learn_nothing_of_each_other() -> None:
+    """Parts of a round that was cut are simultaneous. The order in which they are given is of no
+    matter."""
+    pairs = simulated(600, TRUE[1])
+    number = np.repeat(np.arange(6), 100)
+    place = np.stack([np.ones(600), np.where(pairs.drew, 1, 2)], axis=1).astype(np.int32)
+    mu = np.stack([pairs.gap, np.zeros(600)], axis=1)
+    variance = np.repeat(0.5 * pairs.variance, 2)
+    starts = 2 * np.arange(601)
+    found = Learner(draws=True).follow(number, starts, place.ravel(), mu.ravel(), variance)
+    for n in range(6):
+        assert len(np.unique(found[number == n], axis=0)) == 1
+    assert len(np.unique(found, axis=0)) == 6
+    mixed = np.arange(600).reshape(6, 100).T.ravel()  # one of each number, then the next one
+    again = Learner(draws=True).follow(
+        number[mixed], starts, place[mixed].ravel(), mu[mixed].ravel(), variance
+    )
+    assert again == pytest.approx(found[mixed], rel=1e-3)
+
+
+def test_blocks_of_a_season_are_followed_alike() -> None:
+    """Whatever the blocks are in which it is read."""
+    pairs = simulated(1000, TRUE[1])
+    whole = followed(pairs, Learner(draws=True))
+    assert followed(pairs, Learner(draws=True), (7, 100, 101, 640)).tolist() == whole.tolist()
+
+
+def test_what_is_long_ago_is_forgotten() -> None:
+    """A pool whose variance grows fourfold: after six half-lives the last factor is that of the new
+    pool, and without forgetting it is not."""
+    old, new = simulated(9000, Calibration(0.5)), simulated(9000, Calibration(2.0), seed=2)
+    changing = old.and_then(new)
+    assert followed(changing, Learner(draws=False))[-1, 0] == pytest.approx(2.0, rel=0.15)
+    assert fit(changing, draws=False).factor < 1.5
+    assert followed(old, Learner(draws=False))[-1, 0] == pytest.approx(0.5, rel=0.2)
+
+
+def test_memory_is_bounded() -> None:
+    """Pairs that are forgotten are dropped."""
+    learner = Learner(draws=False)
+    followed(simulated(30_000, Calibration()), learner)
+    kept = len(learner._pairs.gap)
+    assert kept <= calibrating.HALF_LIVES * calibrating.HALF_LIFE + calibrating.MOST_PART
+
+
+def test_pairs_are_those_of_the_rounds() -> None:
+    """Who did not finish is worse than all, and drew with nobody; a round of n counts as n / 2."""
+    starts = np.array([0, 2, 6])
+    place = np.array([1, 1, 1, 2, 0, 0], np.int32)
+    mu, variance = np.array([5.0, 3.0, 9.0, 7.0, 1.0, 2.0]), np.arange(1.0, 7.0)
+    pairs, of_round = pairs_of(starts, place, mu, variance, draws=True)
+    assert of_round.tolist() == [0] + [1] * 5
+    seen = sorted(zip(*(each.tolist() for each in pairs[:3]), strict=True))
+    due = [(2.0, 3.0, True), (2.0, 7.0, False), (8.0, 8.0, False), (7.0, 9.0, False),
+           (6.0, 9.0, False), (5.0, 10.0, False)]  # fmt: skip
+    assert seen == sorted(due)
+    assert np.bincount(of_round, pairs.weight).tolist() == pytest.approx([1.0, 2.0])
+    assert len(pairs_of(starts, place, mu, variance, draws=False)[0].gap) == 5
+
+
+@sweep("n", [9, 100, 5000])
+def test_a_large_round_counts_as_a_bounded_number_of_pairs(n: int) -> None:
+    """And a side is compared with a few others, near and far."""
+    place = np.arange(1, n + 1, dtype=np.int32)
+    pairs, _ = pairs_of(np.array([0, n]), place, -np.arange(float(n)), np.ones(n), draws=True)
+    assert pairs.weight.sum() == pytest.approx(min(n / 2, calibrating.MOST_OF_ROUND))
+    assert len(pairs.gap) <= calibrating.DISTANCES * min(n, 2 * calibrating.MOST_COMPARED)
+    assert len(np.unique(pairs.gap)) == calibrating.DISTANCES

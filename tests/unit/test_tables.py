@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from stream_rater.cli import app
 from stream_rater.tables import names
 from stream_rater.tables.csv_rows import MOST_LINES
+from tests.builders.sweeps import sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -130,7 +131,7 @@ WIDE: list[tuple[str, tuple[str, ...], list[tuple[Any, ...]]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "words", "ranks"), WIDE)
+@sweep("text, words, ranks", WIDE)
 def test_who_won(tmp_path: Path, text: str, words: tuple[str, ...], ranks: list[Any]) -> None:
     """By a result, the name of the winner, scores, places or ranks."""
     found = events(tmp_path, text, *words)
@@ -169,14 +170,14 @@ TIMES = {
 }
 
 
-@pytest.mark.parametrize("given", TIMES)
+@sweep("given", TIMES)
 def test_times(tmp_path: Path, given: str) -> None:
     """Each form of a time, without a zone in UTC."""
     (found,) = events(tmp_path, f"date,winner,loser\n{given},a,b\n")
     assert found["completed_at"] == TIMES[given]
 
 
-@pytest.mark.parametrize(("form", "expected"), [("dmy", "04-03"), ("mdy", "03-04")])
+@sweep("form, expected", [("dmy", "04-03"), ("mdy", "03-04")])
 def test_a_date_that_may_be_two(tmp_path: Path, form: str, expected: str) -> None:
     """Is asked about, unless another row decides; the answer is the form."""
     text = "Date,winner,loser\n05/05/2020,a,b\n03/04/2020,a,b\n"
@@ -214,7 +215,7 @@ QUESTIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "expected"), QUESTIONS)
+@sweep("text, expected", QUESTIONS)
 def test_questions(tmp_path: Path, text: str, expected: str) -> None:
     """What could be meant in two ways, or is missing, ends the command with exit code 2."""
     path = table(tmp_path, text)
@@ -234,7 +235,7 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("words", "expected"), OPTIONS)
+@sweep("words, expected", OPTIONS)
 def test_wrong_answers(tmp_path: Path, words: tuple[str, ...], expected: str) -> None:
     """An option that the table does not fit has its own line."""
     found = run("rate", table(tmp_path, LONG), *words)
@@ -260,7 +261,7 @@ UNREADABLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "expected"), UNREADABLE)
+@sweep("text, expected", UNREADABLE)
 def test_unreadable(tmp_path: Path, text: bytes, expected: str) -> None:
     """A file that is no table in UTF-8 is refused, not mangled."""
     path = table(tmp_path, text)
@@ -293,7 +294,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("rows", "expected"), ROWS)
+@sweep("rows, expected", ROWS)
 def test_bad_rows(tmp_path: Path, rows: str, expected: str) -> None:
     """Each is named by line and column, and counts as rejected; all others are rated."""
     path = table(tmp_path, f"{GOOD}{rows}\nh,ann,1,2026-01-05,1\nh,bob,2,2026-01-05,1\n")
@@ -362,7 +363,7 @@ def test_ids_do_not_move_when_a_row_is_put_right(tmp_path: Path) -> None:
     assert "a.csv:2: duplicate-round: round_id 'm' stands in line 3" in found.stderr
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "A.CSV", "a.tsv"])
+@sweep("name", ["a.csv", "a.csv.gz", "A.CSV", "a.tsv"])
 def test_names_and_byte_order_marks(tmp_path: Path, name: str) -> None:
     """The ending decides, in any case; a byte order mark is no part of a name."""
     text = ("\ufeff" + LONG).replace(",", "\t" if "tsv" in name else ",")
@@ -407,17 +408,13 @@ def test_strict_ladders_take_tables(tmp_path: Path) -> None:
 
 
 def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The extra is named in one line."""
+    """The extra is named in one line. A file that is not Parquet is one line, too."""
+    found = run("rate", table(tmp_path, "round,player", "a.parquet"))
+    assert (found.exit_code, found.stderr.count("\n")) == (1, 1)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     found = run("rate", table(tmp_path, "", "a.parquet"))
     assert found.exit_code == 1
     assert "pyarrow is not installed: stream-rater[arrow] brings it" in found.stderr
-
-
-def test_a_file_that_is_not_parquet(tmp_path: Path) -> None:
-    """Is one line, too."""
-    found = run("rate", table(tmp_path, "round,player", "a.parquet"))
-    assert (found.exit_code, found.stderr.count("\n")) == (1, 1)
 
 
 def test_every_name_is_documented() -> None:

@@ -1,28 +1,48 @@
-"""`tune --from-topic` as typed, on a log in memory."""
+"""`tune --from-topic` as typed, on a log in memory; the entry of the ladders file that it proposes;
+and `Ladder.tune`, on any executor."""
 
 import json
+import sys
 import tomllib
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+import stream_rater
+from stream_rater import MissingExtra, TrialsFailed
 from stream_rater.cli import app
+from stream_rater.cli.tables import ladders_file_entry
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import Failed
 from stream_rater.config.files import read_ladders, read_rating
-from stream_rater.config.ladders import Ladders
+from stream_rater.config.ladders import (
+    ANY_LADDER,
+    DEFAULT_RATING,
+    TEMPLATE,
+    Change,
+    Ladder,
+    Ladders,
+    Limits,
+)
 from stream_rater.contract.record import Record
+from stream_rater.evaluation.proposal import Proposal, propose
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.operations import live_log
 from stream_rater.operations import tune as operation
+from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.operations.tune import DAY_S, GrowthForecast
-from stream_rater.rating.parameters import EloMMR
+from stream_rater.rating.parameters import Elo, EloMMR, MinusSigma, RatingConfig, TrueSkill
 from stream_rater.replay.edited_log import records_of
+from tests.benchmarks.offline import Made, made_up
+from tests.builders.sweeps import sweep
 from tests.rounds import day, event, ranked
+from tests.unit.test_executors import Dropping
 
 Line = dict[str, Any]
 POOR = """
@@ -188,9 +208,7 @@ def test_without_a_ladders_file_all_of_one_is_proposed(tune: Tune, tmp_path: Pat
     assert ladders.keys() == {"*", "l"} and ladders["l"].from_offset > 3 * 120
 
 
-@pytest.mark.parametrize(
-    ("ladder", "nearest"), [("rankd", "; the nearest name is 'ranked'"), ("ll", "?"), ("zzz", "")]
-)
+@sweep("ladder, nearest", [("rankd", "; the nearest name is 'ranked'"), ("ll", "?"), ("zzz", "")])
 def test_an_unknown_ladder_is_reported(tune: Tune, ladder: str, nearest: str) -> None:
     """In one line, with the nearest of those that were rated or are in the ladders file."""
     file = POOR.replace("ladders.l", 'ladders."lll"') if nearest == "?" else POOR
@@ -218,8 +236,8 @@ def test_too_few_rounds_are_reported(tune: Tune) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
+@sweep(
+    "words, expected",
     [
         (["--from-topic"], "--from-topic: name the ladder to tune by --ladder"),
         (["FILE", "--from-topic", "--ladder", "l"], "give a file of rounds or --from-topic, not "),
@@ -270,7 +288,7 @@ rating = { system = "elo", scale = 174, fixed = ["p1"], learning_rate = [[1000, 
     assert "log loss and Brier score are of" in result.stderr
 
 
-@pytest.mark.parametrize(("from_offset", "weight"), [(358, 0.5), (359, 0.002)])
+@sweep("from_offset, weight", [(358, 0.5), (359, 0.002)])
 def test_the_present_parameters_are_those_of_the_next_round(
     tune: Tune, monkeypatch: pytest.MonkeyPatch, from_offset: int, weight: float
 ) -> None:
@@ -286,3 +304,172 @@ def test_the_present_parameters_are_those_of_the_next_round(
     file = f"{POOR}[[ladders.l.changes]]\nfrom_offset = {from_offset}\n{change}\n"
     tune(rounds(), file=file)
     assert seen == [weight]
+
+
+# --- what is proposed for the ladders file is what the file then says -----------------------------
+
+OURS = EloMMR(weight_limit=0.1, sigma_limit=60.0)
+NEWER = EloMMR(weight_limit=0.25, sigma_limit=90.0, rho="inf", display=MinusSigma(2.0),
+               newcomer_weights=(0.6, 0.8), skip_all_tied=True, floor=1e-6)  # fmt: skip
+RATING = 'rating = { system = "elo-mmr", weight_limit = 0.1, sigma_limit = 60 }\n'
+"""OURS."""
+
+
+def entered(before: str, added: str, folder: Path) -> Ladders:
+    """The ladders file with it."""
+    path = folder / "ladders.toml"
+    path.write_text(f"{before}\n# why\n{added}")
+    return read_ladders(path)
+
+
+def file_of(name: str, more: str = "") -> str:
+    return f"[ladders.{name}]\n{RATING}{more}"
+
+
+@sweep("key", ["ranked-eu", '"ranked eu"', '"a.b"', '"ümlaut \\" \\\\ \\u007f"'])
+def test_a_ladder_of_the_file_changes(key: str, tmp_path: Path) -> None:
+    """From the offset on, whatever its name; not before, and no other table changes."""
+    before = file_of(key)
+    ladders = msgspec.convert(tomllib.loads(before), Ladders)
+    (name,) = ladders.ladders
+    found = entered(before, ladders_file_entry(ladders, name, NEWER, 700, named=True), tmp_path)
+    assert found.ladders == {name: Ladder(
+        rating=OURS, changes=(Change(from_offset=700, rating=NEWER),)
+    )}  # fmt: skip
+
+
+def test_a_change_comes_after_those_there_are(tmp_path: Path) -> None:
+    """Even if they are further ahead."""
+    before = file_of(
+        "l", "[[ladders.l.changes]]\nfrom_offset = 900\nlimits = { max_entries = 9 }\n"
+    )
+    ladders = msgspec.convert(tomllib.loads(before), Ladders)
+    for offset, due in ((700, 901), (900, 901), (1000, 1000)):
+        found = entered(
+            before, ladders_file_entry(ladders, "l", NEWER, offset, named=True), tmp_path
+        )
+        assert [each.from_offset for each in found.ladders["l"].changes] == [900, due]
+        terms = found.find("l", due)
+        assert terms is not None and (terms.rating, terms.limits.max_entries) == (NEWER, 9)
+
+
+def test_a_ladder_of_the_template_gets_a_table(tmp_path: Path) -> None:
+    """From the offset on, with the template's limits; other ladders stay with the template."""
+    limits = Limits(max_entries=9, unknown_fields="reject")
+    ladders = Ladders(ladders={TEMPLATE: Ladder(rating=OURS, limits=limits)})
+    before = file_of('"*"') + 'limits = { max_entries = 9, unknown_fields = "reject" }\n'
+    found = entered(before, ladders_file_entry(ladders, "l", NEWER, 700, named=True), tmp_path)
+    assert found.ladders["l"] == Ladder(rating=NEWER, limits=limits, from_offset=700)
+    assert found.find("l", 699) == found.find("m") == ladders.find("m")
+    usual = Ladders(ladders={TEMPLATE: Ladder(rating=OURS)})
+    assert "limits" not in ladders_file_entry(usual, "l", NEWER, 700, named=True)
+
+
+def test_without_a_file_it_is_a_whole_one(tmp_path: Path) -> None:
+    """With the parameters that hold for all others."""
+    found = entered("", ladders_file_entry(ANY_LADDER, "l", NEWER, 700, named=False), tmp_path)
+    assert found == Ladders(
+        ladders={TEMPLATE: Ladder(rating=DEFAULT_RATING),
+                 "l": Ladder(rating=NEWER, from_offset=700)}
+    )  # fmt: skip
+
+
+def test_another_system_is_a_ladder_of_its_own(tmp_path: Path) -> None:
+    """With another name, from the first offset on."""
+    other: RatingConfig = TrueSkill(beta=300.0, sigma_drift=35.0, draw_margin=1.0)
+    ladders = Ladders(ladders={"l": Ladder(rating=OURS)})
+    found = entered(
+        file_of("l"), ladders_file_entry(ladders, "l", other, 700, named=True), tmp_path
+    )
+    assert found.ladders == {"l": Ladder(rating=OURS), "l-trueskill": Ladder(rating=other)}
+
+
+def test_tables_of_values_are_reported(tmp_path: Path) -> None:
+    """Rates by rating, and players by name."""
+    rating: Any = Elo(learning_rate=((1000.0, 40.0), (2000.0, 20.0)), fixed=('b"t', "ü\x7f"))
+    ladders = Ladders(ladders={"l": Ladder(rating=Elo(learning_rate=30.0))})
+    before = '[ladders.l]\nrating = { system = "elo", learning_rate = 30 }\n'
+    found = entered(before, ladders_file_entry(ladders, "l", rating, 700, named=True), tmp_path)
+    assert found.ladders["l"].changes == (Change(from_offset=700, rating=rating),)
+
+
+# --- `Ladder.tune`: the numbers of a live ladder's proposal ---------------------------------------
+
+FEW_TRIALS = 16
+
+
+@pytest.fixture
+def duels(tmp_path: Path) -> Path:
+    """Rounds of one ladder, of which one is taken back."""
+    path = tmp_path / "duel.jsonl"
+    void = b'{"event_type": "round-voided", "ladder": "duel", "round_id": "r3"}\n'
+    path.write_bytes(b"".join(made_up(200, Made(200, 4, 20))) + void)
+    return path
+
+
+@pytest.fixture
+def ladder(duels: Path) -> stream_rater.Ladder:
+    """A ladder that has rated them."""
+    made = stream_rater.Ladder("glicko", beta=200, sigma_drift=35)
+    made.rate_file(duels)
+    return made
+
+
+def proposed(
+    duels: Path, ladder: stream_rater.Ladder, system: str, aim: str = "log_loss"
+) -> Proposal:
+    sessions = SeasonFile(duels).play(list)
+    return propose(ladder.parameters, system, sessions, aim, train=0.5, trials=FEW_TRIALS)
+
+
+@sweep("system", [None, "elo-mmr"])
+def test_it_is_the_proposal_for_a_live_ladder(
+    duels: Path, ladder: stream_rater.Ladder, system: Any
+) -> None:
+    """For its own system and for another one. What is found makes a ladder."""
+    before = ladder.players.to_dicts()
+    found, due = ladder.tune(system, trials=FEW_TRIALS), proposed(duels, ladder, system or "glicko")
+    assert stream_rater.Ladder(found.system, **found.parameters).parameters == due.rating
+    assert (found.verdict, found.tuned_rounds, found.compared_rounds) == (due.verdict, 99, 100)
+    assert found.at_ends == due.at_ends and found.title.endswith(found.verdict)
+    rows = [
+        (each.measure, each.now, each.tuned, each.difference.mean, each.difference.low)
+        for each in due.compared
+    ]
+    keys = ("measure", "now", "tuned", "difference", "low")
+    assert [tuple(row[key] for key in keys) for row in found.to_dicts()] == rows and len(rows) == 2
+    assert ladder.players.to_dicts() == before
+
+
+def test_the_executor_makes_no_difference(ladder: stream_rater.Ladder) -> None:
+    """Neither does its order of work."""
+    with ThreadPoolExecutor(2) as threads:
+        there = ladder.tune(trials=FEW_TRIALS, metric="pair_inversion", executor=threads)
+    here = ladder.tune(trials=FEW_TRIALS, metric="pair_inversion")
+    assert (there.parameters, there.to_dicts()) == (here.parameters, here.to_dicts())
+
+
+def test_mistakes_are_one_line(ladder: stream_rater.Ladder) -> None:
+    """Each names the argument."""
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"system": "chess"}, "system: 'chess' is none of bar, "),
+        ({"metric": "brier"}, "metric: 'brier' is none of log_loss, pair_inversion"),
+        ({"trials": 0}, "trials: 0 is no whole number from 1 on"),
+        ({"train": 1.0}, r"train: 1.0 is not in \[0, 1\)"),
+        ({"train": 0.01}, "train: 1 rounds to tune on and 19. to compare on"),
+    ]
+    for options, why in wrong:
+        with pytest.raises(ValueError, match=f"^{why}"):
+            ladder.tune(**options)
+
+
+def test_what_is_missing_is_one_line(
+    ladder: stream_rater.Ladder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers, and SciPy."""
+    assert stream_rater.TrialsFailed is TrialsFailed
+    with pytest.raises(TrialsFailed, match="the executor dropped a trial"):
+        ladder.tune(trials=FEW_TRIALS, executor=Dropping())
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    with pytest.raises(MissingExtra, match=r"scipy is not installed: stream-rater\[lab\]"):
+        ladder.tune(trials=FEW_TRIALS)

@@ -1,31 +1,44 @@
 """Tuning finds better parameters, the same ones again, and says what is missing."""
 
-import sys
-from dataclasses import replace
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pytest
+from msgspec import structs
 
-from stream_rater.config.extras import MissingExtra
+from stream_rater.columns.arrays import Floats
+from stream_rater.evaluation import spaces
 from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.evaluation import evaluate
-from stream_rater.evaluation.executors import Processes, opened
-from stream_rater.evaluation.fits import Fit
-from stream_rater.evaluation.measures import MEASURES, better
+from stream_rater.evaluation.fits import LOG_LOSS, ORDER, Fit
+from stream_rater.evaluation.measures import FIELDS, MEASURES, WEIGHT_OF, better
+from stream_rater.evaluation.present import Present
 from stream_rater.evaluation.research.synthetic import Kind, season
+from stream_rater.evaluation.season import Session
+from stream_rater.evaluation.sides import calibrated, scores_of, total_loss
 from stream_rater.evaluation.spaces import SPACES, configuration, start
 from stream_rater.evaluation.tuning import (
     PRIOR,
     Problem,
     ProblemWithPrior,
     at_ends,
+    middle_of,
+    searched,
     tune,
     without_defaults,
 )
-from stream_rater.rating.parameters import EloMMR, TwoMoment, from_builtins
+from stream_rater.evaluation.validation import LEAST_ROUNDS, MARGIN, Validated, validated
+from stream_rater.rating.parameters import EloMMR, Glicko, TwoMoment, fingerprint, from_builtins
 from stream_rater.rating.systems.dimension import LEVEL_PART, Dimension, fraction_of
 from stream_rater.rating.systems.elo_mmr import newcomer_weights
+from stream_rater.rating.systems.two_moment import Score
+from tests.builders.sweeps import sweep
+from tests.rounds import as_json
+from tests.unit.test_season import sessions
 
 SEASON = list(season(Kind(players=25, rounds=150, per_round=6), 11))
 
@@ -57,7 +70,7 @@ def test_tuning_is_never_worse_than_the_first_guess() -> None:
     assert tune(blind, 12) == configuration("codeforces", start(blind.space))
 
 
-@pytest.mark.parametrize("measure", MEASURES)
+@sweep("measure", MEASURES)
 def test_every_measure_has_a_cost(measure: str) -> None:
     """That of winners, too, though other searches do not score them."""
     some = replace(problem(), measure=measure)
@@ -66,26 +79,17 @@ def test_every_measure_has_a_cost(measure: str) -> None:
     assert some.cost(some.start()) == -better(measure) * found
 
 
-@pytest.mark.slow
-def test_the_same_is_found_with_any_number_of_processes() -> None:
-    """They share the work and nothing else."""
-    with opened(Processes(2)) as executor:
-        assert tune(problem(), 16) == tune(problem(), 16, executor)
-
-
-def test_without_scipy_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what to install."""
-    monkeypatch.setitem(sys.modules, "scipy", None)
-    with pytest.raises(MissingExtra, match=r"scipy is not installed: stream-rater\[lab\]"):
-        tune(problem(), 12)
-
-
-@pytest.mark.parametrize("system", sorted(SPACES))
-@pytest.mark.parametrize("at", [0.0, 0.37, 1.0])
-def test_every_point_of_every_space_is_a_configuration(system: str, at: float) -> None:
-    """It is valid, and it reads as itself if it is written without defaults."""
-    found = Problem(system, SPACES[system], "brier", []).config([at] * len(SPACES[system]))
-    assert from_builtins(without_defaults(found)) == found
+@sweep("system", sorted(SPACES))
+def test_every_point_of_every_space_is_a_configuration(system: str) -> None:
+    """It is valid, and it reads as itself if it is written without defaults. A first guess has a
+    place in its range, and values come back from their place."""
+    for at in (0.0, 0.37, 1.0):
+        found = Problem(system, SPACES[system], "brier", []).config([at] * len(SPACES[system]))
+        assert from_builtins(without_defaults(found)) == found
+    for each in SPACES[system]:
+        assert each.low <= each.start <= each.high
+        assert each.at(fraction_of(each, each.start)) == pytest.approx(each.start)
+        assert (each.at(0.0), each.at(1.0)) == (each.low, each.high)
 
 
 def test_the_first_guess_of_two_moment_is_its_default() -> None:
@@ -94,15 +98,7 @@ def test_the_first_guess_of_two_moment_is_its_default() -> None:
     assert TwoMoment().newcomer_field == LEVEL_PART
 
 
-@pytest.mark.parametrize("dimension", [d for space in SPACES.values() for d in space])
-def test_a_first_guess_has_a_place_in_its_range(dimension: Dimension) -> None:
-    """And values come back from their place."""
-    assert dimension.low <= dimension.start <= dimension.high
-    assert dimension.at(fraction_of(dimension, dimension.start)) == pytest.approx(dimension.start)
-    assert (dimension.at(0.0), dimension.at(1.0)) == (dimension.low, dimension.high)
-
-
-@pytest.mark.parametrize("aim", ["log_loss", "pair_inversion"])
+@sweep("aim", ["log_loss", "pair_inversion"])
 def test_tuning_with_a_prior_is_that_of_games(aim: str) -> None:
     """The same total loss and the same prior, so the same points are better."""
     ours = ProblemWithPrior.of(replace(problem(), measure=aim))
@@ -112,7 +108,7 @@ def test_tuning_with_a_prior_is_that_of_games(aim: str) -> None:
     assert costs == pytest.approx([costs[0]] * len(points), abs=1e-6)
 
 
-@pytest.mark.parametrize("measure", MEASURES)
+@sweep("measure", MEASURES)
 def test_a_prior_holds_parameters_where_rounds_say_little(measure: str) -> None:
     """Of every measure: of a few rounds most of what is gained far off is noise."""
     few = ProblemWithPrior.of(replace(problem(), measure=measure, sessions=SEASON[:40]))
@@ -156,3 +152,316 @@ def test_described_leaves_defaults_out() -> None:
     config: Any = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho="inf")
     expected = {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80.0, "rho": "inf"}
     assert without_defaults(config) == expected
+
+
+# --- validation: parameters are taken only if they win on rounds that their search has not seen ---
+
+LATER = list(season(Kind(players=30, rounds=60, per_round=8), 3))
+GLICKO = OwnSystem("glicko")
+
+
+@dataclass
+class Made:
+    """A problem of one dimension. Its first half is best at `early`, its whole at `whole`. The
+    losses of the later rounds are (x - `later`)^2 with a noise that both points share in part."""
+
+    later: float
+    early: float = 0.9
+    whole: float = 0.8
+    noise: float = 0.0
+    rounds: int = 50
+    best: float | None = None
+    searches: list[float] = field(default_factory=list)
+
+    @property
+    def space(self) -> tuple[Dimension, ...]:
+        return (Dimension("x", 0.1, 1.0, 0.2),)
+
+    def start(self) -> list[float]:
+        return [0.3]
+
+    def first_half(self) -> "Made":
+        return replace(self, best=self.early)
+
+    def cost(self, point: Sequence[float]) -> float:
+        best = self.whole if self.best is None else self.best
+        self.searches.append(best)
+        return (point[0] - best) ** 2
+
+    def later_losses(self, point: Sequence[float]) -> Floats | None:
+        noise = np.random.default_rng(int(1e6 * point[0])).normal(0.0, self.noise, self.rounds)
+        found: Floats = (point[0] - self.later) ** 2 + noise
+        return found
+
+
+def test_parameters_that_win_later_are_searched_again_on_all_rounds() -> None:
+    """What is found is the best of the whole, not that of the half."""
+    problem = Made(later=0.85)
+    found = validated(problem, 80)
+    assert found.won and found.gain > 0.0
+    assert found.point[0] == pytest.approx(0.8, abs=0.01)
+    assert set(problem.searches) == {0.9, 0.8}
+
+
+def test_parameters_that_lose_later_are_dropped() -> None:
+    """The first guess stays, and no second search is done."""
+    problem = Made(later=0.4)
+    found = validated(problem, 80)
+    assert (found.point, found.won) == ([0.3], False) and found.gain < 0.0
+    assert set(problem.searches) == {0.9}
+
+
+def test_a_gain_within_the_margin_is_none() -> None:
+    """The same mean gain, less and more sure."""
+    by_noise = {noise: validated(Made(later=0.61, noise=noise), 80) for noise in (0.0, 1.0)}
+    assert by_noise[0.0].won and by_noise[0.0].gain > 0.0
+    noisy = by_noise[1.0]
+    assert noisy.won == (noisy.gain > MARGIN * noisy.error)
+    wide = [validated(Made(later=0.601, noise=0.2, rounds=n), 40) for n in range(4, 40)]
+    assert {each.won for each in wide} == {each.gain > MARGIN * each.error for each in wide}
+    assert all(each.won == (each.gain > MARGIN * each.error) for each in wide)
+    assert any(0.0 < each.gain <= MARGIN * each.error for each in wide), "the margin decides"
+
+
+def test_too_few_later_rounds_decide_nothing() -> None:
+    """One round fewer than are needed, and as many."""
+    won = [validated(Made(later=0.9, rounds=n), 40).won for n in (LEAST_ROUNDS - 1, LEAST_ROUNDS)]
+    assert won == [False, True]
+
+
+def test_about_as_many_configurations_are_tried_as_asked_for() -> None:
+    """Both searches together."""
+    trials = list[None]()
+    validated(Made(later=0.85), 80, on_trial=lambda: trials.append(None))
+    assert 65 <= len(trials) <= 90
+
+
+def test_points_without_a_loss_never_win() -> None:
+    """And a first guess without one never stays."""
+
+    class Broken(Made):
+        def later_losses(self, point: Sequence[float]) -> Floats | None:
+            return None if (point == [0.3]) is self.of_start else super().later_losses(point)
+
+        of_start = False
+
+    class BrokenStart(Broken):
+        of_start = True
+
+    assert not validated(Broken(later=0.85), 40).won
+    assert validated(BrokenStart(later=0.3), 40).won
+
+
+def test_the_first_search_sees_the_first_half_alone() -> None:
+    """Whatever comes later: the same points are tried, and have the same costs."""
+    other = [*LATER[:30], *season(Kind(players=30, rounds=30, per_round=8), 9)]
+    other = [replace(each, numbers=np.array([i])) for i, each in enumerate(other)]
+    one, two = (searched(Fit(GLICKO, each, LOG_LOSS).first_half(), 20) for each in (LATER, other))
+    assert one == two
+    assert searched(Fit(GLICKO, LATER, LOG_LOSS), 20) != searched(Fit(GLICKO, other, LOG_LOSS), 20)
+
+
+@sweep("aim", [LOG_LOSS, ORDER])
+@sweep("calibrates", [True, False])
+def test_later_losses_are_those_of_a_whole_run(aim: str, calibrates: bool) -> None:
+    """Of the rounds of the second half, each predicted by all rounds before it. How sure to be is
+    learned from these, too."""
+    problem = Fit(GLICKO, LATER, aim, calibrates=calibrates)
+    found = problem.later_losses([0.4, 0.6])
+    run = GLICKO.play(LATER, problem.config([0.4, 0.6]))
+    run = calibrated(run) if calibrates else run
+    due = total_loss(scores_of(run.after(30)), aim)
+    assert found is not None and len(found) == 30 and found.sum() == pytest.approx(due)
+
+
+@sweep("measure", MEASURES)
+def test_every_measure_of_tune_has_later_losses(measure: str) -> None:
+    """Less is better, whatever the measure; a round counts by its weight."""
+    problem = Problem("glicko", SPACES["glicko"], measure, LATER)
+    found = ProblemWithPrior.of(problem).later_losses([0.4, 0.6])
+    scores = evaluate(LATER, problem.config([0.4, 0.6])).scores[30:]
+    values = scores[:, FIELDS.index(measure)] * scores[:, FIELDS.index(WEIGHT_OF[measure])]
+    assert found is not None
+    assert found.tolist() == pytest.approx((-better(measure) * values).tolist())
+
+
+def test_parts_of_a_cut_round_stay_in_one_half() -> None:
+    """The middle is between two numbers of rounds, however many parts they have."""
+    sessions: list[Session] = [
+        replace(each, numbers=np.array([number]))
+        for each, number in zip(LATER[:6], (0, 0, 0, 1, 2, 3), strict=True)
+    ]
+    assert middle_of(sessions) == 2
+    assert middle_of([]) == 0
+
+
+def test_what_was_found_is_said() -> None:
+    """Both ways."""
+    won, lost = (Validated([0.1], each, 2.5, 1.0, []).sentence() for each in (True, False))
+    assert "+2.5" in won and "taken" in won and "first guess is kept" in lost
+
+
+# --- what scores are worth, as dimensions ---------------------------------------------------------
+
+Scores = Sequence[float | None]
+
+
+def scored_season(*rounds: Scores) -> list[Session]:
+    """Rounds of players, ranked in the order in which their scores are given."""
+    lines = []
+    for number, scores in enumerate(rounds):
+        entries: list[dict[str, Any]] = [
+            {"player": f"p{i}", "rank": i + 1, **({} if score is None else {"score": score})}
+            for i, score in enumerate(scores)
+        ]
+        lines.append(as_json(*entries, round_id=str(number)))
+    return sessions(*lines)[0]
+
+
+def margin(*rounds: Scores, by: str = "difference") -> float:
+    return spaces.mean_margin([each.rounds for each in scored_season(*rounds)], by)
+
+
+@sweep("rounds, due", [
+    ([(3, 1)], 2.0),
+    ([(3, 1), (5, 1)], 3.0),
+    ([(3, 1), (1, 3)], 2.0),  # a score that contradicts the places shows nothing
+    ([(3, 1), (None, 3)], 2.0),
+    ([(3, 1), (3, 2, 1)], 2.0),
+    ([(3, 1), (3, 2, 1), (None, None)], 0.0),  # most rounds show nothing
+    ([(2, 2)], 0.0),
+    ([(None, None)], 0.0),
+])  # fmt: skip
+def test_the_mean_margin(rounds: Sequence[Scores], due: float) -> None:
+    """Of the rounds of two sides whose scores show something, if they are half of all."""
+    assert margin(*rounds) == due
+
+
+def test_the_mean_margin_by_ratio() -> None:
+    """Of the logarithms of 1 + score. A negative score has none."""
+    assert margin((math.e - 1.0, 0.0), (3, -3), by="ratio") == pytest.approx(1.0)
+
+
+def test_only_a_system_that_uses_scores_has_the_dimensions() -> None:
+    """Their ranges follow the scores' unit."""
+    rounds = scored_season((30, 10), (50, 10))
+    scale, cap = spaces.field_dimensions("two-moment", rounds)
+    assert (scale.name, scale.start, scale.high) == ("score.scale", 0.0, spaces.MOST_POINTS / 30.0)
+    assert (cap.name, cap.start) == ("score.cap", 180.0)
+    assert spaces.field_dimensions("glicko", rounds) == ()
+    assert spaces.field_dimensions("two-moment", scored_season((None, None))) == ()
+    assert spaces.field_dimensions("two-moment", []) == ()
+
+
+def test_the_first_guess_is_that_scores_do_not_count() -> None:
+    own = OwnSystem("two-moment").on(scored_season((3, 1)))
+    start = {each.name: each.start for each in own.space}
+    assert own.config(start).score is None
+    assert own.config({**start, "score.scale": 40.0}).score == Score(scale=40.0, cap=12.0)
+
+
+def test_a_ladder_begins_with_its_own_scale() -> None:
+    """And keeps how it measures margins."""
+    rating = TwoMoment(score=Score(scale=150.0, cap=2.5, by="ratio"))
+    present = Present(rating).on(scored_season((3, 1)))
+    start = {each.name: each.start for each in present.space}
+    assert (start["score.scale"], start["score.cap"]) == (150.0, 2.5)
+    assert present.config(start) == rating
+    assert present.config({**start, "score.scale": 0.0}).score is None
+    without_scores = Present(rating).on(scored_season((None, None)))
+    assert without_scores.config({"beta": 200.0}).score == rating.score
+
+
+def test_the_search_finds_that_margins_say_something() -> None:
+    """Players of skills that are far apart win by as much as they are better. Then the loss is less
+    with the scores than without."""
+    rng, lines = np.random.default_rng(5), []
+    skills = rng.normal(0.0, 2.0, 60)
+    for number in range(300):
+        pair = rng.permutation(60)[:2]
+        shown = skills[pair] + rng.normal(0.0, 1.0, 2)
+        entries = [
+            {"player": f"p{player}", "rank": int(score < shown.max()) + 1, "score": round(score, 3)}
+            for player, score in zip(pair, shown.tolist(), strict=True)
+        ]
+        lines.append(as_json(*entries, round_id=str(number)))
+    rounds = sessions(*lines)[0]
+    problem = Fit(OwnSystem("two-moment").on(rounds), rounds, LOG_LOSS, has_prior=False)
+    (at,) = (i for i, each in enumerate(problem.space) if each.name == "score.scale")
+    point = problem.start()
+    without = problem.cost(point)
+    point[at] = fraction_of(problem.space[at], 150.0)
+    assert problem.cost(point) < without - 2.0
+
+
+# --- the points of seats as dimensions ------------------------------------------------------------
+
+
+def seated_season(
+    seats: Sequence[tuple[str | None, str | None]], home_wins: float = 0.6
+) -> list[Session]:
+    """Duels of eight equal players in turn. The first side of each round wins this often."""
+    rng, lines = np.random.default_rng(4), []
+    for number, names in enumerate(seats):
+        pair = rng.permutation(8)[:2]
+        wins = rng.random() < home_wins
+        entries = [
+            {"player": f"p{player}", "rank": rank, **({} if seat is None else {"seat": seat})}
+            for player, rank, seat in zip(pair, (1, 2) if wins else (2, 1), names, strict=True)
+        ]
+        lines.append(as_json(*entries, round_id=str(number)))
+    return sessions(*lines)[0]
+
+
+@sweep("seats, due", [
+    ([("home", "away")], ("home",)),  # away keeps 0 points
+    ([("white", "black"), ("white", "black")], ("white",)),
+    ([("home", "away"), (None, None)], ("home",)),
+    ([("home", None)], ("home",)),
+    ([("home", None), ("home", "away")], ("away", "home")),
+    ([("home", "home")], ()),
+    ([(None, None)], ()),
+    ([(f"a{k}", f"b{k}") for k in range(5)], ()),  # more than MOST_SEATS are no seats
+])  # fmt: skip
+def test_which_seats_are_tuned(seats: list[tuple[str, str]], due: tuple[str, ...]) -> None:
+    """All that rounds name, but one if every entry has a seat: only differences matter."""
+    assert spaces.seats_to_tune([]) == ()
+    assert spaces.seats_to_tune([each.rounds for each in seated_season(seats)]) == due
+
+
+def test_the_points_come_into_the_configuration() -> None:
+    """Beside the dimensions of the system, which know nothing of seats."""
+    found = spaces.configuration("elo-r", {"delta": 300.0, "seats.home": 40.0, "seats.b": -2.5})
+    assert found.seats == {"home": 40.0, "b": -2.5}
+    (dimension,) = spaces.seat_dimensions(["home"])
+    assert dimension.parameter == "seats" and dimension.at(fraction_of(dimension, 0.0)) == 0.0
+
+
+def test_the_search_finds_who_has_an_advantage() -> None:
+    """The first side wins 70 % of the rounds of equal players. Then the loss is least where the
+    points say so, as exactly as so many rounds show."""
+    rounds = seated_season([("home", "away")] * 600, home_wins=0.7)
+    problem = Fit(OwnSystem("glicko").on(rounds), rounds, LOG_LOSS)
+    (at,) = (i for i, each in enumerate(problem.space) if each.name == "seats.home")
+    costs = {}
+    for points in (-100.0, 0.0, 100.0, 200.0, 300.0):
+        point = problem.start()
+        point[at] = fraction_of(problem.space[at], points)
+        config = problem.config(point)
+        assert config.seats == {"home": points}
+        costs[points] = problem.cost(point)
+    assert min(costs, key=lambda points: costs[points]) in (100.0, 200.0)
+    assert costs[0.0] > costs[100.0] + 10.0 < costs[-100.0]
+
+
+def test_a_ladder_begins_with_its_own_seats() -> None:
+    """What is tuned replaces the points of the seats that the rounds name, and keeps the others."""
+    rating = TwoMoment(seats={"home": 60.0, "gym": 5.0})
+    present = Present(rating).on(seated_season([("home", "away")]))
+    start = {each.name: each.start for each in present.space}
+    assert start["seats.home"] == 60.0
+    assert present.config(start) == rating
+    tuned = present.config({**start, "seats.home": 40.0})
+    assert tuned == structs.replace(rating, seats={"home": 40.0, "gym": 5.0})
+    assert fingerprint(tuned) != fingerprint(rating)
+    assert Present(Glicko(beta=200.0, sigma_drift=35.0)).fields == ()
