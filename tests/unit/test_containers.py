@@ -17,14 +17,14 @@ import yaml
 from cluster import images, inside, node
 from cluster.checks import CHANGE, CHART, LADDERS, VALUES
 from cluster.init import HOSTS
-from containers import base, compose, servers
+from containers import compose, servers
 from containers.image import DOCKERFILE, bases
-from containers.kafka_entry import properties, ready
+from containers.kafka_entry import ready
 from containers.load import Load
 from containers.report import Failed, Report
 from demonstration.figures import Phase
 from local import kafka_probe
-from local.tools import ROOT, LocalServerError
+from local.tools import ROOT
 from stream_rater.config.files import read_ladders
 from tests.benchmarks.document.rows import Origin, made
 from tests.benchmarks.document.tables import BY_SECTION
@@ -34,22 +34,6 @@ def test_the_bases_of_the_dockerfile() -> None:
     """But for the stages that it makes, and for none at all."""
     assert bases(DOCKERFILE.read_text()) == ["docker.io/library/python:3.11-slim-bookworm"]
     assert bases("FROM a:1 AS one\nFROM one AS two\nFROM scratch\n") == ["a:1"]
-
-
-def test_a_base_is_made_of_what_its_name_says() -> None:
-    """Or not at all."""
-    assert base.read_name("docker.io/library/python:3.11-slim-bookworm") == ("3.11", "bookworm")
-    assert base.read_name("host/python:3.12.4-slim-trixie") == ("3.12", "trixie")
-    with pytest.raises(LocalServerError, match="cannot be made here"):
-        base.read_name("docker.io/library/redis:7.0")
-
-
-def test_kafkas_variables_are_its_properties() -> None:
-    """As Apache's image reads them."""
-    reported = properties(
-        {"KAFKA_LOG_DIRS": "/x", "KAFKA_A__B___C": "1", "KAFKA_HEAP_OPTS": "-Xmx1g", "HOME": "/"}
-    )
-    assert reported == "a_b-c=1\nlog.dirs=/x\n"
 
 
 def test_a_failed_check_is_reported_and_counted() -> None:

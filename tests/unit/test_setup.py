@@ -5,8 +5,6 @@ import hashlib
 import re
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,16 +13,14 @@ import dist
 import pytest
 import yaml
 
-from local import docs, go_tools, python_env, setup, steps, uv
+from local import docs, go_tools, python_env, steps
 from local.go_tools import (
     HELM,
     TOOLS,
     ensure_tools,
     find_go,
 )
-from local.stamps import Stamp
 from local.tools import ROOT, LocalServerError
-from tests.waits import HANGS_S
 
 
 @pytest.fixture(autouse=True)
@@ -38,34 +34,11 @@ def fail(reason: str) -> None:
     raise LocalServerError(reason)
 
 
-def test_a_failed_part_lets_the_others_end() -> None:
-    """The error comes once all parts have ended."""
-    begun, ended = threading.Event(), threading.Event()
-
-    def other() -> None:
-        assert begun.wait(HANGS_S)
-        ended.set()
-
-    def failing() -> None:
-        begun.set()
-        fail("no Kafka")
-
-    with pytest.raises(LocalServerError, match="no Kafka"):
-        steps.side_by_side(failing, other)
-    assert ended.is_set()
-
-
 def test_a_failure_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """And exit code 1."""
     assert steps.run(lambda: fail("no Java")) == 1
     assert steps.run(lambda: None) == 0
     assert capsys.readouterr().err == "setup: no Java\n"
-
-
-def test_an_unknown_set_up_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2, and nothing is done."""
-    assert setup.main(["everything"]) == 2
-    assert capsys.readouterr().err == "setup: no such set-up: everything\n"
 
 
 def test_another_trees_environment_is_left_alone(
@@ -92,42 +65,6 @@ def pins(lock: Path) -> dict[str, tuple[str, str]]:
 
 
 SERVICE, ALL = pins(python_env.SERVICE_LOCK), pins(python_env.LOCK)
-
-
-@pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """The names of the files from which packages are installed; nothing really is. Both locks are
-    copies."""
-    names: list[str] = []
-
-    def record(command: list[str], environment: object = None) -> None:
-        names.append(Path(command[command.index("--requirement") + 1]).name)
-
-    monkeypatch.setattr(python_env, "_run", record)
-    monkeypatch.setattr(python_env, "_STAMPS", tmp_path)
-    monkeypatch.setattr(python_env, "_PACKAGES", Stamp(tmp_path / "packages"))
-    for name in ("LOCK", "SERVICE_LOCK"):
-        lock: Path = getattr(python_env, name)
-        copy = tmp_path / lock.name
-        copy.write_text(lock.read_text())
-        monkeypatch.setattr(python_env, name, copy)
-    return names
-
-
-def ensure(*steps: Callable[[Callable[[str], None]], None]) -> None:
-    for step in steps:
-        step(lambda _: None)
-
-
-service, everything = python_env.ensure_service_packages, python_env.ensure_python_packages
-
-
-def test_the_service_needs_only_its_packages(installed: list[str]) -> None:
-    """`make demo` installs those, and `make test` later the others, each once; uv comes first."""
-    ensure(service, service)
-    assert installed == ["uv.txt", "service.lock"]
-    ensure(everything, everything, service)
-    assert installed[2:] == ["requirements.lock"]
 
 
 def test_the_services_lock_is_a_part_of_the_whole() -> None:
@@ -173,31 +110,6 @@ def test_the_demo_and_the_commands_need_no_other_package() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_uv_has_pips_settings() -> None:
-    """A variable wins over a file, a file's section `install` over `global`; what was set for uv
-    itself stays; what is not about an index is left out."""
-    listed = "\n".join(
-        [
-            ":env:.cert='ca.pem'",
-            ":env:.no-input='1'",
-            "global.index-url='one.example'",
-            "install.index-url='two.example'",
-            "global.cert='other.pem'",
-            "global.find-links='\\nwheels\\nmore'",
-            "global.extra-index-url='a.example b.example'",
-            "global.timeout='60'",
-            "freeze.timeout='10'",
-        ]
-    )
-    assert uv.settings_of(listed, {"UV_HTTP_TIMEOUT": "5"}) == {
-        "SSL_CERT_FILE": "ca.pem",
-        "UV_DEFAULT_INDEX": "two.example",
-        "UV_FIND_LINKS": "wheels,more",
-        "UV_INDEX": "a.example b.example",
-        "UV_INDEX_STRATEGY": "unsafe-best-match",
-    }
-
-
 def a_go(folder: Path, answer: str) -> Path:
     """A program of that name which answers."""
     go = folder / "go"
@@ -232,18 +144,6 @@ echo "$1 $2 $GOTOOLCHAIN" >> "${0%/*}/calls"
 tool="${2##*/}"
 mkdir -p "$GOBIN" && cp "${0%/*}/built" "$GOBIN/${tool%@*}"
 """
-
-
-def test_a_tool_is_built_once(only: Path) -> None:
-    """At its pinned version, by the Go that is there and no other."""
-    a_go(only, STAND_IN)
-    (only / "built").write_bytes(b"".join(tool.origin for tool in TOOLS))
-    for _ in range(2):
-        ensure_tools(lambda _: None)
-    assert (only / "calls").read_text().splitlines() == [
-        f"install {tool.package} local" for tool in TOOLS
-    ]
-    assert all(tool.path.exists() for tool in TOOLS)
 
 
 @pytest.mark.parametrize("change", [{"version": "v4.99.0"}, {"hash": "h1:another="}])
@@ -310,12 +210,6 @@ def test_another_script_is_not_kept(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(docs, "MERMAID_SHA256", hashlib.sha256(SCRIPT).hexdigest())
     docs.keep(SCRIPT, path)
     assert path.read_bytes() == SCRIPT
-
-
-def test_other_words_are_refused(capsys: Any) -> None:
-    """Before anything is installed."""
-    assert docs.main(["sreve"]) == docs.main(["build", "serve"]) == 2
-    assert "build or serve" in capsys.readouterr().err
 
 
 def test_the_lock_has_what_builds_the_site() -> None:
