@@ -85,10 +85,10 @@ def test_alerts_lead_to_the_runbook_that_is_named() -> None:
         assert rule["annotations"]["runbook_url"] == f"{url}#{rule['alert'].lower()}"
 
 
-@pytest.mark.parametrize("case", GOLDEN_CASES)
-def test_renders_are_as_they_were_read(case: str) -> None:
+def test_renders_are_as_they_were_read() -> None:
     """A change of what the chart makes is seen in review: `make chart` writes them again."""
-    assert (GOLDEN / f"{case}.yaml").read_text() == rendered(case)
+    for case in GOLDEN_CASES:
+        assert (GOLDEN / f"{case}.yaml").read_text() == rendered(case)
 
 
 def test_the_schema_knows_the_values_and_no_others() -> None:

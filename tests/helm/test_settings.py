@@ -20,7 +20,7 @@ POD = "rater-stream-rater-updater-0"
 
 def settings_of(case: str, folder: Path, *changes: str) -> Settings:
     """The settings of a worker of this case, whose files are in a folder of this machine."""
-    (folder / "config").mkdir()
+    (folder / "config").mkdir(parents=True)
     (folder / "access").mkdir()
     for name, text in files(case, *changes).items():
         (folder / "config" / name).write_text(moved(text, folder))
@@ -55,7 +55,6 @@ def test_every_setting_can_be_set(tmp_path: Path) -> None:
     cases = {"secured": ("settings.replication=2", "redis.cluster=true"), "sentinel": ()}
     usual, found = msgspec.structs.asdict(Settings()), {}
     for case, changes in cases.items():
-        (tmp_path / case).mkdir()
         found[case] = msgspec.structs.asdict(settings_of(case, tmp_path / case, *changes))
     same = {name for name in usual if all(each[name] == usual[name] for each in found.values())}
     assert same == {*ServeSettings.__struct_fields__, "data"}
@@ -72,18 +71,18 @@ def test_the_defaults_are_settings(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_pod_that_restarts_has_its_share_again(case: str, tmp_path: Path) -> None:
+def test_a_pod_that_restarts_has_its_share_again(tmp_path: Path) -> None:
     """Static membership: by a name that is its own and stays, back before the session is over even
     if it takes all of its grace period to stop, and as long to start."""
-    for pod in worker_pods(case).values():
-        env = {each["name"]: each for each in pod["spec"]["containers"][0]["env"]}
-        source = env[f"{PREFIX}INSTANCE_ID"]["valueFrom"]
-        assert source == {"fieldRef": {"fieldPath": "metadata.name"}}
-        away_s = 2 * pod["spec"]["terminationGracePeriodSeconds"]
-    settings = settings_of(case, tmp_path)
-    assert settings.instance_id == POD
-    assert settings.session_timeout_ms >= 1000 * away_s
+    for case in CASES:
+        for pod in worker_pods(case).values():
+            env = {each["name"]: each for each in pod["spec"]["containers"][0]["env"]}
+            source = env[f"{PREFIX}INSTANCE_ID"]["valueFrom"]
+            assert source == {"fieldRef": {"fieldPath": "metadata.name"}}
+            away_s = 2 * pod["spec"]["terminationGracePeriodSeconds"]
+        settings = settings_of(case, tmp_path / case)
+        assert settings.instance_id == POD
+        assert settings.session_timeout_ms >= 1000 * away_s
 
 
 def test_options_of_librdkafka_are_strings(tmp_path: Path) -> None:
@@ -95,17 +94,15 @@ def test_options_of_librdkafka_are_strings(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_clients_take_the_settings(
-    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_clients_take_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is incomplete would be refused here; ladders, too, are parsed."""
     (tmp_path / "signer.py").write_text("def token(_): ...\n")
     monkeypatch.syspath_prepend(tmp_path)
-    settings = settings_of(case, tmp_path)
-    assert client_options(settings)["bootstrap.servers"] == settings.kafka
-    redis_options(settings, settings.redis)
-    assert ladders_of_settings(settings).ladders
+    for case in CASES:
+        settings = settings_of(case, tmp_path / case)
+        assert client_options(settings)["bootstrap.servers"] == settings.kafka
+        redis_options(settings, settings.redis)
+        assert ladders_of_settings(settings).ladders
 
 
 def test_tls_by_the_systems_authorities_names_no_file(tmp_path: Path) -> None:
@@ -115,48 +112,50 @@ def test_tls_by_the_systems_authorities_names_no_file(tmp_path: Path) -> None:
     assert list((tmp_path / "access").iterdir()) == []
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_command_is_one(case: str, tmp_path: Path) -> None:
+def test_the_command_is_one(tmp_path: Path) -> None:
     """Each component runs its role, by the options that the command has."""
-    (tmp_path / "config").mkdir()
-    (tmp_path / "config" / "settings.toml").touch()
-    for component, pod in worker_pods(case).items():
-        container = pod["spec"]["containers"][0]
-        traced = ["opentelemetry-instrument"] if case == "secured" else []
-        assert container["command"] == [*traced, "stream-rater"]
-        name, *arguments = container["args"]
-        arguments = [moved(each, tmp_path) for each in arguments]
-        context = app.main.commands[name].make_context(name, arguments)
-        assert context.params["role"] == component
+    for case in CASES:
+        (tmp_path / "config").mkdir(exist_ok=True)
+        (tmp_path / "config" / "settings.toml").touch()
+        for component, pod in worker_pods(case).items():
+            container = pod["spec"]["containers"][0]
+            traced = ["opentelemetry-instrument"] if case == "secured" else []
+            assert container["command"] == [*traced, "stream-rater"]
+            name, *arguments = container["args"]
+            arguments = [moved(each, tmp_path) for each in arguments]
+            context = app.main.commands[name].make_context(name, arguments)
+            assert context.params["role"] == component
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_every_variable_of_ours_is_a_setting(case: str) -> None:
+def test_every_variable_of_ours_is_a_setting() -> None:
     """No misspelt STREAM_RATER_ anywhere."""
-    named = set(re.findall(rf"\b{PREFIX}([A-Z_]+)", rendered(case)))
-    assert {"INSTANCE_ID"} <= named
-    assert {name.lower() for name in named} <= set(Settings.__struct_fields__)
+    for case in CASES:
+        named = set(re.findall(rf"\b{PREFIX}([A-Z_]+)", rendered(case)))
+        assert {"INSTANCE_ID"} <= named
+        assert {name.lower() for name in named} <= set(Settings.__struct_fields__)
 
 
-@pytest.mark.parametrize("case", ["secured", "sentinel"])
-def test_every_file_that_a_setting_names_is_mounted(case: str) -> None:
+def test_every_file_that_a_setting_names_is_mounted() -> None:
     """At the path that it names, and no Secret without use."""
-    settings = tomllib.loads(files(case)["settings.toml"])
-    named = {each for each in settings.values() if str(each).startswith(f"{ACCESS}/")}
-    for pod in worker_pods(case).values():
-        assert {f"{ACCESS}/{name}" for name in secret_files(pod)} == named
-        mounts = {m["name"]: m["mountPath"] for m in pod["spec"]["containers"][0]["volumeMounts"]}
-        assert mounts == {"config": CONFIG, "access": ACCESS, "tmp": "/tmp"}
+    for case in ("secured", "sentinel"):
+        settings = tomllib.loads(files(case)["settings.toml"])
+        named = {each for each in settings.values() if str(each).startswith(f"{ACCESS}/")}
+        for pod in worker_pods(case).values():
+            assert {f"{ACCESS}/{name}" for name in secret_files(pod)} == named
+            mounts = {
+                m["name"]: m["mountPath"] for m in pod["spec"]["containers"][0]["volumeMounts"]
+            }
+            assert mounts == {"config": CONFIG, "access": ACCESS, "tmp": "/tmp"}
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_config_maps_hold_no_secret(case: str) -> None:
+def test_config_maps_hold_no_secret() -> None:
     """A setting whose name hints at a secret has the name of a file, or of a function."""
-    for each in of_kind("ConfigMap", case)[:1]:
-        for line in each["data"]["settings.toml"].splitlines():
-            name, _, value = line.partition(" = ")
-            if re.search("password|secret|token|_key$", name) and name != "kafka_token":
-                assert value.startswith(f'"{ACCESS}/'), line
+    for case in CASES:
+        for each in of_kind("ConfigMap", case)[:1]:
+            for line in each["data"]["settings.toml"].splitlines():
+                name, _, value = line.partition(" = ")
+                if re.search("password|secret|token|_key$", name) and name != "kafka_token":
+                    assert value.startswith(f'"{ACCESS}/'), line
 
 
 def checksum(*changes: str) -> Any:

@@ -1,4 +1,5 @@
-"""Each alert fires when it should, and not before: by `promtool test rules`."""
+"""Each alert fires when it should, and not before: by `promtool test rules`. The dashboard beside
+them shows units that people read, and the picture of it can draw them."""
 
 import json
 import re
@@ -8,14 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
-from local.prometheus_node import RULES
+from local.prometheus_node import DASHBOARD, RULES
 from local.tools import ROOT
 from tests import pages
 from tests.tools import promtool
 from tests.waits import HANGS_S
+from watching.ask import panels
+from watching.figure import FORMATS
 
 RUNBOOK = pages.text("operations/runbook.md")
 VALUES = yaml.safe_load((ROOT / "helm" / "stream-rater" / "values.yaml").read_text())
@@ -315,46 +317,76 @@ def run_promtool(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
-    """Every case."""
+    """Every case; each alert has one."""
+    assert set(CASES) == set(ALERTS)
     path = tmp_path / "tests.yaml"
     path.write_text(json.dumps(promtool_tests()))
     done = run_promtool("test", "rules", str(path))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_alert_has_its_case() -> None:
-    """None goes untested."""
-    assert set(CASES) == set(ALERTS)
-
-
-@pytest.mark.parametrize("alert", ALERTS)
-def test_an_alert_says_what_to_do(alert: str) -> None:
-    """Severity, summary, description, and a section of the runbook."""
-    rule = ALERTS[alert]
-    assert rule["labels"]["severity"] in SEVERITIES
-    assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
-    page, anchor = rule["annotations"]["runbook_url"].split("#")
-    assert page == VALUES["prometheusRule"]["runbookUrl"]
+def test_an_alert_says_what_to_do() -> None:
+    """Severity, summary, description, and a section of the runbook, which is a page of the site."""
     headings = re.findall(r"^#+ (.*)$", RUNBOOK, re.MULTILINE)
-    assert alert in headings and anchor == alert.lower()
-
-
-def test_the_runbook_is_a_page_of_the_site() -> None:
-    """At the address where the site says that it is published."""
+    url = VALUES["prometheusRule"]["runbookUrl"]
     site = re.findall(r"^site_url: (.*)$", MKDOCS.read_text(), re.MULTILINE)
-    assert VALUES["prometheusRule"]["runbookUrl"] == f"{site[0]}operations/runbook/"
+    assert url == f"{site[0]}operations/runbook/"
+    for alert, rule in ALERTS.items():
+        assert rule["labels"]["severity"] in SEVERITIES, alert
+        assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}, alert
+        assert rule["annotations"]["runbook_url"] == f"{url}#{alert.lower()}"
+        assert alert in headings
 
 
 def test_rules_are_valid() -> None:
-    """Expressions and templates, as Prometheus reads them; its lint finds nothing."""
+    """Expressions and templates, as Prometheus reads them; its lint finds nothing. Recorded names
+    are level:metric:operations, the level being the labels that are kept."""
     done = run_promtool("check", "rules", "--lint=all", "--lint-fatal", *map(str, RULES))
     assert done.returncode == 0, done.stdout + done.stderr
+    for rule in (each for each in rules() if "record" in each):
+        kept = re.findall(r"by \(([^)]*)\)", rule["expr"])[0].replace(", le", "")
+        assert rule["record"].split(":")[0] == kept.replace(", ", "_")
 
 
-def test_recorded_names_have_their_labels() -> None:
-    """level:metric:operations, the level being the labels that are kept."""
-    for rule in rules():
-        if "record" in rule:
-            level = rule["record"].split(":")[0]
-            kept = re.findall(r"by \(([^)]*)\)", rule["expr"])[0].replace(", le", "")
-            assert level == kept.replace(", ", "_")
+# --- the dashboard --------------------------------------------------------------------------------
+
+
+def test_units_are_read_and_drawn() -> None:
+    """The picture knows all that the dashboard uses. `600m/s` is six in ten seconds, which nobody
+    reads off it."""
+    assert {panel.unit for panel in panels("1m")} <= FORMATS.keys()
+    for unit, value, expected in (
+        ("cpm", 36.0, "36/min"), ("cps", 0.6, "0.6/s"), ("eps", 4400.0, "4.4K/s"),
+        ("short", 0.25, "0.25"), ("short", 2_500_000.0, "2.5M"),
+    ):  # fmt: skip
+        assert FORMATS[unit](value) == expected
+
+
+def test_panels_show_what_is_watched() -> None:
+    """Rare rejections are reported by the minute, as their unit says. Seeds and the door are in
+    their rows, by the metrics that say what came and what waits."""
+    shown = {panel.title: panel for panel in panels("1m")}
+    rejections = shown["Rejections by code"]
+    assert rejections.unit == "cpm"
+    assert rejections.queries[0].expression.startswith("60 * sum by (code) (rate(")
+    for title, row, metrics in (
+        ("Seeds and resets", "Corrections and seeds", ["seeds", "seed_rows_without_effect"]),
+        ("Rounds and corrections by HTTP", "The API", ["serve_rounds"]),
+        ("Waiting for Kafka's acknowledgement", "The API", ["serve_unacknowledged"]),
+    ):
+        assert shown[title].row == row
+        for query, metric in zip(shown[title].queries, metrics, strict=True):
+            assert f"stream_rater_{metric}" in query.expression
+
+
+def test_panels_do_not_overlap() -> None:
+    """Each has an id and a place of its own."""
+    whole = json.loads(DASHBOARD.read_text())["panels"]
+    assert len({each["id"] for each in whole}) == len(whole)
+    taken = [
+        (x, y)
+        for at in (each["gridPos"] for each in whole)
+        for x in range(at["x"], at["x"] + at["w"])
+        for y in range(at["y"], at["y"] + at["h"])
+    ]
+    assert len(set(taken)) == len(taken)

@@ -1,6 +1,8 @@
 """What the benchmark of the service plays, and how it counts; the service is not run here."""
 
+import importlib
 import itertools
+import json
 import re
 from collections import Counter
 from dataclasses import replace
@@ -12,7 +14,8 @@ import pytest
 
 from stream_rater.columns.sharding import shards_of
 from tests.benchmarks.document.tables import BY_SECTION
-from tests.benchmarks.measure import Skipped, result
+from tests.benchmarks.measure import result
+from tests.benchmarks.stream import steps
 from tests.benchmarks.stream.__main__ import enough, labelled, main
 from tests.benchmarks.stream.against import beside_null, compared, load_of, rival_of
 from tests.benchmarks.stream.crew import names_of
@@ -27,80 +30,48 @@ from tests.benchmarks.stream.soaking import Sample as Resident
 from tests.benchmarks.stream.soaking import growth
 from tests.benchmarks.stream.throughput import Run
 
-DRAWN = [
-    "lobby5",
-    "duel",
-    "team5v5",
-    "squads",
-    "royale100",
-    "field10000",
-    "veterans",
-    "hot-ladder",
+DRAWN = (
+    "lobby5", "duel", "team5v5", "squads", "royale100", "field10000", "veterans", "hot-ladder",
     "dense",
-]
+)  # fmt: skip
 
 
 def first(name: str, count: int, seed: int = 1) -> list[Any]:
     return list(itertools.islice(WORKLOADS[name].rounds(seed), count))
 
 
-@pytest.mark.parametrize("name", DRAWN)
-def test_a_seed_is_a_season(name: str) -> None:
-    """The same rounds for the same seed, others for another."""
-    assert first(name, 3) == first(name, 3) != first(name, 3, seed=2)
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_rounds_are_as_asked(name: str) -> None:
-    """So many players of one ladder, each once, best first; a player has one ladder."""
-    workload = WORKLOADS[name]
-    ladder_of: dict[str, str] = {}
-    for each in itertools.islice(workload.rounds(), 2 * workload.ladders):
-        decode = plain_round_from_json if workload.team == 1 else plain_teams_from_json
-        event: Any = decode(each.value)
-        assert (event.round_id, event.ladder) == (each.round_id, each.ladder)
-        members = [members_of(entry) for entry in event.standings]
-        assert [player for some in members for player in some] == each.players
-        assert {len(some) for some in members} == {workload.team}
-        assert [entry.rank for entry in event.standings] == list(range(1, len(members) + 1))
-        assert len(set(each.players)) == workload.size
-        assert {len(player) for player in each.players} == {10}
-        assert all(
-            ladder_of.setdefault(player, each.ladder) == each.ladder for player in each.players
-        )
-    assert len(set(ladder_of.values())) == workload.ladders
-
-
-def test_the_better_are_often_first() -> None:
-    """A player's mean place in one half of the rounds predicts that in the other half."""
-    places: list[dict[str, list[int]]] = [{}, {}]
-    for number, each in enumerate(itertools.islice(WORKLOADS["dense"].rounds(), 2000)):
-        for place, player in enumerate(each.players):
-            places[number % 2].setdefault(player, []).append(place)
-    known = sorted(places[0].keys() & places[1].keys())
-    some, others = ([np.mean(half[player]) for player in known] for half in places)
-    assert np.corrcoef(some, others)[0, 1] > 0.5
-
-
-def test_up_to_so_many_updates() -> None:
-    """Whole rounds, just enough of them and two at least; all where there are fewer."""
+def test_rounds_are_as_asked() -> None:
+    """So many players of one ladder, each once, best first; a player has one ladder. The same for
+    the same seed, others for another."""
+    for name in DRAWN:
+        workload, ladder_of = WORKLOADS[name], dict[str, str]()
+        assert first(name, 3) == first(name, 3) != first(name, 3, seed=2), name
+        for each in itertools.islice(workload.rounds(), 2 * workload.ladders):
+            decode = plain_round_from_json if workload.team == 1 else plain_teams_from_json
+            event: Any = decode(each.value)
+            assert (event.round_id, event.ladder) == (each.round_id, each.ladder)
+            members = [members_of(entry) for entry in event.standings]
+            assert [player for some in members for player in some] == each.players
+            assert {len(some) for some in members} == {workload.team}
+            assert [entry.rank for entry in event.standings] == list(range(1, len(members) + 1))
+            assert len(set(each.players)) == workload.size, name
+            assert {len(player) for player in each.players} == {10}
+            ladders = {ladder_of.setdefault(player, each.ladder) for player in each.players}
+            assert ladders == {each.ladder}
+        assert len(set(ladder_of.values())) == workload.ladders
     rounds = [made(f"r{i}", "x", ["a", "b"]) for i in range(4)]
     assert [len(up_to(n, rounds)) for n in (1, 4, 5, 8, 9)] == [2, 2, 3, 4, 4]
-
-
-def test_the_file_is_not_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
-    """Without the Codeforces file its workload is skipped, with the reason."""
-    monkeypatch.setenv("STREAM_RATER_SHARED", str(tmp_path))
-    with pytest.raises(Skipped, match="no data/codeforces"):
-        first("codeforces", 1)
 
 
 def test_lost_and_doubled_are_reported() -> None:
     """An event too few and one too many do not make up for each other."""
     due = Counter({b"x:a": 2, b"x:b": 1})
     assert Published(Counter(due), 0.0, Sample(0, [])).wrong(due) == ""
-    report = Published(Counter({b"x:a": 1, b"x:b": 2}), 0.0, Sample(0, []))
-    assert report.wrong(due) == "1 events lost, 1 doubled"
+    published = Published(Counter({b"x:a": 1, b"x:b": 2}), 0.0, Sample(0, []))
+    assert published.wrong(due) == "1 events lost, 1 doubled"
+
+
+# --- latency --------------------------------------------------------------------------------------
 
 
 def test_latencies() -> None:
@@ -193,12 +164,12 @@ def test_what_a_crowd_costs_others() -> None:
     assert (found.quiet.latency_s.tolist(), found.beside.latency_s.tolist()) == ([0.5], [2.0])
 
 
+# --- the null pipeline, and other rivals ----------------------------------------------------------
+
+
 def test_the_null_pipeline_regroups_all() -> None:
     """Every player of every round once, in the part of its shard, with its place."""
-    rounds = [
-        plain_round_from_json(each.value)
-        for each in itertools.islice(WORKLOADS["lobby5"].rounds(), 50)
-    ]
+    rounds = [plain_round_from_json(each.value) for each in first("lobby5", 50)]
     want = Counter((r.round_id, e.player, e.rank) for r in rounds for e in r.standings)
     got: Counter[tuple[str, str, int]] = Counter()
     for shard, part in regrouped(rounds, 8):
@@ -221,52 +192,46 @@ def test_the_null_pipeline_cuts_as_asked() -> None:
 
 def test_ratios_are_of_turns() -> None:
     """A rival's figures are medians; its ratios are those of each turn, not of the medians."""
-    turns = [(10.0, 100.0), (40.0, 200.0), (20.0, 600.0)]
-    first = [{"p50_ms": p50, "p99_ms": p99} for p50, p99 in turns]
-    ours = [
-        {"p50_ms": p50, "p99_ms": p99} for p50, p99 in [(5.0, 50.0), (10.0, 400.0), (40.0, 60.0)]
-    ]
+
+    def turns(*pairs: tuple[float, float]) -> list[dict[str, float]]:
+        return [{"p50_ms": p50, "p99_ms": p99} for p50, p99 in pairs]
+
+    first = turns((10.0, 100.0), (40.0, 200.0), (20.0, 600.0))
+    ours = turns((5.0, 50.0), (10.0, 400.0), (40.0, 60.0))
     alone, beside = compared("x", first, first), compared("x", ours, first)
     assert (alone.value, alone.ratio) == (200.0, {"p50_ms": 20.0})
     assert (beside.value, beside.unit, beside.ratio["p50_ms"]) == (60.0, "ms, p99", 10.0)
     assert [beside.ratio[f"p50_{each}"] for each in ("least", "ratio", "most")] == [0.25, 0.5, 2.0]
     assert [beside.ratio[f"p99_{each}"] for each in ("least", "ratio", "most")] == [0.1, 0.5, 2.0]
+    ours, null = turns((10.0, 50.0), (30.0, 60.0)) * 2, turns((5.0, 25.0), (10.0, 20.0)) * 2
+    by_null = beside_null("x", ours, null)
+    assert (by_null.value, by_null.unit, by_null.ratio["p50_times"]) == (2.5, "times", 2.5)
+    assert (by_null.ratio["p99_ms"], by_null.ratio["null_p50_ms"]) == (55.0, 7.5)
 
 
-def test_beside_the_null_pipeline() -> None:
-    """Medians of both, and of each turn's ratio."""
-    ours = [{"p50_ms": 10.0, "p99_ms": 50.0}, {"p50_ms": 30.0, "p99_ms": 60.0}] * 2
-    null = [{"p50_ms": 5.0, "p99_ms": 25.0}, {"p50_ms": 10.0, "p99_ms": 20.0}] * 2
-    found = beside_null("x", ours, null)
-    assert (found.value, found.unit, found.ratio["p50_times"]) == (2.5, "times", 2.5)
-    assert (found.ratio["p99_ms"], found.ratio["null_p50_ms"]) == (55.0, 7.5)
-
-
-def test_who_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A rival is a folder or settings of the service. Anything else gives one line of error."""
+def test_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line says what there is, and the exit code is 2. A rival is a folder or settings."""
     assert rival_of("null").name == "null"
     assert rival_of("shards=4,partitions=2").settings == {"shards": "4", "partitions": "2"}
     assert (load_of("5000"), load_of("backlog")) == (5000.0, None)
-    wrong = ["shards", str(tmp_path), "shads=4", "shards=many"]
-    assert {main(["--against", each]) for each in wrong} == {2}
-    assert {main(["--against", "shards=4", "--loads", each]) for each in ("5k", "0")} == {2}
-    assert main(["--against", "null", "--loads", "backlog"]) == 2
-    *report, last = capsys.readouterr().err.splitlines()
-    assert last == "bench: null has no backlog: only latency is compared with it"
-    assert (
-        report[0] == "bench: shards: neither a folder with stream_rater nor NAME=VALUE,NAME=VALUE"
-    )
-    assert "shads" in report[2] and "shards" in report[3]
-    assert report[4:] == [f"bench: no load {each!r}; like 5000, or backlog" for each in ("5k", "0")]
+    wrong = {
+        "lobby": "no workload 'lobby'; there are: lobby5 duel team5v5 squads ",
+        "--measure speed": "no measure 'speed'; there are: rate null latency recovery ",
+        "--workers 1,0+1": "no number of workers '0+1'; like 2, or 1+1",
+        "--against shards": "shards: neither a folder with stream_rater nor NAME=VALUE,NAME=VALUE",
+        f"--against {tmp_path}": str(tmp_path),
+        "--against shads=4": "",
+        "--against shards=many": "",
+        "--against shards=4 --loads 0": "no load '0'; like 5000, or backlog",
+        "--against null --loads backlog": "null has no backlog: only latency is compared with it",
+    }
+    for words, said in wrong.items():
+        assert main(words.split()) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"bench: {said}")
 
 
-def test_unknown_names_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    """One line lists the known names, and the exit code is 2."""
-    assert main(["lobby"]) == main(["--measure", "speed"]) == main(["--workers", "1,0+1"]) == 2
-    workload, measure, workers = capsys.readouterr().err.splitlines()
-    assert workers == "bench: no number of workers '0+1'; like 2, or 1+1"
-    assert workload.startswith("bench: no workload 'lobby'; there are: lobby5 duel team5v5 squads ")
-    assert measure.startswith("bench: no measure 'speed'; there are: rate null latency recovery ")
+# --- what figures are of --------------------------------------------------------------------------
 
 
 def test_growth() -> None:
@@ -276,17 +241,20 @@ def test_growth() -> None:
     assert growth([Resident(1, 5)]) == 0.0
 
 
-def test_names_of_workers() -> None:
-    """Those of one role are named for it."""
+def test_workers_and_servers() -> None:
+    """Workers of one role are named for it. There are twice as many partitions and shards as
+    processes of the largest role, where the service's own number is smaller. A partition has three
+    copies at most, one of which may be missing; with a single one none may."""
     assert names_of("2") == ["worker-0", "worker-1"]
     assert names_of("1+2") == ["estimator-0", "updater-0", "updater-1"]
-
-
-def test_there_are_enough_partitions_and_shards() -> None:
-    """Twice the processes of the largest role, where the service's own number is smaller."""
     assert enough(["1", "1+1", "2", "4"]) == {}
     assert enough(["1", "8"]) == {"partitions": "16", "shards": "16"}
     assert enough(["1", "4+6"]) == {"partitions": "12", "shards": "12"}
+    for brokers, copies, least in ((1, "1", "1"), (2, "2", "1"), (5, "3", "2")):
+        properties = copied(Servers(brokers))
+        assert properties["default.replication.factor"] == copies
+        assert properties["min.insync.replicas"] == least
+        assert properties["transaction.state.log.min.isr"] == least
 
 
 def test_rows_of_a_cluster_have_its_label() -> None:
@@ -299,30 +267,13 @@ def test_rows_of_a_cluster_have_its_label() -> None:
     assert not re.fullmatch(BY_SECTION["capacity"].names, f"{found.name}/null")
 
 
-@pytest.mark.parametrize(
-    ("brokers", "copies", "least"), [(1, "1", "1"), (2, "2", "1"), (5, "3", "2")]
-)
-def test_copies_of_a_partition(brokers: int, copies: str, least: str) -> None:
-    """Three at most, one of which may be missing; with a single one none may."""
-    properties = copied(Servers(brokers))
-    assert properties["default.replication.factor"] == copies
-    assert properties["min.insync.replicas"] == properties["transaction.state.log.min.isr"] == least
-
-
-def test_servers_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    """At least one of each; a comparison has one of each."""
-    wrong = [["--brokers", "0"], ["--redis-masters", "x"], ["--against", "null", "--brokers", "3"]]
-    for words in wrong:
-        with pytest.raises(SystemExit) as ended:
-            main(words)
-        assert ended.value.code == 2
-    said = [each for each in capsys.readouterr().err.splitlines() if "error:" in each]
-    assert "'0' is no number from 1 to 99" in said[0] and "'x' is no number" in said[1]
-    assert said[2].endswith("--against: with one broker and one Redis each")
-
-
 def test_how_a_run_compares_with_that_of_one_process() -> None:
     """By rate and by cost; not where one process was not measured."""
+
+    def ran(seconds: float, used_us: float) -> Run:
+        used = {"workers": used_us}
+        return Run(1, 100, seconds, used, 0.0, 1, {}, 0.5, 4, Sample(0, []), None)
+
     one, four = ran(10.0, 2.0), ran(5.0, 3.0)
     plan = Plan(frozenset({"rate"}), ["1", "4"])
     assert dict(plan._beside(WORKLOADS["lobby5"], "4", four)) == {}
@@ -330,6 +281,39 @@ def test_how_a_run_compares_with_that_of_one_process() -> None:
     assert dict(plan._beside(WORKLOADS["lobby5"], "4", four)) == {"of_one": 2.0, "cost_of_one": 1.5}
 
 
-def ran(seconds: float, used_us: float) -> Run:
-    """A run of so long, with so much processor time for an update."""
-    return Run(1, 100, seconds, {"workers": used_us}, 0.0, 1, {}, 0.5, 4, Sample(0, []), None)
+def test_every_step_is_there() -> None:
+    """A step that was renamed would be left out in silence."""
+    for place in (each for places in steps.STEPS.values() for each in places):
+        module, _, name = place.partition(":")
+        found: Any = importlib.import_module(module)
+        for each in name.split("."):
+            found = getattr(found, each)
+        assert callable(found), place
+
+
+def test_a_step_has_its_own_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What a step within it takes counts there; so does the time until a failure."""
+    now_s = [0.0]
+    monkeypatch.setattr(steps.time, "thread_time", lambda: now_s[0])
+
+    def takes(seconds: float) -> None:
+        now_s[0] += seconds
+
+    def fails() -> None:
+        takes(4.0)
+        raise ValueError
+
+    watch = steps.Watch()
+    inner = watch.around("stage 2", fails)
+
+    def outer() -> str:
+        takes(1.0)
+        with pytest.raises(ValueError):
+            inner()
+        takes(2.0)
+        return "done"
+
+    assert watch.around("apply", outer)() == "done"
+    assert (watch.spent_s["apply"], watch.spent_s["stage 2"]) == (3.0, 4.0)
+    watch.write(tmp_path / "steps.json")
+    assert json.loads((tmp_path / "steps.json").read_text()) == watch.spent_s

@@ -1,10 +1,14 @@
-"""What commands say of files: empty, not JSON lines, compressed, out of order, standard input."""
+"""What commands say of files: empty, not JSON lines, compressed, out of order, standard input; and
+on a terminal, how far a file is read, by its bytes."""
 
 import gzip
+import io
 import json
+import os
+import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +17,26 @@ from click.testing import CliRunner, Result
 
 from stream_rater.adapters.memory import Log
 from stream_rater.cli import app
-from stream_rater.config.ladders import DEFAULT_RATING
+from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.config.ladders import ANY_LADDER, DEFAULT_RATING
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.operations import input_file, rate
+from stream_rater.operations.compare_store import compare
+from stream_rater.operations.input_file import read_records
+from stream_rater.pipeline.ports import Position, StoredShard
+from stream_rater.replay.edited_log import records_of
+from stream_rater.replay.files import text_size
+from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.embedded import Engine
+from stream_rater.runtime.progress import advancing, track_bytes
+from tests.logs import ListedRecords
 from tests.rounds import as_json, day, event, ranked, read
 
 ROUNDS = [as_json(round_id=f"r{i}", completed_at=f"2026-01-{1 + i:02}T00:00:00Z") for i in range(4)]
 
 
-def run(*words: str, stdin: bytes = b"") -> Result:
-    return CliRunner().invoke(app.main, words, input=stdin)
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app.main, words)
 
 
 def lines(path: Path, rounds: Sequence[bytes]) -> str:
@@ -45,15 +58,14 @@ def test_one_invalid_round_is_one(tmp_path: Path) -> None:
         assert result.stderr.splitlines()[-1].endswith(f"a.jsonl: {expected}")
 
 
-@pytest.mark.parametrize("text", [b"", b"\n \n"])
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
-def test_a_file_without_rounds_is_reported(tmp_path: Path, name: str, text: bytes) -> None:
+def test_a_file_without_rounds_is_reported(tmp_path: Path) -> None:
     """Nothing failed, but nobody wants to look for the reason of an empty result."""
-    path = tmp_path / name
-    path.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
-    result = run("rate", str(path))
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == f"{path}: no rounds in it\n"
+    for text in (b"", b"\n \n"):
+        for name, content in (("a.jsonl", text), ("a.jsonl.gz", gzip.compress(text))):
+            (tmp_path / name).write_bytes(content)
+            result = run("rate", str(tmp_path / name))
+            assert (result.exit_code, result.stdout) == (0, "")
+            assert result.stderr == f"{tmp_path / name}: no rounds in it\n"
 
 
 @pytest.mark.parametrize(
@@ -186,26 +198,21 @@ def test_standard_input_is_a_file_as_others(tmp_path: Path) -> None:
     text = b"\n".join(ROUNDS)
     wanted = run("rate", lines(tmp_path / "a.jsonl", ROUNDS)).stdout
     command = [sys.executable, "-m", "stream_rater", "rate", "-"]
-    for given in (text, gzip.compress(text)):
-        done = subprocess.run(command, input=given, capture_output=True, check=True)
-        assert done.stdout.decode() == wanted != ""
+    done = subprocess.run(command, input=gzip.compress(text), capture_output=True, check=True)
+    assert done.stdout.decode() == wanted != ""
     done = subprocess.run(command, input=b"no\nround", capture_output=True, check=False)
     assert done.returncode == 1 and done.stderr.startswith(b"stream-rater: standard input: no JSON")
 
 
-@pytest.mark.parametrize("command", ["rate", "help", "evaluate", "demo"])
+@pytest.mark.parametrize("command", ["rate", "help"])
 def test_a_reader_that_has_enough_ends_a_command_quietly(tmp_path: Path, command: str) -> None:
     """As `head` does; without a traceback, with the exit code that shells give to SIGPIPE."""
     rounds = [
         json.dumps(event(*ranked([1, 2], [f"a{i}", f"b{i}"]), round_id=f"r{i}")).encode()
         for i in range(2000)
     ]
-    file, config = lines(tmp_path / "a.jsonl", rounds), tmp_path / "c.json"
-    config.write_text('{"system":"elo-mmr","weight_limit":0.2,"sigma_limit":80}')
-    words = {
-        "rate": ["rate", file], "help": ["rate", "--help"], "demo": ["demo", "--embedded"],
-        "evaluate": ["evaluate", file, "--config", str(config)],
-    }[command]  # fmt: skip
+    file = lines(tmp_path / "a.jsonl", rounds)
+    words = {"rate": ["rate", file], "help": ["rate", "--help"]}[command]
     with subprocess.Popen(
         [sys.executable, "-m", "stream_rater", *words],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -241,3 +248,65 @@ def test_rate_takes_the_ladders_file_of_the_environment(
     missing = run(*words)
     assert (missing.exit_code, missing.stdout) == (2, "")
     assert missing.stderr == "stream-rater: STREAM_RATER_LADDERS: /no/such.toml: no such file\n"
+
+
+class Terminal(io.StringIO):
+    """One that people look at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def a_screen(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Standard error, as a terminal; made in the test itself, before which pytest sets its own."""
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    return terminal
+
+
+def test_a_file_is_read_with_a_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In per cent, to the end; what is read is the file. What has no size is not asked for one: a
+    pipe, or what is too short for gzip."""
+    lines = [as_json(round_id=f"r{i}") for i in range(5000)]
+    text, path = b"\n".join(lines) + b"\n", tmp_path / "a.jsonl"
+    for packed in (False, True):
+        screen = a_screen(monkeypatch)
+        path.write_bytes(gzip.compress(text) if packed else text)
+        assert text_size(path) == len(text)
+        assert [(record.value or b"").strip() for record in read_records(path)] == lines
+        shown = [int(each) for each in re.findall(r"(\d+)%", screen.getvalue())]
+        assert shown and shown[-1] > 90 and "a.jsonl" in screen.getvalue()
+    os.mkfifo(tmp_path / "pipe")
+    assert text_size(tmp_path / "pipe") is None
+    (tmp_path / "short").write_bytes(b"\x1f\x8b")
+    assert text_size(tmp_path / "short") == 2
+
+
+def test_a_replay_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The records that are rated of all, then the beliefs that are compared of all, and the time
+    that is left."""
+    screen, log = a_screen(monkeypatch), list(records_of(a_log(200)))
+    reader = LogReader(ListedRecords(log, 50), {0: len(log)})
+    compare(reader, ANY_LADDER, 10, 0, 1, no_beliefs)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
+    for bar, count in (("rounds", 200), ("beliefs", 2)):
+        shown = re.findall(rf"{bar} \S+ +(\d+)/(\d+) [\d:-]+", text)
+        assert shown and shown[-1] == (str(count), str(count))
+
+
+def a_log(count: int) -> list[bytes]:
+    return [as_json(round_id=f"r{i}", completed_at=day(i)) for i in range(count)]
+
+
+def no_beliefs(asked: Mapping[int, PlayerColumn]) -> dict[int, StoredShard]:
+    return {shard: StoredShard(Position(), [None] * len(who)) for shard, who in asked.items()}
+
+
+def test_nobody_sees_progress_elsewhere(capfd: pytest.CaptureFixture[str]) -> None:
+    """Where standard error is no terminal, lines are passed on."""
+    assert list(track_bytes([b"a", b"b"], "x", 2)) == [b"a", b"b"]
+    with advancing("x", 2) as advance:
+        advance(2)
+    assert capfd.readouterr().err == ""

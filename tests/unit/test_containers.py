@@ -1,4 +1,4 @@
-"""What `make image` and `make compose` know without an engine: names, settings, their table."""
+"""What `make image`, `make compose` and `make kubernetes` know without an engine or a cluster."""
 
 import io
 import re
@@ -6,20 +6,26 @@ import socketserver
 import struct
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
-from subprocess import CompletedProcess
+from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
-from containers import base, compose, pip_settings, servers
-from containers.engine import Engine, podman_settings
-from containers.image import DOCKERFILE, bases, plain
-from containers.kafka_entry import properties, ready
-from containers.report import Failed, Report, table
-from containers.servers import Recipe
+from cluster import images, inside, node
+from cluster.checks import CHANGE, CHART, LADDERS, VALUES
+from cluster.init import HOSTS
+from containers import compose, servers
+from containers.image import DOCKERFILE, bases
+from containers.kafka_entry import ready
+from containers.load import Load
+from containers.report import Failed, Report
+from demonstration.figures import Phase
 from local import kafka_probe
-from local.tools import LocalServerError
+from local.tools import ROOT
+from stream_rater.config.files import read_ladders
 from tests.benchmarks.document.rows import Origin, made
 from tests.benchmarks.document.tables import BY_SECTION
 
@@ -28,55 +34,6 @@ def test_the_bases_of_the_dockerfile() -> None:
     """But for the stages that it makes, and for none at all."""
     assert bases(DOCKERFILE.read_text()) == ["docker.io/library/python:3.11-slim-bookworm"]
     assert bases("FROM a:1 AS one\nFROM one AS two\nFROM scratch\n") == ["a:1"]
-
-
-def test_a_base_is_made_of_what_its_name_says() -> None:
-    """Or not at all."""
-    assert base.read_name("docker.io/library/python:3.11-slim-bookworm") == ("3.11", "bookworm")
-    assert base.read_name("host/python:3.12.4-slim-trixie") == ("3.12", "trixie")
-    with pytest.raises(LocalServerError, match="cannot be made here"):
-        base.read_name("docker.io/library/redis:7.0")
-
-
-def test_pips_settings_are_lent_to_a_build(tmp_path: Path) -> None:
-    """What leads to packages; folders of this machine do not."""
-    authorities = tmp_path / "ca.pem"
-    authorities.write_text("x")
-    reported = (
-        ":env:.timeout='180'\nglobal.timeout='15'\nglobal.index-url='index'\n"
-        f"global.cert='{authorities}'\nglobal.find-links='\\n/wheels\\nfile://x'\n"
-        "install.user='true'\n"
-    )
-    settings = pip_settings.read(reported)
-    assert settings["timeout"] == "180"
-    lines = pip_settings.as_file(settings).splitlines()
-    assert lines[0] == "[global]"
-    assert set(lines[1:]) == {
-        "timeout = 180", "index-url = index", "find-links = file://x",
-        f"cert = {pip_settings.CERTIFICATES}",
-    }  # fmt: skip
-    assert pip_settings.certificates(settings, {}) == authorities
-    assert pip_settings.certificates({}, {"SSL_CERT_FILE": str(authorities)}) == authorities
-    assert pip_settings.certificates({"cert": "/not/there"}, {}) is None
-    assert pip_settings.as_file({}) == "[global]\n"
-
-
-def test_limits_are_podmans() -> None:
-    """In the form that it reads."""
-    assert 'default_ulimits = ["nofile=20:20", "nproc=10:10"]' in podman_settings(20, 10)
-
-
-def test_names_are_spelt_as_in_locks() -> None:
-    """Case, dots and underscores do not count."""
-    assert plain("Confluent_Kafka") == plain("confluent.kafka") == "confluent-kafka"
-
-
-def test_kafkas_variables_are_its_properties() -> None:
-    """As Apache's image reads them."""
-    reported = properties(
-        {"KAFKA_LOG_DIRS": "/x", "KAFKA_A__B___C": "1", "KAFKA_HEAP_OPTS": "-Xmx1g", "HOME": "/"}
-    )
-    assert reported == "a_b-c=1\nlog.dirs=/x\n"
 
 
 def test_a_failed_check_is_reported_and_counted() -> None:
@@ -95,48 +52,6 @@ def test_a_failed_check_is_reported_and_counted() -> None:
     ]
     head, line, first, _ = report.table().splitlines()
     assert len(head) == len(line) == len(first)
-
-
-def test_cells_cannot_break_the_table() -> None:
-    """Lines and bars in what was seen."""
-    assert table(("a", "b"), [("x\ny", "1|2")]).splitlines()[-1] == "| x y | 1/2 |"
-
-
-class NoEngine(Engine):
-    """Remembers what it is asked; has the images that it is given, by label."""
-
-    def __init__(self, labels: dict[str, str]) -> None:
-        super().__init__(("podman",), {})
-        self.labels, self.asked = labels, list[tuple[str, ...]]()
-
-    def tried(self, *arguments: str, timeout_s: float = 0.0) -> CompletedProcess[str]:
-        """An image is inspected, removed, or made."""
-        self.asked.append(arguments[:2])
-        found = self.labels.get(arguments[-1])
-        absent = arguments[1] == "inspect" and found is None
-        return CompletedProcess(arguments, int(absent), f"{found}\n", "")
-
-
-def recipe(program: Path) -> Recipe:
-    """Of one file."""
-    return Recipe("localhost/one:1", lambda folder: folder.mkdir(), (), (program,))
-
-
-@pytest.mark.parametrize("had", ["none", "registry", "same", "older"])
-def test_an_image_is_made_when_it_would_be_another(tmp_path: Path, had: str) -> None:
-    """Not in the place of one that came from a registry, and not again."""
-    program = tmp_path / "program"
-    program.write_bytes(b"1")
-    one = recipe(program)
-    labels = {"registry": "<no value>", "same": one.label, "older": one.label}
-    engine = NoEngine({one.name: labels[had]} if had in labels else {})
-    if had == "older":
-        program.write_bytes(b"2")
-    reported: list[str] = []
-    made = servers.ensure(engine, one, reported.append)
-    assert made == (had in ("none", "older")) == bool(reported)
-    assert (("image", "rm") in engine.asked) == (had == "older")
-    assert any(each[0] == "import" for each in engine.asked) == made
 
 
 def test_every_image_of_compose_is_ours_or_can_be_made_but_grafana() -> None:
@@ -187,30 +102,22 @@ def answer(body: bytes, correlation_id: int = 7) -> bytes:
     return struct.pack(">ii", len(body) + 4, correlation_id) + body
 
 
-@pytest.mark.parametrize(
-    ("reported", "seen"),
-    [
-        (answer(struct.pack(">h", 35)), False),  # refused
-        (answer(struct.pack(">h", 0), correlation_id=8), False),  # to another request
-        (answer(b""), False),
-        (b"", ConnectionResetError),
-        (answer(struct.pack(">h", 0)), ConnectionResetError),  # one answer of three
-    ],
-)
-def test_a_broker_that_does_not_work_is_not_ready(
-    reported: bytes, seen: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The probe of the servers here, as the image's command calls it."""
+def test_a_broker_that_does_not_work_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The probe of the servers here, as the image's command calls it: one that refuses, that
+    answers to another request or nothing, or that gives one answer of three."""
     monkeypatch.setitem(sys.modules, "kafka_probe", kafka_probe)
-    with socketserver.TCPServer(("127.0.0.1", 0), Broker) as server:
-        server.answer = reported  # type: ignore[attr-defined]
-        threading.Thread(target=server.handle_request, daemon=True).start()
-        address = f"127.0.0.1:{server.server_address[1]}"
-        if seen is False:
-            assert ready(address) is False
-        else:
-            with pytest.raises(seen):  # type: ignore[call-overload]
-                ready(address)
+    well = struct.pack(">h", 0)
+    refusals = (answer(struct.pack(">h", 35)), answer(well, correlation_id=8), answer(b""))
+    for reported in (*refusals, b"", answer(well)):
+        with socketserver.TCPServer(("127.0.0.1", 0), Broker) as server:
+            server.answer = reported  # type: ignore[attr-defined]
+            threading.Thread(target=server.handle_request, daemon=True).start()
+            address = f"127.0.0.1:{server.server_address[1]}"
+            if reported in refusals:
+                assert ready(address) is False
+            else:
+                with pytest.raises(ConnectionResetError):
+                    ready(address)
 
 
 def test_what_goes_into_the_image_alone_imports_nothing_of_ours() -> None:
@@ -220,3 +127,96 @@ def test_what_goes_into_the_image_alone_imports_nothing_of_ours() -> None:
             text = path.read_text()
             found = re.findall(r"^(?:import|from) (\w+)", text, re.MULTILINE)
             assert set(found) <= sys.stdlib_module_names
+
+
+SCHEMA = yaml.safe_load((ROOT / CHART / "values.schema.json").read_text())
+OWN = yaml.safe_load((ROOT / VALUES.partition("=")[2]).read_text())
+
+
+def manifests() -> list[dict[str, Any]]:
+    """Everything that is applied."""
+    files = sorted(inside.MANIFESTS.glob("*.yaml"))
+    return [each for file in files for each in yaml.safe_load_all(file.read_text())]
+
+
+def test_its_values_are_values_of_the_chart() -> None:
+    """By the chart's own schema."""
+    jsonschema.validate(OWN, SCHEMA)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**OWN, "settings": {"shards": 0}}, SCHEMA)
+
+
+def test_no_pod_runs_an_image_that_is_not_imported() -> None:
+    """Nothing can be pulled there."""
+    imported = {images.OURS, node.PAUSE, images.COREDNS, servers.KAFKA, servers.REDIS}
+    templates = [
+        each["spec"]["template"] for each in manifests() if "template" in each.get("spec", ())
+    ]
+    used = [container for each in templates for container in each["spec"]["containers"]]
+    assert used
+    assert {each["image"] for each in used} < imported
+    assert {each["imagePullPolicy"] for each in used} == {OWN["image"]["pullPolicy"]} == {"Never"}
+
+
+def test_addresses_are_those_of_the_node() -> None:
+    """Manifests cannot ask Python."""
+    by_kind: dict[str, list[dict[str, Any]]] = {}
+    for each in manifests():
+        by_kind.setdefault(each["kind"], []).append(each)
+    service = {each["metadata"]["name"]: each["spec"]["clusterIP"] for each in by_kind["Service"]}
+    assert service["kube-dns"] == node.DNS
+    assert {"kafka.servers": service["kafka"], "redis.servers": service["redis"]} == HOSTS
+    (slice_,) = by_kind["EndpointSlice"]
+    assert slice_["endpoints"][0]["addresses"] == [node.ADDRESS]
+    assert slice_["ports"][0]["port"] == node.ADAPTER_PORT
+
+
+def test_games_are_under_the_restricted_standard() -> None:
+    """Enforced by the API server."""
+    spaces = [each["metadata"] for each in manifests() if each["kind"] == "Namespace"]
+    enforced = {
+        each["name"]: each.get("labels", {}).get("pod-security.kubernetes.io/enforce")
+        for each in spaces
+    }
+    assert enforced["games"] == enforced["servers"] == "restricted"
+
+
+def test_the_changed_ladders_can_be_read(tmp_path: Path) -> None:
+    """Ours, with new parameters from an offset on."""
+    changed = tmp_path / "changed.toml"
+    changed.write_text(LADDERS.read_text() + CHANGE.format(offset=12))
+    read_ladders(changed)
+
+
+@dataclass
+class Played(Load):
+    """Reports nothing and follows nothing: rounds and events are given."""
+
+    def _report(self) -> None:
+        self._reported.set()
+
+    def _follow(self) -> None:
+        self._ready.set()
+
+
+def events(*names: str) -> list[dict[str, str]]:
+    """Of one round each."""
+    return [{"event_id": n, "round_id": n, "completed_at": "2026-01-01T00:00:00Z"} for n in names]
+
+
+def test_what_is_lost_or_doubled_fails(tmp_path: Path) -> None:
+    """And what is neither does not. No rounds are no proof."""
+    for names, problem in (
+        (("a", "b"), "0 lost, 0 doubled"),
+        (("a",), "1 lost, 0 doubled"),
+        (("a", "b", "b"), "0 lost, 1 doubled"),
+    ):
+        with Played("nowhere:1", tmp_path, rounds=2, expected=2, phase=Phase(0.0)) as load:
+            load.phase.take(events(*names), 1.8e9)
+            if names == ("a", "b"):
+                assert problem in load.finish()
+            else:
+                with pytest.raises(Failed, match=problem):
+                    load.finish()
+    with Played("nowhere:1", tmp_path) as load, pytest.raises(Failed):
+        load.finish()

@@ -1,4 +1,5 @@
-"""The examples' pure parts: predictions, line-ups, the made-up season and the ladders file."""
+"""The examples: predictions, line-ups, the made-up season and the ladders file; the matchmaking
+example as typed, with its ladder, its teams, and how much form varies."""
 
 import itertools
 import json
@@ -6,6 +7,8 @@ import math
 import random
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -20,14 +23,17 @@ from examples.matchmaking import (
     Rating,
     Ratings,
     Table,
+    beta_for,
     beta_of,
     even_teams,
     lobbies,
+    main,
     win_probability,
 )
 from local.tools import ROOT
 from stream_rater.config.files import read_ladders
 from stream_rater.config.ladders import DEFAULT_RATING
+from stream_rater.contract.events import joined, to_json
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rating.stages import rule_of
 from stream_rater.replay.files import read_lines
@@ -42,65 +48,41 @@ STRONG, WEAK = Rating(mu=1800.0, sigma=80.0), Rating(mu=1500.0, sigma=80.0)
 # --- win_probability ------------------------------------------------------------------------------
 
 
-def test_equal_players_win_half_of_the_time() -> None:
-    """No lead, no favourite."""
-    assert win_probability([WEAK], [WEAK]) == 0.5
-
-
 def test_chances_of_both_sides_add_up_to_one() -> None:
-    """Whoever is asked about first."""
+    """Whoever is asked about first; equals win half of the time. Sides of unequal size are compared
+    by deviations from the initial rating, as in rating, and a team is the sum of its members. No
+    lead is too large."""
     ours = win_probability([STRONG], [WEAK])
     assert ours + win_probability([WEAK], [STRONG]) == pytest.approx(1.0, abs=1e-15)
-
-
-def test_a_lead_of_one_delta_wins_as_the_normal_distribution_says() -> None:
-    """Phi(1) = 0.8413, the share of a normal variable below one sigma."""
-    a, b = Rating(mu=1700.0, sigma=60.0), Rating(mu=1500.0, sigma=80.0)
-    beta = math.sqrt((200.0**2 - 60.0**2 - 80.0**2) / 2.0)
-    expected = 0.8413447460685429
-    assert win_probability([a], [b], beta) == pytest.approx(expected, abs=1e-12)
-
-
-def test_an_unknown_player_is_never_a_sure_winner_or_loser() -> None:
-    """The same lead says less when less is known."""
-    unsure = Rating(mu=1800.0, sigma=350.0)
-    assert 0.5 < win_probability([unsure], [WEAK]) < win_probability([STRONG], [WEAK])
-
-
-def test_huge_leads_stay_probabilities() -> None:
-    """No overflow at any lead."""
+    assert win_probability([WEAK], [WEAK]) == 0.5
+    assert win_probability([NEWCOMER, NEWCOMER], [NEWCOMER]) == 0.5
+    middle = Rating(mu=1650.0, sigma=80.0)
+    assert win_probability([STRONG, WEAK], [middle, middle]) == pytest.approx(0.5, abs=1e-12)
     assert win_probability([Rating(mu=1e9)], [Rating(mu=-1e9)]) == 1.0
     assert win_probability([Rating(mu=-1e9)], [Rating(mu=1e9)]) == 0.0
 
 
-def test_two_newcomers_against_one_start_level() -> None:
-    """Sides of unequal size are compared by deviations from the initial rating, as in rating."""
-    assert win_probability([NEWCOMER, NEWCOMER], [NEWCOMER]) == 0.5
+def test_a_lead_of_one_delta_wins_as_the_normal_distribution_says() -> None:
+    """Phi(1) = 0.8413, the share of a normal variable below one sigma. The same lead says less when
+    less is known."""
+    a, b = Rating(mu=1700.0, sigma=60.0), Rating(mu=1500.0, sigma=80.0)
+    beta = math.sqrt((200.0**2 - 60.0**2 - 80.0**2) / 2.0)
+    expected = 0.8413447460685429
+    assert win_probability([a], [b], beta) == pytest.approx(expected, abs=1e-12)
+    unsure = Rating(mu=1800.0, sigma=350.0)
+    assert 0.5 < win_probability([unsure], [WEAK]) < win_probability([STRONG], [WEAK])
 
 
-def test_a_team_is_the_sum_of_its_members() -> None:
-    """A strong and a weak player are level with two in the middle."""
-    middle = Rating(mu=1650.0, sigma=80.0)
-    assert win_probability([STRONG, WEAK], [middle, middle]) == pytest.approx(0.5, abs=1e-12)
-
-
-@pytest.mark.parametrize(("weight", "sigma", "drift"), [(0.2, 80.0, 0.0), (0.1, 70.0, 3.0)])
-def test_beta_of_is_the_spread_that_the_rating_system_takes(
-    weight: float, sigma: float, drift: float
-) -> None:
-    """From weight_limit and sigma_limit to beta and, through the service's own formula, back."""
-    beta, gamma = beta_of(weight, sigma), math.sqrt(weight) * sigma
-    assert EloMMR(beta=beta, gamma=gamma).limits == pytest.approx((weight, sigma))
-    assert beta_of(weight, sigma, drift) ** 2 == pytest.approx(beta**2 + drift / weight)
-
-
-def test_the_defaults_are_those_of_a_ladder_with_default_parameters() -> None:
-    """BETA and NEWCOMER are what the service starts from."""
+def test_beta_of_is_the_spread_that_the_rating_system_takes() -> None:
+    """From weight_limit and sigma_limit to beta and, through the service's own formula, back. BETA
+    and NEWCOMER are what the service starts from."""
+    for weight, sigma, drift in ((0.2, 80.0, 0.0), (0.1, 70.0, 3.0)):
+        beta, gamma = beta_of(weight, sigma), math.sqrt(weight) * sigma
+        assert EloMMR(beta=beta, gamma=gamma).limits == pytest.approx((weight, sigma))
+        assert beta_of(weight, sigma, drift) ** 2 == pytest.approx(beta**2 + drift / weight)
     assert pytest.approx(beta_of(*DEFAULT_RATING.limits), abs=0.1) == BETA
-    assert (NEWCOMER.mu, NEWCOMER.sigma) == (
-        DEFAULT_RATING.initial_mu,
-        DEFAULT_RATING.initial_sigma,
-    )
+    first = (DEFAULT_RATING.initial_mu, DEFAULT_RATING.initial_sigma)
+    assert (NEWCOMER.mu, NEWCOMER.sigma) == first
     assert NEWCOMER.shown == rule_of(DEFAULT_RATING).rating(NEWCOMER.mu, NEWCOMER.sigma)
 
 
@@ -122,55 +104,40 @@ def least_gap(table: Table) -> float:
     return min(abs(total - 2.0 * sum(table[name].mu for name in half)) for half in halves)
 
 
-@pytest.mark.parametrize("count", [2, 4, 6, 8, 12])
-def test_small_teams_are_as_even_as_they_can_be(count: int) -> None:
-    """No split of so few players is better."""
-    table = a_table(count)
-    ours, theirs = even_teams(list(table), table)
-    assert sorted(ours + theirs) == sorted(table)
-    assert gap(ours, theirs, table) == pytest.approx(least_gap(table), abs=1e-9)
+def test_teams_are_even() -> None:
+    """Small ones as even as they can be; large ones within a tenth of the spread of a single
+    player. They are of one size, and do not depend on the order of the names."""
+    for count in (2, 4, 6, 8, 12, 14, 16, 40):
+        table = a_table(count)
+        ours, theirs = even_teams(list(table), table)
+        assert sorted(ours + theirs) == sorted(table) and len(ours) == len(theirs)
+        if count <= EXHAUSTIVE:
+            assert gap(ours, theirs, table) == pytest.approx(least_gap(table), abs=1e-9)
+        else:
+            assert gap(ours, theirs, table) < 30.0
+        assert even_teams(sorted(table), table) == even_teams(sorted(table, reverse=True), table)
+    assert 12 <= EXHAUSTIVE < 14
 
 
-@pytest.mark.parametrize("count", [14, 16, 40])
-def test_large_teams_are_of_one_size_and_nearly_even(count: int) -> None:
-    """Within a tenth of the spread of a single player."""
-    table = a_table(count)
-    assert count > EXHAUSTIVE
-    ours, theirs = even_teams(list(table), table)
-    assert sorted(ours + theirs) == sorted(table) and len(ours) == len(theirs)
-    assert gap(ours, theirs, table) < 30.0
-
-
-def test_teams_do_not_depend_on_the_order_of_the_names() -> None:
-    """The same players, the same teams."""
-    table = a_table(10)
-    assert even_teams(sorted(table), table) == even_teams(sorted(table, reverse=True), table)
-
-
-@pytest.mark.parametrize("players", [[], ["a"], ["a", "b", "c"], ["a", "a"]])
-def test_teams_need_an_even_number_of_different_players(players: list[str]) -> None:
-    """Anything else is refused, not guessed."""
-    with pytest.raises(ValueError, match="even number of different players"):
-        even_teams(players, {})
-
-
-def test_who_has_not_played_counts_as_a_newcomer() -> None:
-    """The strong player is not put beside the stronger of the two others."""
+def test_who_can_be_in_a_team() -> None:
+    """An even number of different players: anything else is refused, not guessed. Who has not
+    played counts as a newcomer: the strong player is not put beside the stronger of the others."""
+    for players in ([], ["a"], ["a", "b", "c"], ["a", "a"]):
+        with pytest.raises(ValueError, match="even number of different players"):
+            even_teams(players, {})
     table = {"strong": STRONG, "weak": WEAK, "good": Rating(mu=1600.0)}
     ours, theirs = even_teams(["strong", "weak", "good", "unknown"], table)
     assert {"strong", "good"} not in (set(ours), set(theirs))
 
 
-@pytest.mark.parametrize(("count", "size", "sizes"), [(8, 4, [4, 4]), (9, 4, [4, 5]), (3, 8, [3])])
-def test_lobbies_hold_everybody_once_in_order_of_rating(
-    count: int, size: int, sizes: list[int]
-) -> None:
+def test_lobbies_hold_everybody_once_in_order_of_rating() -> None:
     """Players next to each other play each other; nobody is left over."""
-    table = a_table(count)
-    groups = lobbies(list(table), table, size)
-    assert [len(group) for group in groups] == sizes
-    flat = [table[name].mu for group in groups for name in group]
-    assert flat == sorted(flat, reverse=True)
+    for count, size, sizes in ((8, 4, [4, 4]), (9, 4, [4, 5]), (3, 8, [3])):
+        table = a_table(count)
+        groups = lobbies(list(table), table, size)
+        assert [len(group) for group in groups] == sizes
+        flat = [table[name].mu for group in groups for name in group]
+        assert flat == sorted(flat, reverse=True)
 
 
 # --- the local table ------------------------------------------------------------------------------
@@ -186,10 +153,15 @@ def a_change(
             "offset": 10 * rounds if offset is None else offset}  # fmt: skip
 
 
+def without_kafka() -> Ratings:
+    ratings = Ratings.__new__(Ratings)
+    ratings.ladders, ratings._lagging = {}, set()
+    return ratings
+
+
 def table_of(changes: Iterable[dict[str, object]]) -> dict[str, Table]:
     """The ratings, by ladder, after events in this order."""
-    ratings = Ratings.__new__(Ratings)  # without a Kafka
-    ratings.ladders = {}
+    ratings = without_kafka()
     for each in changes:
         ratings._take(each)
     return ratings.ladders
@@ -197,15 +169,15 @@ def table_of(changes: Iterable[dict[str, object]]) -> dict[str, Table]:
 
 def test_the_table_holds_a_players_last_round_whatever_comes_last() -> None:
     """After shards were added, old events are in another partition: any order between two is
-    possible. Players and ladders count apart."""
+    possible. Players and ladders count apart. An offset of 0 is one."""
     old = [a_change("ann", 2, 1450.0), a_change("ann", 3, 1500.0)]
     new = [a_change("ann", 4, 1600.0), a_change("ann", 9, 1700.0)]
-    others = [a_change("bob", 1, 1510.0), a_change("ann", 1, 1520.0, "b")]
+    others = [a_change("bob", 1, 1510.0, offset=0), a_change("ann", 1, 1520.0, "b")]
     for in_order in ([*old, *new], [*new, *old], [new[0], *old, new[1]], [old[0], *new, old[1]]):
         ladders = table_of([*others, *in_order])
         assert ladders["a"] == {
             "ann": Rating(1700.0, 80.0, 1699.0, 9, False, 90),
-            "bob": Rating(1510.0, 80.0, 1509.0, 1, True, 10),
+            "bob": Rating(1510.0, 80.0, 1509.0, 1, True, 0),
         }  # fmt: skip
         assert ladders["b"] == {"ann": Rating(1520.0, 80.0, 1519.0, 1, True, 10)}
 
@@ -227,9 +199,93 @@ def test_a_correction_counts_although_it_takes_rounds_away() -> None:
             assert (rating.mu, rating.offset) == (last["mu"], last["offset"])
 
 
-def test_an_event_at_the_first_offset_counts() -> None:
-    """An offset of 0 is one."""
-    assert table_of([a_change("ann", 1, 1510.0, offset=0)])["a"]["ann"].mu == 1510.0
+class Message:
+    """A message as the client gives it."""
+
+    def __init__(self, key: bytes, value: bytes | None) -> None:
+        self._key, self._value = key, value
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda: {"_key": self._key, "_value": self._value}.get(f"_{name}")
+
+
+def test_a_player_who_was_erased_is_forgotten() -> None:
+    """By the key of a record without a value, whatever the ids; later events of others count."""
+    event = a_change("ü%", 1, 1.0, "l:1", offset=3)
+    key, other = joined("l:1", "ü%").encode(), joined("l:1", "bob").encode()
+    ratings = without_kafka()
+    ratings._consumer = SimpleNamespace(  # type: ignore[assignment]
+        poll=lambda _: Message(key, to_json(event)),
+        consume=lambda *_: [
+            Message(key, None), Message(b"l%3A2:bob", None),
+            Message(other, to_json(event | {"player": "bob"})),
+        ],
+    )  # fmt: skip
+    assert [each["player"] for each in ratings.poll(0.0)] == ["ü%", "bob"]
+    assert set(ratings.table("l:1")) == {"bob"}
+
+
+# --- the matchmaking example as typed -------------------------------------------------------------
+
+
+@pytest.fixture
+def followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ratings of one ladder, without a Kafka."""
+    table = {
+        "ann": Rating(1700.0, 80.0, 1699.0, 9, provisional=False),
+        "bob": Rating(1500.0, 80.0, 1499.0, 2, provisional=True),
+        "cy": Rating(1600.0, 80.0, 1599.0, 9, provisional=False),
+        "dee": Rating(1400.0, 80.0, 1399.0, 9, provisional=False),
+    }
+
+    def made(self: Any, *_: str) -> None:
+        self.ladders = {"ranked-eu": table}
+
+    monkeypatch.setattr(Ratings, "__init__", made)
+    monkeypatch.setattr(Ratings, "catch_up", lambda _: None)
+    monkeypatch.setattr(Ratings, "close", lambda _: None)
+    monkeypatch.delenv("STREAM_RATER_LADDERS", raising=False)
+
+
+def run_example(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main(["--ladder", "ranked-eu", *words])
+    return code, *capsys.readouterr()
+
+
+def test_matchmaking_as_typed(followed: None, capsys: pytest.CaptureFixture[str]) -> None:
+    """A misspelt ladder is no newcomer with even chances: it is an error, with names like it.
+    Provisional ratings are shown as such. Given teams are scored as they are; nobody plays in
+    both."""
+    code, out, err = run_example(capsys, "--ladder", "rankd-eu", "--players", "ann,bob")
+    assert (code, out) == (2, "")
+    assert err == "matchmaking: nobody has played on rankd-eu; ladders like it: ranked-eu\n"
+    _, out, _ = run_example(capsys, "--players", "ann,bob")
+    assert out.startswith("ann (1700 ± 80) beats bob (1500 ± 80, provisional) with probability")
+    code, out, _ = run_example(capsys, "--teams", "ann,cy", "bob,dee")
+    strong = int(out.splitlines()[-1].rpartition(" ")[2].rstrip("%"))
+    assert code == 0 and out.startswith("team 1: ann") and strong > 60
+    code, _, err = run_example(capsys, "--teams", "ann,cy", "ann,dee")
+    assert code == 2 and "nobody plays in both" in err
+
+
+def test_the_spread_is_the_ladders(
+    followed: None, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """By its parameters in the ladders file; what varies more is less certain."""
+    assert beta_for(LADDERS, "ranked-eu") == pytest.approx(beta_of(0.2, 80.0, 1.0))
+    assert beta_for(LADDERS, "royale-eu") == pytest.approx(beta_of(0.1, 70.0))
+    assert beta_for(LADDERS, "anything") == pytest.approx(beta_of(0.2, 80.0)), "the template"
+    file = tmp_path / "l.toml"
+    file.write_text(
+        '[ladders.ranked-eu.rating]\nsystem = "elo-mmr"\nbeta = 2000\ngamma = 9\n'
+        '[ladders.other.rating]\nsystem = "elo-r"\n'
+    )
+    chances = [run_example(capsys, "--players", "ann,bob", *words)[1].split()[-1]
+               for words in ([], ["--ladders", str(file)], ["--beta", "2000"])]  # fmt: skip
+    assert chances[0] > chances[1] == chances[2]
+    for ladder, reason in (("other", "system elo-r: give --beta"), ("none", "no ladder none")):
+        with pytest.raises(ValueError, match=reason):
+            beta_for(file, ladder)
 
 
 # --- the season -----------------------------------------------------------------------------------
@@ -243,8 +299,9 @@ def test_a_seed_gives_the_same_players_and_results() -> None:
     assert Season(7).skills == Season(7, first=50).skills
 
 
-def test_every_round_of_a_season_is_valid_for_the_example_ladders() -> None:
-    """The service rates them all, so that one rating change a player follows."""
+def test_rounds_are_valid_for_the_example_ladders() -> None:
+    """The service rates every round of a season, so that one rating change a player follows. And
+    `submit` and `rate` take all of rounds.jsonl."""
     reader = Reader(read_ladders(LADDERS))
     kinds: set[str] = set()
     for finished in Season(3).rounds(300):
@@ -253,67 +310,50 @@ def test_every_round_of_a_season_is_valid_for_the_example_ladders() -> None:
         assert len(standings.players) == players_of(finished)
         kinds |= {key for entry in finished["standings"] for key in entry}
     assert kinds == {"player", "team", "shares", "rank", "dnf"}
-
-
-def test_the_example_rounds_are_valid() -> None:
-    """`submit` and `rate` take all of rounds.jsonl."""
-    reader = Reader(read_ladders(LADDERS))
     assert [reader.read(line).round_id for line in read_lines(EXAMPLES / "rounds.jsonl")] == [
         f"example-{i}" for i in range(1, 6)
     ]
 
 
-@pytest.mark.parametrize("example", [game_backend, matchmaking])
-def test_examples_are_self_contained(example: object) -> None:
+def test_examples_are_self_contained() -> None:
     """They import nothing of ours, so that they can be copied."""
-    source = Path(str(example.__file__)).read_text()  # type: ignore[attr-defined]
-    assert "stream_rater" not in source and "from local" not in source
+    for example in (game_backend, matchmaking):
+        source = Path(str(example.__file__)).read_text()
+        assert "stream_rater" not in source and "from local" not in source
 
 
 # --- the demo's figures ---------------------------------------------------------------------------
 
 
-def an_event(number: int, completed_at: str) -> dict[str, str]:
-    return {"event_id": f"e{number}", "round_id": f"r{number}", "completed_at": completed_at}
-
-
 def test_a_phase_counts_and_times_what_arrives() -> None:
     """Latency from `completed_at`, after the warm-up; the rate from the first arrival on."""
+
+    def event(number: int, completed_at: str) -> dict[str, str]:
+        return {"event_id": f"e{number}", "round_id": f"r{number}", "completed_at": completed_at}
+
     phase = Phase(warm_up_s=1.0)
-    phase.take([an_event(1, "1970-01-01T00:01:40Z")], 101.0)
-    phase.take([an_event(2, "1970-01-01T00:01:41.5Z"), an_event(2, "1970-01-01T00:01:42Z")], 103.0)
+    phase.take([event(1, "1970-01-01T00:01:40Z")], 101.0)
+    phase.take([event(2, "1970-01-01T00:01:41.5Z"), event(2, "1970-01-01T00:01:42Z")], 103.0)
     assert phase.latencies_ms == [1500.0, 1000.0]
     assert (phase.changes, phase.twice, phase.per_second) == (3, 1, 1.0)
 
 
-def test_percentiles_are_values_that_were_measured() -> None:
-    """The nearest rank, and nan of nothing."""
+def test_percentiles_and_agreement() -> None:
+    """A percentile is a value that was measured, of the nearest rank, and nan of nothing. Agreement
+    is the share of pairs in true order: here two of three."""
     assert [percentile([4, 1, 3, 2], p) for p in (0, 50, 51, 100)] == [1, 2, 3, 4]
     assert math.isnan(percentile([], 50))
-
-
-def test_agreement_is_the_share_of_pairs_in_true_order() -> None:
-    """Of three pairs, two are in order."""
     assert agreement({"a": 3.0, "b": 1.0, "c": 2.0}, {"a": 9, "b": 8, "c": 7}) == 2 / 3
 
 
-@pytest.mark.parametrize(
-    ("address", "expected"),
-    [
+def test_another_database_of_the_same_server() -> None:
+    """Only the number changes. A socket, which has none, is refused."""
+    secured = "rediss://me:secret@host:1/{}?ssl_ca_certs=x"
+    for address, expected in (
         ("127.0.0.1:6379", "redis://127.0.0.1:6379/5"),
         ("redis://127.0.0.1:6379", "redis://127.0.0.1:6379/5"),
-        (
-            "rediss://me:secret@host:1/3?ssl_ca_certs=x",
-            "rediss://me:secret@host:1/5?ssl_ca_certs=x",
-        ),
-    ],
-)
-def test_another_database_of_the_same_server(address: str, expected: str) -> None:
-    """Only the number changes."""
-    assert with_database(address, 5) == expected
-
-
-def test_a_socket_is_refused_politely() -> None:
-    """What the demo cannot take a database of."""
+        (secured.format(3), secured.format(5)),
+    ):
+        assert with_database(address, 5) == expected
     with pytest.raises(NoCorner, match="redis://"):
         with_database("unix:///run/redis.sock", 5)

@@ -1,5 +1,6 @@
-"""Lines of a file are read in batches, and give what single records give."""
+"""Lines of a file, compressed or not, are read in batches and give what single records give."""
 
+import gzip
 import math
 import random
 from pathlib import Path
@@ -10,11 +11,50 @@ from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.record import Record
 from stream_rater.operations.input_file import Order
 from stream_rater.replay.edited_log import EditedLog, RecordValidator, batches_of, records_of
+from stream_rater.replay.files import BLOCK, BUFFER, begin_to_read, read_lines
 from stream_rater.rounds.lines import LineReader, Lines
 from tests.rounds import as_json
 
 WINDOW = 9
 MOST_BYTES = 700
+SEEDS = range(20)
+
+NOISE = random.Random(1).randbytes(2 * BLOCK).replace(b"\n", b"")
+"""It cannot be compressed, so that files have several blocks."""
+LINES = [b"one\n", b"x" * (2 * BUFFER) + b"\n", b"\n", NOISE + b"\n", b"the last"]
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_lines_are_the_files(tmp_path: Path) -> None:
+    """Longer than chunks or shorter, ended or not; compressed by its name. A gzip file may have
+    several parts, with zeros between and after them, as tapes have."""
+    packed = [b"".join(gzip.compress(each) + bytes(n) for each in LINES) for n in (0, 1, BLOCK)]
+    text = b"".join(LINES)
+    for name, contents in (("a.jsonl", [text]), ("a.jsonl.gz", [gzip.compress(text), *packed])):
+        path = tmp_path / name
+        for content in contents:
+            path.write_bytes(content)
+            assert list(read_lines(path)) == list(begin_to_read(path)) == LINES
+        path.write_bytes(b"")
+        assert list(read_lines(path)) == []
+
+
+@pytest.mark.parametrize("harm", ["cut", "changed", "end changed", "followed", "absent"])
+def test_what_cannot_be_read_is_reported_to_the_reader(tmp_path: Path, harm: str) -> None:
+    """By an error that names the file; nothing is taken for its end but its end."""
+    path, packed = tmp_path / "rounds.jsonl.gz", bytearray(gzip.compress(b"".join(LINES)))
+    packed[12] ^= 255 if harm == "changed" else 0
+    packed[-8] ^= 255 if harm == "end changed" else 0
+    packed += b"\0no gzip" if harm == "followed" else b""
+    if harm != "absent":
+        path.write_bytes(packed[: len(packed) // 2] if harm == "cut" else packed)
+    with pytest.raises(OSError, match=r"rounds\.jsonl\.gz"):
+        list(begin_to_read(path))
+
+
+# --- batches --------------------------------------------------------------------------------------
 
 
 def line(number: int, ladder: str = "a") -> bytes:
@@ -39,33 +79,32 @@ def mixed(rng: random.Random, count: int) -> list[bytes]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_batches_hold_the_records_of_the_lines(seed: int) -> None:
+def test_batches_hold_the_records_of_the_lines() -> None:
     """All lines are there in order, whatever stands between them, and a correction begins a
     batch."""
-    rng = random.Random(seed)
-    lines, first = mixed(rng, rng.randrange(400)), rng.randrange(5)
-    batches = [*batches_of(records_of(lines, first), MOST_BYTES)]
-    assert [each for batch in batches for each in batch] == singly(lines, first)
-    assert all(len(b) == 1 or sum(len(x.value or b"") for x in b) <= MOST_BYTES for b in batches)
-    assert not any(each.headers for batch in batches for each in batch[1:])
+    for seed in SEEDS:
+        rng = random.Random(seed)
+        lines, first = mixed(rng, rng.randrange(400)), rng.randrange(5)
+        batches = [*batches_of(records_of(lines, first), MOST_BYTES)]
+        assert [each for batch in batches for each in batch] == singly(lines, first), seed
+        sizes = [sum(len(each.value or b"") for each in batch) for batch in batches]
+        long = [b for b, size in zip(batches, sizes, strict=True) if size > MOST_BYTES]
+        assert all(len(batch) == 1 for batch in long)
+        assert not any(each.headers for batch in batches for each in batch[1:])
 
 
 def test_batches_are_filled() -> None:
-    """Valid lines become few batches, without records."""
+    """Valid lines become few batches, without records; what was read singly before is not in
+    one."""
     lines = [line(i) for i in range(1000)]
     batches = [*batches_of(records_of(lines), 10**5)]
     assert all(isinstance(each, Lines) for each in batches)
     assert len(batches) < 8
-
-
-def test_records_may_be_read_singly_first() -> None:
-    """What was read singly is not in a batch."""
-    reader = records_of([line(i) for i in range(10)])
+    reader = records_of(lines[:10])
     found = [next(reader), next(reader)]
     for batch in batches_of(reader):
         found += batch
-    assert found == singly([line(i) for i in range(10)])
+    assert found == singly(lines[:10])
 
 
 def test_a_record_of_a_line() -> None:
@@ -78,50 +117,48 @@ def test_a_record_of_a_line() -> None:
         lines[3]
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_lines_have_the_verdicts_of_records(seed: int) -> None:
+def test_lines_have_the_verdicts_of_records() -> None:
     """The same rounds are accepted, and the same are rejected for the same reasons."""
-    rng = random.Random(seed)
-    lines = [line(rng.randrange(30), rng.choice("ab" if seed % 2 else "a")) for _ in range(120)]
-    if seed % 3 == 0:
-        lines[rng.randrange(120)] = b"{\n"
-    if seed % 5:
-        lines = [line(i) for i in range(50)] + lines
-    log, validator = EditedLog(ANY_LADDER, WINDOW), RecordValidator(ANY_LADDER, WINDOW)
-    accepted, rejected = list[tuple[int, str, str]](), list[tuple[int, str]]()
-    for batch in log.batches(records_of(lines), MOST_BYTES):
-        heads = zip(batch.rounds.offset.tolist(), batch.rounds.rounds.heads, strict=True)
-        accepted += [(offset, head.ladder, head.round_id) for offset, head in heads]
-        rejected += [(each.offset, str(why)) for each, why in batch.rejected]
-    expected, refused = list[tuple[int, str, str]](), list[tuple[int, str]]()
-    for record in singly(lines):
-        rounds, (why,) = validator.decode([record])
-        if why is None:
-            expected.append((record.offset, rounds.heads[0].ladder, rounds.heads[0].round_id))
-        else:
-            refused.append((record.offset, str(why)))
-    assert (accepted, rejected) == (expected, refused)
+    for seed in SEEDS:
+        rng = random.Random(seed)
+        lines = [line(rng.randrange(30), rng.choice("ab" if seed % 2 else "a")) for _ in range(120)]
+        if seed % 3 == 0:
+            lines[rng.randrange(120)] = b"{\n"
+        if seed % 5:
+            lines = [line(i) for i in range(50)] + lines
+        log, validator = EditedLog(ANY_LADDER, WINDOW), RecordValidator(ANY_LADDER, WINDOW)
+        accepted, rejected = list[tuple[int, str, str]](), list[tuple[int, str]]()
+        for batch in log.batches(records_of(lines), MOST_BYTES):
+            heads = zip(batch.rounds.offset.tolist(), batch.rounds.rounds.heads, strict=True)
+            accepted += [(offset, head.ladder, head.round_id) for offset, head in heads]
+            rejected += [(each.offset, str(why)) for each, why in batch.rejected]
+        expected, refused = list[tuple[int, str, str]](), list[tuple[int, str]]()
+        for record in singly(lines):
+            rounds, (why,) = validator.decode([record])
+            if why is None:
+                expected.append((record.offset, rounds.heads[0].ladder, rounds.heads[0].round_id))
+            else:
+                refused.append((record.offset, str(why)))
+        assert (accepted, rejected) == (expected, refused), seed
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_late_rounds_are_counted_alike_in_any_batches(
-    seed: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_late_rounds_are_counted_alike_in_any_batches(capsys: pytest.CaptureFixture[str]) -> None:
     """Rounds in one batch, in several, and one by one give the same warning."""
-    rng, path = random.Random(seed), Path("rounds.jsonl")
-    ladders = "ab" if seed % 2 else "a"
-    lines = [
-        as_json(
-            round_id=f"r{i}", ladder=rng.choice(ladders),
-            completed_at=f"2020-01-{rng.randrange(10, 20)}T00:00:00Z",
-        )
-        for i in range(20)
-    ]  # fmt: skip
-    warnings = set()
-    for size in (1, 3, 20):
-        order, log = Order(), EditedLog(ANY_LADDER, WINDOW)
-        for first in range(0, 20, size):
-            order.add(log.read(Lines(lines[first : first + size], first)).rounds.rounds)
-        order.conclude(path)
-        warnings.add(capsys.readouterr().err)
-    assert len(warnings) == 1
+    for seed in SEEDS:
+        rng, path = random.Random(seed), Path("rounds.jsonl")
+        ladders = "ab" if seed % 2 else "a"
+        lines = [
+            as_json(
+                round_id=f"r{i}", ladder=rng.choice(ladders),
+                completed_at=f"2020-01-{rng.randrange(10, 20)}T00:00:00Z",
+            )
+            for i in range(20)
+        ]  # fmt: skip
+        warnings = set()
+        for size in (1, 3, 20):
+            order, log = Order(), EditedLog(ANY_LADDER, WINDOW)
+            for first in range(0, 20, size):
+                order.add(log.read(Lines(lines[first : first + size], first)).rounds.rounds)
+            order.conclude(path)
+            warnings.add(capsys.readouterr().err)
+        assert len(warnings) == 1, seed

@@ -8,18 +8,11 @@ from stream_rater.serve.problems import Refused
 HERE = "127.0.0.1:9109"
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"host": HERE},
-        {"host": "localhost:9109"},
-        {"host": "[::1]:9109"},
-        {"host": HERE, "origin": f"http://{HERE}"},
-    ],
-)
-def test_own_pages_and_programs_may_write(headers: dict[str, str]) -> None:
+def test_own_pages_and_programs_may_write() -> None:
     """Programs send no origin, and the process' own page sends its own."""
-    check_origin(headers)
+    for host in (HERE, "localhost:9109", "[::1]:9109"):
+        check_origin({"host": host})
+    check_origin({"host": HERE, "origin": f"http://{HERE}"})
 
 
 @pytest.mark.parametrize(
@@ -40,11 +33,8 @@ def test_others_may_not(headers: dict[str, str]) -> None:
         check_origin(headers)
 
 
-@pytest.mark.parametrize(
-    ("address", "found"),
-    [("127.0.0.1:0", True), ("[::1]:9109", True), ("localhost", True), ("0.0.0.0:9109", False),
-     ("[::]:9109", False), ("games.example:9109", False), (":9109", False), ("", False)],
-)  # fmt: skip
-def test_what_only_this_machine_can_reach(address: str, found: bool) -> None:
+def test_what_only_this_machine_can_reach() -> None:
     """An empty host stands for all addresses."""
-    assert is_loopback(address) == found
+    here = ["127.0.0.1:0", "[::1]:9109", "localhost"]
+    others = ["0.0.0.0:9109", "[::]:9109", "games.example:9109", ":9109", ""]
+    assert [each for each in [*here, *others] if is_loopback(each)] == here

@@ -1,4 +1,5 @@
-"""The ladders' notes: what they add up to, whoever writes them and wherever he dies."""
+"""The ladders' notes: what they add up to, whoever writes them and wherever he dies; and a ladder
+that was rated cannot just vanish from the file, since its rounds would be rejected."""
 
 import contextlib
 import itertools
@@ -6,6 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.ladders import TEMPLATE, Ladder, Ladders
+from stream_rater.contract.corrections import SeasonStarted
+from stream_rater.pipeline.corrections.edits_in_force import recorded_correction
 from stream_rater.pipeline.ladder_history import (
     AT_ONCE,
     History,
@@ -14,11 +19,17 @@ from stream_rater.pipeline.ladder_history import (
     UnknownLadderEvent,
     allowed_before,
     announce,
+    encode_corrections,
     encode_histories,
+    encode_restated_corrections,
+    objection,
 )
+from stream_rater.rating.parameters import EloMMR
+from stream_rater.runtime.ladder_checks import check_ladders
 
 CHANGE = 20
 OLD, NEW = ("0:x",), ("0:x", "20:y")
+ONE = Ladder(rating=EloMMR(weight_limit=0.2, sigma_limit=80.0))
 
 
 class Died(Exception):
@@ -74,21 +85,23 @@ def log_of(end: int) -> Log:
     return log
 
 
-@pytest.mark.parametrize("end", range(24))
-@pytest.mark.parametrize("dies_after", [None, *range(10)])
-def test_no_round_is_rated_both_ways(end: int, dies_after: int | None) -> None:
+def rated_while_one_starts(log: Log, dies_after: int | None) -> dict[int, bool]:
     """Rounds come, and zombies with the old file rate them, between any two steps of a worker that
-    starts with the new one, wherever it dies: what holds in the end says how each was rated."""
-    log, rated = log_of(end), dict[int, bool]()
+    starts with the new one, and that dies after so many. Others start later, and rate as well. By
+    offset, whether a round was rated by the new parameters."""
+    rated = dict[int, bool]()
+
+    def rate(own: History) -> None:
+        offset, by_new = log.end, log.rate_one(own)
+        if by_new is not None:
+            assert rated.setdefault(offset, by_new) == by_new
 
     def rounds_come() -> Iterator[None]:
         for step in itertools.count():
             if step == dies_after:
                 raise Died
-            for own in (OLD, NEW):
-                offset, by_new = log.end, log.rate_one(own)
-                if by_new is not None:
-                    assert rated.setdefault(offset, by_new) == by_new
+            rate(OLD)
+            rate(NEW)
             yield
 
     log.between_steps = rounds_come()
@@ -96,18 +109,22 @@ def test_no_round_is_rated_both_ways(end: int, dies_after: int | None) -> None:
         log.start(NEW)
     log.between_steps = iter(())
     for own in (NEW, OLD):
-        try:
+        with contextlib.suppress(LadderContradiction):
             log.start(own)
-        except LadderContradiction:
-            continue
-    for _ in range(3):
-        for own in (OLD, NEW):
-            offset, by_new = log.end, log.rate_one(own)
-            if by_new is not None:
-                rated[offset] = by_new
-    holds = log.read().of("a")
-    assert holds in (OLD, NEW)
-    assert {offset: holds == NEW and offset >= CHANGE for offset in rated} == rated
+    for own in (OLD, NEW) * 3:
+        rate(own)
+    return rated
+
+
+def test_no_round_is_rated_both_ways() -> None:
+    """Wherever a worker dies: what holds in the end says how each was rated."""
+    for end, dies_after in itertools.product(range(24), [None, *range(10)]):
+        log = log_of(end)
+        rated = rated_while_one_starts(log, dies_after)
+        holds = log.read().of("a")
+        assert holds in (OLD, NEW)
+        expected = {offset: holds == NEW and offset >= CHANGE for offset in rated}
+        assert expected == rated, (end, dies_after)
 
 
 def test_of_rival_notes_the_first_counts() -> None:
@@ -152,16 +169,13 @@ def test_many_ladders_are_several_notes() -> None:
     assert all(ladder_log.of(ladder) == OLD for ladder in histories)
 
 
-@pytest.mark.parametrize("junk", [b"", b"\xff", b"{", b"[]", b"7", b'{"kind": 7}', b"[" * 10_000])
-def test_what_is_no_note_is_left(junk: bytes) -> None:
-    """A stranger's message changes nothing."""
-    log = log_of(0)
-    log.write([junk])
-    assert log.read().of("a") == OLD
-
-
-def test_a_note_of_a_newer_release_is_refused() -> None:
-    """It may change everything."""
+def test_what_is_no_note_is_left() -> None:
+    """A stranger's message changes nothing. A note of a newer release may change everything, and is
+    refused."""
+    for junk in (b"", b"\xff", b"{", b"[]", b"7", b'{"kind": 7}', b"[" * 10_000):
+        log = log_of(0)
+        log.write([junk])
+        assert log.read().of("a") == OLD, junk
     with pytest.raises(UnknownLadderEvent, match="'later'"):
         LadderLog().read(b'{"kind": "later", "histories": {"a": ["0:x"]}}')
 
@@ -192,3 +206,63 @@ def test_a_late_decision_is_about_its_own_proposal() -> None:
     assert log.read().of("a") == (*OLD, "20:not confirmed")
     log.write(encode_histories("confirmed", {"a": NEW}, "second"))
     assert log.read().of("a") == NEW
+
+
+# --- a ladder that is not in the file -------------------------------------------------------------
+
+
+def check(log: Log, *ladders: str) -> None:
+    """A worker with these ladders in its file."""
+    check_ladders(Ladders(ladders=dict.fromkeys(ladders, ONE)), log, lambda: [0])
+
+
+def rated(*ladders: str) -> Log:
+    """The notes where these were rated."""
+    log = Log()
+    history = Ladders(ladders={"a": ONE}).history("a")
+    log.write(encode_histories("noted", dict.fromkeys(ladders, history)))
+    return log
+
+
+def test_a_start_without_a_rated_ladder_is_refused() -> None:
+    """With its name and what to do. One that nobody rated may go; a template rates all that are not
+    named."""
+    log = rated("a", "b")
+    check(log, "a", "b", "new")
+    check(log, "a", "b")
+    with pytest.raises(BadConfiguration, match="ladder 'b' was rated and is not in the ladders"):
+        check(log, "a")
+    with pytest.raises(BadConfiguration, match=r"ladder 'a' \(and 1 other\) was rated"):
+        check(log, "new")
+    check(log, "a", TEMPLATE)
+
+
+def test_a_rebuild_lets_a_ladder_go_and_come_again() -> None:
+    """By a file without it: then it is as if it had never been rated."""
+    log = rated("a", "b")
+    log.write(encode_histories("restated", {"b": ()}))
+    check(log, "a")
+    check(log, "a", "b")
+    log.notes += rated("b").notes
+    assert log.read().in_force("b"), "its first round is recorded again"
+    with pytest.raises(BadConfiguration, match="ladder 'b' was rated"):
+        check(log, "a")
+
+
+def test_other_parameters_are_reported_with_the_way_out() -> None:
+    """For production, and for who only tries things."""
+    reported = objection("a", ("0:x",), ("0:y",))
+    assert "rebuild --replace" in reported
+    assert "in development" in reported and "another STREAM_RATER_TOPIC_PREFIX" in reported
+
+
+def test_notes_of_corrections_that_the_log_does_not_reach() -> None:
+    """They are newer than the log of rounds, which ends at offset 0: no worker starts, until a
+    rebuild has restated them."""
+    log = rated("a")
+    season = SeasonStarted(ladder="a", season=1, keep=0.5, sigma=10.0)
+    log.write(encode_corrections({"a": [recorded_correction(0, season, 0)]}))
+    with pytest.raises(BadConfiguration, match=r"of ladder 'a' at offset 0 .* rebuild --replace"):
+        check(log, "a")
+    log.write(encode_restated_corrections({"a": []}))
+    check(log, "a")

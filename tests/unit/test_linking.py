@@ -68,15 +68,12 @@ def run(place: Path, code: str = "") -> tuple[str, list[str]]:
 
 
 def test_what_a_kernel_calls_is_loaded_with_it(place: Path) -> None:
-    """In a process that calls the outer kernel only, through a copy of another one, too."""
+    """In a process that calls the outer kernel only, through a copy of another one, too. It is
+    compiled again with what it calls: a called kernel that was compiled by another process has
+    another name for the linker."""
     result, compiled = run(place)
     assert compiled == ["large", "middle", "outer", "small"]
     assert run(place) == (result, [])
-
-
-def test_a_kernel_is_compiled_again_with_what_it_calls(place: Path) -> None:
-    """A called kernel that was compiled by another process has another name for the linker."""
-    result, _ = run(place)
     for path in place.rglob("*large-*.kernel"):
         path.unlink()
     again, compiled = run(place, "s.other(1.0)")

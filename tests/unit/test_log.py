@@ -77,29 +77,21 @@ def test_a_rounds_way_through_the_log(out: io.StringIO) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("record", "logged"),
-    [
+def test_a_rejection_says_whose_round_it_is(out: io.StringIO) -> None:
+    """As far as it could be read, and no longer than an id may be; a repetition was read whole."""
+    expected = [
         (as_json(ladder="l", round_id="r", weight=0), {"ladder": "l", "round": "r"}),
         (as_json(ladder="l" * 200, round_id=""), {"ladder": "l" * 128}),
         (as_json(ladder=NASTY, weight=0), {"ladder": NASTY, "round": "r-1"}),
         (b"no round", {}),
-    ],
-)
-def test_a_rejection_says_whose_round_it_is(
-    out: io.StringIO, record: bytes, logged: dict[str, str]
-) -> None:
-    """As far as it could be read, and no longer than an id may be."""
-    rated(record)
-    (line,) = lines(out, "round rejected")
-    assert (line["partition"], line["offset"]) == (0, 0)
-    assert {name: line[name] for name in ("ladder", "round") if name in line} == logged
-
-
-def test_a_repetition_says_whose_round_it_is(out: io.StringIO) -> None:
-    """It was read whole."""
+    ]
+    for record, logged in expected:
+        rated(record)
+        line = lines(out, "round rejected")[-1]
+        assert (line["partition"], line["offset"]) == (0, 0)
+        assert {name: line[name] for name in ("ladder", "round") if name in line} == logged
     rated(as_json(), as_json())
-    (line,) = lines(out, "round rejected")
+    line = lines(out, "round rejected")[-1]
     assert (line["ladder"], line["round"], line["offset"]) == ("ranked-eu", "r-1", 1)
 
 

@@ -1,7 +1,6 @@
 """Elo and Glicko-2 as peers, against numbers that were published or computed by hand."""
 
 import math
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -61,42 +60,35 @@ def test_rating_a_duel_is_one_period_of_the_example() -> None:
     assert lost.mu < 1400.0 and lost.deviation > 30.0 and won.time_s == 7.0
 
 
-@pytest.mark.parametrize(
-    ("gap", "scores"), [(0.0, (1.0,)), (300.0, (0.0,)), (-400.0, (1.0, 1.0, 1.0))]
-)
-def test_the_volatility_is_a_root_of_the_papers_function(
-    gap: float, scores: Sequence[float]
-) -> None:
+def test_the_volatility_is_a_root_of_the_papers_function() -> None:
     """It solves step 5's f(x) = 0, after results that were expected and after surprises."""
     tau, phi2 = 1.2, 0.3
-    chance = 1.0 / (1.0 + math.exp(-gap / SCALE))
-    v = 1.0 / (len(scores) * chance * (1.0 - chance))
-    delta = v * sum(score - chance for score in scores)
-    found = Glicko2(tau=tau)._volatility(0.06, phi2, v, delta)
+    for gap, scores in ((0.0, (1.0,)), (300.0, (0.0,)), (-400.0, (1.0, 1.0, 1.0))):
+        chance = 1.0 / (1.0 + math.exp(-gap / SCALE))
+        v = 1.0 / (len(scores) * chance * (1.0 - chance))
+        delta = v * sum(score - chance for score in scores)
+        found = Glicko2(tau=tau)._volatility(0.06, phi2, v, delta)
 
-    def f(x: float) -> float:
-        e = math.exp(x)
-        drawn = e * (delta**2 - phi2 - v - e) / (2.0 * (phi2 + v + e) ** 2)
-        return drawn - (x - math.log(0.06**2)) / tau**2
+        def f(x: float, v: float = v, delta: float = delta) -> float:
+            e = math.exp(x)
+            drawn = e * (delta**2 - phi2 - v - e) / (2.0 * (phi2 + v + e) ** 2)
+            return drawn - (x - math.log(0.06**2)) / tau**2
 
-    x = math.log(found**2)
-    assert f(x - 1e-7) > 0.0 > f(x + 1e-7)
-
-
-def test_the_volatility_is_bounded() -> None:
-    """Where a surprise would make it grow without end."""
-    system = Glicko2(tau=3.0)
-    assert system._volatility(0.06, 0.05, 0.05, 3.0) == pytest.approx(0.6)
-    assert system._volatility(0.006, 9.0, 9.0, 0.0) == pytest.approx(0.006)
+        x = math.log(found**2)
+        assert f(x - 1e-7) > 0.0 > f(x + 1e-7)
 
 
 def test_surprises_raise_the_volatility() -> None:
-    """And results as expected lower it."""
+    """And results as expected lower it; it is bounded where a surprise would make it grow without
+    end."""
     system = Glicko2(tau=1.0)
     ann, bob = (Glicko2Rating(mu, 50.0, 0.06, 0.0) for mu in (1800.0, 1200.0))
     expected = system.rate([[ann], [bob]], [1, 2], 0.0)
     surprise = system.rate([[ann], [bob]], [2, 1], 0.0)
     assert expected[0][0].volatility < 0.06 < surprise[0][0].volatility
+    system = Glicko2(tau=3.0)
+    assert system._volatility(0.06, 0.05, 0.05, 3.0) == pytest.approx(0.6)
+    assert system._volatility(0.006, 9.0, 9.0, 0.0) == pytest.approx(0.006)
 
 
 def test_elo_by_hand() -> None:
@@ -143,20 +135,20 @@ def test_a_draw_is_half() -> None:
 
 
 @each_system
-def test_a_draw_of_equals_moves_nobody(system: Any) -> None:
-    """But Glicko-2 knows them better."""
+def test_equals(system: Any) -> None:
+    """A draw moves neither, but Glicko-2 knows them better. Members of a team gain equally, and no
+    team is stronger for its size alone. Far apart is no overflow, whoever wins."""
     after = system.rate([[system.newcomer()], [system.newcomer()]], [1, 1], 0.0)
     assert [each.mu for (each,) in after] == [INITIAL, INITIAL]
-
-
-@each_system
-def test_members_gain_together(system: Any) -> None:
-    """Equal members of a team gain equally, and no team is stronger for its size alone."""
     two, three = ([system.newcomer() for _ in range(size)] for size in (2, 3))
     assert system.side(two).mu == system.side(three).mu
     assert system.side(two).variance == pytest.approx(system.side(three).variance)
     won, lost = system.rate([two, three], [1, 2], 0.0)
     assert len(set(won)) == len(set(lost)) == 1 and won[0].mu > INITIAL > lost[0].mu
+    ann, bob = (system.newcomer()._replace(mu=mu) for mu in (1e6, -1e6))
+    for ranks in ([1, 2], [2, 1]):
+        after = system.rate([[ann], [bob]], ranks, 0.0)
+        assert all(math.isfinite(each.mu) for (each,) in after)
 
 
 def test_a_sides_mean_and_variance() -> None:
@@ -186,15 +178,6 @@ def test_deviations_grow_by_rounds_or_by_days() -> None:
         1.0 / math.sqrt(350.0**-2 + 0.25 * g2 / SCALE**2)
     )
     assert most > rated(by_days, 0.0, 1e12)
-
-
-@each_system
-def test_far_apart_is_no_overflow(system: Any) -> None:
-    """Whoever wins."""
-    ann, bob = (system.newcomer()._replace(mu=mu) for mu in (1e6, -1e6))
-    for ranks in ([1, 2], [2, 1]):
-        after = system.rate([[ann], [bob]], ranks, 0.0)
-        assert all(math.isfinite(each.mu) for (each,) in after)
 
 
 @pytest.mark.parametrize("system", [*SYSTEMS, Glicko2(period_days=0.5)])

@@ -3,7 +3,7 @@
 import argparse
 import importlib.util
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -32,6 +32,18 @@ MOST_LINES = 220
 PLAIN = [README, *(page for page in pages.pages() if page.parent.name != "operations")]
 """Those of operations are looked at by `test_runbook`."""
 ALL = [README, *pages.pages()]
+EVENTS = DOCS / "reference" / "events.md"
+
+
+OTHERS = [
+    ["eval", "$(make up)"],
+    ["python3", "-m", "venv", ".venv"],
+    [".venv/bin/python", "-m", "pip", "install", "."],
+    ["python3", "-m", "venv", "build/openskill"],
+    ["build/openskill/bin/python", "-m", "pip", "install", "openskill"],
+    ["build/openskill/bin/python", "build/export.py"],
+]
+"""Commands as they stand, with nothing to look into."""
 
 
 def parser_of(example: Any) -> Callable[[list[str]], argparse.Namespace]:
@@ -60,7 +72,7 @@ def check_question(address: str, body: list[str]) -> None:
                 assert body[0] == "-d"
                 msgspec.json.decode(body[1], type=each.body)
             return
-    pytest.fail(f"no operation: {method} {at.path}")
+    raise AssertionError(f"no operation: {method} {at.path}")
 
 
 def check_command(words: list[str]) -> None:
@@ -68,8 +80,10 @@ def check_command(words: list[str]) -> None:
     if words[-1] == "&":
         words = words[:-1]
     match words[: words.index(">")] if ">" in words else words:
-        case ["eval", "$(make up)"]:
+        case whole if whole in OTHERS:
             pass
+        case ["helm", "install", "--repo", *_] | ["helm", "test", _, "--namespace", _]:
+            pass  # somebody else's chart; ours
         case ["make", target, *variables]:
             assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
             assert all(re.match(r"[A-Z]+=", each) for each in variables)
@@ -82,53 +96,49 @@ def check_command(words: list[str]) -> None:
             if isinstance(command, click.Group):
                 command = command.commands[there.pop(0)]
             command.make_context(name, there)
-        case ["python3", "-m", "venv", "build/openskill"]:
-            pass
-        case ["build/openskill/bin/python", "-m", "pip", "install", "openskill"]:
-            pass
-        case ["build/openskill/bin/python", "build/export.py"]:
-            pass
-        case ["python3", "-m", "venv", ".venv"] | [".venv/bin/python", "-m", "pip", "install", "."]:
-            pass
         case [".venv/bin/python", "-m", "pip", "install", "--find-links", folder, "stream-rater"]:
             assert ROOT / folder == dist.DIST
         case [".venv/bin/python", "-m", module, *_]:
             assert importlib.util.find_spec(module) is not None
         case [".venv/bin/python", script, *arguments]:
             PARSERS[script](arguments)
-        case ["helm", "install", "--repo", *_]:  # somebody else's chart
-            pass
         case ["helm", "install" | "upgrade", *arguments]:
             done = chart.helm("template", *arguments, at=ROOT)
             assert done.returncode == 0, done.stderr
-        case ["helm", "test", _, "--namespace", _]:
-            pass
         case ["curl", "-s" | "-sN", address, *body]:
             check_question(address, body)
         case ["mkdir" | "cat" | "sed" | "pkill" | "dask" | "kubectl", *_]:
             pass
         case _:
-            pytest.fail(f"not known to this test: {words}")
+            raise AssertionError("not known to this test")
 
 
-@pytest.mark.parametrize(
-    "words", [words for page in PLAIN for words in commands(page.read_text())], ids=" ".join
-)
-def test_every_command_in_a_shell_block_is_one(words: list[str], monkeypatch: Any) -> None:
-    """As somebody types it in the project's folder."""
+def faults_of(some: Sequence[Path], check: Callable[[Path, str], Iterable[str]]) -> list[str]:
+    """What a check finds wrong with these pages."""
+    return [
+        f"{pages.shown(page)}: {each}" for page in some for each in check(page, page.read_text())
+    ]
+
+
+def wrong_commands(_: Path, text: str) -> Iterator[str]:
+    for words in commands(text):
+        try:
+            check_command(words)
+        except (AssertionError, click.UsageError, msgspec.DecodeError, SystemExit) as error:
+            yield f"{' '.join(words)}: {error!r}"
+
+
+def test_every_command_in_a_shell_block_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As somebody types it in the project's folder. One with a wrong option, of each kind that is
+    looked into, would be found."""
     monkeypatch.chdir(ROOT)
-    check_command(words)
-
-
-def test_a_command_with_a_wrong_option_is_found(monkeypatch: Any) -> None:
-    """Of each kind that is looked into."""
-    monkeypatch.chdir(ROOT)
-    for wrong in (
+    assert faults_of(PLAIN, wrong_commands) == []
+    wrong = (
         "make nothing", "export STREAM_RATER_SHARD=4", ".venv/bin/stream-rater watch -x",
-        ".venv/bin/python -m tests.judges",
-    ):  # fmt: skip
-        with pytest.raises((AssertionError, click.UsageError)):
-            check_command(wrong.split())
+        ".venv/bin/python -m tests.judges", "curl -s http://127.0.0.1:9109/nothing", "rm file",
+    )  # fmt: skip
+    block = "\n".join(["```sh", *wrong, "```", ""])
+    assert len(list(wrong_commands(README, block))) == len(wrong)
 
 
 def test_the_readme_is_short() -> None:
@@ -143,65 +153,72 @@ def known_setting(variable: str) -> bool:
     return variable in NOT_SETTINGS or name in Settings.__struct_fields__
 
 
-@pytest.mark.parametrize("page", ALL, ids=pages.shown)
-def test_every_variable_named_anywhere_is_a_setting(page: Path) -> None:
-    """No misspelt STREAM_RATER_ in the text."""
-    found = re.findall(r"STREAM_RATER_[A-Z_]*[A-Z]", page.read_text())
-    assert [each for each in found if not known_setting(each)] == []
-
-
-@pytest.mark.parametrize("page", [README, DOCS / "reference" / "events.md"], ids=pages.shown)
-def test_the_events_shown_are_events(page: Path) -> None:
+def test_the_events_shown_are_events() -> None:
     """A valid round, and rating changes with every field, whose rating follows from mu, sigma: one
     after a round, and in the reference one after a correction."""
-    shown = blocks(page.read_text(), "json")
-    finished, *changes = [each for each in shown if '"completed_at"' in each]
     ladders = msgspec.toml.decode(blocks(README.read_text(), "toml")[0], type=Ladders)
-    standings = Reader(ladders).read(finished.encode())
-    assert standings.players == ["ann", "bob", "cy", "dee", "eve"]
     always = {each.name for each in msgspec.structs.fields(RatingChanged) if each.required}
-    more = [set[str](), {"correction"}][: 1 if page == README else 2]
-    for changed, added in zip(changes, more, strict=True):
-        event = rating_changed_from_json(changed)
-        assert set(msgspec.json.decode(changed)) == always | added
-        assert event.rating == pytest.approx(event.mu - 2.0 * (event.sigma - 80.0))
-        assert event.previous_rating == pytest.approx(
-            event.previous_mu - 2.0 * (event.previous_sigma - 80.0)
-        )
+    for page, added in ((README, [set[str]()]), (EVENTS, [set[str](), {"correction"}])):
+        shown = blocks(page.read_text(), "json")
+        finished, *changes = [each for each in shown if '"completed_at"' in each]
+        standings = Reader(ladders).read(finished.encode())
+        assert standings.players == ["ann", "bob", "cy", "dee", "eve"]
+        for changed, more in zip(changes, added, strict=True):
+            event = rating_changed_from_json(changed)
+            assert set(msgspec.json.decode(changed)) == always | more
+            assert event.rating == pytest.approx(event.mu - 2.0 * (event.sigma - 80.0))
+            assert event.previous_rating == pytest.approx(
+                event.previous_mu - 2.0 * (event.previous_sigma - 80.0)
+            )
 
 
-@pytest.mark.parametrize("page", ALL, ids=pages.shown)
-def test_every_ladders_file_shown_is_one(page: Path) -> None:
-    """Those of the tutorial, too, which it writes by here-documents."""
-    text = page.read_text()
-    shown = blocks(text, "toml") + [
-        each for each in pages.HEREDOC.findall(text) if "[ladders" in each
-    ]
-    for each in shown:
-        assert msgspec.toml.decode(each, type=Ladders).ladders
-
-
-@pytest.mark.parametrize("page", ALL, ids=pages.shown)
-def test_every_link_into_the_tree_leads_somewhere(page: Path) -> None:
-    """To a file, and to a heading of it; and every file that is named is there."""
-    text = page.read_text()
+def wrong_names(page: Path, text: str) -> Iterator[str]:
+    """Variables that are no settings, and links and files that lead nowhere."""
+    yield from (
+        each for each in re.findall(r"STREAM_RATER_[A-Z_]*[A-Z]", text) if not known_setting(each)
+    )
     for link in re.findall(r"\]\((?!http)([^)]+)\)", text):
         file, _, anchor = link.partition("#")
         target = page.parent / file if file else page
-        assert target.exists(), link
-        assert not anchor or anchor in pages.anchors(target.read_text()), link
+        if not target.exists() or (anchor and anchor not in pages.anchors(target.read_text())):
+            yield link
     files = re.findall(r"`((?:stream_rater|deploy|helm|tests|docs)/[\w/.-]+)`", text)
-    assert [each for each in files if not (ROOT / each).exists()] == []
+    yield from (each for each in files if not (ROOT / each).exists())
 
 
-@pytest.mark.parametrize("page", ALL, ids=pages.shown)
-def test_python_shown_is_python(page: Path) -> None:
-    """It compiles."""
-    for block in blocks(page.read_text(), "python"):
-        compile(block, page.name, "exec")
+def test_whatever_a_page_names_is_there() -> None:
+    """No misspelt STREAM_RATER_ in the text. Every link into the tree leads to a file, and to a
+    heading of it; every file that is named is there."""
+    assert faults_of(ALL, wrong_names) == []
+    reported = re.findall(
+        r"^ +- .*: ([\w/-]+\.md)$", (ROOT / "deploy" / "tools" / "mkdocs.yml").read_text(), re.M
+    )
+    assert sorted(reported) == [str(page.relative_to(DOCS)) for page in pages.pages()], "the site"
 
 
-def test_the_python_of_the_reference_runs(monkeypatch: Any, capsys: Any) -> None:
+def wrong_blocks(page: Path, text: str) -> Iterator[str]:
+    """Ladders files that are none, those in here-documents, too; Python that does not compile."""
+    shown = [each for each in pages.HEREDOC.findall(text) if "[ladders" in each]
+    for block in [*blocks(text, "toml"), *shown]:
+        try:
+            assert msgspec.toml.decode(block, type=Ladders).ladders
+        except (AssertionError, msgspec.DecodeError) as error:
+            yield f"{error!r}: {block}"
+    for block in blocks(text, "python"):
+        try:
+            compile(block, page.name, "exec")
+        except SyntaxError as error:
+            yield repr(error)
+
+
+def test_what_is_shown_can_be_read() -> None:
+    """Every ladders file is one, and Python is Python."""
+    assert faults_of(ALL, wrong_blocks) == []
+
+
+def test_the_python_of_the_reference_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """And prints what it says; both ways to rate a ladder print the same numbers."""
     monkeypatch.chdir(ROOT)
     printed = []
@@ -212,17 +229,9 @@ def test_the_python_of_the_reference_runs(monkeypatch: Any, capsys: Any) -> None
     assert one == other and one[0].startswith("ann ")
 
 
-def test_the_python_of_the_readme_runs(monkeypatch: Any) -> None:
+def test_the_python_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it stands, in the project's folder."""
     monkeypatch.chdir(ROOT)
     (example,), names = blocks(README.read_text(), "python"), dict[str, Any]()
     exec(compile(example, "README.md", "exec"), names)
     assert {"ann", "bob", "cy", "dee"} <= set(names["ladder"]) and names["ladder"].name == "duel"
-
-
-def test_every_page_is_in_the_site() -> None:
-    """By its configuration, which MkDocs itself holds against the pages, too."""
-    reported = re.findall(
-        r"^ +- .*: ([\w/-]+\.md)$", (ROOT / "deploy" / "tools" / "mkdocs.yml").read_text(), re.M
-    )
-    assert sorted(reported) == [str(page.relative_to(DOCS)) for page in pages.pages()]

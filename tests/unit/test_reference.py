@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 import reference
 
@@ -11,6 +12,7 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.corrections import KINDS as CORRECTIONS
 from stream_rater.contract.corrections import from_message
+from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import SEEDS
 from stream_rater.rating.record import FACTOR_SIZE, HEADER_SIZE, HISTORY_SIZE
@@ -26,18 +28,13 @@ EVENTS = text("reference/events.md")
 
 # --- what `make reference` writes -----------------------------------------------------------------
 
-REFERENCE = pages("reference")
 
-
-@pytest.mark.parametrize("page", REFERENCE, ids=shown)
-def test_the_reference_is_what_the_code_says(page: Path) -> None:
-    """Generating it again changes nothing: no name is missing, and no default is wrong."""
-    assert reference.written(page.read_text()) == page.read_text(), "run `make reference`"
-
-
-def test_every_part_is_on_a_page() -> None:
-    """Each part stands once; so every setting, command, metric, code and field is listed."""
-    parts = [part for page in REFERENCE for part in reference.PART.finditer(page.read_text())]
+def test_the_reference_is_what_the_code_says() -> None:
+    """Generating it again changes nothing: no name is missing, and no default is wrong. Each part
+    stands once; so every setting, command, metric, code and field is listed."""
+    texts = {shown(page): page.read_text() for page in pages("reference")}
+    assert [page for page, text in texts.items() if reference.written(text) != text] == []
+    parts = [part for text in texts.values() for part in reference.PART.finditer(text)]
     generated = sorted(part[3] for part in parts if part[2] == "generated")
     checked = sorted(part[3] for part in parts if part[2] == "checked")
     assert (generated, checked) == (sorted(reference.GENERATED), sorted(reference.CHECKED))
@@ -46,8 +43,11 @@ def test_every_part_is_on_a_page() -> None:
 TABLE = "| field | default | meaning |\n|---|---|---|\n| `a`, `b` | 1 | two |\n| `c` | x | one |"
 
 
-def test_a_checked_table_has_each_name_once_and_its_defaults() -> None:
-    """The second column is filled in unless the code has nothing for it."""
+def test_a_checked_table_has_each_name_once_and_its_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second column is filled in unless the code has nothing for it. A page that lacks a name
+    is not written; one line names the page, the table and what differs."""
     found = reference.filled("of", TABLE, {"a": "5", "b": "6", "c": None})
     assert found == TABLE.replace("| 1 |", "| 5, 6 |")
     for cells, unlike in (({"a": "5", "b": "6"}, "c"), ({**dict.fromkeys("abcd")}, "d")):
@@ -55,12 +55,6 @@ def test_a_checked_table_has_each_name_once_and_its_defaults() -> None:
             reference.filled("of", TABLE, cells)
     with pytest.raises(ValueError, match="differ in a, b, c, c"):
         reference.filled("of", f"{TABLE}\n| `c` | x | again |", dict.fromkeys("abc"))
-
-
-def test_a_page_that_lacks_a_name_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """One line names the page, the table and what differs; the exit code is 1."""
     page = tmp_path / "ladders.md"
     page.write_text("<!-- checked: limits -->\n| a | b |\n|---|---|\n| `x` | 1 |\n<!-- end -->\n")
     monkeypatch.setattr(reference, "PAGES", tmp_path)
@@ -87,24 +81,19 @@ def test_what_a_part_is_made_of() -> None:
 # --- events and codes -----------------------------------------------------------------------------
 
 
-def test_corrections_shown_are_corrections() -> None:
-    """An example of each kind, which the service decodes."""
-    parts = section(EVENTS, "Corrections").split("\n### ")[1:]
-    assert [part.partition("\n")[0] for part in parts] == list(CORRECTIONS)
-    for part, kind in zip(parts, CORRECTIONS, strict=True):
-        (example,) = blocks(part, "json")
-        assert isinstance(from_message(kind, example.encode()), CORRECTIONS[kind])
-
-
-def test_seeds_shown_are_seeds() -> None:
+def test_corrections_and_seeds_shown_are_such() -> None:
     """An example of each kind, which the service accepts."""
-    parts = section(EVENTS, "Seeds and resets").split("\n### ")[1:]
-    assert [part.partition("\n")[0] for part in parts] == list(SEEDS)
-    for part, kind in zip(parts, SEEDS, strict=True):
-        (example,) = blocks(part, "json")
-        headers = (("event-type", kind.encode()),)
-        record = Record(0, 0, example.encode(), headers, received_s=2e9)
-        assert seed_records.decode(record, ANY_LADDER).kind == kind
+    for heading, kinds in (("Corrections", CORRECTIONS), ("Seeds and resets", SEEDS)):
+        parts = section(EVENTS, heading).split("\n### ")[1:]
+        assert [part.partition("\n")[0] for part in parts] == list(kinds)
+        for part, kind in zip(parts, kinds, strict=True):
+            (example,) = blocks(part, "json")
+            if heading == "Corrections":
+                assert isinstance(from_message(kind, example.encode()), CORRECTIONS[kind])
+            else:
+                headers = (("event-type", kind.encode()),)
+                record = Record(0, 0, example.encode(), headers, received_s=2e9)
+                assert seed_records.decode(record, ANY_LADDER).kind == kind
 
 
 def test_every_rejection_code_has_its_reason() -> None:
@@ -119,16 +108,16 @@ def test_every_rejection_code_has_its_reason() -> None:
 # --- how it works --------------------------------------------------------------------------------
 
 
-def test_every_fault_is_documented() -> None:
-    """Those that are simulated, by the names in the soak's table, and those of `make chaos`."""
+def test_what_there_is_is_documented() -> None:
+    """Faults that are simulated, by the names in the soak's table, and those of `make chaos`; a row
+    for each package, and no other. Of the record its sizes, and in the changelog its version and
+    that of the kernels."""
     page = text("internals/testing.md")
     assert [label for label in KINDS.values() if label not in page] == []
     documented = {*names(page.split("## Chaos", 1)[1], "fault")}
     assert {each.replace("storm-lobbies", "storm-codeforces") for each in FAULTS} == documented
-
-
-def test_the_record_is_documented() -> None:
-    """Its sizes, and in the changelog its version and that of the kernels."""
+    there = {path.parent.name for path in (ROOT / "stream_rater").glob("*/__init__.py")}
+    assert set(names(text("internals/index.md"), "package")) == there
     page = " ".join(text("internals/record.md").split())
     assert f"That is the header of {HEADER_SIZE} bytes" in page
     assert f"If there are past performances, {HISTORY_SIZE} bytes follow" in page
@@ -137,14 +126,52 @@ def test_the_record_is_documented() -> None:
     assert f"kernel version {KERNEL_VERSION} and record version {RECORD_VERSION}" in changes
 
 
-def test_every_package_is_documented() -> None:
-    """Where things are: a row for each, and no other."""
-    there = {path.parent.name for path in (ROOT / "stream_rater").glob("*/__init__.py")}
-    assert set(names(text("internals/index.md"), "package")) == there
-
-
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
-def test_a_page_begins_with_its_title(page: Path) -> None:
+def test_a_page_begins_with_its_title() -> None:
     """One of the first level, and no other."""
-    titles = re.findall(r"^# (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.S), re.M)
-    assert len(titles) == 1
+    bare = {shown(each): re.sub(r"```.*?```", "", each.read_text(), flags=re.S) for each in pages()}
+    titles = {page: re.findall(r"^# .*$", text, re.M) for page, text in bare.items()}
+    assert [page for page, found in titles.items() if len(found) != 1] == []
+
+
+# --- how-to/sql.md: tables with fields of the event, and types that hold its values ---------------
+
+SQL = text("how-to/sql.md")
+ENGINES = {"Apache Flink": 2, "ClickHouse": 1, "RisingWave": 1}
+"""The number of tables for each."""
+NULLABLE = {"rank", "performance", "season"}
+"""Fields that an event may have no number for."""
+COLUMN = re.compile(r'[`"]?(\w+)[`"]? ((?:DOUBLE PRECISION|\w+)(?:[<(][^<>()]*[>)])?)')
+
+
+def tables(engine: str) -> list[dict[str, str]]:
+    """The types of the columns of each table that is declared for an engine, by name."""
+    declared = []
+    for block in blocks(section(SQL, engine), "sql"):
+        for body in re.findall(r"CREATE TABLE \w+ \(\n(.*?)\n\)", block, re.DOTALL):
+            body = re.sub(r",?\s*PRIMARY KEY \(\w+\).*", "", body)
+            declared.append(dict(COLUMN.findall(body)))
+    return declared
+
+
+def test_columns_of_sql_are_fields_of_the_event() -> None:
+    """With what its JSON has: texts, numbers and flags; the last ones may be missing. All read what
+    is committed; Flink has an option for it."""
+    fields = {each.encode_name for each in msgspec.structs.fields(RatingChanged)}
+    assert re.findall(r"^## (.*)$", SQL, re.MULTILINE) == list(ENGINES)
+    for engine, count in ENGINES.items():
+        declared = tables(engine)
+        assert len(declared) == count
+        for table in declared:
+            assert table.keys() - {"event_key"} <= fields  # and the column of the record's key
+            assert {"ladder", "player", "rating"} <= table.keys()
+        whole = declared[0]
+        assert whole.keys() >= {"offset", *NULLABLE, "correction"}
+        for name in ("mu", "sigma", "rating", "previous_rating"):
+            assert re.match(r"DOUBLE|Float64", whole[name])
+        assert whole["offset"] in ("BIGINT", "UInt64")
+        nullable = {name for name, kind in whole.items() if kind.startswith("Nullable")}
+        assert nullable == (NULLABLE if engine == "ClickHouse" else set())
+        inner = dict(COLUMN.findall(re.split(r"[<(]", whole["correction"], maxsplit=1)[1]))
+        assert list(inner) == ["cause", "offset", "round_id"]
+    flink = blocks(section(SQL, "Apache Flink"), "sql")
+    assert all("'properties.isolation.level' = 'read_committed'" in each for each in flink)

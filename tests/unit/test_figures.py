@@ -1,0 +1,435 @@
+"""Tables of figures are made of the rows that were kept, and by nobody's hand; what each benchmark
+writes into the documents, and what it leaves as it is."""
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import tests.benchmarks.__main__ as bench
+import tests.benchmarks.document.__main__ as command
+import tests.benchmarks.stream.__main__ as stream
+import tests.chaos.__main__ as chaos
+from local.tools import ROOT
+from tests.benchmarks.document import origins, writing
+from tests.benchmarks.document import summary as summary_table
+from tests.benchmarks.document.rows import (
+    Origin,
+    Row,
+    Unreadable,
+    dumped,
+    load,
+    made,
+    name_of,
+    natural,
+    replaced,
+)
+from tests.benchmarks.document.summary import summary
+from tests.benchmarks.document.tables import BY_SECTION, TABLES, Brief, Column, Table, cell_of
+from tests.benchmarks.document.writing import (
+    BRIEF,
+    FIGURES,
+    SECTION,
+    replace_text,
+    untabled,
+    with_briefs,
+    with_summary,
+    with_tables,
+)
+from tests.benchmarks.measure import result
+from tests.benchmarks.stream.rounds import WORKLOADS
+from tests.chaos.scene import Outcome
+from tests.simulation import soak
+
+KEPT = load(ROOT / writing.ROWS)
+PAGE, FULL = (ROOT / writing.PAGE).read_text(), (ROOT / writing.FULL).read_text()
+THEN = Origin("2026-01-01", "1a2b3c4", "make bench", "a machine")
+NOW = Origin("2026-02-02 02:02", "5d6e7f8", "make bench", "another machine")
+PLAYED = Outcome(
+    fault="rolling", injected=3, rebalances=0, updates=10, lost=0, doubled=0, wrong=0,
+    ended_themselves={}, recoveries=1, recovery_s=1.5,
+)  # fmt: skip
+
+
+# --- what is committed ----------------------------------------------------------------------------
+
+
+def test_the_documents_are_what_the_rows_make() -> None:
+    """Nobody has changed a table by hand: `make tables` would change nothing."""
+    assert (ROOT / writing.ROWS).read_text() == dumped(replaced(KEPT, []))
+    for path, text in writing.documents(ROOT, KEPT):
+        assert path.read_text() == text, f"{path.name}: make tables"
+
+
+def test_every_row_is_in_a_table() -> None:
+    """Else a figure would be measured and never shown."""
+    assert untabled(TABLES, KEPT) == []
+    measured = [Row(name, THEN, {}) for name in (*bench.BENCHMARKS, "memory/player", "rebuild")]
+    assert untabled(TABLES, measured) == []
+    assert untabled(TABLES, [Row("new/thing", THEN, {})]) == ["new/thing"]
+
+
+def test_what_is_measured_is_described() -> None:
+    """Every fault, the storm of either kind; every workload, with its size, players and ladders;
+    every column, in a sentence that its heading does not repeat."""
+    assert set(BY_SECTION["chaos"].labels) == {*chaos.FAULTS, "storm-codeforces", "storm-lobbies"}
+    for each in WORKLOADS.values():
+        players = (f"{each.size:,}", f"{each.players:,}") if each.size else ("as they were",) * 2
+        cells = f"| `{each.name}` | {' | '.join(players)} | {each.ladders} |"
+        assert cells in FULL, each.name
+    for table in TABLES:
+        headings = [column.heading for column in table.columns]
+        assert len(set(headings)) == len(headings), table.section
+        assert all(column.meaning.endswith(".") for column in table.columns), table.section
+
+
+def test_prose_has_no_figures() -> None:
+    """A measured figure stands in a table, with the date on which it was taken."""
+    prose = FIGURES.sub("", BRIEF.sub("", SECTION.sub("", PAGE + FULL)))
+    units = r"ms|µs|us|ns|s|seconds|KB|MB|MiB|GiB|bytes|updates/s|times|points|%"
+    assert re.findall(rf"\d[\d,.]* ?(?:{units})(?!\w)", prose) == []
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def test_names_of_rows() -> None:
+    """By what a benchmark prints; what is no figure to be kept has none."""
+    for printed, expected in (
+        ({"name": "lobby/5", "value": 1.0}, "lobby/5"),
+        ({"fault": "rolling", "injected": 3}, "chaos/rolling"),
+        ({"inputs": 9, "wrong": 0}, "soak/decoder"),
+        ({"seeds": 9, "mutants": 4}, "soak/simulation"),
+        ({"fault": "rolling", "failure": "why"}, None),
+        ({"name": "against/lobby5/5000/shards=8", "value": 1.0}, None),
+    ):
+        assert name_of(printed) == expected
+    with pytest.raises(Unreadable, match="no benchmark prints"):
+        name_of({"something": "else"})
+
+
+def test_a_row_is_replaced_by_name(tmp_path: Path) -> None:
+    """The row of another name keeps its date; rows are in order of their numbers. From the file
+    that keeps them, one a line, they come back as they were."""
+    older = made([{"name": f"stage1/{n}", "value": 1.0} for n in (12, 5, 100)], THEN)
+    newer = {"name": "stage1/12", "value": 2.0, "ratio": {"openskill": 17}}
+    found = replaced(older, made([newer], NOW))
+    assert [row.name for row in found] == ["stage1/5", "stage1/12", "stage1/100"]
+    assert [row.origin for row in found] == [THEN, NOW, THEN]
+    assert found[1].figures["value"] == 2.0
+    assert natural("a/9") < natural("a/10") < natural("b/1")
+    (tmp_path / "rows.jsonl").write_text(dumped(found))
+    assert load(tmp_path / "rows.jsonl") == found
+    assert load(tmp_path / "none.jsonl") == []
+
+
+# --- pages ----------------------------------------------------------------------------------------
+
+TABLE = Table(
+    section="things", command="make things", names=r"thing/\w+",
+    columns=[
+        Column("thing", "name", "which thing."),
+        Column("value", "value", "how much."),
+        Column("other", "ratio.other", "what nobody measured."),
+        Column("taken", "date", "when."),
+    ],
+    order=["b", "a"], brief=Brief(["value", "thing"], ".*/b"),
+)  # fmt: skip
+MARKED = "one\n<!-- section: things -->\nold\n<!-- end -->\ntwo\n"
+
+
+def test_a_table() -> None:
+    """Its rows in order, where each was taken, what columns mean; none without a figure."""
+    rows = [Row("thing/a", THEN, {"value": 12345.6}), Row("thing/b", NOW, {"value": 2})]
+    page = with_tables(MARKED, [TABLE], [*rows, Row("another/c", THEN, {"value": 3})])
+    assert page.startswith("one\n<!-- section: things -->\n\n- Taken 2026-02-02 02:02 (UTC) at")
+    assert "| thing/b | 2 | 2026-02-02 02:02 |\n| thing/a | 12,300 | 2026-01-01 |\n" in page
+    assert "- **value**: how much.\n" in page and "another/c" not in page
+    assert "what nobody measured" not in page and "| other |" not in page
+    assert page.endswith("\n<!-- end -->\ntwo\n")
+    assert "Not measured yet: `make things`." in with_tables(MARKED, [TABLE], [])
+
+
+def test_a_short_table() -> None:
+    """It has the selected columns and rows, and no sentences."""
+    rows = [Row("thing/a", THEN, {"value": 1}), Row("thing/b", NOW, {"value": 2})]
+    page = with_briefs("<!-- brief: things -->\nold\n<!-- end -->", [TABLE], rows)
+    table = "| thing | value |\n| --- | --- |\n| thing/b | 2 |"
+    assert page == f"<!-- brief: things -->\n\n{table}\n\n<!-- end -->"
+    assert "Not measured: `make things`." in TABLE.brief_markdown(rows[:1])
+
+
+def test_cells() -> None:
+    """Each form of a cell, as tables.py lists them."""
+    figures = {
+        "ratio": {"x": 0.125, "y": 0.5}, "note": "of 7000", "ended": {"a": 1, "b": 2}, "text": "so",
+    }  # fmt: skip
+    expected = {
+        "word:1": "`at500`", "count:2": "1,000", "load:1": "500/s", "load:2": "1000 %",
+        "label:0": "a thing", "label:1": "`at500`", r"note:of (\d+)": "7,000",
+        r"note:by (\d+)": "–", "ratio.x": "0.125", "ratio.x*1000": "125",
+        "ratio.x/ratio.y": "0.25", "ratio.x:.1f": "0.1", "ratio.z*9": "–",
+        "ratio.z:.1f": "–", "ended": "3", "text": "so",
+    }  # fmt: skip
+    row = Row("thing/at500/1000", NOW, figures)
+    assert {cell: cell_of(cell, {"thing": "a thing"})(row) for cell in expected} == expected
+
+
+def test_markers_and_tables_belong_together() -> None:
+    """Else a table would be lost, or old figures would stay."""
+    with pytest.raises(ValueError, match="not those of the tables: things"):
+        with_tables("no marker", [TABLE], [])
+    with pytest.raises(ValueError, match="not those of the tables: things"):
+        with_tables(MARKED, [], [])
+    with pytest.raises(ValueError, match="twice"):
+        with_tables(MARKED * 2, [TABLE], [])
+
+
+def test_the_readmes_table() -> None:
+    """At most six lines, only of what was measured; a page without markers stays as it is. Each
+    figure names its machine by a letter, which is explained below the table."""
+    lines = [line for line in summary(KEPT).splitlines() if line.startswith("| ")]
+    assert len(lines) == 1 + len(summary_table.FIGURES) <= 7
+    assert "| throughput of one worker" not in summary([])
+    assert with_summary("nothing", KEPT) == "nothing"
+    page = with_summary("a\n<!-- figures: begin -->\nold\n<!-- figures: end -->\nb\n", KEPT)
+    assert "old" not in page and page.startswith("a\n") and page.endswith("\nb\n")
+    assert summary(KEPT) in page and with_summary(page, KEPT) == page
+    peers = {"ratio": {"openskill": 2.0, "trueskill": 3.0}}
+    rows = [Row("stage1/100", THEN, {"value": 0.1}), Row("lobby/5", NOW, peers)]
+    printed = summary(rows).splitlines()
+    assert [line[-18:] for line in printed if line.startswith("| ")][1:] == [
+        "| 2026-01-01 | A |", "| 2026-02-02 | B |",
+    ]  # fmt: skip
+    assert printed[-1] == "Machine A: a machine; B: another machine."
+
+
+def test_sums_in_the_readmes_table() -> None:
+    """The verdicts of the chosen system alone are added, apart for the files that chose it. The sum
+    of faults is no newer than its oldest part."""
+    counts = {"a better": 2, "a no_difference": 1, "a worse": 3, "b better": 90}
+    games = [Row(f"games/{name}", THEN, {"note": "ours: a; 6 configurations", "ratio": counts})
+             for name in ("frc", "clubs", "clubs/5", "cwl")]  # fmt: skip
+    (line,) = (each for each in summary(games).splitlines() if "predicting" in each)
+    reported, chose = line.split("; ")[1:]
+    assert "on 3 games of files that had little part in choosing it" in reported
+    assert "better in 6 comparisons, no difference in 3, worse in 9" in reported
+    assert "on 1 games of files that chose it, better in 2 comparisons" in chose
+    fault = {"fault": "rolling", "injected": 3, "updates": 10, "lost": 0, "doubled": 0, "wrong": 0}
+    older, newer = made([fault], THEN), made([fault | {"fault": "upgrade", "lost": 4}], NOW)
+    (line,) = (each for each in summary([*older, *newer]).splitlines() if "faults," in each)
+    assert "6 faults, 20 rating changes: 4 lost, 0 doubled, 0 wrong | 2026-01-01 |" in line
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where that fails, it is what it was, and nothing else is left."""
+    path = tmp_path / "page.md"
+    replace_text(path, "one")
+    replace_text(path, "two")
+
+    def fails(*_: object) -> None:
+        raise OSError("no")
+
+    monkeypatch.setattr(Path, "replace", fails)
+    with pytest.raises(OSError, match="no"):
+        replace_text(path, "three")
+    assert [each.name for each in tmp_path.iterdir()] == ["page.md"]
+    assert path.read_text() == "two"
+
+
+# --- what benchmarks write ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with documents of its own, into which benchmarks write."""
+    texts = {
+        writing.CAPACITY: "<!-- brief: capacity -->\n<!-- end -->\n",
+        writing.ANALYSIS: "<!-- brief: ledger -->\n<!-- end -->\n",
+        writing.FULL: FULL,
+        writing.PAGE: "<!-- brief: memory -->\n<!-- end -->\n",
+        writing.ROWS: dumped(KEPT),
+        writing.README: "before\n<!-- figures: begin -->\n<!-- figures: end -->\nafter\n",
+    }
+    for path, text in texts.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    monkeypatch.setattr(writing, "ROOT", tmp_path)
+    return tmp_path
+
+
+def rows_of(root: Path) -> dict[str, Row]:
+    return {row.name: row for row in load(root / writing.ROWS)}
+
+
+def changed(root: Path) -> dict[str, Row]:
+    """The rows that are not those of before."""
+    before = {row.name: row for row in KEPT}
+    return {name: row for name, row in rows_of(root).items() if row != before.get(name)}
+
+
+def sections_of(page: str) -> dict[str, str]:
+    return {found[2]: found[0] for found in SECTION.finditer(page)}
+
+
+def test_a_section_is_written_and_others_stay(root: Path) -> None:
+    """So does the row of another fault in the same section."""
+    writing.write_run("chaos", [PLAYED], ["--write", "rolling"])
+    (name,) = after = changed(root)
+    assert name == "chaos/rolling"
+    assert after[name].origin.command == 'make chaos ARGS="rolling"'
+    old, new = sections_of(FULL), sections_of((root / writing.FULL).read_text())
+    assert {name for name in new if new[name] != old[name]} == {"chaos", "rolling"}
+    assert SECTION.sub("", (root / writing.FULL).read_text()) == SECTION.sub("", FULL)
+    readme = (root / writing.README).read_text()
+    assert FIGURES.sub("", readme) == "before\n\nafter\n" and "10" in readme
+    assert "| `lobby5` | `1` |" in (root / writing.CAPACITY).read_text()
+
+
+def test_two_that_end_at_once_are_both_written(root: Path) -> None:
+    """Neither reads the rows before the other has written its own."""
+    with ThreadPoolExecutor(4) as pool:
+        made_up = [made([{"name": f"stage1/{n}", "value": 1.0}], NOW) for n in range(1000, 1008)]
+        list(pool.map(writing.write, made_up))
+    assert {f"stage1/{n}" for n in range(1000, 1008)} <= rows_of(root).keys()
+
+
+def of_bench(patch: pytest.MonkeyPatch) -> int:
+    measured = result("stage1/2", 0.05, "us/player", {"error_points": 1e-6})
+    patch.setitem(bench.BENCHMARKS, "stage1/2", lambda _: measured)
+    return bench.main(["stage1/2", "--repeat", "1", "--write"])
+
+
+def of_stream(patch: pytest.MonkeyPatch) -> int:
+    found = [result("stream/lobby5/1", 70000.0, "updates/s"), result("rebuild", 9.0, "updates/s")]
+    patch.setattr(stream, "_run", lambda *_: (0, found))
+    return stream.main(["lobby5", "--write"])
+
+
+def of_chaos(patch: pytest.MonkeyPatch) -> int:
+    patch.setattr(chaos, "FAULTS", {"rolling": lambda *_: PLAYED})
+    patch.setattr(sys, "argv", ["chaos", "--write", "rolling"])
+    return chaos.main()
+
+
+def of_soak(patch: pytest.MonkeyPatch) -> int:
+    fuzzed = {"inputs": soak.INPUTS, "wrong": 0}
+    patch.setattr(soak, "fuzz", lambda *_: fuzzed)
+    patch.setattr(soak, "soak", lambda *_: soak.Tally(seeds=soak.Counter({soak.PRODUCTION: 5})))
+    patch.setattr(soak, "caught", lambda _: True)
+    patch.setattr(sys, "argv", ["soak", "--seeds", "5", "--write"])
+    return soak.main()
+
+
+RUNS: dict[str, tuple[Callable[[pytest.MonkeyPatch], int], set[str], str]] = {
+    "bench": (of_bench, {"stage1/2"}, 'make bench ARGS="stage1/2 --repeat 1"'),
+    "bench-stream": (of_stream, {"stream/lobby5/1", "rebuild"}, 'make bench-stream ARGS="lobby5"'),
+    "chaos": (of_chaos, {"chaos/rolling"}, 'make chaos ARGS="rolling"'),
+    "soak": (of_soak, {"soak/decoder", "soak/simulation"}, 'make soak ARGS="--seeds 5"'),
+}
+"""Of each command: a run, the rows that it writes, and what they say of the command."""
+
+
+@pytest.mark.parametrize("target", RUNS)
+def test_each_command_writes_what_it_printed(
+    target: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --write, and no other rows than those."""
+    run, names, reported = RUNS[target]
+    assert run(monkeypatch) == 0
+    printed = [msgspec.json.decode(line) for line in capsys.readouterr().out.splitlines()]
+    after = changed(root)
+    assert after.keys() == names
+    assert {each.origin.command for each in after.values()} == {reported}
+    if target != "bench-stream":  # its run is made up, and prints nothing
+        assert [after[str(name_of(each))].figures for each in printed] == printed
+
+
+def test_a_fault_that_failed_writes_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was known of it stays, with its date."""
+
+    def fails(*_: object) -> Outcome:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(chaos, "FAULTS", {"rolling": fails})
+    monkeypatch.setattr(sys, "argv", ["chaos", "--write"])
+    assert chaos.main() == 1
+    assert "RuntimeError: broken" in capsys.readouterr().out
+    assert changed(root) == {}
+
+
+def test_some_figures_are_not_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of a quick run, of another setting, of another release: wrong usage."""
+    for measures in ("chaos.__main__.play", "benchmarks.__main__._measure"):
+        monkeypatch.setattr(f"tests.{measures}", lambda *_: pytest.fail("it measures"))
+    for measures in ("_run", "_compare"):
+        monkeypatch.setattr(stream, measures, lambda *_: pytest.fail("it measures"))
+    given: list[tuple[Callable[..., int], Sequence[str]]] = [
+        (bench.main, ["--quick"]),
+        (stream.main, ["--quick"]),
+        (stream.main, ["--against", "shards=8"]),
+        (stream.main, ["--set", "shards=8"]),
+        (chaos.main, ["--quick"]),
+    ]
+    for main, option in given:
+        monkeypatch.setattr(sys, "argv", ["it", "--write", *option])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 2
+        assert f"--write and {option[0]}: such figures are not written" in capsys.readouterr().err
+
+
+# --- saved runs -----------------------------------------------------------------------------------
+
+
+def test_saved_runs_are_written(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of any of the four commands; the date is that of the file unless it is given. Of a file with
+    a line that is none, nothing is written, and the error names the line."""
+    saved = tmp_path / "saved.jsonl"
+    lines: list[dict[str, Any]] = [
+        {"name": "lobby/5", "value": 0.5, "unit": "us/update", "ratio": {}, "note": ""},
+        msgspec.to_builtins(PLAYED),
+        {"fault": "upgrade", "failure": "not played"},
+        {"inputs": 7, "wrong": 0},
+        {"name": "rebuild", "value": 5.0, "unit": "updates/s", "ratio": {}, "note": ""},
+    ]
+    saved.write_bytes(b"\n".join(map(msgspec.json.encode, [*lines, "no figures"])) + b"\n")
+    assert command.main([str(saved), "--commit", "1a2b3c4"]) == 2
+    assert f"tables: {saved}, line 6: " in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        command.main([str(saved)])  # without the commit
+    assert changed(root) == {}
+    saved.write_bytes(b"\n".join(map(msgspec.json.encode, lines)) + b"\n")
+    assert command.main([str(saved), "--commit", "1a2b3c4", "--remark", "It rained."]) == 0
+    after = {name: row.origin for name, row in changed(root).items()}
+    assert {name: origin.command for name, origin in after.items()} == {
+        "lobby/5": "make bench", "chaos/rolling": "make chaos", "soak/decoder": "make soak",
+        "rebuild": "make bench-stream",
+    }  # fmt: skip
+    reported = {(each.commit, each.date, each.machine, each.remark) for each in after.values()}
+    date = origins.dated(saved.stat().st_mtime)
+    assert reported == {("1a2b3c4", date, origins.machine(), "It rained.")}
+    given = ["--commit", "1a2b3c4", "--date", "2026-03-03", "--command", "make x", "--machine", "m"]
+    assert command.main([str(saved), *given]) == 0
+    assert rows_of(root)["rebuild"].origin == Origin("2026-03-03", "1a2b3c4", "make x", "m")
+
+
+def test_the_origin_of_a_run() -> None:
+    """Date, commit, command and machine: nothing is left out."""
+    found = origins.origin_now("bench", ["lobby", "--write"])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d", found.date)
+    assert found.command == 'make bench ARGS="lobby"'
+    assert re.search(r"\d+ cores, \d+ GiB, Linux [\d.]+, Python 3\.", found.machine)
+    assert re.search(r"rating kernels \d+$", found.machine)
+    assert found.commit
