@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
@@ -138,6 +139,7 @@ def test_the_store_is_lost_when_parts_are_gone(
     rated_on(wider, worker_process, 100, 50)
 
 
+@pytest.mark.slow  # by hand: `unit/test_rebuild.py`, `unit/test_forgotten_offsets.py`
 def test_more_shards(settings: real.SettingsFactory, worker_process: Start) -> None:
     """Workers refuse the store after the topics by player got more partitions, and accept it after
     a rebuild.
