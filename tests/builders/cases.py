@@ -1,32 +1,45 @@
-"""Many cases in one test, which names all that fail at once."""
+"""Many cases in one test, which goes on behind a failure and names all cases that fail."""
 
+import functools
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
 
+Test = Callable[..., None]
 
-def cases(names: str | Sequence[str], values: Collection[Any]) -> Callable[[Any], Any]:
-    """Like `pytest.mark.parametrize`, but all cases are one test, and they share its fixtures."""
+
+def cases(
+    names: str | Sequence[str], values: Iterable[Any], ids: Callable[[Any], object] = repr
+) -> Callable[[Test], Test]:
+    """Like `pytest.mark.parametrize`, but all cases are one test, and share its fixtures. Below
+    `given` of Hypothesis, they share each example, too."""
     wanted = [each.strip() for each in names.split(",")] if isinstance(names, str) else list(names)
+    all_values = list(values)
 
-    def of(test: Callable[..., None]) -> Callable[..., None]:
-        def check(**fixtures: Any) -> None:
-            failed: list[str] = []
-            for value in values:
-                given = dict(zip(wanted, value if len(wanted) > 1 else [value], strict=True))
+    def decorate(test: Test) -> Test:
+        whole = inspect.signature(test)
+        others = [each for each in whole.parameters.values() if each.name not in wanted]
+        left = whole.replace(parameters=others)
+
+        @functools.wraps(test)
+        def check(*args: Any, **kwargs: Any) -> None:
+            given, failures = left.bind(*args, **kwargs).arguments, list[Exception]()
+            for value in all_values:
+                own = dict(zip(wanted, value if len(wanted) > 1 else [value], strict=True))
                 try:
-                    test(**fixtures, **given)
-                except (AssertionError, pytest.fail.Exception) as error:
-                    failed.append(f"{given}: {error}")
-            assert not failed, "\n".join([f"{len(failed)} of {len(values)} cases:", *failed])
+                    test(**given, **own)
+                except (Exception, pytest.fail.Exception) as found:
+                    failure = found if isinstance(found, Exception) else AssertionError(str(found))
+                    failure.add_note(f"{', '.join(wanted)}: {ids(value)}")
+                    failures.append(failure)
+            if failures:
+                listed = "\n".join(each.__notes__[-1] for each in failures)
+                title = f"{len(failures)} of {len(all_values)} cases fail:\n{listed}\n"
+                raise ExceptionGroup(title, failures)
 
-        given = inspect.signature(test)
-        left = [each for name, each in given.parameters.items() if name not in wanted]
-        check.__signature__ = given.replace(parameters=left)  # type: ignore[attr-defined]
-        check.__name__, check.__doc__ = test.__name__, test.__doc__
-        check.__module__, check.__qualname__ = test.__module__, test.__qualname__
+        check.__signature__ = left  # type: ignore[attr-defined]
         return check
 
-    return of
+    return decorate

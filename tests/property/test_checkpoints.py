@@ -25,8 +25,8 @@ from stream_rater.rounds.decoder import kind_of
 from stream_rater.rounds.seed_records import is_seed
 from stream_rater.rounds.validation import Invalid
 from tests import edited_by_hand
+from tests.builders.cases import cases
 from tests.builders.lines import Line, a_correction, a_round, a_seed
-from tests.builders.sweeps import sweep
 from tests.rounds import day
 
 from .test_corrections import as_lines, some_ladders
@@ -146,7 +146,7 @@ def a_story(window: int = 1000) -> tuple[Story, Story]:
     return plain, quick
 
 
-@sweep(
+@cases(
     "correction, begins_at",
     [
         (a_correction("round-voided", round_id="r25"), 20),
@@ -167,7 +167,7 @@ def test_a_correction_begins_where_nothing_changes_before(correction: Line, begi
     assert quick.begun_at == [begins_at]
 
 
-@sweep(
+@cases(
     "harm, window",
     [
         ("piece", 1000), ("torn", 1000), ("version", 1000), ("twice", 1000), ("ids", 1000),
@@ -257,7 +257,7 @@ def test_a_second_correction_begins_there_too() -> None:
     assert quick.begun_at == [20, 20, 20]
 
 
-@sweep("batched", [False, True])
+@cases("batched", [False, True])
 def test_work_that_is_done_again_ends_the_same(batched: bool) -> None:
     """Whoever takes over finds the notes of what was accepted, and does not count them as accepted
     before."""
@@ -326,7 +326,7 @@ def a_seeded_story(*lines: Line) -> tuple[Story, Story]:
 SEEDS = [a_seed(0, "x", "a"), a_seed(1, "y", "x")]
 
 
-@sweep(
+@cases(
     "correction, begins_at, code",
     [
         (a_correction("round-voided", round_id="r22"), 2, ""),
@@ -436,8 +436,8 @@ def full(story: Story, refuses: Container[int]) -> None:
     story.log_context = story.log_context._replace(checkpoint_every=1)
 
 
-@sweep("for_ever", [False, True])
-@sweep("takes", range(6))
+@cases("for_ever", [False, True])
+@cases("takes", range(6))
 def test_what_the_store_does_not_take_is_not_left_there(takes: int, for_ever: bool) -> None:
     """A correction ends as without checkpoints, wherever the store becomes full, for a moment or
     for ever. Of what was begun nothing is left to take room; what was there before stays."""

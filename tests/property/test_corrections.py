@@ -23,8 +23,8 @@ from stream_rater.replay.edited_log import MissingVerdicts, records_of
 from stream_rater.replay.sequential import Replay
 from stream_rater.runtime.embedded import Engine
 from tests import edited_by_hand
+from tests.builders.cases import cases
 from tests.builders.lines import Line, a_correction, a_round, a_seed
-from tests.builders.sweeps import sweep
 from tests.rounds import day
 
 WINDOW = 1000
@@ -122,7 +122,7 @@ RESET = {
 VOID_SEED = a_correction("round-voided", round_id="s0")
 
 
-@sweep(
+@cases(
     "log, codes",
     [
         # two who met only in a seed are merged, and the row under the own name stays

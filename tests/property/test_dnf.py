@@ -27,7 +27,7 @@ from stream_rater.rating.parameters import (
 )
 from stream_rater.replay.pool import Pool
 from stream_rater.runtime.selfcheck import SYSTEMS
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 from tests.rounds import day, ranked, read, wave_among
 
 BEYOND = 10
@@ -93,13 +93,13 @@ def records(config: RatingConfig, season: Sequence[Sequence[Entry]], last: int) 
 
 @given(season=st.lists(rounds(), min_size=1, max_size=4))
 @settings(max_examples=12)
-@sweep("config", TIED, name_of)
+@cases("config", TIED, name_of)
 def test_tied_last_is_one_shared_last_rank(config: RatingConfig, season: list[list[Entry]]) -> None:
     """Bit for bit, by each system."""
     assert records(config, season, 0) == records(config, season, BEYOND)
 
 
-@sweep("config", APART, name_of)
+@cases("config", APART, name_of)
 def test_not_compared_is_no_tie(config: RatingConfig) -> None:
     """The ladder's word is heard: two of unequal rating come out elsewhere."""
     first = [((name,), 1 + i) for i, name in enumerate("abcd")]
@@ -120,8 +120,8 @@ def evidence(config: RatingConfig, places: list[int], last: int, mu: Floats) -> 
     return found
 
 
-@sweep("config", TIED, name_of)
-@sweep("size", [SMALL + 1, 2000])
+@cases("config", TIED, name_of)
+@cases("size", [SMALL + 1, 2000])
 def test_in_large_rounds_too(config: RatingConfig, size: int) -> None:
     """Which have kernels of their own."""
     if isinstance(config, Thurstone):
@@ -139,7 +139,7 @@ def test_in_large_rounds_too(config: RatingConfig, size: int) -> None:
     gone=st.integers(2, 4), seed=st.integers(0, 2**32),
 )  # fmt: skip
 @settings(max_examples=20)
-@sweep("config", [e for e in APART if not isinstance(e, PlackettLuce | Thurstone)], name_of)
+@cases("config", [e for e in APART if not isinstance(e, PlackettLuce | Thurstone)], name_of)
 def test_not_compared_is_as_if_the_others_were_not_there(
     config: RatingConfig, places: list[int], gone: int, seed: int
 ) -> None:
@@ -171,7 +171,7 @@ NUMBERS = {
 By kernel version 10, which knew no other rule."""
 
 
-@sweep("config", APART, name_of)
+@cases("config", APART, name_of)
 def test_not_compared_is_the_former_rule(config: RatingConfig) -> None:
     """Its numbers, of every system that had it."""
     mu = np.array([1700.0, 1500.0, 1450.0, 1600.0, 1400.0, 1900.0])

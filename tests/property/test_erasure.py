@@ -20,7 +20,7 @@ from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import Verdicts, batches_of, records_of
 from stream_rater.replay.sequential import Replay
 from tests import edited_by_hand
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 from tests.property.test_corrections import WINDOW, as_lines, beliefs
 from tests.rounds import as_json, ranked
 
@@ -104,7 +104,7 @@ def merged_accounts() -> list[Record]:
     return list(records_of([*rounds[:3], *merged, rounds[3]]))
 
 
-@sweep("name, same", [("az", True), ("c", False)])
+@cases("name, same", [("az", True), ("c", False)])
 def test_the_lesser_name_of_merged_accounts_decides(name: str, same: bool) -> None:
     """A pseudonym that changes the order of merged accounts would change ratings. It is
     reported."""

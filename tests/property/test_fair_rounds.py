@@ -25,7 +25,7 @@ from stream_rater.rating.parameters import (
 )
 from stream_rater.rating.systems.codeforces import RISE
 from stream_rater.runtime.selfcheck import SYSTEMS
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 from tests.fair_rounds import PLAYERS, SIZES, Season, Size
 
 SOME = {"duel": 10_000, "five": 4_000, "5v5": 4_000, "hundred": 300}
@@ -154,7 +154,7 @@ def played(config: RatingConfig, name: str, rounds: int) -> Season:
     return season
 
 
-@sweep("config", SYSTEMS, name_of)
+@cases("config", SYSTEMS, name_of)
 def test_level_and_spread(config: RatingConfig) -> None:
     """After some hundred rounds of each, in rounds of every size. Ratings can still move: when one
     player wins a hundred duels in a row, the rating rises by twice the spread that chance gives. A
@@ -166,7 +166,7 @@ def test_level_and_spread(config: RatingConfig) -> None:
 
 
 @pytest.mark.slow
-@sweep("config", SYSTEMS, name_of)
+@cases("config", SYSTEMS, name_of)
 def test_level_and_spread_in_the_long_run(config: RatingConfig) -> None:
     """After LONG rounds: a thousand and more of each player."""
     for name in ("duel", "five", "5v5"):
@@ -194,8 +194,8 @@ def mirrored(config: RatingConfig, name: str, rounds: int) -> tuple[Floats, Floa
     return found[0], found[1]
 
 
-@sweep("name", SIZES)
-@sweep("config", SYSTEMS, name_of)
+@cases("name", SIZES)
+@cases("config", SYSTEMS, name_of)
 def test_no_level_is_favoured(config: RatingConfig, name: str) -> None:
     """Who turns all results around finds all ratings mirrored. Fair results are as likely as those
     turned around, so the mean of the level over all seasons is the initial rating.

@@ -18,7 +18,7 @@ from stream_rater.rounds import fallback
 from stream_rater.rounds.batch import BAD_SEAT
 from stream_rater.rounds.fastjson import runs, scan
 from stream_rater.rounds.validation import Invalid
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 from tests.rounds import as_json, ranked
 
 DEPTH = 16
@@ -162,7 +162,7 @@ def second(entry: str) -> bytes:
     return USUAL.replace(b'{"player":"p1","rank":2}', entry.encode())
 
 
-@sweep(
+@cases(
     "entry",
     [
         '{"rank":2,"player":"b"}', '{"player":"b","rank":2,}', '{"player":"b" "rank":2}',
@@ -317,7 +317,7 @@ def test_rounds_scanned_together_are_as_alone(
 IN_TWO = '{"round_id":"r","ladder":"l",|"completed_at":"|t","x":[|1],|"y":{|},"standings":LIST}'
 
 
-@sweep("cut", [i for i, c in enumerate(IN_TWO) if c == "|"])
+@cases("cut", [i for i, c in enumerate(IN_TWO) if c == "|"])
 def test_no_round_reads_on_into_the_next(cut: int) -> None:
     """Where the first half of one stands behind another, and the next record is the other half."""
     one = as_json(*ranked([1, 2]))

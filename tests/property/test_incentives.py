@@ -22,7 +22,7 @@ from stream_rater.rating.elo_mmr.small_rounds import SMALL
 from stream_rater.rating.model import PERFORMANCE, newcomers
 from stream_rater.rating.parameters import DEFAULT_KEPT, EloMMR, EloMMX
 from stream_rater.replay.pool import Pool
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 from tests.rounds import day, ranked, read, update_all, wave_among
 from tests.strategies import configs, days, gaussian_configs, weights
 
@@ -329,10 +329,10 @@ def test_a_better_rating_before_is_a_better_performance(
     assert raised <= p + more + TABLE_POINTS
 
 
-@sweep("config", [
+@cases("config", [
     EloMMR(weight_limit=0.2, sigma_limit=80.0), EloMMX(weight_limit=0.2, sigma_limit=80.0),
 ])  # fmt: skip
-@sweep("size", [5, SMALL + 10])
+@cases("size", [5, SMALL + 10])
 def test_a_place_gained_counts(config: Config, size: int) -> None:
     """Strictly: passing one more opponent, or drawing level, is worth more than a point here."""
     level = np.full(size, 1500.0)

@@ -43,7 +43,7 @@ from stream_rater.rating.parameters import (
 )
 from stream_rater.rating.stages import NotANumber
 from stream_rater.replay.pool import Pool
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 from tests.rounds import day, ranked, read
 from tests.strategies import days, weights
 
@@ -114,7 +114,7 @@ def history(
 
 @given(season=seasons, by=st.floats(-5000.0, 5000.0))
 @settings(max_examples=15)
-@sweep("config", UNROUNDED, type)
+@cases("config", UNROUNDED, type)
 def test_moving_all_ratings(config: RatingConfig, season: Any, by: float) -> None:
     """Another initial rating moves every performance and mu by as much, and no sigma."""
     moved = msgspec.structs.replace(config, initial_mu=config.initial_mu + by)
@@ -138,7 +138,7 @@ def scaled(config: RatingConfig, unit: float) -> RatingConfig:
 
 @given(season=seasons, unit=st.floats(0.01, 100.0))
 @settings(max_examples=15)
-@sweep("config", UNROUNDED, type)
+@cases("config", UNROUNDED, type)
 def test_another_unit(config: RatingConfig, season: Any, unit: float) -> None:
     """All parameters in another unit give performances, mu and sigma in that unit."""
     after = history(scaled(config, unit), season, lambda points: points * unit)
@@ -157,7 +157,7 @@ def test_topcoder_is_not_invariant() -> None:
 
 @given(season=seasons, random=st.randoms(use_true_random=False))
 @settings(max_examples=15)
-@sweep("config", [*EVOLVING, UNROUNDED[-1]], type)
+@cases("config", [*EVOLVING, UNROUNDED[-1]], type)
 def test_the_order_of_the_list_does_not_matter(
     config: RatingConfig, season: Any, random: Any
 ) -> None:
@@ -230,7 +230,7 @@ def a_round(config: RatingConfig, rng: np.random.Generator) -> Wave:
 
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=40, deadline=None)
-@sweep("name", NAMES)
+@cases("name", NAMES)
 def test_the_evidence_is_finite(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     config = parameters(name, rng)
@@ -251,7 +251,7 @@ def in_order(mu: Floats, weight: float = 1.0) -> Wave:
     )  # fmt: skip
 
 
-@sweep("weight", [900.0, 1e300])
+@cases("weight", [900.0, 1e300])
 def test_thurstone_may_run_away_but_stays_a_number(weight: float) -> None:
     """Upset after upset, with steps far beyond where the climb converges."""
     config = Thurstone.sample()
@@ -265,7 +265,7 @@ def test_thurstone_may_run_away_but_stays_a_number(weight: float) -> None:
     assert np.float32(MOST_RATING) == np.finfo(np.float32).max
 
 
-@sweep("name", ["elo-mmr", "elo-r"])
+@cases("name", ["elo-mmr", "elo-r"])
 def test_large_rounds_too_wide_for_a_table(name: str) -> None:
     """Forty players in two groups, a thousand million spreads apart."""
     config, n = SYSTEMS[name].sample(), 40
@@ -291,7 +291,7 @@ def test_steps_converge_where_the_docstring_says() -> None:
     assert gap_after(2.5) > 1e4
 
 
-@sweep("k", [0.0, 1e-9, 0.05, 0.0999, 0.1001, 1.0, 30.0, 1e9])
+@cases("k", [0.0, 1e-9, 0.05, 0.0999, 0.1001, 1.0, 30.0, 1e9])
 def test_the_moments_of_a_narrow_interval(k: float) -> None:
     """Of e^(-k t) on [-1, 1], by quadrature from its steep end."""
     total, first, second = (

@@ -34,7 +34,7 @@ from stream_rater.rating.parameters import (
 from stream_rater.rating.prediction.forecast import Believed, of_round
 from stream_rater.replay.pool import Pool
 from stream_rater.runtime.selfcheck import SYSTEMS
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 from tests.rounds import ranked, read
 
 PLACING: tuple[RatingConfig, ...] = (
@@ -146,7 +146,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 @given(sizes=some, seed=seeds, level=st.floats(-500.0, 3500.0), played=st.integers(1, 30))
 @settings(max_examples=10, deadline=None)
-@sweep("config", ALL, ids)
+@cases("config", ALL, ids)
 def test_equals_are_even_at_any_level(
     config: RatingConfig, sizes: tuple[int, ...], seed: int, level: float, played: int
 ) -> None:
@@ -165,8 +165,8 @@ def test_equals_are_even_at_any_level(
         assert won[0] == pytest.approx(won[1], abs=1e-7)
 
 
-@sweep("config", ALL, ids)
-@sweep("level", [1330.0, 1900.0])
+@cases("config", ALL, ids)
+@cases("level", [1330.0, 1900.0])
 def test_one_against_five_equals(config: RatingConfig, level: float) -> None:
     """It was .81 for the one at 1330 with the two-moment filter. If the one wins, each of the five
     loses less than the one gains."""
@@ -188,7 +188,7 @@ def test_one_against_five_equals(config: RatingConfig, level: float) -> None:
 
 @given(sizes=some, seed=seeds, more=st.floats(1.0, 500.0), random=st.randoms())
 @settings(max_examples=10, deadline=None)
-@sweep("config", ALL, ids)
+@cases("config", ALL, ids)
 def test_a_better_member_raises_the_side(
     config: RatingConfig, sizes: tuple[int, ...], seed: int, more: float, random: object
 ) -> None:
@@ -210,7 +210,7 @@ def test_a_better_member_raises_the_side(
 
 @given(sizes=two, seed=seeds, mu=st.floats(-500.0, 3500.0), share=st.floats(1e-6, 0.05))
 @settings(max_examples=10, deadline=None)
-@sweep("config", ALL, ids)
+@cases("config", ALL, ids)
 def test_an_away_member_costs_no_more_than_none(
     config: RatingConfig, sizes: tuple[int, int], seed: int, mu: float, share: float
 ) -> None:
@@ -235,7 +235,7 @@ def test_an_away_member_costs_no_more_than_none(
 
 @given(sizes=two, seed=seeds)
 @settings(max_examples=10, deadline=None)
-@sweep("config", ALL, ids)
+@cases("config", ALL, ids)
 def test_sides_with_their_seats_mirror(
     config: RatingConfig, sizes: tuple[int, int], seed: int
 ) -> None:
@@ -247,7 +247,7 @@ def test_sides_with_their_seats_mirror(
 
 @given(sizes=two, seed=seeds)
 @settings(max_examples=10, deadline=None)
-@sweep("config", ALL, ids)
+@cases("config", ALL, ids)
 def test_equal_sides_change_chances_with_seats(
     config: RatingConfig, sizes: tuple[int, int], seed: int
 ) -> None:
@@ -265,7 +265,7 @@ def test_equal_sides_change_chances_with_seats(
 
 @given(sizes=some, seed=seeds, points=st.floats(-300.0, 300.0))
 @settings(max_examples=10, deadline=None)
-@sweep("config", ALL, ids)
+@cases("config", ALL, ids)
 def test_the_same_seat_for_all_is_none(
     config: RatingConfig, sizes: tuple[int, ...], seed: int, points: float
 ) -> None:
@@ -279,7 +279,7 @@ def test_the_same_seat_for_all_is_none(
 
 @given(sizes=two, seed=seeds)
 @settings(max_examples=10, deadline=None)
-@sweep("config", ALL, ids)
+@cases("config", ALL, ids)
 def test_a_win_never_costs(config: RatingConfig, sizes: tuple[int, int], seed: int) -> None:
     """With seats, shares, newcomers and sides of different sizes, no winner's mu falls and no
     loser's rises. Of Elo-MMR and Elo-R: no winner's performance is below mu."""
@@ -295,7 +295,7 @@ def test_a_win_never_costs(config: RatingConfig, sizes: tuple[int, int], seed: i
 
 @given(sizes=some, seed=seeds, by=st.floats(-2000.0, 2000.0))
 @settings(max_examples=10, deadline=None)
-@sweep("config", ALL, ids)
+@cases("config", ALL, ids)
 def test_moving_the_pool_moves_the_results(
     config: RatingConfig, sizes: tuple[int, ...], seed: int, by: float
 ) -> None:
@@ -319,7 +319,7 @@ def test_moving_the_pool_moves_the_results(
 
 @given(size=st.integers(1, 5), seed=seeds)
 @settings(max_examples=10, deadline=None)
-@sweep("config", SYSTEMS, ids)
+@cases("config", SYSTEMS, ids)
 def test_sides_of_equal_totals_keep_their_bits(config: RatingConfig, size: int, seed: int) -> None:
     """The system rates the very wave. A sum that is rounded differs from an equal one by less than
     EVEN of it, as 0.1 + 0.2 + 0.7 from 1."""
@@ -340,7 +340,7 @@ def test_sides_of_equal_totals_keep_their_bits(config: RatingConfig, size: int, 
 @given(sizes=two, seed=seeds)
 @example(sizes=(5, 1), seed=0)  # the lone one was favoured by 0.715
 @settings(max_examples=10, deadline=None)
-@sweep("config", ALL, ids)
+@cases("config", ALL, ids)
 def test_n_newcomers_and_m_newcomers_are_level(
     config: RatingConfig, sizes: tuple[int, int], seed: int
 ) -> None:
@@ -365,7 +365,7 @@ def of_these(
 
 @given(sizes=two, new=st.booleans(), seed=seeds)
 @settings(max_examples=10, deadline=None)
-@sweep("config", ALL, ids)
+@cases("config", ALL, ids)
 def test_a_member_who_hardly_played_changes_nothing(
     config: RatingConfig, sizes: tuple[int, int], new: bool, seed: int
 ) -> None:
@@ -392,7 +392,7 @@ def test_a_member_who_hardly_played_changes_nothing(
     assert after == pytest.approx(before, abs=most)
 
 
-@sweep("config", ALL, ids)
+@cases("config", ALL, ids)
 def test_beliefs_do_not_depend_on_the_order_of_sides(config: RatingConfig) -> None:
     """Three play against two, with a newcomer on either side and with shares. Either order of the
     sides gives the same bytes."""
@@ -407,8 +407,8 @@ def test_beliefs_do_not_depend_on_the_order_of_sides(config: RatingConfig) -> No
     assert pools[0] == pools[1]
 
 
-@sweep("config", PLACING, ids)
-@sweep("sizes", [(1, 1), (2, 1), (1, 5), (5, 5), (3, 6)])
+@cases("config", PLACING, ids)
+@cases("sizes", [(1, 1), (2, 1), (1, 5), (5, 5), (3, 6)])
 def test_newcomers_rise_with_a_victory(config: RatingConfig, sizes: tuple[int, int]) -> None:
     """From where the round began, which is the mu before it; teams of any size, and symmetric: the
     sums of both sides begin level."""

@@ -28,7 +28,7 @@ from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
 from stream_rater.runtime.selfcheck import SYSTEMS
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 from tests.rounds import day
 
 DRIFTING = EloMMR(
@@ -99,7 +99,7 @@ def ladder_of(rating: RatingConfig) -> Ladder:
 @example(some=[Given([("ann",), ("bob", "cy"), "dee"], [1, 2, 2], None, 1.0, None, 0)])
 @example(some=[Given(["ann", "bob"], [None, None], None, 1.0, None, 0)])
 @settings(max_examples=8)
-@sweep("rating", [*SYSTEMS, DRIFTING], lambda rating: rating.__struct_config__.tag)
+@cases("rating", [*SYSTEMS, DRIFTING], lambda rating: rating.__struct_config__.tag)
 def test_as_from_a_file(rating: RatingConfig, some: list[Given]) -> None:
     """Each number of each result, and each belief as the service stores it."""
     ladder, replay = ladder_of(rating), Replay(any_ladder(rating), 1000)

@@ -27,7 +27,7 @@ from stream_rater.rating.prediction.wins import (
     win_probabilities,
 )
 from stream_rater.runtime.selfcheck import SYSTEMS
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 
 CONFIGS: list[RatingConfig] = [
     *SYSTEMS,
@@ -273,7 +273,7 @@ def forecast_of(config: RatingConfig, mu: Floats) -> Forecast:
     return of_round(config, np.arange(3), np.ones(2), players)
 
 
-@sweep("config", LADDERS)
+@cases("config", LADDERS)
 def test_a_ladder_predicts_by_its_three_numbers(config: RatingConfig) -> None:
     """They change no fingerprint, because they change no rating."""
     mu = np.array([1600.0, 1500.0])

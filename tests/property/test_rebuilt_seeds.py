@@ -29,11 +29,11 @@ from stream_rater.replay.edited_log import Verdicts, records_of
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.replay.sequential import Replay
 from tests import edited_by_hand
+from tests.builders.cases import cases
 from tests.builders.lines import Line, a_correction, a_round, a_seed
-from tests.builders.sweeps import sweep
-from tests.logs import ListedRecords
+from tests.builders.logs import ListedRecords
+from tests.builders.machines import part, record
 from tests.rounds import day
-from tests.unit.machines import part, record
 
 from .test_corrections import WINDOW, as_lines, some_ladders
 
@@ -123,7 +123,7 @@ GIVEN = [
 STORY = lines(*GIVEN)
 
 
-@sweep(
+@cases(
     "player, until, like",
     [
         ("a", -1, None), ("a", 0, 0), ("a", 1, 1), ("c", 2, 1),  # a veteran's row alone
@@ -154,7 +154,7 @@ def test_a_rejected_correction_leaves_nothing_in_beliefs() -> None:
     assert found == replayed(log, ladders, edition.verdicts)
 
 
-@sweep("published", [LastPublished(1, 1512.0, 170.0), None])
+@cases("published", [LastPublished(1, 1512.0, 170.0), None])
 def test_a_correction_in_progress_that_reached_a_player(published: LastPublished | None) -> None:
     """No correction of the ladder is applied yet, but the store has the corrected belief of one
     player. The rebuilt belief says what was last published: the last event's values, or the initial

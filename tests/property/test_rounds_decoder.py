@@ -23,7 +23,7 @@ from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.decoder import Rejections, RoundDecoder
 from stream_rater.rounds.validation import Invalid
 from tests import oracle_reader
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 from tests.fuzz.recipes import inputs_of, messages
 from tests.oracle_reader import ReadRound, packed_depth
 from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack, event, ranked
@@ -246,7 +246,7 @@ def test_entries_come_by_place_and_as_given_where_they_tie(
     assert_alike(ANY_LADDER, ANYWHERE, records, decoder, rounds, rejections)
 
 
-@sweep("size", [2, 5, 33, 300])
+@cases("size", [2, 5, 33, 300])
 def test_a_standings_is_a_view_of_one_round(size: int) -> None:
     """With all that the batch has of it."""
     team = {"team": ["x", "y"], "rank": 1, "shares": [1, 0.5]}

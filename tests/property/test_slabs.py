@@ -21,8 +21,8 @@ from stream_rater.pipeline.parts.schema import (
     Part,
     UnknownPart,
 )
-from tests.builders.sweeps import sweep
-from tests.unit.machines import RULE, part
+from tests.builders.cases import cases
+from tests.builders.machines import RULE, part
 
 VERSION, RULES, ROUNDS, ROUND_INDEX, PLACE, EVIDENCE, PLAYERS = range(7)
 OTHER = msgspec.structs.replace(RULE, config="other", floor=-1.5, rho=-1.0)
@@ -86,7 +86,7 @@ def decoded(message: bytes) -> list[object]:
     ]  # fmt: skip
 
 
-@sweep("message", MESSAGES)
+@cases("message", MESSAGES)
 def test_what_is_written_is_read(message: bytes) -> None:
     """Nothing of it is left to the decoder."""
     (view,) = decoder.read_all([message])
@@ -145,7 +145,7 @@ def changed(index: int, value: Any) -> bytes:
     return msgspec.msgpack.encode(elements)
 
 
-@sweep(
+@cases(
     "message",
     [
         changed(VERSION, lambda _: 2),

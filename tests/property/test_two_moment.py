@@ -21,7 +21,7 @@ from stream_rater.rating.prediction.forecast import Believed, of_round
 from stream_rater.rating.systems.two_moment import SCORE_NOISE, Score
 from stream_rater.replay.pool import Pool
 from tests import two_moment_oracle as oracle
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 from tests.rounds import day, read
 from tests.strategies import days, weights
 
@@ -108,7 +108,7 @@ def wave(place: Sequence[int], mu: Floats, sigma: Floats, rounds: int | Sequence
     )  # fmt: skip
 
 
-@sweep("count", [2, 3, 8, 9, 30, 300])
+@cases("count", [2, 3, 8, 9, 30, 300])
 def test_large_rounds_equal_the_oracle(count: int) -> None:
     """Where columns are interpolated, too; ties among them."""
     rng = np.random.default_rng(count)
@@ -142,7 +142,7 @@ def test_a_better_place_gives_a_better_rating(count: int, seed: int, spread: flo
     assert after[at - 1, 1] > before[1] - 1e-3
 
 
-@sweep("count, sigma", [(40, 40.0), (100, 60.0), (300, 60.0)])
+@cases("count, sigma", [(40, 40.0), (100, 60.0), (300, 60.0)])
 def test_every_better_place_in_a_wide_field_pays(count: int, sigma: float) -> None:
     """From the last place to the first, however far others are above and below."""
     others = np.linspace(620.0, 2380.0, count)[::-1]
@@ -171,7 +171,7 @@ NEUTRAL = 1e-6
 
 @given(sigma=st.floats(5.0, 350.0), beta=st.floats(30.0, 900.0))
 @settings(max_examples=20, deadline=None)
-@sweep("count", [2, 3, 8, 24, few_sides.FEW + 1, 60])
+@cases("count", [2, 3, 8, 24, few_sides.FEW + 1, 60])
 def test_a_tie_of_equals_is_neutral(count: int, sigma: float, beta: float) -> None:
     """Their means stay, and they are better known. All by as much; two of them to the bit."""
     equals = wave([1] * count, np.full(count, 1500.0), np.full(count, sigma))
@@ -220,7 +220,7 @@ def test_to_tie_with_the_next_is_between_the_two_orders(count: int, seed: int) -
     assert worse[at + 1, 1] - 1e-3 < tied < better + 1e-3
 
 
-@sweep("count", [2, 3, 12, few_sides.FEW])
+@cases("count", [2, 3, 12, few_sides.FEW])
 def test_the_ways_to_compute_a_round_agree(count: int) -> None:
     """Closed form, products and sums of logarithms: with ties, and with a ceiling."""
     rng = np.random.default_rng(count)
@@ -302,7 +302,7 @@ def test_whatever_ratings_are_the_new_ones_are_numbers(seed: int) -> None:
     assert grid.columns <= many_sides.MOST_COLUMNS and grid.points <= many_sides.MOST_POINTS
 
 
-@sweep(
+@cases(
     "sigma, days, after",
     [(60.0, 0, 60.0), (60.0, -90, 60.0), (60.0, 90, math.hypot(60.0, 300.0)), (300.0, 90, 350.0),
      (350.0, 90, 350.0), (500.0, 90, 500.0), (500.0, 0, 500.0)],
@@ -317,7 +317,7 @@ def test_days_raise_sigma_up_to_the_initial_one(sigma: float, days: int, after: 
     assert stages.estimate(config, given_wave)[:, 2] == pytest.approx(after, rel=1e-4)
 
 
-@sweep("ceiling", [900.0, 1400.0, 1600.0])
+@cases("ceiling", [900.0, 1400.0, 1600.0])
 def test_no_performance_is_above_the_ceiling(ceiling: float) -> None:
     """On days of either kind. One that all are above is the performance of all."""
     given_wave = wave((1, 2, 2, 4), np.array([2500.0, 2400.0, 2300.0, 2200.0]), np.full(4, 200.0))
@@ -413,7 +413,7 @@ BY_DIFFERENCE = TwoMoment(sigma_drift=0.0, inexperience=0.0, score=Score(scale=1
 BY_RATIO = TwoMoment(
     sigma_drift=0.0, inexperience=0.0, score=Score(scale=300.0, cap=1.0, by="ratio")
 )
-BOTH = sweep("config", [BY_DIFFERENCE, BY_RATIO])
+BOTH = cases("config", [BY_DIFFERENCE, BY_RATIO])
 
 ROUNDING = 1e-6  # points
 
@@ -500,8 +500,8 @@ def by_integrals(
     return mean, math.sqrt(float(weight @ (left + (gain - mean) ** 2)))
 
 
-@sweep("apart", [-800.0, -200.0, 0.0, 150.0])
-@sweep("score", [1.0, 4.0])
+@cases("apart", [-800.0, -200.0, 0.0, 150.0])
+@cases("score", [1.0, 4.0])
 def test_gains_equal_those_of_integrals(apart: float, score: float) -> None:
     """Where they are not negative. To a ten-thousandth of a point."""
     mu, sigma = (1500.0 + apart, 1500.0), (120.0, 60.0)

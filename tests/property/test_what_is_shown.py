@@ -41,7 +41,7 @@ from stream_rater.replay.pool import ONE_WAVE, Pool
 from stream_rater.replay.rating_changes import numbers_of
 from stream_rater.replay.sequential import Rated, Replay
 from stream_rater.runtime.selfcheck import SYSTEMS
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 from tests.rounds import Reader, day, ranked, read
 
 DRIFTING: tuple[RatingConfig, ...] = (
@@ -94,7 +94,7 @@ def drift(config: RatingConfig, days: Floats) -> Floats:
 
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=5, deadline=None)
-@sweep("config", CAUTIOUS, ids)
+@cases("config", CAUTIOUS, ids)
 def test_random_histories_of_duels(config: RatingConfig, seed: int) -> None:
     """Of five players who are far apart, or not, with pauses up to years."""
     rng = np.random.default_rng(seed)
@@ -170,8 +170,8 @@ def rise_of_sigma(config: RatingConfig, sigma: Floats) -> Floats:
     return rise
 
 
-@sweep("config", (*SYSTEMS, *DRIFTING[1:]), ids)
-@sweep("name", LINES)
+@cases("config", (*SYSTEMS, *DRIFTING[1:]), ids)
+@cases("name", LINES)
 def test_shown_ratings_follow_results(shared: Path, config: RatingConfig, name: str) -> None:
     """Mu follows every result, except with Elo-R (below). So does the rating where it is mu.
     Elsewhere a victory lowers it by no more than the rise of sigma, and a defeat raises it by no
@@ -199,8 +199,8 @@ RECORDED = 0.01
 
 
 @pytest.mark.slow
-@sweep("drift_per_day", [0.0, 50.0])
-@sweep("history, part", [("full", 0.0), (DEFAULT_KEPT, RECORDED)])
+@cases("drift_per_day", [0.0, 50.0])
+@cases("history, part", [("full", 0.0), (DEFAULT_KEPT, RECORDED)])
 def test_what_the_record_rounds(
     shared: Path, history: int | Literal["full"], part: float, drift_per_day: float
 ) -> None:

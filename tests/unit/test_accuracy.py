@@ -29,7 +29,7 @@ from stream_rater.rating.parameters import (
     TrueSkill,
     from_builtins,
 )
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 
 NOISE = 200.0**2
 
@@ -223,7 +223,7 @@ def test_averages_weigh_each_round_by_its_entries() -> None:
 LIMITS = {"weight_limit": 0.2, "sigma_limit": 80.0}
 
 
-@sweep(
+@cases(
     "config, expected",
     [
         (EloMMR(**LIMITS), (1.0, 6.0 * 6400.0 + 0.2 * 6400.0)),  # type: ignore[arg-type]
@@ -241,8 +241,8 @@ def test_each_system_has_a_model_of_a_match_of_two(config: Any, expected: Any) -
     assert config.chances == pytest.approx(expected)
 
 
-@sweep("system", ["elo", "pairwise-elo", "plackett-luce", "thurstone"])
-@sweep("model", ["logistic", "gaussian"])
+@cases("system", ["elo", "pairwise-elo", "plackett-luce", "thurstone"])
+@cases("model", ["logistic", "gaussian"])
 def test_the_model_of_two_is_what_a_climbing_system_climbs(system: str, model: str) -> None:
     """One game moves the winner by the derivative of ln P(win), times the learning rate. P is the
     system's own link, of the variance by which it is predicted."""
@@ -267,7 +267,7 @@ def test_the_model_of_two_is_what_a_climbing_system_climbs(system: str, model: s
     assert (performance + 100.0) / 150.0**2 == pytest.approx(slope, rel=1e-4)
 
 
-@sweep("n", [2, 5, accuracy.EXACT, accuracy.EXACT + 1, 300])
+@cases("n", [2, 5, accuracy.EXACT, accuracy.EXACT + 1, 300])
 def test_every_pair_that_could_be_scored_is_counted_once(n: int) -> None:
     """As scored, as a draw, or as two of whom neither finished; whatever the size of the round."""
     random = np.random.default_rng(n)
@@ -296,7 +296,7 @@ def test_entries_by_falling_rating_keep_their_order_where_it_is_equal(mu: list[f
     assert by_rating(np.array(mu)).tolist() == sorted(range(len(mu)), key=lambda i: -mu[i])
 
 
-@sweep("spread", [1.0, 1e-300])
+@cases("spread", [1.0, 1e-300])
 def test_all_in_one_bucket_but_one(spread: float) -> None:
     """They are sorted by merging; even where what is between them is next to nothing. The crowd
     would take a minute by insertion."""
@@ -417,7 +417,7 @@ def test_several_measures_have_the_same_draws(monkeypatch: pytest.MonkeyPatch) -
         )
 
 
-@sweep("rounds", [50, 51])
+@cases("rounds", [50, 51])
 def test_each_draw_takes_as_many_rounds_as_there_are(
     monkeypatch: pytest.MonkeyPatch, rounds: int
 ) -> None:

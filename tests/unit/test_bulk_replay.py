@@ -21,8 +21,9 @@ from stream_rater.replay.log_reading import LogReader
 from stream_rater.replay.pool import depths
 from stream_rater.replay.sequential import Replay
 from stream_rater.rounds.batch import RoundBatch
-from tests.builders.sweeps import sweep
-from tests.logs import ListedRecords
+from tests.builders.cases import cases
+from tests.builders.logs import ListedRecords
+from tests.builders.machines import CONFIG
 from tests.rounds import as_json, day, ranked, read
 
 OTHER = EloMMR(weight_limit=0.1, sigma_limit=60.0, rho=0.5, drift_per_day=2.0, initial_mu=1000.0)
@@ -65,7 +66,7 @@ def one_by_one() -> Mapping[Player, bytes]:
     return {(name, p): pool.belief_bytes(p) for name, pool in pools for p, _ in pool}
 
 
-@sweep("at_once, cores", [(1, 2), (37, 1), (37, 5), (10_000, 1), (10_000, 2)])
+@cases("at_once, cores", [(1, 2), (37, 1), (37, 5), (10_000, 1), (10_000, 2)])
 def test_in_waves_as_one_by_one(monkeypatch: pytest.MonkeyPatch, at_once: int, cores: int) -> None:
     """However many rounds are taken at once: ladders of all kinds, one that changes on the way."""
     monkeypatch.setattr("stream_rater.operations.rebuild_store.AT_ONCE", at_once)

@@ -29,7 +29,7 @@ from stream_rater.replay.files import text_size
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.embedded import Engine
 from stream_rater.runtime.progress import advancing, track_bytes
-from tests.logs import ListedRecords
+from tests.builders.logs import ListedRecords
 from tests.rounds import as_json, day, event, ranked, read
 
 ROUNDS = [as_json(round_id=f"r{i}", completed_at=f"2026-01-{1 + i:02}T00:00:00Z") for i in range(4)]

@@ -21,7 +21,7 @@ from stream_rater.evaluation.contestants import PeerSystem
 from stream_rater.evaluation.sides import Run, scores_of
 from stream_rater.operations.evidence import load
 from stream_rater.operations.input_file import RoundsFile
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 
 PEER = "openskill-thurstone-mosteller"
 ROUNDS = {"clubs": 3000, "frc": 2000}
@@ -86,7 +86,7 @@ def ours(path: Path, count: int) -> Run:
     return PeerSystem(PEER).play(data.sessions, peers.PeerConfig(PEER, beta=BETA, tau=TAU))
 
 
-@sweep("name", sorted(ROUNDS))
+@cases("name", sorted(ROUNDS))
 def test_an_independent_scorer_agrees(name: str) -> None:
     """In log loss and in order, to 1e-4, on thousands of real rounds."""
     path = file_of(name)

@@ -25,7 +25,7 @@ from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ports import Application, Event, Poll, Position
 from stream_rater.pipeline.updater import record_cache
 from stream_rater.pipeline.updater.updater import Updater
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 from tests.rounds import as_json, ranked
 
 PLAYERS: list[Player] = [(f"l{n % 3}", f"p{n}") for n in range(40)]
@@ -48,7 +48,7 @@ class Turned(Exception):
 
 
 @pytest.mark.usefixtures("hurried")
-@sweep("seed, collide", [(0, False), (1, True), (2, False), (3, True)])
+@cases("seed, collide", [(0, False), (1, True), (2, False), (3, True)])
 def test_beliefs_that_are_merged(tmp_path: Path, seed: int, collide: bool) -> None:
     """They are what a store in memory has, also after turns that were taken back, after a restart,
     and for readers; and if players share fingerprints."""
@@ -191,7 +191,7 @@ def rated_in_memory(rounds: list[bytes]) -> tuple[list[Event], dict[Player, byte
 
 
 @pytest.mark.usefixtures("hurried")
-@sweep("seed", range(3))
+@cases("seed", range(3))
 def test_the_machines_reach_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

@@ -31,7 +31,7 @@ from stream_rater.rating.parameters import (
     Topcoder,
     TrueSkill,
 )
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 from tests.rounds import as_json, day, event, ranked
 from tests.unit.test_season import sessions
 
@@ -95,7 +95,7 @@ def test_threads_change_nothing() -> None:
     assert np.array_equal(alone.scores, together.scores)
 
 
-@sweep("config", [CONFIG, Topcoder()])
+@cases("config", [CONFIG, Topcoder()])
 def test_rounds_in_blocks_are_rated_as_one_after_the_other(config: RatingConfig) -> None:
     """Scores come in the order of the season."""
     blocks = list(in_blocks(SEASON))
@@ -211,7 +211,7 @@ def compared(standings: list[list[dict[str, Any]]], *configs: RatingConfig) -> l
 OF_WINS = ("log_loss", "brier", "winner_log_loss", "winner_brier")
 
 
-@sweep("config", [MMR, TRUESKILL, structs.replace(MMR, draw_width=150.0)])
+@cases("config", [MMR, TRUESKILL, structs.replace(MMR, draw_width=150.0)])
 def test_draws_are_an_outcome_for_all_systems(config: RatingConfig) -> None:
     """For one that has no width of its own, too. The table says how many were scored."""
     assert 20 < DRAWS < 60
@@ -279,7 +279,7 @@ def test_a_draw_is_a_shared_place_of_two_who_finished() -> None:
         assert draws_in(session.rounds) == due, places
 
 
-@sweep("order", [1, -1])
+@cases("order", [1, -1])
 def test_the_difference_is_that_of_the_games_that_both_have(order: int) -> None:
     """Whichever comes first: the mean of the differences over these games, not more."""
     first, second = (MMR, structs.replace(TRUESKILL, skip_all_tied=True))[::order]

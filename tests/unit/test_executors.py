@@ -24,7 +24,7 @@ from stream_rater.evaluation.fits import Fit
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.spaces import SPACES
 from stream_rater.evaluation.tuning import generation_of, search
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 from tests.pages import text
 
 SEASON = list(season(Kind(players=25, rounds=60, per_round=6), 11))
@@ -63,7 +63,7 @@ def test_where_trials_run() -> None:
     assert parse_executor("dask://lab:8786/", None) == Dask("lab:8786")
 
 
-@sweep(
+@cases(
     "given",
     ["", "threads", "processes:", "processes:0", "processes:x", "dask:", "dask://lab", "tcp://a:1",
      "dask://lab:8786/x", "dask://u@lab:8786", "dask://lab:123456"],
@@ -214,7 +214,7 @@ def test_a_process_that_is_killed_is_one_line() -> None:
         list(run(end_process, range(8)))
 
 
-@sweep(
+@cases(
     "work, error, said",
     [
         (fail, ValueError, "a mistake of our own"),

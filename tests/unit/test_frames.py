@@ -21,7 +21,7 @@ from pyarrow import parquet
 from local.tools import ROOT
 from stream_rater import Ladder, MissingExtra, OtherLadder
 from stream_rater.library.tables import Columns
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 REFUSED = b'{"round_id": "r"\n'
@@ -71,7 +71,7 @@ KINDS: dict[str, tuple[Any, str, Any]] = {
 KINDS["last_completed_at"] = KINDS["completed_at"]
 
 
-@sweep("table", TABLES)
+@cases("table", TABLES)
 def test_frames_have_the_rows_of_the_table(table: str) -> None:
     """In the order of the columns, with their types, with rows and without: ids are texts, and
     times are in UTC. Times are compared as times."""
@@ -149,7 +149,7 @@ PACKAGES = {
 }
 
 
-@sweep("package", PACKAGES)
+@cases("package", PACKAGES)
 def test_without_the_package_one_line_says_so(package: str) -> None:
     """And how to install it. The other two do without it."""
     call, cure = PACKAGES[package]
@@ -263,7 +263,7 @@ FRAMES: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
-@sweep("kind", FRAMES)
+@cases("kind", FRAMES)
 def test_all_frames_are_the_same(kind: str) -> None:
     """Whatever the package."""
     one, other = Ladder(), Ladder()
@@ -321,7 +321,7 @@ def test_rows_that_are_no_round() -> None:
     assert (found.rounds, found.refused) == (1, 3)
 
 
-@sweep("table, expected", [
+@cases("table, expected", [
     (17, "int is no table: give a dict of columns, or a frame with __arrow_c_stream__"),
     ({"winner": ["a"], "loser": []}, "table: its columns differ in length: winner 1, loser 0"),
 ])  # fmt: skip

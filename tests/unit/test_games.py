@@ -35,7 +35,7 @@ from stream_rater.evaluation.season import Session, deal_teams
 from stream_rater.evaluation.sides import Run
 from stream_rater.evaluation.tuning import UNDEFINED, search
 from stream_rater.rating.systems.dimension import Dimension
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
 
@@ -449,7 +449,7 @@ def test_a_few_points_unlike_each_other_are_followed() -> None:
     assert distinct(wanted, others, 99, 0.0)[2:] == others
 
 
-@sweep("count", [1, 2, 29, 31, 100])
+@cases("count", [1, 2, 29, 31, 100])
 def test_parts_have_about_the_same_size(count: int) -> None:
     """As many parts as there are rounds, if these are few."""
     sizes = [end - start for start, end in parts_of(np.arange(count))]

@@ -22,7 +22,7 @@ from stream_rater.evaluation.research.saved import Saved, Unfinished, digest_of
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.spaces import SPACES
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 from tests.rounds import event, ranked
 
 QUICK = ("--only", "games", "--quick", "--workers", "1")
@@ -149,7 +149,7 @@ def changed(**rounds: Any) -> Game:
     return game([*SEASON[:-1], replace(last, rows=rounds.get("rows", last.rows))])
 
 
-@sweep(
+@cases(
     "other, bounds, system",
     [  # other rounds, boundary, trials, seconds, system
         (changed(rows=SEASON[-1].rows[::-1].copy()), BOUNDS, OwnSystem("glicko")),

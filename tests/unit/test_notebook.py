@@ -17,7 +17,7 @@ from stream_rater.library import tables
 from stream_rater.library.parameters import Parameters
 from stream_rater.rating.parameters import Kerby, RatingConfig
 from stream_rater.rating.record import Unrecordable
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 
 LIMITS: Any = {"weight_limit": 0.2, "sigma_limit": 80.0}
 
@@ -77,7 +77,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert state(one) == state(other)
 
 
-@sweep("ranks", [[None, None], [1, 1]])
+@cases("ranks", [[None, None], [1, 1]])
 def test_a_round_that_is_not_informative(ranks: list[int | None]) -> None:
     """It has an empty result and makes no player. Its id counts as seen."""
     ladder = Ladder(skip_all_tied=True, **LIMITS)
@@ -118,7 +118,7 @@ def test_datetimes_have_a_zone() -> None:
 LONG = "x" * 129
 
 
-@sweep(
+@cases(
     "given, code, message",
     [
         ({"sides": "ann"}, "malformed", "sides: 'ann' is a text, not a list of sides"),
@@ -275,7 +275,7 @@ def test_a_full_history_has_no_record() -> None:
 # --- parameters ----------------------------------------------------------------------------------
 
 
-@sweep(
+@cases(
     "given, message",
     [
         ({"system": "elommr"},

@@ -15,8 +15,8 @@ from stream_rater.cli import app
 from stream_rater.library import rater
 from stream_rater.rating.elo_mmr import rate_waves as waves_kernel
 from stream_rater.replay.edited_log import BATCH_BYTES
+from tests.builders.cases import cases
 from tests.builders.lines import a_correction, a_round
-from tests.builders.sweeps import sweep
 
 Write = Callable[..., Path]
 
@@ -71,7 +71,7 @@ def rate_one(ladder: Ladder, line: dict[str, Any]) -> None:
     ladder.rate(names, ranks, completed_at=line["completed_at"], round_id=line["round_id"])
 
 
-@sweep("name", ["rounds.jsonl", "rounds.jsonl.gz"])
+@cases("name", ["rounds.jsonl", "rounds.jsonl.gz"])
 def test_a_file_is_rated_as_by_the_command(write: Write, name: str) -> None:
     """Each number and each record is the same. What is no round is reported with its line."""
     light = {**a_round(99, "ann", "bob", ladder="duel"), "weight": 0}
@@ -173,7 +173,7 @@ def test_a_file_is_rated_as_its_corrections_make_it(write: Write) -> None:
     assert ratings_of(ladder) == rated(path) and "p3" not in ladder
 
 
-@sweep("correction", [VOIDED, REMOVED, MERGED, SEASON])
+@cases("correction", [VOIDED, REMOVED, MERGED, SEASON])
 def test_a_correction_reaches_back(write: Write, correction: dict[str, Any]) -> None:
     """It edits earlier rounds and files, and it counts for what is given later."""
     lines = [*duels(15), NEW, correction, *duels(6, first=20)]
@@ -251,7 +251,7 @@ def test_a_file_that_is_broken_off_is_undone(write: Write, monkeypatch: pytest.M
     assert ladder.rate_file(path).rounds == 4000
 
 
-@sweep("text", [b"player,rank", b"[{}]"])
+@cases("text", [b"player,rank", b"[{}]"])
 def test_other_files_are_named(write: Write, text: bytes) -> None:
     """In one line; and one that is not there."""
     with pytest.raises(OSError, match=r"other.txt: no JSON lines"):

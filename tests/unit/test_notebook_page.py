@@ -12,13 +12,13 @@ import nbformat
 import pytest
 
 from tests import pages
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 
 NOTEBOOKS = sorted((pages.DOCS / "notebooks").glob("*.ipynb"))
 
 
 @pytest.mark.slow
-@sweep("path", NOTEBOOKS)
+@cases("path", NOTEBOOKS)
 def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In an empty folder, in the environment of the tests, without a network. No cell prints a
     warning."""
@@ -39,7 +39,7 @@ def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert len(pictures) >= 2 and len(tables) >= 4
 
 
-@sweep("path", NOTEBOOKS)
+@cases("path", NOTEBOOKS)
 def test_it_is_stored_without_outputs(path: Path) -> None:
     """So a change of it can be read, and nothing that is shown is out of date. It uses
     `stream_rater` itself and its commands, and nothing below it. The notebook's tutorial links to

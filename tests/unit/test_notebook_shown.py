@@ -17,7 +17,7 @@ from stream_rater import Ladder, MissingExtra
 from stream_rater.cli import app
 from stream_rater.library import plots
 from stream_rater.library.tables import SHOWN_ROWS
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 from tests.rounds import day, event, ranked
 
 HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$\\frac$ & \\$",
@@ -191,7 +191,7 @@ def _file(path: Path, lines: list[dict[str, Any]]) -> Path:
 # --- calibration ---------------------------------------------------------------------------------
 
 
-@sweep("given, train, factor", [
+@cases("given, train, factor", [
     ({"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80.0}, 0.1, 1.0),
     ({"system": "trueskill", "beta": 200.0, "sigma_drift": 10.0, "draw_margin": 40.0}, 0.3, 1.7),
     ({"system": "elo", "learning_rate": 40.0, "scale": 174.0, "fixed": ["p1"]}, 0.0, 0.6),
@@ -240,7 +240,7 @@ def made_up() -> list[dict[str, Any]]:
     return [*lines, {"event_type": "round-voided", "ladder": "l", "round_id": "r33"}]
 
 
-@sweep("train", [1.0, -0.1, float("nan"), "half"])
+@cases("train", [1.0, -0.1, float("nan"), "half"])
 def test_a_fraction_is_below_one(train: Any) -> None:
     """One line names the argument and its range."""
     with pytest.raises(ValueError, match=r"^train: .* is not in \[0, 1\)") as error:

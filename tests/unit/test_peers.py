@@ -11,7 +11,7 @@ from stream_rater.evaluation.calibrating import pairs_of
 from stream_rater.evaluation.peers import PeerConfig, model_of, peer_module, peer_run
 from stream_rater.evaluation.season import Session
 from stream_rater.rating.normal import below
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 from tests.rounds import as_json
 from tests.unit.test_season import sessions
 
@@ -62,7 +62,7 @@ def own_chance(peer: str, config: PeerConfig, teams: list[list[Any]]) -> float:
 
 
 @each_peer
-@sweep("size", [1, 5])
+@cases("size", [1, 5])
 def test_chances_and_ratings_are_the_packages_own(peer: str, size: int) -> None:
     """Of two sides, round by round, with the package called by hand beside it."""
     rounds, given = rounds_of(size), config(peer)

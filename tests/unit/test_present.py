@@ -38,7 +38,7 @@ from stream_rater.rating.parameters import (
 )
 from stream_rater.rating.systems.dimension import fraction_of
 from stream_rater.runtime.selfcheck import SYSTEMS
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 
 MMR = EloMMR(weight_limit=0.2, sigma_limit=80.0)
 OTHERS: list[RatingConfig] = [
@@ -64,7 +64,7 @@ def name_of(rating: RatingConfig) -> str:
     return f"{system_of(rating)} {rating.initial_sigma:g}"
 
 
-@sweep("rating", [*SYSTEMS, *OTHERS], name_of)
+@cases("rating", [*SYSTEMS, *OTHERS], name_of)
 def test_the_search_begins_at_the_present_parameters(rating: RatingConfig) -> None:
     """Of every system that can be tuned, and in any points: what has not moved is what is rated by
     now."""
@@ -83,7 +83,7 @@ def test_a_table_of_rates_keeps_its_form() -> None:
     assert found == Elo(learning_rate=((1000.0, 80.0), (2000.0, 40.0)), anchor=1200.0)
 
 
-@sweep("rating", SYSTEMS, name_of)
+@cases("rating", SYSTEMS, name_of)
 def test_what_is_no_dimension_stays(rating: RatingConfig) -> None:
     """Wherever the search goes: how ratings are shown, how newcomers begin, what is rated."""
     kept: dict[str, Any] = {
@@ -209,7 +209,7 @@ def test_order_may_be_aimed_at() -> None:
     assert proposed(POOR, aim=ORDER).rating != proposed(POOR).rating
 
 
-@sweep("rounds, train", [(160, 0.12), (160, 0.89), (38, 0.5), (0, 0.5)])
+@cases("rounds, train", [(160, 0.12), (160, 0.89), (38, 0.5), (0, 0.5)])
 def test_too_few_rounds_are_none(rounds: int, train: float) -> None:
     """To tune on, or to compare on: it says how many there are."""
     with pytest.raises(TooFewRounds, match=r"^\d+ rounds to tune on and \d+ to compare on"):
@@ -230,7 +230,7 @@ def test_order_of_newcomers_is_that_of_all() -> None:
 BETTER, NOISE, WORSE = (Difference(x, x - 0.5, x + 0.5) for x in (1.0, 0.0, -1.0))
 
 
-@sweep(
+@cases(
     "order, log_loss, verdict",
     [
         (BETTER, WORSE, ADOPT), (NOISE, WORSE, ADOPT), (BETTER, NOISE, ADOPT),

@@ -19,9 +19,9 @@ from stream_rater.replay.pool import Pool
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
 from stream_rater.runtime.selfcheck import SYSTEMS
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
+from tests.builders.machines import CONFIG as WORKERS
 from tests.rounds import ranked, read
-from tests.unit.machines import CONFIG as WORKERS
 from tests.unit.test_bulk_replay import OTHER, a_round
 
 CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0, history=4)
@@ -190,7 +190,7 @@ def seen(ladder: Ladder, at_once: int) -> Iterator[object]:
                 yield pool.belief_bytes(player)
 
 
-@sweep(
+@cases(
     "ladder",
     [
         *(Ladder(rating=each) for each in (*SYSTEMS, WORKERS, FULL, DRIFTING)),

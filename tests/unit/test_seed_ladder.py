@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stream_rater import InvalidRound, Ladder
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 
 TABLE = [
     {"player": "ann", "mu": 31.4, "sigma": 1.9, "games": 212},
@@ -131,7 +131,7 @@ BAD = [
 ]
 
 
-@sweep("row, code, message", BAD)
+@cases("row, code, message", BAD)
 def test_a_bad_row_changes_nothing(row: dict[str, Any], code: str, message: str) -> None:
     """Unless it may be left out."""
     ladder, table = Ladder(), [{"player": "ann", "mu": 25, "sigma": 2}, row]
@@ -144,7 +144,7 @@ def test_a_bad_row_changes_nothing(row: dict[str, Any], code: str, message: str)
     assert found.refusals[0].line == 2 and list(ladder) == ["ann"]
 
 
-@sweep(
+@cases(
     "given, message",
     [
         ({"scale": "x"}, "'x' is no scale"),
@@ -174,7 +174,7 @@ def test_a_table_without_sigma_is_asked_about() -> None:
     assert ladder["ann"].sigma == 90.0
 
 
-@sweep(
+@cases(
     "given, code",
     [
         ({"sigma": 0}, "bad-seed"),

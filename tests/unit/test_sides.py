@@ -38,7 +38,7 @@ from stream_rater.evaluation.sides import (
     total_loss,
 )
 from stream_rater.rating.parameters import EloMMR, Glicko, RatingConfig, TrueSkill, TwoMoment
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
 
@@ -75,8 +75,8 @@ def by_hand(z: list[float]) -> Run:
     )  # fmt: skip
 
 
-@sweep("config", CONFIGS)
-@sweep("rounds", [SEASON, teams()], len)
+@cases("config", CONFIGS)
+@cases("rounds", [SEASON, teams()], len)
 def test_scores_are_those_of_evaluate(rounds: list[Session], config: RatingConfig) -> None:
     """Every measure of pairs, with and without a variance factor; where draws are no outcomes."""
     run = own_run(rounds, config)
@@ -258,7 +258,7 @@ TRUE = (
 )  # fmt: skip
 
 
-@sweep("true", TRUE)
+@cases("true", TRUE)
 def test_what_was_simulated_is_found(true: Calibration) -> None:
     """The cost of what is found is less than that of the truth, and by no more than a sample of
     three numbers explains: twice the difference is chi-squared with 3 degrees, below 16.3 but for
@@ -271,7 +271,7 @@ def test_what_was_simulated_is_found(true: Calibration) -> None:
     assert found.upset == pytest.approx(true.upset, abs=0.02)
 
 
-@sweep("draws", [True, False])
+@cases("draws", [True, False])
 def test_no_other_calibration_suits_better(draws: bool) -> None:
     """Neither nearby nor far off, in each of the three directions."""
     pairs = simulated(400, TRUE[1])
@@ -434,7 +434,7 @@ def test_pairs_are_those_of_the_rounds() -> None:
     assert len(pairs_of(starts, place, mu, variance, draws=False)[0].gap) == 5
 
 
-@sweep("n", [9, 100, 5000])
+@cases("n", [9, 100, 5000])
 def test_a_large_round_counts_as_a_bounded_number_of_pairs(n: int) -> None:
     """And a side is compared with a few others, near and far."""
     place = np.arange(1, n + 1, dtype=np.int32)

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from stream_rater.cli import app
 from stream_rater.tables import names
 from stream_rater.tables.csv_rows import MOST_LINES
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -131,7 +131,7 @@ WIDE: list[tuple[str, tuple[str, ...], list[tuple[Any, ...]]]] = [
 ]  # fmt: skip
 
 
-@sweep("text, words, ranks", WIDE)
+@cases("text, words, ranks", WIDE)
 def test_who_won(tmp_path: Path, text: str, words: tuple[str, ...], ranks: list[Any]) -> None:
     """By a result, the name of the winner, scores, places or ranks."""
     found = events(tmp_path, text, *words)
@@ -170,14 +170,14 @@ TIMES = {
 }
 
 
-@sweep("given", TIMES)
+@cases("given", TIMES)
 def test_times(tmp_path: Path, given: str) -> None:
     """Each form of a time, without a zone in UTC."""
     (found,) = events(tmp_path, f"date,winner,loser\n{given},a,b\n")
     assert found["completed_at"] == TIMES[given]
 
 
-@sweep("form, expected", [("dmy", "04-03"), ("mdy", "03-04")])
+@cases("form, expected", [("dmy", "04-03"), ("mdy", "03-04")])
 def test_a_date_that_may_be_two(tmp_path: Path, form: str, expected: str) -> None:
     """Is asked about, unless another row decides; the answer is the form."""
     text = "Date,winner,loser\n05/05/2020,a,b\n03/04/2020,a,b\n"
@@ -215,7 +215,7 @@ QUESTIONS = [
 ]  # fmt: skip
 
 
-@sweep("text, expected", QUESTIONS)
+@cases("text, expected", QUESTIONS)
 def test_questions(tmp_path: Path, text: str, expected: str) -> None:
     """What could be meant in two ways, or is missing, ends the command with exit code 2."""
     path = table(tmp_path, text)
@@ -235,7 +235,7 @@ OPTIONS = [
 ]
 
 
-@sweep("words, expected", OPTIONS)
+@cases("words, expected", OPTIONS)
 def test_wrong_answers(tmp_path: Path, words: tuple[str, ...], expected: str) -> None:
     """An option that the table does not fit has its own line."""
     found = run("rate", table(tmp_path, LONG), *words)
@@ -261,7 +261,7 @@ UNREADABLE = [
 ]  # fmt: skip
 
 
-@sweep("text, expected", UNREADABLE)
+@cases("text, expected", UNREADABLE)
 def test_unreadable(tmp_path: Path, text: bytes, expected: str) -> None:
     """A file that is no table in UTF-8 is refused, not mangled."""
     path = table(tmp_path, text)
@@ -294,7 +294,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@sweep("rows, expected", ROWS)
+@cases("rows, expected", ROWS)
 def test_bad_rows(tmp_path: Path, rows: str, expected: str) -> None:
     """Each is named by line and column, and counts as rejected; all others are rated."""
     path = table(tmp_path, f"{GOOD}{rows}\nh,ann,1,2026-01-05,1\nh,bob,2,2026-01-05,1\n")
@@ -363,7 +363,7 @@ def test_ids_do_not_move_when_a_row_is_put_right(tmp_path: Path) -> None:
     assert "a.csv:2: duplicate-round: round_id 'm' stands in line 3" in found.stderr
 
 
-@sweep("name", ["a.csv", "a.csv.gz", "A.CSV", "a.tsv"])
+@cases("name", ["a.csv", "a.csv.gz", "A.CSV", "a.tsv"])
 def test_names_and_byte_order_marks(tmp_path: Path, name: str) -> None:
     """The ending decides, in any case; a byte order mark is no part of a name."""
     text = ("\ufeff" + LONG).replace(",", "\t" if "tsv" in name else ",")

@@ -40,7 +40,7 @@ from stream_rater.operations.tune import DAY_S, GrowthForecast
 from stream_rater.rating.parameters import Elo, EloMMR, MinusSigma, RatingConfig, TrueSkill
 from stream_rater.replay.edited_log import records_of
 from tests.benchmarks.offline import Made, made_up
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 from tests.rounds import day, event, ranked
 from tests.unit.test_executors import Dropping
 
@@ -208,7 +208,7 @@ def test_without_a_ladders_file_all_of_one_is_proposed(tune: Tune, tmp_path: Pat
     assert ladders.keys() == {"*", "l"} and ladders["l"].from_offset > 3 * 120
 
 
-@sweep("ladder, nearest", [("rankd", "; the nearest name is 'ranked'"), ("ll", "?"), ("zzz", "")])
+@cases("ladder, nearest", [("rankd", "; the nearest name is 'ranked'"), ("ll", "?"), ("zzz", "")])
 def test_an_unknown_ladder_is_reported(tune: Tune, ladder: str, nearest: str) -> None:
     """In one line, with the nearest of those that were rated or are in the ladders file."""
     file = POOR.replace("ladders.l", 'ladders."lll"') if nearest == "?" else POOR
@@ -236,7 +236,7 @@ def test_too_few_rounds_are_reported(tune: Tune) -> None:
     )
 
 
-@sweep(
+@cases(
     "words, expected",
     [
         (["--from-topic"], "--from-topic: name the ladder to tune by --ladder"),
@@ -288,7 +288,7 @@ rating = { system = "elo", scale = 174, fixed = ["p1"], learning_rate = [[1000, 
     assert "log loss and Brier score are of" in result.stderr
 
 
-@sweep("from_offset, weight", [(358, 0.5), (359, 0.002)])
+@cases("from_offset, weight", [(358, 0.5), (359, 0.002)])
 def test_the_present_parameters_are_those_of_the_next_round(
     tune: Tune, monkeypatch: pytest.MonkeyPatch, from_offset: int, weight: float
 ) -> None:
@@ -326,7 +326,7 @@ def file_of(name: str, more: str = "") -> str:
     return f"[ladders.{name}]\n{RATING}{more}"
 
 
-@sweep("key", ["ranked-eu", '"ranked eu"', '"a.b"', '"ümlaut \\" \\\\ \\u007f"'])
+@cases("key", ["ranked-eu", '"ranked eu"', '"a.b"', '"ümlaut \\" \\\\ \\u007f"'])
 def test_a_ladder_of_the_file_changes(key: str, tmp_path: Path) -> None:
     """From the offset on, whatever its name; not before, and no other table changes."""
     before = file_of(key)
@@ -422,7 +422,7 @@ def proposed(
     return propose(ladder.parameters, system, sessions, aim, train=0.5, trials=FEW_TRIALS)
 
 
-@sweep("system", [None, "elo-mmr"])
+@cases("system", [None, "elo-mmr"])
 def test_it_is_the_proposal_for_a_live_ladder(
     duels: Path, ladder: stream_rater.Ladder, system: Any
 ) -> None:

@@ -36,7 +36,7 @@ from stream_rater.rating.parameters import EloMMR, Glicko, TwoMoment, fingerprin
 from stream_rater.rating.systems.dimension import LEVEL_PART, Dimension, fraction_of
 from stream_rater.rating.systems.elo_mmr import newcomer_weights
 from stream_rater.rating.systems.two_moment import Score
-from tests.builders.sweeps import sweep
+from tests.builders.cases import cases
 from tests.rounds import as_json
 from tests.unit.test_season import sessions
 
@@ -70,7 +70,7 @@ def test_tuning_is_never_worse_than_the_first_guess() -> None:
     assert tune(blind, 12) == configuration("codeforces", start(blind.space))
 
 
-@sweep("measure", MEASURES)
+@cases("measure", MEASURES)
 def test_every_measure_has_a_cost(measure: str) -> None:
     """That of winners, too, though other searches do not score them."""
     some = replace(problem(), measure=measure)
@@ -79,7 +79,7 @@ def test_every_measure_has_a_cost(measure: str) -> None:
     assert some.cost(some.start()) == -better(measure) * found
 
 
-@sweep("system", sorted(SPACES))
+@cases("system", sorted(SPACES))
 def test_every_point_of_every_space_is_a_configuration(system: str) -> None:
     """It is valid, and it reads as itself if it is written without defaults. A first guess has a
     place in its range, and values come back from their place."""
@@ -98,7 +98,7 @@ def test_the_first_guess_of_two_moment_is_its_default() -> None:
     assert TwoMoment().newcomer_field == LEVEL_PART
 
 
-@sweep("aim", ["log_loss", "pair_inversion"])
+@cases("aim", ["log_loss", "pair_inversion"])
 def test_tuning_with_a_prior_is_that_of_games(aim: str) -> None:
     """The same total loss and the same prior, so the same points are better."""
     ours = ProblemWithPrior.of(replace(problem(), measure=aim))
@@ -108,7 +108,7 @@ def test_tuning_with_a_prior_is_that_of_games(aim: str) -> None:
     assert costs == pytest.approx([costs[0]] * len(points), abs=1e-6)
 
 
-@sweep("measure", MEASURES)
+@cases("measure", MEASURES)
 def test_a_prior_holds_parameters_where_rounds_say_little(measure: str) -> None:
     """Of every measure: of a few rounds most of what is gained far off is noise."""
     few = ProblemWithPrior.of(replace(problem(), measure=measure, sessions=SEASON[:40]))
@@ -261,8 +261,8 @@ def test_the_first_search_sees_the_first_half_alone() -> None:
     assert searched(Fit(GLICKO, LATER, LOG_LOSS), 20) != searched(Fit(GLICKO, other, LOG_LOSS), 20)
 
 
-@sweep("aim", [LOG_LOSS, ORDER])
-@sweep("calibrates", [True, False])
+@cases("aim", [LOG_LOSS, ORDER])
+@cases("calibrates", [True, False])
 def test_later_losses_are_those_of_a_whole_run(aim: str, calibrates: bool) -> None:
     """Of the rounds of the second half, each predicted by all rounds before it. How sure to be is
     learned from these, too."""
@@ -274,7 +274,7 @@ def test_later_losses_are_those_of_a_whole_run(aim: str, calibrates: bool) -> No
     assert found is not None and len(found) == 30 and found.sum() == pytest.approx(due)
 
 
-@sweep("measure", MEASURES)
+@cases("measure", MEASURES)
 def test_every_measure_of_tune_has_later_losses(measure: str) -> None:
     """Less is better, whatever the measure; a round counts by its weight."""
     problem = Problem("glicko", SPACES["glicko"], measure, LATER)
@@ -322,7 +322,7 @@ def margin(*rounds: Scores, by: str = "difference") -> float:
     return spaces.mean_margin([each.rounds for each in scored_season(*rounds)], by)
 
 
-@sweep("rounds, due", [
+@cases("rounds, due", [
     ([(3, 1)], 2.0),
     ([(3, 1), (5, 1)], 3.0),
     ([(3, 1), (1, 3)], 2.0),  # a score that contradicts the places shows nothing
@@ -413,7 +413,7 @@ def seated_season(
     return sessions(*lines)[0]
 
 
-@sweep("seats, due", [
+@cases("seats, due", [
     ([("home", "away")], ("home",)),  # away keeps 0 points
     ([("white", "black"), ("white", "black")], ("white",)),
     ([("home", "away"), (None, None)], ("home",)),
