@@ -50,18 +50,18 @@ def _halts(ours: Connection, fork: Fork) -> Iterator[str]:
 
 
 def _halt_after(theirs: Connection, effects: Sequence[str]) -> None:
-    """In the fork: let each effect be told, and wait for an answer."""
+    """In the fork: let each effect be reported, and wait for an answer."""
 
-    def telling(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def told(*given: Any, **named: Any) -> Any:
+    def reporting(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def reported(*given: Any, **named: Any) -> Any:
             outcome = call(*given, **named)
             theirs.send(name)
             theirs.recv()
             return outcome
 
-        return told
+        return reported
 
     for each in effects:
         where, _, name = each.rpartition(".")
         owner = pkgutil.resolve_name(where)
-        setattr(owner, name, telling(short(each), getattr(owner, name)))
+        setattr(owner, name, reporting(short(each), getattr(owner, name)))

@@ -399,7 +399,7 @@ def looked(member: Member, partitions: frozenset[int]) -> OffsetEvidence:
 
 def test_parts_are_read_where_they_were_sent(rig: Rig) -> None:
     """Scatter returns each part's offset in its shard, contiguous and in the order given, as
-    ShardEnds foretells; an updater reads the bytes of the part there."""
+    ShardEnds predicts; an updater reads the bytes of the part there."""
     member = rig.join(ESTIMATOR)
     assert list(member.do(ShardEnds())) == [0, 0, 0]
     assert list(member.do(Scatter([]))) == []

@@ -66,7 +66,7 @@ class ByThread(io.TextIOBase):
 
     @contextmanager
     def kept(self) -> Iterator[io.StringIO]:
-        """What this thread writes meanwhile."""
+        """What this thread writes until then."""
         self._own.text = io.StringIO()
         try:
             yield self._own.text

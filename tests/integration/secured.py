@@ -123,7 +123,7 @@ class SecuredKafka:
         return AdminClient({"bootstrap.servers": self.open}, logger=CLIENT_LOGGER)
 
     def allow(self, rights: Mapping[str, Sequence[Acl]]) -> None:
-        """Grant users rights, which hold when this returns: the broker tells them."""
+        """Grant users rights, which hold when this returns: the broker knows them."""
         named = [(user, each) for user, acls in rights.items() for each in dict.fromkeys(acls)]
         wanted = [each.binding(user) for user, each in named]
         if not wanted:

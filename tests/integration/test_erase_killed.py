@@ -67,6 +67,8 @@ def test_killed(
     before = digests(at)
 
     made = killed_after("RedisStore.apply", at, first, tmp_path / "first.log")
+    marks, emptied = "PartsProducer.scatter", "StoreMetadata.begin_rebuild"
+    assert made.index(marks) < made.index(emptied), "the store is emptied after the marks"
     assert "a rebuild of the store is unfinished" in refused(at, second.topic_prefix)
     assert "offsets no longer order the rounds" in rebuild(first, "--replace").stderr
     done = rebuild(at, "--replace")

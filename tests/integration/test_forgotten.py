@@ -70,8 +70,8 @@ def test_nobody_guesses_where_they_were(
 ) -> None:
     """As long as no part was deleted, estimators find it. Once parts were, they end, and shards
     that hold something wait for an operator; the messages say what to commit, and then all
-    continue. A rebuild refuses meanwhile, and where rounds were deleted, and leaves the store as it
-    is."""
+    continue. Until then a rebuild refuses, and where rounds were deleted, and leaves the store as
+    it is."""
     at = settings()
     rated(at, worker_process)
     forget_offsets(at, ESTIMATORS)

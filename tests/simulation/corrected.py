@@ -31,7 +31,7 @@ def successor_rates_a_round_of_a_removed_player(stage: Stage) -> None:
     stage.turns(stage.estimator())
 
 
-@catches("edits-unnoted", "corrections noted before they finish", corrections.EditsUnrecorded)
+@catches("edits-unnoted", "corrections recorded before they finish", corrections.EditsUnrecorded)
 def successor_of_one_who_recorded_nothing(stage: Stage) -> None:
     """The same, with a merged player."""
     estimator, _ = _corrected(stage, "player-merged", player=A1, into=A0)

@@ -259,12 +259,12 @@ def test_the_page_lists_the_rights_that_were_tested() -> None:
     rows, found = rows_of(7), list[str]()
     for role, command in COMMANDS.items():
         reported = rows[command]
-        told = {
+        stated = {
             topic: operations.replace(",", "").split()
             for topic, operations in zip(TOPICS, reported[:5], strict=True)
             if operations
         }
-        told |= {
+        stated |= {
             f"{kind} {name}": [operation]
             for kind, column, both in (
                 ("group", reported[5], ("estimators", "updaters")),
@@ -273,8 +273,8 @@ def test_the_page_lists_the_rights_that_were_tested() -> None:
             for name, operation in by_name(column, both).items()
         }
         tested = {thing: operations.split() for thing, operations in ROLES[role].items()}
-        if told != tested:
-            found.append(f"{role}: the page has {told}, the test {tested}")
+        if stated != tested:
+            found.append(f"{role}: the page has {stated}, the test {tested}")
         if not REDIS[role]:
             continue
         (rules,) = [row[0] for name, row in rows_of(1).items() if command in name.split(", ")]

@@ -161,8 +161,8 @@ def test_opening_fetches_c_before_it_sets_the_floors(hand: ByHand, observer: Rec
 
 def test_trouble_forgets_everything(hand: ByHand, observer: Recorder) -> None:
     """It opens a new producer and reads c and the floors again; the round is read again, too. A
-    partition that is lost meanwhile is not opened: seeking what is no longer owned could fail for
-    ever."""
+    partition that is lost in that time is not opened: seeking what is no longer owned could fail
+    for ever."""
     owning(hand, 0)
     read(hand, round_at(0, "a", "b"))
     hand.fail(ReadPriors, StoreTrouble("gone"))

@@ -85,8 +85,8 @@ def test_batch_is_applied_then_published(hand: ByHand) -> None:
 
 def test_settling_a_call(hand: ByHand) -> None:
     """A call of a zombie that began before c repeated what was published and continued: only that
-    is published. A call is read on until it is whole, however little a poll brings. Whoever moved
-    the store meanwhile, this shard begins again."""
+    is published. A call is read on until it is whole, however little a poll brings. If somebody
+    moved the store in that time, this shard begins again."""
     position = Position(3, 0, b"\xe0")
     assert owning(hand, position, 1).offsets == {0: 0}
     read(hand, *(record(i, part((5 + i, letter))) for i, letter in enumerate("abc")))
