@@ -6,7 +6,7 @@ of them. Each case has a user and a copy of the database, so that all run at onc
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,10 +32,12 @@ from tests.integration.rights import Rights, least, least_to_erase
 from tests.integration.role_runs import (
     SERVING,
     Ended,
+    collect_clients,
     run_command,
     run_worker,
     streams_by_thread,
 )
+from tests.integration.secured import Acl
 from tests.integration.topics import headers_of, produce, read_topic
 from tests.waits import STILL_S, wait_until
 
@@ -57,14 +59,24 @@ COMMANDS = {
     "predict": ["predict", "--ladder", "eu", "ann", "bob"],
     "checkpoint": ["checkpoint", "eu"],
     "erase": ["erase", "ann", "--to", "NEW"],
+    "erase --delete-old": ["erase", "ann", "--to", "NEW", "--delete-old"],
     rights.SEASONS: ["season-standings", "eu"],
 }
 WORKERS = {
     "estimator": frozenset({"estimator"}),
     "updater": frozenset({"updater"}),
 }
-WRITING = {"submit", "correct", "seed --from-ladder", "rebuild", "serve with writing"}
+WRITING = {
+    "submit",
+    "correct",
+    "seed --from-ladder",
+    "rebuild",
+    "erase --delete-old",
+    "serve with writing",
+}
 """Roles that would change what others read: each case has topics of its own."""
+VARIED = {"erase --delete-old", *SERVING} - {"serve"}
+"""Roles that need all that another one needs, and more."""
 KAFKA, REDIS = "kafka", "redis"
 TOO_FEW = "1 rounds to tune on"
 """`tune` with all its rights ends here."""
@@ -88,7 +100,13 @@ class Case(NamedTuple):
 
 def rights_of(role: str, at: Settings) -> Rights:
     """The rights of a role there."""
-    return least_to_erase(at, new_prefix(at)) if role == "erase" else least(role, at)
+    if not role.startswith("erase"):
+        return least(role, at)
+    to_copy = least_to_erase(at, new_prefix(at))
+    if role == "erase":
+        return to_copy
+    deleting = [Acl("TOPIC", name, "DELETE") for name in Topics.of(at).names]
+    return replace(to_copy, kafka=(*to_copy.kafka, *deleting))
 
 
 def new_prefix(at: Settings) -> str:
@@ -104,7 +122,7 @@ def names_of(role: str) -> Rights:
 def cases_of(role: str) -> Iterator[Case]:
     """The role with all its rights, and without each of those that no other role's cases show."""
     yield Case(role)
-    known = names_of("serve") if role.startswith("serve with") else Rights((), ())
+    known = names_of(role.split(maxsplit=1)[0]) if role in VARIED else Rights((), ())
     needed = names_of(role)
     yield from (Case(role, KAFKA, str(each)) for each in needed.kafka if each not in known.kafka)
     optional = {*known.redis, rights.KNOWING}
@@ -146,7 +164,14 @@ class Runs:
         """Begin these cases, each at its place."""
         users = self.castle.given([(at, lacking(case, at)) for case, at in placed.items()])
         for user, (case, at) in zip(users, placed.items(), strict=True):
-            self.futures[case] = self.pool.submit(self.runner(case.role, at), user)
+            self.futures[case] = self.pool.submit(self.ended, case, at, user)
+
+    def ended(self, case: Case, at: Settings, user: Settings) -> Ended:
+        """What a case ends with."""
+        try:
+            return self.runner(case.role, at)(user)
+        finally:
+            collect_clients()
 
     def start_at_once(self, cases: Sequence[Case], rated: Settings) -> None:
         """Begin these cases, each at a place that suits it."""
@@ -162,7 +187,7 @@ class Runs:
         self.castle.fill(contents)
         placed |= zip(writing, self.copies(rated, len(writing)), strict=True)
         placed |= {case: self.sharing(rated) for case in cases if case not in placed}
-        erasing = [at for case, at in placed.items() if case.role == "erase"]
+        erasing = [at for case, at in placed.items() if case.role.startswith("erase")]
         self.castle.make_topics(
             msgspec.structs.replace(at, topic_prefix=new_prefix(at)) for at in erasing
         )
@@ -324,7 +349,4 @@ def _in_turn(runs: Runs, cases: Sequence[Case], season: Settings) -> dict[Case, 
     """The cases at the place with a season; those that change it are the last."""
     ordered = sorted(cases, key=lambda case: (case.role != rights.SEASONS, not case.lacks))
     users = runs.castle.given([(season, lacking(case, season)) for case in ordered])
-    return {
-        case: runs.runner(case.role, season)(user)
-        for case, user in zip(ordered, users, strict=True)
-    }
+    return {case: runs.ended(case, season, user) for case, user in zip(ordered, users, strict=True)}

@@ -81,7 +81,7 @@ def fault(case: Case, ended: Ended) -> str:
 
 def is_a_variation(case: Case) -> bool:
     """Whether a case is one of the many of `erase`, which does what `rebuild` does, and copies."""
-    return case.role == "erase" and bool(case.lacks)
+    return case.role.startswith("erase") and bool(case.lacks)
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from demonstration.corner import DATABASES, NoCorner, corner, with_database
 from local.servers import Addresses
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, ROOT
 from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.redis.functions import LIBRARY
 from stream_rater.config.settings import PREFIX
 from tests.integration.processes import wait_until
 from tests.real import PREFIX as TESTS
@@ -167,6 +168,26 @@ def test_the_demo_touches_no_database_that_holds_anything(
         for client in clients:
             client.delete("somebody's")
             client.close()
+
+
+@pytest.mark.slow
+def test_the_demo_says_in_one_line_why_it_failed(addresses: Addresses, tmp_path: Path) -> None:
+    """The service's own reason follows, from the end of its log."""
+    with redis.Redis.from_url(with_database(addresses.redis, 0)) as client:
+        before = client.function_dump()
+        client.function_flush()
+        client.function_load(f"#!lua name={LIBRARY}\nredis.register_function('f', function() end)")
+        try:
+            with a_demo(tmp_path, **given(addresses)) as demo:
+                _, errors = demo.communicate(timeout=HANGS_S)
+        finally:
+            client.function_flush()
+            client.function_restore(before)
+    assert demo.returncode == 1
+    first, *tail = errors.splitlines()
+    assert first.startswith("demo: service did not start")
+    assert any("FUNCTION DELETE" in line for line in tail)
+    assert_nothing_is_left(tmp_path)
 
 
 def test_the_embedded_demo_needs_no_server() -> None:
