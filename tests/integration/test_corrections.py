@@ -244,7 +244,7 @@ def test_a_worker_dies_while_it_applies_a_correction(
     """Workers die again and again while later rounds wait. The change is published once."""
     at = settings(partitions=1)
     worker = worker_process(at)
-    rated(at, *season(0, 4000))
+    rated(at, *season(0, 2000))
     random = Random(3)
     for turn in range(4):
         applied(at, "round-voided", round_id=f"r{2 * turn + 5}")

@@ -159,7 +159,7 @@ def until_fresh(api: Answering, path: str, body: Any = None) -> Any:
     return found[-1].json
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_killed_while_it_takes_rounds(
     settings: real.SettingsFactory, worker_process: Start, serve_process: Serve, kills: int
 ) -> None:

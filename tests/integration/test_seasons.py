@@ -48,7 +48,7 @@ __all__ = ["chromium"]
 
 PLAYERS, ENTRIES = 12_000, 2000
 SEASONS = 12
-KILLS = 20
+KILLS = 10
 
 
 def crowd(number: int, first: int) -> Bytes:
@@ -136,7 +136,7 @@ def killed_while_writing(at: Settings, job: Fork, rng: random.Random) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_killed_twenty_times(
+def test_killed_again_and_again(
     settings: real.SettingsFactory, worker_process: Start, tmp_path: Path
 ) -> None:
     """Between pages and inside of them. Every listed player of every season is there once, and the

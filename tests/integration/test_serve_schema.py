@@ -31,7 +31,7 @@ CHECKS = (
     not_a_server_error, status_code_conformance, content_type_conformance,
     response_schema_conformance,
 )  # fmt: skip
-FEW, MANY = 5, 60
+FEW, MANY = 5, 30
 """Examples of each operation."""
 ASKED = [each.name for each in OPERATIONS if each.answer is not None]
 """The stream of changes does not end: another test follows it."""
