@@ -13,7 +13,13 @@ import pytest
 from stream_rater.config.settings import Settings
 from tests import real
 from tests.builders.serves import ServeHere, ServeThread
-from tests.integration.processes import Answering, WorkerProcess, stream_rater, wait_until
+from tests.integration.processes import (
+    PATIENTLY,
+    Answering,
+    WorkerProcess,
+    stream_rater,
+    wait_until,
+)
 from tests.integration.serving import Answered, Serve, ask
 from tests.integration.test_service import Start
 from tests.integration.topics import Bytes, Finished, produce, published
@@ -113,7 +119,7 @@ def test_from_the_post_to_the_ratings(
     assert (duplicate["status"], duplicate["code"]) == ("duplicate", "duplicate-round")
     assert Counter(each.round_id for each in published(place))["r1"] == 2
     taken_back(api)
-    assert stream_rater("verify", "--wait", "60", settings=place).returncode == 0
+    assert stream_rater("verify", "--wait", PATIENTLY, settings=place).returncode == 0
 
 
 def taken_back(api: Answering) -> None:
@@ -193,7 +199,7 @@ def test_killed_while_it_takes_rounds(
     found = Counter(each.round_id for each in published(place))
     assert wanted <= found.keys()  # none lost; the very last ones may have had no answer
     assert set(found.values()) == {2}  # two players a round, none doubled
-    assert stream_rater("verify", "--wait", "60", settings=place).returncode == 0
+    assert stream_rater("verify", "--wait", PATIENTLY, settings=place).returncode == 0
 
 
 CLIENTS = 4

@@ -37,9 +37,9 @@ def test_a_call_that_never_returns_ends_the_worker(
         # Not by its time on a processor: the client's own threads go on.
         wait_until(lambda: not failed.running, "it ends", moves=lambda: len(failed.log()))
         assert failed.wait() == never.wait() == 1
-        assert never.log().splitlines()[-1] == (
-            "stream-rater: updater: in a call that does not return"
-        )
+        # The watchdog's dump may follow, where a busy machine takes long to end the process.
+        said = [line for line in never.log().splitlines() if line.startswith("stream-rater")]
+        assert said == ["stream-rater: updater: in a call that does not return"]
         (why,) = failed.events("role failed")
         assert (why["failed"], why["reason"]) == ("updater", "fenced")
         assert "hung_close.py" in failed.log()

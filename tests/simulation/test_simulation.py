@@ -28,7 +28,7 @@ CASES: list[Any] = [
     for first in range(0, SEEDS, AT_ONCE)
 ]
 VARIED = pytest.mark.parametrize(
-    "seeds", [range(25), pytest.param(range(25, 100), marks=pytest.mark.slow)], ids=str
+    "seeds", [range(10), pytest.param(range(10, 100), marks=pytest.mark.slow)], ids=str
 )
 
 
