@@ -1,28 +1,18 @@
-"""When the estimator polls and how long, when sending rests, and what it asks for with a cache."""
+"""When the estimator polls and how long, and when sending rests."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import pytest
 
-from stream_rater.adapters.local_driver import LocalDriver, estimator_worker, updater_worker
-from stream_rater.adapters.memory import Log, Store
 from stream_rater.columns.sharding import shards_of
-from stream_rater.columns.strings import StringColumn
-from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.corrections.correction_ports import ReadAgain
 from stream_rater.pipeline.estimator import progress as module
-from stream_rater.pipeline.estimator.belief_cache import CACHE_BYTES, BeliefCache
-from stream_rater.pipeline.estimator.estimation import PendingRounds
-from stream_rater.pipeline.estimator.estimator import Estimator
-from stream_rater.pipeline.estimator.priors import POSITIONS_EVERY_S
+from stream_rater.pipeline.estimator.belief_cache import CACHE_BYTES
 from stream_rater.pipeline.estimator.progress import BUSY_S, FEW_ROUNDS, GATHER_S
 from stream_rater.pipeline.ports import (
     CommitSource,
-    Effect,
     LogStarts,
     Poll,
     Polled,
@@ -32,13 +22,9 @@ from stream_rater.pipeline.ports import (
     Scatter,
     StoredShard,
 )
-from stream_rater.pipeline.updater.updater import Updater
-from stream_rater.runtime.embedded import Machine, _start
 from tests.builders.machines import ByHand, Recorder
-from tests.builders.pending import pending_of
 from tests.unit.test_estimator import (
     SHARDS,
-    ZERO,
     by_hand,
     owning,
     parts_sent,
@@ -162,100 +148,3 @@ def answered(hand: ByHand) -> None:
         parts_sent(hand, *range(len(hand.effect.parts)))
     else:
         hand.answer(CommitSource)
-
-
-# --- beliefs that are cached ----------------------------------------------------------------------
-
-
-@pytest.fixture
-def hand() -> ByHand:
-    """An estimator at its first poll."""
-    return by_hand(Recorder(), cache_bytes=CACHE_BYTES)
-
-
-def whole(hand: ByHand, *records: bytes | None, applied: int = 0) -> list[str]:
-    """Answer with the whole records of those who were asked for in shard 0; returns who."""
-    asked = hand.expect(ReadBeliefs).players[0]
-    hand.answer(ReadBeliefs, {0: StoredShard(Position(applied), records or [None] * len(asked))})
-    return [player for _, player in asked]
-
-
-def sent(hand: ByHand, *offsets: int) -> list[bytes]:
-    """All parts are acknowledged, and the offset is committed; returns the parts."""
-    parts = parts_sent(hand, *offsets).parts
-    hand.answer(CommitSource)
-    return [part for _, part in parts]
-
-
-def test_next_round_does_not_wait(hand: ByHand) -> None:
-    """The belief of its player is computed when all parts are acknowledged; nobody asks the store
-    for it, and the parts are those of a worker that waited. Positions are read once in a while,
-    else the rows in flight would seem to grow for ever."""
-    rounds = [round_at(i, ZERO[0], ZERO[1 + i]) for i in range(3)]
-    owning(hand, 0)
-    found = []
-    for i, each in enumerate(rounds):
-        read(hand, each)
-        assert whole(hand) == ([ZERO[0], ZERO[1]] if i == 0 else [ZERO[1 + i]])
-        found += sent(hand, 7 + i)
-    assert found == one_after_the_other(rounds)
-    hand = by_hand(Recorder(), cache_bytes=CACHE_BYTES)
-    owning(hand, 0)
-    read(hand, round_at(0, ZERO[0], ZERO[1]), now_s=5.0)
-    whole(hand)
-    sent(hand, 7)
-    read(hand, round_at(1, ZERO[0], ZERO[1]), now_s=5.0 + 2 * POSITIONS_EVERY_S)
-    assert whole(hand, applied=8) == []
-    sent(hand, 8)
-
-
-def _turn(
-    worker: LocalDriver, machine: Machine, effect: Effect[Any], now_s: float
-) -> tuple[LocalDriver, Machine, Effect[Any]]:
-    worker.now_s += now_s
-    return worker, machine, machine.send(worker.perform(effect))
-
-
-def one_after_the_other(rounds: Sequence[Record]) -> list[bytes]:
-    """The parts of these rounds, if each is read once the one before is applied."""
-    log, store = Log(1, SHARDS), Store()
-    estimator = Estimator(ANY_LADDER, SHARDS, 1, cache_bytes=0)
-    machines = [
-        _start(estimator_worker(log, store), estimator.run()),
-        _start(updater_worker(log, store), Updater(SHARDS).run()),
-    ]
-    for group, (worker, _, _) in zip((log.estimators, log.updaters), machines, strict=True):
-        group.assign([worker])
-    for each in rounds:
-        log.submit(0, each.value or b"", received_s=4e9)
-        for now_s in range(100):
-            machines = [_turn(*machine, now_s) for machine in machines]
-    return [record.value or b"" for some in log.parts for record in some]
-
-
-def records_of(pending: PendingRounds, *texts: str) -> StringColumn:
-    assert len(texts) == pending.count
-    return StringColumn.of_bytes([each.encode() for each in texts])
-
-
-def found(cache: BeliefCache, pending: PendingRounds) -> list[str | None]:
-    known, records = cache.find(pending)
-    texts = [each.decode() for each in records.strings()]
-    return [text if flag else None for flag, text in zip(known.tolist(), texts, strict=True)]
-
-
-def test_a_ladder_is_dropped_whole() -> None:
-    """Others stay. What is cached of the ladder later is found again."""
-    one, other = pending_of([2]), pending_of([2], ladders=["other"]).piece(0, 1)
-    cache = BeliefCache(CACHE_BYTES)
-    cache.put(one, records_of(one, "1", "2"))
-    cache.put(other, records_of(other, "3"))
-    cache.drop_ladder("ladder")
-    assert not cache.may_contain(one.fingerprints).any()
-    assert found(cache, one) + found(cache, other) == [None, None, "3"]
-    cache.put(one, records_of(one, "4", "5"))
-    cache.drop_ladder("none")
-    assert found(cache, one) + found(cache, other) == ["4", "5", "3"]
-    cache.clear()
-    assert found(cache, one) + found(cache, other) == [None, None, None]
-    assert not np.any(cache.may_contain(one.fingerprints))

@@ -1,0 +1,240 @@
+"""Beliefs that an estimator caches: what it asks for then, what it sends, when it drops them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_rater.adapters.local_driver import LocalDriver, estimator_worker, updater_worker
+from stream_rater.adapters.memory import Log, Store
+from stream_rater.columns import player_map
+from stream_rater.columns.strings import StringColumn
+from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.contract.errors import LogTrouble
+from stream_rater.contract.record import Record
+from stream_rater.pipeline.estimator.belief_cache import CACHE_BYTES, BeliefCache
+from stream_rater.pipeline.estimator.estimation import PendingRounds
+from stream_rater.pipeline.estimator.estimator import Estimator
+from stream_rater.pipeline.estimator.priors import POSITIONS_EVERY_S
+from stream_rater.pipeline.ports import (
+    CommitSource,
+    Effect,
+    NewProducer,
+    Poll,
+    Polled,
+    Position,
+    ReadBeliefs,
+    StoredShard,
+)
+from stream_rater.pipeline.updater.updater import Updater
+from stream_rater.runtime.embedded import Machine, _start
+from tests.builders.machines import ByHand, Recorder
+from tests.builders.pending import pending_of
+from tests.unit.test_estimator import (
+    SHARDS,
+    ZERO,
+    a_round,
+    by_hand,
+    opened,
+    owning,
+    parts_sent,
+    priors,
+    read,
+)
+
+
+@pytest.fixture
+def hand() -> ByHand:
+    """An estimator at its first poll."""
+    return by_hand(Recorder(), cache_bytes=CACHE_BYTES)
+
+
+def whole(hand: ByHand, *records: bytes | None, applied: int = 0) -> list[str]:
+    """Answer with the whole records of those who were asked for in shard 0; returns who."""
+    asked = hand.expect(ReadBeliefs).players[0]
+    hand.answer(ReadBeliefs, {0: StoredShard(Position(applied), records or [None] * len(asked))})
+    return [player for _, player in asked]
+
+
+def sent(hand: ByHand, *offsets: int) -> list[bytes]:
+    """All parts are acknowledged, and the offset is committed; returns the parts."""
+    parts = parts_sent(hand, *offsets).parts
+    hand.answer(CommitSource)
+    return [part for _, part in parts]
+
+
+def test_next_round_does_not_wait(hand: ByHand) -> None:
+    """Its player's belief is computed when all parts are acknowledged; nobody asks the store for
+    it, and the parts are those of a worker that waited."""
+    rounds = [a_round(i, ZERO[0], ZERO[1 + i]) for i in range(3)]
+    owning(hand, 0)
+    found = []
+    for i, each in enumerate(rounds):
+        read(hand, each)
+        assert whole(hand) == ([ZERO[0], ZERO[1]] if i == 0 else [ZERO[1 + i]])
+        found += sent(hand, 7 + i)
+    assert found == one_after_the_other(rounds)
+
+
+def test_nobody_is_read_who_was_rated_before(hand: ByHand) -> None:
+    """However long ago, and though nobody waited for the round after."""
+    owning(hand, 0)
+    read(hand, a_round(0, ZERO[0], ZERO[1]))
+    whole(hand)
+    first = sent(hand, 7)
+    read(hand, now_s=POSITIONS_EVERY_S / 2)
+    read(hand, a_round(1, ZERO[0], ZERO[1]), now_s=POSITIONS_EVERY_S / 2)
+    assert first + sent(hand, 8) == one_after_the_other(
+        [a_round(i, ZERO[0], ZERO[1]) for i in range(2)]
+    )
+
+
+def test_positions_are_read_once_in_a_while(hand: ByHand) -> None:
+    """Else the rows in flight would seem to grow for ever."""
+    owning(hand, 0)
+    read(hand, a_round(0, ZERO[0], ZERO[1]), now_s=5.0)
+    whole(hand)
+    sent(hand, 7)
+    read(hand, a_round(1, ZERO[0], ZERO[1]), now_s=5.0 + 2 * POSITIONS_EVERY_S)
+    assert whole(hand, applied=8) == []
+    sent(hand, 8)
+
+
+def _turn(
+    worker: LocalDriver, machine: Machine, effect: Effect[Any], now_s: float
+) -> tuple[LocalDriver, Machine, Effect[Any]]:
+    worker.now_s += now_s
+    return worker, machine, machine.send(worker.perform(effect))
+
+
+def one_after_the_other(rounds: Sequence[Record]) -> list[bytes]:
+    """The parts of these rounds, if each is read once the one before is applied."""
+    log, store = Log(1, SHARDS), Store()
+    estimator = Estimator(ANY_LADDER, SHARDS, 1, cache_bytes=0)
+    machines = [
+        _start(estimator_worker(log, store), estimator.run()),
+        _start(updater_worker(log, store), Updater(SHARDS).run()),
+    ]
+    for group, (worker, _, _) in zip((log.estimators, log.updaters), machines, strict=True):
+        group.assign([worker])
+    for each in rounds:
+        log.submit(0, each.value or b"", received_s=4e9)
+        for now_s in range(100):
+            machines = [_turn(*machine, now_s) for machine in machines]
+    return [record.value or b"" for some in log.parts for record in some]
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_what_is_cached_is_dropped(hand: ByHand, lost: bool) -> None:
+    """With a lost partition, and after a failure: the store is asked, once it is there."""
+    owning(hand, 0, 1)
+    read(hand, a_round(0, ZERO[0], ZERO[1]), a_round(1, ZERO[0], ZERO[2]))
+    whole(hand)
+    sent(hand, 7)
+    if lost:
+        hand.answer(Poll, Polled(0.0, lost=frozenset([1])))
+    else:
+        hand.fail(Poll, LogTrouble("away"))
+        hand.answer(Poll, Polled(0.0))
+        hand.answer(NewProducer)
+        opened(hand, committed={0: 1, 1: 0}, ends=(8, 0))
+        read(hand, a_round(1, ZERO[0], ZERO[2]))
+    assert priors(hand, applied=7).players == {0: ()}
+    read(hand)
+    priors(hand, applied=8)
+    read(hand)
+    assert whole(hand, applied=8) == [ZERO[0], ZERO[2]]
+
+
+def test_a_shard_that_went_back_stops_those_who_are_cached(hand: ByHand) -> None:
+    """Until it has caught up: nobody runs ahead of a store that lost what was applied."""
+    owning(hand, 0)
+    read(hand, a_round(0, ZERO[0], ZERO[1]), a_round(1, ZERO[0], ZERO[2]))
+    whole(hand, applied=5)
+    sent(hand, 7)
+    read(hand)
+    assert whole(hand, applied=3) == [ZERO[2]]
+    read(hand)
+    assert priors(hand, applied=4).players == {0: ()}
+    read(hand)
+    assert priors(hand, applied=5).players == {0: ()}
+    read(hand)
+    assert whole(hand, applied=5) == [ZERO[2]]
+    parts_sent(hand, 8)
+
+
+def test_nobody_runs_ahead_for_ever() -> None:
+    """Rows in parts that were not seen applied are bounded, however few the players are."""
+    hand = by_hand(Recorder(), wave_players=2, cache_bytes=CACHE_BYTES, rows_in_flight=3)
+    owning(hand, 0)
+    read(hand, *(a_round(i, ZERO[0], ZERO[1]) for i in range(4)), now_s=1.0)
+    whole(hand)
+    sent(hand, 7)
+    read(hand, now_s=7.0)
+    assert whole(hand, applied=7) == []
+    sent(hand, 8)
+    read(hand, now_s=8.0)
+    assert priors(hand, applied=7).players == {0: ()}
+    read(hand, now_s=9.0)
+    assert priors(hand, applied=8).players == {0: ()}
+    read(hand, now_s=10.0)
+    assert whole(hand, applied=8) == []
+    parts_sent(hand, 9)
+
+
+def records_of(pending: PendingRounds, *texts: str) -> StringColumn:
+    """A record for each player."""
+    assert len(texts) == pending.count
+    return StringColumn.of_bytes([each.encode() for each in texts])
+
+
+def found(cache: BeliefCache, pending: PendingRounds) -> list[str | None]:
+    """What is cached of each player."""
+    known, records = cache.find(pending)
+    texts = [each.decode() for each in records.strings()]
+    return [text if flag else None for flag, text in zip(known.tolist(), texts, strict=True)]
+
+
+def test_fingerprints_that_collide_let_nobody_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache compares ladders and ids. A round that a colliding hash lets into a wave waits."""
+    whole, kept = player_map.fingerprints, player_map.IN_SHARD | player_map.TAKEN
+    monkeypatch.setattr(player_map, "fingerprints", lambda *given: whole(*given) & kept)
+    one = pending_of([2]).piece(0, 1)
+    other = pending_of([2], ladders=["other"]).piece(0, 1)
+    cache = BeliefCache(CACHE_BYTES)
+    cache.put(one, records_of(one, "1"))
+    assert cache.may_contain(other.fingerprints).all()
+    assert found(cache, one) + found(cache, other) == ["1", None]
+    cache.put(other, records_of(other, "2"))
+    assert found(cache, one) + found(cache, other) == [None, "2"]
+    cache.drop(one.fingerprints)  # a round of either
+    assert not cache.may_contain(one.fingerprints).any() and len(cache) == 0
+
+
+def test_a_ladder_is_dropped_whole() -> None:
+    """Others stay. What is cached of the ladder later is found again."""
+    one, other = pending_of([2]), pending_of([2], ladders=["other"]).piece(0, 1)
+    cache = BeliefCache(CACHE_BYTES)
+    cache.put(one, records_of(one, "1", "2"))
+    cache.put(other, records_of(other, "3"))
+    cache.drop_ladder("ladder")
+    assert not cache.may_contain(one.fingerprints).any()
+    assert found(cache, one) + found(cache, other) == [None, None, "3"]
+    cache.put(one, records_of(one, "4", "5"))
+    cache.drop_ladder("none")
+    assert found(cache, one) + found(cache, other) == ["4", "5", "3"]
+    cache.clear()
+    assert found(cache, one) + found(cache, other) == [None, None, None]
+    assert not np.any(cache.may_contain(one.fingerprints))
+
+
+def test_without_memory_the_headers_are_read() -> None:
+    """As by a worker that caches nothing."""
+    hand = by_hand(Recorder(), cache_bytes=0)
+    owning(hand, 0)
+    read(hand, a_round(0, ZERO[0], ZERO[1]))
+    assert [name for _, name in priors(hand).players[0]] == [ZERO[0], ZERO[1]]
+    sent(hand, 7)
+    read(hand, a_round(1, ZERO[0], ZERO[1]))
+    assert priors(hand, applied=7).players == {0: ()}
