@@ -19,8 +19,9 @@ from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.metadata import LAYOUT_KEY
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.groups import ESTIMATORS
 from tests.builders.lines import LADDER, Bytes, a_correction, a_message, a_round
+from tests.integration.erasing import stopped
 from tests.integration.processes import PATIENTLY, WorkerProcess, stream_rater
 from tests.integration.topics import (
     Finished,
@@ -55,15 +56,6 @@ def rated(at: Settings, records: Sequence[Bytes]) -> None:
     """Report rounds to the ladder's partition, and wait until all is rated."""
     produce(at, [each._replace(partition=0) for each in records])
     wait_until(finished := Finished(at), "all is rated", moves=finished.moves)
-
-
-def stopped(worker: WorkerProcess) -> None:
-    """End a worker, and wait until it has left its groups."""
-    worker.terminate()
-    assert worker.wait() == 0
-    admin = Admin(worker.settings)
-    groups = ESTIMATORS, UPDATERS
-    wait_until(lambda: not any(admin.members(group) for group in groups), "it has left")
 
 
 def done(at: Settings, *words: str) -> str:

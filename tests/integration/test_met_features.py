@@ -11,7 +11,8 @@ from stream_rater.config.settings import Settings
 from tests import real
 from tests.builders import met_features
 from tests.builders.lines import Bytes, a_message, a_round
-from tests.builders.met_features import PLAYERS, Start, all_equal, done, rated, stopped
+from tests.builders.met_features import PLAYERS, Start, all_equal, done, rated
+from tests.integration.erasing import stopped
 from tests.integration.processes import variables_of
 from tests.integration.topics import produce, read_topic
 from tests.waits import wait_until
@@ -99,21 +100,15 @@ def after_the_roll_out(
     return left_alone and not read_topic(at, rejected), files.new
 
 
+@pytest.mark.parametrize(
+    "entries",
+    [4, pytest.param(6, marks=[broken, pytest.mark.slow])],
+    ids=["of-both-files", "of-the-new-file"],
+)
 def test_a_worker_with_the_old_ladders_file_waits(
-    at: Settings, worker_process: Start, tmp_path: Path
+    entries: int, at: Settings, worker_process: Start, tmp_path: Path
 ) -> None:
-    """With what both files accept, from the offset of the change on."""
-    record = a_message(a_round(100, *PLAYERS[:4]))._replace(partition=0)
-    left_alone, new = after_the_roll_out(at, worker_process, tmp_path, record)
-    assert left_alone and all_equal(new)
-
-
-@broken
-@pytest.mark.slow
-def test_a_worker_with_the_old_ladders_file_rejects_nothing(
-    at: Settings, worker_process: Start, tmp_path: Path
-) -> None:
-    """That the new file accepts, from the offset of the change on."""
-    record = a_message(a_round(100, *PLAYERS[:6]))._replace(partition=0)
+    """From the offset of the change on it rejects nothing, whichever file accepts it."""
+    record = a_message(a_round(100, *PLAYERS[:entries]))._replace(partition=0)
     left_alone, new = after_the_roll_out(at, worker_process, tmp_path, record)
     assert left_alone and all_equal(new)
