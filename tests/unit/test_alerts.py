@@ -26,7 +26,6 @@ SEVERITIES = {"critical", "warning"}
 
 
 def rules() -> list[dict[str, Any]]:
-    """Every rule of every file."""
     groups = [group for path in RULES for group in yaml.safe_load(path.read_text())["groups"]]
     return [rule for group in groups for rule in group["rules"]]
 
@@ -41,9 +40,9 @@ class Case:
     The alert must fire at minute `fires`, with these labels and no others, and not at `not_yet`.
     """
 
-    series: dict[str, str]
     not_yet: int
     fires: int
+    series: dict[str, str]
     labels: Sequence[dict[str, str]] = field(default_factory=lambda: [A])
 
 
@@ -61,221 +60,149 @@ P0 = {"topic": "round-completed", "partition": "0"}
 """Of a partition."""
 
 CASES = {
-    "StreamRaterDown": Case(
-        {
-            "up" + of("a"): "1 1 0x20",
-            "up" + of("b"): "1 0 1x20",  # back after a minute
-            'up{job="kafka", instance="c"}': "0x20",
-        },
-        not_yet=3, fires=5,
-    ),
-    "StreamRaterRoleAbsent": Case(
-        {
-            "up" + of("a"): "1x20",
-            "stream_rater_owned" + of("a", role="updater"): "0x20",
-            "up" + of("b", job="other/stream-rater"): "1x20",  # a release that has both
-            "stream_rater_owned" + of("b", job="other/stream-rater", role="estimator"): "1x20",
-            "stream_rater_owned" + of("b", job="other/stream-rater", role="updater"): "1x20",
-        },
-        not_yet=4, fires=6, labels=[JOB | {"role": "estimator"}],
-    ),
-    "StreamRaterCrashing": Case(
-        {
-            "process_start_time_seconds" + of("a"): "0 0 0 1 1 2 2 3x30",
-            "process_start_time_seconds" + of("b"): "0 0 0 1 1 2 2 2x30",  # updates
-        },
-        not_yet=6, fires=8,
-    ),
-    "StreamRaterNotReady": Case(
-        {
-            "stream_rater_ready" + of("a"): "1 0x20",
-            "stream_rater_ready" + of("b"): "0 0 0 1 0 0 0 1 0 0 0 1",  # as when it starts
-        },
-        not_yet=5, fires=7,
-    ),
-    "StreamRaterPartitionUnowned": Case(
-        {
-            "stream_rater_owned" + of("a", role="updater"): "3x20",
-            "stream_rater_owned" + of("b", role="updater"): "4x20",
-            "stream_rater_partitions" + of("a", role="updater"): "8x20",
-            "stream_rater_partitions" + of("b", role="updater"): "8x20",
-            "stream_rater_owned" + of("a", role="estimator"): "4x20",
-            "stream_rater_partitions" + of("a", role="estimator"): "4x20",
-        },
-        not_yet=4, fires=6, labels=[JOB | {"role": "updater"}],
-    ),
-    "StreamRaterPartitionStalled": Case(
-        {
-            "stream_rater_lag_records" + of("a", **P0): "5x20",
-            "stream_rater_next_offset" + of("a", **P0): "7x20",
-            # Busy, but it moves; idle behind a transaction's marker.
-            "stream_rater_lag_records" + of("b", topic="t", partition="1"): "5x20",
-            "stream_rater_next_offset" + of("b", topic="t", partition="1"): "7+1x20",
-            "stream_rater_lag_records" + of("b", topic="t", partition="2"): "1x20",
-            "stream_rater_next_offset" + of("b", topic="t", partition="2"): "7x20",
-            # A correction explains it; one on another worker does not.
-            "stream_rater_lag_records" + of("c", **P0): "5x20",
-            "stream_rater_next_offset" + of("c", **P0): "7x20",
-            "stream_rater_correction_progress" + of("c", **P0): "1 0+0.04x20",
-            "stream_rater_correction_progress" + of("a", **P0): "1x20",
-        },
-        not_yet=1, fires=8, labels=[A | P0],
-    ),
-    "StreamRaterCorrectionStuck": Case(
-        {
-            "stream_rater_correction_progress" + of("a", **P0): "1 0.1 0.2 0.3x30",
-            "stream_rater_correction_progress" + of("b", **P0): "1 0+0.01x30",  # slow
-            "stream_rater_correction_progress" + of("c", **P0): "1x30",  # none
-        },
-        not_yet=17, fires=20, labels=[A | P0],
-    ),
-    "StreamRaterLagGrowing": Case(
-        {
-            "stream_rater_lag_records" + of("a", **P0): "0+3000x30",
-            "stream_rater_lag_records" + of("a", topic="t", partition="0"): "90000-3000x30",
-        },
-        not_yet=7, fires=12, labels=[JOB | {"topic": "round-completed"}],
-    ),
-    "StreamRaterSlow": Case(
-        {
-            "stream_rater_latency_seconds_bucket" + of("a", role=role, le=le): f"0+{count}x30"
-            for role, counts in {"updater": (970, 980, 1000), "estimator": (995, 998, 1000)}.items()
-            for le, count in zip(("1", "2", "+Inf"), counts, strict=True)
-        },
-        not_yet=9, fires=13, labels=[JOB | {"role": "updater"}],
-    ),
-    "StreamRaterRejecting": Case(
-        {
-            "stream_rater_rounds_total" + of("a", outcome="rejected"): "0+60x30",
-            "stream_rater_rounds_total" + of("a", outcome="accepted"): "0+940x30",
-            'stream_rater_rounds_total{job="other", outcome="rejected"}': "0+40x30",
-            'stream_rater_rounds_total{job="other", outcome="accepted"}': "0+960x30",
-        },
-        not_yet=9, fires=13, labels=[JOB],
-    ),
-    "StreamRaterPartitionResting": Case(
-        {"stream_rater_resting_partitions" + of("a"): "1x20",
-         "stream_rater_resting_partitions" + of("b"): "1 1 1 0 1 1 1 0 1 1 1 0"},
-        not_yet=4, fires=6,
-    ),
-    "StreamRaterOwnersFlapping": Case(
-        {
-            "stream_rater_assignments_total" + of("a", role="updater"): "0+1x40",
-            "stream_rater_assignments_total" + of("b", role="updater"): "0 0 0 5x40",  # an upgrade
-            "stream_rater_restarts_total" + of("a", role="estimator", cause="kafka"): "0+0.4x40",
-            "stream_rater_restarts_total" + of("a", role="estimator", cause="redis"): "0+0.4x40",
-        },
-        not_yet=10, fires=25,
-        labels=[JOB | {"role": "updater"}, JOB | {"role": "estimator"}],
-    ),
-    "StreamRaterRedisTables": Case(
-        {
-            "stream_rater_sampled_hashes_total" + of("a", encoding="hashtable"): "0+1x120",
-            "stream_rater_sampled_hashes_total" + of("a", encoding="listpack"): "0+5x120",
-            'stream_rater_sampled_hashes_total{job="b", encoding="hashtable"}': "0+1x120",
-            'stream_rater_sampled_hashes_total{job="b", encoding="listpack"}': "0+20x120",
-        },
-        not_yet=29, fires=40, labels=[JOB],
-    ),
-    "StreamRaterStoreBehindLog": Case(
-        {
-            "stream_rater_updates_total" + of("a", outcome="replayed"): "0 0 0 90x20",
-            "stream_rater_updates_total" + of("a", outcome="applied"): "0+900x20",
-            "stream_rater_updates_total" + of("b", outcome="replayed"): "90x20",
-        },
-        not_yet=2, fires=4, labels=[A | {"outcome": "replayed"}],
-    ),
-    "StreamRaterShardRefused": Case(
-        {"stream_rater_refused_shards" + of("a"): "2x20",
-         "stream_rater_refused_shards" + of("b"): "1 1 0x20"},
-        not_yet=1, fires=3,
-    ),
-    "StreamRaterLadderRefused": Case(
-        {"stream_rater_refused_ladders" + of("a"): "1x20"}, not_yet=1, fires=3
-    ),
-    "StreamRaterAccessFailing": Case(
-        {
-            "stream_rater_restarts_total" + of("a", role="updater", cause="tls"): "0 0 1x20",
-            "stream_rater_restarts_total" + of("a", role="estimator", cause="kafka"): "0 0 1x20",
-            # Denied, and gone before the next scrape.
-            'stream_rater_restarts_total{job="b", role="estimator", cause="denied"}': "0 0 1",
-        },
-        not_yet=1, fires=3,
-        labels=[JOB | {"role": "updater"}, {"job": "b", "role": "estimator"}],
-    ),
-    "StreamRaterCertificateExpiring": Case(
-        {  # promtool's clock begins at 0
-            "stream_rater_certificate_expiry_timestamp_seconds"
-            + of("a", server="kafka", use="client"): f"{6 * 86400}x90",
-            "stream_rater_certificate_expiry_timestamp_seconds"
-            + of("a", server="redis", use="client"): f"{8 * 86400}x90",
-        },
-        not_yet=59, fires=62, labels=[A | {"server": "kafka", "use": "client"}],
-    ),
-    "StreamRaterClockSkew": Case(
-        {
-            "stream_rater_clock_timestamp_seconds" + of("a"): "3+60x20",
-            "stream_rater_clock_timestamp_seconds" + of("b"): "1+60x20",
-            "stream_rater_clock_timestamp_seconds" + of("c"): "-3+60x20",
-            "stream_rater_clock_ahead_seconds" + of("d", role="estimator"): "3x20",
-            "stream_rater_clock_ahead_seconds" + of("e", role="estimator"): "3 3 0 3 3 0 3 3 0 3",
-        },
-        not_yet=4, fires=6,
-        labels=[A, A | {"instance": "c"}, A | {"instance": "d", "role": "estimator"}],
-    ),
-    "StreamRaterApiDown": Case(
-        {
-            'up{job="stream-rater-serve/games/r", instance="a"}': "1 1 0x20",
-            "up" + of("b"): "0x20",  # a worker has an alert of its own
-        },
-        not_yet=3, fires=5, labels=[{"job": "stream-rater-serve/games/r", "instance": "a"}],
-    ),
-    "StreamRaterApiBehind": Case(
-        {
-            "stream_rater_serve_caught_up" + of("a"): "0x20",
-            "stream_rater_serve_lag" + of("a"): "0x20",
-            "stream_rater_serve_caught_up" + of("b"): "1x20",
-            "stream_rater_serve_lag" + of("b"): "20000x20",
-            "stream_rater_serve_caught_up" + of("c"): "1x20",
-            "stream_rater_serve_lag" + of("c"): "20000 20000 0x20",  # caught up
-        },
-        not_yet=4, fires=6, labels=[A, A | {"instance": "b"}],
-    ),
-    "StreamRaterApiFailing": Case(
-        {
-            "stream_rater_serve_requests_total"
-            + of("a", operation="player", status="503"): "0x5 0+10x20",
-            "stream_rater_serve_requests_total"
-            + of("b", job="other", operation="player", status="404"): "0+100x30",
-        },
-        not_yet=6, fires=12, labels=[JOB],
-    ),
-    "StreamRaterApiNotWriting": Case(
-        {
-            "stream_rater_serve_rounds_total" + of("a", outcome="unavailable"): "0x5 0+1x20",
-            "stream_rater_serve_rounds_total" + of("a", outcome="written"): "0+100x30",
-            "stream_rater_serve_rounds_total" + of("b", outcome="invalid"): "0+10x30",
-            "stream_rater_serve_rounds_total" + of("c", outcome="busy"): "0 5x30",  # once
-        },
-        not_yet=7, fires=12, labels=[A],
-    ),
-    "StreamRaterApiCrowded": Case(
-        {
-            "stream_rater_serve_room_total" + of("a", cause="all"): "0x5 0+30x20",
-            "stream_rater_serve_room_total" + of("a", cause="address"): "0x5 0+30x20",
-            "stream_rater_serve_room_total" + of("b", cause="all"): "0+10x30",
-        },
-        not_yet=8, fires=20, labels=[A],
-    ),
-    "StreamRaterKernelsDiffer": Case(
-        {
-            "stream_rater_info" + of("a", kernel="1", version="1.0"): "1x90",
-            "stream_rater_info" + of("b", kernel="2", version="1.1"): "1x90",
-            'stream_rater_info{job="other", instance="c", kernel="1", version="1.0"}': "1x90",
-            'stream_rater_info{job="other", instance="d", kernel="1", version="1.1"}': "1x90",
-        },
-        not_yet=59, fires=62, labels=[JOB],
-    ),
+    "StreamRaterDown": Case(not_yet=3, fires=5, series={
+        "up" + of("a"): "1 1 0x20",
+        "up" + of("b"): "1 0 1x20",  # back after a minute
+        'up{job="kafka", instance="c"}': "0x20",
+    }),
+    "StreamRaterRoleAbsent": Case(not_yet=4, fires=6, labels=[JOB | {"role": "estimator"}], series={
+        "up" + of("a"): "1x20",
+        "stream_rater_owned" + of("a", role="updater"): "0x20",
+        "up" + of("b", job="other/stream-rater"): "1x20",  # a release that has both
+        "stream_rater_owned" + of("b", job="other/stream-rater", role="estimator"): "1x20",
+        "stream_rater_owned" + of("b", job="other/stream-rater", role="updater"): "1x20",
+    }),
+    "StreamRaterCrashing": Case(not_yet=6, fires=8, series={
+        "process_start_time_seconds" + of("a"): "0 0 0 1 1 2 2 3x30",
+        "process_start_time_seconds" + of("b"): "0 0 0 1 1 2 2 2x30",  # updates
+    }),
+    "StreamRaterNotReady": Case(not_yet=5, fires=7, series={
+        "stream_rater_ready" + of("a"): "1 0x20",
+        "stream_rater_ready" + of("b"): "0 0 0 1 0 0 0 1 0 0 0 1",  # as when it starts
+    }),
+    "StreamRaterPartitionUnowned": Case(not_yet=4, fires=6, series={
+        "stream_rater_owned" + of("a", role="updater"): "3x20",
+        "stream_rater_owned" + of("b", role="updater"): "4x20",
+        "stream_rater_partitions" + of("a", role="updater"): "8x20",
+        "stream_rater_partitions" + of("b", role="updater"): "8x20",
+        "stream_rater_owned" + of("a", role="estimator"): "4x20",
+        "stream_rater_partitions" + of("a", role="estimator"): "4x20",
+    }, labels=[JOB | {"role": "updater"}]),
+    "StreamRaterPartitionStalled": Case(not_yet=1, fires=8, labels=[A | P0], series={
+        "stream_rater_lag_records" + of("a", **P0): "5x20",
+        "stream_rater_next_offset" + of("a", **P0): "7x20",
+        # Busy, but it moves; idle behind a transaction's marker.
+        "stream_rater_lag_records" + of("b", topic="t", partition="1"): "5x20",
+        "stream_rater_next_offset" + of("b", topic="t", partition="1"): "7+1x20",
+        "stream_rater_lag_records" + of("b", topic="t", partition="2"): "1x20",
+        "stream_rater_next_offset" + of("b", topic="t", partition="2"): "7x20",
+        # A correction explains it; one on another worker does not.
+        "stream_rater_lag_records" + of("c", **P0): "5x20",
+        "stream_rater_next_offset" + of("c", **P0): "7x20",
+        "stream_rater_correction_progress" + of("c", **P0): "1 0+0.04x20",
+        "stream_rater_correction_progress" + of("a", **P0): "1x20",
+    }),
+    "StreamRaterCorrectionStuck": Case(not_yet=17, fires=20, labels=[A | P0], series={
+        "stream_rater_correction_progress" + of("a", **P0): "1 0.1 0.2 0.3x30",
+        "stream_rater_correction_progress" + of("b", **P0): "1 0+0.01x30",  # slow
+        "stream_rater_correction_progress" + of("c", **P0): "1x30",  # none
+    }),
+    "StreamRaterLagGrowing": Case(not_yet=7, fires=12, series={
+        "stream_rater_lag_records" + of("a", **P0): "0+3000x30",
+        "stream_rater_lag_records" + of("a", topic="t", partition="0"): "90000-3000x30",
+    }, labels=[JOB | {"topic": "round-completed"}]),
+    "StreamRaterSlow": Case(not_yet=9, fires=13, labels=[JOB | {"role": "updater"}], series={
+        "stream_rater_latency_seconds_bucket" + of("a", role=role, le=le): f"0+{count}x30"
+        for role, counts in {"updater": (970, 980, 1000), "estimator": (995, 998, 1000)}.items()
+        for le, count in zip(("1", "2", "+Inf"), counts, strict=True)
+    }),
+    "StreamRaterRejecting": Case(not_yet=9, fires=13, labels=[JOB], series={
+        "stream_rater_rounds_total" + of("a", outcome="rejected"): "0+60x30",
+        "stream_rater_rounds_total" + of("a", outcome="accepted"): "0+940x30",
+        'stream_rater_rounds_total{job="other", outcome="rejected"}': "0+40x30",
+        'stream_rater_rounds_total{job="other", outcome="accepted"}': "0+960x30",
+    }),
+    "StreamRaterPartitionResting": Case(not_yet=4, fires=6, series={
+        "stream_rater_resting_partitions" + of("a"): "1x20",
+        "stream_rater_resting_partitions" + of("b"): "1 1 1 0 1 1 1 0 1 1 1 0",
+    }),
+    "StreamRaterOwnersFlapping": Case(not_yet=10, fires=25, series={
+        "stream_rater_assignments_total" + of("a", role="updater"): "0+1x40",
+        "stream_rater_assignments_total" + of("b", role="updater"): "0 0 0 5x40",  # an upgrade
+        "stream_rater_restarts_total" + of("a", role="estimator", cause="kafka"): "0+0.4x40",
+        "stream_rater_restarts_total" + of("a", role="estimator", cause="redis"): "0+0.4x40",
+    }, labels=[JOB | {"role": "updater"}, JOB | {"role": "estimator"}]),
+    "StreamRaterRedisTables": Case(not_yet=29, fires=40, labels=[JOB], series={
+        "stream_rater_sampled_hashes_total" + of("a", encoding="hashtable"): "0+1x120",
+        "stream_rater_sampled_hashes_total" + of("a", encoding="listpack"): "0+5x120",
+        'stream_rater_sampled_hashes_total{job="b", encoding="hashtable"}': "0+1x120",
+        'stream_rater_sampled_hashes_total{job="b", encoding="listpack"}': "0+20x120",
+    }),
+    "StreamRaterStoreBehindLog": Case(not_yet=2, fires=4, series={
+        "stream_rater_updates_total" + of("a", outcome="replayed"): "0 0 0 90x20",
+        "stream_rater_updates_total" + of("a", outcome="applied"): "0+900x20",
+        "stream_rater_updates_total" + of("b", outcome="replayed"): "90x20",
+    }, labels=[A | {"outcome": "replayed"}]),
+    "StreamRaterShardRefused": Case(not_yet=1, fires=3, series={
+        "stream_rater_refused_shards" + of("a"): "2x20",
+        "stream_rater_refused_shards" + of("b"): "1 1 0x20",
+    }),
+    "StreamRaterLadderRefused": Case(not_yet=1, fires=3, series={
+        "stream_rater_refused_ladders" + of("a"): "1x20",
+    }),
+    "StreamRaterAccessFailing": Case(not_yet=1, fires=3, series={
+        "stream_rater_restarts_total" + of("a", role="updater", cause="tls"): "0 0 1x20",
+        "stream_rater_restarts_total" + of("a", role="estimator", cause="kafka"): "0 0 1x20",
+        # Denied, and gone before the next scrape.
+        'stream_rater_restarts_total{job="b", role="estimator", cause="denied"}': "0 0 1",
+    }, labels=[JOB | {"role": "updater"}, {"job": "b", "role": "estimator"}]),
+    # promtool's clock begins at 0.
+    "StreamRaterCertificateExpiring": Case(not_yet=59, fires=62, series={
+        "stream_rater_certificate_expiry_timestamp_seconds"
+        + of("a", server="kafka", use="client"): f"{6 * 86400}x90",
+        "stream_rater_certificate_expiry_timestamp_seconds"
+        + of("a", server="redis", use="client"): f"{8 * 86400}x90",
+    }, labels=[A | {"server": "kafka", "use": "client"}]),
+    "StreamRaterClockSkew": Case(not_yet=4, fires=6, series={
+        "stream_rater_clock_timestamp_seconds" + of("a"): "3+60x20",
+        "stream_rater_clock_timestamp_seconds" + of("b"): "1+60x20",
+        "stream_rater_clock_timestamp_seconds" + of("c"): "-3+60x20",
+        "stream_rater_clock_ahead_seconds" + of("d", role="estimator"): "3x20",
+        "stream_rater_clock_ahead_seconds" + of("e", role="estimator"): "3 3 0 3 3 0 3 3 0 3",
+    }, labels=[A, A | {"instance": "c"}, A | {"instance": "d", "role": "estimator"}]),
+    "StreamRaterApiDown": Case(not_yet=3, fires=5, series={
+        'up{job="stream-rater-serve/games/r", instance="a"}': "1 1 0x20",
+        "up" + of("b"): "0x20",  # a worker has an alert of its own
+    }, labels=[{"job": "stream-rater-serve/games/r", "instance": "a"}]),
+    "StreamRaterApiBehind": Case(not_yet=4, fires=6, labels=[A, A | {"instance": "b"}], series={
+        "stream_rater_serve_caught_up" + of("a"): "0x20",
+        "stream_rater_serve_lag" + of("a"): "0x20",
+        "stream_rater_serve_caught_up" + of("b"): "1x20",
+        "stream_rater_serve_lag" + of("b"): "20000x20",
+        "stream_rater_serve_caught_up" + of("c"): "1x20",
+        "stream_rater_serve_lag" + of("c"): "20000 20000 0x20",  # caught up
+    }),
+    "StreamRaterApiFailing": Case(not_yet=6, fires=12, labels=[JOB], series={
+        "stream_rater_serve_requests_total" + of("a", operation="p", status="503"): "0x5 0+10x20",
+        'stream_rater_serve_requests_total{job="other", operation="p", status="404"}': "0+100x30",
+    }),
+    "StreamRaterApiNotWriting": Case(not_yet=7, fires=12, labels=[A], series={
+        "stream_rater_serve_rounds_total" + of("a", outcome="unavailable"): "0x5 0+1x20",
+        "stream_rater_serve_rounds_total" + of("a", outcome="written"): "0+100x30",
+        "stream_rater_serve_rounds_total" + of("b", outcome="invalid"): "0+10x30",
+        "stream_rater_serve_rounds_total" + of("c", outcome="busy"): "0 5x30",  # once
+    }),
+    "StreamRaterApiCrowded": Case(not_yet=8, fires=20, labels=[A], series={
+        "stream_rater_serve_room_total" + of("a", cause="all"): "0x5 0+30x20",
+        "stream_rater_serve_room_total" + of("a", cause="address"): "0x5 0+30x20",
+        "stream_rater_serve_room_total" + of("b", cause="all"): "0+10x30",
+    }),
+    "StreamRaterKernelsDiffer": Case(not_yet=59, fires=62, labels=[JOB], series={
+        "stream_rater_info" + of("a", kernel="1", version="1.0"): "1x90",
+        "stream_rater_info" + of("b", kernel="2", version="1.1"): "1x90",
+        'stream_rater_info{job="other", instance="c", kernel="1", version="1.0"}': "1x90",
+        'stream_rater_info{job="other", instance="d", kernel="1", version="1.1"}': "1x90",
+    }),
 }  # fmt: skip
 
 
@@ -291,25 +218,6 @@ def firing(alert: str, minute: int, labels: Sequence[dict[str, str]]) -> dict[st
     }
 
 
-def promtool_tests(rule_files: Sequence[Path] = RULES) -> dict[str, Any]:
-    """All cases as promtool reads them."""
-    return {
-        "rule_files": [str(path) for path in rule_files],
-        "evaluation_interval": "1m",
-        "tests": [
-            {
-                "interval": "1m",
-                "input_series": [{"series": s, "values": v} for s, v in case.series.items()],
-                "promql_expr_test": [
-                    firing(alert, case.not_yet, []),
-                    firing(alert, case.fires, case.labels),
-                ],
-            }
-            for alert, case in CASES.items()
-        ],
-    }
-
-
 def run_promtool(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [promtool(), *arguments], capture_output=True, text=True, timeout=HANGS_S, check=False
@@ -319,8 +227,20 @@ def run_promtool(*arguments: str) -> "subprocess.CompletedProcess[str]":
 def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
     """Every case; each alert has one."""
     assert set(CASES) == set(ALERTS)
+    tests = [
+        {
+            "interval": "1m",
+            "input_series": [{"series": s, "values": v} for s, v in case.series.items()],
+            "promql_expr_test": [
+                firing(alert, case.not_yet, []),
+                firing(alert, case.fires, case.labels),
+            ],
+        }
+        for alert, case in CASES.items()
+    ]
+    whole = {"rule_files": [*map(str, RULES)], "evaluation_interval": "1m", "tests": tests}
     path = tmp_path / "tests.yaml"
-    path.write_text(json.dumps(promtool_tests()))
+    path.write_text(json.dumps(whole))
     done = run_promtool("test", "rules", str(path))
     assert done.returncode == 0, done.stdout + done.stderr
 
