@@ -1,4 +1,4 @@
-"""`make chaos` in small. (What it counts: `unit/test_chaos_tally.py`.)"""
+"""`make chaos` in small. (What it counts: `unit/test_chaos.py`.)"""
 
 import json
 import os
@@ -11,7 +11,7 @@ from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, ROOT, given_address
 from stream_rater.adapters.redis.store import RedisStore
 from tests import real
 from tests.chaos.tally import differing
-from tests.unit.test_chaos_tally import ALL
+from tests.unit.test_chaos import ALL
 from tests.waits import HANGS_S
 
 
