@@ -1,4 +1,5 @@
-"""Settings of access: what they become, what is refused, and that secrets stay hidden."""
+"""Settings of access: what they become, what is refused, and that secrets stay hidden; credentials
+and certificates in files; the tables of rights."""
 
 import io
 import json
@@ -7,29 +8,26 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import closing, redirect_stderr
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
+import trustme
 from prometheus_client import CollectorRegistry
 
 from stream_rater.adapters.access import LARGEST_RESPONSE_BYTES, client_options
 from stream_rater.adapters.redis.client import connect
 from stream_rater.config import files
+from stream_rater.config.changing_credentials import PATIENCE_S, ChangingCredentials, Credentials
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings, without_password
 from stream_rater.runtime import http, log
+from stream_rater.runtime.certificates import not_after
 from tests import pages
-from tests.integration.rights import (
-    IN_A_SENTENCE,
-    IN_THE_PLACE_OF,
-    ON_A_CLUSTER,
-    REDIS,
-    REDIS_IN_A_SENTENCE,
-    ROLES,
-    SEASONS,
-)
+from tests.integration import rights
+from tests.integration.rights import IN_THE_PLACE_OF, ON_A_CLUSTER, REDIS, ROLES, SEASONS
 
 SECRET = "s3cr3t"
 
@@ -106,7 +104,6 @@ def test_halves_are_refused() -> None:
 
 
 def test_addresses_are_shown_without_password() -> None:
-    """However wrong they are."""
     expected = {
         "redis://h:1/3": "redis://h:1/3",
         "h:1": "h:1",
@@ -122,24 +119,21 @@ def test_addresses_are_shown_without_password() -> None:
 
 
 def test_settings_print_no_secret() -> None:
-    """Whoever prints or logs them, whole."""
     given = Settings(
         kafka_sasl_password=SECRET, redis_password=SECRET, redis=f"redis://:{SECRET}@h",
         kafka_options={"sasl.password": SECRET},
     )  # fmt: skip
-    assert SECRET not in f"{given} {given!r}"
+    assert SECRET not in f"{given} {given!r} {Credentials('ann', SECRET)!r}"
     assert "shards=4" in repr(given)
 
 
 def test_secrets_from_files(tmp_path: Path) -> None:
     """Without the line's end; given twice, missing or empty they are refused."""
-    file = tmp_path / "password"
-    file.write_text(f"{SECRET} \n")
+    (file := tmp_path / "password").write_text(f"{SECRET} \n")
     found = files.read_settings(None, {"STREAM_RATER_REDIS_PASSWORD_FILE": str(file)})
     assert found.redis_password == f"{SECRET} "
     both = {f"STREAM_RATER_KAFKA_SASL_PASSWORD{end}": str(file) for end in ("", "_FILE")}
-    empty = tmp_path / "empty"
-    empty.write_text("\n")
+    (empty := tmp_path / "empty").write_text("\n")
     for given, says in (
         (both, "not both"),
         ({"STREAM_RATER_REDIS_PASSWORD_FILE": str(empty)}, "empty: empty"),
@@ -196,6 +190,114 @@ def test_the_endpoints_end_with_what_is_open() -> None:
         socket.create_connection(("127.0.0.1", server.port), 5.0)
 
 
+# --- a user and a password in files that change, and certificates ---
+
+GIVEN = Credentials("ann", "given")
+
+
+def test_what_the_settings_say_never_changes() -> None:
+    """Without a file, a refusal is final at once."""
+    found = ChangingCredentials(GIVEN)
+    assert not found.may_change
+    assert found.read() == GIVEN
+    assert found.is_final(GIVEN)
+
+
+def test_a_file_is_read_again(tmp_path: Path) -> None:
+    """Each read returns the present contents, without the end of the line. While the file is
+    absent or empty, the last contents count."""
+    file = tmp_path / "password"
+    found = ChangingCredentials(GIVEN, password_file=str(file))
+    for content, says in ((None, "no such file"), (b"", "empty"), (b"\xff", "not UTF-8")):
+        if content is not None:
+            file.write_bytes(content)
+        with pytest.raises(BadConfiguration, match=f"password: {says}"):
+            found.read()
+    for password in ("first\n", "second\r\n"):
+        file.write_text(password)
+        assert found.read() == Credentials("ann", password.strip())
+    file.write_text("")
+    assert found.read() == Credentials("ann", "second")
+    file.unlink()
+    assert found.read() == Credentials("ann", "second")
+
+
+def test_user_and_password_are_of_one_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If both files change between the two reads, the old user is not returned with the new
+    password."""
+    user, password = tmp_path / "user", tmp_path / "password"
+    user.write_text("old")
+    password.write_text("old's")
+    found = ChangingCredentials(GIVEN, str(user), str(password))
+    assert found.read() == Credentials("old", "old's")
+    read_text = Path.read_text
+
+    def rotated(path: Path, *given: object, **named: object) -> str:
+        text = read_text(path, encoding="utf-8")
+        user.write_text("new")
+        password.write_text("new's")
+        return text
+
+    monkeypatch.setattr(Path, "read_text", rotated)
+    assert found.read() == Credentials("new", "new's")
+
+
+def test_a_changed_file_is_tried_at_once(tmp_path: Path) -> None:
+    """However long the server refused the old password, the new one gets its own time."""
+    file, now_s = tmp_path / "password", [0.0]
+    file.write_text("old")
+    found = ChangingCredentials(GIVEN, password_file=str(file), clock=lambda: now_s[0])
+    old = found.read()
+    assert not found.is_final(old)
+    now_s[0] = PATIENCE_S
+    file.write_text("new")
+    assert not found.is_final(old)
+    assert not found.is_final(found.read())
+    now_s[0] = 2 * PATIENCE_S
+    assert found.is_final(found.read())
+
+
+def test_the_server_may_be_behind(tmp_path: Path) -> None:
+    """An unchanged password is refused for a while before that is final. A login that succeeded
+    ends this while."""
+    file, now_s = tmp_path / "password", [0.0]
+    file.write_text("new")
+    found = ChangingCredentials(GIVEN, password_file=str(file), clock=lambda: now_s[0])
+    used = found.read()
+    assert not found.is_final(used)
+    now_s[0] = PATIENCE_S - 1
+    assert not found.is_final(used)
+    found.accepted()
+    now_s[0] = PATIENCE_S
+    assert not found.is_final(used)
+    now_s[0] = 2 * PATIENCE_S
+    assert found.is_final(used)
+
+
+def test_the_end_of_a_certificate(tmp_path: Path) -> None:
+    """Of the first in the file; before 2050 and from then on it is written in two ways. Comments
+    before it, as `openssl x509 -text` writes them, do not matter."""
+    authority, path = trustme.CA(), tmp_path / "chain.pem"
+    for year in (2031, 2049, 2050, 2077):
+        end = datetime(year, 2, 3, 4, 5, 6, tzinfo=UTC)
+        issued = authority.issue_cert("kafka.test", not_after=end)
+        chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
+        for before in (b"", b"Certificate:\n  Data:\n"):
+            path.write_bytes(before + chain)
+            assert not_after(str(path)) == end.timestamp(), (year, before)
+
+
+def test_what_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "ca.pem"
+    damaged = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    for text in ("", "no certificate", damaged):
+        path.write_text(text)
+        assert not_after(str(path)) is None, text
+    assert not_after(str(tmp_path / "absent.pem")) is None
+
+
 # --- the tables of rights ------------------------------------------------------------------------
 
 PAGE = pages.text("reference/access.md")
@@ -211,20 +313,14 @@ def rows_of(columns: int) -> dict[str, list[str]]:
 TOPICS = (
     "round-completed", "performance-estimated", "rating-changed", "round-rejected", "ladders-noted",
 )  # fmt: skip
-COMMANDS = {
+COMMANDS = {role: f"`{role}`" for role in ROLES if role != "on a cluster"} | {
     "estimator": "`run --role estimator`", "updater": "`run --role updater`", "all": "`run`",
-    "submit": "`submit`", "correct": "`correct`", "correct --dry-run": "`correct --dry-run`",
-    "seed --from-ladder": "`seed --from-ladder`",
-    "tune": "`tune --from-topic`",
-    "watch": "`watch`", "rejected": "`rejected`", "verify": "`verify`",
-    "rebuild": "`rebuild`", "erase": "`erase`",
-    "erase --to": "`erase --to`, on the new topics", "inspect": "`inspect`",
-    "inspect --player": "`inspect --player`",
-    "predict": "`predict`", "checkpoint": "`checkpoint`", "serve": "`serve`",
+    "tune": "`tune --from-topic`", "erase --to": "`erase --to`, on the new topics",
     "serve with beliefs": "`serve` with `what-if` and `explain`",
     "serve with min_offset": "`serve` with `min_offset`",
     "serve with writing": "`serve` that takes rounds",
 }  # fmt: skip
+"""How the page names each role."""
 
 
 def by_name(column: str, both: tuple[str, str]) -> dict[str, str]:
@@ -238,14 +334,12 @@ def by_name(column: str, both: tuple[str, str]) -> dict[str, str]:
 
 
 def test_every_role_has_a_row() -> None:
-    """On a Redis Cluster a worker needs more, which a sentence says."""
+    """On a Redis Cluster a worker needs more, which a sentence says. Rights of scripts are in the
+    place of the rights of functions that a user lacks."""
     assert ROLES.keys() == REDIS.keys() == {*COMMANDS, "on a cluster"}
+    assert {*rows_of(7)} == {*COMMANDS.values()}
     assert set(REDIS["on a cluster"]) - set(REDIS["all"]) == set(ON_A_CLUSTER)
     assert f"`{' '.join(ON_A_CLUSTER)}`" in PAGE
-
-
-def test_the_page_lists_the_rights_of_scripts() -> None:
-    """Each in the place of the right of functions that a user lacks."""
     listing, loading = IN_THE_PLACE_OF["+function|list"], IN_THE_PLACE_OF["+function|load"]
     calling = " ".join(IN_THE_PLACE_OF["+fcall"])
     for rule, others in (("+fcall", calling), ("+function|list +function|load", *listing)):
@@ -287,7 +381,7 @@ def test_the_page_lists_the_rights_that_were_tested() -> None:
 def test_the_page_says_what_season_standings_needs() -> None:
     """In a sentence: each topic and group, and the rules of Redis."""
     (sentence,) = re.findall(r"^`season-standings` needs (.*?\(`%R.*?`\))", PAGE, re.M | re.S)
-    for thing in IN_A_SENTENCE[SEASONS]:
+    for thing in rights.IN_A_SENTENCE[SEASONS]:
         assert thing.split()[-1].removesuffix("s") in sentence, thing
     (rules,) = re.findall(r"\(`(.*)`\)", sentence)
-    assert {*rules.split(), "+select"} == set(REDIS_IN_A_SENTENCE[SEASONS])
+    assert {*rules.split(), "+select"} == set(rights.REDIS_IN_A_SENTENCE[SEASONS])
