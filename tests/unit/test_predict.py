@@ -21,7 +21,7 @@ from stream_rater.serve.http.beliefs import entries_of
 from stream_rater.serve.predicting import prediction
 from stream_rater.serve.problems import Refused
 from tests.rounds import day, event, ranked
-from tests.unit.test_dry_run import season, written
+from tests.unit.test_correct import season, written
 
 Line = dict[str, Any]
 CONFIG = {"system": "trueskill", "beta": 200, "sigma_drift": 35, "draw_margin": 60}
