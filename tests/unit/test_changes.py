@@ -4,24 +4,28 @@ many rows, in which players repeat: `property/test_convoys.py`."""
 from collections.abc import Sequence
 from dataclasses import replace
 
-import msgspec
 import numpy as np
 import pytest
+from msgspec import structs
 
 from stream_rater.columns.player_column import PlayerColumn
-from stream_rater.contract.events import rating_changed_from_json
+from stream_rater.contract.events import CorrectionCause, RatingChanged, rating_changed_from_json
 from stream_rater.contract.record import Trace
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.decoder import PartView
 from stream_rater.pipeline.parts.schema import Part
-from stream_rater.pipeline.ports import Position, StoredShard
+from stream_rater.pipeline.ports import Event, Position, StoredShard
 from stream_rater.pipeline.updater import changes
 from stream_rater.pipeline.updater.changes import Change, Disagreement
+from stream_rater.pipeline.updater.corrected_changes import correction_events
 from stream_rater.pipeline.updater.rating_events import Events
 from stream_rater.pipeline.updater.shard import QueuedPart, ShardBatch, distinct
+from stream_rater.rating.model import HEADER, Table
+from stream_rater.rating.parameters import EloMMR
 from stream_rater.rating.record import HEADER_SIZE, UnknownRecord, read_headers
+from stream_rater.rating.stages import RatingRule, ratings, rule_of
 from tests.builders.cases import cases
-from tests.builders.machines import NOWHERE, part
+from tests.builders.machines import NOWHERE, RULE, part
 
 
 def queued(*of: Part, end: int) -> list[QueuedPart]:
@@ -30,7 +34,6 @@ def queued(*of: Part, end: int) -> list[QueuedPart]:
 
 
 def applied(stored: StoredShard, *of: Part, end: int) -> Change:
-    """The change that parts make to the stored beliefs."""
     return changes.compute_changes(ShardBatch({3: queued(*of, end=end)}), {3: stored})[3]
 
 
@@ -64,9 +67,7 @@ def test_newcomers() -> None:
     header = read_headers(b"".join(data[:HEADER_SIZE] for _, data in change.beliefs))
     assert header["last"].tolist() == [5, 5, 6]
     assert header["rounds"].tolist() == [1, 1, 1]
-    change = applied(nothing(2), part((5, "ab")), end=1)
-    event = rating_changed_from_json(list(change.events)[1].value)
-    record = read_headers(change.beliefs[1][1][:HEADER_SIZE])[0]
+    event, record = rating_changed_from_json(list(change.events)[1].value), header[1]
     assert (event.player, event.round_id, event.rank, event.rounds) == ("b", "r5", 2, 1)
     assert (event.mu, event.sigma) == (record["mu"], record["sigma"])
     assert (event.previous_mu, event.previous_sigma) == (1500.0, 350.0)
@@ -80,18 +81,13 @@ def test_an_event_carries_its_rounds_trace() -> None:
     the trace."""
     unannounced = part((5, "a"), (6, "b"))
     traces = [Trace(f"00-{n:032x}-{n:016x}-01", "vendor=1") for n in (1, 2)]
-    rounds = [
-        msgspec.structs.replace(each, trace=trace)
-        for each, trace in zip(unannounced.rounds, traces, strict=True)
-    ]
-    some = replace(unannounced, rounds=rounds)
+    rounds = zip(unannounced.rounds, traces, strict=True)
+    some = replace(unannounced, rounds=[structs.replace(each, trace=its) for each, its in rounds])
     change, plain = applied(nothing(2), some, end=1), applied(nothing(2), unannounced, end=1)
     again = rebuilt(3, [some], after(change, "a", "b"), published=0)
     assert [each.trace for each in change.events] == traces
     assert list(again) == list(change.events)
-    assert [msgspec.structs.replace(each, trace=None) for each in change.events] == list(
-        plain.events
-    )
+    assert [structs.replace(each, trace=None) for each in change.events] == list(plain.events)
 
 
 def test_part_of_no_rows_moves_the_position_only() -> None:
@@ -100,8 +96,7 @@ def test_part_of_no_rows_moves_the_position_only() -> None:
     foreign = changes.compute_changes(alone, {3: nothing(0, Position(4))})[3]
     for change in (foreign, applied(nothing(0, Position(4)), part((5, "")), end=5)):
         assert change.position == Position(5, 4, b"", tail=0)
-        assert not change.beliefs
-        assert not change.events
+        assert not change.beliefs and not change.events
 
 
 @cases("fresh", [b"", b"\xff\xff"])
@@ -113,7 +108,6 @@ def test_events_of_other_rows_than_the_log_has(fresh: bytes) -> None:
 
 
 def test_record_of_another_version() -> None:
-    """Refused by both."""
     change = applied(nothing(1), part((5, "a")), end=1)
     other = b"\x63" + change.beliefs[0][1][1:]
     with pytest.raises(UnknownRecord, match="version 99"):
@@ -129,3 +123,71 @@ def test_hashes_that_collide_make_nobody_repeat() -> None:
     assert (first.tolist(), which.tolist()) == ([0, 1, 2], [0, 1, 2, 0])
     first, which = distinct(players, np.zeros(4, np.uint64), np.arange(4))
     assert first.tolist() == which.tolist() == [0, 1, 2, 3]
+
+
+# --- the events that a correction publishes for its players ---
+
+VOIDED = CorrectionCause(cause="round-voided", offset=40, round_id="r-1")
+TIME = "2026-11-25T16:00:00Z"
+PLAYERS = ["ann", "b:b", "cy", "%"]
+EVERYBODY = np.ones(len(PLAYERS), np.bool_)
+
+
+def headers() -> Table:
+    """Of PLAYERS: one keeps all rounds but one, one has just enough, one too few, one none."""
+    header = np.zeros(len(PLAYERS), HEADER)
+    header["rounds"] = [11, RULE.provisional_rounds, RULE.provisional_rounds - 1, 0]
+    header["last"], header["time"] = 40, 1000
+    header["mu"], header["sigma"] = [1612.5, 1500.25, 1400.0, 1500.0], [91.0, 92.0, 93.0, 350.0]
+    header["previous_mu"], header["previous_sigma"] = [1700.0, 1500.25, 1380.0, 1520.0], 95.0
+    return header
+
+
+def published(
+    cause: CorrectionCause = VOIDED, chosen: np.ndarray = EVERYBODY, rule: RatingRule = RULE,
+    ladder: str = "l:1",
+) -> tuple[list[Event], list[RatingChanged]]:  # fmt: skip
+    """The events as they travel, and as they are read."""
+    events = correction_events(3, ladder, cause, TIME, rule, PLAYERS, headers(), chosen)
+    return events, [rating_changed_from_json(each.value) for each in events]
+
+
+def test_a_whole_event() -> None:
+    """Every field is checked: the values last published, the new ones, and the cause."""
+    (event, *_), (changed, *_) = published()
+    shown, before = RULE.rating(1612.5, 91.0), RULE.rating(1700.0, 95.0)
+    assert changed == RatingChanged(
+        event_id="l%3A1:correction:40:ann", ladder="l:1", player="ann", round_id="r-1",
+        completed_at=TIME, rank=None, mu=1612.5, sigma=91.0, previous_mu=1700.0,
+        previous_sigma=95.0, performance=None, rating=shown, previous_rating=before, rounds=11,
+        provisional=False, offset=40, correction=VOIDED,
+    )  # fmt: skip
+    assert event == Event(3, b"l%3A1:ann", event.value, b"l%3A1:correction:40:ann", TIME)
+    assert event.trace is None
+
+
+def test_whose_events_are_published() -> None:
+    """Those who are chosen, in order, each under the own key. Who has too few rounds left is
+    provisional again, and no id is that of a round, whatever rounds and players are called."""
+    events, changed = published(chosen=np.array([False, True, False, True]))
+    assert [each.player for each in changed] == ["b:b", "%"]
+    assert [each.key for each in events] == [b"l%3A1:b%3Ab", b"l%3A1:%25"]
+    assert published(chosen=~EVERYBODY) == ([], [])
+    _, changed = published()
+    assert [each.rounds for each in changed] == headers()["rounds"].tolist()
+    assert [each.provisional for each in changed] == [False, False, True, True]
+    ids = {each.event_id for each in published(ladder="l")[0]}
+    ids |= {each.event_id for each in published(structs.replace(VOIDED, offset=4))[0]}
+    assert len(ids) == 2 * len(PLAYERS)
+    assert all(each.count(b":") == 3 for each in ids)
+
+
+@cases("floor", [None, 1450.0])
+def test_ratings_are_those_of_rounds(floor: float | None) -> None:
+    """By the ladder's rule, bit for bit: a later round's event begins where this one ends."""
+    rule = rule_of(EloMMR(weight_limit=0.2, sigma_limit=80.0, floor=floor))
+    _, changed = published(rule=rule)
+    of, header = np.zeros(len(PLAYERS), np.int64), headers()
+    for prefix in ("", "previous_"):
+        shown = ratings([rule], of, header[f"{prefix}mu"], header[f"{prefix}sigma"]).tolist()
+        assert [getattr(each, f"{prefix}rating") for each in changed] == shown
