@@ -3,7 +3,6 @@ on a terminal, how far a file is read, by its bytes."""
 
 import gzip
 import io
-import json
 import os
 import re
 import subprocess
@@ -13,10 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from stream_rater.adapters.memory import Log
-from stream_rater.cli import app
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.config.ladders import ANY_LADDER, DEFAULT_RATING
 from stream_rater.contract.events import rating_changed_from_json
@@ -29,29 +25,34 @@ from stream_rater.replay.files import text_size
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.embedded import Engine
 from stream_rater.runtime.progress import advancing, track_bytes
+from tests.builders.cases import cases
+from tests.builders.commands import done, run
 from tests.builders.logs import ListedRecords
-from tests.rounds import as_json, day, event, ranked, read
+from tests.rounds import as_json, day, ranked, read
 
 ROUNDS = [as_json(round_id=f"r{i}", completed_at=f"2026-01-{1 + i:02}T00:00:00Z") for i in range(4)]
 
 
-def run(*words: str) -> Result:
-    return CliRunner().invoke(app.main, words)
-
-
-def lines(path: Path, rounds: Sequence[bytes]) -> str:
+def lines(path: Path, rounds: Sequence[bytes]) -> Path:
     path.write_bytes(b"".join(each + b"\n" for each in rounds))
-    return str(path)
+    return path
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "c.json"
+    path.write_text('{"system":"elo-mmr","weight_limit":0.2,"sigma_limit":80}')
+    return path
 
 
 def test_one_invalid_round_is_one(tmp_path: Path) -> None:
-    """And what is said of others is true."""
     bad = as_json(round_id="")
     for rounds, expected in (
         ([bad], "1 round was invalid, and there was no other"),
         ([bad, bad], "2 rounds were invalid, and there was no other"),
         ([bad, ROUNDS[0]], "1 round was invalid; the other one was taken"),
         ([bad, *ROUNDS], "1 round was invalid; the 4 others were taken"),
+        ([b"no round", *ROUNDS], "1 round was invalid; the 4 others were taken"),
     ):
         result = run("rate", lines(tmp_path / "a.jsonl", rounds))
         assert result.exit_code == 1
@@ -63,61 +64,43 @@ def test_a_file_without_rounds_is_reported(tmp_path: Path) -> None:
     for text in (b"", b"\n \n"):
         for name, content in (("a.jsonl", text), ("a.jsonl.gz", gzip.compress(text))):
             (tmp_path / name).write_bytes(content)
-            result = run("rate", str(tmp_path / name))
+            result = run("rate", tmp_path / name)
             assert (result.exit_code, result.stdout) == (0, "")
             assert result.stderr == f"{tmp_path / name}: no rounds in it\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            "round,player,rank\n1,ann,2\n",
-            "no JSON lines (is it CSV? Then end its name in .csv): each line",
-        ),
-        ("\n17\n18\n", "no JSON lines: each line must be a round as a JSON object, but line 2 is"),
-        ("\x1b[2J\nx", r"line 1 is: \x1b[2J"),
-        ("x" * 99, f"line 1 is: {'x' * 40}…"),
-        ('[{"round_id": "a"},\n{"round_id": "b"}]', "(is it one JSON array?)"),
-    ],
-)
+@cases(("text", "expected"), [
+    ("round,player,rank\n1,ann,2\n",
+     "no JSON lines (is it CSV? Then end its name in .csv): each line"),
+    ("\n17\n18\n", "no JSON lines: each line must be a round as a JSON object, but line 2 is"),
+    ("\x1b[2J\nx", r"line 1 is: \x1b[2J"),
+    ("x" * 99, f"line 1 is: {'x' * 40}…"),
+    ('[{"round_id": "a"},\n{"round_id": "b"}]', "(is it one JSON array?)"),
+])  # fmt: skip
 def test_what_is_no_json_lines_is_reported_in_one_line(
-    tmp_path: Path, text: str, expected: str
+    tmp_path: Path, config: Path, text: str, expected: str
 ) -> None:
-    """Not line by line."""
     path = tmp_path / "a.txt"
     path.write_text(text)
-    config = tmp_path / "c.json"
-    config.write_text('{"system":"elo-mmr","weight_limit":0.2,"sigma_limit":80}')
-    for words in (["rate", str(path)], ["evaluate", str(path), "--config", str(config)]):
+    for words in (["rate", path], ["evaluate", path, "--config", config]):
         result = run(*words)
         assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1), result.stderr
         assert expected in result.stderr
 
 
-def test_one_bad_line_among_others_is_but_that(tmp_path: Path) -> None:
-    """Even if it is the first."""
-    result = run("rate", lines(tmp_path / "a.jsonl", [b"no round", *ROUNDS]))
-    assert result.stderr.splitlines()[-1].endswith("the 4 others were taken")
-
-
 def test_gzip_is_known_by_its_bytes(tmp_path: Path) -> None:
     """Whatever the file is called; what is called so and is none is an error."""
-    plain = run("rate", lines(tmp_path / "a.jsonl", ROUNDS))
-    packed = tmp_path / "b.jsonl"
-    packed.write_bytes(gzip.compress((tmp_path / "a.jsonl").read_bytes()))
-    assert run("rate", str(packed)).stdout == plain.stdout != ""
-    lines(tmp_path / "c.jsonl.gz", ROUNDS)
-    result = run("rate", str(tmp_path / "c.jsonl.gz"))
+    plain, packed = lines(tmp_path / "a.jsonl", ROUNDS), tmp_path / "b.jsonl"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert done("rate", packed) == done("rate", plain) != ""
+    result = run("rate", lines(tmp_path / "c.jsonl.gz", ROUNDS))
     assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
 
 
-def test_a_file_in_reverse_order_is_reported(tmp_path: Path) -> None:
+def test_a_file_in_reverse_order_is_reported(tmp_path: Path, config: Path) -> None:
     """In one line, with the place; now and then a late round is nothing to speak of."""
     backwards = lines(tmp_path / "a.jsonl", ROUNDS[::-1])
-    config = tmp_path / "c.json"
-    config.write_text('{"system":"elo-mmr","weight_limit":0.2,"sigma_limit":80}')
-    for words in (["rate", backwards], ["evaluate", backwards, "--config", str(config)]):
+    for words in (["rate", backwards], ["evaluate", backwards, "--config", config]):
         result = run(*words)
         assert result.exit_code == 0
         (line,) = result.stderr.splitlines()
@@ -146,73 +129,63 @@ def test_out_is_looked_at_before_the_work(tmp_path: Path, monkeypatch: pytest.Mo
     file = lines(tmp_path / "a.jsonl", ROUNDS)
     nowhere = tmp_path / "no" / "where"
     for option in ("--out", "--changes"):
-        result = run("rate", file, option, str(nowhere))
-        assert (result.exit_code, result.stderr) == (
-            2, f"stream-rater: {nowhere}: no folder {nowhere.parent}\n",
-        )  # fmt: skip
-    tune = run("tune", file, "--system", "bar", "--out", str(nowhere))
+        result = run("rate", file, option, nowhere)
+        said = f"stream-rater: {nowhere}: no folder {nowhere.parent}\n"
+        assert (result.exit_code, result.stderr) == (2, said)
+    tune = run("tune", file, "--system", "bar", "--out", nowhere)
     assert (tune.exit_code, len(tune.stderr.splitlines())) == (2, 1)
 
 
 def season() -> list[bytes]:
     """Rounds with ties, teams, somebody who did not finish, of two ladders, one all tied."""
-    alone = event(*ranked([1, 2, 2, 4], ["a", "b", "c", "d"]), round_id="r1")
-    team = [{"team": ["a", "e%:"], "rank": 2}, {"player": "d", "rank": 1},
-            {"player": "b", "dnf": True}]  # fmt: skip
+    team = {"team": ["a", "e%:"], "rank": 2}
     return [
-        json.dumps(each).encode()
-        for each in (
-            alone,
-            event(*team, round_id="r2"),
-            event(*ranked([1, 1], ["a", "b"]), round_id="r3", ladder="other"),
-            event({"player": "a", "dnf": True}, {"player": "c", "dnf": True}, round_id="r4"),
-            *(event(*ranked([2, 1], ["a", "b"]), round_id=f"q{i}") for i in range(5)),
-        )
+        as_json(*ranked([1, 2, 2, 4], ["a", "b", "c", "d"]), round_id="r1"),
+        as_json(team, *ranked([1, 0], ["d", "b"]), round_id="r2"),
+        as_json(*ranked([1, 1], ["a", "b"]), round_id="r3", ladder="other"),
+        as_json(*ranked([0, 0], ["a", "c"]), round_id="r4"),
+        *(as_json(*ranked([2, 1], ["a", "b"]), round_id=f"q{i}") for i in range(5)),
     ]
 
 
 def of_the_stream(rounds: Sequence[bytes]) -> dict[str, Any]:
     """Events by their ids, as the service publishes them."""
     engine = Engine()
-    log: Log = engine.log
     for each in rounds:
-        log.submit(0, each, received_s=2e9)
+        engine.log.submit(0, each, received_s=2e9)
     engine.settle()
-    expected = [rating_changed_from_json(each.value) for some in log.changed for each in some]
-    return {each.event_id: each for each in expected}
+    events = [each.value for some in engine.log.changed for each in some]
+    return {each.event_id: each for each in map(rating_changed_from_json, events)}
 
 
 def test_changes_are_those_of_the_stream(tmp_path: Path) -> None:
     """Every field of every event, bit for bit; in order of the file."""
     file, out = lines(tmp_path / "a.jsonl", season()), tmp_path / "changes.jsonl"
-    result = run("rate", file, "--changes", str(out))
-    assert result.exit_code == 0
+    text = done("rate", file, "--changes", out)
     changes = [rating_changed_from_json(line) for line in out.read_bytes().splitlines()]
     assert {each.event_id: each for each in changes} == of_the_stream(season())
     assert [each.round_id for each in changes[:8]] == ["r1"] * 4 + ["r2"] * 4
-    assert result.stdout == run("rate", file).stdout != ""
+    assert text == done("rate", file) != ""
 
 
 def test_standard_input_is_a_file_as_others(tmp_path: Path) -> None:
     """Compressed or not; its mistakes have a name, too."""
     text = b"\n".join(ROUNDS)
-    wanted = run("rate", lines(tmp_path / "a.jsonl", ROUNDS)).stdout
+    wanted = done("rate", lines(tmp_path / "a.jsonl", ROUNDS))
     command = [sys.executable, "-m", "stream_rater", "rate", "-"]
-    done = subprocess.run(command, input=gzip.compress(text), capture_output=True, check=True)
-    assert done.stdout.decode() == wanted != ""
-    done = subprocess.run(command, input=b"no\nround", capture_output=True, check=False)
-    assert done.returncode == 1 and done.stderr.startswith(b"stream-rater: standard input: no JSON")
+    found = subprocess.run(command, input=gzip.compress(text), capture_output=True, check=True)
+    assert found.stdout.decode() == wanted != ""
+    bad = subprocess.run(command, input=b"no\nround", capture_output=True, check=False)
+    assert bad.returncode == 1 and bad.stderr.startswith(b"stream-rater: standard input: no JSON")
 
 
 @pytest.mark.parametrize("command", ["rate", "help"])
 def test_a_reader_that_has_enough_ends_a_command_quietly(tmp_path: Path, command: str) -> None:
     """As `head` does; without a traceback, with the exit code that shells give to SIGPIPE."""
-    rounds = [
-        json.dumps(event(*ranked([1, 2], [f"a{i}", f"b{i}"]), round_id=f"r{i}")).encode()
-        for i in range(2000)
-    ]
+    names = [(f"a{i}", f"b{i}") for i in range(2000)]
+    rounds = [as_json(*ranked([1, 2], some), round_id=f"r{some[0]}") for some in names]
     file = lines(tmp_path / "a.jsonl", rounds)
-    words = {"rate": ["rate", file], "help": ["rate", "--help"]}[command]
+    words = {"rate": ["rate", str(file)], "help": ["rate", "--help"]}[command]
     with subprocess.Popen(
         [sys.executable, "-m", "stream_rater", *words],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -226,24 +199,21 @@ def test_a_reader_that_has_enough_ends_a_command_quietly(tmp_path: Path, command
 
 
 def test_rate_takes_the_ladders_file_of_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`rate` reads it as the service does. An option takes precedence, and a missing file is an
     error."""
-    file, ladders = tmp_path / "a.jsonl", tmp_path / "l.toml"
-    words = ["rate", lines(file, ROUNDS[:1])]
+    words, ladders = ["rate", lines(tmp_path / "a.jsonl", ROUNDS[:1])], tmp_path / "l.toml"
     ladders.write_text(
         '[ladders."*".rating]\nsystem = "elo-mmr"\nweight_limit = 0.3\nsigma_limit = 50\n'
     )
-    config = tmp_path / "c.json"
-    config.write_text('{"system":"elo-mmr","weight_limit":0.2,"sigma_limit":80}')
-    plain, by_option = run(*words), run(*words, "--ladders", str(ladders))
-    assert plain.stdout != by_option.stdout
+    plain, by_option = done(*words), done(*words, "--ladders", ladders)
+    assert plain != by_option
     monkeypatch.setenv("STREAM_RATER_LADDERS", "")
-    assert run(*words).stdout == plain.stdout
+    assert done(*words) == plain
     monkeypatch.setenv("STREAM_RATER_LADDERS", str(ladders))
-    assert run(*words).stdout == by_option.stdout
-    assert run(*words, "--config", str(config)).stdout == plain.stdout
+    assert done(*words) == by_option
+    assert done(*words, "--config", config) == plain
     monkeypatch.setenv("STREAM_RATER_LADDERS", "/no/such.toml")
     missing = run(*words)
     assert (missing.exit_code, missing.stdout) == (2, "")
@@ -251,8 +221,6 @@ def test_rate_takes_the_ladders_file_of_the_environment(
 
 
 class Terminal(io.StringIO):
-    """One that people look at."""
-
     def isatty(self) -> bool:
         return True
 
@@ -269,13 +237,13 @@ def a_screen(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 def test_a_file_is_read_with_a_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In per cent, to the end; what is read is the file. What has no size is not asked for one: a
     pipe, or what is too short for gzip."""
-    lines = [as_json(round_id=f"r{i}") for i in range(5000)]
-    text, path = b"\n".join(lines) + b"\n", tmp_path / "a.jsonl"
+    rounds = [as_json(round_id=f"r{i}") for i in range(5000)]
+    text, path = b"\n".join(rounds) + b"\n", tmp_path / "a.jsonl"
     for packed in (False, True):
         screen = a_screen(monkeypatch)
         path.write_bytes(gzip.compress(text) if packed else text)
         assert text_size(path) == len(text)
-        assert [(record.value or b"").strip() for record in read_records(path)] == lines
+        assert [(record.value or b"").strip() for record in read_records(path)] == rounds
         shown = [int(each) for each in re.findall(r"(\d+)%", screen.getvalue())]
         assert shown and shown[-1] > 90 and "a.jsonl" in screen.getvalue()
     os.mkfifo(tmp_path / "pipe")
@@ -287,17 +255,14 @@ def test_a_file_is_read_with_a_total(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_replay_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """The records that are rated of all, then the beliefs that are compared of all, and the time
     that is left."""
-    screen, log = a_screen(monkeypatch), list(records_of(a_log(200)))
+    rounds = [as_json(round_id=f"r{i}", completed_at=day(i)) for i in range(200)]
+    screen, log = a_screen(monkeypatch), list(records_of(rounds))
     reader = LogReader(ListedRecords(log, 50), {0: len(log)})
     compare(reader, ANY_LADDER, 10, 0, 1, no_beliefs)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
     for bar, count in (("rounds", 200), ("beliefs", 2)):
         shown = re.findall(rf"{bar} \S+ +(\d+)/(\d+) [\d:-]+", text)
         assert shown and shown[-1] == (str(count), str(count))
-
-
-def a_log(count: int) -> list[bytes]:
-    return [as_json(round_id=f"r{i}", completed_at=day(i)) for i in range(count)]
 
 
 def no_beliefs(asked: Mapping[int, PlayerColumn]) -> dict[int, StoredShard]:

@@ -6,14 +6,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner, Result
 
-from stream_rater.cli import app
 from stream_rater.cli.evaluate import short_run
 from stream_rater.config.errors import Failed
 from stream_rater.config.files import read_rating
@@ -23,6 +22,8 @@ from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import singly
 from stream_rater.operations import evidence as operation
 from stream_rater.operations.input_file import RoundsFile
+from tests.builders.commands import done, failed, piped, run
+from tests.builders.lines import a_correction
 from tests.rounds import event, ranked
 
 MMR = {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80}
@@ -44,20 +45,12 @@ def write(tmp_path: Path) -> Write:
 
 def rounds(count: int) -> list[dict[str, Any]]:
     """A made-up season as events."""
-    return [
-        event(
-            *ranked(list(range(1, 7)), [f"p{row}" for row in session.rows.tolist()]),
-            round_id=f"r{number}",
-        )
-        for number, session in enumerate(season(Kind(20, count, 6), 4))
-    ]
+    sessions = season(Kind(20, count, 6), 4)
+    players = ([f"p{row}" for row in session.rows.tolist()] for session in sessions)
+    return [event(*ranked(range(1, 7), some), round_id=f"r{n}") for n, some in enumerate(players)]
 
 
-def run(*words: str) -> Result:
-    return CliRunner().invoke(app.main, words)
-
-
-def evaluated(*words: str) -> list[dict[str, Any]]:
+def evaluated(*words: object) -> list[dict[str, Any]]:
     result = run("evaluate", *words, "--format", "json")
     assert (result.exit_code, result.stderr) == (0, "")
     found: list[dict[str, Any]] = json.loads(result.stdout)
@@ -70,12 +63,10 @@ def test_evaluate_gives_an_object_for_each_configuration(write: Write) -> None:
     configs = write("one.json", MMR), write("two.json", MMR | {"weight_limit": 0.5})
     rows = evaluated(*files, "--config", configs[0], "--config", configs[1])
     assert [(row["file"], row["config"]) for row in rows] == [
-        ("a.jsonl", "one.json"), ("a.jsonl", "two.json"),
-        ("b.jsonl", "one.json"), ("b.jsonl", "two.json"),
-    ]  # fmt: skip
-    assert [(row["rounds"], row["scored_rounds"], row["results"]) for row in rows[1:3]] == [
-        (40, 36, 240), (50, 45, 300),
-    ]  # fmt: skip
+        *product(("a.jsonl", "b.jsonl"), ("one.json", "two.json"))
+    ]
+    counts = [(row["rounds"], row["scored_rounds"], row["results"]) for row in rows[1:3]]
+    assert counts == [(40, 36, 240), (50, 45, 300)]
     assert all(row["players"] == row["results"] for row in rows), "its first name"
     for row in rows:
         assert all(isinstance(row[measure], float) for measure in MEASURES)
@@ -109,13 +100,10 @@ def test_evaluate_scores_what_is_shown(write: Write) -> None:
 
 
 def test_evaluate_shows_a_table(write: Write) -> None:
-    """Measures, and what is noise."""
-    config = write("one.json", MMR)
-    result = run("evaluate", write("a.jsonl", rounds(30)), "--config", config, "--config", config)
-    assert result.exit_code == 0
-    assert "pairs in right order" in result.stdout and "noise" in result.stdout
-    assert "…" not in result.stdout
-    assert max(map(len, result.stdout.splitlines())) < 80, "as wide as a terminal"
+    file, config = write("a.jsonl", rounds(30)), write("one.json", MMR)
+    text = done("evaluate", file, "--config", config, "--config", config)
+    assert "pairs in right order" in text and "noise" in text and "…" not in text
+    assert max(map(len, text.splitlines())) < 80, "as wide as a terminal"
 
 
 def test_evaluate_has_no_number_where_nothing_was_scored(write: Write) -> None:
@@ -123,7 +111,7 @@ def test_evaluate_has_no_number_where_nothing_was_scored(write: Write) -> None:
     file, config = write("a.jsonl", rounds(2)), write("one.json", MMR)
     row = evaluated(file, "--config", config)[0]
     assert row["pair_inversion"] is None and row["pair_inversion_all"] is not None
-    assert "–" in run("evaluate", file, "--config", config).stdout
+    assert "–" in done("evaluate", file, "--config", config)
 
 
 def test_evaluate_takes_the_valid_rounds_and_reports_the_others(write: Write) -> None:
@@ -155,18 +143,18 @@ def test_tune_writes_a_configuration_that_evaluate_takes(write: Write, tmp_path:
     words = ["tune", write("a.jsonl", rounds(60)), "--system", "codeforces", "--train", "0.5",
              "--trials", "12", "--workers", "1"]  # fmt: skip
     out = tmp_path / "tuned.json"
-    result = run(*words, "--out", str(out))
+    result = run(*words, "--out", out)
     assert (result.exit_code, result.stdout) == (0, "")
     assert "first 30 to tune" in result.stderr and "tuned less start" in result.stderr
     assert read_rating(out) is not None
-    assert json.loads(run(*words).stdout) == json.loads(out.read_bytes())
+    assert json.loads(done(*words)) == json.loads(out.read_bytes())
 
 
 def test_tune_prints_parameters_of_predictions(write: Write, tmp_path: Path) -> None:
     """With these `evaluate` has the log loss that `tune` printed for the second part."""
     file, out = write("a.jsonl", rounds(120)), tmp_path / "tuned.json"
     words = ["tune", file, "--system", "glicko", "--train", "0.5", "--trials", "12",
-             "--workers", "1", "--out", str(out)]  # fmt: skip
+             "--workers", "1", "--out", out]  # fmt: skip
     said = run(*words).stderr.splitlines()[-1]
     found = re.fullmatch(
         r"variance_factor = (\S+), draw_width = (\S+), upset = (\S+) suit its predictions: "
@@ -178,7 +166,7 @@ def test_tune_prints_parameters_of_predictions(write: Write, tmp_path: Path) -> 
     assert values[0] != 1.0
     predictive = dict(zip(("variance_factor", "draw_width", "upset"), values, strict=True))
     calibrated = write("calibrated.json", {**json.loads(out.read_bytes()), **predictive})
-    for config, loss in ((str(out), found[4]), (calibrated, found[5])):
+    for config, loss in ((out, found[4]), (calibrated, found[5])):
         row = evaluated(file, "--config", config, "--train", "0.5")[0]
         assert row["log_loss"] == pytest.approx(float(loss), abs=1e-4)
 
@@ -187,15 +175,13 @@ def test_evaluate_shows_and_draws_calibration(write: Write, tmp_path: Path) -> N
     """A row for each bin that has a side; the same numbers as JSON, and a picture."""
     file, config = write("a.jsonl", rounds(60)), write("one.json", MMR)
     picture = tmp_path / "diagram.svg"
-    words = ["evaluate", file, "--config", config, "--calibration", "--diagram", str(picture)]
-    shown = run(*words)
-    assert shown.exit_code == 0, shown.stderr
+    shown = done("evaluate", file, "--config", config, "--calibration", "--diagram", picture)
     bins = evaluated(file, "--config", config)[0]["calibration"]
     assert sum(each["sides"] for each in bins) == 54 * 6
     assert sum(each["sides"] * each["won"] for each in bins) == pytest.approx(54.0)
     for each in bins:
         assert each["low"] <= each["foretold"] <= each["high"]
-        assert f"{each['low']:.0%} to {each['high']:.0%}" in shown.stdout
+        assert f"{each['low']:.0%} to {each['high']:.0%}" in shown
     drawn = picture.read_text()
     assert "probability to win" in drawn and "one.json" in drawn
 
@@ -206,32 +192,23 @@ def test_a_diagram_that_cannot_be_drawn_is_one_line(
     """Before any round is rated."""
     words = ["evaluate", write("a.jsonl", rounds(3)), "--config", write("one.json", MMR)]
     for name, cure in (("d.gif", "end its name in .png or .svg"), ("no/d.png", "no folder")):
-        result = run(*words, "--diagram", str(tmp_path / name))
+        result = run(*words, "--diagram", tmp_path / name)
         assert result.exit_code == 2 and result.stdout == "", result.stderr
         assert cure in result.stderr and len(result.stderr.splitlines()) == 1
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    result = run(*words, "--diagram", str(tmp_path / "d.png"))
-    assert result.exit_code == 1
-    assert (
-        result.stderr == "stream-rater: --diagram: matplotlib is not installed: "
-        "stream-rater[lab] brings it\n"
-    )
+    lacks = "--diagram: matplotlib is not installed: stream-rater[lab] brings it"
+    assert failed(*words, "--diagram", tmp_path / "d.png") == lacks
 
 
-def test_tune_needs_something_to_score(write: Write) -> None:
-    """A first part without experienced players is said to be one."""
-    result = run("tune", write("a.jsonl", rounds(20)), "--system", "bar", "--workers", "1")
-    assert result.exit_code == 1
-    assert "2 rounds to tune on say nothing about pair_inversion" in result.stderr
-
-
-def test_missing_extra_is_one_line(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without SciPy there is no tuning."""
+def test_tune_needs_something_to_score(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first part without experienced players is said to be one. Without SciPy there is no
+    tuning."""
+    words = ["--system", "bar", "--workers", "1"]
+    said = failed("tune", write("a.jsonl", rounds(20)), *words)
+    assert "2 rounds to tune on say nothing about pair_inversion" in said
     monkeypatch.setitem(sys.modules, "scipy", None)
-    result = run("tune", write("a.jsonl", rounds(60)), "--system", "bar", "--train", "0.5",
-                 "--workers", "1")  # fmt: skip
-    assert result.exit_code == 1
-    assert result.stderr.endswith("scipy is not installed: stream-rater[lab] brings it\n")
+    said = failed("tune", write("a.jsonl", rounds(60)), *words, "--train", "0.5")
+    assert said.endswith("scipy is not installed: stream-rater[lab] brings it")
 
 
 def test_evidence_writes_a_report_of_every_part(
@@ -240,12 +217,9 @@ def test_evidence_writes_a_report_of_every_part(
     """Tables 1 to 3 and Figures 2 and 3, as Markdown with two pictures."""
     monkeypatch.setattr(evidence, "MADE_UP_FARM", Kind(60, 120, 60))
     write("mine.jsonl", rounds(60))
-    out = tmp_path / "out"
-    systems = "elo-mmr", "codeforces"
-    words = [word for system in systems for word in ("--system", system)]
-    result = run("evidence", "--data", str(tmp_path), "--out", str(out), "--quick",
-                 "--workers", "1", *words)  # fmt: skip
-    assert result.exit_code == 0, result.stderr
+    out, systems = tmp_path / "out", ("elo-mmr", "codeforces")
+    words = ["--system", systems[0], "--system", systems[1], "--quick", "--workers", 1]
+    done("evidence", "--data", tmp_path, "--out", out, *words)
     report, games = (out / "report.md").read_text().split("## Games")
     assert "| mine | codeforces |" in games and "synth" not in games
     for name in ("mine", "synth-small", "synth-large"):
@@ -261,10 +235,10 @@ def test_evidence_writes_a_report_of_every_part(
 def test_evidence_does_only_what_is_asked(write: Write, tmp_path: Path) -> None:
     """One part, of one system; an empty folder is wrong usage."""
     out = tmp_path / "out"
-    words = ["--out", str(out), "--quick", "--only", "sizes", "--system", "codeforces"]
-    assert run("evidence", "--data", str(tmp_path), *words).exit_code == 2
+    words = ["--out", out, "--quick", "--only", "sizes", "--system", "codeforces"]
+    assert run("evidence", "--data", tmp_path, *words).exit_code == 2
     write("mine.jsonl", rounds(60))
-    assert run("evidence", "--data", str(tmp_path), *words).exit_code == 0
+    done("evidence", "--data", tmp_path, *words)
     report = (out / "report.md").read_text()
     assert "## Small rounds" in report and "## Accuracy" not in report
     assert "The systems have their first guesses." in report
@@ -280,8 +254,7 @@ def test_the_laboratory_starts_without_clients() -> None:
         "from stream_rater.rating.factor import single; single(1.0)\n"
         f"print(*set('{heavy}'.split()) & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == []
 
 
 def test_a_brief_run_looks_for_no_garbage() -> None:
@@ -297,24 +270,19 @@ def test_a_brief_run_looks_for_no_garbage() -> None:
 # --- corrections ---------------------------------------------------------------------------------
 
 
-def corrections() -> list[dict[str, Any]]:
-    """Of the made-up season: a round is taken back, another one was another one, a player goes."""
-    amended = {"round_id": "r7", "standings": ranked([1, 2], ["p1", "p2"])}
-    return [
-        {"event_type": kind, "ladder": "ranked-eu", **fields}
-        for kind, fields in (
-            ("round-voided", {"round_id": "r3"}), ("round-amended", amended),
-            ("player-removed", {"player": "p5"}),
-        )
-    ]  # fmt: skip
+VOIDED = a_correction("round-voided", ladder="ranked-eu", round_id="r3")
+AMENDED = a_correction("round-amended", ladder="ranked-eu", round_id="r7",
+                       standings=ranked([1, 2], ["p1", "p2"]))  # fmt: skip
+REMOVED = a_correction("player-removed", ladder="ranked-eu", player="p5")
+CORRECTIONS = [VOIDED, AMENDED, REMOVED]
+"""Of the made-up season: a round is taken back, another one was another one, a player goes."""
 
 
 def by_hand(season: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same season as it would be without mistakes."""
     left = [dict(each) for each in season if each["round_id"] != "r3"]
     for each in left:
         if each["round_id"] == "r7":
-            each["standings"] = corrections()[1]["standings"]
+            each["standings"] = AMENDED["standings"]
         each["standings"] = [entry for entry in each["standings"] if entry["player"] != "p5"]
     return [each for each in left if len(each["standings"]) > 1]
 
@@ -322,34 +290,29 @@ def by_hand(season: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_evaluate_reads_a_file_as_its_corrections_make_it(write: Write) -> None:
     """As the file edited by hand: with one configuration and with two, wherever they stand."""
     season, config = rounds(60), write("one.json", MMR)
-    ours = write("a.jsonl", [*season[:40], *corrections(), *season[40:]])
+    ours = write("a.jsonl", [*season[:40], *CORRECTIONS, *season[40:]])
     hand = write("b.jsonl", by_hand(season))
+    names = (*MEASURES, "rounds", "scored_rounds", "results")
     for configs in ([config], [config, config]):
         mine, theirs = evaluated(ours, "--config", *configs), evaluated(hand, "--config", *configs)
         for one, other in zip(mine, theirs, strict=True):
-            assert [one[m] for m in (*MEASURES, "rounds", "scored_rounds", "results")] == [
-                other[m] for m in (*MEASURES, "rounds", "scored_rounds", "results")
-            ]
+            assert [one[m] for m in names] == [other[m] for m in names]
     assert mine[0]["rounds"] == 59
 
 
 def test_evaluate_reads_corrections_from_standard_input(write: Write) -> None:
     """It can be read but once."""
-    season, config = rounds(30), write("one.json", MMR)
-    file = Path(write("a.jsonl", [*season, *corrections()]))
-    words = ["evaluate", "-", "--config", config, "--format", "json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "stream_rater", *words], input=file.read_bytes(),
-        capture_output=True, check=True,
-    )  # fmt: skip
-    (piped,), (read,) = json.loads(done.stdout), evaluated(str(file), "--config", config)
-    assert [piped[m] for m in (*MEASURES, "rounds")] == [read[m] for m in (*MEASURES, "rounds")]
+    file = write("a.jsonl", [*rounds(30), *CORRECTIONS])
+    words = ["--config", write("one.json", MMR)]
+    text = piped(Path(file).read_text(), "evaluate", "-", *words, "--format", "json")
+    (one,), (other,) = json.loads(text), evaluated(file, *words)
+    assert [one[m] for m in (*MEASURES, "rounds")] == [other[m] for m in (*MEASURES, "rounds")]
 
 
 def test_evaluate_reports_rejected_corrections_once(write: Write) -> None:
     """With their line and code; the others count."""
-    unknown = corrections()[0] | {"round_id": "no"}
-    file = write("a.jsonl", [{"round_id": "x"}, *rounds(30), unknown, corrections()[0]])
+    unknown = VOIDED | {"round_id": "no"}
+    file = write("a.jsonl", [{"round_id": "x"}, *rounds(30), unknown, VOIDED])
     result = run("evaluate", file, "--config", write("one.json", MMR), "--format", "json")
     assert (result.exit_code, json.loads(result.stdout)[0]["rounds"]) == (1, 29)
     one, other, last = result.stderr.splitlines()
@@ -360,18 +323,16 @@ def test_evaluate_reports_rejected_corrections_once(write: Write) -> None:
 def test_tune_reads_a_file_as_its_corrections_make_it(write: Write) -> None:
     """The configuration that it finds is that of the file edited by hand."""
     season = rounds(40)
-    ours = write("a.jsonl", [*season, *corrections()])
-    hand = write("b.jsonl", by_hand(season))
+    ours = write("a.jsonl", [*season, *CORRECTIONS])
     words = ["--system", "elo-mmr", "--trials", "12", "--workers", "1", "--train", "0.7"]
-    found = [run("tune", file, *words) for file in (ours, hand)]
-    assert [each.exit_code for each in found] == [0, 0]
-    assert found[0].stdout == found[1].stdout
+    hand = write("b.jsonl", by_hand(season))
+    assert done("tune", ours, *words) == done("tune", hand, *words)
 
 
 def test_evidence_reads_a_file_as_its_corrections_make_it(write: Write) -> None:
     """Even the first rounds alone, which later lines correct."""
     season = rounds(30)
-    files = write("a.jsonl", [*season, *corrections()]), write("b.jsonl", by_hand(season))
+    files = write("a.jsonl", [*season, *CORRECTIONS]), write("b.jsonl", by_hand(season))
     mine, theirs = (operation.load(Path(file), RoundsFile(Path(file)), 20)[0] for file in files)
     assert mine.rounds == theirs.rounds == 20
     for one, other in zip(singly(mine.sessions), singly(theirs.sessions), strict=True):
