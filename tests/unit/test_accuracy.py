@@ -1,8 +1,12 @@
 """The measures of accuracy, against their definitions taken word by word."""
 
+import gzip
+import json
 import math
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,24 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.evaluation import accuracy, bootstrap
-from stream_rater.evaluation.accuracy import averages, score
+from stream_rater.evaluation import accuracy, bootstrap, peers
+from stream_rater.evaluation.accuracy import average, averages, score
 from stream_rater.evaluation.bootstrap import Difference, difference, differences
+from stream_rater.evaluation.contestants import PeerSystem
 from stream_rater.evaluation.measures import FACTS_OF, FIELDS, MEASURES, OF_PAIRS
 from stream_rater.evaluation.ranks import LANES, by_rating, inversions
+from stream_rater.evaluation.sides import scores_of
+from stream_rater.operations.evidence import load
+from stream_rater.operations.input_file import RoundsFile
+from stream_rater.rating import parameters
 from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.model import DID_NOT_FINISH, Wave
-from stream_rater.rating.parameters import (
-    Bar,
-    Codeforces,
-    EloMMR,
-    EloMMX,
-    EloR,
-    Glicko,
-    Topcoder,
-    TrueSkill,
-    from_builtins,
-)
 from tests.builders.cases import cases
 
 NOISE = 200.0**2
@@ -50,7 +48,6 @@ def scored(
 
 
 def test_the_columns_that_kernels_write_have_their_numbers() -> None:
-    """The numbers in `accuracy` are the places of the names in FIELDS."""
     for number, name in enumerate(FIELDS[:OF_PAIRS]):
         assert getattr(accuracy, name.upper()) == number, name
 
@@ -82,10 +79,7 @@ def by_definition(places: list[int], mu: list[float]) -> tuple[float, float] | N
 
 def test_the_definition_on_a_round_done_by_hand() -> None:
     """Rated a > b > c, placed b, a = c: one pair of three is wrong; a stands one place too high."""
-    assert by_definition([2, 1, 2], [3.0, 2.0, 1.0]) == (
-        pytest.approx(100.0 * 2 / 3),
-        pytest.approx(100.0 * 2 / 6),
-    )
+    assert by_definition([2, 1, 2], [3.0, 2.0, 1.0]) == pytest.approx((200.0 / 3, 200.0 / 6))
 
 
 @st.composite
@@ -105,15 +99,12 @@ def test_pair_inversion_and_rank_deviation_are_what_they_are_defined_as(drawn: A
     places, mu, played = drawn
     found = scored(*drawn)
     known = [i for i, count in enumerate(played) if count >= 5]
-    groups = (
-        (known, "experienced", "pair_inversion", "rank_deviation"),
-        (range(len(mu)), "entries", "pair_inversion_all", "rank_deviation_all"),
-    )
-    for those, weight, inversion, deviation in groups:
+    for those, weight, end in ((known, "experienced", ""), (range(len(mu)), "entries", "_all")):
         expected = by_definition([places[i] for i in those], [mu[i] for i in those])
         assert found[weight] == (len(those) if expected else 0)
         if expected:
-            assert (found[inversion], found[deviation]) == pytest.approx(expected, abs=1e-9)
+            both = found[f"pair_inversion{end}"], found[f"rank_deviation{end}"]
+            assert both == pytest.approx(expected, abs=1e-9)
 
 
 @given(rounds())
@@ -147,13 +138,6 @@ def test_kendall_and_the_scores_are_what_they_are_defined_as(drawn: Any) -> None
         assert found["scored"] == found["entries"] == 0
 
 
-def test_equal_ratings_are_half_right_in_order() -> None:
-    """Pair inversion, which the paper defines, counts them as right."""
-    found = scored([1, 2, 3, 3], [1500.0] * 4, [9, 9, 9, 0])
-    assert (found["order"], found["order_all"]) == (50.0, 50.0)
-    assert found["pair_inversion"] == found["pair_inversion_all"] == 100.0
-
-
 def _below(z: float) -> float:
     return 0.5 * math.erfc(-z / math.sqrt(2.0))
 
@@ -167,7 +151,7 @@ def crowd(n: int, seed: int = 1) -> tuple[Any, Floats, Floats]:
     return place, skill[order], np.full(n, 200.0**2)
 
 
-def test_sampled_pairs_show_what_all_would(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampled_pairs_show_what_all_would() -> None:
     """In a crowd, within one percent of the loss over every pair; and they are the same again."""
     place, mu, variance = crowd(3000)
     some = accuracy.pair_scores(place, mu, variance, 0.0)
@@ -220,22 +204,20 @@ def test_averages_weigh_each_round_by_its_entries() -> None:
     assert [name for name, value in found.items() if value is None] == list(MEASURES[3:])
 
 
-LIMITS = {"weight_limit": 0.2, "sigma_limit": 80.0}
+LIMITS: dict[str, Any] = {"weight_limit": 0.2, "sigma_limit": 80.0}
+DRIFT = {"beta": 200.0, "sigma_drift": 30.0}
 
 
-@cases(
-    "config, expected",
-    [
-        (EloMMR(**LIMITS), (1.0, 6.0 * 6400.0 + 0.2 * 6400.0)),  # type: ignore[arg-type]
-        (EloMMX(**LIMITS), (1.0, 6.0 * 6400.0 + 0.2 * 6400.0)),  # type: ignore[arg-type]
-        (Codeforces(beta=300.0, weight=0.2), (0.0, 45_000.0)),
-        (Topcoder(), (1.0, 0.0)),
-        (Glicko(beta=200.0, sigma_drift=30.0), (1.0, 20_900.0)),
-        (Bar(beta=200.0, sigma_drift=30.0), (1.0, 40_900.0)),
-        (TrueSkill(beta=200.0, sigma_drift=30.0, draw_margin=1.0), (1.0, 40_900.0)),
-        (EloR(delta=100.0, sigma_limit=60.0), (1.0, 10_000.0 + 2025.0)),
-    ],
-)
+@cases("config, expected", [
+    (parameters.EloMMR(**LIMITS), (1.0, 6.0 * 6400.0 + 0.2 * 6400.0)),
+    (parameters.EloMMX(**LIMITS), (1.0, 6.0 * 6400.0 + 0.2 * 6400.0)),
+    (parameters.Codeforces(beta=300.0, weight=0.2), (0.0, 45_000.0)),
+    (parameters.Topcoder(), (1.0, 0.0)),
+    (parameters.Glicko(**DRIFT), (1.0, 20_900.0)),
+    (parameters.Bar(**DRIFT), (1.0, 40_900.0)),
+    (parameters.TrueSkill(**DRIFT, draw_margin=1.0), (1.0, 40_900.0)),
+    (parameters.EloR(delta=100.0, sigma_limit=60.0), (1.0, 10_000.0 + 2025.0)),
+])  # fmt: skip
 def test_each_system_has_a_model_of_a_match_of_two(config: Any, expected: Any) -> None:
     """The parts of its variance."""
     assert config.chances == pytest.approx(expected)
@@ -249,7 +231,7 @@ def test_the_model_of_two_is_what_a_climbing_system_climbs(system: str, model: s
     table = {"system": system, "learning_rate": 1e-3, "scale": 150.0, "initial_mu": 0.0}
     if system in ("elo", "pairwise-elo"):
         table["model"] = model
-    config: Any = from_builtins(table)
+    config: Any = parameters.from_builtins(table)
     sigmas, noise = config.chances
     assert sigmas == 0.0
 
@@ -280,9 +262,8 @@ def test_every_pair_that_could_be_scored_is_counted_once(n: int) -> None:
         "unfinished" if order[i] == order[j] == 0 else "drawn" if order[i] == order[j] else "scored"
         for i, j in scoreable
     ]
-    names = {"scored": "pairs_scored", "drawn": "pairs_drawn", "unfinished": "pairs_unfinished"}
-    for kind, name in names.items():
-        assert found[name] == kinds.count(kind), kind
+    for kind in ("scored", "drawn", "unfinished"):
+        assert found[f"pairs_{kind}"] == kinds.count(kind), kind
 
 
 # --- entries by rating, and inversions ------------------------------------------------------------
@@ -292,7 +273,6 @@ RATINGS = st.one_of(st.sampled_from([-5e5, 0.0, 1500.0, 1500.0, 5e5]), st.floats
 
 @given(st.lists(RATINGS, min_size=1, max_size=3 * LANES))
 def test_entries_by_falling_rating_keep_their_order_where_it_is_equal(mu: list[float]) -> None:
-    """As a stable sort has them."""
     assert by_rating(np.array(mu)).tolist() == sorted(range(len(mu)), key=lambda i: -mu[i])
 
 
@@ -305,19 +285,16 @@ def test_all_in_one_bucket_but_one(spread: float) -> None:
     assert by_rating(mu).tolist() == np.argsort(-mu, kind="stable").tolist()
 
 
-@given(
-    st.lists(st.integers(1, 6), min_size=1, max_size=4 * LANES), st.randoms(use_true_random=False)
-)
-def test_inversions_are_pairs_the_other_way_round(places: list[int], random: object) -> None:
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=4 * LANES), st.integers(0, 2**32))
+def test_inversions_are_pairs_the_other_way_round(places: list[int], seed: int) -> None:
     """Of those not tied in place; blocks of neighbours make no difference."""
     places.sort()
-    position = list(range(len(places)))
-    random.shuffle(position)  # type: ignore[attr-defined]
+    position = np.random.default_rng(seed).permutation(len(places))
     expected = sum(
         places[i] < places[j] and position[i] > position[j]
         for i, j in combinations(range(len(places)), 2)
     )
-    assert inversions(np.array(places, np.int32), np.array(position)) == expected
+    assert inversions(np.array(places, np.int32), position) == expected
 
 
 def test_inversions_of_a_crowd() -> None:
@@ -332,7 +309,6 @@ def test_inversions_of_a_crowd() -> None:
 
 
 def scores(values: Floats, weights: Floats) -> Floats:
-    """Rounds with this pair inversion."""
     found = np.zeros((len(values), len(FIELDS)))
     found[:, FIELDS.index("experienced")] = weights
     found[:, FIELDS.index("pair_inversion")] = values
@@ -343,17 +319,17 @@ RNG = np.random.default_rng(7)
 VALUES, WEIGHTS = RNG.normal(75.0, 5.0, 400), RNG.integers(2, 50, 400).astype(np.float64)
 
 
-def test_a_system_does_not_differ_from_itself() -> None:
-    """By nothing, with certainty."""
+def test_what_is_better_in_every_round_is_certain() -> None:
+    """Rounds are paired: however much they vary, a constant gap has no width. A system does not
+    differ from itself. A gap that changes its sign from round to round is noise."""
     same = scores(VALUES, WEIGHTS)
     assert difference(same, same, "pair_inversion") == Difference(0.0, 0.0, 0.0)
-
-
-def test_what_is_better_in_every_round_is_certain() -> None:
-    """Rounds are paired: however much they vary, a constant gap has no width."""
     found = difference(scores(VALUES + 0.5, WEIGHTS), scores(VALUES, WEIGHTS), "pair_inversion")
     assert found is not None and not found.noise
     assert (found.mean, found.low, found.high) == pytest.approx((0.5, 0.5, 0.5))
+    gaps = np.where(np.arange(len(VALUES)) % 2, 1.0, -1.0)
+    found = difference(scores(VALUES + gaps, WEIGHTS), scores(VALUES, WEIGHTS), "pair_inversion")
+    assert found is not None and found.noise and found.low < 0.0 < found.high
 
 
 def test_the_interval_is_as_wide_as_the_normal_one() -> None:
@@ -362,41 +338,25 @@ def test_the_interval_is_as_wide_as_the_normal_one() -> None:
     even = np.ones(len(VALUES))
     found = difference(scores(VALUES + gaps, even), scores(VALUES, even), "pair_inversion")
     assert found is not None
-    error = 1.96 * gaps.std() / np.sqrt(len(gaps))
-    assert found.mean == pytest.approx(gaps.mean())
-    assert (found.low, found.high) == pytest.approx(
-        (gaps.mean() - error, gaps.mean() + error), abs=0.05 * 2 * error
-    )
-
-
-def test_noise_is_called_noise() -> None:
-    """A gap that changes its sign from round to round is none."""
-    gaps = np.where(np.arange(len(VALUES)) % 2, 1.0, -1.0)
-    found = difference(scores(VALUES + gaps, WEIGHTS), scores(VALUES, WEIGHTS), "pair_inversion")
-    assert found is not None and found.noise and found.low < 0.0 < found.high
+    mean, error = gaps.mean(), 1.96 * gaps.std() / np.sqrt(len(gaps))
+    assert found.mean == pytest.approx(mean)
+    assert (found.low, found.high) == pytest.approx((mean - error, mean + error), abs=0.1 * error)
 
 
 def test_heavy_rounds_count_more() -> None:
-    """The mean weighs as the averages do."""
-    base, other = np.array([50.0, 50.0]), np.array([60.0, 50.0])
-    found = difference(
-        scores(other, np.array([3.0, 1.0])), scores(base, np.array([3.0, 1.0])), "pair_inversion"
-    )
+    base, other, weights = (np.array(each) for each in ([50.0, 50.0], [60.0, 50.0], [3.0, 1.0]))
+    found = difference(scores(other, weights), scores(base, weights), "pair_inversion")
     assert found is not None and found.mean == pytest.approx(7.5)
 
 
-def test_the_same_seed_gives_the_same_interval() -> None:
-    """However the draws are dealt into chunks is fixed, too."""
-    pair = scores(VALUES + RNG.normal(0, 1, 400), WEIGHTS), scores(VALUES, WEIGHTS)
-    assert difference(*pair, "pair_inversion") == difference(*pair, "pair_inversion")
-
-
 def test_several_measures_have_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each difference is what it is alone; rounds are drawn once, which takes most of the time."""
+    """Each difference is what it is alone; rounds are drawn once, which takes most of the time.
+    Where nothing was scored there is none."""
     one, other = (np.random.default_rng(seed).random((60, len(FIELDS))) for seed in (1, 2))
     one[:, FIELDS.index("pairs")] = 0.0
     alone = {measure: difference(one, other, measure) for measure in MEASURES}
     assert alone["kendall_tau"] is None and alone["brier"] is not None
+    assert difference(one[:0], other[:0], "brier") is None
     drawn: list[int] = []
     draws = bootstrap._resample
 
@@ -406,15 +366,13 @@ def test_several_measures_have_the_same_draws(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(bootstrap, "_resample", counting)
     together = differences(one, other, MEASURES)
-    assert len(drawn) == 1 and together["kendall_tau"] is None
-    for measure, found in together.items():
-        same = alone[measure]
-        assert found is same is None or (
-            found is not None
-            and same is not None
-            and (found.mean, found.low, found.high)
-            == pytest.approx((same.mean, same.low, same.high))
-        )
+    assert len(drawn) == 1
+
+    def parts(found: Mapping[str, Difference | None]) -> list[float]:
+        return [x for each in found.values() if each for x in (each.mean, each.low, each.high)]
+
+    assert together["kendall_tau"] is None and together.keys() == alone.keys()
+    assert parts(together) == pytest.approx(parts(alone))
 
 
 @cases("rounds", [50, 51])
@@ -449,8 +407,56 @@ def test_many_rounds_are_drawn_in_groups(monkeypatch: pytest.MonkeyPatch) -> Non
     assert grouped.high - grouped.low == pytest.approx(alone.high - alone.low, rel=0.15)
 
 
-def test_nothing_scored_has_no_difference() -> None:
-    """No number is made up."""
-    nothing = np.zeros((5, len(FIELDS)))
-    assert difference(nothing, nothing, "brier") is None
-    assert difference(nothing[:0], nothing[:0], "brier") is None
+# --- the scores of a peer on real rounds, by a scorer that shares no code with ours ---
+
+PEER = "openskill-thurstone-mosteller"
+ROUNDS = {"clubs": 3000, "frc": 2000}
+"""A file of duels with draws, and one of teams."""
+BETA, TAU = 9.0, 0.25
+KNOWN = 5
+"""A side is experienced if each of its members has played so many rounds before."""
+
+
+def by_openskill(path: Path, count: int) -> tuple[float, float, int]:
+    """Of rounds of two sides that did not draw: the mean of -ln P(winner) by openskill's own
+    `predict_win`, the share, in %, of the experienced ones in which the side with the higher sum of
+    mu won, and their number. Equal sums are right by half."""
+    model: Any = peers.peer_module("openskill.models").ThurstoneMostellerFull(
+        mu=0.0, sigma=25.0 / 3.0, beta=BETA, tau=TAU
+    )
+    ratings: dict[str, Any] = {}
+    played: dict[str, int] = defaultdict(int)
+    losses, right = [], []
+    with gzip.open(path, "rt") as lines:
+        for _, line in zip(range(count), lines, strict=False):
+            standings = json.loads(line)["standings"]
+            assert len(standings) == 2
+            names = [each.get("team") or [each["player"]] for each in standings]
+            ranks = [each["rank"] for each in standings]
+            teams = [[ratings.setdefault(x, model.rating(mu=0.0, sigma=25.0 / 3.0)) for x in team]
+                     for team in names]  # fmt: skip
+            if ranks[0] != ranks[1]:
+                winner = 0 if ranks[0] < ranks[1] else 1
+                losses.append(-math.log(model.predict_win(teams)[winner]))
+                if min(played[x] for team in names for x in team) >= KNOWN:
+                    gap = sum(r.mu for r in teams[winner]) - sum(r.mu for r in teams[1 - winner])
+                    right.append(1.0 if gap > 0.0 else 0.0 if gap < 0.0 else 0.5)
+            for team, rated in zip(names, model.rate(teams, ranks=ranks), strict=True):
+                for name, rating in zip(team, rated, strict=True):
+                    ratings[name] = rating
+                    played[name] += 1
+    return math.fsum(losses) / len(losses), 100.0 * sum(right) / len(right), len(losses)
+
+
+@pytest.mark.skipif(PEER in peers.missing(), reason="`make bench` installs openskill")
+@cases("name", sorted(ROUNDS))
+def test_an_independent_scorer_agrees(shared: Path, name: str) -> None:
+    """In log loss and in order, to 1e-4, on thousands of real rounds, as `evidence` plays them."""
+    path = shared / "data" / f"{name}.jsonl.gz"
+    data, _ = load(path, RoundsFile(path), ROUNDS[name])
+    config = peers.PeerConfig(PEER, beta=BETA, tau=TAU)
+    scores = scores_of(PeerSystem(PEER).play(data.sessions, config))
+    log_loss, order, rounds = by_openskill(path, ROUNDS[name])
+    assert rounds > 1500
+    assert average(scores, "log_loss") == pytest.approx(log_loss, abs=1e-4)
+    assert average(scores, "order") == pytest.approx(order, abs=1e-4)
