@@ -15,13 +15,13 @@ import pytest
 
 from stream_rater.adapters.sqlite.database import connect_reader
 from stream_rater.adapters.sqlite.events import end_of_changed
+from stream_rater.adapters.sqlite.store import position_of
 from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders
 from stream_rater.contract.errors import LogTrouble, Unrecoverable
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.submissions import NewRecord, Place
 from stream_rater.runtime import engine
-from stream_rater.runtime.engine import Engine, Full
-from tests.builders.cases import cases
+from stream_rater.runtime.engine import Full
 from tests.builders.lines import a_round
 from tests.data_files import committed_of, ends_of
 from tests.rounds import day
@@ -41,11 +41,11 @@ def new_round(number: int) -> NewRecord:
 class Started:
     """A process on a new file whose partition 0 has the ladder, and what it reports."""
 
-    def __init__(self, folder: Path, kind: type[Engine] = Engine) -> None:
+    def __init__(self, folder: Path) -> None:
         self.disk, self.reports = Disk(random.Random(0), folder), 0
         self.path, self.clock = self.disk.new_file(), Clock(random.Random(0), [0.0001])
         self.process = Process(
-            self.path, LADDERS, WINDOW, engine=kind, partitions=1, on_events=self._report,
+            self.path, LADDERS, WINDOW, partitions=1, on_events=self._report,
             clock=self.clock, rejects_per_second=0.0,
         )  # fmt: skip
         self.engine = self.process.engine
@@ -71,10 +71,14 @@ class Started:
             return ends_of(reader)[0], committed_of(reader).get(0, 0), end_of_changed(reader, 0)
 
     def check(self) -> None:
-        """The file is as a sequential replay of its log, and ends."""
-        subscriber = Subscriber()
+        """The file is as a sequential replay of its log. It keeps the parts of the last call, which
+        may be needed again, and the checksum of the part before; older ones are gone."""
+        subscriber, parts = Subscriber(), self.process.log.parts
         with closing(connect_reader(self.path)) as reader:
             subscriber.look(reader, end_of_changed(reader, 0))
+            (kept,) = reader.execute("SELECT count(*) FROM parts").fetchone()
+            assert kept == parts.end(0) - parts.start(0) < 10
+            assert parts.start(0) <= position_of(reader, 0).start
         log, store = as_in_memory(self.path, subscriber.events)
         assert oracle.violations(log, store, LADDERS, WINDOW, 1, rebuilt=False) == []
         names = [rating_changed_from_json(each.value).round_id for each in subscriber.events]
@@ -89,38 +93,25 @@ def started(tmp_path: Path) -> Iterator[Started]:
 
 
 class Statements:
-    """Takes the place of the connection: sees each statement, and may let it fail."""
+    """Takes the place of the connection: sees each statement, and may let a COMMIT fail."""
 
-    def __init__(self, started: Started) -> None:
+    def __init__(self, started: Started, failure: sqlite3.Error | None = None) -> None:
         self._real = started.process.database.connection
-        self.failing: dict[str, sqlite3.Error] = {}
-        """By the first word of a statement, the error that it meets."""
+        self.failure, self.at_commit = failure, lambda: None
         self.seen: list[str] = []
-        self.at_commit = lambda: None
         connection: Any = self
         started.process.database.connection = connection
 
     def execute(self, sql: str, *given: Any) -> Any:
-        word = sql.split(maxsplit=1)[0]
-        self.seen.append(word)
-        if word == "COMMIT":
+        self.seen.append(sql.split(maxsplit=1)[0])
+        if sql == "COMMIT":
             self.at_commit()
-        if word in self.failing:
-            raise self.failing[word]
+            if self.failure is not None:
+                raise self.failure
         return self._real.execute(sql, *given)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
-
-
-def failing_disk() -> sqlite3.Error:
-    """The error of a disk that does not confirm what was written."""
-    error = sqlite3.OperationalError("disk I/O error")
-    error.sqlite_errorcode = sqlite3.SQLITE_IOERR
-    return error
-
-
-# --- one commit ---
 
 
 def test_a_turn_is_one_commit(started: Started) -> None:
@@ -144,14 +135,6 @@ def test_a_turn_is_one_commit(started: Started) -> None:
     started.check()
 
 
-def test_a_cancelled_record_is_not_written(started: Started) -> None:
-    """Nor does it keep its place in the queue."""
-    first, second = started.submit(1), started.submit(2)
-    assert first.cancel()
-    started.turns()
-    assert second.result(0) == [(0, 0)] and started.shown()[0] == 1
-
-
 def test_too_many_records_are_refused(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until those that wait have had their turn; questions, too."""
     monkeypatch.setattr(engine, "MOST_QUESTIONS", 1)
@@ -168,51 +151,31 @@ def test_too_many_records_are_refused(started: Started, monkeypatch: pytest.Monk
     assert started.engine.waiting == 2
 
 
-# --- turns that fail ---
-
-
-@cases("word", ["BEGIN", "COMMIT", "SELECT"])
-def test_a_statement_that_fails_takes_nothing_away(started: Started, word: str) -> None:
-    """Whichever: also one that only reads, and also after some of the turn was done."""
-    started.submit(started.shown()[0])
-    started.turns()
-    before = started.shown()
-    statements, number = Statements(started), before[0]
-    answer = started.submit(number, number + 1)
-    statements.failing = {word: full()}
-    for _ in range(2):
-        started.engine.turn()
-    assert started.shown() == before and not answer.done()
-    statements.failing = {}
-    started.turns()
-    assert answer.result(0) == [(0, number), (0, number + 1)]
-    started.check()
-
-
 def test_records_are_taken_back_after_a_failed_turn(started: Started) -> None:
     """A client that waits no longer sends them again: the first ones must not stay in the queue. A
     turn that has ended cannot be taken back."""
-    statements = Statements(started)
-    statements.failing = {"COMMIT": full()}
+    statements = Statements(started, full())
     first, second = started.submit(1), started.submit(2)
     started.engine.turn()
     assert not first.cancel()
     assert started.engine.take_back(first) and started.engine.waiting == 1
     with pytest.raises(LogTrouble, match="nothing was written"):
         first.result(0)
-    statements.failing = {}
+    statements.failure = None
     started.turns()
     assert second.result(0) == [(0, 0)] and started.shown()[0] == 1
     assert not started.engine.take_back(second)
-    third = started.submit(3)
+    third, fourth, fifth = (started.submit(number) for number in (3, 4, 5))
     assert started.engine.take_back(third) and third.cancelled()
+    assert fourth.cancel()
+    started.turns()
+    assert fifth.result(0) == [(0, 1)] and started.shown()[0] == 2
 
 
 def test_after_a_failure_it_waits(started: Started) -> None:
     """Records that come do not begin a turn before the pause is over, and questions are
     answered all the same."""
-    statements = Statements(started)
-    statements.failing = {"COMMIT": full()}
+    Statements(started, full())
     started.submit(1)
     run = Run(started)
     try:
@@ -227,10 +190,9 @@ def test_after_a_failure_it_waits(started: Started) -> None:
         run.stop()
 
 
-# --- the thread ---
-
-
 class Run:
+    """A thread that runs the engine until it is stopped or fails."""
+
     def __init__(self, started: Started) -> None:
         self.failure: list[BaseException] = []
         self._engine = started.engine
@@ -280,8 +242,9 @@ def test_what_waits_at_the_end_is_answered(started: Started) -> None:
 def test_a_broken_disk_ends_it(started: Started) -> None:
     """Whether the turn is on the disk is unknown, and its records are answered so. Those behind
     them were not written."""
-    statements = Statements(started)
-    statements.failing = {"COMMIT": failing_disk()}
+    unconfirmed = sqlite3.OperationalError("disk I/O error")
+    unconfirmed.sqlite_errorcode = sqlite3.SQLITE_IOERR
+    statements = Statements(started, unconfirmed)
     answer = started.submit(1)
     later: list[Future[list[Place]]] = []
     statements.at_commit = lambda: later.append(started.submit(2))
