@@ -16,7 +16,6 @@ from stream_rater.operations.rebuild_store import fill_store
 from stream_rater.operations.sample import place_of
 from stream_rater.rating import record
 from stream_rater.replay import log_reading
-from tests.builders.cases import cases
 from tests.builders.commands import done, execute, failed, run, submitted
 from tests.builders.lines import Line, a_round
 from tests.builders.rated_data_files import estimate, merged, rate, rating
@@ -33,14 +32,13 @@ def season(first: int = 0, count: int = 30) -> list[Line]:
     """Rounds of four on one ladder."""
     random = Random(first)
     return [
-        a_round(number, *random.sample(PLAYERS, 4), ladder="duels", completed_at=day(number % 300))
+        a_round(number, *random.sample(PLAYERS, 4), ladder="duels")
         for number in range(first, first + count)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.fixture
 def ladders(tmp_path: Path) -> Path:
-    """A ladders file."""
     path = tmp_path / "ladders.toml"
     path.write_text(LADDERS)
     return path
@@ -107,7 +105,11 @@ def test_a_sample_of_the_ladders_is_verified(
     path: Path, ladders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With corrections and on several cores, too. A fault is found on the ladders of the sample
-    only, whether a belief differs or is one too many; it says that others are not proven."""
+    only, whether a belief differs or is one too many; it says that others are not proven. What is
+    no share is refused."""
+    for no_share in ("0", "1.1", "-0.5"):
+        result = run("verify", "--data", path, "--sample", no_share)
+        assert result.exit_code == 2 and "--sample" in result.stderr
     ladders.write_text(LADDERS + LADDERS.replace("duels", "teams") + LADDERS.replace("duels", "x"))
     others = [{**each, "ladder": name} for name in ("teams", "x") for each in season(count=10)]
     submit(path, others)
@@ -132,13 +134,6 @@ def test_a_sample_of_the_ladders_is_verified(
     assert "0 missing, 0 different, 1 that" in failed("verify", "--data", path, *share)
     execute(path, "DELETE FROM beliefs WHERE ladder = ?", first)
     assert "8 missing, 0 different, 0 that" in failed("verify", "--data", path, *share)
-
-
-@cases("share", ["0", "1.1", "-0.5"])
-def test_a_sample_is_a_share(path: Path, share: str) -> None:
-    """Other numbers are refused."""
-    result = run("verify", "--data", path, "--sample", share)
-    assert result.exit_code == 2 and "--sample" in result.stderr
 
 
 def test_what_is_not_rated_yet_is_not_compared(path: Path, ladders: Path) -> None:
@@ -179,45 +174,39 @@ def test_another_window_or_ladders_file_is_refused(
     ladders.write_text(LADDERS.replace("80.0", "70.0"))
     assert f"and the notes in {path} differ from offset 0 on" in failed("verify", "--data", path)
     monkeypatch.setenv("STREAM_RATER_DUPLICATE_WINDOW", "7")
-    assert "it was begun with duplicate_window = 100000, here it is 7" in (
-        failed("verify", "--data", path)
-    )
+    said = failed("verify", "--data", path)
+    assert "it was begun with duplicate_window = 100000, here it is 7" in said
 
 
 # --- readers ---
 
 
-def test_changes_are_followed(path: Path, ladders: Path) -> None:
+def test_changes_are_followed(path: Path, ladders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the start, and those that come."""
-    lines = done("watch", "--data", path, "--from-start", "--count", "120").splitlines()
+    watch, one = ("watch", "--data", path), ("--from-start", "--count", "1")
+    lines = done(*watch, "--from-start", "--count", "120").splitlines()
     assert len(lines) == 120 and "rank 1" in lines[0] and "duels" in lines[0]
-    assert "0 of 1 lines" in failed("watch", "--data", path, "--count", "1", "--wait", "0.01")
-    assert f"{path}: 0 of 1 lines" in failed(
-        "watch", "--data", path, "--from-start", "--count", "1", "--wait", "0.01", "--player", "x"
-    )
-    with_json = done("watch", "--data", path, "--from-start", "--count", "1", "--json")
-    assert json.loads(with_json)["round_id"] == "r0"
+    assert "0 of 1 lines" in failed(*watch, "--count", "1", "--wait", "0.01")
+    nobody = failed(*watch, *one, "--wait", "0.01", "--player", "x")
+    assert f"{path}: 0 of 1 lines" in nobody
+    assert json.loads(done(*watch, *one, "--json"))["round_id"] == "r0"
     submit(path, season(30, 1))
     printed: list[str] = []
-    words = ("watch", "--data", path, "--count", "4", "--wait", "60")
+    words = (*watch, "--count", "4", "--wait", "60")
     with rating(path, ladders) as turn:
-        file = reading.DataFile(path)
-        ends = file.changed_ends
-        began = threading.Event()
+        ends, began = reading.DataFile.changed_ends, threading.Event()
 
-        def looked(self: reading.DataFile) -> list[int]:
-            found = ends()
+        def looked(file: reading.DataFile) -> list[int]:
+            found = ends(file)
             began.set()
             return found
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(reading.DataFile, "changed_ends", looked)
-            thread = threading.Thread(target=lambda: printed.append(done(*words)))
-            thread.start()
-            assert began.wait(60)
-            turn()
-            thread.join()
-        file.close()
+        monkeypatch.setattr(reading.DataFile, "changed_ends", looked)
+        thread = threading.Thread(target=lambda: printed.append(done(*words)))
+        thread.start()
+        assert began.wait(60)
+        turn()
+        thread.join()
     assert len(printed[0].splitlines()) == 4 and "r30" in printed[0]
 
 
@@ -229,18 +218,15 @@ def test_readers(path: Path) -> None:
     assert "duplicate-round" in line and "r3" in line and "round-completed partition" in line
     found = json.loads(done("rejected", "--data", path, "--from-start", "--count", "1", "--json"))
     assert found["code"] == "duplicate-round" and json.loads(found["value"])["round_id"] == "r3"
-    found = json.loads(
-        done("predict", "--data", path, "--ladder", "duels", "--format", "json", "p1", "p2")
-    )
+    words = ("--ladder", "duels", "--format", "json", "p1", "p2")
+    found = json.loads(done("predict", "--data", path, *words))
     assert 0 < found["sides"][0]["win"] < 1 and found["sides"][0]["players"][0]["rounds"] > 0
     text = done("correct", "void", "duels", "r3", "--data", path, "--dry-run")
     assert "8 of 8 players would move" in text or "would be touched" in text
     assert "30 rounds replayed" in done("verify", "--data", path)
     submit(path, season(30, 170))
-    result = run(
-        "tune", "--from-topic", "--data", path, "--ladder", "duels", "--trials", "2",
-        "--workers", "1",
-    )  # fmt: skip
+    words = ("--ladder", "duels", "--trials", "2", "--workers", "1")
+    result = run("tune", "--from-topic", "--data", path, *words)
     assert result.exit_code == 0, result.output
     assert "ladder 'duels': 200 rounds read, 1 rejected (1 duplicate-round)" in result.stderr
     assert "--data is for --from-topic" in failed("tune", path, "--data", path)
@@ -248,40 +234,35 @@ def test_readers(path: Path) -> None:
 
 def test_a_player_a_ladder_and_the_file_are_described(path: Path, ladders: Path) -> None:
     """With the last rounds, the corrections, and how far the process is."""
-    lines = done("inspect", "--data", path, "--ladder", "duels", "--player", "p1").splitlines()
+    inspect = ("inspect", "--data", path)
+    lines = done(*inspect, "--ladder", "duels", "--player", "p1").splitlines()
     assert lines[0] == "p1 on duels" and lines[1].startswith("shown: ")
     assert lines[-6].startswith("last rounds, ") and all("rank" in each for each in lines[-5:])
-    assert "ladder 'duels' has no player 'x'" in failed(
-        "inspect", "--data", path, "--ladder", "duels", "--player", "x"
-    )
+    nobody = failed(*inspect, "--ladder", "duels", "--player", "x")
+    assert "ladder 'duels' has no player 'x'" in nobody
     done("correct", "void", "duels", "r3", "--data", path)
     rate(path, ladders)
-    assert "corrections applied: 1" in done("inspect", "--data", path, "--ladder", "duels")
-    text = done("inspect", "--data", path)
+    assert "corrections applied: 1" in done(*inspect, "--ladder", "duels")
+    text = done(*inspect)
     assert "not in use" in text and "rejections: 1" in text
     with rating(path, ladders):
-        assert "in use by process" in done("inspect", "--data", path)
+        assert "in use by process" in done(*inspect)
 
 
 # --- rebuild ---
 
 
-def with_corrections(path: Path, ladders: Path) -> None:
-    """Rate rounds and corrections, one of which waits, and the start of a season."""
-    done("correct", "void", "duels", "r3", "--data", path)
-    done("correct", "remove", "duels", "p7", "--batched", "--data", path)
-    rate(path, ladders)
-    done("correct", "season", "duels", "1", "--keep", "0.5", "--sigma", "90", "--data", path)
-    submit(path, season(30, 10))
-    rate(path, ladders)
-
-
 @pytest.mark.parametrize("corrections", [False, True])
 def test_lost_ratings_are_computed_again(path: Path, ladders: Path, *, corrections: bool) -> None:
     """Whatever happened to them, and the process goes on from there, with the same events as
-    without a loss."""
+    without a loss. A correction may wait, and a season may have begun."""
     if corrections:
-        with_corrections(path, ladders)
+        done("correct", "void", "duels", "r3", "--data", path)
+        done("correct", "remove", "duels", "p7", "--batched", "--data", path)
+        rate(path, ladders)
+        done("correct", "season", "duels", "1", "--keep", "0.5", "--sigma", "90", "--data", path)
+        submit(path, season(30, 10))
+        rate(path, ladders)
     other = path.with_name("other.db")
     done("backup", path, other)
     for table in ("beliefs", "recent", "positions"):
@@ -323,16 +304,13 @@ def all_events(path: Path) -> str:
 
 
 def test_ratings_are_replaced_on_request_only(path: Path, ladders: Path) -> None:
-    """While nobody has the file; by another ladders file, too. If it fails, the old file stays."""
+    """By another ladders file, too. If it fails, the old file stays."""
     assert f"{path} holds ratings: give --replace" in failed("rebuild", "--data", path)
-    with rating(path, ladders):
-        assert "is in use by process" in failed("rebuild", "--data", path, "--replace")
     before = path.read_bytes()
     with closing(reading.DataFile(path)) as file:
         file.ends()
-        assert "another program reads ratings.db: end it" in (
-            failed("rebuild", "--data", path, "--replace")
-        )
+        said = failed("rebuild", "--data", path, "--replace")
+        assert "another program reads ratings.db: end it" in said
     assert "30 rounds replayed" in done("verify", "--data", path)
     assert len(path.read_bytes()) == len(before)
     ladders.write_text(LADDERS.replace("80.0", "70.0"))
@@ -346,20 +324,16 @@ def test_wrong_new_ratings_change_nothing(path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         rebuild_file, "fill_store", lambda found, *rest: fill_store(list(found)[1:], *rest)
     )
-    assert "8 missing" in failed("rebuild", "--data", path, "--replace")
-    assert path.read_bytes() == before and not [*path.parent.glob("*.new*")]
+    for words, says in (
+        (("rebuild", "--replace"), "8 missing"),
+        (("erase", "p1"), "0 beliefs are different, 8 missing and 0 too many"),
+    ):
+        assert says in failed(*words, "--data", path)
+        assert path.read_bytes() == before and not [*path.parent.glob("*.new*")]
     assert "all equal" in done("verify", "--data", path)
-    before = path.read_bytes()
-    monkeypatch.setattr(
-        rebuild_file, "fill_store", lambda found, *rest: fill_store(list(found)[1:], *rest)
-    )
-    assert "0 beliefs are different, 8 missing and 0 too many" in (
-        failed("erase", "p1", "--data", path)
-    )
-    assert path.read_bytes() == before and not [*path.parent.glob("*.new*")]
 
 
-# --- erase ---
+# --- erase, back up, write ---
 
 
 def test_an_id_is_erased(path: Path, ladders: Path) -> None:
@@ -391,21 +365,15 @@ def test_an_id_is_erased(path: Path, ladders: Path) -> None:
 
 
 def test_what_cannot_be_erased_is_refused(path: Path, ladders: Path) -> None:
-    """A player who is not there, a name that is taken, a file in use, waiting records; the file
-    stays as it is."""
+    """A player who is not there, a name that is taken, waiting records; the file stays as it is."""
     before = path.read_bytes()
     assert "unknown-player" in failed("erase", "x", "--data", path)
     assert "is a player already" in failed("erase", "p1", "--pseudonym", "p2", "--data", path)
     assert "are for Kafka" in failed("erase", "p1", "--to", "new.", "--data", path)
     assert "give --to" in failed("erase", "p1")
-    with rating(path, ladders):
-        assert "is in use by process" in failed("erase", "p1", "--data", path)
     assert path.read_bytes() == before
     submit(path, season(30, 1))
     assert "1 record not rated yet" in failed("erase", "p1", "--data", path)
-
-
-# --- backup ---
 
 
 def test_a_backup_is_whole(path: Path, ladders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -441,36 +409,28 @@ def test_a_backup_is_whole(path: Path, ladders: Path, monkeypatch: pytest.Monkey
     assert not [each for each in path.parent.iterdir() if each.name.startswith("copy")]
 
 
-# --- writers ---
-
-
 def test_a_file_in_use_is_not_written_to(path: Path, ladders: Path) -> None:
     """The line says who has it, and what to use."""
     with rating(path, ladders):
-        for words in (("submit", path.with_name("rounds.jsonl")), ("correct", "apply", "duels")):
-            assert "is in use by process" in failed(*words, "--data", path)
+        for words in ("submit ROUNDS", "correct apply duels", "rebuild --replace", "erase p1"):
+            given = words.replace("ROUNDS", str(path.with_name("rounds.jsonl"))).split()
+            assert "is in use by process" in failed(*given, "--data", path)
 
 
-@cases("words", [("run",), ("serve",), ("checkpoint",)])
-def test_commands_for_servers_say_so(
-    path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
-) -> None:
+def test_commands_for_servers_say_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They do not use the servers in place of the file."""
     monkeypatch.setenv("STREAM_RATER_DATA", str(path))
-    assert failed(*words).startswith(f"{words[0]}: not for data files yet ({path})")
-    monkeypatch.setenv("STREAM_RATER_DATA", str(path) + "x")
-    assert failed("correct", "apply", "duels") == (
-        f"{path}x: there is no such file: `stream-rater standalone` makes one"
-    )
+    for command in ("run", "serve", "checkpoint"):
+        assert failed(command).startswith(f"{command}: not for data files yet ({path})")
 
 
-@cases("words", [
-    ("verify", "--data", "FILE"), ("watch", "--data", "FILE"), ("move", "FILE"),
-    ("backup", "FILE", "FILE.copy"), ("correct", "apply", "duels", "--data", "FILE"),
-])  # fmt: skip
-def test_no_command_makes_a_file(tmp_path: Path, words: tuple[str, ...]) -> None:
-    """A wrong name is named."""
+def test_no_command_makes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "ratings.db"
-    given = [word.replace("FILE", str(path)) for word in words]
-    assert failed(*given).startswith(f"{path}: there is no such file")
+    for words in ("verify --data FILE", "watch --data FILE", "move FILE", "backup FILE FILE.copy",
+                  "correct apply duels --data FILE"):  # fmt: skip
+        said = failed(*words.replace("FILE", str(path)).split())
+        assert said.startswith(f"{path}: there is no such file")
+    monkeypatch.setenv("STREAM_RATER_DATA", str(path))
+    said = f"{path}: there is no such file: `stream-rater standalone` makes one"
+    assert failed("correct", "apply", "duels") == said
     assert not list(tmp_path.iterdir())

@@ -12,29 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from stream_rater.adapters.sqlite import database as module
 from stream_rater.adapters.sqlite import schema
-from stream_rater.adapters.sqlite.database import (
-    Database,
-    Unusable,
-    connect_reader,
-    error_of,
-    warnings_of,
-)
+from stream_rater.adapters.sqlite.database import Database, Unusable, connect_reader
 from stream_rater.adapters.sqlite.driver import updater_worker
 from stream_rater.adapters.sqlite.events import read_events, restore
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog, read_records
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.contract.errors import Denied, LogTrouble, StoreTrouble, Unrecoverable
-from stream_rater.pipeline.ports import (
-    Application,
-    Apply,
-    Event,
-    Poll,
-    Position,
-    Publish,
-    ShardEnds,
-)
+from stream_rater.pipeline import ports
+from stream_rater.pipeline.ports import Application, Apply, Event, Position
 from tests.builders.cases import cases
 from tests.waits import HANGS_S
 
@@ -49,7 +37,6 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def database(path: Path) -> Iterator[Database]:
-    """A new data file."""
     with closing(Database.open(path, partitions=2)) as found:
         yield found
 
@@ -62,9 +49,6 @@ def values(path: Path) -> list[bytes | None]:
 
 def a_call(start: int, applied: int, record: bytes, absent: int | None = None) -> Application:
     return Application(Position(applied, start), BeliefColumn.of([(ANN, record)]), absent)
-
-
-# --- opening ---
 
 
 def test_a_file_keeps_its_partitions(path: Path) -> None:
@@ -94,11 +78,8 @@ def test_a_second_process_learns_who_has_the_file(database: Database, path: Path
     found = subprocess.run(second, check=False, capture_output=True, text=True, timeout=HANGS_S)
     assert found.returncode == 1
     holder = rf"process {os.getpid()} on \S+ since 20\S+"
-    assert re.fullmatch(
-        rf"{re.escape(str(path))} is in use by {holder}: stop that process first, or use its "
-        r"HTTP API\n",
-        found.stderr,
-    )
+    used = rf"{re.escape(str(path))} is in use by {holder}"
+    assert re.fullmatch(rf"{used}: stop that process first, or use its HTTP API\n", found.stderr)
     with pytest.raises(Unusable, match=holder):
         Database.open(path)
     database.close()
@@ -114,7 +95,6 @@ def test_files_that_are_not_ours(path: Path) -> None:
     assert not path.exists()
     with pytest.raises(Denied, match=r"none/ratings\.db\.lock: No such file or directory"):
         Database.open(path.parent / "none" / path.name)
-    path.unlink(missing_ok=True)
     Database.open(path).close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {schema.FORMAT + 1}")
@@ -123,7 +103,7 @@ def test_files_that_are_not_ours(path: Path) -> None:
         with pytest.raises(Unusable, match=r"ratings\.db has format 2, .*formats up to 1: use"):
             opened(path)
     assert path.read_bytes() == before
-    path.unlink(missing_ok=True)
+    path.unlink()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE theirs (a)")
         connection.commit()
@@ -141,13 +121,11 @@ def test_an_older_format_is_upgraded(path: Path, monkeypatch: pytest.MonkeyPatch
     """Step by step, each in a transaction of its own."""
     Database.open(path).close()
     monkeypatch.setattr(schema, "FORMAT", 3)
-    monkeypatch.setattr(
-        schema, "UPGRADES", {1: "CREATE TABLE new (a)", 2: "INSERT INTO new VALUES (7)"}
-    )
+    steps = {1: "CREATE TABLE new (a)", 2: "INSERT INTO new VALUES (7)"}
+    monkeypatch.setattr(schema, "UPGRADES", steps)
     for _ in range(2):
         with closing(Database.open(path)) as database:
-            rows = database.connection.execute("SELECT a FROM new").fetchall()
-            assert rows == [(7,)]
+            assert database.connection.execute("SELECT a FROM new").fetchall() == [(7,)]
             assert database.connection.execute("PRAGMA user_version").fetchone() == (3,)
 
 
@@ -162,11 +140,9 @@ def test_a_moved_file_never_opens_again(database: Database, path: Path) -> None:
 
 def test_commits_reach_the_disk(database: Database) -> None:
     """The write-ahead log is synchronised at each commit, and readers cannot write."""
-    facts = {
-        name: database.connection.execute(f"PRAGMA {name}").fetchone()[0]
-        for name in ("journal_mode", "synchronous", "application_id")
-    }
-    assert facts == {"journal_mode": "wal", "synchronous": 2, "application_id": 0x53524154}
+    facts = {"journal_mode": "wal", "synchronous": 2, "application_id": 0x53524154}
+    for name, value in facts.items():
+        assert database.connection.execute(f"PRAGMA {name}").fetchone() == (value,)
     with closing(connect_reader(database.path)) as reader, pytest.raises(sqlite3.OperationalError):
         reader.execute("DELETE FROM rounds")
 
@@ -175,11 +151,8 @@ def test_versions_with_the_race() -> None:
     """Of write and checkpoint; SQLite mended it in three lines of versions."""
     bad = [(3, 40, 1), (3, 44, 5), (3, 45, 0), (3, 50, 6), (3, 51, 2)]
     good = [(3, 44, 6), (3, 44, 9), (3, 50, 7), (3, 51, 3), (3, 52, 0)]
-    assert all("wal-reset" in warnings_of(version) for version in bad)
-    assert not any(warnings_of(version) for version in good)
-
-
-# --- turns ---
+    assert all("wal-reset" in module.warnings_of(version) for version in bad)
+    assert not any(module.warnings_of(version) for version in good)
 
 
 def test_an_apply_ends_with_its_publish(database: Database, path: Path) -> None:
@@ -188,10 +161,10 @@ def test_an_apply_ends_with_its_publish(database: Database, path: Path) -> None:
     log, store = SqliteLog(database), SqliteStore(database)
     worker = updater_worker(log, store)
     log.updaters.assign([worker])
-    worker.perform(Poll(0.0))
-    players, nothing = PlayerColumn.of([ANN]), Publish([], {0: 1})
+    worker.perform(ports.Poll(0.0))
+    players, nothing = PlayerColumn.of([ANN]), ports.Publish([], {0: 1})
     worker.perform(Apply({0: a_call(0, 1, b"one")}))
-    worker.perform(ShardEnds())
+    worker.perform(ports.ShardEnds())
     assert store.read(0, players).records == [None]
     worker.perform(Apply({0: a_call(0, 1, b"two")}))
     log.submit(0, b"round")
@@ -227,25 +200,19 @@ def test_a_full_disk_takes_a_turn_back(database: Database, path: Path) -> None:
     assert values(path) == [b"before", b"next"]
 
 
-@cases(
-    ("code", "kind", "text"),
-    [
-        (sqlite3.SQLITE_FULL, LogTrouble, "sqlite: a.db: why"),
-        (sqlite3.SQLITE_BUSY, LogTrouble, "sqlite: a.db: why"),
-        (sqlite3.SQLITE_IOERR | 4 << 8, Unrecoverable, "a.db: why: the disk failed: check it"),
-        (sqlite3.SQLITE_CORRUPT, Unrecoverable, "a.db: why: the file is damaged: restore"),
-        (sqlite3.SQLITE_READONLY | 1 << 8, Denied, "a.db: why"),
-    ],
-)
+@cases(("code", "kind", "text"), [
+    (sqlite3.SQLITE_FULL, LogTrouble, "sqlite: a.db: why"),
+    (sqlite3.SQLITE_BUSY, LogTrouble, "sqlite: a.db: why"),
+    (sqlite3.SQLITE_IOERR | 4 << 8, Unrecoverable, "a.db: why: the disk failed: check it"),
+    (sqlite3.SQLITE_CORRUPT, Unrecoverable, "a.db: why: the file is damaged: restore"),
+    (sqlite3.SQLITE_READONLY | 1 << 8, Denied, "a.db: why"),
+])  # fmt: skip
 def test_which_errors_end_the_process(code: int, kind: type[Exception], text: str) -> None:
     """After a failed fsync nobody knows what is on the disk. A full disk may have room again."""
     error = sqlite3.OperationalError("why")
     error.sqlite_errorcode = code
-    found = error_of(error, Path("a.db"), LogTrouble)
+    found = module.error_of(error, Path("a.db"), LogTrouble)
     assert isinstance(found, kind) and str(found).startswith(text)
-
-
-# --- readers and kills ---
 
 
 def test_an_old_reader_does_not_block_the_writer(database: Database, path: Path) -> None:
@@ -318,11 +285,8 @@ def test_a_killed_process_loses_nothing(path: Path) -> None:
 def test_events_are_restored_to_their_offsets(database: Database, path: Path) -> None:
     """Those that are kept of older ones, too, which leave gaps."""
     found = [
-        (
-            offset,
-            Event(0, b"k%d" % offset, b"v%d" % offset, b"i%d" % offset, "2026-11-20T20:15:05Z"),
-        )
-        for offset in (2, 5, 7, 8, 9)
+        (n, Event(0, b"k%d" % n, b"v%d" % n, b"i%d" % n, "2026-11-20T20:15:05Z"))
+        for n in (2, 5, 7, 8, 9)
     ]
     with database.write(LogTrouble) as connection:
         restore(connection, 0, found, 7)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stream_rater.columns.sharding import partition_of, shards_of
-from stream_rater.config.ladders import DEFAULT_RATING, any_ladder
+from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.submissions import Progress
 from stream_rater.serve.door.door import Waiting
 from stream_rater.serve.door.fresh import FreshAnswers
@@ -61,31 +61,26 @@ class Following:
         return self._of(view)
 
     def _of(self, index: Indexed) -> Questions:
-        async def computed(work: Callable[[], Any]) -> Any:
-            return work()
-
-        return Questions(
-            index, any_ladder(DEFAULT_RATING), lambda: True, lambda: 0.0, computed, lambda: 0.0
-        )
+        nothing: Any = None
+        return Questions(index, ANY_LADDER, lambda: True, lambda: 0.0, nothing, lambda: 0.0)
 
     def observe(self, rated: int, changes: int) -> None:
         """All parts of the rounds before an offset are applied, with events before another."""
-        self.settled.observe(
-            Progress([rated] * PARTITIONS, [9] * SHARDS, [9] * SHARDS, [changes] * SHARDS, [0])
-        )
+        nine = [9] * SHARDS
+        self.settled.observe(Progress([rated] * PARTITIONS, nine, nine, [changes] * SHARDS, [0]))
         self.waiting.notify()
 
     async def ann(self, offset: int, wait_s: float = 0.0) -> int | None:
         """The offset of ann's last change, in an answer that includes an offset."""
-        found = await self.answers.answer(
+        asked = self.answers.answer(
             "l", offset, ["ann"], wait_s, lambda ask: ask.player("l", "ann")
         )
-        return found.offset
+        return (await asked).offset
 
-    async def board(self, offset: int, wait_s: float = 0.0) -> int:
+    async def board(self, offset: int) -> int:
         """The number of listed players."""
         page = await self.answers.answer(
-            "l", offset, None, wait_s, lambda ask: ask.leaderboard("l", 1, None, None)
+            "l", offset, None, 0.0, lambda ask: ask.leaderboard("l", 1, None, None)
         )
         return page.listed
 
@@ -93,18 +88,14 @@ class Following:
 def played(story: Callable[[Following], Coroutine[Any, Any, None]]) -> Callable[[], None]:
     """A test of a story in an event loop."""
 
-    async def run() -> None:
-        await story(Following())
-
     def test() -> None:
-        asyncio.run(run())
+        asyncio.run(story(Following()))
 
     test.__name__, test.__doc__ = story.__name__, story.__doc__
     return test
 
 
 async def refused(asked: Coroutine[Any, Any, Any]) -> str:
-    """The code of the refusal."""
     with pytest.raises(Refused) as caught:
         await asked
     return caught.value.problem.code

@@ -30,13 +30,7 @@ def shown(found: RoundStates, round_id: str = "r", offset: int | None = None) ->
     return outcome.status, state.place.offset, sorted(state.changes), outcome.complete
 
 
-def ends(at: int) -> list[int]:
-    """Offsets of both partitions."""
-    return [at, at]
-
-
 def rejection(offset: int, code: str = "bad-time", round_id: str = "r") -> RejectedRecord:
-    """A rejection of a record of `eu`."""
     return RejectedRecord(Place(P, offset), code, "why", "eu", round_id)
 
 
@@ -54,9 +48,9 @@ def test_rated_once_all_players_have_changed() -> None:
     assert shown(found) == ("rated", 3, ["ann", "bob"], True)
     found = states()
     found.posted(Place(P, 3), "eu", "r", 2)
-    found.settled(ends(3))
+    found.settled([3, 3])
     assert shown(found)[0] == "pending"
-    found.settled(ends(4))
+    found.settled([4, 4])
     assert shown(found) == ("rated", 3, [], True)
 
 
@@ -77,7 +71,7 @@ def test_what_is_known_from_others() -> None:
     found = states()
     found.changed(an_event("ann", 3, ladder="eu", round_id="r"))
     assert shown(found) == ("pending", 3, ["ann"], False)
-    found.settled(ends(4))
+    found.settled([4, 4])
     assert shown(found) == ("rated", 3, ["ann"], True)
     found = states()
     found.rejected(rejection(5, "duplicate-round"))
@@ -95,7 +89,7 @@ def test_what_cannot_be_known_is_said() -> None:
     alone. The event of a correction has its offset: it is no state of a round."""
     found = states(known=5)
     found.changed(an_event("ann", 3, ladder="eu", round_id="r"))
-    found.settled(ends(8))
+    found.settled([8, 8])
     assert shown(found) == ("rated", 3, ["ann"], False)
     assert shown(found, "x", offset=4) == ()
     assert shown(found, "x") == ()
@@ -104,8 +98,8 @@ def test_what_cannot_be_known_is_said() -> None:
     assert shown(found, "x", offset=3) == ()
     found = states()
     found.posted(Place(P, 3), "eu", "r", 2)
-    found.began(ends(4))
-    found.settled(ends(4))
+    found.began([4, 4])
+    found.settled([4, 4])
     assert shown(found) == ("rated", 3, [], False)
     found, cause = states(), CorrectionCause(cause="round-voided", offset=3, round_id="r")
     found.changed(an_event("ann", 3, ladder="eu", round_id="r", correction=cause))
@@ -123,9 +117,6 @@ def test_states_are_bounded() -> None:
     for offset in range(3):
         found.changed(an_event("ann", offset, ladder="eu", round_id=f"r{offset}"))
     assert len(found) == 2 and shown(found, "r0") == ()
-
-
-# --- what is settled ---
 
 
 def progress(
