@@ -22,21 +22,18 @@ OLD = EloMMR(weight_limit=0.2, sigma_limit=80.0)
 NEW = EloMMR(weight_limit=0.3, sigma_limit=80.0)
 
 
-@cases(
-    "own, in_log, offset",
-    [
-        ([], [], math.inf),
-        (["0:a"], [], math.inf),
-        (["0:a"], ["0:a"], math.inf),
-        (["0:a", "7:b"], ["0:a"], math.inf),
-        (["0:a"], ["0:a", "7:b"], 7),
-        (["0:a", "7:b", "9:c"], ["0:a", "7:b", "8:d"], 8),
-        (["0:a", "7:c"], ["0:a", "7:b"], 7),
-        (["0:a", "5:b"], ["0:a", "7:b"], 5),
-        (["0:b", "7:b"], ["0:a"], 0),
-        ([], ["3:a"], 3),
-    ],
-)
+@cases("own, in_log, offset", [
+    ([], [], math.inf),
+    (["0:a"], [], math.inf),
+    (["0:a"], ["0:a"], math.inf),
+    (["0:a", "7:b"], ["0:a"], math.inf),
+    (["0:a"], ["0:a", "7:b"], 7),
+    (["0:a", "7:b", "9:c"], ["0:a", "7:b", "8:d"], 8),
+    (["0:a", "7:c"], ["0:a", "7:b"], 7),
+    (["0:a", "5:b"], ["0:a", "7:b"], 5),
+    (["0:b", "7:b"], ["0:a"], 0),
+    ([], ["3:a"], 3),
+])  # fmt: skip
 def test_at_odds_from(own: Sequence[str], in_log: Sequence[str], offset: float) -> None:
     """This is the first offset at which the recorded history differs from our file. Our file may
     have later changes."""
@@ -56,9 +53,8 @@ def test_fingerprints_differ_with_every_parameter() -> None:
 
 
 def changing(offset: int) -> Ladders:
-    return Ladders(
-        ladders={"ladder-0": Ladder(rating=OLD, changes=(Change(from_offset=offset, rating=NEW),))}
-    )
+    change = Change(from_offset=offset, rating=NEW)
+    return Ladders(ladders={"ladder-0": Ladder(rating=OLD, changes=(change,))})
 
 
 def test_objections_are_remembered_for_a_while() -> None:
@@ -87,10 +83,8 @@ def test_an_estimator_at_odds_waits() -> None:
     hand = ByHand(Estimator(ladders, 2, ANYWHERE, observer=observer, cache_bytes=0).run())
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1])))
     opened(hand, committed={0: 0, 1: 0})
-    read(
-        hand, round_at(0, ZERO[0], ZERO[1]), round_at(1, ZERO[2], ZERO[3]),
-        round_at(0, ONE[0], ONE[1], partition=1),
-    )  # fmt: skip
+    other = round_at(0, ONE[0], ONE[1], partition=1)
+    read(hand, round_at(0, ZERO[0], ZERO[1]), round_at(1, ZERO[2], ZERO[3]), other)
     own = hand.expect(Agree).histories
     assert own == {name: ladders.history(name) for name in ("ladder-0", "ladder-1")}
     rival = dict(own) | {"ladder-0": [own["ladder-0"][0], "1:x"]}
@@ -118,9 +112,6 @@ def _until_agree(hand: ByHand) -> Agree:
         now_s = turn * REFUSED_S / 4 if polling else now_s
         hand.answer(type(hand.effect), Polled(now_s) if polling else {})
     raise AssertionError("it never looks again")
-
-
-# --- the bucket that rejections fill --------------------------------------------------------------
 
 
 def test_a_partition_rests_until_the_bucket_has_leaked() -> None:

@@ -1,7 +1,6 @@
 """Many corrections at once: the work that they make, counted, and not timed."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -14,12 +13,9 @@ from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import to_json
 from stream_rater.contract.seeds import MOST_PLAYERS
+from stream_rater.pipeline.corrections import correction_ports
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
-from stream_rater.pipeline.corrections.correction_ports import (
-    NoteCorrections,
-    ReadAgain,
-    RecordedCorrection,
-)
+from stream_rater.pipeline.corrections.correction_ports import ReadAgain, RecordedCorrection
 from stream_rater.pipeline.corrections.correction_validator import VERDICTS_AT_ONCE
 from stream_rater.pipeline.corrections.edits_in_force import APPLIED
 from stream_rater.pipeline.corrections.log_context import LogContext
@@ -38,7 +34,6 @@ def sent(log: Log, kind: str = "", ladder: str = "l", **about: Any) -> int:
 
 
 def duel(log: Log, number: int, *players: str, ladder: str = "l") -> None:
-    """Append a round."""
     sent(log, **a_round(number, *players, ladder=ladder, completed_at=TIME))
 
 
@@ -145,13 +140,6 @@ class Crowd:
         return sorted((each.record.offset, each.code) for each in self.log.rejected)
 
 
-def rejected_as(code: str, offsets: Iterable[int]) -> list[tuple[int, str]]:
-    return [(offset, code) for offset in offsets]
-
-
-Void = Callable[[Log, int], int]
-
-
 def plain(log: Log, number: int) -> int:
     """A correction of a round that is not there."""
     return sent(log, "round-voided", round_id=f"nope-{number}")
@@ -176,8 +164,7 @@ def batched(log: Log, number: int) -> int:
 def test_refused_corrections_of_a_queue_take_one_pass() -> None:
     """The first one reads the log. The queued corrections behind it are validated in the same
     pass."""
-    kinds: list[Void] = [plain, of_a_player, elsewhere, batched]
-    for kind in kinds:
+    for kind in (plain, of_a_player, elsewhere, batched):
         crowd = Crowd()
         for i in range(30):
             duel(crowd.log, i, f"a-{i}", f"b-{i}")
@@ -187,7 +174,7 @@ def test_refused_corrections_of_a_queue_take_one_pass() -> None:
         duel(crowd.log, 100, "a-1", "new")
         crowd.work()
         code = "unknown-player" if kind is of_a_player else "unknown-round"
-        assert crowd.codes() == rejected_as(code, rejected), kind
+        assert crowd.codes() == [(offset, code) for offset in rejected], kind
         assert crowd.passes == 1, kind
 
 
@@ -201,7 +188,7 @@ def test_a_batch_that_is_rejected_with_others_is_not_validated_again() -> None:
     rejected = [of_a_player(crowd.log, i) for i in range(3)]
     applied = sent(crowd.log, APPLIED)
     crowd.work()
-    assert crowd.codes() == rejected_as("unknown-player", [waits, *rejected])
+    assert crowd.codes() == [(offset, "unknown-player") for offset in (waits, *rejected)]
     assert [each.offset for each in crowd.log.read().corrections["l"]] == [waits, applied]
     later = batched(crowd.log, 1)
     crowd.work()
@@ -222,7 +209,8 @@ def test_what_waits_for_one_record_is_recorded_together() -> None:
             sent(crowd.log, "player-removed", ladder="m", player="p", batched=True)
             duel(crowd.log, 1_000, "new", "newer")
     crowd.work()
-    assert crowd.counts[NoteCorrections] <= 5 and crowd.counts[Poll] - polls <= 50
+    notes_sent = crowd.counts[correction_ports.NoteCorrections]
+    assert notes_sent <= 5 and crowd.counts[Poll] - polls <= 50
     notes = crowd.log.read().corrections
     assert [msgspec.json.decode(each.correction)["player"] for each in notes["l"]] == [
         f"p-{i}" for i in range(1_000)

@@ -1,36 +1,27 @@
 """Beliefs that an estimator caches: what it asks for then, what it sends, when it drops them."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
 
-from stream_rater.adapters.local_driver import LocalDriver, estimator_worker, updater_worker
+from stream_rater.adapters.local_driver import estimator_worker, updater_worker
 from stream_rater.adapters.memory import Log, Store
 from stream_rater.columns import player_map
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.estimator.belief_cache import CACHE_BYTES, BeliefCache
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.priors import POSITIONS_EVERY_S
-from stream_rater.pipeline.ports import (
-    CommitSource,
-    Effect,
-    NewProducer,
-    Poll,
-    Polled,
-    Position,
-    ReadBeliefs,
-    StoredShard,
-)
+from stream_rater.pipeline.ports import Poll, Polled, Position, ReadBeliefs, StoredShard
 from stream_rater.pipeline.updater.updater import Updater
-from stream_rater.runtime.embedded import Machine, _start
 from tests.builders.machines import ByHand, Recorder
 from tests.builders.pending import pending_of
+from tests.unit.test_ban_waves import Actor
 from tests.unit.test_estimator import (
     SHARDS,
     ZERO,
@@ -46,7 +37,6 @@ from tests.unit.test_estimator import (
 
 @pytest.fixture
 def hand() -> ByHand:
-    """An estimator at its first poll."""
     return by_hand(Recorder(), cache_bytes=CACHE_BYTES)
 
 
@@ -60,34 +50,24 @@ def whole(hand: ByHand, *records: bytes | None, applied: int = 0) -> list[str]:
 def sent(hand: ByHand, *offsets: int) -> list[bytes]:
     """All parts are acknowledged, and the offset is committed; returns the parts."""
     parts = parts_sent(hand, *offsets).parts
-    hand.answer(CommitSource)
+    hand.answer(ports.CommitSource)
     return [part for _, part in parts]
 
 
 def test_next_round_does_not_wait(hand: ByHand) -> None:
     """Its player's belief is computed when all parts are acknowledged; nobody asks the store for
-    it, and the parts are those of a worker that waited."""
+    it, however long ago that was, and the parts are those of a worker that waited."""
     rounds = [a_round(i, ZERO[0], ZERO[1 + i]) for i in range(3)]
+    rounds.append(a_round(3, ZERO[0], ZERO[1]))
     owning(hand, 0)
     found = []
-    for i, each in enumerate(rounds):
+    for i, each in enumerate(rounds[:3]):
         read(hand, each)
         assert whole(hand) == ([ZERO[0], ZERO[1]] if i == 0 else [ZERO[1 + i]])
         found += sent(hand, 7 + i)
-    assert found == one_after_the_other(rounds)
-
-
-def test_nobody_is_read_who_was_rated_before(hand: ByHand) -> None:
-    """However long ago, and though nobody waited for the round after."""
-    owning(hand, 0)
-    read(hand, a_round(0, ZERO[0], ZERO[1]))
-    whole(hand)
-    first = sent(hand, 7)
     read(hand, now_s=POSITIONS_EVERY_S / 2)
-    read(hand, a_round(1, ZERO[0], ZERO[1]), now_s=POSITIONS_EVERY_S / 2)
-    assert first + sent(hand, 8) == one_after_the_other(
-        [a_round(i, ZERO[0], ZERO[1]) for i in range(2)]
-    )
+    read(hand, rounds[3], now_s=POSITIONS_EVERY_S / 2)
+    assert found + sent(hand, 10) == one_after_the_other(rounds)
 
 
 def test_positions_are_read_once_in_a_while(hand: ByHand) -> None:
@@ -101,27 +81,19 @@ def test_positions_are_read_once_in_a_while(hand: ByHand) -> None:
     sent(hand, 8)
 
 
-def _turn(
-    worker: LocalDriver, machine: Machine, effect: Effect[Any], now_s: float
-) -> tuple[LocalDriver, Machine, Effect[Any]]:
-    worker.now_s += now_s
-    return worker, machine, machine.send(worker.perform(effect))
-
-
 def one_after_the_other(rounds: Sequence[Record]) -> list[bytes]:
     """The parts of these rounds, if each is read once the one before is applied."""
     log, store = Log(1, SHARDS), Store()
-    estimator = Estimator(ANY_LADDER, SHARDS, 1, cache_bytes=0)
-    machines = [
-        _start(estimator_worker(log, store), estimator.run()),
-        _start(updater_worker(log, store), Updater(SHARDS).run()),
-    ]
-    for group, (worker, _, _) in zip((log.estimators, log.updaters), machines, strict=True):
-        group.assign([worker])
+    estimator, updater = estimator_worker(log, store), updater_worker(log, store)
+    log.estimators.assign([estimator])
+    log.updaters.assign([updater])
+    machine = Estimator(ANY_LADDER, SHARDS, 1, cache_bytes=0).run()
+    crew = [Actor(estimator, machine), Actor(updater, Updater(SHARDS).run())]
     for each in rounds:
         log.submit(0, each.value or b"", received_s=4e9)
-        for now_s in range(100):
-            machines = [_turn(*machine, now_s) for machine in machines]
+        for _ in range(100):
+            for actor in crew:
+                actor.advance()
     return [record.value or b"" for some in log.parts for record in some]
 
 
@@ -137,7 +109,7 @@ def test_what_is_cached_is_dropped(hand: ByHand, lost: bool) -> None:
     else:
         hand.fail(Poll, LogTrouble("away"))
         hand.answer(Poll, Polled(0.0))
-        hand.answer(NewProducer)
+        hand.answer(ports.NewProducer)
         opened(hand, committed={0: 1, 1: 0}, ends=(8, 0))
         read(hand, a_round(1, ZERO[0], ZERO[2]))
     assert priors(hand, applied=7).players == {0: ()}
@@ -184,7 +156,6 @@ def test_nobody_runs_ahead_for_ever() -> None:
 
 
 def records_of(pending: PendingRounds, *texts: str) -> StringColumn:
-    """A record for each player."""
     assert len(texts) == pending.count
     return StringColumn.of_bytes([each.encode() for each in texts])
 
@@ -227,14 +198,3 @@ def test_a_ladder_is_dropped_whole() -> None:
     cache.clear()
     assert found(cache, one) + found(cache, other) == [None, None, None]
     assert not np.any(cache.may_contain(one.fingerprints))
-
-
-def test_without_memory_the_headers_are_read() -> None:
-    """As by a worker that caches nothing."""
-    hand = by_hand(Recorder(), cache_bytes=0)
-    owning(hand, 0)
-    read(hand, a_round(0, ZERO[0], ZERO[1]))
-    assert [name for _, name in priors(hand).players[0]] == [ZERO[0], ZERO[1]]
-    sent(hand, 7)
-    read(hand, a_round(1, ZERO[0], ZERO[1]))
-    assert priors(hand, applied=7).players == {0: ()}

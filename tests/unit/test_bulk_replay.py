@@ -98,17 +98,14 @@ def test_as_early_as_may_be() -> None:
 
 
 def test_waves() -> None:
-    """Rounds with the same parameters share one; those with others have their own."""
+    """Rounds with the same parameters share one; those with others have their own. In one call are
+    those that follow each other and have the same parameters. Ladders that have the same parameters
+    throughout do not wait for others."""
     waves = arranged(["ab", "cd", "bc", "ef"], kind=[0, 0, 0, 1])
     assert [wave.rounds.offset.tolist() for wave in waves] == [[0, 1], [3], [2]]
     assert [wave.rows.tolist() for wave in waves] == [[0, 1, 2, 3], [4, 5], [1, 2]]
     assert [wave.waves.tolist() for wave in waves] == [[0, 2], [0, 1], [0, 1]]
     assert waves[0].offsets.tolist() == [0, 0, 1, 1]
-
-
-def test_waves_in_one_call() -> None:
-    """Those that follow each other and have the same parameters. Ladders that have the same
-    parameters throughout do not wait for others."""
     games = ["ab", "ef", "bc", "cd", "fg"]
     (whole,) = arranged(games, together=True)
     assert whole.rounds.offset.tolist() == [0, 1, 2, 4, 3]

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -14,11 +13,12 @@ from stream_rater.cli import app
 from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders, Limits
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ladder_history import encode_histories
-from stream_rater.pipeline.ports import Effect
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import records_of
+from tests.builders.commands import as_file
 from tests.builders.lines import Line, a_correction, a_record, a_round
 from tests.builders.submitters import Sent, taking
+from tests.unit.test_ban_waves import Actor
 
 CODE = "corrections-refused"
 
@@ -36,8 +36,7 @@ def ladders_of(*changes: tuple[int, str], first: str = "accepted") -> Ladders:
 
 
 LINES = [
-    a_round(0),
-    a_round(1),
+    a_round(0), a_round(1),
     a_correction("round-voided", round_id="r0", batched=True),
     a_correction("round-voided", round_id="r1", batched=True),
     a_correction("corrections-applied"),
@@ -45,13 +44,13 @@ LINES = [
     a_correction("season-started", season=1),
     a_correction("round-voided", round_id="nowhere"),
     a_correction("corrections-applied"),
-]
+]  # fmt: skip
 
 
-def verdicts(ladders: Ladders) -> dict[int, str]:
+def verdicts(ladders: Ladders, lines: list[Line] = LINES) -> dict[int, str]:
     """The codes of a file's refused corrections, by line."""
-    lines = [json.dumps(each).encode() for each in LINES]
-    found = verdicts_of_log(lambda: records_of(lines), ladders, 100)
+    file = [json.dumps(each).encode() for each in lines]
+    found = verdicts_of_log(lambda: records_of(file), ladders, 100)
     return {place: each.code for (_, place), each in found.rejections.items()}
 
 
@@ -68,13 +67,12 @@ def test_the_offset_of_a_correction_decides() -> None:
 
 def test_a_ladder_that_takes_them_has_the_fingerprint_of_older_releases() -> None:
     """Workers of a release that knows no such limit agree."""
+    other, refused = Limits(max_entries=9, unknown_fields="reject"), Limits(corrections="refused")
     ladders = Ladders(
         ladders={
             "*": Ladder(rating=DEFAULT_RATING),
-            "l": Ladder(
-                rating=DEFAULT_RATING, limits=Limits(max_entries=9, unknown_fields="reject")
-            ),
-            "m": Ladder(rating=DEFAULT_RATING, limits=Limits(corrections="refused")),
+            "l": Ladder(rating=DEFAULT_RATING, limits=other),
+            "m": Ladder(rating=DEFAULT_RATING, limits=refused),
         }
     )
     assert ladders.history("any") == ("0:f37007ecb9cdf1d2",)
@@ -82,18 +80,13 @@ def test_a_ladder_that_takes_them_has_the_fingerprint_of_older_releases() -> Non
     assert ladders.history("m") not in (ladders.history("any"), ladders.history("l"))
 
 
-# --- the estimator --------------------------------------------------------------------------------
-
-
-def worked(ladders: Ladders, log: Log, effects: int = 400) -> Log:
-    """An estimator reads the log, and performs so many effects."""
+def worked(ladders: Ladders, log: Log) -> Log:
+    """An estimator reads the log."""
     driver = estimator_worker(log, Store())
     log.estimators.assign([driver])
-    machine = Estimator(ladders, 1, 1, commit_every_s=0.0).run()
-    effect: Effect[Any] = next(machine)
-    for turn in range(effects):
-        driver.now_s = 0.02 * turn
-        effect = machine.send(driver.perform(effect))
+    actor = Actor(driver, Estimator(ladders, 1, 1, commit_every_s=0.0).run())
+    for _ in range(800):
+        actor.advance()
     return log
 
 
@@ -112,15 +105,10 @@ def test_the_estimator_comes_to_the_same_verdicts() -> None:
         ladders_of((3, "refused"), (5, "accepted")),
     ):  # fmt: skip
         # Corrections and nothing to rate: no updater is needed.
-        log = worked(ladders, log_of([*LINES[:1], *LINES[2:]]))
+        lines = [*LINES[:1], *LINES[2:]]
+        log = worked(ladders, log_of(lines))
         found = {each.record.offset: each.code for each in log.rejected}
-        lines = [json.dumps(each).encode() for each in [*LINES[:1], *LINES[2:]]]
-        due = verdicts_of_log(
-            lambda lines=lines: records_of(lines),  # type: ignore[misc]
-            ladders,
-            100_000,
-        )
-        assert found == {place: each.code for (_, place), each in due.rejections.items()}
+        assert found == verdicts(ladders, lines)
         assert len(log.rejected) == len(found)
         assert log.estimators.committed == {0: len(lines)}
         recorded = [each.offset for some in log.read().corrections.values() for each in some]
@@ -138,17 +126,12 @@ def test_a_worker_with_another_file_refuses_nothing() -> None:
     assert log.estimators.committed == {0: 1}
 
 
-# --- commands -------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Sent:
-    """Takes all that is sent."""
     return taking(monkeypatch, 1)
 
 
 def run(tmp_path: Path, ladders: Ladders, *words: str) -> Result:
-    """A command with this ladders file."""
     file = tmp_path / "ladders.json"
     file.write_bytes(msgspec.json.encode(ladders))
     return CliRunner().invoke(app.main, words, env={"STREAM_RATER_LADDERS": str(file)})
@@ -170,8 +153,7 @@ def test_correct_says_at_once_that_a_ladder_takes_none(kafka: Sent, tmp_path: Pa
 
 def test_submit_leaves_out_what_a_ladder_does_not_take(kafka: Sent, tmp_path: Path) -> None:
     """The error names the line and its code, and the other lines are sent."""
-    rounds = tmp_path / "rounds.jsonl"
-    rounds.write_bytes(b"".join(json.dumps(each).encode() + b"\n" for each in LINES[:3]))
+    rounds = as_file(tmp_path / "rounds.jsonl", LINES[:3])
     done = run(tmp_path, ladders_of((7, "refused")), "submit", str(rounds))
     assert done.exit_code == 1
     assert "rounds.jsonl:3: corrections-refused: ladder 'l'" in done.stderr
