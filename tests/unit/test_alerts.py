@@ -5,7 +5,8 @@ import json
 import re
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from watching.figure import FORMATS
 RUNBOOK = pages.text("operations/runbook.md")
 VALUES = yaml.safe_load((ROOT / "helm" / "stream-rater" / "values.yaml").read_text())
 MKDOCS = ROOT / "deploy" / "tools" / "mkdocs.yml"
-SEVERITIES = {"critical", "warning"}
 
 
 def rules() -> list[dict[str, Any]]:
@@ -32,8 +32,11 @@ def rules() -> list[dict[str, Any]]:
 
 ALERTS = {rule["alert"]: rule for rule in rules() if "alert" in rule}
 
+JOB = {"job": "stream-rater"}
+A = JOB | {"instance": "a"}
 
-@dataclass
+
+@dataclass(frozen=True)
 class Case:
     """What is scraped, a value a minute (promtool's notation), and what fires of it.
 
@@ -43,16 +46,12 @@ class Case:
     not_yet: int
     fires: int
     series: dict[str, str]
-    labels: Sequence[dict[str, str]] = field(default_factory=lambda: [A])
-
-
-A: dict[str, str] = {"job": "stream-rater", "instance": "a"}
-JOB = {"job": "stream-rater"}
+    labels: Sequence[dict[str, str]] = (A,)
 
 
 def of(instance: str, **labels: str) -> str:
     """The labels of a scraped series."""
-    reported = {"job": "stream-rater", "instance": instance, **labels}
+    reported = JOB | {"instance": instance} | labels
     return "{" + ", ".join(f'{name}="{value}"' for name, value in reported.items()) + "}"
 
 
@@ -208,8 +207,7 @@ CASES = {
 
 def firing(alert: str, minute: int, labels: Sequence[dict[str, str]]) -> dict[str, Any]:
     """promtool's test that these, and only these, fire at that minute."""
-    common = {"alertname": alert, "alertstate": "firing"}
-    common |= ALERTS[alert]["labels"]
+    common = {"alertname": alert, "alertstate": "firing"} | ALERTS[alert]["labels"]
     reported = [", ".join(f'{k}="{v}"' for k, v in (common | each).items()) for each in labels]
     return {
         "expr": f'ALERTS{{alertname="{alert}", alertstate="firing"}}',
@@ -252,7 +250,7 @@ def test_an_alert_says_what_to_do() -> None:
     site = re.findall(r"^site_url: (.*)$", MKDOCS.read_text(), re.MULTILINE)
     assert url == f"{site[0]}operations/runbook/"
     for alert, rule in ALERTS.items():
-        assert rule["labels"]["severity"] in SEVERITIES, alert
+        assert rule["labels"]["severity"] in ("critical", "warning"), alert
         assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}, alert
         assert rule["annotations"]["runbook_url"] == f"{url}#{alert.lower()}"
         assert alert in headings
@@ -304,9 +302,8 @@ def test_panels_do_not_overlap() -> None:
     whole = json.loads(DASHBOARD.read_text())["panels"]
     assert len({each["id"] for each in whole}) == len(whole)
     taken = [
-        (x, y)
+        place
         for at in (each["gridPos"] for each in whole)
-        for x in range(at["x"], at["x"] + at["w"])
-        for y in range(at["y"], at["y"] + at["h"])
+        for place in product(range(at["x"], at["x"] + at["w"]), range(at["y"], at["y"] + at["h"]))
     ]
     assert len(set(taken)) == len(taken)

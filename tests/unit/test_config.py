@@ -29,13 +29,11 @@ limits = { max_entries = 12, max_skew_s = 60 }
 rating = { system = "elo-mmr", beta = 200, gamma = 80, rho = "inf", display = { minus_sigma = 3 } }
 """
 
-Write = Callable[..., Path]
+Write = Callable[[str, str | bytes], Path]
 
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Write a file of this name."""
-
     def written(name: str, text: str | bytes) -> Path:
         path = tmp_path / name
         path.write_bytes(text.encode() if isinstance(text, str) else text)
@@ -54,7 +52,9 @@ def refusal(action: Callable[..., Any], *given: Any) -> str:
 
 
 def test_ladders(write: Write) -> None:
-    """A ladder that is named has its own parameters and limits, all others the template's."""
+    """A ladder that is named has its own parameters and limits, all others the template's. The same
+    ladders in JSON are the same ladders. Without a template, only what is named exists. Limits are
+    the contract's: 8 MiB, depth 16, a million entries, a day ahead, weight up to 1000."""
     ladders = files.read_ladders(write("ladders.toml", LADDERS))
     eu, other = ladders.find("ranked-eu"), ladders.find("casual")
     assert eu is not None and other is not None
@@ -62,6 +62,12 @@ def test_ladders(write: Write) -> None:
     assert isinstance(eu.rating, EloMMR) and eu.rating.rho == "inf"
     assert other == Terms(EloMMR(weight_limit=0.23, sigma_limit=54.0), Limits())
     assert ladders.limits.max_bytes == 1000
+    assert files.read_ladders(write("ladders.json", msgspec.json.encode(ladders))) == ladders
+    named = Ladders(ladders={"eu": Ladder(rating=DEFAULT_RATING)})
+    assert named.find("eu") is not None and named.find("us") is None
+    limits = Limits()
+    assert (limits.max_bytes, limits.max_depth, limits.max_entries) == (8 * 2**20, 16, 1_000_000)
+    assert (limits.max_skew_s, limits.max_weight) == (86_400, 1000.0)
 
 
 CHANGING = """
@@ -107,7 +113,6 @@ OTHER = 'rating = { system = "elo-mmx", weight_limit = 0.3, sigma_limit = 60 }'
 
 
 def test_changes_that_make_no_sense(write: Write) -> None:
-    """Refused with their place."""
     limits = "limits = { max_entries = 5 }"
     template = '[[ladders."*".changes]]\nfrom_offset = 1\n'
     for text, says in (
@@ -121,19 +126,6 @@ def test_changes_that_make_no_sense(write: Write) -> None:
         (CHANGING.replace("= 200", "= -1"), "from_offset"),
     ):
         assert re.search(says, refusal(files.read_ladders, write("ladders.toml", text))), says
-
-
-def test_json_and_toml_are_alike(write: Write) -> None:
-    """The same ladders in JSON are the same ladders. Without a template, only what is named exists.
-    Limits are the contract's: 8 MiB, depth 16, a million entries, a day ahead, weight up to
-    1000."""
-    ladders = files.read_ladders(write("ladders.toml", LADDERS))
-    assert files.read_ladders(write("ladders.json", msgspec.json.encode(ladders))) == ladders
-    named = Ladders(ladders={"eu": Ladder(rating=DEFAULT_RATING)})
-    assert named.find("eu") is not None and named.find("us") is None
-    limits = Limits()
-    assert (limits.max_bytes, limits.max_depth, limits.max_entries) == (8 * 2**20, 16, 1_000_000)
-    assert (limits.max_skew_s, limits.max_weight) == (86_400, 1000.0)
 
 
 RATING = 'system = "elo-mmr"\nweight_limit = 0.23\nsigma_limit = 54\n'
@@ -181,21 +173,14 @@ def test_bad_ladders(write: Write) -> None:
 
 def test_settings_from_the_environment() -> None:
     """STREAM_RATER_<NAME> sets a field, as text. Variables of other programs are not checked."""
-    found = files.read_settings(
-        None,
-        {
-            "STREAM_RATER_SHARDS": "12",
-            "STREAM_RATER_KAFKA": "kafka:9092",
-            "STREAM_RATER_SHARED": "elsewhere",
-            "SHARDS": "13",
-            "PATH": "",
-            # In a Kubernetes namespace with services of these names:
-            "STREAM_RATER_PORT": "tcp://10.0.0.1:9108",
-            "STREAM_RATER_PORT_9108_TCP_ADDR": "10.0.0.1",
-            "STREAM_RATER_SERVICE_HOST": "10.0.0.1",
-            "STREAM_RATER_REDIS_SERVICE_PORT_REDIS": "6379",
-        },
-    )
+    variables = {
+        "STREAM_RATER_SHARDS": "12", "STREAM_RATER_KAFKA": "kafka:9092",
+        "STREAM_RATER_SHARED": "elsewhere", "SHARDS": "13", "PATH": "",
+        # In a Kubernetes namespace with services of these names:
+        "STREAM_RATER_PORT": "tcp://10.0.0.1:9108", "STREAM_RATER_PORT_9108_TCP_ADDR": "10.0.0.1",
+        "STREAM_RATER_SERVICE_HOST": "10.0.0.1", "STREAM_RATER_REDIS_SERVICE_PORT_REDIS": "6379",
+    }  # fmt: skip
+    found = files.read_settings(None, variables)
     assert found == Settings(shards=12, kafka="kafka:9092")
 
 
@@ -203,15 +188,13 @@ def test_a_misspelt_setting_is_refused(write: Write) -> None:
     """With the nearest name of a variable, else the service would run by a default that nobody
     wanted; in the file it is a mistake, too, not a comment. A value of the wrong kind or out of
     range names its field."""
-    for variable, nearest in (
-        ("STREAM_RATER_SHARD", "STREAM_RATER_SHARDS"),
-        ("STREAM_RATER_KAFKA_SERVERS", "STREAM_RATER_KAFKA"),
-        ("STREAM_RATER_LOGLEVEL", "STREAM_RATER_LOG_LEVEL"),
-        ("STREAM_RATER_shards", "STREAM_RATER_SHARDS"),
-    ):
-        message = refusal(files.read_settings, None, {variable: "7"})
-        start = f"environment: {variable} is no setting; the nearest is {nearest}"
-        assert message.startswith(start)
+    for wrong, nearest in (
+        ("SHARD", "SHARDS"), ("KAFKA_SERVERS", "KAFKA"), ("LOGLEVEL", "LOG_LEVEL"),
+        ("shards", "SHARDS"),
+    ):  # fmt: skip
+        message = refusal(files.read_settings, None, {f"STREAM_RATER_{wrong}": "7"})
+        says = f"STREAM_RATER_{wrong} is no setting; the nearest is STREAM_RATER_{nearest}"
+        assert message.startswith(f"environment: {says}")
     assert "`shard`" in refusal(files.read_settings, write("s.toml", "shard = 4"), {})
     for value in ("many", "", "0", "-1", "1.5", "100000"):
         message = refusal(files.read_settings, None, {"STREAM_RATER_SHARDS": value})
@@ -232,7 +215,6 @@ def test_the_environment_overrides_the_file(write: Write) -> None:
 
 
 def test_who_names_no_system_sees_which_there_are(write: Write) -> None:
-    """All of them, in the line about the mistake."""
     for text in ('{"system":"elommr"}', "{}"):
         reported = refusal(files.read_rating, write("c.json", text))
         assert reported.endswith(

@@ -8,27 +8,21 @@ from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner, Result
 
 from stream_rater import BadParameters
 from stream_rater import Ladder as InNotebook
-from stream_rater.cli import app
 from stream_rater.config.files import read_ladders
 from stream_rater.config.ladders import Ladder, any_ladder
-from stream_rater.rating.parameters import (
-    Climbing,
-    EloMMR,
-    EloMMX,
-    EloR,
-    TwoMoment,
-    fingerprint,
-    from_builtins,
-)
+from stream_rater.rating import parameters
+from stream_rater.rating.parameters import Climbing, EloMMR, fingerprint, from_builtins
 from stream_rater.replay.pool import Pool
 from stream_rater.runtime.embedded import Engine
 from stream_rater.runtime.selfcheck import SYSTEMS
+from tests.builders.commands import done, failed, run
 from tests.rounds import as_json, day, ranked, read
 
+COMPARING = EloMMR | parameters.EloMMX | parameters.EloR | Climbing
+"""The systems with both rules; two-moment has the old one, too."""
 NEW = EloMMR(weight_limit=0.2, sigma_limit=80.0)
 OLD = msgspec.structs.replace(NEW, dnf="not-compared")
 RATING = '[ladders."*".rating]\nsystem = "elo-mmr"\nweight_limit = 0.2\nsigma_limit = 80\n'
@@ -50,8 +44,11 @@ FIELDS = [{"round_id": f"r{i}", "completed_at": day(i)} for i in range(len(STAND
 ROUNDS = [as_json(*each, **more) for each, more in zip(STANDINGS, FIELDS, strict=True)]
 
 
-def run(*words: str) -> Result:
-    return CliRunner().invoke(app.main, words)
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"\n".join(ROUNDS))
+    return path
 
 
 def replayed(configs: list[EloMMR]) -> dict[str, float]:
@@ -63,20 +60,19 @@ def replayed(configs: list[EloMMR]) -> dict[str, float]:
     return {player: float(header["mu"]) for player, header in pool}
 
 
-def test_rate_and_the_service_go_by_the_ladders_word(tmp_path: Path) -> None:
+def test_rate_and_the_service_go_by_the_ladders_word(tmp_path: Path, file: Path) -> None:
     """From the offset of a change on by the new one. The rules differ, or this would say nothing:
     who did not finish falls less if others tie with it."""
-    (file := tmp_path / "a.jsonl").write_bytes(b"\n".join(ROUNDS))
-    for text, configs in (
+    for toml, configs in (
         (RATING, [NEW] * 4),
         (RATING + 'dnf = "tied-last"\n', [NEW] * 4),
         (RATING + 'dnf = "not-compared"\n', [OLD] * 4),
         (CHANGING, [OLD, OLD, NEW, NEW]),
     ):
-        (ladders := tmp_path / "l.toml").write_text(text)
-        result = run("rate", str(file), "--ladders", str(ladders), "--records")
-        printed = [json.loads(line) for line in result.stdout.splitlines()]
-        assert {each["player"]: each["mu"] for each in printed} == replayed(configs), text
+        (ladders := tmp_path / "l.toml").write_text(toml)
+        text = done("rate", file, "--ladders", ladders, "--records")
+        printed = [json.loads(line) for line in text.splitlines()]
+        assert {each["player"]: each["mu"] for each in printed} == replayed(configs)
         engine = Engine(read_ladders(ladders))
         for each in ROUNDS:
             engine.log.submit(0, each, received_s=2e9)
@@ -86,42 +82,36 @@ def test_rate_and_the_service_go_by_the_ladders_word(tmp_path: Path) -> None:
             for some in engine.store.beliefs.values()
             for (_, player), data in some.items()
         }
-        assert stored == {each["player"]: each["record"] for each in printed}, text
+        assert stored == {each["player"]: each["record"] for each in printed}
     old, new = replayed([OLD] * 4), replayed([NEW] * 4)
     assert all(new[player] > old[player] for player in ("dee", "eve"))
 
 
-def test_some_systems_only_tie(tmp_path: Path) -> None:
+def test_some_systems_only_tie(tmp_path: Path, file: Path) -> None:
     """They compare all entries by their places; the other rule is refused in one line."""
-    (file := tmp_path / "a.jsonl").write_bytes(b"\n".join(ROUNDS))
     for config in SYSTEMS:
         system = config.__struct_config__.tag
-        if isinstance(config, EloMMR | EloMMX | EloR | Climbing | TwoMoment):
+        if isinstance(config, COMPARING | parameters.TwoMoment):
             continue
         table = msgspec.to_builtins(config)
         assert from_builtins({**table, "dnf": "tied-last"}) == config
-        with pytest.raises(BadParameters) as refused:
+        with pytest.raises(BadParameters, match=f"^dnf: {system} has 'tied-last' only$"):
             from_builtins({**table, "dnf": "not-compared"})
-        assert str(refused.value) == f"dnf: {system} has 'tied-last' only"
         (path := tmp_path / "c.json").write_text(json.dumps({**table, "dnf": "not-compared"}))
-        result = run("evaluate", str(file), "--config", str(path))
+        result = run("evaluate", file, "--config", path)
         assert result.exit_code == 2
         assert result.stderr == f"stream-rater: {path}: dnf: {system} has 'tied-last' only\n"
 
 
-def test_a_word_of_a_ladder(tmp_path: Path) -> None:
+def test_a_word_of_a_ladder(tmp_path: Path, file: Path) -> None:
     """A keyword as all parameters in a notebook. Another word is refused in one line with its
     place: in a ladders file, and in a notebook."""
     for word, config in (("tied-last", NEW), ("not-compared", OLD)):
         ladder = InNotebook(weight_limit=0.2, sigma_limit=80, dnf=word)  # type: ignore[arg-type]
         assert ladder.parameters == config
     (ladders := tmp_path / "l.toml").write_text(RATING + 'dnf = "last"\n')
-    (file := tmp_path / "a.jsonl").write_bytes(b"\n".join(ROUNDS))
-    result = run("rate", str(file), "--ladders", str(ladders))
-    assert result.exit_code == 2
-    assert result.stderr == (
-        f"stream-rater: {ladders}: ladder '*': Invalid enum value 'last' - at `$.rating.dnf`\n"
-    )
+    refused = f"{ladders}: ladder '*': Invalid enum value 'last' - at `$.rating.dnf`"
+    assert failed("rate", file, "--ladders", ladders) == refused
     with pytest.raises(BadParameters, match=r"^Ladder: Invalid enum value 'last' - at `\$.dnf`$"):
         InNotebook(weight_limit=0.2, sigma_limit=80, dnf="last")  # type: ignore[arg-type]
 
@@ -156,7 +146,7 @@ def test_workers_of_older_releases_agree() -> None:
     for config in SYSTEMS:
         climbing = isinstance(config, Climbing)
         assert config.dnf == ("not-compared" if climbing else "tied-last"), config
-        if isinstance(config, EloMMR | EloMMX | EloR | Climbing):
+        if isinstance(config, COMPARING):
             word = "tied-last" if climbing else "not-compared"
             other: Any = msgspec.structs.replace(config, dnf=word)
             tag = str(config.__struct_config__.tag)

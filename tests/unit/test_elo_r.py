@@ -14,12 +14,10 @@ from stream_rater.rounds.batch import wave_of
 from tests.rounds import ranked, read
 
 
-def evidence_of(config: EloR, places: list[int], mu: list[float], **fields: Any) -> Any:
-    beliefs = newcomers(len(places), 4, config.initial_mu, 120.0)
-    beliefs.header["mu"] = mu
-    return stages.estimate(
-        config, wave_of([read(config, *ranked(places), **fields)], beliefs.header)
-    )
+def evidence_of(config: EloR, places: list[int], mu: list[float]) -> Any:
+    header = newcomers(len(places), 4, config.initial_mu, 120.0).header
+    header["mu"] = mu
+    return stages.estimate(config, wave_of([read(config, *ranked(places))], header))
 
 
 def test_the_drafts_own_figures() -> None:

@@ -98,19 +98,15 @@ def test_a_changed_file_is_found(tmp_path: Path) -> None:
 GIT = ("-c", "user.name=ann", "-c", "user.email=ann@example.org", "-c", "commit.gpgsign=false")
 
 
-def commit(root: Path, file: str) -> None:
-    (root / file).write_text("x")
-    for words in (["add", "."], ["commit", "-qm", "more"]):
-        subprocess.run(["git", *GIT, *words], cwd=root, check=True)
-
-
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_commits_take_turns(tmp_path: Path) -> None:
     """Eight commits in a row play all eighths, and the files of the last one are always played."""
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     turns = set[int]()
     for number in range(eighths.PARTS):
-        commit(tmp_path, f"test_{number}.py")
+        (tmp_path / f"test_{number}.py").write_text("x")
+        for words in (["add", "."], ["commit", "-qm", "more"]):
+            subprocess.run(["git", *GIT, *words], cwd=tmp_path, check=True)
         turns.add(eighths.eighth_of_commit(tmp_path))
     assert turns == set(range(eighths.PARTS))
     assert eighths.changed_files(tmp_path) == {f"test_{eighths.PARTS - 1}.py"}
