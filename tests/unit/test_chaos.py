@@ -141,9 +141,6 @@ def test_how_long_ratings_took() -> None:
     assert prompt(seen[:1]) and not prompt(seen) and not prompt([])
 
 
-# --- the ledger ---
-
-
 def outcome(fault: str, injected: int = 3, **counts: int) -> Outcome:
     given = {"lost": 0, "doubled": 0, "wrong": 0, **counts}
     return Outcome(

@@ -2,7 +2,6 @@
 on a terminal, how far a file is read, by its bytes."""
 
 import gzip
-import io
 import os
 import re
 import subprocess
@@ -29,6 +28,7 @@ from tests.builders.cases import cases
 from tests.builders.commands import done, run
 from tests.builders.logs import ListedRecords
 from tests.rounds import as_json, day, ranked, read
+from tests.unit.test_compiling import Terminal
 
 ROUNDS = [as_json(round_id=f"r{i}", completed_at=f"2026-01-{1 + i:02}T00:00:00Z") for i in range(4)]
 
@@ -218,11 +218,6 @@ def test_rate_takes_the_ladders_file_of_the_environment(
     missing = run(*words)
     assert (missing.exit_code, missing.stdout) == (2, "")
     assert missing.stderr == "stream-rater: STREAM_RATER_LADDERS: /no/such.toml: no such file\n"
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def a_screen(monkeypatch: pytest.MonkeyPatch) -> Terminal:

@@ -100,15 +100,12 @@ def test_evaluate_scores_what_is_shown(write: Write) -> None:
 
 
 def test_evaluate_shows_a_table(write: Write) -> None:
+    """Where nothing was scored, a number is a dash, and null in JSON."""
     file, config = write("a.jsonl", rounds(30)), write("one.json", MMR)
     text = done("evaluate", file, "--config", config, "--config", config)
     assert "pairs in right order" in text and "noise" in text and "…" not in text
     assert max(map(len, text.splitlines())) < 80, "as wide as a terminal"
-
-
-def test_evaluate_has_no_number_where_nothing_was_scored(write: Write) -> None:
-    """Null in JSON, a dash in the table."""
-    file, config = write("a.jsonl", rounds(2)), write("one.json", MMR)
+    file = write("a.jsonl", rounds(2))
     row = evaluated(file, "--config", config)[0]
     assert row["pair_inversion"] is None and row["pair_inversion_all"] is not None
     assert "–" in done("evaluate", file, "--config", config)

@@ -5,9 +5,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -31,39 +30,12 @@ options, and other tests run them."""
 OPENSKILL = "build/openskill/bin/python build/export.py"
 
 
-class Block(NamedTuple):
-    language: str
-    text: str
-    printed: str
-
-
-def blocks(page: Path) -> Iterator[Block]:
-    """The blocks of a page that are run."""
-    for language, text, printed in BLOCK.findall(page.read_text()):
-        if language in ("sh", "python"):
-            yield Block(language, text, printed)
-
-
-def runnable(block: Block) -> str:
+def runnable(text: str, printed: str) -> str:
     """The script of a block, without what is not run. Where openskill.py is not installed, the
     table that the page shows stands for what it writes."""
-    lines = [each for each in block.text.splitlines() if not each.startswith(NOT_RUN)]
-    if OPENSKILL not in lines:
-        return "\n".join(lines)
-    given = f"cat > build/players.csv <<'END'\n{block.printed}END"
+    lines = [each for each in text.splitlines() if not each.startswith(NOT_RUN)]
+    given = f"cat > build/players.csv <<'END'\n{printed}END"
     return "\n".join(given if each == OPENSKILL else each for each in lines)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder that looks like the tree, with this Python."""
-    (tmp_path / "build").mkdir()
-    (tmp_path / "deploy").symlink_to(ROOT / "deploy")
-    (tmp_path / ".venv" / "bin").mkdir(parents=True)
-    command = tmp_path / ".venv" / "bin" / "stream-rater"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m stream_rater "$@"\n')
-    command.chmod(0o755)
-    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -72,27 +44,34 @@ def folder(tmp_path: Path) -> Path:
     ids=pages.shown,
 )
 def test_the_page_works_as_it_stands(
-    page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each block after the other, in one shell and in one Python."""
-    monkeypatch.chdir(folder)
+    """Each block after the other, in one shell and in one Python, in a folder that looks like the
+    tree."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "build").mkdir()
+    (tmp_path / "deploy").symlink_to(ROOT / "deploy")
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    command = tmp_path / ".venv" / "bin" / "stream-rater"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m stream_rater "$@"\n')
+    command.chmod(0o755)
     names: dict[str, Any] = {}
     kept = {name: each for name, each in os.environ.items() if "STREAM_RATER" not in name}
     environment = kept | {"PYTHONPATH": str(ROOT)}
-    before, ran = "set -e\n", 0
-    for block in blocks(page):
-        ran += 1
-        if block.language == "python":
-            exec(compile(block.text, page.name, "exec"), names)
+    before = "set -e\n"
+    blocks = [each for each in BLOCK.findall(page.read_text()) if each[0] in ("sh", "python")]
+    assert blocks
+    for language, text, printed in blocks:
+        if language == "python":
+            exec(compile(text, page.name, "exec"), names)
             continue
-        script = runnable(block)
+        script = runnable(text, printed)
         done = subprocess.run(
-            ["bash", "-c", before + script], cwd=folder, env=environment, capture_output=True,
+            ["bash", "-c", before + script], cwd=tmp_path, env=environment, capture_output=True,
             text=True, timeout=HANGS_S, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        if block.printed:
-            assert done.stdout == block.printed, script
+        if printed:
+            assert done.stdout == printed, script
         exported = [each for each in script.splitlines() if each.startswith("export ")]
         before += "".join(f"{each}\n" for each in exported)
-    assert ran

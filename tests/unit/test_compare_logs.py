@@ -58,11 +58,6 @@ class Logs:
             return str(error)
 
 
-@pytest.fixture
-def logs(monkeypatch: pytest.MonkeyPatch) -> Logs:
-    return Logs(monkeypatch)
-
-
 def a_log() -> Log:
     """Two partitions with a gap, as transactions leave one, and a record that is no round."""
     first = [a_record(at, a_round(at)) for at in (0, 1, 3, 4)]
@@ -75,23 +70,22 @@ def changed(log: Log, at: int, **fields: Any) -> Log:
     return log
 
 
-def test_a_mirror_is_equal_as_far_as_it_goes(logs: Logs) -> None:
+def test_a_mirror_is_equal_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rejected records do not count, and what it lacks at the end is behind."""
+    logs = Logs(monkeypatch)
     equal = "5 accepted records and 1 note are equal, offset by offset; the mirror is {} behind"
     assert logs.against(a_log()) == equal.format("0 records")
     filled = a_log()
     filled[0].insert(2, Record(0, 2, None))
     assert logs.against(changed(filled, 5, value=b"neither")) == equal.format("0 records")
-    behind = [a_log()[0][:3], a_log()[1]]
-    assert "4 accepted records" in logs.against(behind) and "2 records behind" in logs.against(
-        behind
-    )
+    said = logs.against([a_log()[0][:3], a_log()[1]])
+    assert "4 accepted records" in said and "2 records behind" in said
 
 
-def test_what_is_no_mirror_is_refused(logs: Logs) -> None:
+def test_what_is_no_mirror_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other offsets, another record, one that is missing or too many, other notes, other
     partitions, deleted records, or the same place; with the way to a copy."""
-    (first, second) = a_log()
+    logs, (first, second) = Logs(monkeypatch), a_log()
     gapless = [msgspec.structs.replace(each, offset=at) for at, each in enumerate(first)]
     more = [*first, a_record(6, a_round(10))]
     for log, said in (

@@ -3,7 +3,6 @@ processes compile, and report to one."""
 
 import io
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -23,8 +22,6 @@ from stream_rater.runtime import selfcheck
 
 
 class Recorder(Watcher):
-    """Remembers."""
-
     def __init__(self) -> None:
         self.events: list[str] = []
 
@@ -72,8 +69,7 @@ from tests.unit.test_compiling import Cache
 cache = SharedCache(Cache(Path(sys.argv[1])), "k")
 print(cache.load_overload((), None), flush=True)
 input()
-if sys.argv[2] == "saves":
-    cache.save_overload((), "theirs")
+cache.save_overload((), "theirs")
 """
 
 
@@ -81,7 +77,7 @@ if sys.argv[2] == "saves":
 def other(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     """Another process, which compiles the kernel `k` until it gets a line."""
     with subprocess.Popen(
-        [sys.executable, "-c", OTHER, str(tmp_path), "saves"], text=True,
+        [sys.executable, "-c", OTHER, str(tmp_path)], text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     ) as process:  # fmt: skip
         assert process.stdout is not None
@@ -107,8 +103,6 @@ def test_a_kernel_is_compiled_once(tmp_path: Path, recorder: Recorder) -> None:
 def test_who_waits_for_another_process_loads_what_it_compiled(
     tmp_path: Path, recorder: Recorder, other: "subprocess.Popen[str]"
 ) -> None:
-    """It never compiles the same kernel."""
-
     def waiting(kernel: str) -> None:  # by then the lock is known to be taken
         recorder.events.append(f"waiting {kernel}")
         assert other.stdin is not None
@@ -133,28 +127,19 @@ def test_kernels_of_the_package_have_such_caches(tmp_path: Path) -> None:
     """Two processes with an empty cache compile as many kernels together as one does alone."""
     code = "from stream_rater.rounds.depth import json_depth as f; f(b'[]', 0)"
 
-    def run(folder: str) -> "subprocess.Popen[str]":
-        variables = {"NUMBA_CACHE_DIR": str(tmp_path / folder), "NUMBA_DEBUG_CACHE": "1"}
-        return subprocess.Popen(
-            [sys.executable, "-c", code], env=os.environ | variables, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-
-    def saved(*some: "subprocess.Popen[str]") -> int:
+    def saved(processes: int) -> int:
+        folder = str(tmp_path / f"for {processes}")
+        variables = os.environ | {"NUMBA_CACHE_DIR": folder, "NUMBA_DEBUG_CACHE": "1"}
+        command, pipe = [sys.executable, "-c", code], subprocess.PIPE
+        some = [subprocess.Popen(command, env=variables, stdout=pipe) for _ in range(processes)]
         texts = [each.communicate()[0] for each in some]
-        assert [each.returncode for each in some] == [0] * len(some), texts
-        return sum(len(re.findall("data saved", text)) for text in texts)
+        assert [each.returncode for each in some] == [0] * processes, texts
+        return sum(text.count(b"data saved") for text in texts)
 
-    alone = saved(run("alone"))
-    assert saved(run("both"), run("both")) == alone > 0
-
-
-# --- what the user sees ---------------------------------------------------------------------------
+    assert saved(2) == saved(1) > 0
 
 
 class Terminal(io.StringIO):
-    """One that people look at."""
-
     def isatty(self) -> bool:
         return True
 
@@ -211,11 +196,7 @@ def test_a_notebook_shows_progress_where_it_looks(
     assert logged == [("compiling kernels", {"number": 1, "most": 99})]
 
 
-# --- several processes ----------------------------------------------------------------------------
-
-
 def part(folder: Path, name: str) -> None:
-    """A part of the work, which says that it compiles something."""
     for each in watchers:
         each.compiling(name, 1, SharedCache.declared)
     (folder / name).write_text(f"{os.getpid()}")

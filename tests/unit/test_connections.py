@@ -6,14 +6,11 @@ from stream_rater.runtime.connections import OpenConnections
 
 
 class Connection:
-    """A connection that notes whether it was closed."""
-
     def __init__(self, name: str) -> None:
         self.name, self.dropped = name, False
 
     def drop(self) -> None:
-        """Close it, at most once."""
-        assert not self.dropped
+        assert not self.dropped, "at most once"
         self.dropped = True
 
 
@@ -66,7 +63,8 @@ def test_if_all_are_busy_the_new_one_is_closed() -> None:
 
 
 def test_an_address_makes_room_for_itself() -> None:
-    """Beyond the limit of an address its own oldest is closed. Other addresses are not counted."""
+    """Beyond the limit of an address its own oldest is closed. Other addresses are not counted. If
+    the limit is one, the new connection replaces the old one."""
     there, causes = connections(10, 2)
     some = opened(there, "b1", "a1", "a2", "c1", "a3")
     assert closed(*some) == ["a1"] and causes == ["address"]
@@ -76,13 +74,8 @@ def test_an_address_makes_room_for_itself() -> None:
     assert new.dropped and closed(*some) == ["a1"]
     there.remove(some[2])
     assert not opened(there, "a5")[0].dropped
-
-
-def test_a_limit_of_one() -> None:
-    """The new connection replaces the old one."""
     there, _ = connections(10, 1)
-    some = opened(there, "a1", "a2", "a3")
-    assert closed(*some) == ["a1", "a2"] and len(there) == 1
+    assert closed(*opened(there, "a1", "a2", "a3")) == ["a1", "a2"] and len(there) == 1
 
 
 def test_the_limits_hold() -> None:
