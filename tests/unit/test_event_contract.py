@@ -1,4 +1,5 @@
-"""deploy/asyncapi.yaml: what `make contract` writes, and what the service reads and sends."""
+"""deploy/asyncapi.yaml: what `make contract` writes, and what the service reads and sends; how ids
+join, times parse and headers read."""
 
 import copy
 import math
@@ -15,15 +16,11 @@ import pytest
 import yaml
 
 from local.tools import ROOT
-from stream_rater.adapters.kafka.envelopes import (
-    change_headers,
-    next_offset_of,
-    rejection_headers,
-)
+from stream_rater.adapters.kafka.envelopes import change_headers, next_offset_of, rejection_headers
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract import events
 from stream_rater.contract.corrections import KINDS, ROUND, RoundAmended
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Record, header
 from stream_rater.contract.season_ended import SEASON_ENDED
 from stream_rater.contract.seeds import SEEDS
 from stream_rater.pipeline.ports import Rejection
@@ -35,8 +32,9 @@ from stream_rater.rounds.correction_records import amended_message, decode
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime import embedded
 from tests import tools
+from tests.builders.cases import cases
 from tests.builders.machines import RULE
-from tests.rounds import Reader, event
+from tests.rounds import Reader, as_json, as_msgpack, event
 from tests.unit.test_validation import REFUSED, VALID, second
 from tests.waits import HANGS_S
 
@@ -107,14 +105,9 @@ def test_asyncapis_parser_reads_it() -> None:
 def test_the_types_schemas_are_in_it() -> None:
     """What is added only narrows: every property and every required field stays as it is. Our own
     events get descriptions only."""
+    corrections = (*KINDS.values(), *SEEDS.values(), *event_contract.OF_SEASONS.values())
     _, documented = msgspec.json.schema_components(
-        [
-            events.RoundCompleted,
-            events.RatingChanged,
-            *KINDS.values(),
-            *SEEDS.values(),
-            *event_contract.OF_SEASONS.values(),
-        ],
+        [events.RoundCompleted, events.RatingChanged, *corrections],
         ref_template=event_contract.SCHEMAS + "{name}",
     )
     found = DOCUMENT["components"]["schemas"]
@@ -154,7 +147,6 @@ def test_rounds_are_valid_by_the_schema_as_by_the_service() -> None:
 
 
 def of_kind(kind: str) -> str:
-    """The name of a kind's message in the document."""
     head, *rest = kind.split("-")
     return head + "".join(map(str.capitalize, rest))
 
@@ -191,7 +183,6 @@ def test_each_kind_of_correction_is_a_message_of_the_topic() -> None:
 
 
 def changed_example(kind: str, fields: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The example of a kind, with other fields."""
     (example,) = MESSAGES[of_kind(kind)]["examples"]
     headers(of_kind(kind)).validate(example["headers"])
     whole: dict[str, Any] = example["payload"] | (fields or {})
@@ -325,7 +316,6 @@ def test_what_is_published_is_valid() -> None:
 
 
 def whole_change() -> dict[str, Any]:
-    """An event with every field that it must have."""
     return {
         each.name: False if each.name == "provisional" else "x" if each.type is str else 1
         for each in msgspec.structs.fields(events.RatingChanged)
@@ -345,11 +335,8 @@ def test_what_an_event_may_have() -> None:
     assert optional == {"season", "correction"}
     cause = {"cause": "round-voided", "offset": 7}
     for more in (
-        {},
-        {"season": 2},
-        {"correction": cause},
-        {"correction": cause | {"round_id": "r"}},
-    ):
+        {}, {"season": 2}, {"correction": cause}, {"correction": cause | {"round_id": "r"}},
+    ):  # fmt: skip
         assert payload("ratingChanged").is_valid(whole_change() | more)
     wrong: dict[str, Any]
     for wrong in ({"correction": {}}, {"correction": {"cause": "round-voided"}}, {"offset": None}):
@@ -357,7 +344,6 @@ def test_what_an_event_may_have() -> None:
 
 
 def test_rejections_have_the_documented_headers() -> None:
-    """By the service's own hand."""
     rejection = Rejection(Record(3, 7, b"bad", received_s=1.0), "malformed", "no JSON")
     documented = {n: v.decode() for n, v in rejection_headers(rejection, events.ROUND_COMPLETED)}
     headers("roundRejected").validate(documented)
@@ -369,9 +355,9 @@ def test_rejections_have_the_documented_headers() -> None:
         )
 
 
-def test_a_rejection_names_the_later_record_that_decided() -> None:
+def test_a_rejection_names_the_later_record_that_decided_and_carries_its_rounds_trace() -> None:
     """If there is one. The reader of the headers finds the offset after it, and otherwise the one
-    after the rejected record."""
+    after the rejected record. The contract knows a valid trace."""
     own = Rejection(Record(3, 7, b"bad", received_s=1.0), "unknown-round", "no such round")
     later = replace(own, decided_at=11)
     sent = [rejection_headers(each, events.ROUND_COMPLETED) for each in (own, later)]
@@ -379,10 +365,6 @@ def test_a_rejection_names_the_later_record_that_decided() -> None:
     assert sent[1] == [*sent[0], ("decided-offset", b"11")]
     headers("roundRejected").validate({n: v.decode() for n, v in sent[1]})
     assert next_offset_of([("decided-offset", b"11")]) is None
-
-
-def test_a_rejection_carries_its_rounds_trace() -> None:
-    """If it is valid; the contract knows."""
     for carried in TRACES:
         rejection = Rejection(Record(3, 7, b"bad", carried), "malformed", "no JSON")
         sent = rejection_headers(rejection, events.ROUND_COMPLETED)
@@ -390,3 +372,65 @@ def test_a_rejection_carries_its_rounds_trace() -> None:
         headers("roundRejected").validate({n: v.decode() for n, v in sent})
         broken = {n: v.decode() for n, v in sent} | {"traceparent": "00-1-2-01"}
         assert not headers("roundRejected").is_valid(broken)
+
+
+# --- ids, times and headers, and an event that is read back ---------------------------------------
+
+
+def test_escapes_and_headers() -> None:
+    """What separates, tags or escapes is percent-encoded. The first header of a name counts; none,
+    or one without a value, is the empty string."""
+    assert events.escape("a:b{c}d%e/é ") == "a%3Ab%7Bc%7Dd%25e/é "
+    given_headers = [("a", b"1"), ("b", b"\xff"), ("a", b"2")]
+    assert [header(given_headers, name) for name in "abc"] == ["1", "\ufffd", ""]
+    assert header([("a", None)], "a") == ""
+
+
+@cases(
+    ("text", "seconds"),
+    [
+        ("1970-01-01T00:00:00Z", 0), ("2026-11-20T20:15:05Z", 1_795_205_705),
+        ("2026-11-20T22:15:05+02:00", 1_795_205_705), ("1969-12-31T23:59:59.5Z", -1),
+        ("2026-11-20T20:15:05.999999Z", 1_795_205_705), ("1900-01-01T00:00:00Z", -2_208_988_800),
+        ("9999-12-31T23:59:59Z", 253_402_300_799),
+    ],
+)  # fmt: skip
+def test_times(text: str, seconds: int) -> None:
+    """RFC 3339 with a zone, as Unix seconds rounded down, before 1970 and after 2038, too."""
+    assert events.parse_time(text) == seconds
+
+
+@cases("text", ["", "now", "2026-11-20T20:15:05", "2026-13-01T00:00:00Z", "\ud800"])
+def test_no_times(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        events.parse_time(text)
+
+
+def test_rounds_decode_alike() -> None:
+    """JSON and MessagePack carry the same event; a reader of today reads the events of tomorrow."""
+    assert events.round_from_json(as_json()) == events.round_from_msgpack(as_msgpack())
+    assert events.round_from_json(as_json(season=3)) == events.round_from_json(as_json())
+
+
+CHANGED = events.RatingChanged(
+    event_id="l:r:p", ladder="l", player="p", round_id="r", completed_at="2026-01-01T00:00:00Z",
+    rank=None, mu=1612.4, sigma=91.2, previous_mu=1570.0, previous_sigma=97.9, performance=1801.7,
+    rating=1538.0, previous_rating=1482.0, rounds=12, provisional=False, offset=7,
+)  # fmt: skip
+"""Of one who did not finish."""
+VOIDED = events.CorrectionCause(cause="round-voided", offset=7)
+
+
+@cases("more", [{}, {"season": 3}, {"performance": None, "correction": VOIDED}])
+def test_rating_changed_round_trip(more: dict[str, Any]) -> None:
+    """What is published reads back as it was."""
+    published = msgspec.structs.replace(CHANGED, **more)
+    assert events.rating_changed_from_json(events.to_json(published)) == published
+
+
+def test_what_an_event_has_nothing_to_say_of() -> None:
+    """Rank and performance are null then, as ever; what was added later is left out."""
+    encoded = events.to_json(msgspec.structs.replace(CHANGED, performance=None))
+    assert b'"rank":null' in encoded and b'"performance":null' in encoded
+    assert b"season" not in encoded and b"correction" not in encoded
+    assert events.to_json(VOIDED) == b'{"cause":"round-voided","offset":7}'
