@@ -4,7 +4,6 @@ writes into the documents, and what it leaves as it is."""
 import re
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,21 +29,10 @@ from tests.benchmarks.document.rows import (
     replaced,
 )
 from tests.benchmarks.document.summary import summary
-from tests.benchmarks.document.tables import BY_SECTION, TABLES, Brief, Column, Table, cell_of
-from tests.benchmarks.document.writing import (
-    BRIEF,
-    FIGURES,
-    SECTION,
-    replace_text,
-    untabled,
-    with_briefs,
-    with_summary,
-    with_tables,
-)
-from tests.benchmarks.measure import result
+from tests.benchmarks.document.tables import TABLES, Column, Table, cell_of
+from tests.benchmarks.document.writing import FIGURES, SECTION, with_summary, with_tables
 from tests.benchmarks.stream.rounds import WORKLOADS
 from tests.chaos.scene import Outcome
-from tests.simulation import soak
 
 KEPT = load(ROOT / writing.ROWS)
 PAGE, FULL = (ROOT / writing.PAGE).read_text(), (ROOT / writing.FULL).read_text()
@@ -60,37 +48,25 @@ PLAYED = Outcome(
 
 
 def test_the_documents_are_what_the_rows_make() -> None:
-    """Nobody has changed a table by hand: `make tables` would change nothing."""
+    """Nobody has changed a table by hand: `make tables` would change nothing. Each row is in
+    one."""
     assert (ROOT / writing.ROWS).read_text() == dumped(replaced(KEPT, []))
     for path, text in writing.documents(ROOT, KEPT):
         assert path.read_text() == text, f"{path.name}: make tables"
+    assert writing.untabled(TABLES, KEPT) == []
 
 
-def test_every_row_is_in_a_table() -> None:
-    """Else a figure would be measured and never shown."""
-    assert untabled(TABLES, KEPT) == []
-    measured = [Row(name, THEN, {}) for name in (*bench.BENCHMARKS, "memory/player", "rebuild")]
-    assert untabled(TABLES, measured) == []
-    assert untabled(TABLES, [Row("new/thing", THEN, {})]) == ["new/thing"]
-
-
-def test_what_is_measured_is_described() -> None:
-    """Every fault, the storm of either kind; every workload, with its size, players and ladders;
-    every column, in a sentence that its heading does not repeat."""
-    assert set(BY_SECTION["chaos"].labels) == {*chaos.FAULTS, "storm-codeforces", "storm-lobbies"}
+def test_workloads_are_described() -> None:
+    """By their size, players and ladders."""
     for each in WORKLOADS.values():
         players = (f"{each.size:,}", f"{each.players:,}") if each.size else ("as they were",) * 2
         cells = f"| `{each.name}` | {' | '.join(players)} | {each.ladders} |"
         assert cells in FULL, each.name
-    for table in TABLES:
-        headings = [column.heading for column in table.columns]
-        assert len(set(headings)) == len(headings), table.section
-        assert all(column.meaning.endswith(".") for column in table.columns), table.section
 
 
 def test_prose_has_no_figures() -> None:
     """A measured figure stands in a table, with the date on which it was taken."""
-    prose = FIGURES.sub("", BRIEF.sub("", SECTION.sub("", PAGE + FULL)))
+    prose = FIGURES.sub("", writing.BRIEF.sub("", SECTION.sub("", PAGE + FULL)))
     units = r"ms|µs|us|ns|s|seconds|KB|MB|MiB|GiB|bytes|updates/s|times|points|%"
     assert re.findall(rf"\d[\d,.]* ?(?:{units})(?!\w)", prose) == []
 
@@ -138,7 +114,7 @@ TABLE = Table(
         Column("other", "ratio.other", "what nobody measured."),
         Column("taken", "date", "when."),
     ],
-    order=["b", "a"], brief=Brief(["value", "thing"], ".*/b"),
+    order=["b", "a"],
 )  # fmt: skip
 MARKED = "one\n<!-- section: things -->\nold\n<!-- end -->\ntwo\n"
 
@@ -153,15 +129,6 @@ def test_a_table() -> None:
     assert "what nobody measured" not in page and "| other |" not in page
     assert page.endswith("\n<!-- end -->\ntwo\n")
     assert "Not measured yet: `make things`." in with_tables(MARKED, [TABLE], [])
-
-
-def test_a_short_table() -> None:
-    """It has the selected columns and rows, and no sentences."""
-    rows = [Row("thing/a", THEN, {"value": 1}), Row("thing/b", NOW, {"value": 2})]
-    page = with_briefs("<!-- brief: things -->\nold\n<!-- end -->", [TABLE], rows)
-    table = "| thing | value |\n| --- | --- |\n| thing/b | 2 |"
-    assert page == f"<!-- brief: things -->\n\n{table}\n\n<!-- end -->"
-    assert "Not measured: `make things`." in TABLE.brief_markdown(rows[:1])
 
 
 def test_cells() -> None:
@@ -226,22 +193,6 @@ def test_sums_in_the_readmes_table() -> None:
     assert "6 faults, 20 rating changes: 4 lost, 0 doubled, 0 wrong | 2026-01-01 |" in line
 
 
-def test_a_file_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where that fails, it is what it was, and nothing else is left."""
-    path = tmp_path / "page.md"
-    replace_text(path, "one")
-    replace_text(path, "two")
-
-    def fails(*_: object) -> None:
-        raise OSError("no")
-
-    monkeypatch.setattr(Path, "replace", fails)
-    with pytest.raises(OSError, match="no"):
-        replace_text(path, "three")
-    assert [each.name for each in tmp_path.iterdir()] == ["page.md"]
-    assert path.read_text() == "two"
-
-
 # --- what benchmarks write ------------------------------------------------------------------------
 
 
@@ -289,80 +240,6 @@ def test_a_section_is_written_and_others_stay(root: Path) -> None:
     readme = (root / writing.README).read_text()
     assert FIGURES.sub("", readme) == "before\n\nafter\n" and "10" in readme
     assert "| `lobby5` | `1` |" in (root / writing.CAPACITY).read_text()
-
-
-def test_two_that_end_at_once_are_both_written(root: Path) -> None:
-    """Neither reads the rows before the other has written its own."""
-    with ThreadPoolExecutor(4) as pool:
-        made_up = [made([{"name": f"stage1/{n}", "value": 1.0}], NOW) for n in range(1000, 1008)]
-        list(pool.map(writing.write, made_up))
-    assert {f"stage1/{n}" for n in range(1000, 1008)} <= rows_of(root).keys()
-
-
-def of_bench(patch: pytest.MonkeyPatch) -> int:
-    measured = result("stage1/2", 0.05, "us/player", {"error_points": 1e-6})
-    patch.setitem(bench.BENCHMARKS, "stage1/2", lambda _: measured)
-    return bench.main(["stage1/2", "--repeat", "1", "--write"])
-
-
-def of_stream(patch: pytest.MonkeyPatch) -> int:
-    found = [result("stream/lobby5/1", 70000.0, "updates/s"), result("rebuild", 9.0, "updates/s")]
-    patch.setattr(stream, "_run", lambda *_: (0, found))
-    return stream.main(["lobby5", "--write"])
-
-
-def of_chaos(patch: pytest.MonkeyPatch) -> int:
-    patch.setattr(chaos, "FAULTS", {"rolling": lambda *_: PLAYED})
-    patch.setattr(sys, "argv", ["chaos", "--write", "rolling"])
-    return chaos.main()
-
-
-def of_soak(patch: pytest.MonkeyPatch) -> int:
-    fuzzed = {"inputs": soak.INPUTS, "wrong": 0}
-    patch.setattr(soak, "fuzz", lambda *_: fuzzed)
-    patch.setattr(soak, "soak", lambda *_: soak.Tally(seeds=soak.Counter({soak.PRODUCTION: 5})))
-    patch.setattr(soak, "caught", lambda _: True)
-    patch.setattr(sys, "argv", ["soak", "--seeds", "5", "--write"])
-    return soak.main()
-
-
-RUNS: dict[str, tuple[Callable[[pytest.MonkeyPatch], int], set[str], str]] = {
-    "bench": (of_bench, {"stage1/2"}, 'make bench ARGS="stage1/2 --repeat 1"'),
-    "bench-stream": (of_stream, {"stream/lobby5/1", "rebuild"}, 'make bench-stream ARGS="lobby5"'),
-    "chaos": (of_chaos, {"chaos/rolling"}, 'make chaos ARGS="rolling"'),
-    "soak": (of_soak, {"soak/decoder", "soak/simulation"}, 'make soak ARGS="--seeds 5"'),
-}
-"""Of each command: a run, the rows that it writes, and what they say of the command."""
-
-
-@pytest.mark.parametrize("target", RUNS)
-def test_each_command_writes_what_it_printed(
-    target: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With --write, and no other rows than those."""
-    run, names, reported = RUNS[target]
-    assert run(monkeypatch) == 0
-    printed = [msgspec.json.decode(line) for line in capsys.readouterr().out.splitlines()]
-    after = changed(root)
-    assert after.keys() == names
-    assert {each.origin.command for each in after.values()} == {reported}
-    if target != "bench-stream":  # its run is made up, and prints nothing
-        assert [after[str(name_of(each))].figures for each in printed] == printed
-
-
-def test_a_fault_that_failed_writes_nothing(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What was known of it stays, with its date."""
-
-    def fails(*_: object) -> Outcome:
-        raise RuntimeError("broken")
-
-    monkeypatch.setattr(chaos, "FAULTS", {"rolling": fails})
-    monkeypatch.setattr(sys, "argv", ["chaos", "--write"])
-    assert chaos.main() == 1
-    assert "RuntimeError: broken" in capsys.readouterr().out
-    assert changed(root) == {}
 
 
 def test_some_figures_are_not_written(
@@ -423,13 +300,3 @@ def test_saved_runs_are_written(
     given = ["--commit", "1a2b3c4", "--date", "2026-03-03", "--command", "make x", "--machine", "m"]
     assert command.main([str(saved), *given]) == 0
     assert rows_of(root)["rebuild"].origin == Origin("2026-03-03", "1a2b3c4", "make x", "m")
-
-
-def test_the_origin_of_a_run() -> None:
-    """Date, commit, command and machine: nothing is left out."""
-    found = origins.origin_now("bench", ["lobby", "--write"])
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d", found.date)
-    assert found.command == 'make bench ARGS="lobby"'
-    assert re.search(r"\d+ cores, \d+ GiB, Linux [\d.]+, Python 3\.", found.machine)
-    assert re.search(r"rating kernels \d+$", found.machine)
-    assert found.commit
