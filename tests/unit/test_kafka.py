@@ -1,24 +1,181 @@
-"""What the input of Kafka makes of what its client says: records, ends, errors."""
+"""What is made of what Kafka's clients say: of topics while brokers learn of them, have no leader,
+or are busy; and of an input's records, ends and errors."""
 
 import itertools
 import json
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from stream_rater.adapters.kafka import consumer, reader
+from stream_rater.adapters.kafka import consumer, reader, topics
 from stream_rater.adapters.kafka.consumer import Fenced, Input
 from stream_rater.adapters.kafka.records import Messages
-from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.kafka.topic_rules import topic_settings
+from stream_rater.adapters.kafka.topics import Admin, TopicMismatch, offset_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble
 from stream_rater.pipeline.ports import Poll, SourceCommit
 from stream_rater.rounds.lines import PlainRecords
+from tests.builders.cases import cases
 from tests.builders.consumers import Client, input_of_nobody, input_with
+
+AT = Settings(kafka="127.0.0.1:1")
+
+
+def test_an_offset_is_one() -> None:
+    """Zero, too: an empty partition begins and ends there. No offset is trouble: seen with three
+    brokers of which one was killed (`make chaos`); taken for the end of the log, it made a worker
+    refuse its shard."""
+    assert [offset_of(answered(SimpleNamespace(offset=offset))) for offset in (0, 7)] == [0, 7]
+    for offset in (-1, -1001):
+        with pytest.raises(LogTrouble, match="leader"):
+            offset_of(answered(SimpleNamespace(offset=offset)))
+
+
+def test_topics_of_another_process_have_leaders_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that finds all topics waits, too: another may have created them just now. Who may
+    not read offsets does not: whoever needs the right says so."""
+    admin = Admin(AT)
+    asked = list[str]()
+
+    def ends(topic: str, partitions: int) -> list[int]:
+        asked.append(topic)
+        if len(asked) == 3:
+            raise LogTrouble("kafka: Broker: Not leader for partition")
+        return [0] * partitions
+
+    monkeypatch.setattr(admin, "partitions", lambda: dict.fromkeys(admin.topics.names, 2))
+    monkeypatch.setattr(admin, "ends", ends)
+    admin.create_topics()
+    assert asked == [*admin.topics.names[:3], *admin.topics.names]
+
+    def denied(topic: str, partitions: int) -> list[int]:
+        raise Denied(topic)
+
+    monkeypatch.setattr(admin, "ends", denied)
+    admin.create_topics()
+
+
+# --- brokers learn of a new topic one after the other ---------------------------------------------
+
+SIZED = Settings(kafka="127.0.0.1:1", partitions=2, shards=3)
+UNKNOWN = KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+KNOWN = {name: count for name, (count, _) in topic_settings(SIZED).items()}
+COPY = SimpleNamespace(isrs=[1], replicas=[1])
+
+
+def answered(result: Any) -> "Future[Any]":
+    future: Future[Any] = Future()
+    if isinstance(result, KafkaException):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
+    return future
+
+
+class Brokers:
+    """A client whose every other answer, the first among them, comes from a broker without news."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.leads = False
+        """Not when asked the first time."""
+
+    def knows(self) -> bool:
+        self.asked += 1
+        return self.asked % 2 == 0
+
+    def list_topics(self, topic: str = "", *, timeout: float) -> Any:
+        known = KNOWN.items() if self.knows() else ()
+        partitions = {name: dict.fromkeys(range(count), COPY) for name, count in known}
+        return SimpleNamespace(
+            topics={name: SimpleNamespace(partitions=some) for name, some in partitions.items()}
+        )
+
+    def create_topics(self, new: Any, **_: Any) -> Any:
+        return {each.topic: answered(None) for each in new}
+
+    def list_offsets(self, asked: Any, **_: Any) -> Any:
+        self.leads, led = True, self.leads
+        return {each: answered(SimpleNamespace(offset=0) if led else UNKNOWN) for each in asked}
+
+    def describe_configs(self, resources: Any, **options: Any) -> Any:
+        (resource,) = resources
+        _, made = topic_settings(SIZED)[resource.name]
+        configs = {name: SimpleNamespace(value=value) for name, value in made.items()}
+        return {resource: answered(configs if self.knows() else UNKNOWN)}
+
+    def describe_topics(self, asked: Any, **options: Any) -> Any:
+        reported = SimpleNamespace(topic_id="id") if self.knows() else UNKNOWN
+        return {name: answered(reported) for name in KNOWN}
+
+
+@pytest.fixture
+def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
+    found, brokers = Admin(SIZED), Brokers()
+    monkeypatch.setattr(found, "_client", brokers)
+    monkeypatch.setattr(topics, "NEW_TOPIC_PAUSE_S", 0.0)
+    return found
+
+
+def test_topics_that_were_just_created_are_asked_for_until_a_broker_knows(admin: Admin) -> None:
+    """Whatever is asked of them, and who leads their partitions before anybody reads them."""
+    admin.create_topics()
+    assert admin.check_topics() == admin.partitions() == KNOWN
+    assert admin.copies("round-completed") == [(1, 1), (1, 1)]
+    assert admin.topic_id("round-completed") == "id"
+
+
+def test_topics_that_we_did_not_create_are_missing_at_once(admin: Admin) -> None:
+    with pytest.raises(TopicMismatch, match="topic round-completed does not exist"):
+        admin.check_topics()
+    admin.partitions()
+    with pytest.raises(LogTrouble, match="Unknown topic"):
+        admin.configuration("round-completed")
+
+
+# --- a command's requests wait longer for a busy broker than a service's --------------------------
+
+TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
+class BusyBroker:
+    """A client whose requests all time out. It notes how long each would have waited."""
+
+    def __init__(self) -> None:
+        self.waits_s: list[float] = []
+
+    def _timed_out(self, keys: Any, request_timeout: float) -> dict[Any, "Future[Any]"]:
+        self.waits_s.append(request_timeout)
+        return dict.fromkeys(keys, answered(TIMED_OUT))
+
+    describe_consumer_groups = list_offsets = _timed_out
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        raise TIMED_OUT
+
+
+COMMANDS_S, SERVICES_S = topics.COMMAND_TIMEOUT_S, topics.REQUEST_TIMEOUT_S
+
+
+@cases("options, longest_s", [({}, COMMANDS_S), ({"request_timeout_s": SERVICES_S}, SERVICES_S)])
+def test_the_longest_wait(options: dict[str, float], longest_s: float) -> None:
+    """The first request for offsets is short in both: its leader may be a former one."""
+    admin, broker = Admin(AT, **options), BusyBroker()
+    admin._client = cast(Any, broker)
+    with pytest.raises(LogTrouble):
+        admin.ends("topic", 2)
+    with pytest.raises(LogTrouble):
+        admin.members("group")
+    assert broker.waits_s == [SERVICES_S, longest_s, longest_s]
+
+
+# --- an input: offsets without records ----------------------------------------------------------
 
 WATERMARK, UNREAD = 10, 7
 """The high watermark, and the offset after the last record that was read."""
@@ -79,7 +236,6 @@ def test_statistics_that_do_not_count(fetched: Input) -> None:
 
 # --- records of a batch that is not decompressed --------------------------------------------------
 
-
 FIRST, LAST = 4, 8
 """Offsets of the batch."""
 BAD = KafkaError(KafkaError._BAD_COMPRESSION, "zstd")
@@ -121,7 +277,7 @@ def test_they_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     client = UnreadableClient()
     monkeypatch.setattr(client, "assign", client.incremental_assign, raising=False)
     monkeypatch.setattr(reader, "new_consumer", lambda *_, **__: client)
-    again = reader.Rereader(Settings(kafka="127.0.0.1:1"), "t")
+    again = reader.Rereader(AT, "t")
     for first, end in ((4, 9), (6, 9), (4, 7), (7, 8)):
         found: list[int] = []
         while records := again.read(0, (found or [first - 1])[-1] + 1, end):
@@ -130,7 +286,6 @@ def test_they_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # --- a record that arrives just as the wait of a poll ends ----------------------------------------
-
 
 RECORDS = 3
 
@@ -200,7 +355,6 @@ def test_records_without_headers_are_columns() -> None:
 
 # --- what ends a client is reported once, and must not be missed ----------------------------------
 
-
 DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
 FENCED = KafkaError(KafkaError.FENCED_INSTANCE_ID, "fenced")
 
@@ -238,7 +392,6 @@ def test_what_ends_the_client_outweighs_the_rest() -> None:
 
 # --- a call that succeeds may fail for one partition ----------------------------------------------
 
-
 NO_OFFSET = -1001
 UNSTABLE = KafkaError(KafkaError.UNSTABLE_OFFSET_COMMIT, "unstable")
 DENIED = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "denied")
@@ -256,7 +409,7 @@ def asked(who: str, error: KafkaError | None) -> Any:
         with input_of_nobody() as found:
             found.consumer = client
             return found.committed(frozenset([0, 1]))
-    admin: Any = Admin(Settings(kafka="127.0.0.1:1"))
+    admin: Any = Admin(AT)
     admin._reader = lambda group: client
     return admin._stable("g", "t", 2) if who == "command" else admin.commit("g", "t", {0: 7})
 
