@@ -1,5 +1,7 @@
-"""Compiled kernels are found wherever they lie, and nothing that does not fit is taken for one."""
+"""Compiled kernels are found wherever they lie, and nothing that does not fit is taken for one. A
+kernel calls large kernels and has copies of small ones, in every process that loads it."""
 
+import ast
 import os
 import shutil
 import subprocess
@@ -10,11 +12,15 @@ from typing import Any
 
 import llvmlite
 import numba
+import numpy as np
 import pytest
 from numba import types
 
+from stream_rater import Ladder
 from stream_rater.columns import compiling, kernel_files, kernels
 from stream_rater.columns.kernel_files import KernelFiles
+from stream_rater.rating.elo_mmr import performance, rate_waves
+from stream_rater.rating.elo_mmr.sums import HIGH, KNOWN, LOW, round_bounds
 from stream_rater.rounds import depth
 from stream_rater.rounds.depth import json_depth
 
@@ -32,20 +38,26 @@ def elsewhere(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(place: Path, cache: Path, **variables: str) -> str:
-    """What numba says of its cache when one kernel runs by the package that lies at a place."""
-    given = {"NUMBA_CACHE_DIR": str(cache), "NUMBA_DEBUG_CACHE": "1", "PYTHONPATH": str(place)}
+def python(code: str, cache: Path, *path: Path, **variables: str) -> tuple[str, list[str]]:
+    """What a new process prints last, and what numba says of its cache before."""
+    given = {"NUMBA_CACHE_DIR": str(cache), "NUMBA_DEBUG_CACHE": "1"}
+    given["PYTHONPATH"] = os.pathsep.join(map(str, path))
     done = subprocess.run(
-        [sys.executable, "-c", CODE], cwd=place, env=os.environ | given | variables,
+        [sys.executable, "-c", code], cwd=path[0], env=os.environ | given | variables,
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    *said, depth = done.stdout.splitlines()
-    assert depth == "1"
+    *said, result = done.stdout.splitlines()
+    return result, said
+
+
+def run(place: Path, cache: Path, **variables: str) -> str:
+    """What numba says of its cache when one kernel runs by the package that lies at a place."""
+    result, said = python(CODE, cache, place, **variables)
+    assert result == "1"
     return "\n".join(said)
 
 
 def saved(said: str) -> int:
-    """How many kernels were compiled."""
     return said.count("data saved to")
 
 
@@ -54,8 +66,8 @@ def test_shipped_kernels_are_taken_at_any_place_and_time(elsewhere: Path) -> Non
     damaged one is not loaded, but another is written and loaded from then on."""
     run(PACKAGE.parent, elsewhere / "built")
     shutil.copytree(elsewhere / "built", elsewhere / "stream_rater" / "compiled")
-    (_lock,) = elsewhere.rglob(f"stream_rater/**/{compiling.LOCK_FILE}")
-    _lock.unlink()
+    (lock,) = elsewhere.rglob(f"stream_rater/**/{compiling.LOCK_FILE}")
+    lock.unlink()
     said = run(elsewhere, elsewhere / "none")
     assert f"data loaded from '{elsewhere}/stream_rater/compiled/" in said
     assert saved(said) == 0
@@ -158,8 +170,6 @@ def test_a_folder_is_of_one_state(monkeypatch: pytest.MonkeyPatch, elsewhere: Pa
 
 
 class Codegen:
-    """As numba's."""
-
     def __init__(self, *magic: str) -> None:
         self._magic = magic
 
@@ -188,3 +198,132 @@ def test_a_name_is_of_one_form(monkeypatch: pytest.MonkeyPatch) -> None:
     assert key(plus(1)) == key(plus(1))
     monkeypatch.setattr(kernel_files, "_source_digest", lambda _: "other")
     assert key() not in keys
+
+
+# --- kernels that call kernels --------------------------------------------------------------------
+
+STEPS = "\n".join(f"    x = x * {1 + step / 1000} + math.sqrt(x + {step})" for step in range(100))
+MODULE = f"""
+import math
+from stream_rater.columns.kernels import kernel
+
+@kernel
+def large(x):
+{STEPS}
+    return x
+
+@kernel
+def small(x):
+    return x + 1.0
+
+@kernel
+def middle(x):
+    return small(x) * large(x)
+
+@kernel
+def outer(x):
+    return middle(x) - large(x + 1.0)
+
+@kernel
+def other(x):
+    return x - 1.0
+"""
+
+
+def outer(place: Path, code: str = "") -> tuple[str, list[str]]:
+    """What `outer` gives in a new process, and the kernels that were compiled there."""
+    code = f"import some_kernels as s\n{code}\nprint(s.outer(1.5))"
+    result, said = python(code, place / "files", place, PACKAGE.parent)
+    files = [Path(line).name for line in said if "saved" in line]
+    return result, sorted(name.split(".")[1].partition("-")[0] for name in files)
+
+
+def test_what_a_kernel_calls_is_loaded_with_it(tmp_path: Path) -> None:
+    """In a process that calls the outer kernel only, through a copy of another one, too. It is
+    compiled again with what it calls: a called kernel that was compiled by another process has
+    another name for the linker."""
+    (tmp_path / "some_kernels.py").write_text(MODULE)
+    result, compiled = outer(tmp_path)
+    assert compiled == ["large", "middle", "outer", "small"]
+    assert outer(tmp_path) == (result, [])
+    for path in tmp_path.rglob("*large-*.kernel"):
+        path.unlink()
+    again, compiled = outer(tmp_path, "s.other(1.0)")
+    assert (again, compiled) == (result, ["large", "middle", "other", "outer"])
+    assert outer(tmp_path) == (result, [])
+
+
+def test_a_large_kernel_is_in_no_other() -> None:
+    """`solve_large` was once compiled in five kernels, each time for seconds."""
+    Ladder().rate(["ann", "bob"])
+    performance.performances(np.array([1, 2], np.int32), np.ones(2), np.ones(2), 1.0)
+    both: list[Any] = [performance.performances, rate_waves.rate_waves]
+    for each in both:
+        assert each.overloads
+        for compiled in each.overloads.values():
+            called = {entry.name for entry in compiled.library.callees}
+            defined = " ".join(f.name for f in compiled.library.get_defined_functions())
+            assert called and not any(f"{name}B" in defined for name in called)
+
+
+def test_an_inlined_function_has_no_machine_code() -> None:
+    """Nothing but kernels needs it. A call from Python, as by tests, goes through a kernel."""
+    mu, u, bounds = np.array([1400.0, 1600.0]), np.full(2, 0.01), np.zeros(KNOWN)
+    round_bounds(mu, u, 0, 2, 1.0, bounds)
+    assert bounds[LOW] < 1400.0 and bounds[HIGH] > 1600.0
+    (compiled,) = round_bounds.overloads.values()  # type: ignore[attr-defined]
+    assert not compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+
+
+INLINING = {"inlined", "giving"}
+
+
+def decorators(function: ast.FunctionDef) -> set[str]:
+    return {each.id for each in function.decorator_list if isinstance(each, ast.Name)}
+
+
+def calls_from_python(tree: ast.Module, inlined: set[tuple[str, str]], module: str) -> set[str]:
+    """The inlined functions that a module's Python code names."""
+    known = {name: name for other, name in inlined if other == module}
+    modules = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for each in node.names:
+                modules[each.asname or each.name] = f"{node.module}.{each.name}"
+                if (node.module, each.name) in inlined:
+                    known[each.asname or each.name] = each.name
+
+    def named(node: ast.AST) -> set[str]:
+        if isinstance(node, ast.FunctionDef) and decorators(node) & {"kernel", *INLINING}:
+            return set()
+        found = set()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in known:
+            found = {known[node.id]}
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found = {node.attr} if (modules.get(node.value.id), node.attr) in inlined else set()
+        found = found.union(*map(named, ast.iter_child_nodes(node)))
+        if isinstance(node, ast.FunctionDef):  # a parameter may have the name of a function
+            arguments = node.args
+            found -= {each.arg for each in [*arguments.args, *arguments.kwonlyargs]}
+        return found
+
+    return named(tree)
+
+
+def test_only_kernels_call_inlined_functions() -> None:
+    """From Python, a kernel for the call would be compiled in each process."""
+    trees = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): ast.parse(
+            path.read_text()
+        )
+        for path in PACKAGE.rglob("*.py")
+    }
+    inlined = {
+        (module, node.name)
+        for module, tree in trees.items()
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and decorators(node) & INLINING
+    }
+    assert len(inlined) > 100
+    found = {module: calls_from_python(tree, inlined, module) for module, tree in trees.items()}
+    assert {module: names for module, names in found.items() if names} == {}
