@@ -1,4 +1,5 @@
-"""`watch` and `rejected`: what they print, and when they end."""
+"""`inspect` puts a belief into words. `watch` and `rejected`: what they print, and when they
+end."""
 
 import itertools
 import json
@@ -14,17 +15,196 @@ import pytest
 from stream_rater.adapters.kafka.envelopes import rejected_message
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import CorrectionCause
+from stream_rater.contract.corrections import (
+    Correction,
+    CorrectionsApplied,
+    PlayerRemoved,
+    RoundVoided,
+    SeasonStarted,
+    name_of,
+)
+from stream_rater.contract.events import CorrectionCause, to_json
 from stream_rater.contract.record import Record
-from stream_rater.operations import follow
+from stream_rater.operations import follow, inspect
+from stream_rater.operations.inspect import _unknown_player, belief_lines, seed_in, topic_line
+from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
+from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.ports import Rejection
 from stream_rater.pipeline.updater.corrected_changes import correction_events
+from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.model import HEADER
+from stream_rater.rating.stages import rule_of
 from stream_rater.runtime.embedded import Engine
 from tests.builders.cases import cases
 from tests.builders.commands import run
-from tests.builders.machines import RULE
+from tests.builders.machines import CONFIG, RULE
 from tests.rounds import as_json, event, ranked
+from tests.unit.test_event_contract import CHANGED
+
+NO_FACTORS = np.zeros((0, 3))
+
+
+def a_belief(**fields: float) -> Any:
+    header = np.zeros(1, HEADER)[0]
+    usual = {"last": 345, "time": 1_795_205_705, "mu": 1612.44, "sigma": 91.2}
+    for name, value in (usual | fields).items():
+        header[name] = value
+    return header
+
+
+def test_a_belief_in_words() -> None:
+    """Its factors by weight, which add up to all of it."""
+    before = {"previous_mu": 1570.0, "previous_sigma": 97.9}
+    factor = {"center": 1500.0, "precision": 0.0001, "scale": 1.0}
+    header = a_belief(rounds=12, count=2, **before, **factor)
+    a = 0.01
+    weights = np.array([0.0001, 0.0002])
+    factors = np.array([[1400.0, a, 0.0], [1800.0, a, 0.0], [0.0, 0.0, 0.0]])
+    factors[:2, 2] = weights * C**2 / (2.0 * a)
+    assert list(belief_lines(header, factors)) == [
+        "believed: 1612.4 give or take 91.2, after 12 rounds",
+        "before the last one: 1570.0 give or take 97.9; it was completed at "
+        "2026-11-20T20:15:05Z, at offset 345 of its partition",
+        "by a Gaussian factor: 1500.0 give or take 100.0, 25% of the weight",
+        "and 2 performances, with their parts of the weight, the heaviest first:",
+        "    1800.0  50.0%",
+        "    1400.0  25.0%",
+    ]
+
+
+def test_a_corrected_belief_in_words() -> None:
+    """A correction changed it last. A small change is not published yet."""
+    header = a_belief(rounds=11, untold=1, previous_mu=1612.3, previous_sigma=91.3)
+    assert list(belief_lines(header, NO_FACTORS, "round-voided")) == [
+        "believed: 1612.4 give or take 91.2, after 11 rounds",
+        "changed last by round-voided, at offset 345 of its partition; last published before it: "
+        "1612.3 give or take 91.3",
+        "this change was too small for an event of its own: the next event includes it",
+        "the last round was completed at 2026-11-20T20:15:05Z",
+    ]
+    header["rounds"] = 0
+    assert len(list(belief_lines(header, NO_FACTORS, "round-voided"))) == 3
+
+
+def test_a_seeded_belief_in_words() -> None:
+    """It has the rounds of the seed, and no performance. A reset keeps the time of the last
+    round."""
+    header = a_belief(rounds=70, previous_mu=1500.0, previous_sigma=350.0)
+    assert list(belief_lines(header, NO_FACTORS, "players-seeded")) == [
+        "believed: 1612.4 give or take 91.2, after 70 rounds",
+        "given by a seed, at offset 345 of its partition; it counts from 2026-11-20T20:15:05Z",
+    ]
+    assert list(belief_lines(header, NO_FACTORS, "player-reset"))[1:] == [
+        "changed last by player-reset, at offset 345 of its partition; last published before it: "
+        "1500.0 give or take 350.0",
+        "the last round was completed at 2026-11-20T20:15:05Z",
+    ]
+
+
+def an_event(cause: CorrectionCause | None) -> bytes:
+    return to_json(msgspec.structs.replace(CHANGED, correction=cause))
+
+
+def test_a_seed_is_known_by_the_newest_event() -> None:
+    """Corrections are not seeds, and an erased event says nothing."""
+    seed, void = (
+        CorrectionCause(cause=each, offset=7) for each in ("players-seeded", "round-voided")
+    )
+    assert seed_in([an_event(void), an_event(seed)]) == seed
+    for events in ([], [None], [an_event(seed), None], [an_event(void)], [an_event(None)]):
+        assert seed_in(events) is None
+
+
+def recorded(offset: int, at: int, correction: Correction) -> RecordedCorrection:
+    """The record of a correction that was applied at an offset. -1: it is deferred."""
+    return RecordedCorrection(offset, name_of(correction), msgspec.Raw(to_json(correction)), at)
+
+
+EDITS = LadderEdits(
+    [
+        recorded(3, -1, RoundVoided(ladder="chess", round_id="r1", batched=True)),
+        recorded(3, 9, RoundVoided(ladder="chess", round_id="r1", batched=True)),
+        recorded(9, 9, CorrectionsApplied(ladder="chess")),
+        recorded(12, 12, SeasonStarted(ladder="chess", season=2, keep=0.5, sigma=200.0)),
+        recorded(
+            13,
+            -1,
+            PlayerRemoved(ladder="chess", player="eve", reason="bot", batched=True),
+        ),
+    ]
+)
+
+
+def test_the_corrections_of_a_ladder() -> None:
+    """Applied corrections are shown in order, and so are the deferred ones."""
+    assert list(inspect.corrections_of("chess", EDITS)) == [
+        "chess: corrections applied: 3",
+        "           3 round-voided round_id r1, by that at 9",
+        "           9 corrections-applied",
+        "          12 season-started season 2 keep 0.5 sigma 200.0",
+        "corrections that wait for corrections-applied: 1",
+        "          13 player-removed player eve (bot)",
+    ]
+    assert list(inspect.corrections_of("go", LadderEdits())) == [
+        "go: corrections applied: none",
+        "corrections that wait for corrections-applied: none",
+    ]
+
+
+def test_what_changed_a_belief_last() -> None:
+    """A correction, or a round. One that waited has changed nothing at its own place."""
+    causes = [inspect.cause_of(EDITS, last) for last in (3, 9, 10)]
+    assert causes == ["", "corrections-applied", ""]
+
+
+def test_the_season_of_a_belief() -> None:
+    """The lines name the seasons that are still to be drawn, and the mu and sigma after them."""
+    header = a_belief(version=1, rounds=5, mu=1700.0, sigma=90.0)
+    rule = rule_of(CONFIG, EDITS.last.started)
+    assert list(inspect.seasons_of(header, EDITS, rule)) == [
+        "season 2; the last round was before the first; still to be drawn by season 2",
+        "drawn: 1600.0 give or take 200.0",
+    ]
+    header["season"] = 1
+    assert list(inspect.seasons_of(header, EDITS, rule)) == [
+        "season 2; the last round was in season 2"
+    ]
+    assert list(inspect.seasons_of(header, LadderEdits(), rule)) == []
+
+
+def test_a_time_that_no_calendar_has() -> None:
+    """As seconds; and a belief without performances is its two numbers."""
+    for seconds in (2**50, -(2**39)):
+        printed = list(belief_lines(a_belief(time=seconds), NO_FACTORS))
+        assert len(printed) == 2
+        assert f"completed at {seconds} s" in printed[1]
+
+
+def test_a_topic_in_a_line() -> None:
+    """By Kafka's names, to be looked up and changed by them."""
+    for kept, printed in (("604800000", "604800000 (7 days)"), ("-1", "-1 (for ever)")):
+        configuration = {
+            "retention.ms": kept, "cleanup.policy": "delete", "min.insync.replicas": "2",
+            "segment.bytes": "1",
+        }  # fmt: skip
+        assert topic_line("parts", 8, 3, configuration) == (
+            "parts: partitions 8, replication.factor 3, min.insync.replicas 2, cleanup.policy "
+            f"delete, retention.ms {printed}"
+        )
+
+
+def test_who_is_not_there() -> None:
+    """The player, or the whole ladder, with a name that may have been meant."""
+    there = ["blitz", "chess"]
+    found = [_unknown_player(each, "ida", 1, there) for each in ("chess", "ches", "duel")]
+    assert found == [
+        "ladder 'chess' has no player 'ida' (they would be in shard 1)",
+        "ladder 'ches' has no players: no round of it was rated; the nearest name is 'chess'",
+        "ladder 'duel' has no players: no round of it was rated",
+    ]
+
+
+# --- watch and rejected ---------------------------------------------------------------------------
 
 Records = list[Any]
 
@@ -151,7 +331,6 @@ def test_times_stand_in_a_column(time: str, column: str) -> None:
 
 
 def refused(code: str, value: bytes, headers: Any = (), offset: int = 7) -> Record:
-    """A message as the service writes it."""
     record = Record(3, offset, value, headers, received_s=1_795_205_705.0, key=b"k")
     reported = Rejection(record, code, f"because of {code}", "", "")
     return record_of(**rejected_message(reported, "round-completed", 10_000))
@@ -162,20 +341,14 @@ def packed(**fields: Any) -> Record:
     return refused("bad-time", msgspec.msgpack.encode(event(*ranked([1, 2]), **fields)), types)
 
 
-@pytest.fixture
-def rejections(served: Records) -> Records:
-    """Text, binary, and what is no round at all."""
-    served += [
+def test_rejections_are_shown_with_their_place(served: Records) -> None:
+    """Code, reason and source; as much of the round as can be read. As JSON they hold the record,
+    as text or in base64. By ladder and by code, others are not counted."""
+    served += [  # text, binary, and what is no round at all
         refused("bad-weight", as_json(ladder="l1", round_id="r1")),
         packed(ladder="l2", round_id="r2"),
         refused("malformed", b"\xff\x1b[2J", offset=8),
     ]
-    return served
-
-
-def test_rejections_are_shown_with_their_place(rejections: Records) -> None:
-    """Code, reason and source; as much of the round as can be read. As JSON they hold the record,
-    as text or in base64. By ladder and by code, others are not counted."""
     lines = run("rejected", "--count", "3", "--from-start").stdout.splitlines()
     assert [line.split()[1:4] for line in lines] == [
         ["l1", "r1", "bad-weight:"], ["l2", "r2", "bad-time:"], ["-", "-", "malformed:"],
@@ -186,9 +359,9 @@ def test_rejections_are_shown_with_their_place(rejections: Records) -> None:
     lines = run("rejected", "--count", "3", "--json").stdout.splitlines()
     text, binary, junk = map(json.loads, lines)
     assert (text["ladder"], text["round_id"], text["code"]) == ("l1", "r1", "bad-weight")
-    assert (text["source_topic"], text["source_partition"], text["source_offset"]) == (
+    assert [text[f"source_{name}"] for name in ("topic", "partition", "offset")] == [
         "round-completed", 3, 7,
-    )  # fmt: skip
+    ]  # fmt: skip
     assert json.loads(text["value"])["round_id"] == "r1" and "value_base64" not in text
     assert binary["round_id"] == "r2" and "value_base64" in binary and "value" not in binary
     assert junk["source_offset"] == 8 and "ladder" not in junk
@@ -206,7 +379,8 @@ def refused_correction(kind: str, **fields: Any) -> Record:
 
 
 def test_rejected_corrections_say_what_they_were(served: Records) -> None:
-    """With the round, the players or the season in the place of the round."""
+    """With the round, the players or the season in the place of the round. None is made up for a
+    round, which is shown, too."""
     served += [
         refused_correction("round-voided", round_id="r1"),
         refused_correction("player-removed", player="ann"),
@@ -224,24 +398,9 @@ def test_rejected_corrections_say_what_they_were(served: Records) -> None:
     ]  # fmt: skip
     assert "refused: bad-merge: because of bad-merge (round-completed partition 3" in lines[0]
     assert lines[5].split()[2] == "-" and "\x1b" not in lines[5]
-    assert lines[6].split()[1:4] == ["ranked-eu", "r2", "bad-rank:"], (
-        "a rejected round is shown, too"
-    )
-    reported = [
-        json.loads(line) for line in run("rejected", "--count", "7", "--json").stdout.splitlines()
-    ]
-    assert (reported[2]["event_type"], reported[2]["player"], reported[2]["into"]) == (
-        "player-merged", "ann2", "ann",
-    )  # fmt: skip
-    assert "event_type" not in reported[6] and "player" not in reported[6]
-
-
-def test_a_rejection_keeps_the_kind_of_its_record() -> None:
-    """And none is made up for a round."""
-    reported = [Record(0, 1, b"{}", [("event-type", b"round-voided")]), Record(0, 2, b"{}")]
-    sent = [
-        rejected_message(Rejection(each, "malformed", "", "", ""), "round-completed", 100)
-        for each in reported
-    ]
-    kinds = [[v for name, v in each["headers"] if name == "event-type"] for each in sent]
-    assert kinds == [[b"round-voided"], []]
+    assert lines[6].split()[1:4] == ["ranked-eu", "r2", "bad-rank:"]
+    lines = run("rejected", "--count", "7", "--json").stdout.splitlines()
+    merged, of_round = json.loads(lines[2]), json.loads(lines[6])
+    said = [merged[name] for name in ("event_type", "player", "into")]
+    assert said == ["player-merged", "ann2", "ann"]
+    assert "event_type" not in of_round and "player" not in of_round
