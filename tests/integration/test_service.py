@@ -288,7 +288,7 @@ def both(worker: WorkerProcess, name: str) -> tuple[float, float]:
     return worker.metric(name, role="estimator"), worker.metric(name, role="updater")
 
 
-@pytest.mark.slow  # what is written there is in unit/test_log
+@pytest.mark.slow  # what is written there: unit/test_log_and_latency
 def test_logs_are_for_people_on_a_terminal(settings: real.SettingsFactory) -> None:
     """On a terminal, the log is text without JSON."""
     ours, theirs = pty.openpty()
