@@ -1,5 +1,6 @@
 """The paper's experiments again, and Kerby's: how systems are tuned for them, what the tables say,
-and volatility farming, for which Topcoder pays and Elo-MMR does not."""
+and volatility farming, for which Topcoder pays and Elo-MMR does not. `evidence --only games` as
+typed: results are kept as they come, found again, and bounded in time."""
 
 import math
 from dataclasses import replace
@@ -10,27 +11,23 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from msgspec import structs
 
-from stream_rater.cli import app
 from stream_rater.config.files import read_rating
 from stream_rater.config.ladders import Ladder, any_ladder
+from stream_rater.evaluation import peers
 from stream_rater.evaluation.accuracy import average, averages
+from stream_rater.evaluation.contestants import LEFT_OUT, OwnSystem
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.game import Game, games_of
-from stream_rater.evaluation.research import evidence, figures
-from stream_rater.evaluation.research.evidence import (
-    FARMING_SYSTEMS,
-    MADE_UP_THRESHOLD,
-    DataSet,
-    farm,
-    made_up_farm,
-)
+from stream_rater.evaluation.measures import PARTS
+from stream_rater.evaluation.research import evidence, figures, games, games_tables, saved
 from stream_rater.evaluation.research.farming import FARMED, HARVEST, HONEST, last
+from stream_rater.evaluation.research.games import Bounds
 from stream_rater.evaluation.research.kerby import METHODS, seasons
+from stream_rater.evaluation.research.saved import Saved, Unfinished, digest_of
 from stream_rater.evaluation.research.synthetic import Kind, season
-from stream_rater.evaluation.season import in_blocks
+from stream_rater.evaluation.season import Session, in_blocks
 from stream_rater.evaluation.sides import own_run, scores_of
 from stream_rater.evaluation.spaces import SPACES, WIDE, configuration, start
 from stream_rater.evaluation.tuning import without_defaults
@@ -43,6 +40,8 @@ from stream_rater.replay.pool import Pool
 from tests import tables
 from tests.benchmarks.measure import Skipped
 from tests.benchmarks.offline import shared
+from tests.builders.cases import cases
+from tests.builders.commands import as_file, done, run
 from tests.rounds import Reader, as_json, event, ranked
 from tests.tables import kendall_tau
 from tests.unit.test_season import sessions
@@ -147,9 +146,9 @@ def test_last_of_all_who_finished() -> None:
 
 def test_farming_pays_at_topcoder_and_never_by_elo_mmr() -> None:
     """Figure 2, on a made-up season: hundreds of points there, and never a point here."""
-    data, row = made_up_farm()
-    careers = farm(data, row, MADE_UP_THRESHOLD)
-    assert set(careers) == set(FARMING_SYSTEMS)
+    data, row = evidence.made_up_farm()
+    careers = evidence.farm(data, row, evidence.MADE_UP_THRESHOLD)
+    assert set(careers) == set(evidence.FARMING_SYSTEMS)
     for career in careers.values():
         assert len(career.honest) == len(career.farmed) == HONEST + FARMED + HARVEST
         assert career.honest[:HONEST] == career.farmed[:HONEST]
@@ -183,11 +182,8 @@ def test_the_command_makes_kerbys_tables(tmp_path: Path) -> None:
     """Each method as pairs counted one by one have it, in each season by itself; beside the note's
     figures. TrueSkill is in order of mu less two sigmas where the note has that. What is kept
     between rounds has single precision, which may turn one of some 300 pairs around."""
-    lines = map(msgspec.json.encode, made_up_races())
-    (tmp_path / "mine.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    words = ["evidence", str(tmp_path), "--out", str(tmp_path), "--only", "kerby"]
-    result = CliRunner().invoke(app.main, [*words, "--season", str(FIRST)])
-    assert result.exit_code == 0, result.stderr
+    as_file(tmp_path / "mine.jsonl", made_up_races())
+    done("evidence", tmp_path, "--out", tmp_path, "--only", "kerby", "--season", FIRST)
     text = (tmp_path / "report.md").read_text()
     assert "| method | note, season 1 | note, later | mine, season 1 | mine, later |" in text
     assert "mine, season 1: 35 rounds" in text and "mine, later: 25 rounds" in text
@@ -205,7 +201,7 @@ def test_the_command_makes_kerbys_tables(tmp_path: Path) -> None:
 
 def test_the_whole_file_is_a_season_unless_one_is_given() -> None:
     """And no round is lost between two."""
-    data = DataSet("mine", list(season(Kind(20, COUNT, 6), 4)))
+    data = evidence.DataSet("mine", list(season(Kind(20, COUNT, 6), 4)))
     ((name, whole),) = seasons(data, None)
     assert name == "mine" and sum(len(each.rounds) for each in whole) == COUNT
     (_, first), (_, later) = seasons(data, FIRST)
@@ -285,20 +281,16 @@ def test_the_notes_best_is_among_what_is_searched() -> None:
 def test_tune_finds_an_anchor(tmp_path: Path) -> None:
     """Where newcomers are worse than all others, an anchor pays; a learning rate alone cannot say
     it. The file that is written has it, and `evaluate` reads it."""
-    random, lines = np.random.default_rng(2), list[bytes]()
+    random, rounds = np.random.default_rng(2), list[dict[str, Any]]()
     skill = {f"p{i}": 2.0 for i in range(12)}
     for number in range(240):
         names = [f"p{i}" for i in random.choice(12, 4, replace=False)] + [f"new{number}"]
         played = {name: skill.get(name, 0.0) + random.normal(0.0, 0.7) for name in names}
         order = sorted(names, key=lambda name: -played[name])
-        standings = ranked([1, 2, 3, 4, 5], order)
-        lines.append(msgspec.json.encode(event(*standings, round_id=f"r{number}")))
-    file, out = tmp_path / "rounds.jsonl", tmp_path / "found.json"
-    file.write_bytes(b"\n".join(lines) + b"\n")
-    words = ["tune", str(file), "--system", "plackett-luce", "--train", "0.6", "--trials", "120",
-             "--metric", "log_loss", "--workers", "1", "--out", str(out)]  # fmt: skip
-    result = CliRunner().invoke(app.main, words)
-    assert result.exit_code == 0, result.stderr
+        rounds.append(event(*ranked([1, 2, 3, 4, 5], order), round_id=f"r{number}"))
+    file, out = as_file(tmp_path / "rounds.jsonl", rounds), tmp_path / "found.json"
+    done("tune", file, "--system", "plackett-luce", "--train", "0.6", "--trials", "120",
+         "--metric", "log_loss", "--workers", "1", "--out", out)  # fmt: skip
     found = read_rating(out)
     assert isinstance(found, PlackettLuce)
     assert found.anchor is not None or found.floor is not None or found.initial_mu != 1500.0
@@ -309,22 +301,191 @@ def test_the_laboratory_knows_who_is_fixed(tmp_path: Path) -> None:
     config = Elo(learning_rate=40.0, scale=174.0, fixed=("bot",))
     standings = [ranked([1, 2], ["ann", "bot"]), ranked([1, 2], ["bob", "ann"])] * 4
     events = [event(*each, round_id=f"r{i}") for i, each in enumerate(standings)]
-    file, named = tmp_path / "rounds.jsonl", tmp_path / "elo.json"
-    file.write_bytes(b"\n".join(map(msgspec.json.encode, events)) + b"\n")
-    named.write_bytes(msgspec.json.encode(config))
-    free = tmp_path / "free.json"
-    free.write_bytes(msgspec.json.encode(structs.replace(config, fixed=())))
-    words = ["evaluate", str(file), "--train", "0", "--format", "json"]
-    both = CliRunner().invoke(app.main, [*words, "--config", str(named), "--config", str(free)])
-    assert both.exit_code == 0, both.stderr
-    losses = [row["log_loss"] for row in msgspec.json.decode(both.stdout)]
+    words = ["evaluate", as_file(tmp_path / "rounds.jsonl", events), "--train", "0"]
+    for name, each in (("bot", config), ("free", structs.replace(config, fixed=()))):
+        (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(each))
+        words += ["--config", tmp_path / f"{name}.json"]
+    rows = msgspec.json.decode(done(*words, "--format", "json"))
+    losses = [row["log_loss"] for row in rows]
     reader, pool = Reader(any_ladder(config)), Pool(Ladder(rating=config))
     due = []
-    for offset, each in enumerate(events):
-        standing = reader.read(msgspec.json.encode(each))
+    for offset, reported in enumerate(events):
+        standing = reader.read(msgspec.json.encode(reported))
         ratings = {name: float(header["mu"]) for name, header in pool}
         won, lost = (ratings.get(name, 1500.0) for name in standing.players)
         z = (won - lost) / (174.0 * math.pi / math.sqrt(3.0))  # of the logistic's variance
         due.append(-math.log(0.5 * math.erfc(-z / math.sqrt(2.0))))
         pool.rate(standing, offset)
     assert losses[0] == pytest.approx(sum(due) / len(due), rel=1e-6) != losses[1]
+
+
+# --- games as typed -------------------------------------------------------------------------------
+
+QUICK = ("--only", "games", "--quick", "--workers", "1")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A folder with a made-up season, and one of teams."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    singles, teams = [], []
+    for i, session in enumerate(season(Kind(20, 40, 6), 4)):
+        names = [f"p{row}" for row in session.rows.tolist()]
+        singles.append(event(*ranked(list(range(1, 7)), names), round_id=f"r{i}"))
+        sides = ({"team": names[:2], "rank": 1}, {"team": names[4:], "rank": 2})
+        teams.append(event(*sides, round_id=f"r{i}"))
+    as_file(folder / "singles.jsonl", singles)
+    as_file(folder / "teams.jsonl", teams)
+    return folder
+
+
+@pytest.fixture
+def no_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine where none is installed."""
+    monkeypatch.setattr(peers, "missing", lambda: list(peers.SPACES))
+
+
+def played(*words: object) -> str:
+    return done("evidence", *words, *QUICK)
+
+
+def read_results(out: Path) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode((out / "games.json").read_bytes())
+    return found
+
+
+@pytest.mark.usefixtures("no_peers")
+def test_games_are_written_as_markdown_and_json(data: Path, tmp_path: Path) -> None:
+    """Each file is played as it is, and cut where it has no teams. One line names the missing
+    peers."""
+    out = tmp_path / "out"
+    played(data, "--out", out, "--cut", "3,2", "--teams", "1", "--system", "glicko",
+             "--system", "elo-mmr")  # fmt: skip
+    report, found = (out / "report.md").read_text(), read_results(out)
+    names = ["singles", "singles, 2", "singles, 3", "singles, 1 against 1", "teams"]
+    assert [each["game"] for each in found["games"]] == names
+    for name in names:
+        for system in ("glicko", "elo-mmr"):
+            assert len([line for line in report.splitlines() if line.startswith(f"| {name} | ")
+                        and f"{system}" in line.split("|")[2]]) == 2 + 1  # fmt: skip
+    (line,) = [line for line in report.splitlines() if "Not installed" in line]
+    assert all(peer in line for peer in peers.SPACES)
+    assert line.removeprefix("- ") in found["notes"]
+    assert "## Accuracy" not in report and "## Games" in report
+    assert "- teams: 4 rounds to tune on, which say little." in report
+
+
+@pytest.mark.usefixtures("no_peers")
+def test_a_second_run_goes_on(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is tuned again where the results are kept, and the figures are the same."""
+    out = tmp_path / "out"
+    played(data, "--out", out, "--system", "glicko")
+    first = read_results(out)
+    monkeypatch.setattr(games, "fit", lambda *_: pytest.fail("it is done again"))
+    played(data, "--out", out, "--system", "glicko")
+    assert read_results(out) == first and len(list((out / "saved").iterdir())) == 2
+
+
+@pytest.mark.usefixtures("no_peers")
+def test_ours_is_marked(data: Path, tmp_path: Path) -> None:
+    """Among all systems worth comparing, in the table and in the JSON."""
+    out = tmp_path / "out"
+    played("--data", data, "--out", out)
+    report = (out / "report.md").read_text()
+    for each in read_results(out)["games"]:
+        wanted = set(SPACES) - LEFT_OUT | {"trueskill+newcomers"}
+        assert {system["system"] for system in each["systems"]} == wanted
+        assert f"| {each['game']} | **{each['ours']}** | tuned |" in report
+        assert report.count(f"| {each['game']} | **") == 2
+
+
+def test_the_folder_is_named_once(data: Path) -> None:
+    """Neither twice nor not at all; sizes are whole numbers of two and more. The help lists all
+    parts and options."""
+    text = done("evidence", "--help")
+    for word in (*PARTS, "--cut", "--teams", "--rounds", "games.json", "openskill.py"):
+        assert word in text
+    for words in ((), (data, "--data", data), (data, "--cut", "1"), (data, "--cut", "two")):
+        assert run("evidence", *words, *QUICK).exit_code == 2
+
+
+# --- results that are kept ------------------------------------------------------------------------
+
+SEASON = list(season(Kind(players=20, rounds=40, per_round=6), 3))
+BOUNDS = Bounds(10)
+
+
+def game(rounds: list[Session] = SEASON) -> Game:
+    (found,) = games_of("made up", rounds)
+    return found
+
+
+def test_a_system_that_takes_too_long_is_named_and_left_out(tmp_path: Path) -> None:
+    """The others are compared all the same. It is tried again with more time alone."""
+    systems, kept = [OwnSystem("glicko"), OwnSystem("bar")], Saved(tmp_path)
+    ((none,), (found,)) = (
+        games.compare([game()], systems, Bounds(10, seconds), None, lambda _: None, kept)
+        for seconds in (0.0, 600.0)
+    )
+    assert [each.system for each in none.not_finished] == ["glicko", "bar"]
+    assert none.systems == [] and none.ours is None
+    said = "made up: glicko did not finish within 0 s, and is left out of all comparisons."
+    assert any(said in line for line in games_tables.page([none], []))
+    assert found.not_finished == [] and len(found.systems) == 2
+
+
+def changed(**rounds: Any) -> Game:
+    """The game with another last round."""
+    last = SEASON[-1]
+    return game([*SEASON[:-1], replace(last, rows=rounds.get("rows", last.rows))])
+
+
+@cases(
+    "other, bounds, system",
+    [  # other rounds, boundary, trials, seconds, system
+        (changed(rows=SEASON[-1].rows[::-1].copy()), BOUNDS, OwnSystem("glicko")),
+        (replace(game(), boundary=5), BOUNDS, OwnSystem("glicko")),
+        (game(), Bounds(11), OwnSystem("glicko")),
+        (game(), Bounds(10, 9.0), OwnSystem("glicko")),
+        (game(), BOUNDS, OwnSystem("bar")),
+    ],
+)
+def test_whatever_decides_a_result_is_in_its_key(
+    tmp_path: Path, other: Game, bounds: Bounds, system: OwnSystem
+) -> None:
+    """One of them is another, and the result is not used."""
+    kept = Saved(tmp_path)
+    outcome = Unfinished("glicko", 1.0)
+    kept.store(game(), OwnSystem("glicko"), BOUNDS, outcome)
+    assert kept.load(game(), OwnSystem("glicko"), BOUNDS) == outcome
+    assert kept.load(other, system, bounds) is None
+
+
+def test_other_code_has_other_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other kernels, and other modules of the evaluation."""
+    kept = Saved(tmp_path)
+    kept.store(game(), OwnSystem("glicko"), BOUNDS, Unfinished("glicko", 1.0))
+    for name, value in (("KERNEL_VERSION", 10**6), ("_code", lambda: "another")):
+        with monkeypatch.context() as patched:
+            patched.setattr(saved, name, value)
+            assert kept.load(game(), OwnSystem("glicko"), BOUNDS) is None
+    assert kept.load(game(), OwnSystem("glicko"), BOUNDS) is not None
+
+
+def test_every_column_of_the_rounds_is_in_the_digest() -> None:
+    """One number in one of them is another."""
+    digests, base = {digest_of(game())}, SEASON[-1]
+    names = [
+        name for name in base.rounds.__struct_fields__
+        if isinstance(getattr(base.rounds, name), np.ndarray) and getattr(base.rounds, name).size
+    ]  # fmt: skip
+    for name in names:
+        column = getattr(base.rounds, name).copy()
+        column[-1] = column[-1] == 0
+        rounds = type(base.rounds)(*[
+            column if each == name else getattr(base.rounds, each)
+            for each in base.rounds.__struct_fields__
+        ])  # fmt: skip
+        digests.add(digest_of(game([*SEASON[:-1], replace(base, rounds=rounds)])))
+    assert len(digests) == 1 + len(names) > 4
