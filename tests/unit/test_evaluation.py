@@ -8,13 +8,11 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from msgspec import structs
 
-from stream_rater.cli import app
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation.accuracy import average, averages
-from stream_rater.evaluation.alike import WEIGHTS, alike, counted, draws_in, rounds_before
+from stream_rater.evaluation.alike import WEIGHTS, alike, counted, draws_in
 from stream_rater.evaluation.comparison import Row, compare
 from stream_rater.evaluation.evaluation import Contender, displayed, evaluate, trained
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
@@ -22,20 +20,14 @@ from stream_rater.evaluation.proposal import propose
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session, in_blocks, singly, split
 from stream_rater.evaluation.sides import calibrated, own_run, scores_of
-from stream_rater.rating.parameters import (
-    Elo,
-    EloMMR,
-    Glicko,
-    MinusSigma,
-    RatingConfig,
-    Topcoder,
-    TrueSkill,
-)
+from stream_rater.rating import parameters
+from stream_rater.rating.parameters import Elo, EloMMR, Glicko, RatingConfig, Topcoder, TrueSkill
 from tests.builders.cases import cases
+from tests.builders.commands import as_file, done
 from tests.rounds import as_json, day, event, ranked
 from tests.unit.test_season import sessions
 
-CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0)
+MMR = EloMMR(weight_limit=0.2, sigma_limit=80.0)
 SEASON = list(season(Kind(players=40, rounds=60, per_round=8), 5))
 
 
@@ -54,28 +46,20 @@ def column(scores: object, name: str) -> list[float]:
 
 def test_a_round_is_predicted_by_what_was_known_before_it() -> None:
     """Nothing at first; then that the winner wins again, right or wrong."""
-    scores = evaluate(duels("ann", "ann", "bob"), CONFIG).scores
+    scores = evaluate(duels("ann", "ann", "bob"), MMR).scores
     assert column(scores, "kendall_tau") == [0.5, 0.0, 1.0]
 
 
-def test_experience_is_counted_over_all_rounds_before() -> None:
-    """In a player's sixth round, five are behind them."""
-    scores = evaluate(duels(*["ann"] * 7), CONFIG).scores
-    assert column(scores, "experienced") == [0.0] * 5 + [2.0] * 2
-
-
 def test_ladders_are_kept_apart() -> None:
-    """Each has its own ratings."""
     lines = [as_json(*ranked([1, 2]), round_id=str(i), ladder=name) for i, name in enumerate("aab")]
     found, _ = sessions(*lines)
-    assert column(evaluate(found, CONFIG).scores, "kendall_tau") == [0.5, 0.0, 0.5]
+    assert column(evaluate(found, MMR).scores, "kendall_tau") == [0.5, 0.0, 0.5]
 
 
 def test_uninformative_rounds_count_but_are_not_scored() -> None:
     """They count, so that the first part is the same for every system."""
     lines = (as_json(*ranked(places), round_id=str(places)) for places in ([0, 0], [1, 1], [1, 2]))
-    outcome = evaluate(sessions(*lines)[0], EloMMR(weight_limit=0.2, sigma_limit=80.0,
-                                                   skip_all_tied=True))  # fmt: skip
+    outcome = evaluate(sessions(*lines)[0], structs.replace(MMR, skip_all_tied=True))
     assert column(outcome.scores, "entries") == [0.0, 0.0, 2.0]
     assert outcome.players.tolist() == [2.0, 2.0, 2.0]
 
@@ -84,37 +68,29 @@ def test_the_first_part_builds_experience_only() -> None:
     """floor(train R), whatever floats make of it."""
     due = {(30, 0.1): 3, (1071, 0.1): 107, (9, 0.1): 0, (7, 0.0): 0}
     assert {each: trained(*each) for each in due} == due
-    outcome = evaluate(SEASON, CONFIG)
+    outcome = evaluate(SEASON, MMR)
     assert len(outcome.scored(0.1)) == 54
     assert np.array_equal(outcome.scored(0.1), outcome.scores[6:])
 
 
-def test_threads_change_nothing() -> None:
-    """Stages side by side give the same scores as one after the other."""
-    alone, together = evaluate(SEASON, CONFIG), evaluate(iter(SEASON), CONFIG, threads=True)
-    assert np.array_equal(alone.scores, together.scores)
-
-
-@cases("config", [CONFIG, Topcoder()])
-def test_rounds_in_blocks_are_rated_as_one_after_the_other(config: RatingConfig) -> None:
-    """Scores come in the order of the season."""
+@cases("config", [MMR, Topcoder()])
+def test_rounds_are_rated_as_one_after_the_other(config: RatingConfig) -> None:
+    """In blocks, whose scores come in the order of the season; by stages side by side; and those
+    that a round is split into, which share no player."""
     blocks = list(in_blocks(SEASON))
     assert len(blocks) == 1 and 1 < len(blocks[0].waves) - 1 <= len(SEASON)
-    alone, together = evaluate(SEASON, config), evaluate(blocks, config)
-    assert np.array_equal(alone.scores, together.scores)
-    assert np.array_equal(alone.players, together.players)
-
-
-def test_rounds_side_by_side_are_rated_as_one_after_the_other() -> None:
-    """Those that a round is split into share no player."""
+    alone = evaluate(SEASON, config)
+    for together in (evaluate(blocks, config), evaluate(iter(SEASON), config, threads=True)):
+        assert np.array_equal(alone.scores, together.scores)
+        assert np.array_equal(alone.players, together.players)
     rng = np.random.default_rng(2)
     dealt = [split(session, 3, rng) for session in SEASON]
-    assert np.array_equal(evaluate(dealt, CONFIG).scores, evaluate(singly(dealt), CONFIG).scores)
+    assert np.array_equal(evaluate(dealt, config).scores, evaluate(singly(dealt), config).scores)
 
 
 def test_winners_are_left_out_where_nobody_asks() -> None:
     """The other scores are the same."""
-    whole, pairs = (evaluate(SEASON, CONFIG, most_sides=most) for most in (8, 0))
+    whole, pairs = (evaluate(SEASON, MMR, most_sides=most) for most in (8, 0))
     assert np.array_equal(pairs.scores[:, :OF_PAIRS], whole.scores[:, :OF_PAIRS])
     assert whole.scores[:, OF_PAIRS].all() and not pairs.scores[:, OF_PAIRS:].any()
     assert whole.calibration(0.1) and pairs.calibration(0.1) == []
@@ -123,7 +99,7 @@ def test_winners_are_left_out_where_nobody_asks() -> None:
 def test_better_parameters_predict_better() -> None:
     """A ladder that hardly moves calls every pair a coin toss; one that moves knows more."""
     stuck = EloMMR(weight_limit=1e-6, sigma_limit=1.0, initial_sigma=1.0)
-    found = [averages(evaluate(SEASON, c).scored(0.2)) for c in (CONFIG, Topcoder(), stuck)]
+    found = [averages(evaluate(SEASON, c).scored(0.2)) for c in (MMR, Topcoder(), stuck)]
     losses = [each["log_loss"] for each in found]
     assert losses[2] == pytest.approx(math.log(2.0), abs=0.01)
     assert losses[0] is not None and losses[0] < 0.6
@@ -141,7 +117,7 @@ def test_the_order_is_that_of_mu_or_of_what_is_shown() -> None:
     lines.append(as_json(*ranked([1, 2], ["ann", "bob"]), round_id="a"))
     lines.append(as_json(*ranked([1, 2], ["bob", "ann"]), round_id="last"))
     found = sessions(*lines)[0]
-    config = Glicko(beta=100.0, sigma_drift=5.0, display=MinusSigma(minus_sigma=2.0))
+    config = Glicko(beta=100.0, sigma_drift=5.0, display=parameters.MinusSigma(minus_sigma=2.0))
     by_mu, by_display = (evaluate(found, config, by_display=shown) for shown in (False, True))
     assert column(by_mu.scores, "kendall_tau")[-1] == 1.0
     assert column(by_display.scores, "kendall_tau")[-1] == 0.0
@@ -151,7 +127,7 @@ def test_the_order_is_that_of_mu_or_of_what_is_shown() -> None:
 
 def test_a_display_of_mu_is_mu() -> None:
     """Of teams and of singles."""
-    for config in (Glicko(beta=300.0, sigma_drift=35.0, display="mu"), CONFIG):
+    for config in (Glicko(beta=300.0, sigma_drift=35.0, display="mu"), MMR):
         shown = structs.replace(config, display="mu")
         assert np.array_equal(
             evaluate(SEASON, shown, by_display=True).scores, evaluate(SEASON, config).scores
@@ -162,7 +138,7 @@ def test_a_team_is_shown_by_the_sum_of_its_members() -> None:
     """Newcomers count nothing, however many they are; shares count as they do in mu."""
     two = [{"team": ["ann", "bob"], "shares": [1.0, 0.5], "rank": 1}, {"team": ["cy"], "rank": 2}]
     lines = [as_json(*two, round_id=str(i)) for i in range(2)]
-    config = Glicko(beta=300.0, sigma_drift=35.0, display=MinusSigma(minus_sigma=3.0))
+    config = Glicko(beta=300.0, sigma_drift=35.0, display=parameters.MinusSigma(minus_sigma=3.0))
     waves = [wave for _, _, wave in Contender(config).rate(sessions(*lines)[0]) if wave is not None]
     first, second = displayed(config, waves[0]).reshape(2, 2)
     assert first.tolist() == pytest.approx([1500.0 - 3.0 * 350.0] * 2)
@@ -175,7 +151,6 @@ def test_a_team_is_shown_by_the_sum_of_its_members() -> None:
 
 # --- what is compared is alike: the same rounds and outcomes for all configurations ---------------
 
-MMR = EloMMR(weight_limit=0.2, sigma_limit=80.0)
 TRUESKILL = TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=60.0)
 
 
@@ -330,12 +305,6 @@ def test_who_is_experienced_does_not_depend_on_what_is_rated() -> None:
         assert outcome.scores[:, FIELDS.index("experienced")].tolist() == [0.0] * 5 + [3.0] * 2
 
 
-def test_rounds_before_are_counted_in_order() -> None:
-    """Also within a session, and beyond what was played before."""
-    found = rounds_before(np.array([2, 0, 2, 2, 1, 0]), np.array([10, 0, 5]))
-    assert found.tolist() == [5, 10, 6, 7, 0, 11]
-
-
 def test_scores_are_alike_in_every_column() -> None:
     """Where one has no weight none has; what differs in weight is no comparison."""
     random = np.random.default_rng(1)
@@ -379,19 +348,16 @@ def test_a_ladder_is_offered_another_system_on_the_same_games() -> None:
 def test_the_table_says_what_was_left_out(tmp_path: Path) -> None:
     """As the JSON does: the case of the review, TrueSkill beside Elo-MMR where there are draws. A
     system that rates no draws leaves them out for both."""
-    file = tmp_path / "draws.jsonl"
-    file.write_bytes(b"".join(
-        msgspec.json.encode(event(*each, round_id=f"r{i}", completed_at=day(i))) + b"\n"
-        for i, each in enumerate(DUELS)
+    file = as_file(tmp_path / "draws.jsonl", (
+        event(*each, round_id=f"r{i}", completed_at=day(i)) for i, each in enumerate(DUELS)
     ))  # fmt: skip
-    skipping = structs.replace(TRUESKILL, skip_all_tied=True)
-    for name, config in (("mmr", MMR), ("ts", skipping)):
-        (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(config))
-    words = ["evaluate", str(file), "--train", "0", "--config", str(tmp_path / "mmr.json")]
-    both = [*words, "--config", str(tmp_path / "ts.json")]
-    shown = CliRunner().invoke(app.main, both).stdout
-    line = next(each for each in shown.splitlines() if "draws left out" in each)
+    words = ["evaluate", file, "--train", "0"]
+    for name, config in (("mmr", MMR), ("ts", structs.replace(TRUESKILL, skip_all_tied=True))):
+        path = tmp_path / f"{name}.json"
+        path.write_bytes(msgspec.json.encode(config))
+        words += ["--config", path]
+    line = next(each for each in done(*words).splitlines() if "draws left out" in each)
     assert line.split()[5:8:2] == [str(DRAWS)] * 2, line
-    for row in json.loads(CliRunner().invoke(app.main, [*both, "--format", "json"]).stdout):
+    for row in json.loads(done(*words, "--format", "json")):
         assert row["draws_left_out"] == DRAWS
         assert row["rounds_scored"] == row["pairs_scored"] == 120 - DRAWS

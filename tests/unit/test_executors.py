@@ -159,17 +159,13 @@ def test_each_worker_gets_the_object_once(workers: Any) -> None:
 
 def test_workers_come_and_go(workers: Any) -> None:
     """One that joins gets the object with a trial. One that asked for it and left is forgotten: not
-    every trial carries the object because of it."""
+    every trial carries the object because of it. If every task meets a new process, each is sent
+    with the object in the end."""
     crew = workers(itertools.chain("aabb" * 5, itertools.cycle("bc")))
     with sharing.sharing(BIG, crew) as run:
         assert list(run(times, range(60))) == [10 * i for i in range(60)]
     assert set(crew.got) == {"b", "c"} and len(crew.got) <= 6
-
-
-def test_workers_that_forget_are_sent_the_object_again(workers: Any) -> None:
-    """Every task meets a new process: each is sent with the object in the end."""
-    crew = workers(map(str, itertools.count()))
-    with sharing.sharing(BIG, crew) as run:
+    with sharing.sharing(BIG, workers(map(str, itertools.count()))) as run:
         assert list(run(times, range(5))) == [0, 10, 20, 30, 40]
 
 
@@ -306,31 +302,30 @@ def test_without_dask_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
+IN_THIS_PROCESS = {"processes": False, "protocol": "tcp"}
+"""Options of a cluster whose workers are threads of this process."""
+
+
+def local_cluster(workers: int, **options: Any) -> Any:
+    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
+    return distributed.LocalCluster(
+        n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", host="127.0.0.1",
+        **options,
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A local cluster of two workers, each a process of its own."""
-    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
+    pytest.importorskip("distributed", reason="the extra dask is not installed")
     dask = pytest.importorskip("dask")
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", host="127.0.0.1",
-        ) as made,
-    ):  # fmt: skip
+    failing_once = dask.config.set({"distributed.scheduler.allowed-failures": 1})
+    with failing_once, local_cluster(2) as made:
         yield made
 
 
 def dask_of(cluster: Any) -> Dask:
     return Dask(cluster.scheduler_address.removeprefix("tcp://"))
-
-
-@pytest.mark.slow
-def test_a_cluster_finds_the_same(cluster: Any) -> None:
-    """To the last digit, as one process and as four."""
-    alone = search(PROBLEM, TRIALS)
-    for where in (dask_of(cluster), Processes(4)):
-        with opened(where) as executor:
-            assert search(PROBLEM, TRIALS, executor) == alone, where
 
 
 def once(shared: str, item: int) -> int:
@@ -369,11 +364,8 @@ def test_a_scheduler_that_is_lost_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """And no traceback of Dask's beside it."""
-    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
+    lost = local_cluster(1)
     monkeypatch.setattr(sharing, "CHECK_S", 0.1)
-    lost = distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0", host="127.0.0.1"
-    )
     with (
         opened(dask_of(lost)) as executor,
         sharing.sharing(BIG, executor) as run,
@@ -396,18 +388,9 @@ def test_no_scheduler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
-def local_cluster(workers: int) -> Any:
-    """One whose workers are threads of this process."""
-    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
-    return distributed.LocalCluster(
-        n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", host="127.0.0.1",
-        processes=False, protocol="tcp",
-    )  # fmt: skip
-
-
 def test_a_cluster_in_this_process_finds_the_same() -> None:
-    """The slow tests have processes."""
-    with local_cluster(2) as cluster, opened(dask_of(cluster)) as executor:
+    """To the last digit."""
+    with local_cluster(2, **IN_THIS_PROCESS) as cluster, opened(dask_of(cluster)) as executor:
         assert search(PROBLEM, TRIALS, executor) == search(PROBLEM, TRIALS)
 
 
@@ -415,7 +398,7 @@ def test_a_cluster_without_workers_is_one_line(monkeypatch: pytest.MonkeyPatch) 
     """When it is opened, after a while."""
     monkeypatch.setattr(executors, "JOIN_S", 0.3)
     with (
-        local_cluster(0) as empty,
+        local_cluster(0, **IN_THIS_PROCESS) as empty,
         pytest.raises(
             TrialsFailed, match=r"no worker has joined within 0.3 s: start some by `dask"
         ),

@@ -18,22 +18,14 @@ from stream_rater.evaluation.executors import Processes, opened
 from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, Fit
 from stream_rater.evaluation.fits import ORDER as INVERSION
 from stream_rater.evaluation.following import PARTS, Candidate, distinct, followed, parts_of
-from stream_rater.evaluation.forward import (
-    ORDER,
-    ORDER_OF_ALL,
-    Fitted,
-    Gain,
-    Scored,
-    Variant,
-    fit,
-)
+from stream_rater.evaluation.forward import ORDER, ORDER_OF_ALL, Fitted, Gain, Scored, Variant, fit
 from stream_rater.evaluation.game import Game, games_of
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
 from stream_rater.evaluation.research import games, games_tables
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session, deal_teams
 from stream_rater.evaluation.sides import Run
-from stream_rater.evaluation.tuning import UNDEFINED, search
+from stream_rater.evaluation.tuning import UNDEFINED
 from stream_rater.rating.systems.dimension import Dimension
 from tests.builders.cases import cases
 from tests.rounds import as_json, ranked
@@ -52,7 +44,8 @@ def game(rounds: list[Session] = SEASON) -> Game:
 
 
 def test_a_season_is_cut_into_small_rounds_and_into_teams() -> None:
-    """As it is first; sizes that it has no two rounds for are left out."""
+    """As it is first; sizes that it has no two rounds for are left out. The parts of a round stay
+    together, on the side of the boundary where the round is. Rounds of teams cannot be cut."""
     found = list(games_of("made up", SEASON, (2, 5, 7), 3))
     assert [each.name for each in found] == ["made up", "made up, 2", "made up, 5",
                                              "made up, 3 against 3"]  # fmt: skip
@@ -60,17 +53,8 @@ def test_a_season_is_cut_into_small_rounds_and_into_teams() -> None:
     assert {each.boundary for each in found} == {6}
     members = {int(m) for each in found[3].sessions for m in each.rounds.members}
     assert members == {3}
-
-
-def test_the_parts_of_a_round_stay_together() -> None:
-    """On the side of the boundary where the round is."""
-    for each in games_of("made up", SEASON, (2, 5), 3):
-        first = {int(n) for session in each.first for n in session.numbers}
-        assert first == set(range(6))
-
-
-def test_teams_cannot_be_cut() -> None:
-    """Rounds of teams are a game as they are."""
+    for each in found:
+        assert {int(n) for session in each.first for n in session.numbers} == set(range(6))
     lines = [
         as_json({"team": ["a", "b"], "rank": 1}, {"team": ["c", "d"], "rank": 2}, round_id=str(i))
         for i in range(20)
@@ -110,24 +94,10 @@ def test_a_player_who_is_dealt_keeps_the_share() -> None:
 
 
 def _rank(value: float, among: list[float]) -> float:
-    """The mean place of a value among these."""
     return sum(each < value for each in among) + 0.5 * (among.count(value) + 1)
 
 
 # --- tuning ---------------------------------------------------------------------------------------
-
-
-def test_the_prior_holds_parameters_near_the_first_guess() -> None:
-    """Six rounds say little: the most probable point is nearer than the likeliest one, and it
-    costs more of the loss alone."""
-    first = game().first
-    with_prior, free = (Fit(MMR, first, LOG_LOSS, has_prior=prior) for prior in (True, False))
-    near, far = search(with_prior, 60), search(free, 60)
-    start = np.array(with_prior.start())
-    assert np.linalg.norm(near - start) < np.linalg.norm(far - start)
-    assert free.cost(far) <= free.cost(near)
-    assert with_prior.cost(near) <= with_prior.cost(with_prior.start())
-    assert with_prior.cost(with_prior.start()) == free.cost(free.start())
 
 
 def test_tuning_for_order_takes_all_sides_where_nobody_is_experienced() -> None:
@@ -163,14 +133,11 @@ def fitted(system: str, first_log_loss: float | None, log_loss: float = 0.6) -> 
     return Fitted(system=system, variants=[by_default, variant], gain=gain)
 
 
-def test_ours_is_one_for_all() -> None:
-    """Whatever others do on the first part."""
+def test_ours_is_one_for_all_and_else_the_one_with_the_least_log_loss_at_first() -> None:
+    """Whatever others do on the first part, whatever comes later, and however it was by default;
+    the first of equal ones."""
     some = [fitted("glicko", 0.5), fitted(games.REFERENCE, 0.6), fitted("bar", 0.4)]
     assert games.choose(some) == games.choose(some[::-1]) == games.REFERENCE
-
-
-def test_without_the_reference_the_least_log_loss_at_first_is_chosen() -> None:
-    """Whatever comes later, and however it was by default; the first of equal ones."""
     some = [fitted("glicko", 0.62, 0.9), fitted("bar", 0.63, 0.1), fitted("elo-r", None, 0.0)]
     assert games.choose(some) == games.choose(some[::-1]) == "glicko"
     assert games.least_at_first([*some, fitted(games.REFERENCE, 0.7)]) == "glicko"
@@ -236,13 +203,6 @@ def test_order_is_that_of_all_where_nobody_is_experienced() -> None:
         each[:, FIELDS.index("experienced")] = 0.0
     found = [v.measure for v in games.verdicts({"bar": both}, {"peer": both})]
     assert found == [LOG_LOSS, ORDER_OF_ALL]
-
-
-def test_an_interval_that_holds_zero_is_no_difference() -> None:
-    """Each sign of each measure."""
-    up, down, noise = Difference(1, 0.5, 1.5), Difference(-1, -1.5, -0.5), Difference(1, -1, 3)
-    said = [[games.verdict(m, d) for d in (up, down, noise)] for m in games.COMPARED]
-    assert said == [["worse", "better", "no difference"], ["better", "worse", "no difference"]]
 
 
 # --- all of it ------------------------------------------------------------------------------------
@@ -389,13 +349,21 @@ def candidates(*losses: list[float], cost: float = 0.0, since: int = 0) -> list[
 
 
 def test_the_best_so_far_predicts_the_next_part() -> None:
-    """Until then the first one does, whatever comes later."""
+    """Until then the first one does, whatever comes later. A point that was found later predicts
+    later rounds alone, however good it is on those before. One that was worse on the first part, or
+    is far from the prior's mean, must make up for it."""
     ones = [1.0] * 30
     turning = [0.9] * 10 + [1.5] * 20
     chosen = followed(candidates(ones, turning), 0, np.arange(30))
     assert len(parts_of(np.arange(30))) == PARTS == 30
     assert chosen.tolist() == [0] + [1] * 11 + [0] * 18
     assert followed(candidates(ones, turning), 1, np.arange(30))[0] == 1
+    one, two = candidates(ones, [0.5] * 30)
+    chosen = followed([one, two._replace(since=12)], 0, np.arange(30))
+    assert chosen.tolist() == [0] * 12 + [1] * 18
+    near, far = candidates(ones, [0.9] * 30)
+    chosen = followed([near, far._replace(cost=0.55)], 0, np.arange(30))
+    assert chosen.tolist() == [0] * 6 + [1] * 24
 
 
 def test_no_round_has_a_say_in_its_own_prediction() -> None:
@@ -410,21 +378,6 @@ def test_no_round_has_a_say_in_its_own_prediction() -> None:
         after = followed(candidates(*changed.tolist()), 2, numbers)
         assert after[: start + 1].tolist() == before[: start + 1].tolist()
     assert len(set(before.tolist())) > 1
-
-
-def test_the_first_part_and_the_prior_count() -> None:
-    """A point that was worse on the first part, or is far from the prior's mean, must make up
-    for it."""
-    near, far = candidates([1.0] * 30, [0.9] * 30)
-    chosen = followed([near, far._replace(cost=0.55)], 0, np.arange(30))
-    assert chosen.tolist() == [0] * 6 + [1] * 24
-
-
-def test_a_point_that_was_found_later_predicts_later_rounds_alone() -> None:
-    """However good it is on the rounds before, on which it was found."""
-    one, two = candidates([1.0] * 30, [0.5] * 30)
-    chosen = followed([one, two._replace(since=12)], 0, np.arange(30))
-    assert chosen.tolist() == [0] * 12 + [1] * 18
 
 
 def test_the_parts_of_a_cut_round_are_in_one_part() -> None:
