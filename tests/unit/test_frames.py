@@ -24,7 +24,6 @@ from stream_rater.library.tables import Columns
 from tests.builders.cases import cases
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-REFUSED = b'{"round_id": "r"\n'
 
 
 def ladder() -> Ladder:
@@ -33,12 +32,6 @@ def ladder() -> Ladder:
     found.rate(["ann", ("bob", "cy"), "dee"], [1, None, 2], completed_at=AT, round_id="r")
     found.rate(["dee", "ann"], completed_at=AT)
     return found
-
-
-def refused(folder: Path) -> Columns:
-    """The lines of a file that was rejected."""
-    (folder / "bad.jsonl").write_bytes(REFUSED)
-    return Ladder().rate_file(folder / "bad.jsonl").refused_lines
 
 
 TABLES: dict[str, Callable[[Ladder], Columns]] = {
@@ -126,7 +119,8 @@ def test_a_rank_is_null_where_the_side_did_not_finish() -> None:
 
 def test_refused_lines_are_a_table(tmp_path: Path) -> None:
     """With the rows of `refusals`."""
-    found = refused(tmp_path)
+    (tmp_path / "bad.jsonl").write_bytes(b'{"round_id": "r"\n')
+    found = Ladder().rate_file(tmp_path / "bad.jsonl").refused_lines
     assert found.to_polars().rows() == [tuple(row.values()) for row in found.to_dicts()]
     assert found.to_pandas()["code"].tolist() == ["malformed"]
     _check_types(found)
@@ -161,19 +155,6 @@ def test_without_the_package_one_line_says_so(package: str) -> None:
         assert str(error.value) == f"{package} is not installed: {cure}"
         for name in {name for name, _ in PACKAGES.values()} - {call}:
             assert len(getattr(found, name)()) == 4
-
-
-def test_a_ladder_loads_none_of_them() -> None:
-    """Nor Matplotlib, until it is asked for."""
-    code = (
-        "import sys; from stream_rater import Ladder\n"
-        "print(Ladder().rate(['ann', 'bob'])._repr_html_()[:4])\n"
-        "print({'pandas', 'polars', 'pyarrow', 'matplotlib', 'stream_rater.evaluation'}\n"
-        "      & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
-                          check=True)  # fmt: skip
-    assert done.stdout == "<div\nset()\n"
 
 
 CALLER = """
@@ -265,7 +246,6 @@ FRAMES: dict[str, Callable[[], Any]] = {
 
 @cases("kind", FRAMES)
 def test_all_frames_are_the_same(kind: str) -> None:
-    """Whatever the package."""
     one, other = Ladder(), Ladder()
     assert one.rate_table(FRAMES[kind]()).rounds == 3
     for at in (0, 2, 1):  # in order of time
@@ -345,7 +325,6 @@ def test_tables_in_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_arguments() -> None:
-    """A wrong one is an error of its own."""
     with pytest.raises(ValueError, match="score: 'hi': give one of high, low"):
         Ladder().rate_table(COLUMNS, score="hi")
     with pytest.raises(ValueError, match="'gamer' is no role"):
@@ -353,7 +332,6 @@ def test_arguments() -> None:
 
 
 def files(folder: Path) -> tuple[Path, Path]:
-    """The rounds as CSV and as Parquet."""
     pd.DataFrame(COLUMNS).to_csv(folder / "duel.csv", index=False)
     parquet.write_table(pa.table(COLUMNS), folder / "duel.parquet")
     return folder / "duel.csv", folder / "duel.parquet"

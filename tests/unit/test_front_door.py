@@ -22,7 +22,6 @@ WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({sorted(PACKAGE_EXTRAS)
 
 
 def python(code: str) -> "subprocess.CompletedProcess[str]":
-    """Run it in a process of its own."""
     return subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -41,12 +40,15 @@ def packages(requirements: list[str]) -> set[str]:
 
 
 def test_to_import_it_loads_nothing() -> None:
-    """And its names load no kernel: numba is left for the first ladder."""
+    """And its names load no kernel: numba is left for the first ladder, and packages for frames and
+    plots until they are asked for."""
     assert newly_loaded("import stream_rater") == {"stream_rater"}
     every = newly_loaded(f"from stream_rater import {', '.join(stream_rater.__all__)}")
     assert {"stream_rater", "numpy", "msgspec"} <= every
     assert every & {"numba", "llvmlite", "click", "rich", *PACKAGE_EXTRAS} == set()
-    assert "numba" in newly_loaded("import stream_rater; stream_rater.Ladder()")
+    rating = "import stream_rater; stream_rater.Ladder().rate(['ann', 'bob'])._repr_html_()"
+    rated = newly_loaded(f"{rating}; assert 'stream_rater.evaluation' not in sys.modules")
+    assert "numba" in rated and not rated & {"pandas", "polars", "pyarrow", "matplotlib"}
 
 
 def test_names_are_what_type_checkers_see() -> None:

@@ -1,4 +1,5 @@
-"""The endpoints: what they answer, and that no client keeps others from an answer."""
+"""The endpoints: what they answer, and that no client keeps others from an answer. Where no token
+is needed to write to the API, no page of another site may write."""
 
 import gzip
 import socket
@@ -20,6 +21,9 @@ from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
 from stream_rater.operations import run
 from stream_rater.runtime import connections, http
+from stream_rater.serve.http.tokens import check_origin, is_loopback
+from stream_rater.serve.problems import Refused
+from tests.builders.cases import cases
 from tests.waits import HANGS_S, Watch
 
 SCRAPE = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"
@@ -67,12 +71,10 @@ def serving(scraped: Scraped | None = None) -> Iterator[http.Server]:
 
 
 def connected(server: http.Server) -> socket.socket:
-    """A client's connection."""
     return socket.create_connection(("127.0.0.1", server.port), HANGS_S)
 
 
 def ask(server: http.Server, path: str = "/healthz", method: str = "GET") -> tuple[int, str]:
-    """The status of an answer, and its body."""
     with closing(HTTPConnection("127.0.0.1", server.port, timeout=HANGS_S)) as client:
         client.request(method, path)
         answer = client.getresponse()
@@ -80,7 +82,6 @@ def ask(server: http.Server, path: str = "/healthz", method: str = "GET") -> tup
 
 
 def rest(client: socket.socket) -> bytes:
-    """All that comes until the connection is closed."""
     got = b""
     try:
         while more := client.recv(1 << 20):
@@ -94,7 +95,8 @@ def rest(client: socket.socket) -> bytes:
 
 
 def test_the_probes_answer_beside_500_connections() -> None:
-    """The connections have sent nothing, half a request, or a scrape without an answer yet."""
+    """The connections have sent nothing, half a request, or a scrape without an answer yet: for
+    these there are few threads."""
     for sent in (b"", SCRAPE[:20], SCRAPE):
         with serving(Scraped()) as server, ExitStack() as stack:
             for _ in range(500):
@@ -111,14 +113,6 @@ def test_a_new_connection_takes_the_place_of_the_oldest() -> None:
         assert rest(clients[0]) == b""
         clients[1].sendall(SCRAPE)
         assert rest(clients[1]).startswith(b"HTTP/1.1 200 OK\r\n")
-
-
-def test_a_probe_does_not_wait_for_scrapes() -> None:
-    """Even if there are more scrapes than threads for them."""
-    with serving(Scraped()) as server, ExitStack() as stack:
-        for _ in range(5 * http.SCRAPES):
-            stack.enter_context(connected(server)).sendall(SCRAPE)
-        assert ask(server) == (200, "ok\n")
 
 
 def test_a_scrape_may_end_after_the_server() -> None:
@@ -286,3 +280,37 @@ def test_a_port_in_use_is_reported_with_the_cure() -> None:
         "Address already in use: set STREAM_RATER_HTTP to another host:port; port 0 picks a free "
         "one"
     )
+
+
+# --- pages of other sites -------------------------------------------------------------------------
+
+HERE = "127.0.0.1:9109"
+
+
+def test_own_pages_and_programs_may_write() -> None:
+    """Programs send no origin, and the process' own page sends its own."""
+    for host in (HERE, "localhost:9109", "[::1]:9109"):
+        check_origin({"host": host})
+    check_origin({"host": HERE, "origin": f"http://{HERE}"})
+
+
+@cases(
+    "headers",
+    [
+        {}, {"host": "games.example:9109"}, {"host": HERE, "origin": "http://games.example"},
+        {"host": "games.example:9109", "origin": "http://games.example:9109"},
+        {"host": HERE, "origin": "http://127.0.0.1:80"}, {"host": HERE, "origin": "null"},
+        {"host": "127.0.0.1.games.example", "origin": "http://127.0.0.1.games.example"},
+    ],
+)  # fmt: skip
+def test_others_may_not(headers: dict[str, str]) -> None:
+    """A form of another site; and a name of another site that leads to this machine."""
+    with pytest.raises(Refused, match="SERVE_WRITE_TOKEN"):
+        check_origin(headers)
+
+
+def test_what_only_this_machine_can_reach() -> None:
+    """An empty host stands for all addresses."""
+    here = ["127.0.0.1:0", "[::1]:9109", "localhost"]
+    others = ["0.0.0.0:9109", "[::]:9109", "games.example:9109", ":9109", ""]
+    assert [each for each in [*here, *others] if is_loopback(each)] == here

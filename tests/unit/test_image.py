@@ -1,10 +1,10 @@
 """deploy/Dockerfile and compose.yaml: linted, valid, and of one piece with the rest; what goes into
-the image: links on the way to a file, libraries without symbols.
+the image: files with the links on the way to them, and libraries.
 
-That the commands of the Dockerfile work is `tests/integration/test_image_runs.py`'s to see.
+That the commands of the Dockerfile work, and what they strip and trim, is
+`tests/integration/test_image_runs.py`'s to see.
 """
 
-import ctypes
 import json
 import re
 import shutil
@@ -14,11 +14,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import image_parts
-import msgspec
-import pytest
 import yaml
-from image_parts import Root, libraries, needed_by, read_ldd, strip, trim
+from image_parts import Root, read_ldd
 
 from local.prometheus_node import API_JOB, DASHBOARD, JOB, RULES
 from local.redis_node import ADVISED, start_redis
@@ -49,18 +46,20 @@ def mounts(service: str) -> dict[str, Path]:
 
 
 def pins(lock: Path) -> dict[str, str]:
-    """Version by package."""
     return dict(re.findall(r"^([\w.-]+)==([^\s;\\]+)", lock.read_text(), re.MULTILINE))
+
+
+def quiet(*command: object) -> None:
+    """A check that finds nothing wrong."""
+    words = list(map(str, command))
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_dockerfile_is_linted() -> None:
     """By hadolint, with nothing ignored."""
     found = shutil.which("hadolint", path=BIN)
-    linter = tools.needed(Path(found) if found else None, "hadolint")
-    done = subprocess.run(
-        [linter, str(image.DOCKERFILE)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    quiet(tools.needed(Path(found) if found else None, "hadolint"), image.DOCKERFILE)
 
 
 def test_the_image_is_small_and_has_no_rights() -> None:
@@ -102,19 +101,15 @@ def test_the_image_installs_what_was_locked() -> None:
 
 def test_compose_is_valid() -> None:
     """By the Compose Specification's schema."""
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
-    done = subprocess.run(
-        [*command, str(DEPLOY / "compose.yaml")], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    quiet(sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec",
+          DEPLOY / "compose.yaml")  # fmt: skip
 
 
-def test_compose_knows_the_services_settings() -> None:
-    """What it sets are settings, and lead to its own servers."""
+def test_compose_knows_the_settings_and_the_servers() -> None:
+    """What it sets are settings, and lead to its own servers, which are those that are tested."""
     declared = SERVICES["stream-rater"]["environment"]
-    assert {name.removeprefix(PREFIX).lower() for name in declared} <= set(
-        Settings.__struct_fields__
-    )
+    known = set(Settings.__struct_fields__)
+    assert {name.removeprefix(PREFIX).lower() for name in declared} <= known
     listeners = SERVICES["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
     assert f"//{declared['STREAM_RATER_KAFKA']}," in listeners
     host, _, port = declared["STREAM_RATER_REDIS"].partition(":")
@@ -122,9 +117,7 @@ def test_compose_knows_the_services_settings() -> None:
     assert (DEPLOY / SERVICES["stream-rater"]["build"]["context"]).resolve() == ROOT
     assert (ROOT / SERVICES["stream-rater"]["build"]["dockerfile"]) == image.DOCKERFILE
 
-
-def test_compose_has_the_servers_that_are_tested() -> None:
-    """Kafka's very release; of Redis the first with functions, which Debian has, too."""
+    # Kafka's very release; of Redis the first with functions, which Debian has, too.
     assert SERVICES["kafka"]["image"].rpartition(":")[2] == KAFKA_VERSION
     assert SERVICES["redis"]["image"].rpartition(":")[2] == f"{REDIS_MINIMUM}.0"
 
@@ -151,11 +144,7 @@ def test_compose_watches_by_the_same_files() -> None:
     for each, service in zip(scraped, ("stream-rater", "serve"), strict=True):
         (target,) = each["static_configs"][0]["targets"]
         assert target.partition(":")[0] == service and service in SERVICES
-    done = subprocess.run(
-        [tools.promtool(), "check", "config", "--syntax-only", str(DEPLOY / "prometheus.yml")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    quiet(tools.promtool(), "check", "config", "--syntax-only", DEPLOY / "prometheus.yml")
 
 
 def test_compose_provisions_the_dashboard() -> None:
@@ -175,13 +164,10 @@ def test_compose_provisions_the_dashboard() -> None:
     assert source["url"].removeprefix("http://").partition(":")[0] in SERVICES
 
 
-LIBRARY = Path(str(msgspec._core.__file__))
-
-
-@pytest.fixture
-def system(tmp_path: Path) -> Path:
-    """A small system where /lib is /usr/lib, and a certificate is a link to a link."""
-    folder = tmp_path / "system"
+def test_a_library_and_a_folder_come_with_their_links(tmp_path: Path) -> None:
+    """A library by the name that the linker looks for, through a linked folder; a folder with what
+    its links point to, where that is far from it, too."""
+    folder = tmp_path / "system"  # where /lib is /usr/lib, and a certificate a link to a link
     (folder / "usr/lib/ssl").mkdir(parents=True)
     (folder / "etc/ssl/certs").mkdir(parents=True)
     (folder / "usr/share/ca").mkdir(parents=True)
@@ -192,28 +178,16 @@ def system(tmp_path: Path) -> Path:
     (folder / "etc/ssl/certs/hash.0").symlink_to("one.pem")
     (folder / "etc/ssl/certs/one.pem").symlink_to("/usr/share/ca/one.crt")
     (folder / "usr/share/ca/one.crt").write_text("one")
-    return folder
-
-
-def test_a_library_comes_with_its_links(system: Path, tmp_path: Path) -> None:
-    """By the name that the linker looks for, through a linked folder."""
-    (tmp_path / "root").mkdir()
-    root = Root(tmp_path / "root", system)
+    root = Root(tmp_path / "root", folder)
+    root.folder.mkdir()
     root.bring("/lib/libx.so.1")
     assert (tmp_path / "root/lib").readlink() == Path("usr/lib")
     assert (tmp_path / "root/lib/libx.so.1").read_text() == "x"
-    assert root.brought == {"/usr/lib/libx.so.1.2"}
-
-
-def test_a_folder_comes_with_what_its_links_point_to(system: Path, tmp_path: Path) -> None:
-    """Also where that is far from it."""
-    (tmp_path / "root").mkdir()
-    root = Root(tmp_path / "root", system)
     root.bring("/usr/lib/ssl/certs")
     root.bring("/not/there")
     assert (tmp_path / "root/usr/share/ca/one.crt").read_text() == "one"
     assert (tmp_path / "root/etc/ssl/certs/hash.0").readlink() == Path("one.pem")
-    assert root.brought == {"/usr/share/ca/one.crt"}
+    assert root.brought == {"/usr/lib/libx.so.1.2", "/usr/share/ca/one.crt"}
 
 
 def test_ldd_is_read() -> None:
@@ -223,51 +197,4 @@ def test_ldd_is_read() -> None:
         "\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f17)\n"
         "\t/lib64/ld-linux-x86-64.so.2 (0x00007f18)\n"
     )
-    assert read_ldd(printed) == {
-        "/lib/x86_64-linux-gnu/libc.so.6",
-        "/lib64/ld-linux-x86-64.so.2",
-    }
-
-
-def test_a_stripped_library_still_loads(tmp_path: Path) -> None:
-    """Without its symbols it is smaller, and stripping it again changes nothing."""
-    copy = tmp_path / "stripped.so"
-    shutil.copy(LIBRARY, copy)
-    strip(copy)
-    once = copy.read_bytes()
-    assert len(once) < LIBRARY.stat().st_size
-    ctypes.CDLL(str(copy))
-    strip(copy)
-    assert copy.read_bytes() == once
-    assert needed_by([LIBRARY]) == needed_by([copy])
-
-
-def test_tests_and_headers_are_trimmed(tmp_path: Path) -> None:
-    """Whatever programs use stays."""
-    packages = tmp_path / "lib/python3.11/site-packages"
-    (packages / "numpy/tests/deep").mkdir(parents=True)
-    (packages / "numpy/tests/deep/test_x.py").write_text("x" * 100)
-    (packages / "pygments/lexers").mkdir(parents=True)
-    (packages / "pygments/lexers/python.py").write_text("x")
-    (packages / "pygments/lexers/perl.py").write_text("x")
-    (packages / "pygments/lexers/__pycache__").mkdir()
-    (packages / "pygments/lexers/__pycache__/perl.cpython-311.pyc").write_text("x")
-    (packages / "numpy/x.h").write_text("x" * 10)
-    (packages / "numpy/x.py").write_text("x")
-    shutil.copy(LIBRARY, packages / "numpy/x.so")
-    saved = trim(tmp_path)
-    assert sorted(p.name for p in packages.rglob("*") if p.is_file()) == [
-        "python.py", "x.py", "x.so",
-    ]  # fmt: skip
-    smaller = LIBRARY.stat().st_size - (packages / "numpy/x.so").stat().st_size
-    assert saved == 112 + smaller
-    assert [p.name for p in libraries(tmp_path)] == ["x.so"]
-
-
-def test_it_needs_nothing_but_python() -> None:
-    """In the build stage there is nothing else. A command that makes no sense is refused."""
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", image_parts.__file__],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 2 and "python image_parts.py" in done.stderr
+    assert read_ldd(printed) == {"/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"}
