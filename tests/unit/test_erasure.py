@@ -202,16 +202,13 @@ def test_each_record_stays_at_its_offset() -> None:
 
 
 def test_what_the_log_says_of_the_player() -> None:
-    """In accepted records: how many name the player, where the pseudonym is, and the id remains."""
+    """In accepted records: how many name the player, where the pseudonym is, and the id remains.
+    They are counted by kind; seeds are shown only where there are some."""
     mentions = Mentions(None)
     log = [*LOG, record_of(as_json(*ranked([1, 2], ["x-1", "bob"]), round_id="ann"), offset=9)]
     mentions.read(log, [*TAKEN, True], TO)
-    assert (mentions.rounds, mentions.corrections, mentions.accepted, mentions.rejected) == (
-        1,
-        0,
-        3,
-        2,
-    )
+    counts = mentions.rounds, mentions.corrections, mentions.accepted, mentions.rejected
+    assert counts == (1, 0, 3, 2)
     assert mentions.conflict == "partition 0, offset 9"
     assert (mentions.left, mentions.places) == (1, ["partition 0, offset 9: round_id"])
     mentions.read(MOST_PLACES * log[-1:], MOST_PLACES * [True], TO)
@@ -222,17 +219,11 @@ def test_what_the_log_says_of_the_player() -> None:
         check_mentions(Mentions(None, accepted=5), TO)
     check_mentions(Mentions(None, corrections=1), TO)
     check_mentions(Mentions(None, seeds=1), TO)
-
-
-def test_what_names_the_player_is_counted_by_kind() -> None:
-    """Seeds are shown only where there are some."""
-    mentions, of_players = Mentions(None), {"players": [{"player": "ann"}]}
-    log = [
-        record_of(as_json(round_id="r0")),
-        record_of(to_json(of_players), correction("players-seeded")),
-        record_of(to_json({"player": "ann"}), correction("player-reset")),
-        record_of(to_json({"player": "ann"}), correction("player-removed")),
-    ]
+    mentions, of_player = Mentions(None), {"player": "ann"}
+    log = [record_of(as_json(round_id="r0"))]
+    log.append(record_of(to_json({"players": [of_player]}), correction("players-seeded")))
+    for kind in ("player-reset", "player-removed"):
+        log.append(record_of(to_json(of_player), correction(kind)))
     mentions.read(log, [True] * 4, TO)
     assert str(mentions) == "1 round, 2 seeds and 1 correction"
     assert str(Mentions(None, rounds=2)) == "2 rounds and 0 corrections"

@@ -9,31 +9,12 @@ from stream_rater.columns.sharding import ANYWHERE, shards_of
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.errors import LogTrouble, StoreTrouble
 from stream_rater.contract.record import Record
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.corrections.correction_ports import NotedCorrections
 from stream_rater.pipeline.estimator import estimator as module
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.progress import READ_AHEAD
-from stream_rater.pipeline.ports import (
-    NO_PLAYERS,
-    CommitSource,
-    CommittedSource,
-    LogStarts,
-    LookForOffsets,
-    NewProducer,
-    OffsetEvidence,
-    Poll,
-    Polled,
-    Priors,
-    ReadBeliefs,
-    ReadPriors,
-    Scatter,
-    Seek,
-    ShardEnds,
-    SourceCommit,
-    SourceTail,
-    SourceTails,
-    StoredShard,
-)
+from stream_rater.pipeline.ports import CommitSource, NewProducer, Poll, Polled, ReadPriors, Scatter
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import newcomers
 from tests.builders import lines
@@ -80,32 +61,32 @@ def opened(
     committed: Mapping[int, int | None] = {0: 0},
     ends: Sequence[int] = (0, 0),
     starts: Mapping[int, int] | None = None,
-    remains: OffsetEvidence | None = None,
-) -> Seek:
+    remains: ports.OffsetEvidence | None = None,
+) -> ports.Seek:
     """Answer all that opening partitions takes; returns where reading begins. `remains`: where it
     looks for offsets that were forgotten."""
-    found = {p: None if c is None else SourceCommit(c) for p, c in committed.items()}
-    hand.answer(CommittedSource, found, partitions=frozenset(committed))
+    found = {p: None if c is None else ports.SourceCommit(c) for p, c in committed.items()}
+    hand.answer(ports.CommittedSource, found, partitions=frozenset(committed))
     if remains is not None:
         forgotten = frozenset(p for p, c in committed.items() if c is None)
-        hand.answer(LookForOffsets, remains, partitions=forgotten)
+        hand.answer(ports.LookForOffsets, remains, partitions=forgotten)
         least = {p: remains.after_rejected.get(p, 0) for p in forgotten}
         hand.answer(CommitSource, offsets=least, rejections=())
-    here = {s: StoredShard(NOWHERE) for s in range(len(ends))}
-    hand.answer(ReadBeliefs, here, players=dict.fromkeys(here, NO_PLAYERS))
-    hand.answer(ShardEnds, ends)
+    here = {s: ports.StoredShard(NOWHERE) for s in range(len(ends))}
+    hand.answer(ports.ReadBeliefs, here, players=dict.fromkeys(here, ports.NO_PLAYERS))
+    hand.answer(ports.ShardEnds, ends)
     starts = starts or dict.fromkeys(committed, 0)
-    hand.answer(LogStarts, starts)
+    hand.answer(ports.LogStarts, starts)
     after_rejected = remains.after_rejected if remains is not None else {}
     reached = {p: after_rejected.get(p, c or 0) for p, c in committed.items()}
     if known := {p: c for p, c in reached.items() if c > starts[p]}:
-        hand.answer(SourceTails, {p: SourceTail(c, 0) for p, c in known.items()}, offsets=known)
+        tails = {p: ports.SourceTail(c, 0) for p, c in known.items()}
+        hand.answer(ports.SourceTails, tails, offsets=known)
     hand.answer(NotedCorrections, {})
-    return hand.answer(Seek)
+    return hand.answer(ports.Seek)
 
 
 def owning(hand: ByHand, *partitions: int, ends: Sequence[int] = (0, 0)) -> None:
-    """Gain partitions and open them."""
     hand.answer(Poll, Polled(0.0, gained=frozenset(partitions)))
     opened(hand, committed=dict.fromkeys(partitions, 0), ends=ends)
 
@@ -129,7 +110,7 @@ def priors(hand: ByHand, applied: int = 0, last: int | None = None) -> ReadPrior
     """Answer for all shards asked: this far, all players new or with this last offset."""
     asked = hand.expect(ReadPriors)
     each = NOBODY if last is None else header(last)
-    answer = {s: Priors(applied, each * len(players)) for s, players in asked.players.items()}
+    answer = {s: ports.Priors(applied, each * len(players)) for s, players in asked.players.items()}
     return hand.answer(ReadPriors, answer)
 
 
@@ -153,7 +134,7 @@ def test_opening_fetches_c_before_it_sets_the_floors(hand: ByHand, observer: Rec
         hand,
         committed={0: 0, 1: None, 2: 4},
         starts={0: 6, 1: 6, 2: 4},
-        remains=OffsetEvidence({}, {1: 6}, parts_deleted=False),
+        remains=ports.OffsetEvidence({}, {1: 6}, parts_deleted=False),
     )
     assert seek.offsets == {0: 6, 1: 6, 2: 4}
     assert observer.missing == [(0, 0, 6)]
@@ -173,8 +154,7 @@ def test_trouble_forgets_everything(hand: ByHand, observer: Recorder) -> None:
     read(hand, round_at(0, "a", "b"))
     priors(hand)
     hand.expect(Scatter)
-    observer = Recorder()
-    hand = by_hand(observer)
+    hand = by_hand(Recorder())
     owning(hand, 0, 1)
     hand.fail(Poll, LogTrouble("down"))
     hand.answer(Poll, Polled(0.0, lost=frozenset([1]), gained=frozenset([2])))
@@ -240,7 +220,7 @@ def test_belief_of_another_version_holds_up_its_shard_only(
     owning(hand, 0)
     read(hand, round_at(0, ZERO[0], ZERO[1]), round_at(1, ONE[0], ONE[1]))
     unknown = b"\x63" + NOBODY[1:]
-    hand.answer(ReadPriors, {0: Priors(0, unknown * 2), 1: Priors(0, NOBODY * 2)})
+    hand.answer(ReadPriors, {0: ports.Priors(0, unknown * 2), 1: ports.Priors(0, NOBODY * 2)})
     parts_sent(hand, 0)
     assert observer.refused == [
         (0, f"belief record: version 99, this release reads {belief_record.VERSION}")
@@ -273,8 +253,7 @@ def test_reading_rests_while_many_players_wait(hand: ByHand) -> None:
     read(hand, round_at(50, "a", "b"))
     priors(hand)
     hand.expect(Poll, no_fetch=True)
-    observer = Recorder()
-    hand = by_hand(observer)
+    hand = by_hand(Recorder())
     owning(hand, 0, 1, ends=(5, 5))
     waiting = [round_at(i, "a", "b") for i in range(READ_AHEAD * 2 + 1)]
     read(hand, round_at(0, "c", "d", partition=1), *waiting)
@@ -285,8 +264,7 @@ def test_reading_rests_while_many_players_wait(hand: ByHand) -> None:
     read(hand, *(round_at(i, "c", "d", partition=1) for i in range(1, most // 2)))
     priors(hand)
     hand.expect(Poll, no_fetch=True, paused=frozenset([0, 1]))
-    observer = Recorder()
-    hand = by_hand(observer)
+    hand = by_hand(Recorder())
     owning(hand, 0, ends=(5, 0))
     junk = [Record(0, i, b"junk") for i in range(1, 2 + READ_AHEAD * 4)]
     read(hand, round_at(0, ZERO[0], ZERO[1]), *junk)

@@ -15,7 +15,7 @@ from stream_rater.adapters.sqlite.database import Database, connect_reader, inde
 from stream_rater.adapters.sqlite.driver import updater_worker
 from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.adapters.sqlite.store import SqliteStore
-from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders
+from stream_rater.config.ladders import ANY_LADDER, DEFAULT_RATING, TEMPLATE, Ladder, Ladders
 from stream_rater.config.views import DAY_S, Listing, Tier
 from stream_rater.contract.events import parse_time
 from stream_rater.pipeline.ports import Event, Poll, Publish
@@ -23,6 +23,8 @@ from stream_rater.serve.index import file_follower, file_index
 from stream_rater.serve.index.file_follower import FileFollower
 from stream_rater.serve.index.follower import NewEvent, Watcher
 from tests.contract.test_serve_index import an_event
+
+ANY = ANY_LADDER.ladders[TEMPLATE]
 
 
 class Written:
@@ -49,11 +51,10 @@ class Seen(Watcher):
     """What the follower reports. `at_read` is called with each report of events."""
 
     def __init__(self, at_read: Callable[[], None]) -> None:
-        self._at_read, self.offsets, self.values = at_read, list[int](), list[bytes]()
+        self._at_read, self.values = at_read, list[bytes]()
         self.follower: FileFollower | None = None
 
     def read(self, found: Sequence[NewEvent]) -> None:
-        self.offsets += [each.offset for each in found]
         self.values += [each.value for each in found]
         self._at_read()
 
@@ -63,12 +64,14 @@ class Seen(Watcher):
         self.follower.stop()
 
 
-def follow(written: Written, at_read: Callable[[], None] = lambda: None) -> list[int]:
-    """Follow until all is read. Returns the offsets for the feed."""
+def follow(
+    written: Written, at_read: Callable[[], None] = lambda: None, ladder: Ladder = ANY
+) -> list[bytes]:
+    """Follow until all is read. Returns the values for the feed."""
     seen = Seen(at_read)
-    seen.follower = FileFollower(written.path, 5, seen)
+    seen.follower = FileFollower(written.path, 5, seen, Ladders(ladders={TEMPLATE: ladder}))
     seen.follower.run()
-    return seen.offsets
+    return seen.values
 
 
 @pytest.fixture
@@ -110,18 +113,14 @@ def test_events_have_tiers(written: Written) -> None:
     """On a ladder with tiers the feed gets each event as it was published, with the tier and the
     one before. What the index has already is sent without."""
     tiers = Tier(name="low"), Tier(name="high", from_rating=1200.0)
-    ladders = Ladders(ladders={"*": Ladder(rating=DEFAULT_RATING, tiers=tiers)})
-    seen = Seen(lambda: None)
+    sent = list[bytes]()
     for rating in (1100.0, 1300.0):
         value = msgspec.json.encode(an_event("ann", written.count, rating))
         written.publish_value("ann", value)
-        seen.follower = FileFollower(written.path, 5, seen, ladders)
-        seen.follower.run()
-        if rating == 1300.0:
-            head, last = value.removesuffix(b"}"), seen.values[-1]
-            assert last == head + b',"tier":"high","previous_tier":"low"}'
-    assert [b"tier" in value for value in seen.values] == [True, False, True]
-    assert msgspec.json.decode(seen.values[0])["previous_tier"] is None
+        sent += follow(written, ladder=Ladder(rating=DEFAULT_RATING, tiers=tiers))
+    assert sent[-1] == value.removesuffix(b"}") + b',"tier":"high","previous_tier":"low"}'
+    assert [b"tier" in each for each in sent] == [True, False, True]
+    assert msgspec.json.decode(sent[0])["previous_tier"] is None
 
 
 def test_players_leave_without_an_event(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,9 +132,7 @@ def test_players_leave_without_an_event(written: Written, monkeypatch: pytest.Mo
     written.publish("ann")
     scores = list[object]()
     for _ in range(2):
-        seen = Seen(lambda: None)
-        seen.follower = FileFollower(written.path, 5, seen, Ladders(ladders={"*": ladder}))
-        seen.follower.run()
+        follow(written, ladder=ladder)
         with closing(sqlite3.connect(index_path(written.path))) as index:
             scores += index.execute("SELECT score FROM index_players").fetchone()
         clock[0] += 2 * DAY_S

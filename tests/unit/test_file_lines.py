@@ -58,12 +58,10 @@ def test_what_cannot_be_read_is_reported_to_the_reader(tmp_path: Path, harm: str
 
 
 def line(number: int, ladder: str = "a") -> bytes:
-    """A valid round."""
     return as_json(round_id=f"r{number}", ladder=ladder) + b"\n"
 
 
 def singly(lines: list[bytes], first: int = 0) -> list[Record]:
-    """The records of these lines, read one by one."""
     return [*LineReader(iter(lines), first)]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.builders.lines import a_round
 from tests.judge.__main__ import main
@@ -44,19 +45,17 @@ def records(rounds: int = 30) -> list[Seen]:
 
 
 def rules(found: Findings) -> set[str]:
-    """The rules that are violated."""
     return {line.partition(":")[0] for line in found.lines}
 
 
 def body_of(record: Seen) -> dict[str, Any]:
-    """The value of a record."""
     found: dict[str, Any] = msgspec.json.decode(record.value)
     return found
 
 
 def edited(record: Seen, **fields: Any) -> Seen:
     """A record with other fields in its value."""
-    return msgspec.structs.replace(record, v=text_of(body_of(record) | fields))
+    return replace(record, v=text_of(body_of(record) | fields))
 
 
 def test_a_run_without_a_mistake(judge: Judged) -> None:
@@ -73,18 +72,9 @@ def _changes(some: list[Seen]) -> list[int]:
     return [i for i, each in enumerate(some) if each.t == "changed"]
 
 
-def _lost(some: list[Seen]) -> list[Seen]:
-    middle = _changes(some)[60]
-    return some[:middle] + some[middle + 1 :]
-
-
-def _lost_last(some: list[Seen]) -> list[Seen]:
-    return some[:-1]
-
-
-def _doubled(some: list[Seen]) -> list[Seen]:
-    last = some[-1]
-    return [*some, msgspec.structs.replace(last, o=last.o + 1000)]
+def put(some: list[Seen], at: int, *others: Seen) -> list[Seen]:
+    """These records in the place of one."""
+    return [*some[:at], *others, *some[at + 1 :]]
 
 
 def _swapped(some: list[Seen]) -> list[Seen]:
@@ -98,19 +88,14 @@ def _swapped(some: list[Seen]) -> list[Seen]:
 def _changed(**fields: Any) -> Callable[[list[Seen]], list[Seen]]:
     def plant(some: list[Seen]) -> list[Seen]:
         i = _changes(some)[70]
-        return [*some[:i], edited(some[i], **fields), *some[i + 1 :]]
+        return put(some, i, edited(some[i], **fields))
 
     return plant
 
 
 def _in_another_shard(some: list[Seen]) -> list[Seen]:
     i = _changes(some)[70]
-    other = msgspec.structs.replace(some[i], p=(some[i].p + 1) % 6, o=9000)
-    return [*some[:i], other, *some[i + 1 :]]
-
-
-def _other_at_an_offset(some: list[Seen]) -> list[Seen]:
-    return [*some, edited(some[_changes(some)[3]], mu=1.0)]
+    return put(some, i, replace(some[i], p=(some[i].p + 1) % 6, o=9000))
 
 
 def _exchanged(some: list[Seen]) -> list[Seen]:
@@ -118,15 +103,14 @@ def _exchanged(some: list[Seen]) -> list[Seen]:
     mine = [i for i in _changes(some) if some[i].key == some[_changes(some)[0]].key]
     first, second = mine[0], mine[1]
     found, a, b = list(some), some[first], some[second]
-    found[first] = msgspec.structs.replace(a, v=b.v)
-    found[second] = msgspec.structs.replace(b, v=a.v)
+    found[first], found[second] = replace(a, v=b.v), replace(b, v=a.v)
     return found
 
 
 PLANTED: dict[str, tuple[Callable[[list[Seen]], list[Seen]], str]] = {
-    "an event is lost": (_lost, "lost"),
-    "the last event is lost": (_lost_last, "lost"),
-    "an event comes twice": (_doubled, "doubled"),
+    "an event is lost": (lambda some: put(some, _changes(some)[60]), "lost"),
+    "the last event is lost": (lambda some: some[:-1], "lost"),
+    "an event comes twice": (lambda some: [*some, replace(some[-1], o=9999)], "doubled"),
     "two ranks are swapped": (_swapped, "round"),
     "it begins at another rating": (_changed(previous_mu=7.0), "chain"),
     "its displayed rating before is another": (_changed(previous_rating=7.0), "chain"),
@@ -138,10 +122,11 @@ PLANTED: dict[str, tuple[Callable[[list[Seen]], list[Seen]], str]] = {
     "it is of no season": (_changed(season=3), "season"),
     "its numbers are none": (_changed(sigma=-1.0), "numbers"),
     "it is in another shard": (_in_another_shard, "shard"),
-    "an offset has another record later": (_other_at_an_offset, "fork"),
+    "an offset has another record later": (
+        lambda some: [*some, edited(some[_changes(some)[3]], mu=1.0)], "fork"
+    ),
     "two events of a player are exchanged": (_exchanged, "order"),
-    "it is no event": (lambda some: [*some, msgspec.structs.replace(some[-1], o=9999, v="{}")],
-                       "shape"),
+    "it is no event": (lambda some: [*some, replace(some[-1], o=9999, v="{}")], "shape"),
 }  # fmt: skip
 
 
@@ -160,12 +145,12 @@ def test_a_change_of_the_display(judge: Judged) -> None:
     some = records()
     i = _changes(some)[70]
     body = body_of(some[i])
-    other = [*some[:i], edited(some[i], previous_rating=7.0), *some[i + 1 :]]
+    other = put(some, i, edited(some[i], previous_rating=7.0))
     for offset, right in ((body["offset"], True), (body["offset"] + 1, False)):
-        run = msgspec.structs.replace(RUN, redisplayed={body["ladder"]: offset})
+        run = replace(RUN, redisplayed={body["ladder"]: offset})
         assert judge(whole(other, run=run)).clean == right
-    run = msgspec.structs.replace(RUN, redisplayed={body["ladder"]: body["offset"]})
-    skewed = [*some[:i], edited(some[i], previous_mu=7.0), *some[i + 1 :]]
+    run = replace(RUN, redisplayed={body["ladder"]: body["offset"]})
+    skewed = put(some, i, edited(some[i], previous_mu=7.0))
     assert rules(judge(whole(skewed, run=run))) == {"chain"}
 
 
@@ -173,7 +158,6 @@ def test_a_change_of_the_display(judge: Judged) -> None:
 
 
 def reported(offset: int, round_id: str = "r", **fields: Any) -> Seen:
-    """A record of `round-completed`."""
     body = a_round(1, ladder=LADDER, round_id=round_id, completed_at=AT, standings=PAIR) | fields
     return Seen(t="rounds", p=HOME, o=offset, v=text_of(body), key=LADDER)
 
@@ -232,7 +216,7 @@ def test_a_repeated_round(judge: Judged) -> None:
     run, rounds = InventedRun(), [reported(at) for at in (0, 6, 12, 30)]
     rated = [*changes(run, rounds[0]), *changes(run, rounds[3])]
     repeated = [rejection(each, "duplicate-round", i) for i, each in enumerate(rounds[1:3])]
-    window = msgspec.structs.replace(RUN, window=10)
+    window = replace(RUN, window=10)
     whole_run = whole([*rounds, *rated, *repeated])[1:]
     assert judge([window, *whole_run]).lines == []
     assert "lost" in rules(judge([window, *whole([*rounds, *rated[:2], *repeated])[1:]]))
@@ -243,13 +227,11 @@ def test_a_repeated_round(judge: Judged) -> None:
 
 
 def correction(offset: int, kind: str, **fields: Any) -> Seen:
-    """A record of a correction."""
     body = text_of({"ladder": LADDER, **fields})
     return Seen(t="rounds", p=HOME, o=offset, v=body, key=LADDER, h=[("event-type", kind)])
 
 
 def corrected(run: InventedRun, of: Seen, player: str, kind: str, **more: Any) -> Seen:
-    """The event of a correction."""
     made = run.change(LADDER, player, None, body_of(of).get("round_id", ""), of.o, **more)
     cause = {"cause": kind, "offset": of.o}
     return edited(
@@ -263,9 +245,8 @@ def test_a_voided_round(judge: Judged) -> None:
     rejected, and one of an unknown round."""
     run, first, second = InventedRun(), reported(0, "a"), reported(4, "b")
     void = correction(1, "round-voided", round_id="a")
-    again, unknown = (
-        correction(at, "round-voided", round_id=name) for at, name in ((2, "a"), (3, "x"))
-    )
+    again = correction(2, "round-voided", round_id="a")
+    unknown = correction(3, "round-voided", round_id="x")
     codes = [rejection(again, "already-voided"), rejection(unknown, "unknown-round", 1)]
     before = list(changes(run, first))
     event = corrected(run, void, "ann", "round-voided", counted=-1)
@@ -293,11 +274,9 @@ def test_players_who_are_removed_and_merged(judge: Judged) -> None:
     second = edited(second, standings=[{"player": "cy", "rank": 1}, {"player": "eve", "rank": 2}])
     merge = correction(2, "player-merged", player="cy", into="ann")
     remove = correction(3, "player-removed", player="eve")
-    third = edited(second, round_id="c")
-    third = msgspec.structs.replace(third, o=4)
-    fourth = msgspec.structs.replace(
-        edited(third, round_id="d", standings=[{"player": "cy", "rank": 1}, PAIR[1]]), o=5
-    )
+    third = replace(edited(second, round_id="c"), o=4)
+    of_d = [{"player": "cy", "rank": 1}, PAIR[1]]
+    fourth = replace(edited(second, round_id="d", standings=of_d), o=5)
     made = [*changes(run, first), run.change(LADDER, "cy", 1, "b", 1),
             run.change(LADDER, "eve", 2, "b", 1)]  # fmt: skip
     # Round b keeps one entry only, so it counts for nobody; rounds c, too; d is ann's and bob's.
@@ -334,9 +313,9 @@ def test_two_readers(judge: Judged) -> None:
     assert judge(whole(some), whole(some)).clean
     newest = {each.key: i for i, each in enumerate(some) if each.t == "changed"}
     old, kept = _changes(some)[0], max(newest.values())
-    assert judge(whole(some), whole(some[:old] + some[old + 1 :])).clean
-    assert rules(judge(whole(some), whole(some[:kept] + some[kept + 1 :]))) == {"lost"}
-    other = [*some[:old], edited(some[old], mu=3.0), *some[old + 1 :]]
+    assert judge(whole(some), whole(put(some, old))).clean
+    assert rules(judge(whole(some), whole(put(some, kept)))) == {"lost"}
+    other = put(some, old, edited(some[old], mu=3.0))
     assert rules(judge(whole(some), whole(other))) == {"fork"}
     a_round_less = [each for each in some if not (each.t == "rounds" and each.o == 3)]
     assert rules(judge(whole(some), whole(a_round_less))) == {"lost"}
@@ -345,21 +324,22 @@ def test_two_readers(judge: Judged) -> None:
 # --- answers -------------------------------------------------------------------------------------
 
 
+def answered(path: str, said: Any, c: str = "c1", **more: Any) -> Answered:
+    given = {"status": 200, "body": msgspec.Raw(msgspec.json.encode(said))} | more
+    return Answered(c=c, path=path, **given)
+
+
 def answer(record: Seen, connection: str = "c1", query: str = "", **fields: Any) -> Answered:
     """The answer about a player after a change."""
     body = body_of(record)
     names = ("player", "mu", "sigma", "rating", "rounds", "provisional", "completed_at", "offset")
     said = {name: body[name] for name in names} | {"season": None} | fields
     path = f"/v1/ladders/{body['ladder']}/players/{body['player']}{query}"
-    return Answered(
-        c=connection, path=path, status=200, body=msgspec.Raw(msgspec.json.encode(said))
-    )
+    return answered(path, said, connection)
 
 
 def absent(record: Seen) -> Answered:
-    """The answer that a player has no round."""
-    body = msgspec.Raw(b'{"code":"unknown-player"}')
-    return Answered(c="c1", path=answer(record).path, status=404, body=body)
+    return answered(answer(record).path, {"code": "unknown-player"}, status=404)
 
 
 def of_one_player() -> tuple[list[Seen], list[Seen]]:
@@ -369,24 +349,14 @@ def of_one_player() -> tuple[list[Seen], list[Seen]]:
     return some, [each for each in some if each.key == key]
 
 
-def test_answers_that_are_right(judge: Judged) -> None:
-    """States in order, the same again, on another connection an older one; a newcomer first."""
-    some, mine = of_one_player()
-    said = [
-        absent(mine[0]),
-        answer(mine[0]),
-        answer(mine[0]),
-        answer(mine[3]),
-        answer(mine[1], "c2"),
-    ]
-    found = judge(whole(some, *said))
-    assert found.lines == [] and found.checked["answers"] == 5
-
-
-def test_answers_that_are_wrong(judge: Judged) -> None:
-    """A state that never was, one reader that goes back in time, also to nothing, and an answer
+def test_answers(judge: Judged) -> None:
+    """Right: states in order, the same again, on another connection an older one; a newcomer first.
+    Wrong: a state that never was, one reader that goes back in time, also to nothing, and an answer
     that is older than `min_offset`."""
     some, mine = of_one_player()
+    said = [absent(mine[0]), *map(answer, (mine[0], mine[0], mine[3])), answer(mine[1], "c2")]
+    found = judge(whole(some, *said))
+    assert found.lines == [] and found.checked["answers"] == 5
     assert rules(judge(whole(some, answer(mine[2], mu=5.0)))) == {"no such state"}
     assert rules(judge(whole(some, answer(mine[2]), answer(mine[1])))) == {"back in time"}
     assert rules(judge(whole(some, answer(mine[2]), absent(mine[0])))) != set()
@@ -403,10 +373,8 @@ def test_boards(judge: Judged) -> None:
     row = {"rank": 1, "player": body["player"], "rating": body["rating"]}
 
     def board(*rows: dict[str, Any]) -> Answered:
-        said = {"rows": rows, "listed": 9, "next": None}
-        raw = msgspec.Raw(msgspec.json.encode(said))
         path = f"/v1/ladders/{body['ladder']}/leaderboard?limit=2"
-        return Answered(c="c1", path=path, status=200, body=raw)
+        return answered(path, {"rows": rows, "listed": 9, "next": None})
 
     assert judge(whole(some, board(row))).lines == []
     assert rules(judge(whole(some, board(row | {"rating": 5.0})))) == {"no such state"}
@@ -418,7 +386,7 @@ def history(*newest_first: Seen, query: str = "") -> Answered:
     first = body_of(newest_first[0])
     said = {"player": first["player"], "changes": [body_of(each) for each in newest_first]}
     path = f"/v1/ladders/{first['ladder']}/players/{first['player']}/history{query}"
-    return Answered(c="c1", path=path, status=200, body=msgspec.Raw(msgspec.json.encode(said)))
+    return answered(path, said)
 
 
 def test_histories(judge: Judged) -> None:
@@ -448,8 +416,7 @@ def test_lookups(judge: Judged) -> None:
     def lookup(record: Seen, *players: str) -> Answered:
         said = {"players": [msgspec.json.decode(answer(record).body)]}
         path = answer(record).path.rpartition("/players/")[0] + "/players:lookup"
-        raw = msgspec.Raw(msgspec.json.encode(said))
-        return Answered(c="c1", path=path, status=200, body=raw, ask=list(players))
+        return answered(path, said, ask=list(players))
 
     me = body_of(mine[0])["player"]
     assert judge(whole(some, lookup(mine[1], me), answer(mine[2]), lookup(mine[2], me))).clean
@@ -457,18 +424,18 @@ def test_lookups(judge: Judged) -> None:
     assert rules(judge(whole(some, lookup(mine[1], "another")))) == {"lookup"}
 
 
+def streamed(record: Seen, connection: str = "s") -> Streamed:
+    ladder = body_of(record)["ladder"]
+    return Streamed(c=connection, ladder=ladder, event="rating-changed", data=record.v or "")
+
+
 def test_streams(judge: Judged) -> None:
     """A stream has each event of a player once it has one."""
     some, mine = of_one_player()
-
-    def streamed(record: Seen) -> Streamed:
-        ladder = body_of(record)["ladder"]
-        return Streamed(c="s", ladder=ladder, event="rating-changed", data=record.v or "")
-
     assert judge(whole(some, *map(streamed, mine[1:5]))).lines == []
     assert rules(judge(whole(some, streamed(mine[1]), streamed(mine[3])))) == {"stream"}
     assert rules(judge(whole(some, streamed(mine[1]), streamed(mine[1])))) == {"stream"}
-    odd = msgspec.structs.replace(streamed(mine[1]), data=edited(mine[1], mu=4.0).v or "")
+    odd = replace(streamed(mine[1]), data=edited(mine[1], mu=4.0).v or "")
     assert rules(judge(whole(some, odd))) == {"no such state"}
 
 
@@ -477,17 +444,14 @@ def test_streams(judge: Judged) -> None:
 
 def by_http(some: list[Seen]) -> list[Line]:
     """The same run as clients of a standalone process see it."""
-    found: list[Line] = [msgspec.structs.replace(RUN, partitions=0)]
+    found: list[Line] = [replace(RUN, partitions=0)]
     for each in some:
-        body = body_of(each)
-        ladder = body["ladder"]
+        ladder = body_of(each)["ladder"]
         if each.t == "rounds":
             raw = msgspec.Raw(each.value)
             found.append(Sent(c="c", ladder=ladder, round=raw, status=202, p=each.p, o=each.o))
         else:
-            found.append(
-                Streamed(c=f"of {ladder}", ladder=ladder, event="rating-changed", data=each.v or "")
-            )
+            found.append(streamed(each, f"of {ladder}"))
     return [*found, whole([])[-1]]
 
 
@@ -523,7 +487,7 @@ def test_the_command(
 
     assert run(whole(records())) == 0
     assert "checked changes: 120" in capsys.readouterr().out
-    assert run(whole(_lost(records()))) == 1
+    assert run(whole(records()[:-1])) == 1
     assert run(whole([])) == 1
     assert "NOTHING CHECKED" in capsys.readouterr().out
     assert run(whole(records())[:-1]) == 2

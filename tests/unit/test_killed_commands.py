@@ -61,6 +61,5 @@ def test_killed_after_each_effect(tmp_path: Path, words: tuple[str, ...]) -> Non
 
 
 def watched(path: Path) -> str:
-    """All events of a file."""
     words = ("watch", "--from-start", "--json", "--count", "1000", "--wait", "0.01")
     return stream_rater(*words, settings=Settings(data=str(path))).stdout

@@ -10,19 +10,9 @@ import pytest
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.ladders import Ladder
-from stream_rater.rating import levels, stages
+from stream_rater.rating import levels, parameters, stages
 from stream_rater.rating.model import Evidence, Wave, newcomers
-from stream_rater.rating.parameters import (
-    SYSTEMS,
-    BadParameters,
-    EloMMR,
-    PairwiseElo,
-    RatingConfig,
-    Topcoder,
-    TwoMoment,
-    fingerprint,
-    from_builtins,
-)
+from stream_rater.rating.parameters import SYSTEMS, PairwiseElo, RatingConfig, Topcoder, fingerprint
 from stream_rater.rating.prediction.balance import even_teams
 from stream_rater.rating.prediction.forecast import Believed, deviations
 from stream_rater.rating.systems.kerby import Climbing
@@ -70,12 +60,14 @@ def test_every_system_has_seats() -> None:
         unseated = msgspec.structs.replace(plain, seats={})
         assert fingerprint(unseated) == fingerprint(plain), system
         table = {**msgspec.to_builtins(plain), "seats": {"left side": 1.0}}
-        with pytest.raises(BadParameters, match="seats: 'left side' is no name of a seat") as bad:
-            from_builtins(table)
+        with pytest.raises(
+            parameters.BadParameters, match="seats: 'left side' is no name of a seat"
+        ) as bad:
+            parameters.from_builtins(table)
         assert "\n" not in str(bad.value)
     for name in ("", "nine char", "heim\u00e4", "tab\t", "nul\0"):
-        with pytest.raises(BadParameters, match="1 to 8 printable characters of ASCII"):
-            from_builtins({"system": "two-moment", "seats": {name: 1.0}})
+        with pytest.raises(parameters.BadParameters, match="1 to 8 printable characters of ASCII"):
+            parameters.from_builtins({"system": "two-moment", "seats": {name: 1.0}})
 
 
 def test_the_same_points_for_all_are_none_to_the_bit() -> None:
@@ -99,7 +91,7 @@ def test_even_teams_of_five_at_another_level() -> None:
     """The team of two has the best: one more player of the level is worth nothing. From 1500, the
     third would be worth 400 points, and the two best would be too few."""
     mu = np.array([1950.0, 1920.0, 1890.0, 1880.0, 1860.0])
-    config = TwoMoment(inexperience=0.0)
+    config = parameters.TwoMoment(inexperience=0.0)
     found = deviations(config, Believed(mu, np.full(5, 80.0), np.full(5, 9)), 2)
     assert found == pytest.approx(mu - 1900.0, abs=1e-9)
     larger, smaller = even_teams(list("abcde"), found, 2)
@@ -167,7 +159,7 @@ def test_a_ceiling_is_on_the_ladders_scale() -> None:
     Experience apart: it is no part of what was performed. Glicko has no ceilings."""
     some = wave([1, 2], [1900.0] * 3, ceiling=1910.0)
     sample: dict[str, RatingConfig] = {name: SYSTEMS[name].sample() for name in SYSTEMS}
-    for config in (TwoMoment(inexperience=0.0), sample["elo-mmr"], sample["glicko"]):
+    for config in (parameters.TwoMoment(inexperience=0.0), sample["elo-mmr"], sample["glicko"]):
         found = stages.estimate(config, some)[0, 0]
         free = stages.estimate(config, some._replace(ceiling=np.full(1, np.inf)))[0, 0]
         if config is sample["glicko"]:
@@ -182,7 +174,7 @@ def test_a_ceiling_is_on_the_ladders_scale() -> None:
 def test_rounds_in_waves_equal_rounds_one_by_one() -> None:
     """Elo-MMR rates waves in one call. With a round of unequal sides or with seats it rates them
     wave by wave, to the same bits as each round alone."""
-    config = EloMMR(weight_limit=0.2, sigma_limit=80.0, seats={"home": 60.0})
+    config = parameters.EloMMR(weight_limit=0.2, sigma_limit=80.0, seats={"home": 60.0})
     one, two = wave([1, 2], [0.0] * 3), wave([1, 1], [0.0] * 2, shift=[60.0, 0.0])
     both = Wave(
         np.array([0, 2, 4]), np.ones(2), np.full(2, np.inf), np.zeros(2, np.int64),
