@@ -1,6 +1,8 @@
-"""Peers through our rounds: what they believe and how they rate is what their packages say."""
+"""Peers through our rounds: what they believe and how they rate is what their packages say; Elo and
+Glicko-2, against numbers that were published or computed by hand."""
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -8,23 +10,33 @@ import pytest
 
 from stream_rater.evaluation import peers
 from stream_rater.evaluation.calibrating import pairs_of
-from stream_rater.evaluation.peers import PeerConfig, model_of, peer_module, peer_run
+from stream_rater.evaluation.peers import PeerConfig, model_of, peer_config, peer_module, peer_run
+from stream_rater.evaluation.plain import (
+    DAY_S,
+    INITIAL,
+    NOISE,
+    PROVISIONAL,
+    SCALE,
+    Elo,
+    EloRating,
+    Glicko2,
+    Glicko2Rating,
+    _opponents,
+)
 from stream_rater.evaluation.season import Session
+from stream_rater.evaluation.sides import scores_of
 from stream_rater.rating.normal import below
 from tests.builders.cases import cases
 from tests.rounds import as_json
 from tests.unit.test_season import sessions
 
-INSTALLED = [
-    pytest.param(
-        peer,
-        marks=pytest.mark.skipif(
-            peer in peers.missing(), reason=f"{peer} is not installed: `make bench` does it"
-        ),
-    )
-    for peer in peers.MODULES
-]
-each_peer = pytest.mark.parametrize("peer", INSTALLED)
+
+@pytest.fixture(params=peers.MODULES)
+def peer(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    if found in peers.missing():
+        pytest.skip(f"{found} is not installed: `make bench` does it")
+    return found
 
 
 def config(peer: str) -> PeerConfig:
@@ -48,8 +60,7 @@ def rounds_of(size: int, count: int = 12) -> list[Session]:
 
 
 def own_chance(peer: str, config: PeerConfig, teams: list[list[Any]]) -> float:
-    """That the first of two teams wins: `predict_win` of openskill.py; the trueskill package has
-    none, so it is what its documentation gives."""
+    """That the first of two teams wins, as openskill.py or the trueskill documentation has it."""
     if peer != "trueskill-package":
         kind = "PlackettLuce" if "plackett" in peer else "ThurstoneMostellerFull"
         model = getattr(peer_module("openskill.models"), kind)(beta=config.beta)
@@ -61,15 +72,13 @@ def own_chance(peer: str, config: PeerConfig, teams: list[list[Any]]) -> float:
     return float(environment.cdf(gap / math.sqrt(variance)))
 
 
-@each_peer
 @cases("size", [1, 5])
 def test_chances_and_ratings_are_the_packages_own(peer: str, size: int) -> None:
     """Of two sides, round by round, with the package called by hand beside it."""
     rounds, given = rounds_of(size), config(peer)
     beliefs = peer_run(rounds, given).sides
-    pairs, of_round = pairs_of(
-        beliefs.starts, beliefs.place, beliefs.mu, beliefs.variance, draws=False
-    )
+    columns = beliefs.starts, beliefs.place, beliefs.mu, beliefs.variance
+    pairs, of_round = pairs_of(*columns, draws=False)
     z = pairs.gap / np.sqrt(pairs.variance)
     model, ratings = model_of(given), dict[int, Any]()
     assert of_round.tolist() == list(range(12))
@@ -84,7 +93,6 @@ def test_chances_and_ratings_are_the_packages_own(peer: str, size: int) -> None:
     assert at == 12 and np.abs(z).max() > 0.1
 
 
-@each_peer
 def test_who_did_not_finish_ties_for_last(peer: str) -> None:
     """Whoever of them is named first."""
 
@@ -102,15 +110,6 @@ def test_who_did_not_finish_ties_for_last(peer: str) -> None:
     assert played("cy", "bob") == pytest.approx([low, other_low, high], rel=1e-3)
 
 
-def test_first_guesses_are_the_packages_defaults() -> None:
-    """25, 25/3 and so on, in both."""
-    for peer in peers.MODULES:
-        space = peers.SPACES[peer]
-        start = {each.name: each.start for each in space}
-        assert start["beta"] == pytest.approx(peers.SIGMA / 2.0)
-        assert start["tau"] == pytest.approx(peers.SIGMA / 100.0)
-
-
 def test_missing_peers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those whose package cannot be imported, and no others."""
 
@@ -121,3 +120,181 @@ def test_missing_peers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "peer_module", absent)
     assert peers.missing() == ["trueskill-package"]
     assert set(peers.SPACES) - set(peers.MODULES) == {"plain-elo", "plain-glicko2"}
+
+
+# --- plain Elo and Glicko-2 -----------------------------------------------------------------------
+
+SYSTEMS: list[Any] = [Elo(), Glicko2()]
+each_system = pytest.mark.parametrize("system", SYSTEMS, ids=["elo", "glicko2"])
+
+
+def test_the_authors_example_of_glicko_2() -> None:
+    """A player of 1500 (200) beats 1400 (30) and loses to 1550 (100) and 1700 (300) in one period:
+    1464.06 (151.52), with a volatility of 0.05999 (Glickman 2013)."""
+    system = Glicko2(tau=0.5)
+    player = Glicko2Rating(1500.0, 200.0, 0.06, None)
+    precision = surprise = 0.0
+    for mu, deviation, score in ((1400.0, 30.0, 1.0), (1550.0, 100.0, 0.0), (1700.0, 300.0, 0.0)):
+        g = 1.0 / math.sqrt(1.0 + 3.0 * (deviation / SCALE) ** 2 / math.pi**2)
+        chance = 1.0 / (1.0 + math.exp(-g * (1500.0 - mu) / SCALE))
+        precision += g * g * chance * (1.0 - chance)
+        surprise += g * (score - chance)
+    assert 1.0 / precision == pytest.approx(1.7785, abs=1e-3)
+    assert surprise / precision == pytest.approx(-0.4834, abs=1e-3)
+    rated = system._rated(player, precision, surprise, 0.0)
+    assert rated.mu == pytest.approx(1464.06, abs=0.01)
+    assert rated.deviation == pytest.approx(151.52, abs=0.01)
+    assert rated.volatility == pytest.approx(0.05999, abs=1e-5)
+
+
+def test_rating_a_duel_is_one_period_of_the_example() -> None:
+    """`rate` gives the formulas the numbers of the example's first game alone."""
+    ann, bob = Glicko2Rating(1500.0, 200.0, 0.06, 0.0), Glicko2Rating(1400.0, 30.0, 0.06, 0.0)
+    (won,), (lost,) = Glicko2(tau=0.5).rate([[ann], [bob]], [1, 2], 7.0)
+    g, chance = 0.9955, 0.639  # Glickman's table of the example
+    prior = (200.0 / SCALE) ** 2 + 0.06**2
+    variance = 1.0 / (1.0 / prior + g * g * chance * (1.0 - chance))
+    assert won.deviation == pytest.approx(SCALE * math.sqrt(variance), rel=1e-3)
+    assert won.mu == pytest.approx(1500.0 + SCALE * variance * g * (1.0 - chance), rel=1e-4)
+    assert lost.mu < 1400.0 and lost.deviation > 30.0 and won.time_s == 7.0
+
+
+def test_the_volatility_is_a_root_of_the_papers_function() -> None:
+    """It solves step 5's f(x) = 0, after results that were expected and after surprises."""
+    tau, phi2 = 1.2, 0.3
+    for gap, scores in ((0.0, (1.0,)), (300.0, (0.0,)), (-400.0, (1.0, 1.0, 1.0))):
+        chance = 1.0 / (1.0 + math.exp(-gap / SCALE))
+        v = 1.0 / (len(scores) * chance * (1.0 - chance))
+        delta = v * sum(score - chance for score in scores)
+        found = Glicko2(tau=tau)._volatility(0.06, phi2, v, delta)
+
+        def f(x: float, v: float = v, delta: float = delta) -> float:
+            e = math.exp(x)
+            drawn = e * (delta**2 - phi2 - v - e) / (2.0 * (phi2 + v + e) ** 2)
+            return drawn - (x - math.log(0.06**2)) / tau**2
+
+        x = math.log(found**2)
+        assert f(x - 1e-7) > 0.0 > f(x + 1e-7)
+
+
+def test_surprises_raise_the_volatility() -> None:
+    """Results as expected lower it; it is bounded where it would grow without end."""
+    system = Glicko2(tau=1.0)
+    ann, bob = (Glicko2Rating(mu, 50.0, 0.06, 0.0) for mu in (1800.0, 1200.0))
+    expected = system.rate([[ann], [bob]], [1, 2], 0.0)
+    surprise = system.rate([[ann], [bob]], [2, 1], 0.0)
+    assert expected[0][0].volatility < 0.06 < surprise[0][0].volatility
+    system = Glicko2(tau=3.0)
+    assert system._volatility(0.06, 0.05, 0.05, 3.0) == pytest.approx(0.6)
+    assert system._volatility(0.006, 9.0, 9.0, 0.0) == pytest.approx(0.006)
+
+
+def test_elo_by_hand() -> None:
+    """With K = 40 for newcomers: 1600 beats 1500 and gains 40 (1 - .640065). A player who is no
+    longer provisional, with K = 20, loses half of that. K falls with rounds."""
+    ann, bob = EloRating(1600.0, 0), EloRating(1500.0, PROVISIONAL)
+    (won,), (lost,) = Elo(k=20.0, k_first=40.0).rate([[ann], [bob]], [1, 2], 0.0)
+    assert won.mu == pytest.approx(1600.0 + 40.0 * 0.359935, abs=1e-4) and won.rounds == 1
+    assert lost.mu == pytest.approx(1500.0 - 20.0 * 0.359935, abs=1e-4)
+    found = [Elo(k=10.0, k_first=40.0)._k(rounds) for rounds in range(2 * PROVISIONAL)]
+    assert found[0] == 40.0 and found[PROVISIONAL // 2] == 25.0
+    assert all(a > b for a, b in pairwise(found[: PROVISIONAL + 1]))
+    assert set(found[PROVISIONAL:]) == {10.0}
+
+
+def test_rounds_of_many() -> None:
+    """By Elo they are averaged over opponents: of four equals, the first has 1 - .5. In Glicko-2,
+    the four draws of five equals are worth two games to each of them. A draw is half of each
+    opponent, and tied for the last place, too."""
+    team = [EloRating(INITIAL, PROVISIONAL)]
+    after = Elo(k=30.0).rate([team] * 4, [1, 2, 2, 4], 0.0)
+    assert [each.mu - INITIAL for (each,) in after] == pytest.approx([15.0, 0.0, 0.0, -15.0])
+    system, precision = Glicko2(initial_volatility=1e-6), dict[int, float]()
+    for count in (2, 5):
+        (one, *_) = system.rate([[system.newcomer()]] * count, [1] * count, 0.0)
+        precision[count] = one[0].deviation ** -2 - 350.0**-2
+    assert precision[5] == pytest.approx(2.0 * precision[2], rel=1e-6)
+    assert list(_opponents([1, 1, 3])) == [
+        [(1, 0.5), (2, 1.0)], [(0, 0.5), (2, 1.0)], [(0, 0.0), (1, 0.0)],
+    ]  # fmt: skip
+
+
+@each_system
+def test_equals(system: Any) -> None:
+    """A draw moves neither, but Glicko-2 knows them better. Members of a team gain equally, and no
+    team is stronger for its size alone. Far apart is no overflow, whoever wins."""
+    after = system.rate([[system.newcomer()], [system.newcomer()]], [1, 1], 0.0)
+    assert [each.mu for (each,) in after] == [INITIAL, INITIAL]
+    two, three = ([system.newcomer() for _ in range(size)] for size in (2, 3))
+    assert system.side(two).mu == system.side(three).mu
+    assert system.side(two).variance == pytest.approx(system.side(three).variance)
+    won, lost = system.rate([two, three], [1, 2], 0.0)
+    assert len(set(won)) == len(set(lost)) == 1 and won[0].mu > INITIAL > lost[0].mu
+    ann, bob = (system.newcomer()._replace(mu=mu) for mu in (1e6, -1e6))
+    for ranks in ([1, 2], [2, 1]):
+        after = system.rate([[ann], [bob]], ranks, 0.0)
+        assert all(math.isfinite(each.mu) for (each,) in after)
+
+
+def test_a_sides_mean_and_variance() -> None:
+    """Half of a logistic distribution's variance, and the deviation of Glicko-2."""
+    assert pytest.approx(2.0 * NOISE) == (400.0 / math.log(10.0)) ** 2 * math.pi**2 / 3.0
+    assert Elo().side([EloRating(1400.0, 3), EloRating(1700.0, 3)]) == (1550.0, NOISE)
+    team = [Glicko2Rating(1400.0, 30.0, 0.06, None), Glicko2Rating(1500.0, 50.0, 0.06, None)]
+    assert Glicko2().side(team) == (1450.0, pytest.approx(0.5 * (30**2 + 50**2) + NOISE))
+
+
+def test_deviations_grow_by_rounds_or_by_days() -> None:
+    """By one period a round, or by the days since the player's last round, up to a newcomer's."""
+
+    def rated(system: Glicko2, last_s: float | None, now_s: float) -> float:
+        away = Glicko2Rating(1500.0, 60.0, 0.06, last_s)
+        there = Glicko2Rating(1500.0, 60.0, 0.06, last_s)
+        return system.rate([[away], [there]], [1, 2], now_s)[0][0].deviation
+
+    by_days, by_rounds = Glicko2(period_days=30.0), Glicko2()
+    assert rated(by_days, 0.0, 30.0 * DAY_S) == pytest.approx(rated(by_rounds, 0.0, 1e9), rel=1e-9)
+    assert rated(by_days, 0.0, 0.0) == rated(by_days, None, 1e9) == rated(by_days, 5.0, 0.0)
+    assert rated(by_days, 0.0, 0.0) < rated(by_days, 0.0, 300.0 * DAY_S) < 350.0
+    newcomers = [[by_days.newcomer()], [by_days.newcomer()]]
+    most = by_days.rate(newcomers, [1, 2], 0.0)[0][0].deviation
+    g2 = 1.0 / (1.0 + 3.0 * (60.0 / SCALE) ** 2 / math.pi**2)
+    due = 1.0 / math.sqrt(350.0**-2 + 0.25 * g2 / SCALE**2)
+    assert rated(by_days, 0.0, 1e12) == pytest.approx(due)
+    assert most > rated(by_days, 0.0, 1e12)
+
+
+@pytest.mark.parametrize("system", [*SYSTEMS, Glicko2(period_days=0.5)])
+def test_a_season_is_rated_round_by_round(system: Any) -> None:
+    """Each round is predicted before it is rated, at its time, and those who did not finish tie."""
+    lines = [
+        as_json({"player": f"p{i % 3}", "rank": 1}, {"player": "bob", "dnf": True},
+                {"player": "cy", "dnf": True}, round_id=str(i),
+                completed_at=f"2026-11-{20 + i}T00:00:00Z")
+        for i in range(4)
+    ]  # fmt: skip
+    run = peer_run(sessions(*lines)[0], system)
+    ratings = {name: system.newcomer() for name in ("p0", "p1", "p2", "bob", "cy")}
+    wanted = []
+    for i in range(4):
+        names = [f"p{i % 3}", "bob", "cy"]
+        teams = [[ratings[name]] for name in names]
+        wanted += [system.side(team) for team in teams]
+        time_s = run.sides.number[i] * DAY_S
+        for name, (rated,) in zip(names, system.rate(teams, [1, 9, 9], time_s), strict=True):
+            ratings[name] = rated
+    assert run.sides.mu.tolist() == pytest.approx([side.mu for side in wanted])
+    assert run.sides.variance.tolist() == pytest.approx([side.variance for side in wanted])
+    assert run.sides.played.reshape(4, 3).tolist() == [[0, 0, 0], [0, 1, 1], [0, 2, 2], [1, 3, 3]]
+    assert np.isfinite(scores_of(run)).all()
+
+
+def test_first_guesses_are_the_defaults() -> None:
+    """Of the packages 25, 25/3 and so on, else the textbooks' values."""
+    for peer in peers.MODULES:
+        start = {each.name: each.start for each in peers.SPACES[peer]}
+        assert start["beta"] == pytest.approx(peers.SIGMA / 2.0)
+        assert start["tau"] == pytest.approx(peers.SIGMA / 100.0)
+    for system in SYSTEMS:
+        assert all(each.start == getattr(system, each.name) for each in system.space)
+        assert peer_config(system.__struct_config__.tag, {}) == system
