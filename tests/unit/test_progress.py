@@ -1,9 +1,45 @@
-"""Progress: which priors count, by positions alone."""
+"""Progress: which priors count, by positions alone; when the estimator polls and how long, and when
+sending rests."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from stream_rater.columns.player_map import TAKEN, Fingerprints
-from stream_rater.pipeline.estimator.progress import Progress, most_rows_of
+from stream_rater.columns.sharding import shards_of
+from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.contract.record import Record
+from stream_rater.pipeline.corrections.correction_ports import ReadAgain
+from stream_rater.pipeline.estimator import progress as module
+from stream_rater.pipeline.estimator.belief_cache import CACHE_BYTES
+from stream_rater.pipeline.estimator.progress import (
+    BUSY_S,
+    FEW_ROUNDS,
+    GATHER_S,
+    Progress,
+    most_rows_of,
+)
+from stream_rater.pipeline.ports import (
+    CommitSource,
+    LogStarts,
+    Poll,
+    Polled,
+    Position,
+    ReadBeliefs,
+    ReadPriors,
+    Scatter,
+    StoredShard,
+)
+from tests.builders.machines import ByHand, Recorder
+from tests.unit.test_estimator import (
+    SHARDS,
+    by_hand,
+    owning,
+    parts_sent,
+    priors,
+    read,
+    round_at,
+)
 
 ANN, BOB = 1 << 20, 2 << 20
 
@@ -19,7 +55,9 @@ def is_ready(progress: Progress, *players: int) -> bool:
 
 
 def test_nothing_counts_before_all_parts_at_takeover_are_applied() -> None:
-    """The floor is the log's end; at it, the shard counts."""
+    """The floor is the log's end; at it, the shard counts. It rises with what was accepted, and
+    never falls: a store that goes back counts again where it was, not before. Another partition
+    gained later looks at the same log, but the store may be further."""
     progress = Progress(2)
     progress.take_over([0, 5])
     assert is_ready(progress, ANN)
@@ -29,11 +67,6 @@ def test_nothing_counts_before_all_parts_at_takeover_are_applied() -> None:
     assert progress.accept(1, 5)
     assert is_ready(progress, ANN, BOB + 1)
     assert progress.shards_to_read() == []
-
-
-def test_the_floor_rises_and_never_falls() -> None:
-    """With what was accepted: a store that goes back counts again where it was, not before. Another
-    partition gained later looks at the same log, but the store may be further."""
     progress = Progress(1)
     assert progress.accept(0, 7)
     assert not progress.accept(0, 6)
@@ -129,8 +162,7 @@ def test_a_full_shard_is_closed_until_rows_are_applied() -> None:
 
 
 def test_rounds_are_looked_at_together() -> None:
-    """Each has an answer of its own. Many shards have fewer rows each, so that all together are
-    bounded, too."""
+    """Each has an answer of its own. Many shards have fewer rows each: all are bounded."""
     progress = Progress(2)
     progress.sent({1: 3}, {1: crowd(BOB + 1)})
     progress.refuse(0, until_s=5.0)
@@ -140,3 +172,118 @@ def test_rounds_are_looked_at_together() -> None:
     assert [most_rows_of(shards) for shards in (1, 16, 64, 100_000)] == [
         40_000, 40_000, 10_000, 1000
     ]  # fmt: skip
+
+
+# --- polls ----------------------------------------------------------------------------------------
+
+
+def test_how_long_polls_wait() -> None:
+    """They slow down while waiting in vain, from a millisecond to the idle time. They gather while
+    many small rounds come: after a wave of many rounds, not after one of few."""
+    hand = by_hand(Recorder())
+    owning(hand, 0, ends=(5, 5))
+    read(hand, round_at(0, "a", "b"))
+    timeouts = []
+    for _ in range(1200):
+        priors(hand, applied=4)
+        timeouts.append(hand.answer(Poll, Polled(0.0)).timeout_s)
+    assert timeouts[0] == BUSY_S
+    assert max(timeouts) == timeouts[-1] == 0.1
+    assert timeouts == sorted(timeouts)
+    hand = by_hand(Recorder(), wave_players=100)
+    owning(hand, 0)
+    gathered = []
+    offset = 0
+    for count in (FEW_ROUNDS, FEW_ROUNDS + 1, FEW_ROUNDS):
+        rounds = [round_at(offset + i, f"{offset + i}x", f"{offset + i}y") for i in range(count)]
+        offset += count
+        gathered.append(hand.answer(Poll, Polled(0.0, records=rounds)).gather_s)
+        priors(hand)
+        parts_sent(hand, *range(len(hand.expect(Scatter).parts)))
+        hand.answer(CommitSource)
+    gathered.append(hand.expect(Poll).gather_s)
+    assert gathered == [0.0, 0.0, GATHER_S, 0.0]
+
+
+def send_pair(
+    hand: ByHand, number: int, now_s: float = 0.0, names: Sequence[str] | None = None
+) -> None:
+    """A wave of one round of two newcomers, whose parts are at this offset."""
+    names = names or [f"x{number}", f"y{number}"]
+    read(hand, round_at(number, *names), now_s=now_s)
+    priors(hand)
+    parts_sent(hand, *[number] * len(np.unique(shards_of(names, SHARDS))))
+    hand.answer(CommitSource)
+
+
+def test_waves_are_few_and_large_while_the_store_is_behind() -> None:
+    """What comes while two are not seen applied makes one together, once the first is. A store that
+    stays behind holds nobody up for long: as where one shard is refused, and its neighbours have
+    long applied their parts."""
+    hand = by_hand(Recorder(), wave_players=2 * module.WAVES_IN_FLIGHT)
+    owning(hand, 0)
+    for i in range(2 * module.WAVES_IN_FLIGHT):  # until they have as many players as two full ones
+        send_pair(hand, i)
+    read(hand, round_at(98, "a", "b"))
+    assert not any(priors(hand, applied=0).players.values())
+    read(hand, round_at(99, "c", "d"))
+    assert not any(priors(hand, applied=1).players.values())
+    read(hand)
+    assert sum(map(len, priors(hand, applied=1).players.values())) == 4
+    hand = by_hand(Recorder(), wave_players=2)
+    owning(hand, 0)
+    for i in range(module.WAVES_IN_FLIGHT):
+        send_pair(hand, i, now_s=10.0)
+    read(hand, round_at(2, "a", "b"), now_s=10.0 + module.LONGEST_IN_FLIGHT_S)
+    assert not any(priors(hand, applied=0).players.values())
+    read(hand, now_s=10.1 + module.LONGEST_IN_FLIGHT_S)
+    assert sum(map(len, priors(hand, applied=0).players.values())) == 2
+
+
+def test_polls_do_not_wait_between_pieces_of_a_correction() -> None:
+    """Though no round waits. Its record is at offset 1, and is refused in the end."""
+    hand = by_hand(Recorder())
+    owning(hand, 0)
+    value, kind = b'{"ladder": "ladder-0", "round_id": "r7"}', b"round-voided"
+    read(hand, Record(0, 1, value, ((EVENT_TYPE, kind),), received_s=4e9))
+    hand.answer(LogStarts, {0: 0})
+    hand.answer(ReadAgain, [round_at(0, "a", "b")])
+    assert hand.answer(Poll, Polled(0.0)).timeout_s == BUSY_S
+    hand.answer(ReadAgain, [])
+    assert hand.answer(Poll, Polled(0.0)).timeout_s == BUSY_S
+    hand.answer(CommitSource)
+    assert [hand.answer(Poll, Polled(0.0)).timeout_s for _ in range(2)] == [BUSY_S, 0.1]
+
+
+def test_polls_do_not_wait_while_many_rounds_can_go_on() -> None:
+    """Their players are cached. A few rounds are not worth a wave of their own."""
+    hand = by_hand(Recorder(), wave_players=100, cache_bytes=CACHE_BYTES)
+    owning(hand, 0)
+    crowd = [(f"x{i}", f"y{i}") for i in range(FEW_ROUNDS + 1)]
+    waits = []
+    for number, again in enumerate((crowd[:2], crowd)):
+        first = 100 * number
+        rounds = [round_at(first + i, *pair) for i, pair in enumerate([*crowd, *again])]
+        read(hand, *rounds, now_s=float(number))
+        while not isinstance(hand.effect, Poll):
+            answered(hand)
+        waits.append((hand.expect(Poll).timeout_s, hand.expect(Poll).gather_s))
+        while hand.expect(Poll).timeout_s != 0.1:
+            read(hand, now_s=float(number))
+            while not isinstance(hand.effect, Poll):
+                answered(hand)
+    assert waits == [(BUSY_S, GATHER_S), (0.0, 0.0)]
+
+
+def answered(hand: ByHand) -> None:
+    """All goes well: all players are new, or cached."""
+    if isinstance(hand.effect, ReadBeliefs):
+        asked = hand.effect.players.items()
+        found = {s: StoredShard(Position(2**20), [None] * len(players)) for s, players in asked}
+        hand.answer(ReadBeliefs, found)
+    elif isinstance(hand.effect, ReadPriors):
+        priors(hand, applied=2**20)
+    elif isinstance(hand.effect, Scatter):
+        parts_sent(hand, *range(len(hand.effect.parts)))
+    else:
+        hand.answer(CommitSource)
