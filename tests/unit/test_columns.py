@@ -1,5 +1,5 @@
-"""Columns: the bounded table of records against a dictionary, columns of records, and columns of
-rounds, entries and players, which are taken, cut and joined together."""
+"""Columns: a number by player, the bounded table of records, and columns of records, rounds,
+entries and players, which are taken, cut and joined together."""
 
 from random import Random
 from typing import Any
@@ -9,9 +9,18 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.columns import record_table
-from stream_rater.columns.player_column import RecordColumn
+from stream_rater.columns import player_map, record_table
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn, RecordColumn
+from stream_rater.columns.player_map import (
+    NOTHING,
+    TAKEN,
+    Fingerprints,
+    PlayerMap,
+    by_shard,
+    shards_in,
+)
 from stream_rater.columns.record_table import RecordTable
+from stream_rater.columns.sharding import shards_of
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.record import Record
@@ -20,23 +29,144 @@ from stream_rater.pipeline.estimator.estimation import NO_ROUNDS, PendingRounds
 from stream_rater.rating.seats import NO_SEAT
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.decoder import RoundDecoder
+from tests.builders.cases import cases
 from tests.rounds import as_json
+
+
+def crowd(*numbers: int) -> Fingerprints:
+    return np.array(numbers, np.uint64) | TAKEN
+
+
+PAIRS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3)), max_size=12)
+
+
+@given(st.lists(st.tuples(st.booleans(), PAIRS), max_size=30))
+def test_marks_are_a_dict(calls: list[tuple[bool, list[tuple[int, int]]]]) -> None:
+    """Players are put and forgotten in any order, and many of them look for the same place."""
+    marks, wanted = PlayerMap(), dict[int, int]()
+    everybody = crowd(*range(41))
+    for is_put, pairs in calls:
+        players, numbers = crowd(*(p for p, _ in pairs)), np.array([n for _, n in pairs], np.int64)
+        if is_put:
+            before = marks.put(players, numbers).tolist()
+            for (player, number), previous in zip(pairs, before, strict=True):
+                assert previous == wanted.get(player, NOTHING)
+                wanted[player] = number
+        else:
+            marks.forget(players, numbers)
+            for player, number in pairs:
+                if wanted.get(player) == number:
+                    del wanted[player]
+        assert len(marks) == len(wanted)
+        assert marks.find(everybody).tolist() == [wanted.get(p, NOTHING) for p in range(41)]
+
+
+def test_marks_grow_and_shrink() -> None:
+    """Far more than there is room for at first; all of it forgotten again, but for one."""
+    marks = PlayerMap()
+    players = crowd(*range(100_000))
+    numbers = np.arange(100_000)
+    for start in range(0, 100_000, 7000):
+        marks.put(players[start : start + 7000], numbers[start : start + 7000])
+    assert len(marks) == 100_000
+    assert (marks.find(players) == numbers).all()
+    marks.forget(players[::-1], np.where(numbers == 5, 6, numbers)[::-1])
+    assert len(marks) == 1
+    assert np.flatnonzero(marks.find(players) != NOTHING).tolist() == [5]
+
+
+ids = st.text(max_size=9)
+
+
+def fingerprints(players: list[tuple[str, str]], shards: int) -> Fingerprints:
+    """Each alone on its ladder."""
+    names = StringColumn.of([name for _, name in players])
+    return player_map.fingerprints(
+        names, [ladder for ladder, _ in players], [1] * len(players), shards
+    )
+
+
+@given(st.lists(st.tuples(ids, ids), min_size=1, max_size=20, unique=True), st.integers(1, 2000))
+def test_fingerprints_hold_the_shard(players: list[tuple[str, str]], shards: int) -> None:
+    """The players' own, whoever else is asked for; and those of different ones differ."""
+    found = fingerprints(players, shards)
+    assert shards_in(found).tolist() == shards_of([name for _, name in players], shards).tolist()
+    assert len(set(found.tolist())) == len(players)
+    for player, fingerprint in zip(players, found.tolist(), strict=True):
+        assert fingerprints([player], shards).tolist() == [fingerprint]
+
+
+@given(st.lists(st.lists(ids, max_size=4), min_size=1, max_size=5))
+def test_fingerprints_of_ladders_together(ladders: list[list[str]]) -> None:
+    """They are those of each player alone; none is 0, which stands for a free place."""
+    names = list(map(str, range(len(ladders))))
+    players = [(name, each) for name, own in zip(names, ladders, strict=True) for each in own]
+    if players:
+        laid_out = StringColumn.of([each for _, each in players])
+        found = player_map.fingerprints(laid_out, names, list(map(len, ladders)), 7)
+        assert found.tolist() == fingerprints(players, 7).tolist()
+    assert (fingerprints([("", "")] * 3, 1) != 0).all()
+
+
+KAFKA_UTILS_TEST = {
+    "21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536,
+    "a-little-bit-longer-string": -1486304829, "abc": 479470107,
+    "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+}  # fmt: skip
+"""From Apache Kafka, clients' UtilsTest.testMurmur2."""
+
+
+@cases(("text", "signed"), KAFKA_UTILS_TEST.items())
+def test_murmur2_is_kafkas(text: str, signed: int) -> None:
+    """The shard is Kafka's toPositive(murmur2(key)) % partitions."""
+    positive = signed & 0x7FFFFFFF
+    for shards in (1, 3, 8, 1000):
+        assert shards_of([text], shards).tolist() == [positive % shards]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=50))
+def test_players_by_shard(shards: list[int]) -> None:
+    """As a stable sort would put them, and each shard that has any with its own."""
+    order, cuts = by_shard(np.array(shards, np.uint64) | TAKEN)
+    assert order.tolist() == sorted(range(len(shards)), key=shards.__getitem__)
+    found = {shard: [shards[i] for i in order[where].tolist()] for shard, where in cuts}
+    assert found == {shard: [shard] * shards.count(shard) for shard in sorted(set(shards))}
+
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+WRITTEN = st.lists(st.tuples(st.tuples(NAMES, NAMES), st.binary(max_size=3)), max_size=6)
+
+
+@given(WRITTEN, st.integers(-7, 7), st.integers(-7, 7))
+def test_a_column_is_its_players_or_entries(written: list[Any], first: int, last: int) -> None:
+    """All of them, some, and each alone."""
+    other = ("ladder", "another")
+    for column, given_ones, more in (
+        (PlayerColumn.of([player for player, _ in written]), [p for p, _ in written], other),
+        (BeliefColumn.of(written), written, (other, b"")),
+    ):
+        assert list(column) == given_ones and len(column) == len(given_ones)
+        assert (column, repr(column)) == (given_ones, repr(given_ones))
+        assert column != [*given_ones, more]
+        assert list(column[first:last]) == given_ones[first:last]
+        each_alone = [column[i] for i in range(-len(given_ones), len(given_ones))]
+        assert each_alone == given_ones + given_ones
+
+
+# --- the table of records -------------------------------------------------------------------------
 
 MIB = 2**20
 
 
 def column(*texts: str) -> StringColumn:
-    """A column of strings."""
     return StringColumn.of_bytes([each.encode() for each in texts])
 
 
 def put(table: RecordTable, owner: int, fingerprint: int, name: str, record: str) -> None:
-    """Store one record."""
     table.put(np.array([owner]), column(name), np.array([fingerprint], np.uint64), column(record))
 
 
 def find(table: RecordTable, owner: int, fingerprint: int, name: str) -> str | None:
-    """Find one record."""
     there, records = table.find(np.array([owner]), column(name), np.array([fingerprint], np.uint64))
     [record] = records.strings()
     assert there[0] or not record
@@ -143,15 +273,11 @@ def test_a_found_record_is_the_last_one_stored() -> None:
         assert found > 500, seed
 
 
-# --- columns of records ---------------------------------------------------------------------------
-
 records = st.lists(st.none() | st.binary(max_size=4), max_size=6)
 
 
-@given(st.lists(records, min_size=1, max_size=4), st.randoms(), st.data())
-def test_a_column_is_its_records(
-    each: list[list[bytes | None]], random: Random, data: st.DataObject
-) -> None:
+@given(st.lists(records, min_size=1, max_size=4), st.randoms())
+def test_a_column_is_its_records(each: list[list[bytes | None]], random: Random) -> None:
     """An empty record is not an absent one. Columns are joined, also if they are slices of one, or
     taken from it in another order; and records are replaced, in these rows, in that order."""
     whole = [record for one in each for record in one]
@@ -165,11 +291,8 @@ def test_a_column_is_its_records(
     cut, order = random.randint(0, count), random.sample(range(count), count)
     assert list(RecordColumn.joined([joined[cut:], joined[:cut]])) == whole[cut:] + whole[:cut]
     assert list(joined.take(np.array(order, np.int64))) == [whole[i] for i in order]
-    rows = sorted(data.draw(st.sets(st.integers(0, count - 1)))) if count else []
-    others = data.draw(
-        st.lists(st.none() | st.binary(max_size=4), min_size=len(rows), max_size=len(rows))
-    )
-    expected = list(whole)
+    rows = sorted(random.sample(range(count), random.randint(0, count)))
+    others, expected = [random.choice([None, b"", b"other"]) for _ in rows], list(whole)
     for row, other in zip(rows, others, strict=True):
         expected[row] = other
     found = joined.replaced(np.array(rows, np.int64), RecordColumn.of(others))
@@ -191,8 +314,7 @@ TEAMS = st.lists(st.lists(st.integers(1, 3), min_size=2, max_size=4), min_size=1
 
 
 def pending_of(sizes: list[list[int]], in_seats: int = 0) -> PendingRounds:
-    """Rounds of teams of these sizes. Each player has a name and a share of their own. The entries
-    of so many first rounds have seats and scores."""
+    """Rounds of teams of these sizes. So many first rounds have seats and scores."""
     records = []
     for r, teams in enumerate(sizes):
         standings = [
@@ -209,23 +331,20 @@ def pending_of(sizes: list[list[int]], in_seats: int = 0) -> PendingRounds:
 
 
 def rows(rounds: RoundBatch) -> list[Any]:
-    """By round, all that its columns hold."""
     found = []
     entry = player = 0
+    count = len(rounds.place)
+    seat = rounds.seat if len(rounds.seat) else np.full(count, NO_SEAT)
+    score = rounds.score if len(rounds.score) else np.full(count, np.nan)
     for r, head in enumerate(rounds.heads):
         entries = slice(entry, entry := entry + int(rounds.entries[r]))
         own = slice(player, player := player + int(rounds.sizes[r]))
-        found.append(
-            [
-                head.round_id, int(rounds.time[r]), rounds.place[entries].tolist(),
-                rounds.members[entries].tolist(), rounds.share[own].tolist(),
-                rounds.names.slice(own.start, own.stop).texts(),
-                [NO_SEAT] * len(rounds.place[entries]) if not len(rounds.seat)
-                else rounds.seat[entries].tolist(),
-                str(np.full(len(rounds.place[entries]), np.nan) if not len(rounds.score)
-                else rounds.score[entries]),
-            ]
-        )  # fmt: skip
+        found.append([
+            head.round_id, int(rounds.time[r]), rounds.place[entries].tolist(),
+            rounds.members[entries].tolist(), rounds.share[own].tolist(),
+            rounds.names.slice(own.start, own.stop).texts(), seat[entries].tolist(),
+            str(score[entries]),
+        ])  # fmt: skip
     return found
 
 
