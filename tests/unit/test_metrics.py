@@ -1,27 +1,38 @@
-"""Causes of failures: errors of the clients, as they really are, and the metric that counts."""
+"""What log and metrics say: causes of failures, as the clients' errors really are; ready, works
+again, filled again, how far a correction is."""
 
+import io
+import json
 import pickle
-import socket
 import ssl
+import sys
 import threading
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import redis
+import structlog
 from confluent_kafka import KafkaError
 from redis.exceptions import NoPermissionError
 
 from stream_rater.adapters.access import cause_in, trouble_of
-from stream_rater.adapters.redis.client import connect, translated_failures
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.adapters.redis.client import translated_failures
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import CAUSES, Cause, Denied, LogTrouble, StoreTrouble
-from stream_rater.pipeline.ports import Poll
+from stream_rater.pipeline.ports import Effect, Poll, ReadPriors
 from stream_rater.runtime import log
+from stream_rater.runtime.correction_reports import LOG_EVERY_S, MAX_UNFINISHED, CorrectionReports
+from stream_rater.runtime.lag import Lag
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
-from stream_rater.runtime.service import Role
+from stream_rater.runtime.recovery import QUIET_S, Recovery
+from stream_rater.runtime.service import Role, Service, other_counts
 from tests.builders.cases import cases
 
+READ, PAUSE = Poll(0.0), Poll(0.0, no_fetch=True)
 AT = "sasl_ssl://127.0.0.1:9093/bootstrap"
 OF_KAFKA: list[tuple[int, str, Cause]] = [
     # librdkafka 2.x at a TLS listener that was stopped, that broke off, that was cut off
@@ -79,30 +90,12 @@ def test_errors_of_kafka_carry_their_cause(code: int, text: str, cause: Cause) -
 
 
 @cases(("error", "under", "cause"), OF_REDIS)
-def test_errors_of_redis_carry_their_cause(
-    error: Exception, under: Exception | None, cause: Cause
-) -> None:
+def test_errors_of_redis_carry_their_cause(error: Exception, under: Any, cause: Cause) -> None:
     """By the error that the client's error follows from."""
     error.__context__ = under
     with pytest.raises((StoreTrouble, Denied)) as found, translated_failures():
         raise error
     assert isinstance(found.value, StoreTrouble | Denied) and found.value.cause == cause
-
-
-def test_redis_py_keeps_the_error_that_its_own_follows_from() -> None:
-    """Here that of a handshake with a server that does not speak TLS."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def answer() -> None:
-            with server.accept()[0] as connection:
-                connection.sendall(b"-ERR this is no TLS\r\n" * 100)
-                connection.recv(1000)
-
-        threading.Thread(target=answer, daemon=True).start()
-        client = connect(Settings(redis=f"rediss://127.0.0.1:{server.getsockname()[1]}"))
-        with pytest.raises(StoreTrouble) as found, translated_failures():
-            client.ping()
-    assert found.value.cause == "tls"
 
 
 def test_our_own_errors_have_a_cause() -> None:
@@ -115,19 +108,152 @@ def test_our_own_errors_have_a_cause() -> None:
 
 def test_a_role_that_is_denied_is_counted() -> None:
     """Before the process ends, for whoever scrapes it until then."""
-
-    def denied(_: object) -> None:
-        raise Denied("kafka: Broker: Topic authorization failed")
-
     metrics, ended = Metrics(), threading.Event()
     observer = ServiceObserver(metrics, "updater", log.logger("updater"))
-    worker: Any = SimpleNamespace(perform=denied, input=SimpleNamespace(close=lambda: None))
-
-    def machine() -> Any:
-        yield Poll(0.0)
-
-    role = Role("updater", worker, observer, machine())
+    worker: Any = SimpleNamespace(perform=Mock(side_effect=Denied("kafka: x")), input=Mock())
+    machine: Any = (each for each in [READ])
+    role = Role("updater", worker, observer, machine)
     role.drive(lambda _: ended.set())
     assert isinstance(role.failure, Denied) and ended.is_set()
     labels = {"role": "updater", "cause": "denied"}
     assert metrics.registry.get_sample_value("stream_rater_restarts_total", labels) == 1.0
+
+
+class Watch:
+    """A recovery with a clock that a test moves, and what it reported."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.reported: list[float] = []
+        self.recovery = Recovery(lambda: self.now_s, self.reported.append)
+
+    def effects(self, *outcomes: tuple[Effect[Any], bool]) -> None:
+        """A second apart, each a success or not."""
+        for effect, works in outcomes:
+            self.now_s += 1.0
+            (self.recovery.succeeded if works else self.recovery.failed)(effect)
+
+
+def test_when_a_role_works_again() -> None:
+    """Once what failed has succeeded: the polls in between do not matter, since Kafka answers while
+    Redis is down. Or after a while: what failed may never be tried again, for its partition has
+    another owner."""
+    watch, priors = Watch(), ReadPriors({})
+    watch.effects((READ, True), (priors, False), (PAUSE, True), (READ, True), (priors, False))
+    watch.effects((PAUSE, True), (READ, True), (priors, True))
+    assert watch.reported == []
+    watch.effects((READ, True), (READ, True))
+    assert watch.reported == [7.0], "from the first trouble on, and once"
+    watch = Watch()
+    watch.effects((ReadPriors({}), False), *[(READ, True)] * int(QUIET_S))
+    assert watch.reported == [QUIET_S]
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
+    written = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", written)
+    log.configure()
+    yield written
+    structlog.reset_defaults()
+
+
+def test_the_log_says_what_recovered(lines: io.StringIO) -> None:
+    """One line for a role, after those about the trouble; and one for each shard of a wiped Redis,
+    with all that was applied again."""
+    perform = Mock(side_effect=[StoreTrouble("redis: gone"), None, None, KeyboardInterrupt])
+
+    def machine() -> Any:
+        try:
+            yield ReadPriors({})
+        except StoreTrouble:
+            yield ReadPriors({})
+        while True:
+            yield READ
+
+    worker: Any = SimpleNamespace(perform=perform, input=Mock())
+    observer = ServiceObserver(Metrics(), "updater", log.logger("updater"))
+    Role("updater", worker, observer, machine()).drive(lambda _: None)
+    for end, rows in ((5, 40), (9, 2)):
+        observer.beliefs_applied(3, end, rows, 0, refilled=True)
+    observer.shard_refilled(3, 9)
+    role, shard = [json.loads(line) for line in lines.getvalue().splitlines()]
+    assert role["event"] == "recovered" and role["after_s"] >= 0.0
+    assert shard["event"] == "shard refilled from the log"
+    assert (shard["shard"], shard["offset"], shard["updates"]) == (3, 9, 42)
+
+
+def test_a_count_that_is_not_the_topics_is_reported() -> None:
+    """Where it was set: who says nothing takes what there is."""
+    topics = Topics.of(Settings())
+    there = {topics.rounds: 4, topics.parts: 4}
+    (line,) = other_counts(Settings(shards=8), topics, there)
+    assert line.startswith("STREAM_RATER_SHARDS is 8, but performance-estimated has 4 partitions")
+    assert list(other_counts(Settings(shards=4, partitions=4), topics, there)) == []
+    assert list(other_counts(Settings(), topics, {topics.rounds: 9, topics.parts: 9})) == []
+    (line,) = other_counts(Settings(partitions=2), topics, there)
+    assert line.startswith("STREAM_RATER_PARTITIONS is 2, but round-completed has 4")
+
+
+def test_ready_is_logged_once() -> None:
+    """When /readyz would say so for the first time, and not before."""
+    asked, said = Mock(side_effect=[["not yet"], ["not yet"], []]), list[tuple[int, str]]()
+    starting: Any = SimpleNamespace(
+        unready=asked, _roles=[], _stop=Mock(wait=Mock(side_effect=[*[False] * 9, True])),
+        log=Mock(info=lambda event: said.append((asked.call_count, event))),
+    )  # fmt: skip
+    assert Service._wait_for(starting, []) == []
+    assert said == [(3, "ready")]
+
+
+PLACE = {"ladder": "eu", "partition": 1, "offset": 90}
+
+
+def test_a_correction_has_lines_and_progress() -> None:
+    """One line at each end and few between, with the share that is done and the seconds it took.
+    Progress is below one until all is sent; it is one where no correction is applied, and where
+    another worker owns the partition."""
+    now, lines = [100.0], list[dict[str, Any]]()
+    log: Any = SimpleNamespace(info=lambda event, **more: lines.append({"event": event, **more}))
+    reports = CorrectionReports(log, lambda: now[0])
+    for progress in (0.0, 0.1, 0.2, 0.5, 0.6):
+        reports.progressed("eu", 1, 90, progress)
+        now[0] += 0.4 * LOG_EVERY_S
+    reports.done("eu", 1, 90, 2)
+    assert lines == [
+        {"event": "correcting", **PLACE},
+        {"event": "correcting", **PLACE, "done": "50%"},
+        {"event": "corrected", **PLACE, "refused": 2, "took_s": 20.0},
+    ]
+    reports = CorrectionReports(log, lambda: 0.0)
+    assert reports.progress(1) == 1.0
+    reports.progressed("eu", 1, 90, 0.25)
+    reports.progressed("us", 2, 40, 1.0)
+    assert [reports.progress(p) for p in (0, 1, 2)] == [1.0, 0.25, MAX_UNFINISHED]
+    reports.keep_only({2})
+    reports.done("us", 2, 40, 0)
+    assert [reports.progress(p) for p in (1, 2)] == [1.0, 1.0]
+
+
+@cases("interrupted", [False, True])
+def test_a_correction_is_counted_once_it_is_finished(interrupted: bool) -> None:
+    """A correction that starts over reports no progress."""
+    metrics, lag, log = Metrics(), Lag(), structlog.get_logger()
+    observer = ServiceObserver(metrics, "estimator", log)
+    metrics.registry.register(lag)
+    lag.add("rounds", lambda: {1: 95}, observer, corrections=True)
+    lag.add("parts", lambda: {1: 95}, observer, corrections=False)
+
+    def progress(topic: str) -> float | None:
+        labels = {"topic": topic, "partition": "1"}
+        return metrics.registry.get_sample_value("stream_rater_correction_progress", labels)
+
+    observer.correcting("eu", 1, 90, 0.5)
+    assert (progress("rounds"), progress("parts")) == (0.5, None)
+    if interrupted:
+        observer.started_over(LogTrouble("kafka: gone"))
+    else:
+        observer.corrected("eu", 1, 90, 0)
+    assert progress("rounds") == 1.0
+    found = metrics.registry.get_sample_value("stream_rater_corrections_total")
+    assert found == float(not interrupted)
