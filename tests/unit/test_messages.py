@@ -1,0 +1,469 @@
+"""Messages: what goes into a part comes out, and nothing is guessed; the quick encoder of events
+makes those of the slow one; none is larger than any topic takes that workers accept."""
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from msgspec import Raw, structs
+
+from stream_rater.adapters.kafka.envelopes import change_headers, rejected_message
+from stream_rater.adapters.kafka.topic_rules import ENVELOPE_BYTES
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.strings import StringColumn
+from stream_rater.config.ladders import ANY_LADDER, Ladder, Ladders
+from stream_rater.contract.corrections import (
+    EVENT_TYPE,
+    CorrectionsApplied,
+    PlayerRemoved,
+    name_of,
+)
+from stream_rater.contract.events import MAX_ID_BYTES, rating_changed_from_json, to_json
+from stream_rater.contract.record import PARENT, STATE, STATE_LENGTH, Record, Trace
+from stream_rater.contract.sizes import LEAST_BYTES, MOST_BYTES
+from stream_rater.pipeline.corrections.correction_job import ChangedPlayers
+from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
+from stream_rater.pipeline.corrections.correction_work import PartOptions, Work
+from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
+from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
+from stream_rater.pipeline.estimator import estimation
+from stream_rater.pipeline.estimator.estimation import PendingRounds
+from stream_rater.pipeline.estimator.estimator import ROWS_PER_PART
+from stream_rater.pipeline.ladder_history import encode_corrections, encode_histories
+from stream_rater.pipeline.parts import correction_parts, decoder, schema
+from stream_rater.pipeline.parts.decoder import Rows, rows_of
+from stream_rater.pipeline.parts.schema import NotAPart, Part, RebuildMark, UnknownPart
+from stream_rater.pipeline.ports import Event, Rejection
+from stream_rater.pipeline.updater.rating_events import (
+    NUMBERS,
+    Events,
+    encode_each,
+    encode_together,
+)
+from stream_rater.rating.model import DID_NOT_FINISH, HEADER
+from stream_rater.rating.parameters import Elo, RatingConfig, Season
+from stream_rater.rating.record import FACTOR_SIZE, HEADER_SIZE, HISTORY_SIZE, MOST_FACTORS
+from stream_rater.rounds.correction_records import decode
+from stream_rater.rounds.decoder import RoundDecoder
+from tests.builders.cases import cases
+from tests.builders.last_parts import as_last
+from tests.builders.machines import RULE, part
+from tests.rounds import as_json, ranked
+from tests.unit.test_restated_corrections import log_of
+
+MESSAGE = schema.encode(part((7, "ab"), (9, "c")))
+VALID = f"00-{1:032x}-{2:016x}-01"
+
+VERSION, RULES, ROUNDS, ROUND_INDEX, PLACE, EVIDENCE, PLAYERS = range(7)
+COLUMNS = "round_index", "place", "evidence"
+
+
+def changed(index: int, value: Any) -> bytes:
+    elements = msgspec.msgpack.decode(MESSAGE)
+    elements[index] = value
+    return msgspec.msgpack.encode(elements)
+
+
+def test_round_trip() -> None:
+    """Floats to the bit. Rows that are taken, in any order, keep the rounds that they need."""
+    before = part((7, "ab"), (9, "cde"), performance=1 / 3)
+    after = schema.decode(schema.encode(before))
+    assert list(after.rules) == list(before.rules)
+    assert list(after.rounds) == list(before.rounds)
+    assert list(after.players) == list(before.players)
+    for name in COLUMNS:
+        np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
+    some = part((7, "ab"), (9, "c"), (11, "d")).take(np.array([3, 1]))
+    assert some.players == ["d", "b"]
+    assert [some.rounds[i].offset for i in some.round_index] == [11, 7]
+    assert len(some.rounds) == 2
+
+
+@given(st.lists(st.sampled_from([0, 1, 31, 32, 255, 256, 70_000]), max_size=40), st.booleans())
+@example(sizes=[1] * 70_000, laid_out=True)
+def test_names_are_written_as_the_encoder_would(sizes: list[int], laid_out: bool) -> None:
+    """Of any length and number, be they texts or bytes."""
+    players = [str(i % 10) * size for i, size in enumerate(sizes)]
+    before = replace(part((7, "a" * len(sizes))), names=StringColumn.of(players))
+    if laid_out:
+        names = StringColumn.of(["x", *players, "y"]).slice(1, len(players) + 1)
+        before = replace(before, names=names)
+    elements = msgspec.msgpack.decode(schema.encode(before))
+    assert elements[PLAYERS] == players
+    assert msgspec.msgpack.encode(elements[PLAYERS]) in schema.encode(before)
+
+
+@cases("size", [1, 10, 11, 63, 64, 16_383, 16_384])
+def test_columns_are_written_as_the_encoder_would(size: int) -> None:
+    """Of any length, and each piece of the rows, in any order, as if it were a part of its own."""
+    whole = part((7, "a" * size), (9, "b" * size), (11, "c"))
+    rows = np.array([2 * size, *range(2 * size - 1, -1, -1)])
+    messages = schema.encode_pieces(whole, rows, [1, size + 1, 2 * size + 1])
+    pieces = rows[:1], rows[1 : size + 1], rows[size + 1 :]
+    for message, own in zip(messages, pieces, strict=True):
+        assert message == msgspec.msgpack.encode(msgspec.msgpack.decode(message))
+        found, wanted = schema.decode(message), whole.take(own)
+        assert (found.rounds, found.players) == (tuple(wanted.rounds), wanted.players)
+        for name in COLUMNS:
+            np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+
+
+def test_the_last_release_and_this_one_read_each_other() -> None:
+    """Its parts carry no trace; of ours it reads all but that."""
+    plain = part((7, "ab"), (9, "c"))
+    traced = [structs.replace(plain.rounds[0], trace=Trace(VALID, "a=b")), plain.rounds[1]]
+    ours = schema.encode(replace(plain, rounds=traced))
+    theirs = as_last(ours)
+    assert theirs != ours
+    assert list(schema.decode(ours).rounds) == traced
+    assert schema.encode(schema.decode(theirs)) == schema.encode(plain)
+
+
+@cases("trace", [["00-x", ""], ["0" * 55, "a=b"], [1, ""], "text", [VALID, "\n"]])
+def test_a_damaged_trace(trace: Any) -> None:
+    """Refused as any damage is."""
+    rounds = msgspec.msgpack.decode(MESSAGE)[ROUNDS]
+    assert rounds[0].pop() is None
+    rounds[0].append([VALID, ""])
+    assert schema.decode(changed(ROUNDS, rounds)).rounds[0].trace == Trace(VALID)
+    rounds[0][-1] = trace
+    with pytest.raises(UnknownPart):
+        schema.decode(changed(ROUNDS, rounds))
+
+
+@cases("message, error", [
+    *((changed(VERSION, number), UnknownPart) for number in (2, 100)),
+    (changed(RULES, []), UnknownPart), (changed(ROUNDS, []), UnknownPart),
+    (changed(ROUND_INDEX, np.array([0, 0, 2], "<i4").tobytes()), UnknownPart),
+    (changed(ROUND_INDEX, np.array([0, -1, 1], "<i4").tobytes()), UnknownPart),
+    (changed(ROUND_INDEX, b"123"), UnknownPart), (changed(PLACE, b""), UnknownPart),
+    (changed(EVIDENCE, b"\0" * 71), UnknownPart), (changed(PLAYERS, ["a", "b"]), UnknownPart),
+    (changed(PLAYERS, "abc"), UnknownPart), (MESSAGE[:-1], UnknownPart),
+    (MESSAGE[:20], UnknownPart), (b"\x91\x01", UnknownPart),
+    (b"\xdd\x00\x00\x00\x01\x02", UnknownPart),
+    *((each, NotAPart) for each in (b"", b"{}", b"garbage", b"\x90", b"\x91\xa1x", b"\xdc\x00")),
+])  # fmt: skip
+def test_part_that_is_not_understood(message: bytes, error: type[Exception]) -> None:
+    """Another version, or damaged: refused, never guessed. What no release ever wrote is
+    distinguished from what another one may have written."""
+    with pytest.raises(error):
+        schema.decode(message)
+
+
+def test_part_of_another_kernel() -> None:
+    """Both versions are named. An older part is applied if its evidence means the same."""
+    ours, older = KERNEL_VERSION, schema.OLDEST_KERNEL - 1
+    with pytest.raises(UnknownPart, match=rf"version 77, this worker has {ours}: .* newer release"):
+        schema.decode(by_kernel(77))
+    with pytest.raises(UnknownPart, match=rf"version {older}, .* has {ours}: .* older release"):
+        schema.decode(by_kernel(older))
+    oldest = schema.OLDEST_KERNEL
+    assert schema.decode(by_kernel(oldest), kernel=oldest + 2).rules[0].kernel == oldest
+    assert schema.decode(by_kernel(oldest + 2), kernel=oldest + 2).rules[0].kernel == oldest + 2
+    with pytest.raises(UnknownPart):
+        schema.decode(by_kernel(oldest + 3), kernel=oldest + 2)
+
+
+def by_kernel(version: int) -> bytes:
+    rules = msgspec.msgpack.decode(MESSAGE)[RULES]
+    rules[0][1] = version
+    return changed(RULES, rules)
+
+
+@given(st.binary(max_size=200), st.integers(0, len(MESSAGE) - 1), st.booleans())
+@example(b"\x97\x01", 0, False)
+def test_no_bytes_raise_anything_else(noise: bytes, at: int, alone: bool) -> None:
+    """Whatever stands in the topic, the updater knows what to make of it."""
+    message = noise if alone else MESSAGE[:at] + noise + MESSAGE[at + len(noise) :]
+    try:
+        found = schema.decode(message)
+    except (UnknownPart, NotAPart):
+        return
+    assert len(found.players) == len(found.place) == len(found.evidence)
+
+
+def test_mark_of_a_rebuild() -> None:
+    """It says for how many shards. Whoever knows no marks takes it for a part of a version to come;
+    so do we with one that says more than we know."""
+    with pytest.raises(RebuildMark) as found:
+        schema.decode(schema.mark(700))
+    assert found.value.shards == 700
+    assert schema._looks_like_part(schema.mark(1))
+    with pytest.raises(msgspec.ValidationError):
+        schema._decode(schema.mark(1))
+    for unknown in ([schema.MARK, 7, 1], [schema.MARK, "7"], [schema.MARK]):
+        with pytest.raises(UnknownPart):
+            schema.decode(msgspec.msgpack.encode(unknown))
+
+
+# --- rating changes -------------------------------------------------------------------------------
+
+KINDS = [0.0, -0.0, 1.0, -1234.5, 1e300, 5e-324, 1e-7, 1e16, 0.1 + 0.2, np.float32(1 / 3)]
+UNUSUAL = ['a"', "a\\b", "a:b", "{a", "a}", "100%", "tab\tbed", "\x00", "\x1f"]
+
+
+def some(*players: str) -> tuple[Rows, Floats, Ints]:
+    """Rounds of one player, two and three ladders, with numbers of every kind."""
+    rows = part((5, players), (1_000_000, ["x"]), (7, ["yy", "zzz"]))
+    ladders, traces = ("a", "bé", "a"), (None, Trace(f"00-{1:032x}-{1:016x}-01"), None)
+    rounds = [
+        structs.replace(each, ladder=ladder, trace=trace)
+        for each, ladder, trace in zip(rows.rounds, ladders, traces, strict=True)
+    ]
+    place = np.arange(1, 1 + len(rows.players), dtype=np.int32)
+    place[1] = DID_NOT_FINISH
+    count = len(rows.players)
+    numbers = np.resize(np.array(KINDS), (count, NUMBERS))
+    counts = np.resize(RULE.provisional_rounds + np.array([-1, 0, 2**23]), count)
+    return as_rows(replace(rows, rounds=rounds, place=place)), numbers, counts
+
+
+def as_rows(of: Part) -> Rows:
+    return rows_of([decoder.read(schema.encode(of))])
+
+
+def published(rows: Rows, numbers: Floats, counts: Ints, cut: slice) -> list[Event]:
+    events = encode_together(rows, numbers, counts, {3: cut})[3]
+    assert len(events) == len(list(events))
+    assert all(each in events for each in events)
+    return list(events)
+
+
+def test_the_quick_way_makes_the_same() -> None:
+    """Of all rows and of any that follow each other; of none where no row was fresh."""
+    for players in (["p"], ["ann", "bob"], ["Straße", "名前", "\x7f", "'/"]):
+        rows, numbers, counts = some(*players)
+        events = encode_each(3, rows, numbers, counts)
+        for first in range(len(rows) + 1):
+            for last in range(first, len(rows) + 1):
+                cut = slice(first, last)
+                assert published(rows, numbers, counts, cut) == events[cut], players
+    none = np.empty(0, np.int64)
+    assert published(rows.take(none), numbers[:0], counts[:0], slice(0, 0)) == []
+
+
+def test_what_is_published() -> None:
+    """Of one who did not finish, and of one who did."""
+    messages = published(*some("ann", "bob"), slice(0, 5))
+    events = [rating_changed_from_json(each.value) for each in messages]
+    assert [(each.player, each.rank) for each in events[:2]] == [("ann", 1), ("bob", None)]
+    assert [each.provisional for each in events[:3]] == [True, False, False]
+    assert {each.ladder for each in events} == {"a", "bé"}
+    assert [each.offset for each in events] == [5, 5, 1_000_000, 7, 7]
+    assert {(each.season, each.correction) for each in events} == {(None, None)}
+
+
+def test_an_offset_ends_the_event() -> None:
+    """Of any size, and after all fields that were there before; nothing is said of what is not."""
+    _, numbers, counts = some("p")
+    for offset in (0, 9, 10, 2**39 - 1, 2**63 - 1):
+        given = part((5, "p"))
+        given = replace(given, rounds=[structs.replace(given.rounds[0], offset=offset)])
+        rows = as_rows(given)
+        messages = published(rows, numbers[:1], counts[:1], slice(0, 1))
+        assert messages == encode_each(3, rows, numbers[:1], counts[:1])
+        assert messages[0].value.endswith(b'"provisional":true,"offset":%d}' % offset)
+
+
+def test_what_must_be_escaped() -> None:
+    """Wherever it stands, in keys and in JSON; a time stands in no key."""
+    for unusual, place in product(UNUSUAL, ("player", "ladder", "round_id", "completed_at")):
+        rows, numbers, counts = some(unusual if place == "player" else "p")
+        if place != "player":
+            given = part((5, "p"))
+            head = structs.replace(given.rounds[0], **{place: unusual})
+            rows = as_rows(replace(given, rounds=[head]))
+        numbers, counts = numbers[: len(rows)], counts[: len(rows)]
+        events = published(rows, numbers, counts, slice(0, len(rows)))
+        assert events == encode_each(3, rows, numbers, counts), (unusual, place)
+        assert getattr(rating_changed_from_json(events[0].value), place) == unusual
+
+
+def test_all_shards_begin_before_any_goes_on() -> None:
+    """The order within a shard stays."""
+    cuts = {3: slice(0, 1), 4: slice(1, 3), 5: slice(3, 3)}
+    one, two, none = encode_together(*some("a", "b", "c"), cuts).values()
+    (a,), (b, c) = one, two
+    assert list(Events.combined([one, none, two])) == [a, b, c]
+    assert list(Events.combined([two, one])) == [b, a, c]
+    assert list(Events.combined([two, Events.of(3, [a])])) == [b, a, c]
+
+
+# --- the largest message of each kind -------------------------------------------------------------
+
+HEADERS_BYTES = 2 * STATE_LENGTH
+"""What a message's headers may take beside its value."""
+LONGEST_TIME = "2026-11-20T20:15:05." + 43 * "0" + "Z"
+TRACE = Trace(f"00-{1:032x}-{1:016x}-01", "s" * STATE_LENGTH)
+TRACED = ((PARENT, TRACE.parent.encode()), (STATE, TRACE.state.encode()))
+FULL_RECORD = bytes(HEADER_SIZE + HISTORY_SIZE + FACTOR_SIZE * MOST_FACTORS)
+
+
+def long_id(number: int, char: str = "x") -> str:
+    return f"{number:06}{char * MAX_ID_BYTES}"[:MAX_ID_BYTES]
+
+
+def pending(rounds: int, players: int, ladders: Ladders = ANY_LADDER) -> PendingRounds:
+    """Rounds with the longest ids, times and traces, on the ladders of the file in turn."""
+    names = [each for each in ladders.ladders if each != "*"] or [long_id(0)]
+    records = []
+    for i in range(rounds):
+        ids = [long_id(number) for number in range(players * i, players * (i + 1))]
+        value = as_json(
+            *ranked(range(1, players + 1), ids),
+            round_id=long_id(i), ladder=names[i % len(names)], completed_at=LONGEST_TIME,
+        )  # fmt: skip
+        records.append(Record(0, 10 * i, value, TRACED, received_s=4e9))
+    decoded, rejections = RoundDecoder(ladders).decode(records)
+    assert rejections == [None] * rounds
+    return estimation.pending_rounds(records, decoded, 1)
+
+
+def sent(
+    rounds: PendingRounds, rating: RatingConfig = ANY_LADDER.ladders["*"].rating, **more: Any
+) -> list[bytes]:
+    """The messages of these rounds; what they say is checked to be whole."""
+    part = estimation.estimate(rounds, np.zeros(rounds.count, HEADER), [rating], 1, **more)
+    found = [message for _, message in estimation.messages(part, rounds, ROWS_PER_PART)]
+    rows = [
+        (name, each.rounds[number].round_id, each.rules[each.rounds[number].rule])
+        for each in map(schema.decode, found)
+        for name, number in zip(each.players, each.round_index.tolist(), strict=True)
+    ]
+    index = rounds.for_each_player(np.arange(len(rounds)))[rounds.by_shard[0]].tolist()
+    names = [rounds.rounds.names.texts()[i] for i in rounds.by_shard[0].tolist()]
+    due = [part.rounds[number] for number in index]
+    assert rows == [
+        (name, each.round_id, part.rules[each.rule]) for name, each in zip(names, due, strict=True)
+    ]
+    return found
+
+
+def test_parts_fit() -> None:
+    """As many rounds of two as fill a part, with the longest ids and traces: it is cut until each
+    message fits. Of many ladders with many seasons, each message has the rules of its own ladders
+    only."""
+    found = sent(pending(ROWS_PER_PART // 2, 2))
+    assert sum(map(len, found)) > 2 * MOST_BYTES
+    assert max(map(len, found)) <= MOST_BYTES
+    names, elo = [long_id(number) for number in range(300)], Elo(learning_rate=32.0)
+    started = {
+        name: tuple(Season(1000 * number + 2**20, 0.5, float(i)) for number in range(200))
+        for i, name in enumerate(names)
+    }
+    rounds = pending(300, 2, Ladders(ladders=dict.fromkeys(names, Ladder(rating=elo))))
+    rounds.rounds.config_index[:] = 0
+    found = sent(rounds, elo, seasons=lambda each, _: started[each])
+    assert len(found) > 1
+    assert max(map(len, found)) <= MOST_BYTES
+
+
+def work_on(queued: QueuedCorrection, rows: int = ROWS_PER_PART) -> Work:
+    return Work(queued, LadderEdits(), LogContext(ANY_LADDER, 0, 1), PartOptions(1, rows))
+
+
+def test_correction_parts_with_full_records() -> None:
+    """5,000 players of one shard with the longest ids, and as long a history as a record has."""
+    players = [long_id(number) for number in range(ROWS_PER_PART)]
+    some = ChangedPlayers(players, [FULL_RECORD] * ROWS_PER_PART)
+    removed = PlayerRemoved(ladder=long_id(0), player=long_id(1))
+    queued = QueuedCorrection(Record(0, 7, None), removed)
+    work = work_on(queued)
+    found = [correction_parts.encode(work._part(some, rows)) for rows in cut(work, some)]
+    assert len(found) > 1
+    assert max(map(len, found)) <= MOST_BYTES
+    parts = [correction_parts.decode(each) for each in found]
+    assert [player for each in parts for player in each.players] == players
+    few = cut(work_on(queued, 2), ChangedPlayers(players[:5], some.records[:5]))
+    assert list(map(len, few)) == [2, 2, 1]
+
+
+def cut(work: Work, some: ChangedPlayers) -> list[Any]:
+    return list(work._cut(some, list(range(len(some.players)))))
+
+
+def test_the_largest_rating_change() -> None:
+    """Ids of characters that keys and JSON escape, the longest time and numbers, and a trace."""
+    (message,) = sent(pending(1, 2))
+    part = schema.decode(message)
+    numbers = np.full((2, NUMBERS), -2.2250738585072014e-308)
+    for worst in ("\x01" * MAX_ID_BYTES, "%" * MAX_ID_BYTES):
+        rounds = [structs.replace(each, ladder=worst, round_id=worst) for each in part.rounds]
+        named = replace(part, rounds=rounds, names=StringColumn.of([worst, worst[1:]]))
+        rows = rows_of([decoder.read(schema.encode(named))])
+        for event in encode_each(3, rows, numbers, np.full(2, 2**24 - 1)):
+            headers = sum(len(name) + len(value) for name, value in change_headers(event))
+            assert len(event.key) + len(event.value) + headers < 8 * 1024
+
+
+def test_the_largest_rejection() -> None:
+    """The whole record, and headers of which each has a bound."""
+    headers = (
+        ("content-type", b"t" * 10**6), (EVENT_TYPE, b"e" * 10**6), ("other", b"o" * 10**6),
+        *TRACED,
+    )  # fmt: skip
+    record = Record(0, 7, b"v" * 3_000_000, headers, key=b"k" * 2_000_000)
+    with pytest.raises(Exception, match="none of") as raised:
+        decode(record, ANY_LADDER)
+    reported: Any = raised.value
+    message = rejected_message(Rejection(record, reported.code, str(reported)), "t", LEAST_BYTES)
+    assert len(message["key"]) + len(message["value"]) == LEAST_BYTES
+    assert sum(len(n) + len(v) for n, v in message["headers"]) < ENVELOPE_BYTES // 2
+
+
+MUCH = "x" * 2_000_000
+"""As much text as a record may have. Nothing bounds it before the correction is validated."""
+CORRECTIONS: dict[str, dict[str, Any]] = {
+    "round-voided": {"round_id": long_id(1), "batched": True},
+    "round-amended": {
+        "round_id": long_id(1), "completed_at": MUCH, "standings": [], "batched": True,
+    },
+    "player-removed": {"player": long_id(1), "from": LONGEST_TIME, "batched": True},
+    "player-merged": {"player": long_id(1), "into": long_id(2), "batched": True},
+    "season-started": {"season": 7},
+    "corrections-applied": {},
+}  # fmt: skip
+
+
+@cases("kind", CORRECTIONS)
+def test_the_note_of_a_correction_is_small(kind: str) -> None:
+    """It is small whatever the reason is, and whatever the fields are that are validated later."""
+    fields = {"ladder": long_id(0), "reason": MUCH, "event_type": MUCH, **CORRECTIONS[kind]}
+    record = Record(0, 7, to_json(fields), ((EVENT_TYPE, kind.encode()),), 4e9)
+    queued = QueuedCorrection(record, decode(record, ANY_LADDER))
+    work = work_on(queued)
+    if kind == "season-started":
+        work.job.accepted = [queued]
+    (found,) = work.ladder_events()
+    assert found.event_type == kind
+    assert len(found.correction) < 1024
+
+
+def test_notes_fit() -> None:
+    """Of a ban wave of thousands of players with the longest ids; of many ladders with long ids,
+    characters that JSON escapes, and long histories. Headers have room beside the largest
+    message."""
+    removed = [
+        PlayerRemoved(ladder=long_id(0), player=long_id(number), reason="r" * 1000)
+        for number in range(2500)
+    ]
+    every = enumerate([*removed, CorrectionsApplied(ladder=long_id(0))])
+    wave = [RecordedCorrection(at, name_of(each), Raw(to_json(each)), 5000) for at, each in every]
+    messages = encode_corrections({long_id(0): wave, "b": wave[:1]})
+    assert max(map(len, messages)) <= MOST_BYTES
+    assert len(messages) > 4
+    assert log_of(*messages).corrections == {long_id(0): wave, "b": wave[:1]}
+    history = tuple(f"{2**40 + offset}:0123456789abcdef" for offset in range(100))
+    histories = {long_id(number, "\x01"): history for number in range(1000)}
+    messages = encode_histories("noted", histories)
+    assert len(messages) > 5
+    assert max(map(len, messages)) <= MOST_BYTES
+    log = log_of(*messages)
+    assert {ladder: log.in_force(ladder) for ladder in log.ladders} == histories
+    assert MOST_BYTES + HEADERS_BYTES < LEAST_BYTES
