@@ -1,30 +1,54 @@
-"""The sequential replay: what a pool of players is after its rounds, singly and many at once."""
+"""The sequential replay: what a pool of players is after its rounds, singly and many at once. A log
+that other processes read gives what one process reads."""
 
 import itertools
+import multiprocessing
+import os
 import random
-from collections.abc import Iterator
-from typing import Any
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 import pytest
 
+from stream_rater.columns.sharding import partition_of
+from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import Change, Ladder, Ladders
+from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record
+from stream_rater.operations.cutoff import Cutoff
+from stream_rater.operations.rebuild_store import Rebuild
 from stream_rater.rating import record
 from stream_rater.rating.elo_mmr import oracle
 from stream_rater.rating.model import PERFORMANCE
-from stream_rater.rating.parameters import EloMMR
+from stream_rater.rating.parameters import Elo, EloMMR
+from stream_rater.replay import log_reading
+from stream_rater.replay.cores import ONE_CORE, Cores
+from stream_rater.replay.edited_log import (
+    LoggedRounds,
+    MissingVerdicts,
+    RecordValidator,
+    ValidRecords,
+)
+from stream_rater.replay.log_reading import LogReader, LogSource
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.rating_changes import changes_of
+from stream_rater.replay.read_ahead import MOST_AHEAD, prefetched
 from stream_rater.replay.sequential import Replay
+from stream_rater.rounds.seed_records import Seed
+from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.selfcheck import SYSTEMS
 from tests.builders.cases import cases
-from tests.builders.machines import CONFIG as WORKERS
-from tests.rounds import ranked, read
+from tests.builders.lines import a_record, a_seed
+from tests.builders.logs import FailingRecords, ListedRecords
+from tests.builders.machines import CONFIG
+from tests.rounds import as_json, day, ranked, read
 from tests.unit.test_bulk_replay import OTHER, a_round
-
-CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0, history=4)
+from tests.waits import HANGS_S
 
 
 def pool(**fields: Any) -> Pool:
@@ -36,44 +60,16 @@ def rate(into: Pool, places: list[int], names: list[str], offset: int, **fields:
 
 
 def test_who_plays_exists() -> None:
-    """Players appear with their first round, in the order they are seen, and are counted."""
+    """Players appear with their first round, in the order they are seen, and are counted. `rate`
+    returns the row and the evidence of each player, in order of place."""
     rated = pool()
     rate(rated, [1, 2], ["ann", "bob"], 5)
-    rate(rated, [1, 2], ["cy", "ann"], 8)
-    rows = {name: (int(b["rounds"]), int(b["last"])) for name, b in rated}
-    assert rows == {"ann": (2, 8), "bob": (1, 5), "cy": (1, 8)}
-    assert len(rated) == 3
-
-
-def test_rows_are_the_players_by_place() -> None:
-    """rate returns the row and the evidence of each player, in order of place."""
-    rated = pool()
-    rate(rated, [1, 2], ["ann", "bob"], 0)
-    rows, evidence = rate(rated, [2, 1, 3], ["bob", "cy", "ann"], 1)
+    rows, evidence = rate(rated, [2, 1, 3], ["bob", "cy", "ann"], 8)
     assert rows.tolist() == [2, 1, 0]
     assert sorted(evidence[:, PERFORMANCE], reverse=True) == evidence[:, PERFORMANCE].tolist()
-
-
-def test_a_round_that_is_not_informative_leaves_no_trace() -> None:
-    """All are unfinished, or all tie where that is skipped. No player is made, no bit changes."""
-    rated = pool(skip_all_tied=True)
-    assert rate(rated, [0, 0], ["ann", "bob"], 0) is None
-    assert rate(rated, [1, 1], ["ann", "bob"], 1) is None
-    assert len(rated) == 0
-    rate(rated, [1, 2], ["ann", "bob"], 2)
-    before = rated.belief_bytes("ann")
-    assert rate(rated, [1, 1], ["ann", "bob"], 3) is None
-    assert before == rated.belief_bytes("ann")
-    assert rate(pool(), [1, 1], ["ann", "bob"], 1) is not None
-
-
-def test_a_late_round_goes_on_the_books_but_not_back_in_time() -> None:
-    """A completion before a player's last leaves the stored time, and drifts nobody."""
-    rated, same = pool(drift_per_day=50.0), pool(drift_per_day=50.0)
-    for into, time in ((rated, "2026-01-01T00:00:00Z"), (same, "2026-03-01T00:00:00Z")):
-        rate(into, [1, 2], ["ann", "bob"], 0, completed_at="2026-03-01T00:00:00Z")
-        rate(into, [1, 2], ["bob", "ann"], 1, completed_at=time)
-    assert rated.belief_bytes("ann") == same.belief_bytes("ann")
+    rate(rated, [1, 2], ["cy", "ann"], 9)
+    seen = {name: (int(b["rounds"]), int(b["last"])) for name, b in rated}
+    assert seen == {"ann": (3, 9), "bob": (2, 8), "cy": (2, 9)} and len(rated) == 3
 
 
 def test_bytes_are_the_record() -> None:
@@ -117,20 +113,8 @@ def test_longer_histories_than_expected() -> None:
     actual = [float(beliefs[name]["mu"]) for name in ("ann", "bob")]
     assert [player.mu for player in players] == pytest.approx(actual, abs=1e-9)  # as golden, 2e-12
     assert beliefs["ann"]["count"] == 40
-    with pytest.raises(record.Unrecordable, match="history"):
+    with pytest.raises(record.Unrecordable, match="set history to a number"):
         rated.belief_bytes("ann")
-
-
-def test_mixed_up_rounds_of_strangers_commute() -> None:
-    """Rounds that share no player can be rated in any order, to the bit."""
-    rounds = [([1, 2], ["a", "b"]), ([1, 2, 2], ["c", "d", "e"]), ([1, 0], ["f", "g"])]
-    seen = set()
-    for order in itertools.permutations(range(3)):
-        rated = pool()
-        for i in order:
-            rate(rated, *rounds[i], offset=i)
-        seen.add(tuple(rated.belief_bytes(name) for name in "abcdefg"))
-    assert len(seen) == 1
 
 
 def test_parameters_change_on_the_way() -> None:
@@ -154,16 +138,6 @@ def test_parameters_change_on_the_way() -> None:
     assert float(dict(rated)["eve"]["previous_mu"]) == 1500.0
 
 
-def test_a_rating_moves_the_right_way() -> None:
-    """Who wins goes up, who loses goes down, and both are better known."""
-    rated = pool()
-    rate(rated, [1, 2], ["ann", "bob"], 0)
-    ann, bob = (dict(rated)[name] for name in ("ann", "bob"))
-    assert ann["mu"] > 1500.0 > bob["mu"]
-    assert 1500.0 - bob["mu"] == np.float64(ann["mu"] - 1500.0)
-    assert ann["sigma"] == bob["sigma"] < 350.0
-
-
 # --- many rounds rated in one call: the same bits as one after the other --------------------------
 
 COUNT = 100
@@ -172,6 +146,7 @@ DRIFTING = EloMMR(
     weight_limit=0.1, sigma_limit=60.0, rho="inf", ties="split", newcomer_weights=(0.5, 0.7),
     drift_per_day=9.0, skip_all_tied=True, history=3,
 )  # fmt: skip
+FIXED = Elo(learning_rate=32.0, scale=174.0, fixed=("p1", "p7"))
 CHANGES = (Change(from_offset=60, rating=OTHER), Change(from_offset=61, rating=FULL))
 
 
@@ -193,8 +168,8 @@ def seen(ladder: Ladder, at_once: int) -> Iterator[object]:
 @cases(
     "ladder",
     [
-        *(Ladder(rating=each) for each in (*SYSTEMS, WORKERS, FULL, DRIFTING)),
-        Ladder(rating=WORKERS, changes=CHANGES),
+        *(Ladder(rating=each) for each in (*SYSTEMS, CONFIG, FULL, DRIFTING, FIXED)),
+        Ladder(rating=CONFIG, changes=CHANGES),
     ],
     lambda ladder: ladder.rating.__struct_config__.tag,
 )
@@ -208,13 +183,146 @@ def test_at_once_as_one_by_one(ladder: Ladder) -> None:
         assert list(seen(ladder, at_once)) == one_by_one
 
 
-def test_a_player_who_is_fixed_stays_so() -> None:
-    """By name, in whatever turn."""
-    elo = next(each for each in SYSTEMS if each.__struct_config__.tag == "elo")
-    fixed = msgspec.structs.replace(elo, fixed=("p1", "p7"))
-    reported = {each for each in seen(Ladder(rating=fixed), COUNT) if isinstance(each, tuple)}
-    assert (
-        reported
-        == {each for each in seen(Ladder(rating=fixed), 1) if isinstance(each, tuple)}
-        != {each for each in seen(Ladder(rating=elo), 1) if isinstance(each, tuple)}
-    )
+# --- a log that other processes read --------------------------------------------------------------
+
+PARTITIONS, WINDOW = 4, 50
+LADDERS = Ladders(
+    ladders={
+        "a": Ladder(rating=CONFIG, changes=(Change(from_offset=20, rating=OTHER),)),
+        "*": Ladder(rating=Elo(learning_rate=32.0, scale=174.0)),
+    }
+)
+
+
+def a_random_record(rng: random.Random, partition: int, offset: int, ladder: str) -> Record:
+    """Mostly a round; some are malformed or come twice; some are seeds."""
+    if rng.random() < 0.1:
+        value = as_json(ladder=ladder, round_id=f"r{offset - 1}")[: rng.randint(1, 300)]
+        return Record(partition, offset, value, received_s=4e9)
+    if rng.random() < 0.1:
+        return a_record(offset, a_seed(offset, f"s{offset}", ladder=ladder, at=day(1)), partition)
+    names = rng.sample([f"p{i}" for i in range(30)], rng.randint(2, 8))
+    value = as_json(
+        *ranked([rng.randint(0, 4) for _ in names], names), ladder=ladder,
+        round_id=f"r{rng.choice([offset, offset, offset, offset - 3])}", completed_at=day(offset),
+    )  # fmt: skip
+    return Record(partition, offset, value, received_s=4e9)
+
+
+def a_log() -> list[Record]:
+    """Of five ladders, in all partitions, which take turns."""
+    rng, ends = random.Random(5), Counter[int]()
+    found = []
+    for _ in range(400):
+        ladder = rng.choice("abcde")
+        partition = partition_of(ladder, PARTITIONS)
+        found.append(a_random_record(rng, partition, ends[partition], ladder))
+        ends[partition] += 1
+    return found
+
+
+LOG = a_log()
+ENDS = {p: sum(each.partition == p for each in LOG) for p in range(PARTITIONS)}
+
+
+@pytest.fixture(autouse=True)
+def processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_reading, "LONG_LOG", 1)
+
+
+def read_log(source: LogSource, cores: Cores) -> dict[int, list[Any]]:
+    """By partition, all that was read, in a form that can be compared."""
+    validator = RecordValidator(LADDERS, WINDOW, PARTITIONS)
+    found: dict[int, list[Any]] = {p: [] for p in range(PARTITIONS)}
+    with LogReader(source, ENDS).validated(validator, LADDERS, WINDOW, PARTITIONS, cores) as all_:
+        for each in all_:
+            for partition, what in content_of(each, validator):
+                found[partition].append(what)
+    return found
+
+
+def content_of(valid: ValidRecords, validator: RecordValidator) -> Iterator[tuple[int, Any]]:
+    for bad, invalid in valid.rejected:
+        yield bad.partition, (bad.offset, invalid.code, str(invalid))
+    for each in valid.content:
+        if isinstance(each, Seed):
+            yield each.partition, (each.offset, each.names.texts(), each.rating, each.mu.tolist())
+        elif isinstance(each, LoggedRounds):
+            ratings = validator.round_decoder.ratings
+            both = zip(each.partition.tolist(), each.offset.tolist(), each.rounds, strict=True)
+            for partition, offset, one in both:
+                rating = ratings[int(one.batch.config_index[0])]
+                yield partition, (offset, one.ladder, one.players, one.place.tolist(), rating)
+
+
+def test_other_processes_read_the_same() -> None:
+    """Rounds, seeds and rejections, in the order of each partition, with the configurations."""
+    due = read_log(ListedRecords(LOG, 30), ONE_CORE)
+    assert sum(map(len, due.values())) == len(LOG)
+    assert {len(what) for each in due.values() for what in each} == {3, 4, 5}, "of all kinds"
+    found = read_log(ListedRecords(LOG, 30), Cores(3))
+    assert found.keys() == due.keys()
+    assert all(sorted(map(str, found[who])) == sorted(map(str, due[who])) for who in due)
+
+
+def test_shares() -> None:
+    """Each partition with records is in one of them, and they are about as large."""
+    assert log_reading._shares({0: 5, 1: 0, 2: 9, 3: 3}, 2) == [{2: 9}, {0: 5, 3: 3}]
+    assert log_reading._shares({0: 5, 1: 0}, 4) == [{0: 5}]
+
+
+def test_a_failure_of_a_process_is_raised_here() -> None:
+    """One that is killed is named in one line, with the cure; nothing waits for it."""
+    with pytest.raises(LogTrouble, match="nothing arrived"):
+        read_log(FailingRecords(LOG, LogTrouble("nothing arrived")), Cores(2))
+    with pytest.raises(Failed, match="a process that read the log has ended: run it again, with"):
+        read_log(Killed(), Cores(2))
+
+
+class Killed(NamedTuple):
+    """A source that kills the process which reads it."""
+
+    def batches(self, _: Mapping[int, int]) -> Iterator[Sequence[Record]]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        yield []
+
+
+def test_a_replay_that_ends_early_ends_the_processes() -> None:
+    """At the first correction, for example."""
+    correction = Record(0, 0, b"{}", [(EVENT_TYPE, b"round-voided")])
+    work = Rebuild(LADDERS, WINDOW, PARTITIONS, Cutoff({}, ENDS, 1), cores=Cores(2))
+    with pytest.raises(MissingVerdicts):
+        work.run(LogReader(ListedRecords([correction, *LOG]), ENDS))
+    assert multiprocessing.active_children() == []
+
+
+def test_items_come_as_they_were_made() -> None:
+    """A stage begins before anybody takes an item. Its queue has a bound."""
+    assert list(prefetched(range(10 * MOST_AHEAD))) == list(range(10 * MOST_AHEAD))
+    began = threading.Event()
+
+    def items() -> Iterator[int]:
+        began.set()
+        yield 1
+
+    stage = prefetched(items())
+    assert began.wait(HANGS_S) and list(stage) == [1]
+    made = itertools.count()
+    ahead = prefetched(iter(made.__next__, None))
+    assert next(ahead) == 0
+    ahead.close()  # type: ignore[attr-defined]
+    assert next(made) <= MOST_AHEAD + 3
+
+
+@cases("error", [OSError("unreadable"), Invalid("bad-id", "unreadable")])
+def test_a_failure_is_raised_where_the_items_are_used(error: Exception) -> None:
+    """After those made before it, with its message."""
+
+    def failing() -> Iterator[int]:
+        yield 1
+        raise error
+
+    items = prefetched(failing())
+    assert next(items) == 1
+    with pytest.raises(type(error), match=r"^unreadable$"):
+        next(items)
