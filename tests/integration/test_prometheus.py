@@ -29,7 +29,7 @@ from tests.integration.processes import (
 )
 from tests.integration.secured import make_certificates, secured_redis
 from tests.integration.topics import Finished, produce
-from tests.unit import test_runbook as runbook
+from tests.unit import test_readme as runbook
 from tests.unit.test_alerts import ALERTS
 from tests.waits import HANGS_S
 from watching.__main__ import asked as questions

@@ -1,8 +1,14 @@
-"""The README and the pages beside it show what is there: commands, events, files and links."""
+"""The README and the pages beside it show what is there: commands, events, files and links. What
+only looks, in the runbook, is run by `tests/integration/test_prometheus.py`."""
 
-import argparse
+import ast
+import functools
 import importlib.util
+import json
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +17,9 @@ from urllib.parse import parse_qsl, urlsplit
 import click
 import dist
 import msgspec
+import operator_pod
 import pytest
+import yaml
 
 from examples import game_backend, matchmaking
 from local.tools import ROOT
@@ -21,19 +29,23 @@ from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.serve.routes import OPERATIONS, read_query
 from tests import pages
-from tests.helm import chart
-from tests.pages import DOCS, README, blocks, commands
+from tests.chaos import hanging
+from tests.helm import chart, kubernetes
+from tests.helm.chart import GOLDEN, RELEASE
+from tests.pages import DOCS, README, commands
 from tests.rounds import Reader
+from tests.tools import promtool
+from tests.unit.test_alerts import ALERTS
+from tests.waits import HANGS_S
 
 NOT_SETTINGS = {"STREAM_RATER_SHARED", "STREAM_RATER_TEST_KAFKA", "STREAM_RATER_TEST_STORE"}
 MOST_LINES = 220
 """Of the README: the rest is in docs/."""
 
 PLAIN = [README, *(page for page in pages.pages() if page.parent.name != "operations")]
-"""Those of operations are looked at by `test_runbook`."""
+"""Those of operations are looked at below."""
 ALL = [README, *pages.pages()]
 EVENTS = DOCS / "reference" / "events.md"
-
 
 OTHERS = [
     ["eval", "$(make up)"],
@@ -46,14 +58,9 @@ OTHERS = [
 """Commands as they stand, with nothing to look into."""
 
 
-def parser_of(example: Any) -> Callable[[list[str]], argparse.Namespace]:
-    parse: Callable[[list[str]], argparse.Namespace] = example.parse
-    return parse
-
-
-PARSERS = {
-    "deploy/examples/game_backend.py": parser_of(game_backend),
-    "deploy/examples/matchmaking.py": parser_of(matchmaking),
+PARSERS: dict[str, Callable[[list[str]], object]] = {
+    "deploy/examples/game_backend.py": game_backend.parse,
+    "deploy/examples/matchmaking.py": matchmaking.parse,
 }
 
 
@@ -76,7 +83,6 @@ def check_question(address: str, body: list[str]) -> None:
 
 
 def check_command(words: list[str]) -> None:
-    """Its options exist, and so do its files."""
     if words[-1] == "&":
         words = words[:-1]
     match words[: words.index(">")] if ">" in words else words:
@@ -114,7 +120,6 @@ def check_command(words: list[str]) -> None:
 
 
 def faults_of(some: Sequence[Path], check: Callable[[Path, str], Iterable[str]]) -> list[str]:
-    """What a check finds wrong with these pages."""
     return [
         f"{pages.shown(page)}: {each}" for page in some for each in check(page, page.read_text())
     ]
@@ -128,9 +133,13 @@ def wrong_commands(_: Path, text: str) -> Iterator[str]:
             yield f"{' '.join(words)}: {error!r}"
 
 
+def known_setting(variable: str) -> bool:
+    name = variable.removeprefix(PREFIX).lower()
+    return variable in NOT_SETTINGS or name in Settings.__struct_fields__
+
+
 def test_every_command_in_a_shell_block_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As somebody types it in the project's folder. One with a wrong option, of each kind that is
-    looked into, would be found."""
+    """As somebody types it. One with a wrong option, of each kind, would be found."""
     monkeypatch.chdir(ROOT)
     assert faults_of(PLAIN, wrong_commands) == []
     wrong = (
@@ -148,18 +157,13 @@ def test_the_readme_is_short() -> None:
     assert text.index("<!-- figures: begin -->") < text.index("<!-- figures: end -->")
 
 
-def known_setting(variable: str) -> bool:
-    name = variable.removeprefix(PREFIX).lower()
-    return variable in NOT_SETTINGS or name in Settings.__struct_fields__
-
-
 def test_the_events_shown_are_events() -> None:
     """A valid round, and rating changes with every field, whose rating follows from mu, sigma: one
     after a round, and in the reference one after a correction."""
-    ladders = msgspec.toml.decode(blocks(README.read_text(), "toml")[0], type=Ladders)
+    ladders = msgspec.toml.decode(pages.blocks(README.read_text(), "toml")[0], type=Ladders)
     always = {each.name for each in msgspec.structs.fields(RatingChanged) if each.required}
     for page, added in ((README, [set[str]()]), (EVENTS, [set[str](), {"correction"}])):
-        shown = blocks(page.read_text(), "json")
+        shown = pages.blocks(page.read_text(), "json")
         finished, *changes = [each for each in shown if '"completed_at"' in each]
         standings = Reader(ladders).read(finished.encode())
         assert standings.players == ["ann", "bob", "cy", "dee", "eve"]
@@ -167,16 +171,14 @@ def test_the_events_shown_are_events() -> None:
             event = rating_changed_from_json(changed)
             assert set(msgspec.json.decode(changed)) == always | more
             assert event.rating == pytest.approx(event.mu - 2.0 * (event.sigma - 80.0))
-            assert event.previous_rating == pytest.approx(
-                event.previous_mu - 2.0 * (event.previous_sigma - 80.0)
-            )
+            before = event.previous_mu - 2.0 * (event.previous_sigma - 80.0)
+            assert event.previous_rating == pytest.approx(before)
 
 
 def wrong_names(page: Path, text: str) -> Iterator[str]:
     """Variables that are no settings, and links and files that lead nowhere."""
-    yield from (
-        each for each in re.findall(r"STREAM_RATER_[A-Z_]*[A-Z]", text) if not known_setting(each)
-    )
+    variables = re.findall(r"STREAM_RATER_[A-Z_]*[A-Z]", text)
+    yield from (each for each in variables if not known_setting(each))
     for link in re.findall(r"\]\((?!http)([^)]+)\)", text):
         file, _, anchor = link.partition("#")
         target = page.parent / file if file else page
@@ -188,50 +190,201 @@ def wrong_names(page: Path, text: str) -> Iterator[str]:
 
 def test_whatever_a_page_names_is_there() -> None:
     """No misspelt STREAM_RATER_ in the text. Every link into the tree leads to a file, and to a
-    heading of it; every file that is named is there."""
-    assert faults_of(ALL, wrong_names) == []
-    reported = re.findall(
-        r"^ +- .*: ([\w/-]+\.md)$", (ROOT / "deploy" / "tools" / "mkdocs.yml").read_text(), re.M
-    )
+    heading of it; every file that is named is there. Every ladders file that is shown is one, and
+    Python is Python."""
+    assert [*faults_of(ALL, wrong_names), *faults_of(ALL, wrong_blocks)] == []
+    site = (ROOT / "deploy" / "tools" / "mkdocs.yml").read_text()
+    reported = re.findall(r"^ +- .*: ([\w/-]+\.md)$", site, re.M)
     assert sorted(reported) == [str(page.relative_to(DOCS)) for page in pages.pages()], "the site"
 
 
 def wrong_blocks(page: Path, text: str) -> Iterator[str]:
     """Ladders files that are none, those in here-documents, too; Python that does not compile."""
     shown = [each for each in pages.HEREDOC.findall(text) if "[ladders" in each]
-    for block in [*blocks(text, "toml"), *shown]:
+    for block in [*pages.blocks(text, "toml"), *shown]:
         try:
             assert msgspec.toml.decode(block, type=Ladders).ladders
         except (AssertionError, msgspec.DecodeError) as error:
             yield f"{error!r}: {block}"
-    for block in blocks(text, "python"):
+    for block in pages.blocks(text, "python"):
         try:
             compile(block, page.name, "exec")
         except SyntaxError as error:
             yield repr(error)
 
 
-def test_what_is_shown_can_be_read() -> None:
-    """Every ladders file is one, and Python is Python."""
-    assert faults_of(ALL, wrong_blocks) == []
-
-
-def test_the_python_of_the_reference_runs(
+def test_the_python_that_is_shown_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And prints what it says; both ways to rate a ladder print the same numbers."""
+    """As it stands. In the reference, both ways to rate a ladder print the same numbers."""
     monkeypatch.chdir(ROOT)
+    (example,), names = pages.blocks(README.read_text(), "python"), dict[str, Any]()
+    exec(compile(example, "README.md", "exec"), names)
+    assert {"ann", "bob", "cy", "dee"} <= set(names["ladder"]) and names["ladder"].name == "duel"
+    capsys.readouterr()
     printed = []
-    for example in blocks(pages.text("reference/python.md"), "python"):
+    for example in pages.blocks(pages.text("reference/python.md"), "python"):
         exec(compile(example, "python.md", "exec"), {})
         printed.append(sorted(capsys.readouterr().out.splitlines()))
     one, other = printed
     assert one == other and one[0].startswith("ann ")
 
 
-def test_the_python_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it stands, in the project's folder."""
-    monkeypatch.chdir(ROOT)
-    (example,), names = blocks(README.read_text(), "python"), dict[str, Any]()
-    exec(compile(example, "README.md", "exec"), names)
-    assert {"ann", "bob", "cy", "dee"} <= set(names["ladder"]) and names["ladder"].name == "duel"
+# --- pages of operations --------------------------------------------------------------------------
+
+RUNBOOK = pages.text("operations/runbook.md")
+TEXT = "\n".join(page.read_text() for page in pages.pages("operations"))
+COMMENT = re.compile(r"\s+# .*$", re.MULTILINE)
+REDIS = {"CONFIG", "SLOWLOG", "INFO", "TIME", "LASTSAVE", "BGSAVE", "DBSIZE", "HKEYS"}
+SYSTEMS = {"curl", "grep", "kafka-topics.sh", "tail", "head", "export", "sleep", "date", "openssl",
+          "until", "do", "done", "python"}  # fmt: skip
+"""Whose options are the system's."""
+
+
+def blocks(heading: str) -> list[str]:
+    """The shell blocks of a section of the runbook."""
+    found = re.split(r"^#{2,3} (.*)\n", RUNBOOK, flags=re.MULTILINE)
+    return pages.blocks(found[found.index(heading) + 1], "sh")
+
+
+def split(block: str) -> Iterator[list[str]]:
+    """Each command of a block, as words: pipes, lists and loops taken apart."""
+    bare = COMMENT.sub("", pages.HEREDOC.sub("", block))
+    reported = shlex.shlex(bare, posix=True, punctuation_chars="|;&<>\n")
+    reported.whitespace, reported.whitespace_split, reported.commenters = " \t", True, ""
+    words: list[str] = []
+    for word in reported:
+        if set(word) <= set("|;&\n"):
+            yield from [words] if words else []
+            words = []
+        else:
+            words.append(word)
+    yield from [words] if words else []
+
+
+COMMANDS = [words for block in pages.blocks(TEXT, "sh") for words in split(block)]
+
+
+def wrong_in_operations(commands: Iterable[list[str]]) -> Iterator[str]:
+    """What is wrong with each of them, and with the queries in them."""
+    queries = []
+    for words in commands:
+        try:
+            queries += check_in_operations(words)
+        except (AssertionError, click.UsageError, SystemExit) as error:
+            yield f"{' '.join(words)}: {error!r}"
+    rules = [{"alert": f"A{i}", "expr": each} for i, each in enumerate(queries)]
+    done = subprocess.run(
+        [promtool(), "check", "rules", "/dev/stdin"],
+        input=json.dumps({"groups": [{"name": "g", "rules": rules}]}),
+        capture_output=True, text=True, timeout=HANGS_S, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        yield done.stdout + done.stderr
+
+
+def check_in_operations(words: list[str]) -> list[str]:
+    """Its options exist. Returns the expressions in it, which promtool is to parse."""
+    match words:
+        case ["stream-rater", name, *arguments]:
+            app.main.commands[name].make_context(name, arguments)
+        case ["promtool", "query", "instant", "$PROMETHEUS", expression]:
+            return [expression]
+        case ["redis-cli", "-u", "$STREAM_RATER_REDIS", *more]:
+            assert next(each for each in more if each != "--no-raw") in REDIS
+        case ["kubectl", "create", "--filename", "-"]:
+            pass
+        case ["make" | "helm", *_]:
+            check_command(words)
+        case [".venv/bin/python", "-m", "tests.chaos.hanging", *arguments]:
+            hanging.parser().parse_args(arguments)
+        case ["kubectl", *arguments]:
+            assert_of_the_chart(arguments)
+        case ["python3", script, name, *arguments]:
+            assert (ROOT / script).exists()
+            app.main.commands[name].make_context(name, arguments[: arguments.index("<")])
+        case ["docker", "compose", "--file", _, "up"]:
+            pass
+        case ["docker", "compose", "--file", file, "run", "--rm", service, name, *arguments]:
+            services = yaml.safe_load((ROOT / file).read_text())["services"]
+            assert services[service]["image"] == "stream-rater"
+            app.main.commands[name].make_context(name, arguments)
+        case [program, *_]:
+            assert program in SYSTEMS
+    return []
+
+
+def test_every_command_is_one() -> None:
+    """A wrong one, of each kind that is looked into, would be found."""
+    assert [*wrong_in_operations(COMMANDS)] == []
+    wrong = (
+        "stream-rater verify --waits 60", "promtool query instant $PROMETHEUS 'rate(up)'",
+        "kubectl scale statefulset rater-stream-raters --replicas 0", "rm file",
+        "redis-cli -u $STREAM_RATER_REDIS FLUSHALL",
+    )  # fmt: skip
+    assert len([*wrong_in_operations(words for each in wrong for words in split(each))]) == len(
+        wrong
+    )
+
+
+def test_an_upgrade_has_the_ladders_of_the_install() -> None:
+    """Helm forgets the values of before where new ones are given."""
+    (installed,) = (words for words in COMMANDS if words[:2] == ["helm", "install"])
+    files = {each for each in installed if each.startswith(("ladders=", "--set-file"))}
+    assert len(files) == 2
+    upgrades = [words for words in COMMANDS if words[:2] == ["helm", "upgrade"]]
+    assert upgrades
+    for words in upgrades:
+        assert files <= set(words), words
+
+
+@functools.cache
+def resources(case: str = "secured") -> list[Any]:
+    return list(yaml.safe_load_all((GOLDEN / f"{case}.yaml").read_text()))
+
+
+def assert_of_the_chart(arguments: list[str]) -> None:
+    """It names what the chart makes for the release that the README installs."""
+    made = [each for each in (*resources(), *resources("serving")) if each]
+    names = {each["metadata"]["name"] for each in made}
+    kinds = {each["kind"].lower() for each in made}
+    reported = [word.removeprefix("pod/") for word in arguments]
+    reported = [name for name in reported if name.startswith(RELEASE)]
+    assert reported or any(operator_pod.NAME in word or RELEASE in word for word in arguments)
+    assert {re.sub(r"-\d+$", "", name) for name in reported} <= names
+    assert not {*arguments} & ({"statefulset", "scaledobject"} - kinds)
+
+
+def test_every_script_is_python_and_every_alert_has_a_command() -> None:
+    scripts = pages.HEREDOC.findall(TEXT)
+    assert len(scripts) == 2
+    for script in scripts:
+        ast.parse(script)
+    assert [alert for alert in ALERTS if not blocks(alert)] == []
+
+
+def test_an_operators_pod_is_a_workers_without_its_name() -> None:
+    """Valid, with the same settings, files and rights, by `operator_pod.py` as one types it."""
+    stateful = [each for each in resources() if each["kind"] == "StatefulSet"]
+    assert len(stateful) == 2
+    (policy,) = (each for each in resources() if each["kind"] == "NetworkPolicy")
+    (newest,) = kubernetes.newest(1)
+    for workers in stateful:
+        done = subprocess.run(
+            [sys.executable, operator_pod.__file__, "rebuild", "--replace"],
+            input=json.dumps(workers), capture_output=True, text=True, timeout=HANGS_S, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        pod = json.loads(done.stdout)
+        assert kubernetes.mistake(pod, newest) is None
+        theirs = workers["spec"]["template"]
+        (container,), (worker,) = pod["spec"]["containers"], theirs["spec"]["containers"]
+        settings = ["--settings", "/etc/stream-rater/config/settings.toml"]
+        assert container["args"] == ["rebuild", "--replace", *settings]
+        for same in ("image", "volumeMounts", "securityContext", "command"):
+            assert container[same] == worker[same]
+        assert pod["spec"]["volumes"] == theirs["spec"]["volumes"]
+        assert operator_pod.IDENTITY not in {each["name"] for each in container["env"]}
+        labels, selector = pod["metadata"]["labels"], workers["spec"]["selector"]["matchLabels"]
+        assert not selector.items() <= labels.items(), "it would be counted as a worker"
+        assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
