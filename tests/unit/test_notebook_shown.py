@@ -1,6 +1,10 @@
-"""What notebooks show of a ladder: HTML, and plots by Matplotlib."""
+"""What notebooks show of a ladder: HTML, and plots by Matplotlib. The example notebooks of
+docs/notebooks run from the first cell to the last, in a new kernel; and the notebook's tutorial
+prints what it shows."""
 
+import ast
 import json
+import re
 import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -8,16 +12,19 @@ from pathlib import Path
 from typing import Any, get_args
 
 import matplotlib as mpl
+import nbclient
+import nbformat
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from matplotlib import pyplot
 
 from stream_rater import Ladder, MissingExtra
-from stream_rater.cli import app
 from stream_rater.library import plots
 from stream_rater.library.tables import SHOWN_ROWS
+from tests import pages
 from tests.builders.cases import cases
+from tests.builders.commands import as_file, done
+from tests.builders.lines import a_correction, a_round
 from tests.rounds import day, event, ranked
 
 HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$\\frac$ & \\$",
@@ -70,12 +77,10 @@ class Elements(HTMLParser):
 def shown_values(ladder: Ladder, folder: Path) -> list[Any]:
     """A value of each kind that a notebook shows, each with a hostile id in it."""
     name, *others = HOSTILE
-    path = folder / "<b>.jsonl"
-    path.write_text(
-        json.dumps({**event(*ranked([1, 2], HOSTILE[:2])), "round_id": HOSTILE[0]}) + "\n"
-        + json.dumps({"<i>": 1, "standings": [{"rank": "<i>"}]}) + "\n"
-    )  # fmt: skip
-    result = Ladder().rate_file(path)
+    result = Ladder().rate_file(as_file(folder / "<b>.jsonl", [
+        event(*ranked([1, 2], HOSTILE[:2]), round_id=HOSTILE[0]),
+        {"<i>": 1, "standings": [{"rank": "<i>"}]},
+    ]))  # fmt: skip
     assert result.refused == 1
     return [
         ladder, ladder[name], ladder.get("<new>"), ladder.players, ladder.leaderboard(),
@@ -85,8 +90,7 @@ def shown_values(ladder: Ladder, folder: Path) -> list[Any]:
 
 
 def test_ids_are_escaped_in_html(tmp_path: Path) -> None:
-    """Of all that is shown, ids are texts and never elements. The HTML has no colour of its own,
-    so it suits light and dark notebooks."""
+    """The HTML has no colour of its own, so it suits light and dark notebooks."""
     ours = {"div", "table", "caption", "thead", "tbody", "tr", "th", "td", "p"}
     for value in shown_values(season(HOSTILE), tmp_path):
         elements = Elements(value._repr_html_())
@@ -98,8 +102,7 @@ def test_ids_are_escaped_in_html(tmp_path: Path) -> None:
 
 
 def test_a_table_shows_its_rows() -> None:
-    """Numbers stand to the right, texts to the left; the number of rows that are left out is
-    below."""
+    """Numbers stand to the right, texts to the left; how many rows are left out is below."""
     ladder = season([f"p{i}" for i in range(30)])
     page = ladder.leaderboard()._repr_html_()
     elements = Elements(page)
@@ -109,36 +112,19 @@ def test_a_table_shows_its_rows() -> None:
     assert elements.texts[elements.texts.index("1") + 1] == best["player"]
     assert f"{best['mu']:.1f}" in elements.texts
     cells = page.split("<tbody>")[1].split("</tr>")[0].split("<td ")[1:]
-    assert ["left" in cell for cell in cells] == [
-        False, True, False, False, False, False, False, True, False,
-    ]  # fmt: skip
+    assert [i for i, cell in enumerate(cells) if "left" in cell] == [1, 7] and len(cells) == 9
 
 
 def test_a_ladder_shows_its_best_players() -> None:
-    """Below its name and its system. An empty one has no rows."""
+    """Below its name and its system. A belief shows its fields, those of a newcomer, too."""
     ladder = season([f"p{i}" for i in range(30)])
     texts = Elements(ladder._repr_html_()).texts
     assert texts[0] == "notebook: 30 players by elo-mmr, the best 10"
     assert texts[1:] == Elements(ladder.leaderboard(10)._repr_html_()).texts[1:]
     assert Elements(Ladder()._repr_html_()).texts[0] == "notebook: 0 players by elo-mmr"
-
-
-def test_a_belief_shows_its_fields() -> None:
-    """Those of a newcomer, too."""
-    ladder = season(["ann", "bob"])
-    texts = Elements(ladder["ann"]._repr_html_()).texts
-    assert texts[0] == "ann" and texts[texts.index("mu") + 1] == f"{ladder['ann'].mu:.1f}"
+    texts = Elements(ladder["p1"]._repr_html_()).texts
+    assert texts[0] == "p1" and texts[texts.index("mu") + 1] == f"{ladder['p1'].mu:.1f}"
     assert Elements(ladder.get("eve")._repr_html_()).texts[-1] == "–"
-
-
-def test_control_characters_are_not_printed() -> None:
-    """Not in the line above a table either."""
-    ladder = Ladder()
-    text = repr(ladder.rate(["ann", "bob"], round_id="\x1b[2J"))
-    assert "\x1b" not in text and text.startswith("round \\x1b[2J, ")
-
-
-# --- histories -----------------------------------------------------------------------------------
 
 
 def test_a_history_has_what_each_round_gave() -> None:
@@ -153,9 +139,7 @@ def test_a_history_has_what_each_round_gave() -> None:
         for row in ladder.rate(sides, ranks, completed_at=day(i), round_id=f"r{i}").to_dicts():
             del row["side"]
             rows.setdefault(row.pop("player"), []).append(of_round | row)
-    assert {player: len(found) for player, found in rows.items()} == {
-        "ann": 3, "bob": 3, "cy": 2, "dee": 2,
-    }  # fmt: skip
+    assert [len(rows[each]) for each in ("ann", "bob", "cy", "dee")] == [3, 3, 2, 2]
     for player, found in rows.items():
         assert ladder.history(player).to_dicts() == found
     assert repr(ladder.history("ann")).startswith("ann: 3 rounds\n")
@@ -165,30 +149,17 @@ def test_a_history_has_what_each_round_gave() -> None:
 
 def test_a_history_is_that_of_the_corrected_log(tmp_path: Path) -> None:
     """A round that was voided is not in it, and later rounds are rated as without it."""
-    lines: list[dict[str, Any]] = [
-        {**event(*ranked([1, 2], names)), "ladder": "duel", "round_id": f"r{i}",
-         "completed_at": day(i)}
-        for i, names in enumerate([("ann", "bob"), ("bob", "ann"), ("ann", "cy"), ("cy", "ann")])
-    ]  # fmt: skip
-    voided = {"event_type": "round-voided", "ladder": "duel", "round_id": "r1"}
-    edited = _file(tmp_path / "edited.jsonl", [*lines, voided])
-    by_hand = _file(tmp_path / "by_hand.jsonl", [lines[0], *lines[2:]])
+    pairs = [("ann", "bob"), ("bob", "ann"), ("ann", "cy"), ("cy", "ann")]
+    lines = [a_round(i, *names) for i, names in enumerate(pairs)]
     ladder, same = Ladder(), Ladder()
-    ladder.rate_file(edited)
-    same.rate_file(by_hand)
-    ladder.rate(["ann", "cy"], round_id="last")
-    same.rate(["ann", "cy"], round_id="last")
+    voided = a_correction("round-voided", round_id="r1")
+    ladder.rate_file(as_file(tmp_path / "edited.jsonl", [*lines, voided]))
+    same.rate_file(as_file(tmp_path / "by_hand.jsonl", [lines[0], *lines[2:]]))
+    for each in (ladder, same):
+        each.rate(["ann", "cy"], round_id="last")
     assert ladder.history("ann").round_id.tolist() == ["r0", "r2", "r3", "last"]
     assert ladder.history("ann").to_dicts() == same.history("ann").to_dicts()
     assert ladder.history("ann").mu[-1] == ladder["ann"].mu
-
-
-def _file(path: Path, lines: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
-
-
-# --- calibration ---------------------------------------------------------------------------------
 
 
 @cases("given, train, factor", [
@@ -201,23 +172,19 @@ def test_the_calibration_is_that_of_evaluate(
     given: dict[str, Any], train: float, factor: float, tmp_path: Path
 ) -> None:
     """For the same rounds, number by number; with draws, teams and corrections."""
-    path, config = _file(tmp_path / "a.jsonl", made_up()), tmp_path / "c.json"
+    path, config = as_file(tmp_path / "a.jsonl", made_up()), tmp_path / "c.json"
     config.write_text(json.dumps(given))
-    words = ["--train", str(train), "--variance-factor", str(factor), "--calibration"]
-    done = CliRunner().invoke(app.main, ["evaluate", str(path), "--config", str(config),
-                                         "--format", "json", *words])  # fmt: skip
-    assert done.exit_code == 0, done.stderr
-    (row,) = json.loads(done.stdout)
-    parameters = dict(given)
-    ladder = Ladder(parameters.pop("system"), **parameters)
+    (row,) = json.loads(done(
+        "evaluate", path, "--config", config, "--format", "json", "--calibration",
+        "--train", train, "--variance-factor", factor,
+    ))  # fmt: skip
+    ladder = Ladder(**given)
     ladder.rate_file(path)
     rows = ladder.calibration(train, variance_factor=factor).to_dicts()
     assert len(rows) >= 5
-    assert [{**each, "predicted": None} for each in rows] == [
-        {**{name: each[name] for name in rows[0] if name != "predicted"}, "predicted": None}
-        for each in row["calibration"]
-    ]
-    assert [each["predicted"] for each in rows] == [each["foretold"] for each in row["calibration"]]
+    for ours, theirs in zip(rows, row["calibration"], strict=True):
+        predicted = {"predicted": theirs["foretold"]}
+        assert ours == {name: theirs.get(name) for name in ours} | predicted
     drawn: Any = ladder.plot_calibration(train, variance_factor=factor).lines[1]
     assert drawn.get_xdata().tolist() == [each["foretold"] for each in row["calibration"]]
     assert drawn.get_ydata().tolist() == [each["won"] for each in row["calibration"]]
@@ -235,14 +202,12 @@ def made_up() -> list[dict[str, Any]]:
             else {"player": name, "rank": rank}
             for name, rank in zip(names, ranks, strict=True)
         ]  # fmt: skip
-        lines.append({"ladder": "l", "round_id": f"r{i}", "completed_at": day(i),
-                      "standings": standings})  # fmt: skip
-    return [*lines, {"event_type": "round-voided", "ladder": "l", "round_id": "r33"}]
+        lines.append(a_round(i, standings=standings))
+    return [*lines, a_correction("round-voided", round_id="r33")]
 
 
 @cases("train", [1.0, -0.1, float("nan"), "half"])
 def test_a_fraction_is_below_one(train: Any) -> None:
-    """One line names the argument and its range."""
     with pytest.raises(ValueError, match=r"^train: .* is not in \[0, 1\)") as error:
         Ladder().calibration(train)
     assert "\n" not in str(error.value)
@@ -254,12 +219,12 @@ def test_a_fraction_is_below_one(train: Any) -> None:
 
 
 def drawn(ax: Any) -> None:
-    """All of it is drawn, with its texts."""
     ax.figure.canvas.draw()
 
 
-def test_a_player_is_drawn_round_by_round() -> None:
-    """The rating as a line, and mu with its uncertainty as an area."""
+def test_players_are_drawn() -> None:
+    """One of them round by round: the rating as a line, and mu with its uncertainty as an area.
+    Several over time: each has a line, whose points stand in order of time."""
     ladder = season(["ann", "bob", "cy", "dee", "eve"])
     history = ladder.history("ann")
     ax: Any = ladder.plot("ann")
@@ -273,13 +238,8 @@ def test_a_player_is_drawn_round_by_round() -> None:
     assert corners[:, 1].min() == (history.mu - history.sigma).min()
     assert ax.get_title() == "ann" and ax.get_xlabel() == "own round"
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["rating", "mu ± sigma"]
-
-
-def test_several_players_are_drawn_over_time() -> None:
-    """Each has a line, and the points of each stand in order of time."""
-    ladder = season(["ann", "bob", "cy", "dee", "eve"])
     ladder.rate(["ann", "bob"], completed_at=day(3))
-    ax: Any = ladder.plot(["ann", "bob"], over="time")
+    ax = ladder.plot(["ann", "bob"], over="time")
     drawn(ax)
     assert [line.get_label() for line in ax.lines] == ["ann", "bob"]
     for line in ax.lines:
@@ -323,12 +283,9 @@ def test_hostile_ids_are_drawn_as_texts() -> None:
 def test_a_ladder_of_nobody_or_one_player_is_drawn(tmp_path: Path) -> None:
     """There is nothing, or one point, in the axes."""
     empty, one = Ladder(), Ladder()
-    one.rate_file(_file(tmp_path / "a.jsonl", [
-        {**event(*ranked([1, 2, 3], ["ann", "bob", "cy"])), "ladder": "l", "round_id": "r"},
-        {**event(*ranked([1, 2], ["ann", "bob"])), "ladder": "l", "round_id": "q"},
-        {"event_type": "player-removed", "ladder": "l", "player": "bob"},
-        {"event_type": "player-removed", "ladder": "l", "player": "cy"},
-    ]))  # fmt: skip
+    removed = [a_correction("player-removed", player=each) for each in ("bob", "cy")]
+    lines = [a_round(1, "ann", "bob", "cy"), a_round(2, "ann", "bob"), *removed]
+    one.rate_file(as_file(tmp_path / "a.jsonl", lines))
     for ladder in (empty, one):
         drawn(ladder.plot_board())
         drawn(ladder.plot_calibration())
@@ -354,26 +311,99 @@ def test_systems_without_sigma_have_no_area() -> None:
 
 
 def test_axes_of_the_caller_are_drawn_into() -> None:
-    """No other figure is made, and the axes come back."""
+    """No other figure is made, and the axes come back. A plot chooses no backend: in a notebook
+    figures appear below the cell, as the notebook has set it up."""
+    mpl.use("svg")
     ladder = season(["ann", "bob", "cy"])
     figure, row = pyplot.subplots(1, 3)
     assert ladder.plot("ann", ax=row[0]) is row[0]
     assert ladder.plot_board(ax=row[1]) is row[1]
     assert ladder.plot_calibration(ax=row[2]) is row[2]
-    assert pyplot.get_fignums() == [figure.number]
-
-
-def test_a_plot_chooses_no_backend() -> None:
-    """In a notebook figures appear below the cell, as the notebook has set it up."""
-    mpl.use("svg")
-    season(["ann", "bob"]).plot("ann")
-    assert mpl.get_backend() == "svg"
+    assert pyplot.get_fignums() == [figure.number] and mpl.get_backend() == "svg"
 
 
 def test_without_matplotlib_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For each plot."""
     ladder = season(["ann", "bob"])
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     for plot in (lambda: ladder.plot("ann"), ladder.plot_board, ladder.plot_calibration):
         with pytest.raises(MissingExtra, match=r"^matplotlib is not .*: stream-rater\[lab\]"):
             plot()
+
+
+# --- example notebooks and the tutorial -----------------------------------------------------------
+
+NOTEBOOKS = sorted((pages.DOCS / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.slow
+@cases("path", NOTEBOOKS)
+def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In an empty folder, without a network. No cell prints a warning."""
+    for name in ("HOME", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    notebook = read(path)
+    client = nbclient.NotebookClient(
+        notebook, timeout=None, kernel_name="python3",
+        resources={"metadata": {"path": str(tmp_path)}},
+    )  # fmt: skip
+    client.execute()
+    outputs = [each for cell in notebook.cells for each in cell.get("outputs", [])]
+    printed = "".join(each.text for each in outputs if each.get("name") == "stderr")
+    assert "Warning" not in printed and "Error" not in printed
+    pictures = [each for each in outputs if "image/png" in each.get("data", {})]
+    tables = [each for each in outputs if "<table" in each.get("data", {}).get("text/html", "")]
+    assert len(pictures) >= 2 and len(tables) >= 4
+
+
+@cases("path", NOTEBOOKS)
+def test_it_is_stored_without_outputs(path: Path) -> None:
+    """So a change of it can be read, and nothing that is shown is out of date. It uses
+    `stream_rater` itself and its commands, and nothing below it. The notebook's tutorial links to
+    it."""
+    for cell in read(path).cells:
+        assert cell.cell_type == "markdown" or (cell.outputs, cell.execution_count) == ([], None)
+    as_written = json.dumps(json.loads(path.read_text()), indent=1, ensure_ascii=False) + "\n"
+    assert path.read_text() == as_written
+    code = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "code")
+    assert "import stream_rater\n" in code
+    assert "stream_rater." in code and "from stream_rater" not in code
+    assert {name.partition("(")[0] for name in code.split("stream_rater.")[1:]} <= {"Ladder"}
+    assert f"notebooks/{path.name})" in pages.text("notebook.md")
+
+
+def read(path: Path) -> Any:
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    return notebook
+
+
+CELL = re.compile(r"^```python\n(.*?)^```$(?:\n\n^```\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
+"""A block of Python, and the one right below it with what it prints."""
+
+
+def run(cell: str, names: dict[str, Any]) -> None:
+    """As a notebook does: what the last line is, is shown."""
+    *others, last = ast.parse(cell).body
+    exec(compile(ast.Module(others, []), "cell", "exec"), names)
+    exec(compile(ast.Interactive([last]), "cell", "single"), names)
+
+
+def cells(of: str) -> list[tuple[str, str]]:
+    """(code, what it shows) of each cell."""
+    found = CELL.findall(of)
+    assert len(found) == len(pages.blocks(of, "python"))
+    return found
+
+
+def test_the_tutorial_shows_what_it_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each cell of the page after the other, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    printed = cells((pages.DOCS / "notebook.md").read_text())
+    assert len(printed) >= 10
+    for code, shown in printed:
+        run(code, names)
+        assert capsys.readouterr().out == shown, code

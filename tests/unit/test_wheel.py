@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from local.tools import ROOT
 from stream_rater.columns import compiling, kernel_files, kernels  # noqa: F401  # sets the level
 from tests import image, pages
-from tests.unit.test_notebook_page import cells
+from tests.unit.test_notebook_shown import cells
 
 pytestmark = pytest.mark.slow  # it downloads some 70 MB
 
