@@ -6,19 +6,17 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from local import background, kafka_install, processes, system
-from local.kafka_node import render_properties
 from local.processes import Launch, Server, free_port, start_on, start_ticks
-from local.redis_node import render_conf
-from local.servers import Addresses, LocalServerError, main, servers, signals_as_exit
+from local.servers import LocalServerError, main
 from local.tools import (
     KAFKA_VARIABLE,
     KAFKA_VERSION,
@@ -28,7 +26,7 @@ from local.tools import (
     find_redis_server,
     given_address,
 )
-from tests.waits import STILL_S, wait_until
+from tests.waits import wait_until
 
 PORTS = {"kafka": 9092, "redis": 6379, "prometheus": 9090}
 
@@ -38,9 +36,6 @@ needs_redis = pytest.mark.skipif(
     given_address(REDIS_VARIABLE) is not None and find_redis_server() is None,
     reason="a Redis is given, none is installed here",
 )
-
-
-# --- `make up` and `make down`, without servers ---------------------------------------------------
 
 
 @pytest.fixture
@@ -99,112 +94,49 @@ def test_what_is_exported_is_what_clients_take(
         main(["up", "grafana"])
 
 
-def test_up_after_down_starts_them_again(
-    started: list[str], up: Up, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In the same shell, at the same addresses. `down` says on stderr, to be copied, how a shell
-    forgets them."""
+def test_data_and_addresses_stay_after_down(
+    started: list[str], up: Up, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """`down` says on stderr which data there are, and how a shell forgets the addresses. Then `up`
+    starts the servers again. A damaged state file is named."""
     first = up("prometheus")
+    (tmp_path / "data" / "redis").mkdir(parents=True)
     assert main(["down"]) == 0
-    captured = capsys.readouterr()
-    assert captured.out == "" and captured.err.splitlines()[-1].endswith(
-        ": unset STREAM_RATER_KAFKA STREAM_RATER_REDIS"
-    )
+    captured, forgets = capsys.readouterr(), ": unset STREAM_RATER_KAFKA STREAM_RATER_REDIS\n"
+    assert captured.out == "" and captured.err.endswith(forgets)
+    assert "`make clean-data` deletes them" in captured.err
+    assert (tmp_path / "data" / "redis").is_dir()
+    assert main(["clean-data"]) == 0
+    assert "the data are deleted" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
     with monkeypatch.context() as later:
         later.setattr(background.Running, "alive", property(lambda _: False))
         assert main(["status"]) == 1
         assert up("prometheus") == first
     assert started == ["kafka", "redis", "prometheus"] * 2
-
-
-def test_somebody_elses_servers_are_taken(
-    started: list[str], up: Up, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As they are named, password and all."""
-    monkeypatch.setenv(KAFKA_VARIABLE, "kafka.example:9092")
-    monkeypatch.setenv(REDIS_VARIABLE, "rediss://:secret@redis.example:6379/3")
-    assert up() == [
-        "export STREAM_RATER_KAFKA=kafka.example:9092",
-        "export STREAM_RATER_REDIS=rediss://:secret@redis.example:6379/3",
-    ]
-    assert started == []
-    monkeypatch.setenv(REDIS_VARIABLE, "redis.example:6379")
-    with servers() as at:
-        assert at == Addresses(kafka="kafka.example:9092", redis="redis.example:6379")
-        assert at.environment()[REDIS_VARIABLE] == "redis.example:6379"
-
-
-def test_the_data_stay_until_they_are_deleted(
-    started: list[str], up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Each command says which; the addresses are kept. A damaged state file is named."""
-    up()
-    (tmp_path / "data" / "redis").mkdir(parents=True)
-    assert main(["down"]) == 0
-    assert "`make clean-data` deletes them" in capsys.readouterr().err
-    assert (tmp_path / "data" / "redis").is_dir()
-    assert main(["clean-data"]) == 0
-    assert "the data are deleted" in capsys.readouterr().err
-    assert not (tmp_path / "data").exists() and background.load_state()
     for text in ("{", "[1]", '{"redis": {"pid": 1}}'):
         background.STATE.write_text(text)
         with pytest.raises(LocalServerError, match=r"state\.json is damaged"):
             background.load_state()
 
 
-def test_settings_of_the_caller_win(tmp_path: Path) -> None:
-    """What nobody asks for is the server's default. Kafka's version is the one that is
-    installed."""
-    text = render_properties(tmp_path / "data", 1234, 1235, {"num.io.threads": "9"})
-    kafka = dict(line.split("=", 1) for line in text.splitlines())
-    assert kafka["num.io.threads"] == "9"
-    assert kafka["advertised.listeners"] == "BROKER://127.0.0.1:1234"
-    text = render_conf(tmp_path, 1234, {"appendfsync": "always"})
-    conf = dict(line.split(" ", 1) for line in text.splitlines())
-    assert (conf["appendfsync"], conf["port"]) == ("always", "1234") and "save" not in conf
+def test_kafkas_version_is_the_one_that_is_installed() -> None:
     pom = kafka_install.POM.read_text(encoding="utf-8")
     assert re.findall(r"<kafka.version>(.*)</kafka.version>", pom) == [KAFKA_VERSION]
 
 
-# --- what is missing ------------------------------------------------------------------------------
-
-
-def nothing_here(name: str, gives: str, service: str | None = None) -> system.Package:
-    return system.Package(name, gives, lambda: False, service)
-
-
-def test_what_is_missing_is_one_line_with_the_command(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Without root, and where apt fails."""
+def test_missing_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without root they are named. With root they are installed: their services do not start, and
+    the policy is as before, of a system that had one, or none."""
+    package = system.Package("redis-server", "Redis", lambda: False, "redis-server")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    wanted = [nothing_here("redis-server", "Redis"), nothing_here("maven", "Maven")]
-    with pytest.raises(LocalServerError) as caught:
-        system.ensure_packages(wanted, print)
-    assert str(caught.value) == (
-        "missing: Redis, Maven (not root); install with: "
-        "sudo apt-get update && sudo apt-get install -y redis-server maven"
-    )
-    apt_get = tmp_path / "apt-get"
-    apt_get.write_text("#!/bin/sh\necho 'E: Unable to locate package thing'\nexit 100\n")
-    apt_get.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    with pytest.raises(LocalServerError) as caught:
-        system.ensure_packages([nothing_here("thing", "A thing")], print)
-    assert str(caught.value) == (
-        "missing: A thing (apt-get install: Unable to locate package thing); "
-        "install with: apt-get update && apt-get install -y thing"
-    )
-
-
-def test_services_do_not_start_and_the_policy_is_as_before(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Of a system that had a policy, or none."""
+    with pytest.raises(
+        LocalServerError, match=r"^missing: Redis .*apt-get install -y redis-server"
+    ):
+        system.ensure_packages([package], print)
     policy = tmp_path / "policy-rc.d"
     monkeypatch.setattr(system, "POLICY", policy)
-    package = nothing_here("r", "R", "r")
     for before in (None, "#!/bin/sh\nexit 0\n"):
         if before is not None:
             policy.write_text(before)
@@ -212,9 +144,6 @@ def test_services_do_not_start_and_the_policy_is_as_before(
             assert ("exit 101" in policy.read_text()) == (before is None)
             raise KeyboardInterrupt
         assert (policy.read_text() if policy.exists() else None) == before
-
-
-# --- processes ------------------------------------------------------------------------------------
 
 
 def a_launch(directory: Path, *command: str, answers: Callable[[int], bool]) -> Launch:
@@ -235,8 +164,7 @@ def first_line(process: "subprocess.Popen[str]") -> str:
 
 
 def test_a_server_that_does_not_start_is_reported(tmp_path: Path) -> None:
-    """One that ends at once with the end of its log. One that never answers is killed. Another port
-    is tried when it was taken in between."""
+    """With the end of its log, or killed if it never answers. Other ports are tried."""
     server = Server(a_launch(tmp_path, "sh", "-c", "echo no disk; exit 3", answers=lambda _: False))
     with pytest.raises(LocalServerError) as caught:
         server.start()
@@ -254,15 +182,10 @@ def test_a_server_that_does_not_start_is_reported(tmp_path: Path) -> None:
     with pytest.raises(LocalServerError, match=r"no answer, and no progress for 0\.5 s"):
         silent.start()
     assert not Path(f"/proc/{seen[0]}").exists()
-    tried: list[int] = []
-
-    def start(port: int) -> Server:
-        tried.append(port)
-        raise LocalServerError("thing did not start\n    bind: Address already in use")
-
+    start = Mock(side_effect=LocalServerError("thing did not start\n    Address already in use"))
     with pytest.raises(LocalServerError):
         start_on(None, start)
-    assert len(tried) == processes.PORT_ATTEMPTS
+    assert start.call_count == processes.PORT_ATTEMPTS
 
 
 def test_processes_are_stopped(tmp_path: Path) -> None:
@@ -299,28 +222,3 @@ input_never_comes = __import__("signal").pause()
         assert start_ticks(pid) is not None
         starter.kill()
     wait_until(lambda: start_ticks(pid) is None, "it has ended")
-
-
-class Dying:
-    """Its destructor is interrupted by a signal."""
-
-    def __init__(self, number: signal.Signals) -> None:
-        self._number = number
-
-    def __del__(self) -> None:
-        os.kill(os.getpid(), self._number)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_within_a_destructor_ends_the_block(number: signal.Signals) -> None:
-    """Python drops an exception of a destructor, so the signal is sent again."""
-    usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
-    before = signal.signal(number, usual)  # who started the tests may have had them ignore it
-    error = KeyboardInterrupt if number == signal.SIGINT else SystemExit
-    try:
-        with pytest.raises(error), signals_as_exit():
-            dying = Dying(number)
-            del dying
-            threading.Event().wait(STILL_S)
-    finally:
-        signal.signal(number, before)

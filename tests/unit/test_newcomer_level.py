@@ -1,6 +1,8 @@
 """Where newcomers begin, in ratings and in predictions; and the mu before a newcomer's first round
 is where the round began: everywhere, to the bit."""
 
+import itertools
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -36,6 +38,7 @@ from stream_rater.replay.sequential import Replay
 from stream_rater.runtime import embedded
 from stream_rater.serve.bodies import PlayerAnswer, SideQuestion
 from stream_rater.serve.predicting import balanced_sides, prediction
+from tests.builders.cases import cases
 from tests.builders.machines import part
 from tests.rounds import as_json, day, ranked, read
 from tests.unit.test_season import sessions
@@ -43,13 +46,6 @@ from tests.unit.test_season import sessions
 CONFIG = TwoMoment(
     newcomer_offset=-100.0, newcomer_field=0.5, initial_sigma=300.0, inexperience=0.0
 )
-
-PLACING: tuple[RatingConfig, ...] = (
-    Glicko(beta=200.0, sigma_drift=35.0),
-    Bar(beta=200.0, sigma_drift=35.0),
-    TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=1.0),
-)
-"""Systems that place newcomers if they are configured to."""
 
 
 def means(config: RatingConfig, mu: list[float], sigma: list[float], rounds: list[int]) -> Floats:
@@ -114,7 +110,8 @@ def test_the_newcomers_of_a_side_bring_the_offset_once() -> None:
 def test_other_systems_do_if_they_are_configured_to() -> None:
     """By default they change nothing, and their fingerprint is that of older releases. Those whose
     evidence is not the new mu, or who have no uncertainty, never do."""
-    for config in PLACING:
+    given: Any = {"beta": 200.0, "sigma_drift": 35.0}
+    for config in (Glicko(**given), Bar(**given), TrueSkill(**given, draw_margin=1.0)):
         assert unchanged(config)
         placing: Any = msgspec.structs.replace(config, newcomer_offset=-100.0, newcomer_field=0.5)
         assert fingerprint(placing) != fingerprint(config)
@@ -136,17 +133,6 @@ def test_other_systems_do_if_they_are_configured_to() -> None:
             from_builtins({"system": "two-moment", name: value})
 
 
-# --- predictions ----------------------------------------------------------------------------------
-
-
-def a_ladder() -> stream_rater.Ladder:
-    """Ann, who is good, and bob, who is not; nobody else has played."""
-    found = stream_rater.Ladder(system="two-moment", history=20)
-    for _ in range(12):
-        found.rate(["ann", "bob"], ranks=[1, 2])
-    return found
-
-
 def answers(ours: stream_rater.Ladder, names: list[str]) -> list[PlayerAnswer]:
     """What the API says of them."""
     return [
@@ -159,8 +145,14 @@ def answers(ours: stream_rater.Ladder, names: list[str]) -> list[PlayerAnswer]:
 
 
 def test_all_predictions_place_newcomers_alike() -> None:
-    """In a notebook, over HTTP and in the laboratory's scores; and as a rating does."""
-    ours = a_ladder()
+    """In a notebook, over HTTP and in scores; and as a rating does. So are even teams."""
+    ours, names = stream_rater.Ladder("two-moment"), ["ann", "bob", "new", "newer"]
+    for _ in range(12):
+        ours.rate(["ann", "bob"])
+    dealt, _ = balanced_sides(TwoMoment(), answers(ours, names), 2)
+    assert sorted(sorted(side.players) for side in dealt) == sorted(
+        map(sorted, ours.balance(names, teams=2))
+    )
     sides = [["ann"], ["new"]]
     placing = ours.predict(sides)
     players = answers(ours, ["ann", "new"])
@@ -180,17 +172,6 @@ def test_all_predictions_place_newcomers_alike() -> None:
     assert plain.win[1] > placing.win[1], "150 points below the field, of which ann is all"
 
 
-def test_even_teams_place_newcomers_alike() -> None:
-    """Over HTTP as in a notebook."""
-    ours = a_ladder()
-    names = ["ann", "bob", "new", "newer"]
-    players = answers(ours, names)
-    sides, _ = balanced_sides(TwoMoment(), players, 2)
-    assert sorted(map(sorted, (side.players for side in sides))) == sorted(
-        map(sorted, ours.balance(names, teams=2))
-    )
-
-
 # --- where a newcomer began is shown --------------------------------------------------------------
 
 LINES = [
@@ -205,49 +186,38 @@ LINES = [
 NUMBERS = ("mu", "sigma", "previous_mu", "previous_sigma", "rating", "previous_rating", "rounds")
 
 
-def test_events_files_and_notebooks_show_the_same() -> None:
+def numbers_of(changes: Iterable[Any]) -> dict[tuple[str, str], list[float]]:
+    return {(e.round_id, e.player): [getattr(e, n) for n in NUMBERS] for e in changes}
+
+
+@cases("config", [
+    TwoMoment(), TwoMoment(newcomer_offset=-31.7, newcomer_field=0.33, display="mu"),
+    Glicko(beta=200.0, sigma_drift=35.0, newcomer_offset=-100.0),
+    EloMMR(weight_limit=0.2, sigma_limit=80.0),
+])  # fmt: skip
+def test_events_files_and_notebooks_show_the_same(config: RatingConfig) -> None:
     """The service's events, those of `rate --changes`, and the results in Python."""
-    for config in (
-        TwoMoment(),
-        TwoMoment(newcomer_offset=-31.7, newcomer_field=0.33, display="mu"),
-        Glicko(beta=200.0, sigma_drift=35.0, newcomer_offset=-100.0),
-        EloMMR(weight_limit=0.2, sigma_limit=80.0),
-    ):
-        engine = embedded.Engine(any_ladder(config))
-        for line in LINES:
-            engine.log.submit(0, line, received_s=2e9)
-            engine.settle()
-        events = [
-            rating_changed_from_json(each.value) for some in engine.log.changed for each in some
-        ]
-        published = {(e.round_id, e.player): [getattr(e, n) for n in NUMBERS] for e in events}
-        batches = Replay(any_ladder(config), 1000).run(iter(engine.log.rounds[0]))
-        offline = [each for batch in batches for each in changes_of(batch)]
-        shown = {(e.round_id, e.player): [getattr(e, n) for n in NUMBERS] for e in offline}
-        assert published == shown, config
-        parameters = msgspec.to_builtins(config)
-        ladder = stream_rater.Ladder(**{k: v for k, v in parameters.items() if k != "dnf"})
-        rounds: list[tuple[list[list[str]], list[int | None]]] = [
-            ([["ann"], ["bob"]], [1, 2]), ([["ann", "new"], ["cy", "dee", "eve"]], [2, 1]),
-            ([["bob"], ["flo"], ["gus"]], [1, 2, None]),
-        ]  # fmt: skip
-        for number, (teams, rank) in enumerate(rounds):
-            for row in ladder.rate(teams, rank, completed_at=day(number)).to_dicts():
-                found = [row[name] for name in NUMBERS]
-                assert published[f"r{number}", row["player"]] == found, config
-
-
-def test_the_first_duel() -> None:
-    """Both begin 150 points below; the winner rises from there, and the loser falls."""
-    won, lost = stream_rater.Ladder("two-moment").rate(["ann", "bob"]).to_dicts()
-    assert won["previous_mu"] == lost["previous_mu"] == 1350.0
-    assert won["mu"] - 1350.0 == pytest.approx(1350.0 - lost["mu"], abs=1e-3) and won["mu"] > 1400.0
-    assert won["previous_rating"] == 1350.0
+    engine = embedded.Engine(any_ladder(config))
+    for line in LINES:
+        engine.log.submit(0, line, received_s=2e9)
+        engine.settle()
+    events = itertools.chain(*engine.log.changed)
+    published = numbers_of(rating_changed_from_json(each.value) for each in events)
+    batches = Replay(any_ladder(config), 1000).run(iter(engine.log.rounds[0]))
+    assert published == numbers_of(each for batch in batches for each in changes_of(batch))
+    parameters = msgspec.to_builtins(config)
+    ladder = stream_rater.Ladder(**{k: v for k, v in parameters.items() if k != "dnf"})
+    rounds: list[tuple[list[list[str]], list[int | None]]] = [
+        ([["ann"], ["bob"]], [1, 2]), ([["ann", "new"], ["cy", "dee", "eve"]], [2, 1]),
+        ([["bob"], ["flo"], ["gus"]], [1, 2, None]),
+    ]  # fmt: skip
+    for number, (teams, rank) in enumerate(rounds):
+        for row in ladder.rate(teams, rank, completed_at=day(number)).to_dicts():
+            assert published[f"r{number}", row["player"]] == [row[name] for name in NUMBERS]
 
 
 def test_a_season_does_not_hide_it() -> None:
-    """In the first round of a season some are drawn, whose previous mu is that of before. Newcomers
-    are not drawn."""
+    """Its first round draws those whose previous mu is that of before, and no newcomers."""
     config = TwoMoment()
     pool = Pool(Ladder(rating=config))
     pool.rate(read(config, *ranked([1, 2], ["ann", "bob"])), 0)
@@ -275,14 +245,11 @@ def test_a_part_has_it_where_there_is_something_to_say() -> None:
 
     for began in ((1350.0, nan), (nan, 1350.5), (1.0, 2.0)):
         message = schema.encode(of(*began))
-        (view,) = decoder.read_all([message])
-        assert view is not None
-        for found in (schema.decode(message).evidence, view.decoded.evidence):
-            np.testing.assert_array_equal(found, of(*began).evidence)
+        for found in (schema.decode(message), decoder.read(message).decoded):
+            np.testing.assert_array_equal(found.evidence, of(*began).evidence)
     plain = schema.encode(some)
     assert schema.encode(of(nan, nan)) == plain
-    (view,) = decoder.read_all([plain])
-    assert view is not None and np.isnan(view.decoded.evidence[:, 3]).all()
+    assert np.isnan(decoder.read(plain).decoded.evidence[:, 3]).all()
     elements = msgspec.msgpack.decode(schema.encode(of(1.0, 2.0)))
     assert len(elements[5]) == 64
     elements[5] = elements[5][:-8]

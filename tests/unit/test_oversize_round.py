@@ -33,7 +33,7 @@ from tests.unit.test_estimator import a_round, by_hand, opened, owning, parts_se
 WAVE = 4
 MANY = [f"m{i}" for i in range(2 * WAVE + 2)]
 """Three pieces."""
-LARGE = a_round(0, *MANY)
+LARGE, SMALL = a_round(0, *MANY), a_round(0, "a", "b", partition=1)
 
 
 @pytest.fixture
@@ -45,7 +45,6 @@ def hand() -> ByHand:
 
 
 def asked(effect: ReadPriors) -> set[str]:
-    """Whose priors were asked for."""
     return {player for players in effect.players.values() for _, player in players}
 
 
@@ -61,10 +60,10 @@ def look(hand: ByHand, applied: int) -> None:
     assert asked(priors(hand, applied=applied)) == set()
 
 
-def read_all(hand: ByHand, last: int | None = None) -> None:
-    """All pieces' priors, everybody's the same, up to the first thing done with them."""
+def read_all(hand: ByHand) -> None:
+    """All pieces' priors, everybody's new, up to the first thing done with them."""
     for _ in range(3):
-        priors(hand, last=last)
+        priors(hand)
         if isinstance(hand.effect, Poll):
             read(hand)
 
@@ -73,7 +72,7 @@ def test_pieces_are_read_with_other_rounds_between(hand: ByHand) -> None:
     """One a turn, and reading goes on."""
     read(hand, LARGE)
     assert asked(priors(hand)) == set(MANY[:WAVE])
-    hand.answer(Poll, Polled(0.0, records=[a_round(0, "a", "b", partition=1)]), no_fetch=False)
+    hand.answer(Poll, Polled(0.0, records=[SMALL]), no_fetch=False)
     assert asked(priors(hand)) == {"a", "b"}
     assert sorted(sent(hand, 5, 5)) == ["a", "b"]
     assert asked(priors(hand)) == set(MANY[WAVE : 2 * WAVE])
@@ -92,8 +91,7 @@ def test_a_piece_is_read_again_that_did_not_count(hand: ByHand) -> None:
 
 
 def test_pieces_wait_for_the_store_and_others_do_not(hand: ByHand) -> None:
-    """Two may be on their way, and the next follows when the first is applied. The round is sent
-    only with the last one."""
+    """Two may be on their way. The round is sent only with the last one."""
     read(hand, LARGE)
     read_all(hand)
     got = sent(hand, 10, 10)
@@ -102,7 +100,7 @@ def test_pieces_wait_for_the_store_and_others_do_not(hand: ByHand) -> None:
     got += sent(hand, 11, 11)
     read(hand)
     look(hand, 9)
-    hand.answer(Poll, Polled(0.0, records=[a_round(0, "a", "b", partition=1)]), no_fetch=False)
+    hand.answer(Poll, Polled(0.0, records=[SMALL]), no_fetch=False)
     assert asked(priors(hand, applied=9)) == {"a", "b"}
     assert sorted(sent(hand, 20, 20)) == ["a", "b"]
     hand.answer(CommitSource, offsets={1: 1})
@@ -157,7 +155,7 @@ def test_in_pieces_it_is_the_same_round(hand: ByHand) -> None:
 
 def test_a_lost_one_is_begun_again(hand: ByHand) -> None:
     """Nothing more is sent of it; who regains its partition reads its priors again, once what was
-    sent is applied."""
+    sent is applied. If another partition is lost, it goes on with the next piece."""
     read(hand, LARGE)
     read_all(hand)
     sent(hand, 10, 10)
@@ -169,16 +167,8 @@ def test_a_lost_one_is_begun_again(hand: ByHand) -> None:
     read(hand)
     look(hand, 10)
     assert asked(priors(hand, applied=10)) == set(MANY[:WAVE])
-
-
-def test_others_keep_theirs_when_a_partition_is_lost(hand: ByHand) -> None:
-    """It goes on with the next piece."""
-    read(hand, LARGE)
-    read_all(hand)
-    sent(hand, 10, 10)
     hand.answer(Poll, Polled(0.0, lost=frozenset({1})))
-    look(hand, 9)
-    assert sorted(sent(hand, 11, 11)) == sorted(MANY[WAVE : 2 * WAVE])
+    assert asked(priors(hand, applied=10)) == set(MANY[WAVE : 2 * WAVE])
 
 
 def test_one_found_sent_is_pending_not_sent_again(hand: ByHand) -> None:
@@ -196,14 +186,12 @@ def test_one_found_sent_is_pending_not_sent_again(hand: ByHand) -> None:
 def test_reading_goes_on_behind_a_few(hand: ByHand) -> None:
     """Each counts as a wave of players, not as all that it has; one at a time is in hand. Then the
     other partition is read alone."""
-    several = [
-        a_round(number, *(f"{number}-{i}" for i in range(2 * WAVE)))
-        for number in range(READ_AHEAD + 1)
-    ]
-    read(hand, *several[:-1])
-    assert asked(priors(hand)) == {f"0-{i}" for i in range(WAVE)}
-    hand.answer(Poll, Polled(0.0, records=several[-1:]), paused=frozenset())
-    assert asked(priors(hand)) == {f"0-{i}" for i in range(WAVE, 2 * WAVE)}
+    names = [[f"{number}-{i}" for i in range(2 * WAVE)] for number in range(READ_AHEAD + 1)]
+    *several, last = [a_round(number, *each) for number, each in enumerate(names)]
+    read(hand, *several)
+    assert asked(priors(hand)) == set(names[0][:WAVE])
+    hand.answer(Poll, Polled(0.0, records=[last]), paused=frozenset())
+    assert asked(priors(hand)) == set(names[0][WAVE:])
     hand.expect(Poll, no_fetch=False, paused=frozenset([0]))
 
 
@@ -228,20 +216,13 @@ def test_it_is_watched_and_counted_once() -> None:
 
 # --- with a store, and an updater ---
 
-CROWD, PART_PLAYERS, SMALL = 20_000, 400, 5
+CROWD, PART_PLAYERS = 20_000, 400
 """A large round is of fifty pieces."""
 
 
 def a_large_or_small_round(round_id: str, ladder: str, size: int) -> bytes:
-    """A round of players of its own."""
     names = [f"{round_id}-{i:06d}" for i in range(size)]
     return as_json(*ranked(range(1, size + 1), names), round_id=round_id, ladder=ladder)
-
-
-def of_both(effect: Publish) -> tuple[int, set[str]]:
-    """How many events of the large round, and which lobbies'."""
-    rounds = [each.event_id.decode().split(":")[1] for each in effect.events]
-    return rounds.count("large"), set(rounds) - {"large"}
 
 
 def test_other_ladders_do_not_wait_for_a_large_round() -> None:
@@ -264,11 +245,11 @@ def test_other_ladders_do_not_wait_for_a_large_round() -> None:
         for i in (*(0,) * 10, 1):
             worker, machine, effect = machines[i]
             if isinstance(effect, Publish):
-                large, done = of_both(effect)
-                rated += large
-                waited += [rated - reported_at.pop(each) for each in done]
+                rounds = [each.event_id.decode().split(":")[1] for each in effect.events]
+                rated += rounds.count("large")
+                waited += [rated - reported_at.pop(each) for each in {*rounds} - {"large"}]
                 reported_at[name := f"s{lobbies}"] = rated
-                log.submit(0, a_large_or_small_round(name, "lobbies", SMALL), received_s=4e9)
+                log.submit(0, a_large_or_small_round(name, "lobbies", 5), received_s=4e9)
                 lobbies += 1
             machines[i] = (worker, machine, machine.send(worker.perform(effect)))
     assert max(waited) <= 3 * PART_PLAYERS

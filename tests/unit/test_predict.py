@@ -12,29 +12,27 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 from stream_rater import InvalidRound, Ladder
-from stream_rater.cli import app
-from stream_rater.serve.bodies import PlayerAnswer, SideQuestion, WhatIfQuestion
+from stream_rater.serve.bodies import SideQuestion, WhatIfQuestion
 from stream_rater.serve.http.beliefs import entries_of
 from stream_rater.serve.predicting import prediction
 from stream_rater.serve.problems import Refused
+from tests.builders.commands import done, failed, run
+from tests.builders.lines import a_correction, a_seed
 from tests.rounds import day, event, ranked
 from tests.unit.test_correct import season, written
+from tests.unit.test_newcomer_level import answers
 
 Line = dict[str, Any]
 CONFIG = {"system": "trueskill", "beta": 200, "sigma_drift": 35, "draw_margin": 60}
+PAIR = ["ann", "bob"]
 SIDES = ["p1,ann", "p2", '["p3", "a,b"]']
 GROUPS = [("p1", "ann"), "p2", ("p3", "a,b")]
 
 
-def run(*words: str) -> Result:
-    return CliRunner().invoke(app.main, ["predict", *words])
-
-
 def answer(*words: str) -> Line:
-    result = run(*words, "--format", "json")
+    result = run("predict", *words, "--format", "json")
     assert (result.exit_code, result.stderr) == (0, "")
     found: Line = json.loads(result.stdout)
     return found
@@ -46,10 +44,8 @@ def file(tmp_path: Path) -> str:
 
 
 def rated(*words: str) -> dict[str, Line]:
-    """What `rate` says of each player."""
-    result = CliRunner().invoke(app.main, ["rate", *words])
-    assert result.exit_code == 0, result.stderr
-    return {each["player"]: each for each in map(json.loads, result.stdout.splitlines())}
+    lines = done("rate", *words).splitlines()
+    return {each["player"]: each for each in map(json.loads, lines)}
 
 
 def test_the_numbers_of_the_kernels(tmp_path: Path, file: str) -> None:
@@ -90,32 +86,26 @@ def test_what_if_is_what_rate_gives(tmp_path: Path, file: str) -> None:
     assert {each["player"] for each in found["changes"]} == {"p1", "ann", "p2", "p3", "a,b"}
     for each in found["changes"]:
         who = each["player"]
-        assert {name: each[name] for name in ("mu", "sigma", "rating")} == {
-            name: after[who][name] for name in ("mu", "sigma", "rating")
-        }
+        assert all(each[name] == after[who][name] for name in ("mu", "sigma", "rating"))
         assert who == "a,b" or each["previous_rating"] == before[who]["rating"]
 
 
 def test_even_teams_are_the_ladders(file: str) -> None:
-    """All players are dealt, whatever the sides. A greater variance is less sure, as the option
-    says."""
+    """All players are dealt, whatever the sides. A greater variance is less sure."""
     found = answer("--file", file, "p0,p1,p2", "p3,p4,new", "--teams", "3")
     ladder = Ladder()
     ladder.rate_file(file)
     teams = ladder.balance(["p0", "p1", "p2", "p3", "p4", "new"], 3)
     assert [tuple(p["player"] for p in side["players"]) for side in found["sides"]] == teams
-    one, other = (
-        answer("--file", file, "ann", "p1", "--variance-factor", factor)["quality"]
-        for factor in ("1", "4")
-    )
-    assert one < other
+    words = "--file", file, "ann", "p1", "--variance-factor"
+    assert answer(*words, "1")["quality"] < answer(*words, "4")["quality"]
 
 
 def test_corrections_say_who_plays(tmp_path: Path) -> None:
     """A merged player is the other one; who was removed cannot play."""
     corrections = [
-        {"event_type": "player-merged", "ladder": "l", "player": "ann2", "into": "ann"},
-        {"event_type": "player-removed", "ladder": "l", "player": "p1"},
+        a_correction("player-merged", player="ann2", into="ann"),
+        a_correction("player-removed", player="p1"),
     ]
     path = written(tmp_path / "a.jsonl", [*season(), *corrections])
     (one, other) = answer("--file", path, "ann2", "p2")["sides"]
@@ -123,26 +113,23 @@ def test_corrections_say_who_plays(tmp_path: Path) -> None:
     assert one["players"][0] == {name: ann[name] for name in one["players"][0]} | {"player": "ann2"}
     assert other["players"][0]["player"] == "p2"
     for sides, who in ((["p1", "p2"], "p1"), (["ann", "ann2"], "ann2")):
-        result = run("--file", path, *sides)
-        assert result.exit_code == 1
-        assert result.stderr == (
-            f"stream-rater: player {who!r} was removed from ladder 'l', or merged into another one "
-            "of these: leave them out\n"
+        assert failed("predict", "--file", path, *sides) == (
+            f"player {who!r} was removed from ladder 'l', or merged into another one of these: "
+            "leave them out"
         )
 
 
 def test_a_table_for_people(file: str) -> None:
     """Sides, pairs of three or more, and what a result would change."""
-    result = run("--file", file, *SIDES, "--ranks", "2,1,-")
+    shown = done("predict", "--file", file, *SIDES, "--ranks", "2,1,-")
     for each in ("p1, ann", "p3, a,b", "over 3", "quality 0.", "what the result would change"):
-        assert each in result.stdout
-    assert "over" not in run("--file", file, "ann", "p1").stdout
-    nothing = run("--file", file, "ann", "p1", "--ranks", "-,-").stdout
+        assert each in shown
+    assert "over" not in done("predict", "--file", file, "ann", "p1")
+    nothing = done("predict", "--file", file, "ann", "p1", "--ranks", "-,-")
     assert nothing.endswith("the result would change nothing\n")
 
 
 def test_wrong_words_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one line, with the place and the cure."""
     monkeypatch.chdir(tmp_path)
     Path("c").write_text("{}")
     for words, why in (
@@ -154,14 +141,19 @@ def test_wrong_words_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (["ann", "[1]"], 'side 2: [1]: no JSON list such as ["ann", "bob"]'),
         (["ann", "x" * 300], f"side 2: {'x' * 300!r}: player {'x' * 300!r}: "),
         (["ann,bob", "--teams", "3"], "--teams 3: 2 players can be dealt into 2 to 2 teams"),
-        (["ann", "bob", "--ranks", "1"], "--ranks 1: 1 for 2 sides: give one for each"),
-        (["ann", "bob", "--ranks", "1,0"],
-         "--ranks 1,0: '0' is no rank: give whole numbers from 1 to 999999999, or - for who did "
-         "not finish"),
-        (["ann", "bob", "--config", "c"],
-         "--config is for --file: add it, or leave --config out"),
+        ([*PAIR, "--ranks", "1"], "--ranks 1: 1 for 2 sides: give one for each"),
+        ([*PAIR, "--ranks", "1,0"], "--ranks 1,0: '0' is no rank: give whole numbers from 1 to "
+                                    "999999999, or - for who did not finish"),
+        ([*PAIR, "--config", "c"], "--config is for --file: add it, or leave --config out"),
+        ([*PAIR, "--seats", "home"], "--seats home: 1 for 2 sides: give one for each"),
+        ([*PAIR, "--seats", "home,"], "--seats home,: '' is no name of a seat: give a text of 1 "),
+        ([*PAIR, "--seats", "-,ä"], "--seats -,ä: 'ä' is no name of a seat: "),
+        ([*PAIR, "--scores", "1,2"], "--scores is for --ranks: add the ranks that the scores led"),
+        ([*PAIR, "--ranks", "1,2", "--scores", "1"], "--scores 1: 1 for 2 sides: give one for"),
+        ([*PAIR, "--ranks", "1,2", "--scores", "1,x"],
+         "--scores 1,x: 'x' is no score: give numbers such as 4 or -0.5, or - for none"),
     ):  # fmt: skip
-        result = run("--ladder", "l", *words)
+        result = run("predict", "--ladder", "l", *words)
         assert result.exit_code == 2
         assert result.stderr.startswith(f"stream-rater: {why}") and result.stderr.count("\n") == 1
 
@@ -172,17 +164,15 @@ def test_the_ladder_of_a_file(tmp_path: Path, file: str) -> None:
     others = [event(*ranked([1, 2]), round_id="r", ladder="m", completed_at=day(1))]
     both = written(tmp_path / "b.jsonl", [*season(), *others])
     assert answer("--file", both, "--ladder", "m", "ann", "bob")["ladder"] == "m"
-    for words, code, why in (
-        (["--file", both], 2, f"{both}: it has the ladders l, m: name one by --ladder"),
-        (["--file", both, "--ladder", "n"], 1, f"{both}: ladder 'n' has no players: no round of it "
+    for words, why in (
+        (["--file", both], f"{both}: it has the ladders l, m: name one by --ladder"),
+        (["--file", both, "--ladder", "n"], f"{both}: ladder 'n' has no players: no round of it "
          "was rated"),
-        ([], 2, "give --ladder, or a file of rounds by --file"),
+        ([], "give --ladder, or a file of rounds by --file"),
     ):  # fmt: skip
-        result = run(*words, "ann", "bob")
-        assert result.exit_code == code
-        assert result.stderr.startswith(f"stream-rater: {why}")
+        assert failed("predict", *words, *PAIR).startswith(why)
     Path(file).write_text(Path(file).read_text() + "{}\n")
-    result = run("--file", file, "ann", "p1")
+    result = run("predict", "--file", file, "ann", "p1")
     assert result.exit_code == 1 and "quality" in result.stdout
     assert result.stderr.splitlines()[-1].endswith("1 round was invalid; the 40 others were taken")
 
@@ -199,35 +189,27 @@ def test_a_file_needs_no_client(file: str) -> None:
 
 def test_seeded_players_are_as_the_seed_says(tmp_path: Path) -> None:
     """A reset of somebody unknown makes a ladder of newcomers."""
-    about: Line = {"ladder": "l", "at": day(1)}
-    rows = [{"player": "ann", "mu": 1800.0, "sigma": 60.0, "rounds": 9}]
-    seed = {"event_type": "players-seeded", "round_id": "s1", "players": rows, **about}
-    reset = {
-        "event_type": "player-reset", "round_id": "x1", "player": "x", "sigma": 99.0, **about,
-    }  # fmt: skip
-    for number, (lines, first) in enumerate(
-        [([seed], (1800.0, 60.0, 9)), ([reset], (1500.0, 350.0, 0))]
-    ):
-        found = answer("ann", "bob", "--file", written(tmp_path / f"{number}.jsonl", lines))
-        ((ann,), (bob,)) = (side["players"] for side in found["sides"])
-        assert (ann["mu"], ann["sigma"], ann["rounds"]) == first
-        assert (bob["mu"], bob["sigma"], bob["rounds"]) == (1500.0, 350.0, 0)
+    seed = a_seed(1, "ann", mu=1800.0, sigma=60.0, rounds=9)
+    reset = a_correction("player-reset", at=day(1), round_id="x1", player="x", sigma=99.0)
+    newcomer = (1500.0, 350.0, 0)
+    for line, first in ((seed, (1800.0, 60.0, 9)), (reset, newcomer)):
+        found = answer(*PAIR, "--file", written(tmp_path / "a.jsonl", [line]))
+        players = [each for side in found["sides"] for each in side["players"]]
+        shown = [(each["mu"], each["sigma"], each["rounds"]) for each in players]
+        assert shown == [first, newcomer]
 
 
 # --- seats and scores -----------------------------------------------------------------------------
 
 SYSTEM = "two-moment"
 SEATS = {"home": 80.0, "away": -10.0}
-PAIR = ["ann", "bob"]
 
 
 def ladder(**others: Any) -> Ladder:
-    """Of a few rounds in seats."""
     found = Ladder(SYSTEM, **{"seats": SEATS, **others})
     for number, (sides, seats, scores) in enumerate(ROUNDS):
-        found.rate(
-            sides, seats=seats, scores=scores, completed_at=day(number), round_id=f"r{number}"
-        )
+        about: Any = {"completed_at": day(number), "round_id": f"r{number}"}
+        found.rate(sides, seats=seats, scores=scores, **about)
     return found
 
 
@@ -267,17 +249,8 @@ def seated(tmp_path: Path) -> list[str]:
     return ["--file", written(tmp_path / "rounds.jsonl", LINES), "--config", str(config)]
 
 
-def test_rounds_in_python_are_those_of_a_file(seated: list[str]) -> None:
-    """With seats and scores, and seats matter."""
-    other = Ladder(SYSTEM, seats=SEATS)
-    other.rate_file(seated[1])
-    assert state(ladder()) == state(other)
-    assert state(ladder(seats={})) != state(other)
-
-
 def test_tables_say_who_is_at_home() -> None:
-    """By the names of their columns, or in a column of seats; and what the sides scored. Points of
-    NumPy are numbers."""
+    """In the names of columns, or in a column; and what was scored. Points may be NumPy's."""
     wide = {"home": ["ann", "cy"], "away": ["bob", "dee"], "home_score": [2, 0],
             "away_score": [1, 3]}  # fmt: skip
     long = {
@@ -309,12 +282,7 @@ def test_predictions_know_the_seats(seated: list[str]) -> None:
     sides = answer(*seated, *PAIR, "--seats", "home,away")["sides"]
     assert [(each["win"], each["seat"]) for each in sides] == list(zip(at_home, there, strict=True))
     assert "seat" not in answer(*seated, *PAIR)["sides"][0]
-    players = [
-        PlayerAnswer(
-            name, found[name].mu, found[name].sigma, 0.0, found[name].rounds, False, "", 0, None
-        )
-        for name in PAIR
-    ]
+    players = answers(found, PAIR)
     asked = [SideQuestion(players=[n], seat=seat) for n, seat in zip(PAIR, there, strict=True)]
     answered = prediction(found.parameters, asked, players).sides
     assert [each.win for each in answered] == at_home
@@ -329,8 +297,10 @@ def test_predictions_know_the_seats(seated: list[str]) -> None:
 
 
 def test_what_if_with_seats_and_scores(seated: list[str]) -> None:
-    """In Python and by the command."""
-    found = ladder()
+    """In Python and by the command. Rounds in Python are those of a file, and seats matter."""
+    found, other = ladder(), Ladder(SYSTEM, seats=SEATS)
+    other.rate_file(seated[1])
+    assert state(found) == state(other) != state(ladder(seats={}))
     given: dict[str, Any] = {"seats": ["away", "home"], "scores": [1, 0], "completed_at": day(3)}
     now = found.what_if(PAIR, **given)
     changes = answer(
@@ -345,8 +315,7 @@ def test_the_api_asks_what_if_with_both() -> None:
     """Seats stand in the sides, scores beside the ranks."""
     sides = [SideQuestion(players=["ann"], seat="home"), SideQuestion(players=["bob"])]
     for scores in ([0.0, None], None):
-        asked = WhatIfQuestion(sides=sides, ranks=[1, None], scores=scores)
-        found = entries_of(asked)
+        found = entries_of(WhatIfQuestion(sides=sides, ranks=[1, None], scores=scores))
         assert [each.seat for each in found] == ["home", None]
         assert [each.score for each in found] == (scores or [None, None])
     with pytest.raises(Refused) as refused:
@@ -378,19 +347,3 @@ def test_python_names_what_is_wrong() -> None:
         if "seats" in given:
             with pytest.raises(InvalidRound, match=r"^seats"):
                 found.predict(PAIR, **given)
-
-
-def test_the_command_names_what_is_wrong() -> None:
-    """In one line."""
-    for words, why in (
-        (["--seats", "home"], "--seats home: 1 for 2 sides: give one for each"),
-        (["--seats", "home,"], "--seats home,: '' is no name of a seat: give a text of 1 to 8 "),
-        (["--seats", "-,ä"], "--seats -,ä: 'ä' is no name of a seat: "),
-        (["--scores", "1,2"], "--scores is for --ranks: add the ranks that the scores led to"),
-        (["--ranks", "1,2", "--scores", "1"], "--scores 1: 1 for 2 sides: give one for each"),
-        (["--ranks", "1,2", "--scores", "1,x"],
-         "--scores 1,x: 'x' is no score: give numbers such as 4 or -0.5, or - for none"),
-    ):  # fmt: skip
-        result = CliRunner().invoke(app.main, ["predict", "--ladder", "l", "ann", "bob", *words])
-        assert result.exit_code == 2
-        assert result.stderr.startswith(f"stream-rater: {why}") and result.stderr.count("\n") == 1

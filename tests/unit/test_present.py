@@ -2,6 +2,7 @@
 
 from dataclasses import astuple, replace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -41,10 +42,10 @@ from stream_rater.runtime.selfcheck import SYSTEMS
 from tests.builders.cases import cases
 
 MMR = EloMMR(weight_limit=0.2, sigma_limit=80.0)
+FADING = (9.0, 5.0, 3.0, 2.0, 1.5, 1.25, 1.125, 1.062, 1.031, 1.016, 1.008, 1.004)
 OTHERS: list[RatingConfig] = [
     EloMMR(weight_limit=5.0, sigma_limit=400.0, rho=20.0, drift_per_day=500.0,
-           newcomer_weights=(9.0, 5.0, 3.0, 2.0, 1.5, 1.25, 1.125, 1.062, 1.031, 1.016, 1.008,
-                             1.004)),
+           newcomer_weights=FADING),
     EloMMR(weight_limit=0.2, sigma_limit=8.0, initial_mu=0.0, initial_sigma=35.0),
     EloR(delta=3000.0, sigma_limit=60.0),
     TrueSkill(beta=4.0, sigma_drift=0.083, draw_margin=0.7, initial_mu=25.0, initial_sigma=8.333),
@@ -55,7 +56,6 @@ OTHERS: list[RatingConfig] = [
 
 
 def at_start(present: Present, rating: RatingConfig | None = None) -> RatingConfig:
-    """The configuration at the first guesses."""
     found: RatingConfig = present.config({each.name: each.start for each in present.space})
     return found
 
@@ -66,21 +66,13 @@ def name_of(rating: RatingConfig) -> str:
 
 @cases("rating", [*SYSTEMS, *OTHERS], name_of)
 def test_the_search_begins_at_the_present_parameters(rating: RatingConfig) -> None:
-    """Of every system that can be tuned, and in any points: what has not moved is what is rated by
-    now."""
+    """In any points: what has not moved is what is rated by now."""
     assert {system_of(each) for each in SYSTEMS} == set(SPACES)
     present = Present(rating)
     assert at_start(present) == rating
     for each in present.space:
         assert each.low <= each.start <= each.high
         assert each.at(fraction_of(each, each.start)) == pytest.approx(each.start, rel=1e-3)
-
-
-def test_a_table_of_rates_keeps_its_form() -> None:
-    """All of its rates are multiplied alike."""
-    present = Present(Elo(learning_rate=((1000.0, 40.0), (2000.0, 20.0)), anchor=1200.0))
-    found = present.config({"learning_rate": 60.0})
-    assert found == Elo(learning_rate=((1000.0, 80.0), (2000.0, 40.0)), anchor=1200.0)
 
 
 @cases("rating", SYSTEMS, name_of)
@@ -97,16 +89,17 @@ def test_what_is_no_dimension_stays(rating: RatingConfig) -> None:
         assert found != present.rating
 
 
-def test_a_spread_is_tuned_as_limits() -> None:
-    """`beta` and `gamma` are another form of the same pair, which a change replaces."""
+def test_forms_of_parameters() -> None:
+    """`beta` and `gamma` are another form of the pair of limits, which a change replaces. A table
+    of rates keeps its form: all of them are multiplied alike. What a scale cannot have begins at
+    its end: an infinite rho, a rho of 0, a fading that grows."""
     spread = EloMMR(beta=200.0, gamma=40.0)
     found = at_start(Present(spread))
     assert isinstance(found, EloMMR) and (found.beta, found.gamma) == (None, None)
     assert found.limits == pytest.approx(spread.limits, rel=1e-12)
-
-
-def test_what_a_scale_cannot_have_begins_at_its_end() -> None:
-    """An infinite rho, a rho of 0, a rate that depends on the rating, a fading that grows."""
+    present = Present(Elo(learning_rate=((1000.0, 40.0), (2000.0, 20.0)), anchor=1200.0))
+    faster = Elo(learning_rate=((1000.0, 80.0), (2000.0, 40.0)), anchor=1200.0)
+    assert present.config({"learning_rate": 60.0}) == faster
     for rho, end in (("inf", 10.0), (0.0, 0.001)):
         rating: Any = structs.replace(MMR, rho=rho)
         assert at_start(Present(rating)) == structs.replace(MMR, rho=end)
@@ -118,17 +111,14 @@ def test_what_a_scale_cannot_have_begins_at_its_end() -> None:
 
 def test_ranges_are_in_the_ladders_points() -> None:
     """A ladder with a tenth of the points has a tenth of the range, and of a variance a hundredth;
-    the rest of the space is the same."""
+    the rest of the space is the same. Where newcomers begin is not tuned: a change leaves the
+    beliefs of all who have played, so it would move some and not others."""
     small = structs.replace(MMR, initial_sigma=35.0, sigma_limit=8.0)
     for ours, theirs in zip(Present(small).space, Present(MMR).space, strict=True):
         shrunk = {"sigma_limit": 0.1, "drift_per_day": 0.01}.get(ours.name, 1.0)
         assert (ours.low, ours.high, ours.start) == pytest.approx(
             (shrunk * theirs.low, shrunk * theirs.high, shrunk * theirs.start)
         )
-
-
-def test_where_newcomers_begin_is_not_tuned() -> None:
-    """A change leaves the beliefs of all who have played: it would move some and not others."""
     assert "initial_mu" in {each.name for each in SPACES["topcoder"]}
     assert "initial_mu" not in {each.name for each in Present(Topcoder()).space}
 
@@ -143,16 +133,14 @@ POOR = Codeforces(beta=200.0, weight=0.002, floor=100.0)
 def proposed(
     present: RatingConfig, sessions: list[Session] = SEASON, train: float = 0.5, **options: Any
 ) -> Proposal:
-    return propose(present, options.pop("system", "codeforces"), sessions, train=train, trials=40,
-                   **options)  # fmt: skip
+    return propose(present, "codeforces", sessions, train=train, trials=40, **options)
 
 
 def test_poor_parameters_are_found_out() -> None:
-    """The gain is the difference on the rounds that were not tuned on, as `evaluate` scores
-    them."""
-    trials: list[None] = []
-    found = proposed(POOR, on_trial=lambda: trials.append(None))
-    assert found.verdict == ADOPT and 30 <= len(trials) <= 50
+    """The gain is the difference on the other rounds, as `evaluate` scores them."""
+    trial = Mock()
+    found = proposed(POOR, on_trial=trial)
+    assert found.verdict == ADOPT and 30 <= trial.call_count <= 50
     assert (found.first, found.rest) == (80, 80)
     assert isinstance(found.rating, Codeforces) and found.rating.weight > 10 * POOR.weight
     assert found.rating.floor == POOR.floor, "it is no dimension"
@@ -166,11 +154,12 @@ def test_poor_parameters_are_found_out() -> None:
 
 
 def test_the_search_sees_the_first_part_alone() -> None:
-    """Whatever comes later: it is another season here."""
+    """Whatever comes later. With order as the aim, parameters are others."""
     other = list(season(Kind(players=25, rounds=160, per_round=6), 12))
     swapped = [*SEASON[:80], *other[80:]]
     one, two = proposed(POOR), proposed(POOR, swapped)
     assert one.rating == two.rating and one.compared != two.compared
+    assert proposed(POOR, aim=ORDER).rating != one.rating
 
 
 def test_a_short_first_part_moves_little() -> None:
@@ -190,23 +179,13 @@ def test_a_short_first_part_moves_little() -> None:
 
 
 def test_another_system_begins_with_its_first_guess() -> None:
-    """It is compared with the present parameters all the same, on the same rounds, although the
-    present ones skip some."""
+    """It is compared on the same rounds, although the present parameters skip some."""
     present = EloMMR(weight_limit=0.2, sigma_limit=80.0, skip_all_tied=True)
     rounds = SEASON[100].rounds
-    tied = np.ones_like(rounds.place)
-    all_tied = replace(SEASON[100], rounds=_with_places(rounds, tied))
-    found = proposed(present, [*SEASON[:100], all_tied, *SEASON[101:]], system="codeforces")
+    tied = structs.replace(rounds, place=np.ones_like(rounds.place))
+    all_tied = replace(SEASON[100], rounds=tied)
+    found = proposed(present, [*SEASON[:100], all_tied, *SEASON[101:]])
     assert isinstance(found.rating, Codeforces) and found.rest == 80
-
-
-def _with_places(rounds: Any, place: Any) -> Any:
-    return structs.replace(rounds, place=place)
-
-
-def test_order_may_be_aimed_at() -> None:
-    """Then parameters are others."""
-    assert proposed(POOR, aim=ORDER).rating != proposed(POOR).rating
 
 
 @cases("rounds, train", [(160, 0.12), (160, 0.89), (38, 0.5), (0, 0.5)])
@@ -230,14 +209,11 @@ def test_order_of_newcomers_is_that_of_all() -> None:
 BETTER, NOISE, WORSE = (Difference(x, x - 0.5, x + 0.5) for x in (1.0, 0.0, -1.0))
 
 
-@cases(
-    "order, log_loss, verdict",
-    [
-        (BETTER, WORSE, ADOPT), (NOISE, WORSE, ADOPT), (BETTER, NOISE, ADOPT),
-        (NOISE, NOISE, NO_DIFFERENCE),
-        (WORSE, NOISE, KEEP), (WORSE, WORSE, KEEP), (BETTER, BETTER, KEEP), (NOISE, BETTER, KEEP),
-    ],
-)  # fmt: skip
+@cases("order, log_loss, verdict", [
+    (BETTER, WORSE, ADOPT), (NOISE, WORSE, ADOPT), (BETTER, NOISE, ADOPT),
+    (NOISE, NOISE, NO_DIFFERENCE),
+    (WORSE, NOISE, KEEP), (WORSE, WORSE, KEEP), (BETTER, BETTER, KEEP), (NOISE, BETTER, KEEP),
+])  # fmt: skip
 def test_what_to_do(order: Difference, log_loss: Difference, verdict: str) -> None:
     """Adopt what is better in something and worse in nothing. Less log loss is better."""
     compared = [Compared(ORDER, 70.0, 71.0, order), Compared(LOG_LOSS, 0.6, 0.6, log_loss)]

@@ -1,10 +1,10 @@
 """A rebuild: how far each player reaches, and what is written."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import DEFAULT, Mock, patch
 
 import msgspec
 import numpy as np
@@ -70,7 +70,6 @@ def contents(each: Record) -> list[tuple[Player, int]]:
 
 
 def of_a(cutoff: Cutoff, partition: int = 0) -> int:
-    """How far A's rounds reach, if they are in this partition."""
     rows = cutoff.players.rows(PlayerColumn.of([A]))
     return int(cutoff.of(rows, np.array([partition]))[0])
 
@@ -80,18 +79,6 @@ def cutoff(g: int, *parts: tuple[int, str], sent: Offsets = SENT) -> Cutoff:
     found = Cutoff({0: g}, sent, 1)
     found.add([record(offset, part(each)) for offset, each in enumerate(parts)])
     return found
-
-
-def test_how_far_a_player_reaches() -> None:
-    """To the last round with a part before g, else to before the first one from g on, else, where
-    no part is kept, to all that was sent."""
-    assert of_a(cutoff(3, (5, "a"), (9, "a"), (5, "a"), (11, "a"))) == 9
-    assert of_a(cutoff(2, (5, "ab"), (9, "b"), (5, "a"))) == 5
-    assert of_a(cutoff(1, (5, "b"), (9, "a"), (12, "a"))) == 8
-    assert of_a(cutoff(0, (0, "a"))) == -1
-    assert of_a(cutoff(1, (5, "b"))) == 99
-    assert of_a(cutoff(1, (5, "b")), 1) == 6
-    assert of_a(cutoff(1, (5, "b")), 2) == -1
 
 
 def test_nobody_reaches_less_than_the_least() -> None:
@@ -132,8 +119,9 @@ OLD = by_kernel(TOO_OLD, part((8, "ah")))
 IN_THREE_SHARDS = [
     record(offset, at_home(of, shard) if isinstance(of, Part) else of, shard)
     for offset, of in enumerate((
-        part((5, "ab"), (6, "ca")), b"litter", part((3, "ab"), ladder="b"), OLD, mark(3),
-        part((9, "dh"), (2, "ei")), part((7, "fg"), ladder="b"), None, part((12, "abij")),
+        part((5, "ab"), (6, "ca")), part((3, "ab")), b"litter", part((3, "ab"), ladder="b"), OLD,
+        mark(3), part((9, "dh"), (2, "ei")), part((7, "fg"), ladder="b"), None,
+        part((12, "abij")), part((0, "k"), (4, "a")),
     ))
     for shard in range(3)
 ]  # fmt: skip
@@ -143,8 +131,8 @@ IN_THREE_SHARDS = [
 def test_parts_read_together(at_once: int) -> None:
     """The cut-off is the largest offset before g, else what is before the smallest one from g on,
     else what was sent. It does not matter what is read with a part."""
-    applied, sent = {0: 6, 1: 4, 2: 2}, {0: 100, 1: 7}
-    found = Cutoff(applied, sent, 3)
+    applied = {0: 6, 1: 4, 2: 2}
+    found = Cutoff(applied, SENT, 3)
     for first in range(0, len(IN_THREE_SHARDS), at_once):
         found.add(IN_THREE_SHARDS[first : first + at_once])
     before, after = dict[Player, int](), dict[Player, int]()
@@ -156,7 +144,7 @@ def test_parts_read_together(at_once: int) -> None:
                 after[player] = min(offset, after.get(player, offset))
     who = [(ladder, name) for ladder in "ab" for name in "abcdefghijk"]
     rows = found.players.rows(PlayerColumn.of(who))
-    for partition, end in sent.items():
+    for partition, end in SENT.items():
         kept = (after.get(each, end) - 1 for each in who)
         expected = [before.get(each, most) for each, most in zip(who, kept, strict=True)]
         assert found.of(rows, np.full(len(rows), partition)).tolist() == expected
@@ -174,22 +162,8 @@ def test_parts_of_another_number_of_shards() -> None:
         found.add([record(0, part((5, "a")), other), record(1, part((6, "a")), other)])
 
 
-def round_at(offset: int, *players: str) -> Record:
-    return a_record(offset, a_round(offset, *players, ladder="a"))
-
-
-ROUNDS = [round_at(offset, *players) for offset, players in enumerate(["ab", "bc", "ca", "ab"])]
-
-
-def until(**contents: int) -> Cutoff:
-    """Each given player's cut-off, by one part each. All rounds of other players count."""
-    g = len(contents)
-    found = Cutoff({0: g}, {0: 101}, 1)
-    found.add([
-        record(at if offset >= 0 else g, part((max(offset, 0), player)))
-        for at, (player, offset) in enumerate(contents.items())
-    ])  # fmt: skip
-    return found
+PAIRS = "ab", "bc", "ca", "ab"
+ROUNDS = [a_record(i, a_round(i, *players, ladder="a")) for i, players in enumerate(PAIRS)]
 
 
 EPOCH = b"word"
@@ -198,20 +172,18 @@ MARKS = {0: 0, 1: 11, 2: 3, 3: 0}
 
 
 def unfinished() -> Store:
-    """Of four shards."""
     store = Store()
-    position = Position(UNFINISHED, UNFINISHED, epoch=EPOCH)
-    store.positions = dict.fromkeys(range(4), position)
+    store.positions = dict.fromkeys(range(4), Position(UNFINISHED, UNFINISHED, epoch=EPOCH))
     return store
 
 
 def test_a_rebuild_that_was_given_up() -> None:
-    """Leaves no shard that a worker would go on from, however far it came. So is one of a store
-    that somebody writes to."""
+    """Workers go on from no shard of it, nor of a store that somebody else writes to."""
     for calls in range(8):
         store = unfinished()
+        writes = Mock(wraps=writer(store), side_effect=[*[DEFAULT] * calls, InterruptedError])
         with pytest.raises(InterruptedError):
-            fill_store(beliefs_of_fifty(), {}, MARKS, {}, EPOCH, giving_up(store, calls))
+            fill_store(beliefs_of_fifty(), {}, MARKS, {}, EPOCH, writes)
         for position in store.positions.values():
             mismatch = Shard.at(position, 3, 1).mismatch(0, 10)
             assert "rebuild of the store is unfinished" in mismatch
@@ -228,24 +200,12 @@ def beliefs_of_fifty() -> Iterator[BeliefColumn]:
     return (beliefs[first : first + 7] for first in range(0, 50, 7))
 
 
-def giving_up(store: Store, after: int) -> Write:
-    """Writes to the store so many times, and then no more."""
-    left = [after]
-
-    def write(calls: Mapping[int, Application]) -> dict[int, bool]:
-        if left[0] == 0:
-            raise InterruptedError
-        left[0] -= 1
-        return {s: store.apply(s, each) for s, each in calls.items()}
-
-    return write
+def writer(store: Store) -> Write:
+    return lambda calls: {s: store.apply(s, each) for s, each in calls.items()}
 
 
 def filled(store: Store) -> None:
-    fill_store(
-        beliefs_of_fifty(), {0: 0, 1: 9, 2: 4}, MARKS, {1: 77}, EPOCH,
-        lambda calls: {s: store.apply(s, each) for s, each in calls.items()},
-    )  # fmt: skip
+    fill_store(beliefs_of_fifty(), {0: 0, 1: 9, 2: 4}, MARKS, {1: 77}, EPOCH, writer(store))
 
 
 def test_filling() -> None:
@@ -268,8 +228,7 @@ def test_filling() -> None:
 
 
 def test_what_was_deleted_or_forgotten_ends_it() -> None:
-    """Parts that were not applied, rounds, or the offsets of a group: an operator has to say what
-    to do."""
+    """An operator has to say what to do about parts, rounds, or offsets of a group."""
     check_parts_complete([3, 0], {0: 3, 1: 2})
     with pytest.raises(Failed, match=r"shard 1 starts at 3, .* offset 2: commit 3 .* without"):
         check_parts_complete([3, 3], {0: 3, 1: 2})
@@ -321,9 +280,6 @@ def test_part_behind_a_mark_that_names_more_shards(kernel: int) -> None:
     assert of_a(found) == 2
 
 
-# --- parts that wait are proven by the own evidence of the rebuild --------------------------------
-
-
 def test_waiting_parts_are_proven() -> None:
     """A part is proven if it agrees with the replay. A part from other beliefs is reported, unless
     a right one of the same round comes first; in one line, with a way out. Applied parts are not
@@ -353,29 +309,22 @@ def test_waiting_parts_are_proven() -> None:
 
 def evidence_of(offset: int) -> Part:
     """The part of one of the rounds, as the replay estimates it."""
-    seen: dict[int, Part] = {}
+    seen, known = dict[int, Part](), Cutoff({0: 0}, {0: 101}, 1)
 
     class Watched(BulkReplay):
-        """Keeps what it estimates."""
-
         def rate(self, wave: BulkWave, config: Any, started: Any = ()) -> Evidence:
             found = super().rate(wave, config, started)
             names = [name for _, name in known.players.at(wave.rows)]
             for at in set(wave.offsets.tolist()):
                 own = np.flatnonzero(wave.offsets == at)
-                of = part((at, "".join(names[i] for i in own)))
-                seen[at] = replace(of, evidence=found[own])
+                seen[at] = replace(part((at, [names[i] for i in own])), evidence=found[own])
             return found
 
-    known = until()
     with patch.object(module, "BulkReplay", Watched):
         work = Rebuild(LADDERS, 10, 1, known)
         work.feed(ROUNDS)
         list(work.beliefs())
     return seen[offset]
-
-
-# --- correction parts: the records that the store had taken ---------------------------------------
 
 
 P: Player = ("l", "p")

@@ -1,7 +1,6 @@
 """The reference is what `make reference` writes from the code; other pages list what is there."""
 
 import re
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -20,13 +19,10 @@ from stream_rater.rating.record import VERSION as RECORD_VERSION
 from stream_rater.rounds import seed_records
 from stream_rater.rounds.validation import CODES, RULES
 from tests.chaos.faults import FAULTS
-from tests.pages import blocks, names, pages, section, shown, text
+from tests.pages import FENCE, blocks, names, pages, section, shown, text
 from tests.simulation.faults import KINDS
 
 EVENTS = text("reference/events.md")
-
-
-# --- what `make reference` writes -----------------------------------------------------------------
 
 
 def test_the_reference_is_what_the_code_says() -> None:
@@ -35,19 +31,16 @@ def test_the_reference_is_what_the_code_says() -> None:
     texts = {shown(page): page.read_text() for page in pages("reference")}
     assert [page for page, text in texts.items() if reference.written(text) != text] == []
     parts = [part for text in texts.values() for part in reference.PART.finditer(text)]
-    generated = sorted(part[3] for part in parts if part[2] == "generated")
-    checked = sorted(part[3] for part in parts if part[2] == "checked")
-    assert (generated, checked) == (sorted(reference.GENERATED), sorted(reference.CHECKED))
+    for kind, due in (("generated", reference.GENERATED), ("checked", reference.CHECKED)):
+        assert sorted(part[3] for part in parts if part[2] == kind) == sorted(due)
 
 
 TABLE = "| field | default | meaning |\n|---|---|---|\n| `a`, `b` | 1 | two |\n| `c` | x | one |"
 
 
-def test_a_checked_table_has_each_name_once_and_its_defaults(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The second column is filled in unless the code has nothing for it. A page that lacks a name
-    is not written; one line names the page, the table and what differs."""
+def test_a_checked_table_has_each_name_once_and_its_defaults() -> None:
+    """The second column is filled in unless the code has nothing for it. One line names the table
+    and what differs."""
     found = reference.filled("of", TABLE, {"a": "5", "b": "6", "c": None})
     assert found == TABLE.replace("| 1 |", "| 5, 6 |")
     for cells, unlike in (({"a": "5", "b": "6"}, "c"), ({**dict.fromkeys("abcd")}, "d")):
@@ -55,30 +48,6 @@ def test_a_checked_table_has_each_name_once_and_its_defaults(
             reference.filled("of", TABLE, cells)
     with pytest.raises(ValueError, match="differ in a, b, c, c"):
         reference.filled("of", f"{TABLE}\n| `c` | x | again |", dict.fromkeys("abc"))
-    page = tmp_path / "ladders.md"
-    page.write_text("<!-- checked: limits -->\n| a | b |\n|---|---|\n| `x` | 1 |\n<!-- end -->\n")
-    monkeypatch.setattr(reference, "PAGES", tmp_path)
-    before = page.read_text()
-    assert reference.main() == 1
-    error = capsys.readouterr().err
-    assert error.startswith("reference: ladders.md: the table limits and the code differ in ")
-    assert "max_skew_s" in error and error.count("\n") == 1 and page.read_text() == before
-
-
-def test_what_a_part_is_made_of() -> None:
-    """Docstrings, help texts and defaults, each in its cell."""
-    settings, options = reference.settings(), reference.options()
-    assert "| `STREAM_RATER_REPLICATION` | 1 | Replication factor of " in settings
-    assert "| `STREAM_RATER_REDIS_CLUSTER` | false |" in settings
-    assert "| `STREAM_RATER_SERVE_CORS` | none |" in settings
-    assert "| `stream-rater correct void LADDER ROUND_ID` | " in reference.commands()
-    assert "| `run` | `--role [all\\|estimator\\|updater]` | Default: all. |" in options
-    assert options.count("`--reason") == 1
-    assert "| `stream_rater_latency_seconds` | role | " in reference.metrics()
-    assert "`kappa` 0.0001" in reference.systems()
-
-
-# --- events and codes -----------------------------------------------------------------------------
 
 
 def test_corrections_and_seeds_shown_are_such() -> None:
@@ -105,9 +74,6 @@ def test_every_rejection_code_has_its_reason() -> None:
     assert raised == set(CODES)
 
 
-# --- how it works --------------------------------------------------------------------------------
-
-
 def test_what_there_is_is_documented() -> None:
     """Faults that are simulated, by the names in the soak's table, and those of `make chaos`; a row
     for each package, and no other. Of the record its sizes, and in the changelog its version and
@@ -128,8 +94,10 @@ def test_what_there_is_is_documented() -> None:
 
 def test_a_page_begins_with_its_title() -> None:
     """One of the first level, and no other."""
-    bare = {shown(each): re.sub(r"```.*?```", "", each.read_text(), flags=re.S) for each in pages()}
-    titles = {page: re.findall(r"^# .*$", text, re.M) for page, text in bare.items()}
+    titles = {
+        shown(each): re.findall(r"^# .*$", FENCE.sub("", each.read_text()), re.M)
+        for each in pages()
+    }
     assert [page for page, found in titles.items() if len(found) != 1] == []
 
 

@@ -16,7 +16,6 @@ NAMES = st.lists(st.lists(st.text(max_size=3), unique=True, min_size=1), max_siz
 
 
 def sessions(*lines: bytes) -> tuple[list[Session], list[str]]:
-    """The sessions of these lines, and the codes of those rejected."""
     codes: list[str] = []
     found = sessions_of(records_of(lines), 100, lambda _, invalid: codes.append(invalid.code))
     return list(found), codes
@@ -38,8 +37,7 @@ def test_rows_are_those_of_a_dict(rounds: list[list[str]]) -> None:
 
 
 def test_a_roll_grows_and_forgets_who_came_last() -> None:
-    """Thousands of names at once, then again in another order; asking adds nobody. The rows of who
-    is forgotten are given to others."""
+    """Asking adds nobody. The rows of who is forgotten are given to others."""
     roll = PlayerIndex()
     names = [f"player-{i}" for i in range(20_000)]
     assert roll.rows(StringColumn.of(names[:3])).tolist() == [0, 1, 2]

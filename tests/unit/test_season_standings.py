@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -18,7 +19,7 @@ from stream_rater.config import views
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.views import Listing, Tier, Views
 from stream_rater.contract import season_ended
-from stream_rater.contract.season_ended import Message, SeasonKept, Standing
+from stream_rater.contract.season_ended import SeasonKept, Standing
 from stream_rater.operations import season_standings as module
 from stream_rater.rating import seasons
 from stream_rater.replay import standings
@@ -27,20 +28,15 @@ from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.sequential import Replay
 from tests.builders.cases import cases
 from tests.builders.commands import done, failed
+from tests.builders.lines import a_correction, a_round
 from tests.builders.rated_data_files import WINDOW, rate
 from tests.edited_by_hand import LADDER, Editor, Line, a_log
-
-PROVISIONAL = 5
-"""The rounds before which a player is not listed, by default."""
-
-PAGE = 3
-"""The players of a page, here."""
+from tests.rounds import ranked
 
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages of few players."""
-    monkeypatch.setattr(standings, "PLAYERS_PER_PAGE", PAGE)
+    monkeypatch.setattr(standings, "PLAYERS_PER_PAGE", 3)
 
 
 @pytest.fixture
@@ -49,17 +45,26 @@ def path(tmp_path: Path) -> Path:
 
 
 def submit(path: Path, lines: Iterable[Line]) -> None:
-    """Append lines to the log of a data file, and rate them."""
     with closing(Database.open(path, partitions=1)) as database:
         submitter = FileSubmitter(database)
         for line in lines:
+            value = json.dumps(line).encode()
             if kind := line.get("event_type", ""):
-                submitter.correct(LADDER, kind, json.dumps(line).encode(), "")
+                submitter.correct(LADDER, kind, value, "")
             else:
-                value = json.dumps(line).encode()
                 submitter.submit(LADDER, line["round_id"], line["completed_at"], value)
         submitter.flush()
     rate(path, partitions=1)
+
+
+def keep(path: Path, *words: str) -> str:
+    """The output of the command that keeps the standings."""
+    return done("season-standings", LADDER, *words, "--data", path)
+
+
+def refused(path: Path, *words: str) -> str:
+    """The one line of the same if it fails."""
+    return failed("season-standings", LADDER, *words, "--data", path)
 
 
 def kept(path: Path, season: int) -> tuple[SeasonKept, list[Standing]]:
@@ -74,8 +79,7 @@ def by_hand(lines: Sequence[Line]) -> list[tuple[str, float, float, float, int]]
     editor = Editor()
     for place, line in enumerate(lines):
         editor.feed(place, line)
-    left = [b"{}" if each is None else json.dumps(each).encode() for each in
-            editor.edited(len(lines))]  # fmt: skip
+    left = [json.dumps(each or {}).encode() for each in editor.edited(len(lines))]
     verdicts = verdicts_of_log(lambda: records_of(left), ANY_LADDER, WINDOW)
     replay = Replay(ANY_LADDER, WINDOW, verdicts=verdicts)
     for _ in replay.run(records_of(left)):
@@ -95,13 +99,12 @@ def by_hand(lines: Sequence[Line]) -> list[tuple[str, float, float, float, int]]
 
 def ends_of(lines: Sequence[Line]) -> list[tuple[int, int]]:
     """Number and end of each season that has ended, by the accepted records that start seasons."""
-    starts, last = [], 0
+    ends, last = [], 0
     for place, line in enumerate(lines):
         if line.get("event_type") == "season-started" and line["season"] > last:
-            starts.append(place)
+            ends.append((last, place))
             last = line["season"]
-    numbers = [0, *(lines[place]["season"] for place in starts)]
-    return list(zip(numbers, starts, strict=False))
+    return ends
 
 
 @cases("seed", range(5))
@@ -109,11 +112,10 @@ def test_standings_equal_a_replay_by_hand(tmp_path: Path, seed: int) -> None:
     """Of every season of a random log with all kinds of corrections: who was there, in order, with
     the same bits; ranks and percentiles by counting."""
     path, lines = tmp_path / f"{seed}.db", a_log(random.Random(seed), 60)
-    lines[20:20] = [{"event_type": "season-started", "ladder": LADDER, "season": 1,
-                     "keep": 0.5, "sigma": 100.0}]  # fmt: skip
-    lines.append({"event_type": "season-started", "ladder": LADDER, "season": 1000})
+    lines[20:20] = [{**begins(1), "sigma": 100.0}]
+    lines.append(a_correction("season-started", ladder=LADDER, season=1000))
     submit(path, lines)
-    done("season-standings", LADDER, "--data", path)
+    keep(path)
     ended = ends_of(lines)
     assert len(ended) >= 2
     for number, end in ended:
@@ -122,7 +124,7 @@ def test_standings_equal_a_replay_by_hand(tmp_path: Path, seed: int) -> None:
             continue
         summary, found = kept(path, number)
         assert (summary.offset, summary.players) == (end, len(expected))
-        expected = [each for each in expected if each[4] >= PROVISIONAL]
+        expected = [each for each in expected if each[4] >= 5]  # who played less is not listed
         assert summary.listed == len(found) == len(expected)
         assert [(e.player, e.rating, e.mu, e.sigma, e.rounds) for e in found] == expected
         ratings = [each.rating for each in found]
@@ -135,31 +137,16 @@ def test_standings_equal_a_replay_by_hand(tmp_path: Path, seed: int) -> None:
 def some_season() -> list[Line]:
     """Rounds of eight players, each of whom plays often enough to be listed."""
     rng = random.Random(7)
-    return [
-        {
-            "round_id": f"s{i}", "ladder": LADDER, "completed_at": f"2026-10-{1 + i:02}T00:00:00Z",
-            "standings": [
-                {"player": f"p{player}", "rank": rank}
-                for rank, player in enumerate(rng.sample(range(8), 4), 1)
-            ],
-        }
-        for i in range(24)
-    ]  # fmt: skip
+    names = [f"p{player}" for player in range(8)]
+    return [a_round(i, *rng.sample(names, 4), ladder=LADDER) for i in range(24)]
 
 
 def test_players_of_equal_rating_share_a_rank(path: Path) -> None:
     """They are in order of their ids, and not worse than each other."""
-    tied = [
-        {
-            "round_id": f"t{i}", "ladder": LADDER, "completed_at": f"2026-10-{1 + i:02}T00:00:00Z",
-            "standings": [
-                {"player": "last", "rank": 9}, *({"player": each, "rank": 1} for each in "bac"),
-            ],
-        }
-        for i in range(6)
-    ]  # fmt: skip
+    standings = ranked([9, 1, 1, 1], ["last", "b", "a", "c"])
+    tied = [a_round(i, ladder=LADDER, standings=standings) for i in range(6)]
     submit(path, [*tied, begins(1)])
-    done("season-standings", LADDER, "--data", path)
+    keep(path)
     found = kept(path, 0)[1]
     assert [(each.player, each.rank, each.percentile) for each in found] == [
         ("a", 1, 75.0), ("b", 1, 75.0), ("c", 1, 75.0), ("last", 4, 0.0)
@@ -167,7 +154,7 @@ def test_players_of_equal_rating_share_a_rank(path: Path) -> None:
 
 
 def begins(number: int) -> Line:
-    return {"event_type": "season-started", "ladder": LADDER, "season": number, "keep": 0.5}
+    return a_correction("season-started", ladder=LADDER, season=number, keep=0.5)
 
 
 def rows_of(path: Path) -> list[Any]:
@@ -180,48 +167,43 @@ def rows_of(path: Path) -> list[Any]:
 
 
 def test_later_corrections_do_not_change_them(path: Path) -> None:
-    """Neither what is written, nor what is written for the first time after them. And no page of
-    the file has an id any more that was erased."""
+    """Neither what is written, nor what is written for the first time after them."""
     submit(path, [*some_season(), begins(1)])
-    done("season-standings", LADDER, "0", "--data", path)
+    keep(path, "0")
     before = rows_of(path)
-    submit(path, [
-        {"event_type": "player-removed", "ladder": LADDER, "player": "p1"},
-        {"event_type": "round-voided", "ladder": LADDER, "round_id": "s3"},
-    ])  # fmt: skip
-    assert "kept before, 8 listed players" in done("season-standings", LADDER, "0", "--data", path)
+    voided = a_correction("round-voided", ladder=LADDER, round_id="r3")
+    submit(path, [a_correction("player-removed", ladder=LADDER, player="p1"), voided])
+    assert "kept before, 8 listed players" in keep(path, "0")
     assert rows_of(path) == before
     seasons_path(path).unlink()
-    done("season-standings", LADDER, "0", "--data", path)
+    keep(path, "0")
     assert rows_of(path) == before
 
 
 def test_a_correction_that_waits_does_not_count_yet(path: Path) -> None:
     """A deferred correction counts from `corrections-applied` on."""
-    waits = {"event_type": "player-removed", "ladder": LADDER, "player": "p1", "batched": True}
-    applied = {"event_type": "corrections-applied", "ladder": LADDER}
+    waits = a_correction("player-removed", ladder=LADDER, player="p1", batched=True)
+    applied = a_correction("corrections-applied", ladder=LADDER)
     submit(path, [*some_season(), waits, begins(1), applied, begins(2)])
-    done("season-standings", LADDER, "--data", path)
+    keep(path)
     assert "p1" in [each.player for each in kept(path, 0)[1]]
     assert "p1" not in [each.player for each in kept(path, 1)[1]]
 
 
 def test_what_n_means(path: Path) -> None:
-    """0 is the time before the first season. A season that runs has no standings, and the line says
-    which have."""
+    """0 is the time before the first season. A season that runs has no standings."""
     submit(path, [begins(3), *some_season(), begins(7)])
-    assert failed("season-standings", LADDER, "7", "--data", path) == (
+    assert refused(path, "7") == (
         f"ladder {LADDER!r}: season 7 has not ended; those that have: 0, 3: `stream-rater correct "
         "season` starts the next one, which ends it"
     )
-    printed = done("season-standings", LADDER, "--data", path).splitlines()
+    printed = keep(path).splitlines()
     assert printed == [
         f"ladder {LADDER!r}, season 0: nobody had played",
         f"ladder {LADDER!r}, season 3: 8 listed players of 8, before offset 25",
     ]
-    assert done("season-standings", LADDER, "0", "--data", path) == (
-        f"ladder {LADDER!r}, season 0: 0 listed players of 0, before offset 0\n"
-    )
+    kept_before = keep(path, "0")
+    assert kept_before == f"ladder {LADDER!r}, season 0: 0 listed players of 0, before offset 0\n"
     assert [each.season for each in SeasonRows(path).kept(LADDER)] == [0, 3]
     summary = SeasonRows(path).kept(LADDER)[1]
     assert summary.started_at is not None and summary.started_at <= summary.ended_at
@@ -231,19 +213,15 @@ def test_a_ladder_that_has_no_ended_season(path: Path) -> None:
     """Nothing is written. A ladder without rounds is refused. A date, in UTC, can name a season; a
     text that is no number is refused. One that is in the log and not rated yet is not kept."""
     submit(path, some_season())
-    assert done("season-standings", LADDER, "--data", path) == (
-        f"ladder {LADDER!r}: no season has ended\n"
-    )
+    none = f"ladder {LADDER!r}: no season has ended\n"
+    assert keep(path) == none
     assert "ladder 'nowhere' has no rounds" in failed("season-standings", "nowhere", "--data", path)
-    assert "season-started: round-completed" in done(
-        "correct", "season", LADDER, "%Y%m", "--data", path
-    )
-    assert failed("season-standings", LADDER, "--wait", "0.1", "--data", path).startswith(
-        "the workers are 1 record behind: nothing was written"
-    )
-    assert "give a whole number, or a form of the date" in failed(
-        "correct", "season", LADDER, "autumn", "--data", path
-    )
+    start = "correct", "season", LADDER
+    assert "season-started: round-completed" in done(*start, "%Y%m", "--data", path)
+    behind = "the workers are 1 record behind: nothing was written"
+    assert refused(path, "--wait", "0.1").startswith(behind)
+    why = failed(*start, "autumn", "--data", path)
+    assert "give a whole number, or a form of the date" in why
     assert not seasons_path(path).exists()
 
 
@@ -251,70 +229,52 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-@cases("calls", range(1, 4))
-def test_killed_between_pages(tmp_path: Path, calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whenever it ends, the next run writes the rest, and the file is the same, row by row, as that
-    of one run."""
-    path = tmp_path / f"{calls}.db"
+def test_killed_between_pages(path: Path) -> None:
+    """The next run writes the rest, and the file is the same as that of one run."""
     submit(path, [*some_season(), begins(1)])
-    done("season-standings", LADDER, "--data", path)
-    whole = rows_of(path)
+    keep(path)
+    whole, write = rows_of(path), SeasonFile.write
     assert [len(each) for each in whole] == [8, 3, 1]
-    seasons_path(path).unlink()
-    write = SeasonFile.write
 
-    def killed(self: SeasonFile, messages: Sequence[Message], time_: str) -> None:
-        nonlocal calls
-        calls -= 1
-        if not calls:
+    def killed(*given: Any) -> None:
+        if not left:
             raise Killed
-        write(self, messages, time_)
+        left.pop()(*given)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(SeasonFile, "write", killed)
-        with pytest.raises(Killed):
-            done("season-standings", LADDER, "--data", path)
-    assert SeasonRows(path).kept(LADDER) == [], "none of it is shown before all of it is there"
-    done("season-standings", LADDER, "--data", path)
-    assert rows_of(path) == whole
+    for calls in range(3):
+        left = [write] * calls
+        seasons_path(path).unlink()
+        with patch.object(SeasonFile, "write", killed), pytest.raises(Killed):
+            keep(path)
+        assert SeasonRows(path).kept(LADDER) == [], "none of it is shown before all of it is there"
+        keep(path)
+        assert rows_of(path) == whole
 
 
-def test_other_terms_do_not_mix(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_terms_do_not_mix(path: Path) -> None:
     """If a part is written by one listing, another one writes no rest."""
     submit(path, [*some_season(), begins(1)])
-    write = module._write_missing
 
     def first_page(store: Any, found: Any, summary: Any, marks: Any) -> None:
         store.write([*found.page(0)], summary.ended_at)
         raise Killed
 
-    monkeypatch.setattr(module, "_write_missing", first_page)
-    with pytest.raises(Killed):
-        done("season-standings", LADDER, "--data", path)
-    monkeypatch.setattr(module, "_write_missing", write)
-    monkeypatch.setattr(module, "views_of", lambda *_: Views(tiers=(Tier(name="all"),)))
-    assert "1 page of season 0 were written by other parameters, listing or tiers" in failed(
-        "season-standings", LADDER, "--data", path
-    )
-    monkeypatch.undo()
-    monkeypatch.setattr(standings, "PLAYERS_PER_PAGE", PAGE)
-    done("season-standings", LADDER, "--data", path)
+    with patch.object(module, "_write_missing", first_page), pytest.raises(Killed):
+        keep(path)
+    with patch.object(module, "views_of", lambda *_: Views(tiers=(Tier(name="all"),))):
+        why = refused(path)
+    assert "1 page of season 0 were written by other parameters, listing or tiers" in why
+    keep(path)
     assert all(each.tier is None for each in kept(path, 0)[1])
 
 
 def test_listing_and_tiers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranks are among the listed. Tiers go by the displayed rating. Idle days count to the last
-    round of the ladder."""
-    late = {
-        "round_id": "late", "ladder": LADDER, "completed_at": "2026-11-20T00:00:00Z",
-        "standings": [{"player": "p1", "rank": 1}, {"player": "p2", "rank": 2}],
-    }  # fmt: skip
-    submit(path, [*some_season(), late, begins(1)])
-    listing = Views(
-        Listing(idle_days=5.0), (Tier(name="bronze"), Tier(name="gold", from_rating=1000.0))
-    )
+    """Ranks are among the listed. Idle days count to the last round of the ladder."""
+    submit(path, [*some_season(), a_round(50, "p1", "p2", ladder=LADDER), begins(1)])
+    tiers = Tier(name="bronze"), Tier(name="gold", from_rating=1000.0)
+    listing = Views(Listing(idle_days=5.0), tiers)
     monkeypatch.setattr(module, "views_of", lambda *_: listing)
-    done("season-standings", LADDER, "--data", path)
+    keep(path)
     summary, found = kept(path, 0)
     assert (summary.players, summary.listed) == (8, 2)
     assert sorted(each.player for each in found) == ["p1", "p2"]
@@ -328,9 +288,9 @@ def test_a_file_of_another_data_file_is_refused(path: Path, tmp_path: Path) -> N
     other = tmp_path / "other.db"
     for each in (path, other):
         submit(each, [*some_season(), begins(1)])
-    done("season-standings", LADDER, "--data", other)
+    keep(other)
     seasons_path(other).rename(seasons_path(path))
-    assert failed("season-standings", LADDER, "--data", path) == (
+    assert refused(path) == (
         f"{seasons_path(path)} has the standings of another data file: delete it, and run "
         "`stream-rater season-standings` again"
     )
@@ -339,14 +299,14 @@ def test_a_file_of_another_data_file_is_refused(path: Path, tmp_path: Path) -> N
 def test_erased_players_have_the_pseudonym_there_too(path: Path) -> None:
     """And no page of the file has the id any more."""
     submit(path, [*some_season(), begins(1)])
-    done("season-standings", LADDER, "--data", path)
+    keep(path)
     before = kept(path, 0)[1]
     assert b"p1" in seasons_path(path).read_bytes()
     done("erase", "p1", "--pseudonym", "somebody", "--data", path)
     after = kept(path, 0)[1]
     assert {each.player for each in after} == {e.player for e in before} - {"p1"} | {"somebody"}
     assert b"p1" not in seasons_path(path).read_bytes()
-    assert "kept before" in done("season-standings", LADDER, "--data", path)
+    assert "kept before" in keep(path)
 
 
 @cases("record", [
