@@ -149,8 +149,6 @@ def test_only_what_can_change_is_waited_for(tmp_path: Path) -> None:
     assert login_of(secured(kafka_sasl_mechanism="OAUTHBEARER", kafka="127.0.0.1:2")) is not login
 
 
-# --- tokens from a function ----------------------------------------------------------------------
-
 FUNCTIONS = """
 def good(config): return "abc", 2e9
 def with_principal(config): return "abc", 2_000_000_000, "ann", {"scope": "x"}

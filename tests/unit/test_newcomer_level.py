@@ -172,8 +172,6 @@ def test_all_predictions_place_newcomers_alike() -> None:
     assert plain.win[1] > placing.win[1], "150 points below the field, of which ann is all"
 
 
-# --- where a newcomer began is shown --------------------------------------------------------------
-
 LINES = [
     as_json(*ranked([1, 2], ["ann", "bob"]), round_id="r0", completed_at=day(0)),
     as_json({"team": ["ann", "new"], "rank": 2}, {"team": ["cy", "dee", "eve"], "rank": 1},

@@ -139,7 +139,7 @@ LONG = "x" * 129
     ({"weight": "much"}, "bad-weight", "weight: 'much' is no number"),
     ({"weight": 0}, "bad-weight", "weight: 0.0 is not in (0, 1000]"),
     ({"weight": float("nan")}, "bad-weight", "weight: nan is not in (0, 1000]"),
-    ({"performance_ceiling": -1e9}, "malformed", "performance_ceiling: -1000000000.0 is not"),
+    ({"performance_ceiling": -1e12}, "malformed", "performance_ceiling: -1000000000000.0 is not"),
     ({"completed_at": 5}, "bad-time", "completed_at: 5 is neither a datetime nor a text"),
     ({"completed_at": datetime(2026, 1, 1)}, "bad-time", "completed_at: a datetime without"),
     ({"completed_at": "yesterday"}, "bad-time", "completed_at: Invalid RFC3339"),

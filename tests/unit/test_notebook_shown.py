@@ -49,9 +49,6 @@ def season(names: list[str], rounds: int = 40) -> Ladder:
     return ladder
 
 
-# --- HTML ----------------------------------------------------------------------------------------
-
-
 class Elements(HTMLParser):
     """The tags and texts of a page; fails if an element is not closed where it should be."""
 
@@ -384,9 +381,10 @@ CELL = re.compile(r"^```python\n(.*?)^```$(?:\n\n^```\n(.*?)^```$)?", re.DOTALL 
 
 def run(cell: str, names: dict[str, Any]) -> None:
     """As a notebook does: what the last line is, is shown."""
-    *others, last = ast.parse(cell).body
-    exec(compile(ast.Module(others, []), "cell", "exec"), names)
-    exec(compile(ast.Interactive([last]), "cell", "single"), names)
+    tree = ast.parse(cell)
+    shown = [tree.body.pop()] if isinstance(tree.body[-1], ast.Expr) else []
+    exec(compile(tree, "cell", "exec"), names)
+    exec(compile(ast.Interactive(shown), "cell", "single"), names)
 
 
 def cells(of: str) -> list[tuple[str, str]]:

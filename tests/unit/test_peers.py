@@ -125,7 +125,6 @@ def test_missing_peers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- plain Elo and Glicko-2 -----------------------------------------------------------------------
 
 SYSTEMS: list[Any] = [Elo(), Glicko2()]
-each_system = pytest.mark.parametrize("system", SYSTEMS, ids=["elo", "glicko2"])
 
 
 def test_the_authors_example_of_glicko_2() -> None:
@@ -219,7 +218,7 @@ def test_rounds_of_many() -> None:
     ]  # fmt: skip
 
 
-@each_system
+@cases("system", SYSTEMS)
 def test_equals(system: Any) -> None:
     """A draw moves neither, but Glicko-2 knows them better. Members of a team gain equally, and no
     team is stronger for its size alone. Far apart is no overflow, whoever wins."""
@@ -264,7 +263,7 @@ def test_deviations_grow_by_rounds_or_by_days() -> None:
     assert most > rated(by_days, 0.0, 1e12)
 
 
-@pytest.mark.parametrize("system", [*SYSTEMS, Glicko2(period_days=0.5)])
+@cases("system", [*SYSTEMS, Glicko2(period_days=0.5)])
 def test_a_season_is_rated_round_by_round(system: Any) -> None:
     """Each round is predicted before it is rated, at its time, and those who did not finish tie."""
     lines = [

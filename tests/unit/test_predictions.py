@@ -110,8 +110,6 @@ def test_every_system_predicts() -> None:
         assert found.expected_rank[1] < found.expected_rank[0], rating
 
 
-# --- what a result would change -------------------------------------------------------------------
-
 FULL = DRIFTING.__class__(weight_limit=0.1, sigma_limit=60.0, history="full")
 SIDES: list[Any] = [("ann", "eve"), "bob", ("cy", "newcomer")]
 

@@ -256,19 +256,16 @@ def content_of(valid: ValidRecords, validator: RecordValidator) -> Iterator[tupl
 
 
 def test_other_processes_read_the_same() -> None:
-    """Rounds, seeds and rejections, in the order of each partition, with the configurations."""
+    """Rounds, seeds and rejections, in the order of each partition, with the configurations. The
+    shares of the processes are about as large."""
+    assert log_reading._shares({0: 5, 1: 0, 2: 9, 3: 3}, 2) == [{2: 9}, {0: 5, 3: 3}]
+    assert log_reading._shares({0: 5, 1: 0}, 4) == [{0: 5}]
     due = read_log(ListedRecords(LOG, 30), ONE_CORE)
     assert sum(map(len, due.values())) == len(LOG)
     assert {len(what) for each in due.values() for what in each} == {3, 4, 5}, "of all kinds"
     found = read_log(ListedRecords(LOG, 30), Cores(3))
     assert found.keys() == due.keys()
     assert all(sorted(map(str, found[who])) == sorted(map(str, due[who])) for who in due)
-
-
-def test_shares() -> None:
-    """Each partition with records is in one of them, and they are about as large."""
-    assert log_reading._shares({0: 5, 1: 0, 2: 9, 3: 3}, 2) == [{2: 9}, {0: 5, 3: 3}]
-    assert log_reading._shares({0: 5, 1: 0}, 4) == [{0: 5}]
 
 
 def test_a_failure_of_a_process_is_raised_here() -> None:
