@@ -51,12 +51,9 @@ COUNT = 240
 ROUNDS = [a_round(offset, random.Random(offset)) for offset in range(COUNT)]
 FIRST, SECOND, THIRD = Season(1, 0.5, 150.0), Season(2, 0.9, 0.0), Season(7, 0.0, 300.0)
 STARTS: Mapping[int, tuple[tuple[str, Season], ...]] = {
-    0: (("d", FIRST),),
-    80: (("a", FIRST), ("b", FIRST), ("c", FIRST)),
-    120: (("a", SECOND),),
-    121: (("a", THIRD), ("b", SECOND)),
-    200: (("a", SECOND), ("b", THIRD), ("d", THIRD)),
-}
+    0: (("d", FIRST),), 80: (("a", FIRST), ("b", FIRST), ("c", FIRST)), 120: (("a", SECOND),),
+    121: (("a", THIRD), ("b", SECOND)), 200: (("a", SECOND), ("b", THIRD), ("d", THIRD)),
+}  # fmt: skip
 """Which seasons start before the round at an offset."""
 
 

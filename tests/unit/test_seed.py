@@ -71,18 +71,15 @@ def test_newcomers_become_newcomers(tmp_path: Path) -> None:
         assert found["sigma"] == pytest.approx(each["sigma"])
 
 
-@cases(
-    ("scale", "given", "found"),
-    [
-        ("trueskill", (25.0, 25 / 3), (1500.0, 350.0)),
-        ("openskill", (0.0, 25 / 6), (450.0, 175.0)),
-        ("glicko", (1812.5, 60.25), (1812.5, 60.25)),
-        ("elo", (1300.0, 150.0), (1300.0, 150.0)),
-        ("ladder", (1812.5, 60.25), (1812.5, 60.25)),
-        ("1000,700", (1200.0, 70.0), (1600.0, 35.0)),
-        ("25000,8333.333333333333", (25000.0, 1000.0), (1500.0, 42.0)),
-    ],
-)
+@cases("scale, given, found", [
+    ("trueskill", (25.0, 25 / 3), (1500.0, 350.0)),
+    ("openskill", (0.0, 25 / 6), (450.0, 175.0)),
+    ("glicko", (1812.5, 60.25), (1812.5, 60.25)),
+    ("elo", (1300.0, 150.0), (1300.0, 150.0)),
+    ("ladder", (1812.5, 60.25), (1812.5, 60.25)),
+    ("1000,700", (1200.0, 70.0), (1600.0, 35.0)),
+    ("25000,8333.333333333333", (25000.0, 1000.0), (1500.0, 42.0)),
+])  # fmt: skip
 def test_scales(scale: str, given: tuple[float, float], found: tuple[float, float]) -> None:
     """On a ladder of 1500 and 350."""
     rating = ANY_LADDER.ladders["*"].rating
@@ -145,26 +142,23 @@ def test_every_format(tmp_path: Path) -> None:
     assert json.loads(out)["players"][0]["mu"] == 1600
 
 
-@cases(
-    ("header", "options", "message"),
-    [
-        ("player,rating,elo,sigma", (), "mu may be rating or elo: say which, as --columns mu=rat"),
-        ("player,points,sigma", (), "no column is known as mu (there are player, points, sigma)"),
-        ("player,mu", (), "no column is known as sigma, how uncertain a rating is"),
-        ("player,mu,sigma", ("--columns", "mu=mi"), "no column 'mi'; the nearest name is 'mu'"),
-        ("player,mu,sigma", ("--columns", "rank=mu"), "'rank' is no role of a column"),
-        ("player,mu,mu,sigma", (), "two columns have the name 'mu'"),
-        ("ann,1500", (), "no header row"),
-        ("player,mu,sigma", ("--scale", "5,0"), "'5,0' is no scale"),
-        ("player,mu,sigma", ("--scale", "x"), "'x' is no scale"),
-        ("player,mu,sigma", ("--sigma", "-1"), "--sigma -1: give a number over 0"),
-        ("player,mu,sigma", ("--sigma", "x"), "--sigma x: give a number"),
-        ("player,mu,sigma", ("--most", "5"), "--most is for --from-ladder"),
-        ("player,mu,sigma", ("--at", "today"), "players-seeded: bad-time: at: "),
-        ("player,mu,sigma", ("--at", "2999-01-01T00:00:00Z"), "bad-time: at: over 86400 s ahead"),
-        ("player,mu,sigma", ("--out", "x", "--undo"), "give --out or --undo"),
-    ],
-)
+@cases("header, options, message", [
+    ("player,rating,elo,sigma", (), "mu may be rating or elo: say which, as --columns mu=rat"),
+    ("player,points,sigma", (), "no column is known as mu (there are player, points, sigma)"),
+    ("player,mu", (), "no column is known as sigma, how uncertain a rating is"),
+    ("player,mu,sigma", ("--columns", "mu=mi"), "no column 'mi'; the nearest name is 'mu'"),
+    ("player,mu,sigma", ("--columns", "rank=mu"), "'rank' is no role of a column"),
+    ("player,mu,mu,sigma", (), "two columns have the name 'mu'"),
+    ("ann,1500", (), "no header row"),
+    ("player,mu,sigma", ("--scale", "5,0"), "'5,0' is no scale"),
+    ("player,mu,sigma", ("--scale", "x"), "'x' is no scale"),
+    ("player,mu,sigma", ("--sigma", "-1"), "--sigma -1: give a number over 0"),
+    ("player,mu,sigma", ("--sigma", "x"), "--sigma x: give a number"),
+    ("player,mu,sigma", ("--most", "5"), "--most is for --from-ladder"),
+    ("player,mu,sigma", ("--at", "today"), "players-seeded: bad-time: at: "),
+    ("player,mu,sigma", ("--at", "2999-01-01T00:00:00Z"), "bad-time: at: over 86400 s ahead"),
+    ("player,mu,sigma", ("--out", "x", "--undo"), "give --out or --undo"),
+])  # fmt: skip
 def test_what_is_open_is_asked(
     header: str, options: tuple[str, ...], message: str, tmp_path: Path, kafka: Sent
 ) -> None:
@@ -327,17 +321,14 @@ def test_a_reset(kafka: Sent) -> None:
     assert f"again with --id {kafka.sent[0][2]['round_id']}" in line
 
 
-@cases(
-    ("words", "message"),
-    [
-        (("l", "ann", "--sigma", 351), "player-reset: bad-seed: sigma: 351 is not over 0 and at"),
-        (("l", "ann", "--sigma", "1e-9"), "player-reset: bad-seed: sigma: 1e-09 is not over 0"),
-        (("l", "ann", "--sigma", 70, "--mu", "nan"), "malformed: "),
-        (("l", "ann", "--sigma", 70, "--mu", 99999), "bad-seed: mu: 99999 is not within"),
-        (("l", "", "--sigma", 70), "bad-id: player: empty"),
-        (("l", "ann", "--sigma", 70, "--at", "x"), "bad-time: at: "),
-    ],
-)
+@cases("words, message", [
+    (("l", "ann", "--sigma", 351), "player-reset: bad-seed: sigma: 351 is not over 0 and at"),
+    (("l", "ann", "--sigma", "1e-9"), "player-reset: bad-seed: sigma: 1e-09 is not over 0"),
+    (("l", "ann", "--sigma", 70, "--mu", "nan"), "malformed: "),
+    (("l", "ann", "--sigma", 70, "--mu", 99999), "bad-seed: mu: 99999 is not within"),
+    (("l", "", "--sigma", 70), "bad-id: player: empty"),
+    (("l", "ann", "--sigma", 70, "--at", "x"), "bad-time: at: "),
+])  # fmt: skip
 def test_a_reset_that_cannot_be(words: tuple[Any, ...], message: str, kafka: Sent) -> None:
     """Is refused by the service's rules, before it is sent."""
     assert message in failed("reset", *words)

@@ -144,18 +144,15 @@ def test_a_bad_row_changes_nothing(row: dict[str, Any], code: str, message: str)
     assert found.refusals[0].line == 2 and list(ladder) == ["ann"]
 
 
-@cases(
-    "given, message",
-    [
-        ({"scale": "x"}, "'x' is no scale"),
-        ({"scale": (25,)}, "is no scale"),
-        ({"scale": (25, 0)}, "is no scale"),
-        ({"scale": "elo", "columns": {"mu": "m"}}, "no column 'm'"),
-        ({"scale": "elo", "columns": {"rank": "mu"}}, "no role of a column"),
-        ({"scale": "elo", "at": "x"}, "at: "),
-        ({"scale": "elo", "at": datetime(2025, 1, 1)}, "at: a datetime without a zone"),
-    ],
-)
+@cases("given, message", [
+    ({"scale": "x"}, "'x' is no scale"),
+    ({"scale": (25,)}, "is no scale"),
+    ({"scale": (25, 0)}, "is no scale"),
+    ({"scale": "elo", "columns": {"mu": "m"}}, "no column 'm'"),
+    ({"scale": "elo", "columns": {"rank": "mu"}}, "no role of a column"),
+    ({"scale": "elo", "at": "x"}, "at: "),
+    ({"scale": "elo", "at": datetime(2025, 1, 1)}, "at: a datetime without a zone"),
+])  # fmt: skip
 def test_arguments_that_cannot_be(given: dict[str, Any], message: str) -> None:
     """Are named, and nothing changes."""
     ladder = Ladder()
@@ -174,17 +171,13 @@ def test_a_table_without_sigma_is_asked_about() -> None:
     assert ladder["ann"].sigma == 90.0
 
 
-@cases(
-    "given, code",
-    [
-        ({"sigma": 0}, "bad-seed"),
-        ({"sigma": 351}, "bad-seed"),
-        ({"sigma": float("nan")}, "bad-seed"),
-        ({"sigma": 70, "mu": 1e6}, "bad-seed"),
-        ({"sigma": 70, "mu": float("inf")}, "bad-seed"),
-        ({"sigma": 70, "at": "x"}, "bad-time"),
-    ],
-)
+@cases("given, code", [
+    ({"sigma": 0}, "bad-seed"), ({"sigma": 351}, "bad-seed"),
+    ({"sigma": float("nan")}, "bad-seed"),
+    ({"sigma": 70, "mu": 1e6}, "bad-seed"),
+    ({"sigma": 70, "mu": float("inf")}, "bad-seed"),
+    ({"sigma": 70, "at": "x"}, "bad-time"),
+])  # fmt: skip
 def test_a_reset_that_cannot_be(given: dict[str, Any], code: str) -> None:
     """Changes nothing."""
     ladder = Ladder()

@@ -39,14 +39,10 @@ def same(one: SeedPart, other: SeedPart) -> bool:
     )
 
 
-@cases(
-    "given",
-    [
-        seed_part((7, "ab"), (9, "cüd")),
-        seed_part((7, ["x"]), kind=RESET, mu=np.nan, shards=64),
-        seed_part((2**39 - 1, [f"p{i}" for i in range(5000)]), ladder="l:1"),
-    ],
-)
+@cases("given", [
+    seed_part((7, "ab"), (9, "cüd")), seed_part((7, ["x"]), kind=RESET, mu=np.nan, shards=64),
+    seed_part((2**39 - 1, [f"p{i}" for i in range(5000)]), ladder="l:1"),
+])  # fmt: skip
 def test_it_is_decoded_as_it_was_encoded(given: SeedPart) -> None:
     """Records, rows and numbers, NaN among them."""
     message = seed_parts.encode(given)
@@ -87,18 +83,14 @@ def test_who_takes_which_messages() -> None:
             seed_parts.decode(message)
 
 
-@cases(
-    ("element", "value", "reason"),
-    [
-        (KIND, "round-voided", "of kind"),
-        (LADDER, 7, "Expected `str`"),
-        (MU, b"1234", "columns differ"),
-        (RECORD, np.array([0, 1], "<i4").tobytes(), "a row of no record"),
-        (RECORD, np.array([0, -1], "<i4").tobytes(), "a row of no record"),
-        (RECORDS, [[7]], "seed part: "),
-        (PLAYERS, ["a", "a"], "stands in it twice"),
-    ],
-)
+@cases("element, value, reason", [
+    (KIND, "round-voided", "of kind"), (LADDER, 7, "Expected `str`"),
+    (MU, b"1234", "columns differ"),
+    (RECORD, np.array([0, 1], "<i4").tobytes(), "a row of no record"),
+    (RECORD, np.array([0, -1], "<i4").tobytes(), "a row of no record"),
+    (RECORDS, [[7]], "seed part: "),
+    (PLAYERS, ["a", "a"], "stands in it twice"),
+])  # fmt: skip
 def test_a_damaged_part_is_refused(element: int, value: object, reason: str) -> None:
     """With a reason."""
     elements = msgspec.msgpack.decode(seed_parts.encode(seed_part((7, "ab"))))

@@ -144,28 +144,16 @@ def some_part(kind: str, rule: RatingRule) -> SeedPart:
     size = len(NAMES)
     single = [float(np.float32(rng.uniform(900.0, 2100.0))) for _ in NAMES]
     return SeedPart(
-        kind,
-        "l:1",
-        rule,
-        records,
-        np.array([i % 3 for i in range(size)]),
-        StringColumn.of(NAMES),
-        np.array(single),
-        np.full(size, float(np.float32(77.7))),
-        np.arange(1, size + 1),
-        1,
-    )
+        kind, "l:1", rule, records, np.array([i % 3 for i in range(size)]), StringColumn.of(NAMES),
+        np.array(single), np.full(size, float(np.float32(77.7))), np.arange(1, size + 1), 1,
+    )  # fmt: skip
 
 
 @cases("kind", [SEEDED, RESET])
-@cases(
-    "rule",
-    [
-        RULE,
-        rule_of(CONFIG, (Season(3, 0.5, 100.0),)),
-        rule_of(structs.replace(CONFIG, floor=1500.0, provisional_rounds=3)),
-    ],
-)
+@cases("rule", [
+    RULE, rule_of(CONFIG, (Season(3, 0.5, 100.0),)),
+    rule_of(structs.replace(CONFIG, floor=1500.0, provisional_rounds=3)),
+])  # fmt: skip
 def test_events_have_the_bytes_of_their_struct(kind: str, rule: RatingRule) -> None:
     """As a replay makes them, for players who were published before and for others; and the same
     when they are built again."""

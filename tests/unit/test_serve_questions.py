@@ -88,14 +88,12 @@ def sides(*names: str) -> list[SideQuestion]:
 
 
 KNOWN: dict[str, Callable[[Questions], Any]] = {
-    "ladders": lambda ask: ask.ladders(),
-    "ladder": lambda ask: ask.ladder("l"),
-    "player": lambda ask: ask.player("l", "ann"),
-    "lookup": lambda ask: ask.lookup("l", ["ann"]),
+    "ladders": lambda ask: ask.ladders(), "ladder": lambda ask: ask.ladder("l"),
+    "player": lambda ask: ask.player("l", "ann"), "lookup": lambda ask: ask.lookup("l", ["ann"]),
     "history": lambda ask: ask.history("l", "ann", 5, None),
     "page": lambda ask: ask.leaderboard("l", 5, None, None),
     "around": lambda ask: ask.leaderboard("l", 5, None, "ann"),
-}
+}  # fmt: skip
 """Questions about who is there."""
 UNKNOWN: dict[str, Callable[[Questions], Any]] = {
     "lookup": lambda ask: ask.lookup("l", ["ann", "eve"]),

@@ -119,9 +119,7 @@ WRONG = {
     "ladder of a lookup": (
         "/v1/ladders/asia/players:lookup", of_players("a"), "unknown-ladder", "path.ladder", "",
     ),
-    "ladder of changes": (
-        "/v1/ladders/asia/changes", None, "unknown-ladder", "path.ladder", "",
-    ),
+    "ladder of changes": ("/v1/ladders/asia/changes", None, "unknown-ladder", "path.ladder", ""),
     "player": (f"{AT}/players/eve", None, "unknown-player", "path.player", "players:lookup"),
     "player's history": (f"{AT}/players/eve/history", None, "unknown-player", "path.player", ""),
     "player's ladder": ("/v1/ladders/asia/players/p1", None, "unknown-ladder", "path.ladder", ""),
@@ -184,9 +182,7 @@ WRONG = {
         WHAT_IF, of_sides("ab", "c") | {"ranks": [1, 2, 3]}, "invalid", "body.ranks",
         "one for each",
     ),
-    "no rank": (
-        WHAT_IF, of_sides("a", "b") | {"ranks": [1, 0]}, "invalid", "body.ranks[", ">= 1",
-    ),
+    "no rank": (WHAT_IF, of_sides("a", "b") | {"ranks": [1, 0]}, "invalid", "body.ranks[", ">= 1"),
     "what-if twice": (
         WHAT_IF, of_sides("a", "a") | {"ranks": [1, 2]}, "invalid", "body.sides[1].players[0]",
         "once",

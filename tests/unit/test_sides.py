@@ -44,11 +44,9 @@ from tests.unit.test_season import sessions
 
 SEASON = list(season(Kind(players=40, rounds=120, per_round=8), 5))
 CONFIGS = (
-    EloMMR(weight_limit=0.2, sigma_limit=15.0),
-    Glicko(beta=300.0, sigma_drift=35.0),
-    TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=1.0),
-    TwoMoment(),
-)
+    EloMMR(weight_limit=0.2, sigma_limit=15.0), Glicko(beta=300.0, sigma_drift=35.0),
+    TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=1.0), TwoMoment(),
+)  # fmt: skip
 
 
 def teams() -> list[Session]:

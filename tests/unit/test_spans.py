@@ -141,15 +141,12 @@ def test_what_is_valid_is_carried(parent: str, state: str) -> None:
     ]
 
 
-@cases(
-    "parent",
-    [
-        "", "00", PARENT[:-1], PARENT + "0", PARENT + "\n", PARENT + "-00", "\n" + PARENT[1:],
-        PARENT.upper(), "ff" + PARENT[2:], "0g" + PARENT[2:], PARENT.replace("-", "_"),
-        "00-" + 32 * "0" + PARENT[35:], PARENT[:36] + 16 * "0" + "-01", PARENT[:-1] + "\u0661",
-        PARENT[:-2] + "\ufffd1", " " + PARENT, 999 * "0",
-    ],
-)  # fmt: skip
+@cases("parent", [
+    "", "00", PARENT[:-1], PARENT + "0", PARENT + "\n", PARENT + "-00", "\n" + PARENT[1:],
+    PARENT.upper(), "ff" + PARENT[2:], "0g" + PARENT[2:], PARENT.replace("-", "_"),
+    "00-" + 32 * "0" + PARENT[35:], PARENT[:36] + 16 * "0" + "-01", PARENT[:-1] + "\u0661",
+    PARENT[:-2] + "\ufffd1", " " + PARENT, 999 * "0",
+])  # fmt: skip
 def test_what_is_not_valid_is_left_behind(parent: str) -> None:
     """With its state, and the round is none the worse for it."""
     assert trace_of(sent(parent.encode(), b"rojo=1")) is None

@@ -236,22 +236,16 @@ def test_too_few_rounds_are_reported(tune: Tune) -> None:
     )
 
 
-@cases(
-    "words, expected",
-    [
-        (["--from-topic"], "--from-topic: name the ladder to tune by --ladder"),
-        (["FILE", "--from-topic", "--ladder", "l"], "give a file of rounds or --from-topic, not "),
-        (
-            ["--from-topic", "--ladder", "l", "--metric", "brier"],
-            "--metric brier: with --from-topi",
-        ),
-        (["FILE", "--system", "bar", "--ladder", "l"], "--ladder is for --from-topic: add it, or "),
-        (["FILE", "--system", "bar", "--settings", "FILE"], "--settings is for --from-topic: "),
-        (["FILE"], "give --system"),
-        ([], "give a file of rounds, or --from-topic and --ladder"),
-        (["--from-topic", "--ladder", "l", "--out", "/no/such/file"], "/no/such/file: no folder"),
-    ],
-)
+@cases("words, expected", [
+    (["--from-topic"], "--from-topic: name the ladder to tune by --ladder"),
+    (["FILE", "--from-topic", "--ladder", "l"], "give a file of rounds or --from-topic, not "),
+    (["--from-topic", "--ladder", "l", "--metric", "brier"], "--metric brier: with --from-topi"),
+    (["FILE", "--system", "bar", "--ladder", "l"], "--ladder is for --from-topic: add it, or "),
+    (["FILE", "--system", "bar", "--settings", "FILE"], "--settings is for --from-topic: "),
+    (["FILE"], "give --system"),
+    ([], "give a file of rounds, or --from-topic and --ladder"),
+    (["--from-topic", "--ladder", "l", "--out", "/no/such/file"], "/no/such/file: no folder"),
+])  # fmt: skip
 def test_wrong_usage_is_one_line(tmp_path: Path, words: list[str], expected: str) -> None:
     """With exit code 2, before anything is read."""
     file = tmp_path / "rounds.jsonl"

@@ -17,21 +17,18 @@ NOWHERE = "127.0.0.1:1"
 DOWN = KafkaError(KafkaError._TRANSPORT)
 
 
-@cases(
-    ("settings", "expected"),
-    [
-        (
-            Settings(kafka=NOWHERE),
-            f"kafka at {NOWHERE}: {DOWN.str()} (the address is that of STREAM_RATER_KAFKA: is the "
-            "server running?)",
-        ),
-        (
-            Settings(),
-            f"kafka at 127.0.0.1:9092: {DOWN.str()} (the default address; STREAM_RATER_KAFKA names "
-            "another)",
-        ),
-    ],
-)
+@cases("settings, expected", [
+    (
+        Settings(kafka=NOWHERE),
+        f"kafka at {NOWHERE}: {DOWN.str()} (the address is that of STREAM_RATER_KAFKA: is the "
+        "server running?)",
+    ),
+    (
+        Settings(),
+        f"kafka at 127.0.0.1:9092: {DOWN.str()} (the default address; STREAM_RATER_KAFKA names "
+        "another)",
+    ),
+])  # fmt: skip
 def test_kafka_is_away(settings: Settings, expected: str) -> None:
     """Perhaps it was stopped, perhaps the variable is not set in this shell."""
     trouble = Admin(settings)._unreachable(DOWN)

@@ -295,12 +295,9 @@ def admin(behind: list[int], members: Mapping[str, int] = RUNNING) -> Any:
     """One whose workers are so far behind, each time that they are asked for."""
     asked = iter(behind)
     return SimpleNamespace(
-        topics=Topics.of(Settings()),
-        partitions_of=lambda *_: (1, 1),
-        ends=lambda *_: [0],
-        left=lambda *_: {0: range(next(asked))},
-        members=lambda group: members[group],
-    )
+        topics=Topics.of(Settings()), partitions_of=lambda *_: (1, 1), ends=lambda *_: [0],
+        left=lambda *_: {0: range(next(asked))}, members=lambda group: members[group],
+    )  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -377,9 +374,7 @@ def test_parts_are_looked_for_after_rounds(monkeypatch: pytest.MonkeyPatch) -> N
     assert applied == 1
 
 
-@cases(
-    ("behind", "role"), [([6, 0], "6 records of an estimator"), ([0, 1], "1 record of an updater")]
-)
+@cases("behind, role", [([6, 0], "6 records of an estimator"), ([0, 1], "1 record of an updater")])
 def test_nobody_is_waited_for_who_does_not_run(behind: list[int], role: str) -> None:
     """It says at once which roles to start. If nothing is left to do, none need run."""
     expected = f"{role}'s work left, and no worker with this role runs: start one"
