@@ -38,39 +38,6 @@ async def test_a_round_is_written_as_it_was_sent(place: DoorPlace, client: Clien
     assert place.posted("written") == 1
 
 
-STRICT = Ladders(
-    ladders={"eu": Ladder(rating=DEFAULT_RATING, limits=Limits(unknown_fields="reject")),
-             "no": Ladder(rating=DEFAULT_RATING, limits=Limits(corrections="refused"))},
-)  # fmt: skip
-ANN = {"player": "ann", "rank": 1}
-
-REFUSED: list[tuple[Any, str, str | None]] = [
-    (b'{"round_id"', "malformed", None),
-    (b"{ }", "bad-id", "body.round_id"),
-    (a_round(""), "bad-id", "body.round_id"),
-    (a_round(standings=[ANN, {"player": "b", "rank": 0}]), "bad-rank", "body.standings[1].rank"),
-    (a_round(standings=[ANN, {"player": 3, "rank": 1}]), "bad-id", "body.standings[1].player"),
-    (a_round(standings=[ANN, ANN]), "duplicate-player", None),
-    (a_round(weight=-1), "bad-weight", "body.weight"),
-    (a_round(completed_at="2040-01-01T00:00:00Z"), "bad-time", "body.completed_at"),
-    (a_round(completed="x"), "malformed", None),
-    (a_round(ladder="asia"), "invalid", "body.ladder"),
-    (b"[" * 40, "too-deep", None),
-]  # fmt: skip
-
-
-@cases(("body", "code", "where"), REFUSED)
-@at_door(STRICT)
-async def test_what_is_not_valid_is_not_written(
-    place: DoorPlace, client: Client, body: Any, code: str, where: str | None
-) -> None:
-    """The answer is 422 with the code of the rejection and the place of the mistake."""
-    answer = await client.post(AT, body)
-    assert (answer.status, answer.code, answer.json.get("place")) == (422, code, where)
-    assert place.log.all == []
-    assert place.posted("invalid") == 1
-
-
 def test_terms_may_change_before_the_offset() -> None:
     """The log may be longer than the process knows. So a round is refused only if it is rejected by
     the terms at the known end and by all later ones, and a correction, too."""
@@ -229,22 +196,7 @@ async def test_a_correction_is_written_with_its_kind(place: DoorPlace, client: C
     assert b'"ladder":"eu"' in record.value
 
 
-@cases(("ladder", "body", "code"), [
-    ("eu", {"round_id": "r1"}, "malformed"),
-    ("eu", VOID | {"event_type": "round-x"}, "malformed"),
-    ("eu", {"event_type": "round-voided"}, "malformed"),
-    ("eu", VOID | {"ladder": "no"}, "invalid"),
-    ("eu", {"event_type": "player-merged", "player": "a", "into": "a"}, "bad-merge"),
-    ("asia", VOID, "unknown-ladder"),
-    ("no", VOID, "corrections-refused"),
-])  # fmt: skip
-@at_door(STRICT)
-async def test_corrections_that_are_not_valid(
-    place: DoorPlace, client: Client, ladder: str, body: Any, code: str
-) -> None:
-    answer = await client.post(f"/v1/ladders/{ladder}/corrections", body)
-    assert (answer.status, answer.code) == (422, code)
-    assert place.log.all == []
+# --- tokens ---
 
 
 @at_door(serve_write_token="")

@@ -106,29 +106,24 @@ def test_every_system_takes_a_table(
 
 # --- tables ---------------------------------------------------------------------------------------
 
-ROWS = [("ann", 31.4, 1.9), ("bob", 25.9, 2.4)]
-
 
 def tables(folder: Path) -> Iterator[Path]:
     """The same players in each format."""
-    yield written(folder, "player;mu;sigma\n" + "".join(f"{a};{b};{c}\n" for a, b, c in ROWS))
-    yield written(
-        folder, "user\trating\trd\n" + "".join(f"{a}\t{b}\t{c}\n" for a, b, c in ROWS), "p.tsv"
-    )
-    lines = "".join(json.dumps({"id": a, "elo": b, "x": {}, "deviation": c}) + "\n"
-                    for a, b, c in ROWS)  # fmt: skip
-    yield written(folder, "\n" + lines, "p.jsonl")
+    pl = pytest.importorskip("polars")
+    ann, bob = ("ann", 31.4, 1.9), ("bob", 25.9, 2.4)
+    frame = pl.DataFrame([ann, bob], schema=["player", "mu", "sigma"], orient="row")
+    yield written(folder, frame.write_csv(separator=";"))
+    renamed = frame.rename({"player": "user", "mu": "rating", "sigma": "rd"})
+    yield written(folder, renamed.write_csv(separator="\t"), "p.tsv")
+    lines = [json.dumps({"id": a, "elo": b, "x": {}, "deviation": c}) for a, b, c in (ann, bob)]
+    yield written(folder, "\n".join(["", *lines, ""]), "p.jsonl")
     packed = folder / "p.csv.gz"
-    packed.write_bytes(gzip.compress(b"name,skill,sigma\nann,31.4,1.9\nbob,25.9,2.4\n"))
+    packed.write_bytes(
+        gzip.compress(frame.rename({"player": "name", "mu": "skill"}).write_csv().encode())
+    )
     yield packed
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    path = folder / "p.parquet"
-    columns = zip(*ROWS, strict=True)
-    parquet.write_table(pyarrow.table(dict(zip(("player", "mu", "sigma"), columns, strict=True))),
-                        path)  # fmt: skip
-    yield path
+    frame.write_parquet(folder / "p.parquet")
+    yield folder / "p.parquet"
 
 
 def test_every_format(tmp_path: Path) -> None:
@@ -170,15 +165,21 @@ def test_what_is_open_is_asked(
     assert kafka.sent == []
 
 
-def test_a_scale_is_needed(tmp_path: Path) -> None:
-    """1500 and 25 are both possible on a ladder, so nothing is guessed."""
+def test_a_scale_is_needed(tmp_path: Path, kafka: Sent, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1500 and 25 are both possible, so nothing is guessed. Of an unknown ladder, one is named."""
     assert "which scale" in failed("seed", written(tmp_path, TABLE), "--ladder", "l", "--yes")
     assert "give a table of ratings, or --from-ladder" in failed("seed", "--ladder", "l")
     undo = ("seed", "--ladder", "l", "--from-ladder", "m", "--undo")
     assert "--undo is for a table: take a seed from another ladder back" in failed(*undo)
+    ladders = '[ladders.duel.rating]\nsystem = "elo-mmr"\nweight_limit = 0.2\nsigma_limit = 80\n'
+    monkeypatch.setenv("STREAM_RATER_LADDERS", str(written(tmp_path, ladders, "l.toml")))
+    words = ("--ladder", "duels", "--scale", "openskill", "--yes")
+    line = failed("seed", written(tmp_path, TABLE), *words)
+    assert line.startswith("ladder 'duels' is not configured: name one that is, as by --ladder du")
+    assert kafka.sent == []
 
 
-BAD_ROWS = [
+@cases("row, message", [
     ("x,1500,abc,1", "bad-seed: column sigma: 'abc' is no number"),
     ("x,nan,70,1", "bad-seed: column mu: 'nan' is no number"),
     ("x,inf,70,1", "bad-seed: column mu: 'inf' is no number"),
@@ -194,10 +195,7 @@ BAD_ROWS = [
     (f"{'x' * 129},1500,70,1", "bad-id: column player: over 128 bytes"),
     ("ann,1400,70,1", "bad-id: player 'ann' stands in line 2, too"),
     ("x,1500,70", "malformed: 3 cells, but the header has 4"),
-]
-
-
-@cases(("row", "message"), BAD_ROWS)
+])  # fmt: skip
 def test_a_bad_row_stops_all(row: str, message: str, tmp_path: Path, kafka: Sent) -> None:
     """With its line, its column and the cure. On request the others are sent."""
     kafka.forget()
@@ -294,22 +292,11 @@ def test_an_import_is_taken_back(tmp_path: Path, kafka: Sent) -> None:
     assert voided["round_id"] == seed["round_id"] and voided["batched"]
 
 
-def test_an_unknown_ladder(tmp_path: Path, kafka: Sent, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line names one that is configured."""
-    ladders = '[ladders.duel.rating]\nsystem = "elo-mmr"\nweight_limit = 0.2\nsigma_limit = 80\n'
-    monkeypatch.setenv("STREAM_RATER_LADDERS", str(written(tmp_path, ladders, "l.toml")))
-    words = ("--ladder", "duels", "--scale", "openskill", "--yes")
-    line = failed("seed", written(tmp_path, TABLE), *words)
-    assert line.startswith("ladder 'duels' is not configured: name one that is, as by --ladder du")
-    assert kafka.sent == []
-
-
 # --- one player -----------------------------------------------------------------------------------
 
 
 def test_a_reset(kafka: Sent) -> None:
-    """Has an id of its own at each command, unless it is given. If it fails, the line names the id,
-    so that it is not applied twice."""
+    """Has another id at each command; if it fails, the line names it, lest it be applied twice."""
     for more in ((), (), ("--mu", "1600", "--id", "r-1", "--source", "sold")):
         assert run("reset", "l", "ann", "--sigma", 200, *more).exit_code == 0
     (first, second, third) = [event for _, kind, event in kafka.sent if kind == "player-reset"]
@@ -330,7 +317,7 @@ def test_a_reset(kafka: Sent) -> None:
     (("l", "ann", "--sigma", 70, "--at", "x"), "bad-time: at: "),
 ])  # fmt: skip
 def test_a_reset_that_cannot_be(words: tuple[Any, ...], message: str, kafka: Sent) -> None:
-    """Is refused by the service's rules, before it is sent."""
+    """By the service's rules, before it is sent."""
     assert message in failed("reset", *words)
     assert kafka.sent == []
 

@@ -1,4 +1,5 @@
-"""The door takes seeds and resets, and sends a seed before a round that asks for one."""
+"""The door takes seeds and resets, and sends a seed before a round that asks for one; and what is
+not valid, of rounds, too."""
 
 import asyncio
 import json
@@ -13,7 +14,7 @@ import pytest
 from stream_rater.adapters.live_beliefs import UnratedLadder
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.files import read_ladders
-from stream_rater.config.ladders import DEFAULT_RATING
+from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders, Limits
 from stream_rater.contract.record import Record, header
 from stream_rater.contract.seeds import SeededPlayer
 from stream_rater.contract.submissions import Appended, NewRecord, NotAppended
@@ -26,9 +27,14 @@ from stream_rater.serve.beginnings import beginnings_of
 from stream_rater.serve.problems import Refused
 from tests.builders.cases import cases
 from tests.builders.doors import Client, DoorPlace, a_round, at_door, home
-from tests.unit.test_door import STRICT
+from tests.unit.test_door import AT as ROUNDS
+from tests.unit.test_door import VOID
 
 AT = "/v1/ladders/eu/corrections"
+STRICT = Ladders(
+    ladders={"eu": Ladder(rating=DEFAULT_RATING, limits=Limits(unknown_fields="reject")),
+             "no": Ladder(rating=DEFAULT_RATING, limits=Limits(corrections="refused"))},
+)  # fmt: skip
 WHEN = "2026-05-01T00:00:00Z"
 SEED: dict[str, Any] = {
     "event_type": "players-seeded", "round_id": "s1", "at": WHEN,
@@ -71,11 +77,31 @@ async def test_a_seed_is_written_with_its_kind(
 
 
 def seeded(**fields: Any) -> dict[str, Any]:
-    """The seed with another second player."""
     return {**SEED, "players": [SEED["players"][0], {"player": "bob", "mu": 1480} | fields]}
 
 
+BAD_ROUNDS: list[tuple[Any, str, str | None]] = [
+    (b'{"round_id"', "malformed", None),
+    (b"{ }", "bad-id", "body.round_id"),
+    (a_round(""), "bad-id", "body.round_id"),
+    (a_round(standings=[{"player": "ann", "rank": 1}, {"player": "b", "rank": 0}]), "bad-rank",
+     "body.standings[1].rank"),
+    (a_round(standings=[{"player": "ann", "rank": 1}, {"player": 3, "rank": 1}]), "bad-id",
+     "body.standings[1].player"),
+    (a_round(standings=[{"player": "ann", "rank": 1}, {"player": "ann", "rank": 2}]),
+     "duplicate-player", None),
+    (a_round(weight=-1), "bad-weight", "body.weight"),
+    (a_round(completed_at="2040-01-01T00:00:00Z"), "bad-time", "body.completed_at"),
+    (a_round(completed="x"), "malformed", None),
+    (a_round(ladder="asia"), "invalid", "body.ladder"),
+    (b"[" * 40, "too-deep", None),
+]  # fmt: skip
 BAD: list[tuple[Any, str, str | None]] = [
+    ({"round_id": "r1"}, "malformed", None),
+    ({"event_type": "round-x", "round_id": "r1"}, "malformed", None),
+    ({"event_type": "round-voided"}, "malformed", "body.round_id"),
+    ({**VOID, "ladder": "no"}, "invalid", "body.ladder"),
+    ({"event_type": "player-merged", "player": "a", "into": "a"}, "bad-merge", None),
     (seeded(player="ann"), "bad-id", None),
     (seeded(player=""), "bad-id", "body.players[1].player"),
     (seeded(sigma=0), "bad-seed", "body.players[1].sigma"),
@@ -103,23 +129,31 @@ BAD: list[tuple[Any, str, str | None]] = [
 ]  # fmt: skip
 
 
-@cases(("body", "code", "where"), BAD)
+@cases("to, body, code, where", [
+    *((ROUNDS, *each) for each in BAD_ROUNDS), *((AT, *each) for each in BAD),
+])  # fmt: skip
 @at_door(STRICT)
-async def test_a_bad_seed_is_not_written(
-    place: DoorPlace, client: Client, body: Any, code: str, where: str | None
+async def test_what_is_not_valid_is_not_written(
+    place: DoorPlace, client: Client, to: str, body: Any, code: str, where: str | None
 ) -> None:
     """The answer is 422 with the code of the rejection, and the place where it has one."""
-    answer = await client.post(AT, body)
+    answer = await client.post(to, body)
     assert (answer.status, answer.code, answer.json.get("place")) == (422, code, where)
     assert place.log.all == []
+    assert place.posted("invalid") == 1
 
 
-@cases("body", [SEED, RESET])
+@cases("body", [SEED, RESET, VOID])
 @at_door(STRICT, Beliefs("ann"))
 async def test_a_ladder_that_takes_no_corrections_takes_no_seeds(
     place: DoorPlace, client: Client, body: dict[str, Any]
 ) -> None:
-    """Whoever may report its rounds must not set ratings; nor does a round with `seed_from`."""
+    """Whoever may report its rounds must not set ratings; nor does a round with `seed_from`. Of an
+    unknown kind, the text names those that there are."""
+    answer = await client.post("/v1/ladders/asia/corrections", body)
+    assert (answer.status, answer.code) == (422, "unknown-ladder")
+    answer = await client.post(AT, {**body, "event_type": "players-seeds"})
+    assert "players-seeded, player-reset" in answer.json["detail"]
     answer = await client.post("/v1/ladders/no/corrections", body)
     assert (answer.status, answer.code) == (422, "corrections-refused")
     answer = await client.post("/v1/ladders/no/rounds?seed_from=asia", a_round())
@@ -127,15 +161,6 @@ async def test_a_ladder_that_takes_no_corrections_takes_no_seeds(
     assert answer.json["place"] == "query.seed_from"
     assert place.log.all == []
     assert (await client.post("/v1/ladders/no/rounds", a_round())).status == 202
-
-
-@at_door(STRICT)
-async def test_an_unknown_ladder_or_kind(place: DoorPlace, client: Client) -> None:
-    """The text names the kinds."""
-    answer = await client.post("/v1/ladders/asia/corrections", SEED)
-    assert (answer.status, answer.code) == (422, "unknown-ladder")
-    wrong = await client.post(AT, SEED | {"event_type": "players-seeds"})
-    assert "players-seeded, player-reset" in wrong.json["detail"]
 
 
 # --- from another ladder --------------------------------------------------------------------------
@@ -278,9 +303,8 @@ class Live:
 
 def test_who_begins_with_what(tmp_path: Path) -> None:
     """Those who have a rating there, and none here; on the scale of the ladder, with a newcomer's
-    sigma at most, and as if after one round. Who was removed from either ladder does not begin.
-    Before the first round of a ladder everybody begins; a system without sigma gets none, and its
-    floor holds."""
+    sigma at most, and as if after one round; nobody who was removed from either ladder. Before the
+    first round everybody begins; a system without sigma gets none, and its floor holds."""
     live = Live(tmp_path)
     live.beliefs["old"] = {"ann": (1675.0, 70.0, 9), "bob": (1500.0, 350.0, 1), "cy": (1, 1, 3),
                            "emptied": (1500.0, 350.0, 0)}  # fmt: skip

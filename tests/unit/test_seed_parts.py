@@ -51,8 +51,7 @@ def test_it_is_decoded_as_it_was_encoded(given: SeedPart) -> None:
 
 
 def test_rows_that_are_taken_keep_their_records() -> None:
-    """Records without a row are left out. As rows of rounds they have the columns that events are
-    encoded from."""
+    """Records without a row are left out. Rows have the columns that events are encoded from."""
     found = seed_part((7, "ab"), (8, "c"), (9, "de")).take(np.array([4, 1]))
     assert [*found.column] == [("a", "e"), ("a", "b")]
     assert found.offset.tolist() == [9, 7]
@@ -68,8 +67,8 @@ def test_rows_that_are_taken_keep_their_records() -> None:
 
 
 def test_who_takes_which_messages() -> None:
-    """Releases that do not know seed parts refuse them: they begin as a part does, with a version
-    that no part of rounds has. A part of rounds, a mark, and litter are none."""
+    """Releases that do not know seed parts refuse them, by their version. A part of rounds, a mark,
+    and litter are none. Parts of a newer kernel wait, as all parts do."""
     message = seed_parts.encode(seed_part((7, "ab")))
     assert not correction_parts.is_correction(message)
     assert decoder.read_all([message]) == [None]
@@ -81,6 +80,13 @@ def test_who_takes_which_messages() -> None:
         assert not seed_parts.is_seeded(message)
         with pytest.raises(NotAPart):
             seed_parts.decode(message)
+    message = seed_parts.encode(seed_part((7, "ab")))
+    elements = msgspec.msgpack.decode(message)
+    elements[1] += 1
+    newer = msgspec.msgpack.encode(elements)
+    with pytest.raises(UnknownPart, match="newer release"):
+        seed_parts.decode(newer)
+    assert seed_parts.decode(newer, elements[1]).kernel == elements[1]
 
 
 @cases("element, value, reason", [
@@ -92,7 +98,6 @@ def test_who_takes_which_messages() -> None:
     (PLAYERS, ["a", "a"], "stands in it twice"),
 ])  # fmt: skip
 def test_a_damaged_part_is_refused(element: int, value: object, reason: str) -> None:
-    """With a reason."""
     elements = msgspec.msgpack.decode(seed_parts.encode(seed_part((7, "ab"))))
     elements[element] = value
     with pytest.raises(UnknownPart, match=reason):
@@ -101,19 +106,7 @@ def test_a_damaged_part_is_refused(element: int, value: object, reason: str) -> 
         seed_parts.decode(msgspec.msgpack.encode(elements)[:-1])
 
 
-def test_parts_of_a_newer_kernel_wait() -> None:
-    """As all parts do."""
-    message = seed_parts.encode(seed_part((7, "ab")))
-    elements = msgspec.msgpack.decode(message)
-    elements[1] += 1
-    newer = msgspec.msgpack.encode(elements)
-    with pytest.raises(UnknownPart, match="newer release"):
-        seed_parts.decode(newer)
-    assert seed_parts.decode(newer, elements[1]).kernel == elements[1]
-
-
 # --- how seeds and resets are sent ----------------------------------------------------------------
-
 
 SHARDS = 3
 
@@ -137,7 +130,6 @@ def sent_of(
 
 
 def rows_of(parts: list[tuple[int, SeedPart]]) -> Iterator[tuple[int, str, int, float]]:
-    """The shard, player, offset and mu of each row."""
     for shard, each in parts:
         columns = each.names.texts(), each.offset.tolist(), each.mu.tolist()
         yield from ((shard, *row) for row in zip(*columns, strict=True))
@@ -180,8 +172,7 @@ def test_a_player_in_several_records(kind: str) -> None:
 
 
 def test_parts_are_cut_by_rows_and_bytes() -> None:
-    """In order; also those of a ladder with thousands of seasons, and players with the longest
-    ids."""
+    """In order; also those of a ladder with thousands of seasons, and of the longest ids."""
     parts, _ = sent_of(seeding_record(1, *"abcde"), rows=2, shards=1)
     assert ["".join(part.names.texts()) for _, part in parts] == ["ab", "cd", "e"]
     rule = rule_of(CONFIG, tuple(Season(n, 0.5, 100.0) for n in range(1, 30_000)))

@@ -39,7 +39,6 @@ from tests.rounds import as_json, ranked
 
 
 def batch_of(part: SeedPart, offset: int = 0) -> ShardBatch:
-    """The batch of a part that an updater has read."""
     shard = Shard.at(Position(applied=offset), offset, 1)
     shard.read(Record(0, offset, seed_parts.encode(part)))
     return ShardBatch({0: shard.cut(10)})
@@ -72,9 +71,6 @@ def header_of(data: bytes) -> np.void:
     return record.decode([data], 0, 0.0, 1.0).header[0]
 
 
-# --- which rows change something ------------------------------------------------------------------
-
-
 def test_who_takes_a_seed_or_a_reset() -> None:
     """A seed is for players without a round: one who is new, and one whose rounds were all voided
     before. A reset is for players with a round; a newcomer is not written, and so not counted as
@@ -92,9 +88,6 @@ def test_who_takes_a_seed_or_a_reset() -> None:
     change = applied(seed_part((9, "ab")), belief(), belief(last=9))
     assert (len(change.beliefs), len(change.events), change.position.applied) == (0, 0, 1)
     assert again(seed_part((9, "ab")), change, [belief(), belief(last=9)]) == []
-
-
-# --- the records ----------------------------------------------------------------------------------
 
 
 def test_records_are_those_of_a_replay() -> None:
@@ -129,13 +122,10 @@ def _as_part(seed: Seed, rule: RatingRule) -> SeedPart:
     )  # fmt: skip
 
 
-# --- the events -----------------------------------------------------------------------------------
-
 NAMES = ["ann", "b:b", "%", 'c"d', "ü", "e\\", "f" * 128]
 
 
 def some_part(kind: str, rule: RatingRule) -> SeedPart:
-    """Several records, with players and ids of all kinds."""
     rng = random.Random(1)
     records = [
         RecordInPart(7, 1000, "r:1", TIME), RecordInPart(12, 1001, 's"2', TIME),
@@ -155,8 +145,7 @@ def some_part(kind: str, rule: RatingRule) -> SeedPart:
     rule_of(structs.replace(CONFIG, floor=1500.0, provisional_rounds=3)),
 ])  # fmt: skip
 def test_events_have_the_bytes_of_their_struct(kind: str, rule: RatingRule) -> None:
-    """As a replay makes them, for players who were published before and for others; and the same
-    when they are built again."""
+    """As a replay makes them, for players published before and for others; and when built again."""
     part = some_part(kind, rule)
     stored: list[bytes | None] = [belief(rounds=0 if kind == SEEDED else 3) for _ in NAMES]
     stored[1] = belief(rounds=0 if kind == SEEDED else 3, unannounced=1)
@@ -191,11 +180,9 @@ def test_events_before_the_committed_offset_are_published() -> None:
         build_seed_events_again(0, batch_of(part), damaged, 0)
 
 
-# --- metrics and log ------------------------------------------------------------------------------
-
-
 def test_rows_are_counted_by_what_they_did() -> None:
-    """Applied, applied before, and without effect. The last ones are also logged."""
+    """Applied, applied before, and without effect, which is also logged; and seeds that are
+    sent."""
     metrics = Metrics()
     part, records = seed_part((9, "abcd")), [None, belief(), belief(), belief(last=9)]
     change = compute_seeds(batch_of(part), {0: StoredShard(Position(), records)})[0]
@@ -208,10 +195,6 @@ def test_rows_are_counted_by_what_they_did() -> None:
     assert value("stream_rater_seed_rows_without_effect_total") == 2
     (line,) = [each for each in lines if each["log_level"] == "warning"]
     assert (line["shard"], line["offset"], line["players"]) == (0, 1, 2)
-
-
-def test_a_seed_is_counted_once_its_parts_are_sent() -> None:
-    """By the estimator."""
     metrics = Metrics()
     observer = ServiceObserver(metrics, "estimator", log.logger("estimator"))
     observer.seeded("a", 0, 7, 5000)
