@@ -52,14 +52,12 @@ def played(config: RatingConfig) -> Pool:
 
 
 def beliefs_of(config: RatingConfig) -> Beliefs:
-    """Those of these players: their own copy."""
     pool = played(config)
     stored = pool._beliefs
     return Beliefs(stored.header[: len(pool)].copy(), stored.factors[: len(pool)].copy())
 
 
 def drawn(beliefs: Beliefs, rule: RatingRule) -> seasons.Before:
-    """Draw them all, in place."""
     rows = np.arange(len(beliefs))
     before = seasons.draw([rule], rows * 0, beliefs, rows)
     assert before is not None
@@ -107,7 +105,6 @@ def modes(beliefs: Beliefs) -> Floats:
 
 
 def performances(beliefs: Beliefs) -> list[Floats]:
-    """Those that each belief holds."""
     counts = beliefs.header["count"].tolist()
     return [each[:count, 0].copy() for each, count in zip(factors_of(beliefs), counts, strict=True)]
 
@@ -274,7 +271,6 @@ def test_newcomers_are_not_drawn() -> None:
 
 
 def season_and_round(config: RatingConfig, *started: Season) -> Beliefs:
-    """All players after these seasons and a round of all."""
     rule, beliefs = rule_of(config, started), beliefs_of(config)
     rows = np.arange(len(beliefs))
     same, time = rows * 0, rows * 0 + 1_790_000_000

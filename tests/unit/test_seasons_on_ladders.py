@@ -8,12 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.config.ladders import Change, Ladder, Ladders
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.contract.record import Player, Record
-from stream_rater.operations.bulk_replay import BulkReplay, PlayerTable
-from stream_rater.operations.bulk_waves import BulkRounds, BulkWave
 from stream_rater.operations.rate import rating_lines
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.estimation import PendingRounds
@@ -26,7 +23,7 @@ from stream_rater.rating import record
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import Elo, EloMMR, EloR, Glicko, Season
 from stream_rater.rating.stages import rule_of
-from stream_rater.replay.edited_log import LoggedRounds, RecordValidator
+from stream_rater.replay.edited_log import RecordValidator
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
 from tests.builders.machines import CONFIG
@@ -58,7 +55,6 @@ STARTS: Mapping[int, tuple[tuple[str, Season], ...]] = {
 
 
 def seasons_at(ladder: str, offset: int) -> tuple[Season, ...]:
-    """Those that have started on a ladder before this round."""
     return tuple(
         season
         for start, some in STARTS.items()
@@ -91,8 +87,7 @@ def records_of(replay: Replay) -> dict[Player, bytes]:
 
 
 def test_at_once_as_one_by_one() -> None:
-    """In one call a player may have rounds of one season only, or the first of it among others; of
-    records, and of full histories."""
+    """A call may have several seasons of one player: of records, and of full histories."""
     for ladders in (LADDERS, IN_FULL):
         one_by_one, published = replayed(ladders, 1)
         for at_once in (7, COUNT):
@@ -172,8 +167,7 @@ class Stream:
 
 def test_the_stream_as_the_replay() -> None:
     """The same records and events; and a round that was applied before a crash is estimated from
-    the same prior again, whether or not it was the first of its season. An updater that was away
-    applies rounds of several seasons at once."""
+    the same prior again. An updater that was away applies rounds of several seasons at once."""
     stream, at_once, parts = Stream(), Stream(), list[Part]()
     for each in ROUNDS:
         pending = stream.pending(each)
@@ -194,25 +188,6 @@ def test_the_stream_as_the_replay() -> None:
     replay, published = replayed(LADDERS, 1)
     assert stream.records == records_of(replay)
     assert stream.published == published
-
-
-def test_in_bulk_as_one_by_one() -> None:
-    """Each wave by the seasons of its ladder."""
-    validator, table, replay = RecordValidator(LADDERS, 10), PlayerTable(), BulkReplay()
-    for each in ROUNDS:
-        rounds, rejections = validator.decode([each])
-        if not validator.round_decoder.informative(rounds).all():
-            continue
-        logged = LoggedRounds.of([each], rounds, rejections)
-        rows, no = table.rows(logged.rounds.players()), np.zeros(len(rounds.share), np.bool_)
-        replay.make_room(len(table))
-        started = seasons_at(logged.rounds.heads[0].ladder, each.offset)
-        kind = np.zeros(1, np.int64)
-        wave = BulkWave(BulkRounds.of(logged, kind, kind, rows, no, no), np.array([0, 1]))
-        replay.rate(wave, validator.round_decoder.ratings[int(rounds.config_index[0])], started)
-    everybody = np.arange(len(table))
-    found = BeliefColumn(table.at(everybody), replay.column(everybody))
-    assert dict(found) == records_of(replayed(LADDERS, 1)[0])
 
 
 def test_a_wave_of_ladders_with_seasons_and_without() -> None:
@@ -274,8 +249,8 @@ def test_a_player_without_rounds_left_is_a_newcomer() -> None:
 
 
 def test_readers_see_a_season_at_once() -> None:
-    """`rate` shows beliefs as drawn, also of players who have not played since. It shows records as
-    they are stored."""
+    """`rate` shows beliefs as drawn, also of those who have not played since, and stored
+    records."""
     replay = replayed(LADDERS, COUNT)[0]
     pool = replay.pools["d"]
     for season in (FIRST, Season(9, 0.0, 250.0)):

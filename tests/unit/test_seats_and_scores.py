@@ -107,8 +107,7 @@ BAD_SCORES = ["4", True, [4], {"home": 4}, ""]
 
 
 def test_a_seat_that_is_not_valid() -> None:
-    """Is absent where seats do not count, so that no round is lost. A ladder with seats rejects the
-    round, and names the entry and the cure."""
+    """Is absent where seats do not count. A ladder with seats names the entry and the cure."""
     for encode, seat in product(WAYS, BAD_SEATS):
         entries = {"player": "ann", "rank": 2}, {"player": "bob", "rank": 1, "seat": seat}
         for ladder in ("plain", "scored"):
@@ -122,9 +121,8 @@ def test_a_seat_that_is_not_valid() -> None:
 
 
 def test_a_score_that_is_not_valid() -> None:
-    """The same, by ladders with scores. A number beyond all floats is a score that is not valid,
-    not a message that is not. MessagePack can say more: numbers that are not finite, and what JSON
-    has no values for."""
+    """The same, by ladders with scores; a number beyond all floats is such a score. MessagePack can
+    say more: numbers that are not finite, and what JSON has no values for."""
 
     def refused(encode: Encode, score: Any, said: str) -> None:
         entries = {"player": "ann", "rank": 2}, {"player": "bob", "rank": 1, "score": score}
@@ -153,18 +151,14 @@ def test_a_score_that_is_not_valid() -> None:
 
 
 def test_a_strict_ladder_wants_their_types() -> None:
-    """As before they counted."""
+    """As before they counted. Valid and invalid ones come side by side, each by its ladder."""
     ann, bob = {"player": "ann", "rank": 1}, {"player": "bob", "rank": 2}
     for encode in WAYS:
         decoded(encode, {**ann, "seat": "123456789", "score": 3}, bob, ladder="strict")
-        for name, value in (("seat", 7), ("score", "7")):
+        for name, given in (("seat", 7), ("score", "7")):
             with pytest.raises(Invalid, match=f"at `\\$.standings\\[0\\].{name}`") as bad:
-                decoded(encode, {**ann, name: value}, bob, ladder="strict")
+                decoded(encode, {**ann, name: given}, bob, ladder="strict")
             assert bad.value.code == "malformed"
-
-
-def test_valid_and_invalid_ones_side_by_side() -> None:
-    """Each round by its own ladder, whichever reader reads it."""
     entries = {"player": "ann", "rank": 1, "seat": ""}, {"player": "bob", "rank": 2, "seat": "away"}
     records = []
     for i, (encode, ladder) in enumerate(product((fast, slow, packed), ("plain", "seated"))):
@@ -176,7 +170,6 @@ def test_valid_and_invalid_ones_side_by_side() -> None:
 
 
 def test_an_amended_round_has_those_that_it_is_given() -> None:
-    """Also a score of 0."""
     amended = msgspec.convert(
         {
             "round_id": "r", "ladder": "plain",
