@@ -1,7 +1,9 @@
-"""Changes for clients that follow: each is sent once, in order, wherever a client was before."""
+"""Changes for clients that follow: each is sent once, in order, wherever a client was before.
+Questions that take long: by turns, no more than so many."""
 
 import asyncio
 import functools
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from stream_rater.serve.feed import RING_SIZE, Feed
 from stream_rater.serve.http import event_stream
 from stream_rater.serve.http.event_stream import HEARTBEAT_S, MOST_WAITING, Hub
+from stream_rater.serve.http.limits import FairExecutor, client_address
 from stream_rater.serve.index.follower import NewEvent
 from stream_rater.serve.problems import Refused
 
@@ -20,7 +23,6 @@ def events(partition: int, *offsets: int, ladder: str = "l") -> list[NewEvent]:
 
 
 def in_a_loop(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A test that runs in an event loop."""
 
     @functools.wraps(story)
     def test(*given: Any, **named: Any) -> None:
@@ -52,12 +54,6 @@ class Followed:
             except StopAsyncIteration:
                 return [*found, "end"]
 
-    async def close(self) -> None:
-        """Hang up."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-
 
 def _short(text: bytes) -> str:
     lines = dict(line.split(": ", 1) for line in text.decode().split("\n") if ": " in line)
@@ -68,23 +64,16 @@ def _short(text: bytes) -> str:
 
 @in_a_loop
 async def test_a_client_that_is_ahead_of_this_process() -> None:
-    """Another process has sent it more. What it knows is not sent again, and no id is lower in any
-    partition than its own."""
+    """What another process has sent it is not sent again, and no id is lower in any partition than
+    its own. One that is cut off while it gets what it missed continues where it was."""
     hub = Hub()
     hub.begin([100, 50])
     client = Followed(hub, "103.40")
     assert await client.read() == ["reset", "id:100.50"]  # 40 to 50 may have been missed
-    await client.close()
     client = Followed(hub, "103.50")
     assert await client.read() == ["id:103.50"]
     hub.publish([*events(0, 100, 101), *events(1, 50), *events(0, 102, 103, 104)])
     assert await client.read() == ["1:50@103.51", "0:103@104.51", "0:104@105.51"]
-
-
-@in_a_loop
-async def test_what_was_missed_has_ids_that_do_not_go_back() -> None:
-    """A client that is cut off while it gets what it missed continues where it was, in each
-    partition."""
     hub = Hub()
     hub.begin([0, 0])
     hub.publish([*events(1, 0), *events(0, 0, 1), *events(1, 1)])
@@ -94,8 +83,8 @@ async def test_what_was_missed_has_ids_that_do_not_go_back() -> None:
 
 @in_a_loop
 async def test_reading_that_begins_again() -> None:
-    """No client gets an event twice, and none misses an event in between. One client follows all
-    the time, one comes back during the second reading, and one is new."""
+    """No client gets an event twice, and none misses one: an old one, one that comes back during
+    the second reading, and a new one. Ids do not go back, in whatever partition events come."""
     hub = Hub()
     hub.begin([0])
     old = Followed(hub)
@@ -107,11 +96,6 @@ async def test_reading_that_begins_again() -> None:
     assert await old.read() == ["id:0", "0:0@1", "0:1@2", "0:2@3", "0:3@4", "0:4@5"]
     assert await back.read() == ["id:2", "0:2@3", "0:3@4", "0:4@5"]
     assert await new.read() == ["id:4", "0:4@5"]
-
-
-@in_a_loop
-async def test_ids_do_not_go_back_when_reading_begins_again() -> None:
-    """Another partition has an event while this one is behind what the client got."""
     hub = Hub()
     hub.begin([0, 0])
     client = Followed(hub)
@@ -144,12 +128,18 @@ async def test_an_id_beyond_the_end_of_the_topic() -> None:
 
 @in_a_loop
 async def test_other_ladders_are_not_streamed() -> None:
-    """But ids count them."""
+    """But ids count them. Who hangs up before anything was asked for holds no place."""
     hub = Hub()
     hub.begin([0])
     client = Followed(hub)
     hub.publish([*events(0, 0, ladder="other"), *events(0, 1)])
     assert await client.read() == ["id:0", "0:1@2"]
+    hub = Hub()
+    hub.begin([0])
+    stream = hub.follow("l", None)
+    assert len(hub) == 1
+    del stream
+    assert not len(hub)
 
 
 def test_the_ring_reaches_back_so_far() -> None:
@@ -197,12 +187,97 @@ async def test_places_for_followers_are_shared(monkeypatch: pytest.MonkeyPatch) 
     assert len(hub) == 3
 
 
+# --- questions that take long: nobody pays for those of another -----------------------------------
+
+
+class Queue:
+    """An executor of one thread and a queue of four; work waits until it is `free`."""
+
+    def __init__(self) -> None:
+        self.turns, self.free, self.done = (
+            FairExecutor("test", 1, 4),
+            threading.Event(),
+            list[str](),
+        )
+
+    def ask(self, who: str, *names: str) -> list[asyncio.Task[str]]:
+        return [asyncio.create_task(self._asked(who, name)) for name in names]
+
+    async def _asked(self, who: str, name: str) -> str:
+        client_address.set(who)
+        return await self.turns.run(lambda: self._work(name))
+
+    def _work(self, name: str) -> str:
+        self.free.wait(30.0)
+        self.done.append(name)
+        return name
+
+
+async def begun() -> None:
+    """Let all tasks come as far as they can."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
 @in_a_loop
-async def test_who_hangs_up_at_once_holds_no_place() -> None:
-    """Though nothing of the stream was ever asked for."""
-    hub = Hub()
-    hub.begin([0])
-    stream = hub.follow("l", None)
-    assert len(hub) == 1
-    del stream
-    assert not len(hub)
+async def test_addresses_take_turns() -> None:
+    """Whoever asks much waits for itself: another one's question comes after one of theirs."""
+    queue = Queue()
+    asked = queue.ask("a", "a0", "a1", "a2", "a3")
+    await begun()
+    asked += queue.ask("b", "b0")
+    await begun()
+    queue.free.set()
+    assert await asyncio.gather(*asked) == ["a0", "a1", "a2", "a3", "b0"]
+    assert queue.done == ["a0", "a1", "b0", "a2", "a3"]
+
+
+@in_a_loop
+async def test_a_full_queue_refuses_the_greediest() -> None:
+    """Its own question, or its newest, if another asks that has fewer waiting."""
+    queue = Queue()
+    greedy = queue.ask("a", "a0", "a1", "a2", "a3", "a4", "a5")
+    await begun()
+    with pytest.raises(Refused, match=r"4 questions .*try again") as refused:
+        await greedy[5]
+    assert refused.value.problem.code == "busy"
+    assert int(refused.value.headers["Retry-After"]) >= 1
+    both = queue.ask("b", "b0", "b1")
+    await begun()
+    for gone in greedy[3:5]:
+        with pytest.raises(Refused):
+            await gone
+    with pytest.raises(Refused):  # both have two
+        await queue.ask("b", "b2")[0]
+    third = queue.ask("c", "c0")
+    await begun()
+    with pytest.raises(Refused):  # of two that have as many, the one whose turn is sooner
+        await greedy[2]
+    queue.free.set()
+    await asyncio.gather(*third, *both)
+    assert "c0" in queue.done
+
+
+@in_a_loop
+async def test_a_question_that_was_given_up_takes_no_turn() -> None:
+    """A question for which nobody waits any more is dropped, and there is room again."""
+    queue = Queue()
+    asked = queue.ask("a", "a0", "a1", "a2", "a3", "a4")
+    await begun()
+    asked[2].cancel()
+    await begun()
+    more = queue.ask("a", "more")
+    await begun()
+    queue.free.set()
+    await more[0]
+    assert queue.done == ["a0", "a1", "a3", "a4", "more"]
+
+
+@in_a_loop
+async def test_what_goes_wrong_is_reported_and_the_next_has_its_turn() -> None:
+    queue = Queue()
+    queue.free.set()
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            await queue.turns.run(lambda: 1 / 0)
+    assert await queue.ask("a", "next")[0] == "next"

@@ -1,27 +1,47 @@
-"""What `serve` answers while its index is not known to be complete: nothing that may be wrong."""
+"""What `serve` answers while its index is not known to be complete: nothing that may be wrong. What
+it refuses, each mistake by its code, its place and the cure; floods, slow clients, the token; and
+what its answers promise to caches and browsers."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
 
 from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders, any_ladder
+from stream_rater.config.settings import Settings
 from stream_rater.config.views import Listing
-from stream_rater.serve.bodies import BalanceQuestion, PredictQuestion, SideQuestion
-from stream_rater.serve.cursors import RankedRow
-from stream_rater.serve.entries import IndexedPlayer, LadderSummary
-from stream_rater.serve.index.reader import ReadPositions
-from stream_rater.serve.problems import Refused
-from stream_rater.serve.questions import (
-    AbsentLadder,
-    Incomplete,
-    LadderView,
-    PageView,
-    PlayerView,
-    Questions,
+from stream_rater.runtime import connections
+from stream_rater.serve import questions
+from stream_rater.serve.bodies import (
+    MOST_BODY_BYTES,
+    BalanceQuestion,
+    PredictQuestion,
+    SideQuestion,
 )
+from stream_rater.serve.cursors import RankedRow
+from stream_rater.serve.door.doorway import DoorParts
+from stream_rater.serve.entries import IndexedPlayer, LadderSummary
+from stream_rater.serve.http import limits
+from stream_rater.serve.index.file_index import FileIndexReader, FileIndexWriter
+from stream_rater.serve.index.follower import Watcher
+from stream_rater.serve.index.reader import ReadPositions
+from stream_rater.serve.problems import KINDS, Refused
+from stream_rater.serve.questions import Incomplete, LadderView, PageView, Questions
+from stream_rater.serve.seasons import NoSeasons
+from stream_rater.serve.service import MakeParts, Parts
+from tests.builders.cases import cases
+from tests.builders.serves import IndexThread, ServeThread
+from tests.contract.test_serve_index import an_event
+from tests.integration.serving import ask
+from tests.waits import HANGS_S
 
 ANN = IndexedPlayer(1600.0, 80.0, 1520.0, 7, False, "2026-01-01T00:00:00Z", 5)
 
@@ -37,7 +57,7 @@ class Index:
         if self.lost:
             raise Incomplete
         if self.absent:
-            raise AbsentLadder
+            raise questions.AbsentLadder
 
     async def ladders(self) -> list[str]:
         self._check()
@@ -53,9 +73,9 @@ class Index:
         self._check()
         return [ANN if each == "ann" else None for each in players]
 
-    async def player(self, _: str, player: str) -> PlayerView | None:
+    async def player(self, _: str, player: str) -> questions.PlayerView | None:
         self._check()
-        return PlayerView(ANN, 1, 1) if player == "ann" else None
+        return questions.PlayerView(ANN, 1, 1) if player == "ann" else None
 
     async def history(self, *_: Any) -> tuple[()]:
         self._check()
@@ -136,32 +156,23 @@ def test_rows_have_percentiles_where_the_listing_says_so() -> None:
 
 
 def outcomes(place: Place, names: Iterable[str]) -> dict[str, str]:
-    """The outcomes of these questions."""
     return {name: outcome(place, (KNOWN | UNKNOWN)[name]) for name in names}
 
 
 def test_an_index_that_is_lost() -> None:
-    """No question is answered, though the ladder was seen a moment ago."""
+    """No question is answered, though the ladder was seen a moment ago. A ladder that is not in a
+    whole index is unknown. A player who is not in it may have played since it last followed."""
     place, names = Place(), KNOWN | UNKNOWN
     assert outcomes(place, names) == dict.fromkeys(names, "answered")
     place.index.lost = True
     assert outcomes(place, names) == dict.fromkeys(names, "incomplete")
     place.index.lost = False
     assert outcomes(place, names) == dict.fromkeys(names, "answered")
-
-
-def test_a_ladder_that_is_gone() -> None:
-    """If the whole index is known to be there, and the ladder is not in it, it is unknown, though
-    it was seen a moment ago."""
     for name in (KNOWN | UNKNOWN).keys() - {"ladders"}:
         place = Place()
         assert outcomes(place, [name]) == {name: "answered"}
         place.index.absent = True
         assert outcomes(place, [name]) == {name: "unknown-ladder"}
-
-
-def test_a_newcomer_while_the_topic_is_not_followed() -> None:
-    """A player who is not in the index may have played since the topic was last followed."""
     place = Place()
     place.complete = False
     for name, question in UNKNOWN.items():
@@ -173,12 +184,11 @@ def test_a_newcomer_while_the_topic_is_not_followed() -> None:
 
 
 def test_how_far_the_index_is_known_to_be() -> None:
-    """First nothing is known. Then one position serves all ladders, and a ladder's own position
-    includes what was read of it since."""
+    """One position serves all ladders, and a ladder's own includes what was read of it since."""
     known = ReadPositions()
-    for ask in (known.of_all, lambda: known.of("l")):
+    for asked in (known.of_all, lambda: known.of("l")):
         with pytest.raises(Incomplete, match="try again"):
-            ask()
+            asked()
     known.all_read([5, 7])
     assert known.of_all() == known.of("l") == [5, 7]
     for offset in (6, 9, 8):
@@ -189,3 +199,301 @@ def test_how_far_the_index_is_known_to_be() -> None:
     assert known.knows("l") and not known.knows("n")
     known.all_read([2, 3])  # what was followed is another topic by now
     assert known.of("l") == [2, 3] and not known.knows("l")
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+AT = "/v1/ladders/eu"
+LOOKUP, PREDICT, BALANCE = f"{AT}/players:lookup", f"{AT}/predict", f"{AT}/balance"
+WHAT_IF = f"{AT}/what-if"
+TOKEN = "s3cr3t"
+SHORT_S = 0.2
+"""A time of a client that a test waits for, instead of 10 s and more."""
+
+
+class Still:
+    """Follows nothing: the index is complete."""
+
+    def __init__(self, watcher: Any) -> None:
+        watcher.polled(True, 0)
+        self._ends = threading.Event()
+        self.run, self.stop = self._ends.wait, self._ends.set
+
+
+class Server:
+    """An index of three listed players, and a provisional one; and what starts `serve` there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._index, self._kept = folder / "index", 20
+        writer = FileIndexWriter(self._index, self._kept)
+        writer.begin("data", 4)
+        events = [an_event(f"p{i}", i, 1500.0 + i, ladder="eu") for i in range(3)]
+        writer.apply(
+            [*events, an_event("new", 3, 900.0, ladder="eu", rounds=1, provisional=True)], 4
+        )
+        writer.close()
+        self._started: list[ServeThread] = []
+
+    def _parts(self, settings: Settings, ladders: Ladders) -> MakeParts:
+        nothing: Any = None
+
+        def make(watcher: Watcher, positions: ReadPositions, _: Any) -> Parts:
+            positions.all_read([4])
+            reader = FileIndexReader(self._index, self._kept, positions, ladders)
+            door = DoorParts(None, nothing, None, threading.Event())
+            still: Any = Still
+            following = IndexThread(still, watcher)
+            return Parts(following, reader, nothing, door, NoSeasons())
+
+        return make
+
+    def serve(self, **changes: Any) -> ServeThread:
+        """A `serve` with these settings, that has no limit of rate."""
+        usual = Settings(serve="127.0.0.1:0", serve_rate=0.0)
+        found = ServeThread(msgspec.structs.replace(usual, **changes), self._parts)
+        self._started.append(found)
+        found.wait_ready()
+        return found
+
+    def close(self) -> None:
+        for each in self._started:
+            each.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    found = Server(tmp_path_factory.mktemp("serve"))
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def api(server: Server) -> ServeThread:
+    return server.serve()
+
+
+def of_players(*names: Any) -> dict[str, Any]:
+    return {"players": list(names)}
+
+
+def of_sides(*sides: Any) -> dict[str, Any]:
+    return {"sides": [each if isinstance(each, dict) else of_players(*each) for each in sides]}
+
+
+@cases("path, body, code, where, words", [
+    ("/v1/nothing", None, "not-found", "path", "openapi.json"),
+    (f"{AT}/players/p1", {}, "method-not-allowed", "method", "openapi.json"),
+    ("/v1/ladders/asia", None, "unknown-ladder", "path.ladder", "/v1/ladders lists"),
+    ("/v1/ladders/asia/players:lookup", of_players("a"), "unknown-ladder", "path.ladder", ""),
+    ("/v1/ladders/asia/changes", None, "unknown-ladder", "path.ladder", ""),
+    (f"{AT}/players/eve", None, "unknown-player", "path.player", "players:lookup"),
+    (f"{AT}/players/eve/history", None, "unknown-player", "path.player", ""),
+    ("/v1/ladders/asia/players/p1", None, "unknown-ladder", "path.ladder", ""),
+    (f"{AT}/players/%ff", None, "bad-request", "path.player", "UTF-8"),
+    (f"{AT}/leaderboard?around=eve", None, "unknown-player", "path.player", ""),
+    (f"{AT}/leaderboard?around=new", None, "not-listed", "query.around", ""),
+    (f"{AT}/leaderboard?limit=1001", None, "bad-request", "query.limit", "1000"),
+    (f"{AT}/leaderboard?limit=0", None, "bad-request", "query.limit", "from 1"),
+    (f"{AT}/leaderboard?limit=%C2%B2", None, "bad-request", "query.limit", "whole"),
+    (f"{AT}/leaderboard?limit=1&limit=2", None, "bad-request", "query.limit", "give it once"),
+    (f"{AT}/leaderboard?limits=1", None, "bad-request", "query.limits", "limit, cursor, around"),
+    (f"{AT}/players/p1/history?before=-1", None, "bad-request", "query.before", "from 0"),
+    (f"{AT}/leaderboard?cursor=gaga", None, "bad-cursor", "query.cursor", "`next`"),
+    (f"{AT}/leaderboard?cursor={'a' * 300}", None, "bad-cursor", "query.cursor", "`next`"),
+    (f"{AT}/leaderboard?cursor=gaga&around=p1", None, "bad-request", "query.cursor", "not both"),
+    (f"{AT}/changes", None, "bad-event-id", "header.Last-Event-ID", "as it came"),
+    (LOOKUP, b"{", "bad-request", "body", "no JSON"),
+    (LOOKUP, b"[" * 100_000, "invalid", "body", "object"),
+    (LOOKUP, {}, "invalid", "body", "`players`"),
+    (LOOKUP, of_players(), "invalid", "body.players", "length >= 1"),
+    (LOOKUP, of_players(*map(str, range(1001))), "invalid", "body.players", "length <= 1000"),
+    (LOOKUP, of_players("a", 7), "invalid", "body.players[1]", "so quote it"),
+    (PREDICT, of_sides(["a"], [7.5]), "invalid", "body.sides[1].players[0]", "so quote it"),
+    (WHAT_IF, of_sides(["a"], [7]) | {"ranks": [1, 2]}, "invalid", "body.sides[1].players[0]",
+     "`int`: ids are texts, so quote it"),
+    (BALANCE, {"players": [7, "a"]}, "invalid", "body.players[0]", "so quote it"),
+    (LOOKUP, {"players": 7}, "invalid", "body.players", "`array`"),
+    (LOOKUP, of_players("a" * 129), "invalid", "body.players[", "<= 128"),
+    (LOOKUP, {"players": ["a"], "ids": []}, "invalid", "body", "`ids`"),
+    (LOOKUP, b"[" + b" " * MOST_BODY_BYTES, "body-too-large", "body", f"{MOST_BODY_BYTES:,}"),
+    (BALANCE, {"players": ["a", "b"], "teams": 3}, "invalid", "body.teams", "ask for fewer"),
+    (BALANCE, {"players": ["a", "b"], "teams": 1}, "invalid", "body.teams", ">= 2"),
+    (BALANCE, of_players("a", "b", "a"), "invalid", "body.players[2]", "once"),
+    (BALANCE, of_players(*map(str, range(101))), "invalid", "body.players", "<= 100"),
+    (WHAT_IF, of_sides("ab", "c") | {"ranks": [1, 2, 3]}, "invalid", "body.ranks", "one for each"),
+    (WHAT_IF, of_sides("a", "b") | {"ranks": [1, 0]}, "invalid", "body.ranks[", ">= 1"),
+    (WHAT_IF, of_sides("a", "a") | {"ranks": [1, 2]}, "invalid", "body.sides[1].players[0]",
+     "once"),
+    (WHAT_IF, of_sides("a", "b") | {"ranks": [1, 2], "completed_at": "noon"}, "invalid",
+     "body.completed_at", "bad-time"),
+    (PREDICT, of_sides(["a"], ["b"]) | {"variance_factor": 0.0}, "invalid", "body.variance_factor",
+     "> 0"),
+    (PREDICT, of_sides(["a"]), "invalid", "body.sides", "length >= 2"),
+    (PREDICT, of_sides(["a"], []), "invalid", "body.sides[", "length >= 1"),
+    (PREDICT, of_sides(["a", "b"], ["c", "a"]), "invalid", "body.sides[1].players[1]",
+     "body.sides[0].players[0]"),
+    (PREDICT, of_sides({"players": ["a", "b"], "shares": [1.0]}, ["c"]), "invalid",
+     "body.sides[0].shares", "1 shares of 2 players"),
+    (PREDICT, of_sides({"players": ["a"], "shares": [0.0]}, ["c"]), "invalid", "body.sides[", ">="),
+    (PREDICT, of_sides(map(str, range(600)), map(str, range(600, 1200))), "invalid", "body.sides",
+     "1,000 at most"),
+], ids=lambda case: case[::2])  # fmt: skip
+def test_each_mistake_is_reported(
+    api: ServeThread, path: str, body: Any, code: str, where: str, words: str
+) -> None:
+    """As a problem of RFC 9457, in one line."""
+    found = ask(api, path, body, **({"Last_Event_ID": "1,2"} if code == "bad-event-id" else {}))
+    problem, kind = found.json, KINDS[code]
+    assert found.headers["content-type"] == "application/problem+json"
+    assert (found.status, problem["status"]) == (kind.status, kind.status)
+    assert (problem["code"], problem["title"]) == (code, kind.title)
+    assert problem["type"].startswith("docs/reference/api.md")
+    assert problem["place"].startswith(where)
+    assert words in problem["detail"] and "\n" not in problem["detail"]
+
+
+def test_the_largest_questions_are_answered(api: ServeThread) -> None:
+    """1,000 ids of 128 bytes; a round of 1,000 players; a cursor that nobody is behind."""
+    names = [f"{i:0128}" for i in range(1000)]
+    assert len(ask(api, LOOKUP, of_players(*names)).json["players"]) == 1000
+    sides = ask(api, PREDICT, of_sides(*([name] for name in names))).json["sides"]
+    assert sum(each["win"] for each in sides) == pytest.approx(1.0)
+
+
+# --- who may ask, and how often ------------------------------------------------------------------
+
+
+def test_a_flood_is_slowed_down(server: Server) -> None:
+    """Twice the rate at once; then 429 with Retry-After. Probes are not counted."""
+    api = server.serve(serve_rate=0.01)
+    assert ask(api, AT).status == 200
+    found = ask(api, AT)
+    assert (found.status, found.json["code"]) == (429, "too-many-requests")
+    assert 90 <= int(found.headers["retry-after"]) <= 100
+    assert ask(api, "/readyz").status == ask(api, "/metrics").status == 200
+    assert api.metric("stream_rater_serve_requests_total", operation="ladder", status="429") == 1
+
+
+def test_headers_of_a_request_count(server: Server, api: ServeThread) -> None:
+    """All but probes, metrics and the document need the very token. Pages of an origin may ask only
+    if it is set; a preflight needs no token. What has not changed is answered by 304."""
+    origin = "https://game.example"
+    guarded = server.serve(serve_token=TOKEN, serve_cors=origin)
+    for given in (None, "Bearer", "Bearer other", f"Basic {TOKEN}"):
+        headers = {"Authorization": given} if given else {}
+        found = ask(guarded, AT, **headers)
+        assert (found.status, found.json["code"]) == (401, "unauthorized"), given
+        assert found.headers["www-authenticate"] == "Bearer" and TOKEN not in found.text
+    assert ask(guarded, AT, Authorization=f"Bearer {TOKEN}").status == 200
+    for page in ("/healthz", "/readyz", "/metrics", "/openapi.json"):
+        assert ask(guarded, page).status == 200
+    for asked in (origin, "https://other.example"):
+        found = ask(
+            guarded, AT, method="OPTIONS", Origin=asked, Access_Control_Request_Method="GET"
+        )
+        allowed = found.headers.get("access-control-allow-origin")
+        assert allowed == (origin if asked == origin else None)
+    assert "access-control-allow-origin" not in ask(api, AT, Origin="https://a.b").headers
+    found = ask(api, f"{AT}/players/p1")
+    tag = found.headers["etag"]
+    same = ask(api, f"{AT}/players/p1", If_None_Match=f'"other", W/{tag}')
+    assert (same.status, same.text, same.headers["etag"]) == (304, "", tag)
+    assert ask(api, f"{AT}/players/p2", If_None_Match=tag).status == 200
+
+
+# --- slow clients --------------------------------------------------------------------------------
+
+
+def opened(api: ServeThread, first: bytes) -> socket.socket:
+    """A connection on which so much was sent."""
+    at = urlsplit(api.url)
+    connection = socket.create_connection((at.hostname, at.port), timeout=HANGS_S)
+    connection.sendall(first)
+    return connection
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """True, once it is closed by us, whatever comes before."""
+    while connection.recv(65536):
+        pass
+    return True
+
+
+def test_a_request_that_does_not_come(api: ServeThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connection is closed by us; and if the body does not come, it is refused as well."""
+    monkeypatch.setattr(connections, "STEP_S", SHORT_S)
+    for first in (b"", b"GET / HT", b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\nGET /"):
+        with opened(api, first) as connection:
+            assert is_closed(connection)
+    monkeypatch.undo()
+    monkeypatch.setattr(limits, "BODY_S", SHORT_S)
+    head = f"POST {LOOKUP} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{"
+    with opened(api, head.encode()) as connection:
+        answer = connection.makefile("rb").read()
+    assert answer.startswith(b"HTTP/1.1 408 ") and b"body-too-slow" in answer
+
+
+UNWANTED = (
+    "POST /nowhere", "POST /healthz", "PUT /v1/ladders", "GET /openapi.json", "GET /healthz",
+    f"GET {AT}/changes", f"POST {AT}/predict?x=1", "POST /v1/ladders/%ff/predict",
+)  # fmt: skip
+"""Requests that are answered before their body has come."""
+
+
+def test_a_body_that_nobody_waits_for(api: ServeThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However a request is answered before its body has come: after a byte of it the connection is
+    closed by us. Whose body comes is served on. Who waits for `100 Continue` and is refused may
+    send no body: what follows might be a request, so the connection is closed."""
+    head = "POST /nowhere HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n"
+    with opened(api, head.encode()) as connection:
+        assert b" 404 " in connection.makefile("rb").read()
+    for head in UNWANTED:
+        problem = f"{head} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n".encode()
+        for name in ("LINGER_S", "REQUEST_S"):
+            monkeypatch.setattr(connections, name, SHORT_S)
+        with opened(api, problem) as connection:
+            assert connection.recv(65536).startswith(b"HTTP/1.1 "), head
+            connection.sendall(b"x")
+            assert is_closed(connection)
+        monkeypatch.undo()
+        if "changes" in head:
+            continue  # is an answer without an end
+        monkeypatch.setattr(connections, "LINGER_S", HANGS_S)
+        with opened(api, problem) as connection:
+            assert connection.recv(65536)
+            connection.sendall(b"123456789GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            answer = b""
+            while b"200 OK" not in answer:
+                more = connection.recv(65536)
+                assert more, (head, answer)
+                answer += more
+
+
+def test_connections_of_one_address(server: Server) -> None:
+    """Beyond the limit the one that was idle longest goes, the new one is answered and counted."""
+    api = server.serve(serve_connections=3)
+    some = [opened(api, b"") for _ in range(3)]
+    assert ask(api, AT).status == 200
+    assert some[0].recv(10) == b""
+    ask_again = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    for each in some[1:]:
+        each.sendall(ask_again)
+        assert each.recv(10).startswith(b"HTTP/1.1 2")
+        each.close()
+    some[0].close()
+    assert api.metric("stream_rater_serve_room_total", cause="address") >= 1
+
+
+def test_probes_by_themselves(server: Server) -> None:
+    """At an address of their own, as those of a worker; nothing else is there."""
+    api = server.serve(serve_probes="127.0.0.1:0")
+    own = api.probes_url
+    for path, words in (
+        ("/healthz", "ok"), ("/readyz", "ok"), ("/metrics", "stream_rater_serve_connections"),
+    ):  # fmt: skip
+        with urllib.request.urlopen(own + path, timeout=HANGS_S) as answer:
+            assert answer.status == 200 and words in answer.read().decode()
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"{own}{AT}", timeout=HANGS_S)
+    assert refused.value.code == 404
+    api.close()
