@@ -15,14 +15,12 @@ from packaging.utils import canonicalize_name
 
 from local.tools import ROOT
 from stream_rater.columns import compiling, kernel_files, kernels  # noqa: F401  # sets the level
-from tests import image, pages
-from tests.unit.test_notebook_shown import cells
+from tests import image
 
 pytestmark = pytest.mark.slow  # it downloads some 70 MB
 
 
 def run(words: list[str], at: Path) -> str:
-    """What a command prints in a folder; it ends well."""
     alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(words, cwd=at, env=alone, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -39,8 +37,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def carrying(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel with kernels for this Python: with those that this tree has compiled for this
-    machine, to save the time of compiling others."""
+    """The wheel with kernels for this Python: those that this tree compiled for this machine."""
     folder = tmp_path_factory.mktemp("dist")
     ours = str(kernel_files.written().parent)
     dist.build_with_kernels(
@@ -61,8 +58,7 @@ def pins(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(built: Path, pins: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment into which pip has installed the wheel, in the versions of the lock; with the
-    kernels of this tree."""
+    """An environment with the wheel, in the versions of the lock, and the kernels of this tree."""
     folder = tmp_path_factory.mktemp("clean")
     (wheel,) = built.glob("*.whl")
     run([sys.executable, "-m", "venv", str(folder / "venv")], folder)
@@ -122,7 +118,8 @@ def test_a_wheel_with_kernels_compiles_nothing(carrying: Path, pins: Path, tmp_p
 
 
 def test_a_wheel_with_kernels_requires_what_compiled_them(carrying: Path, built: Path) -> None:
-    """And it says for which Python they are. All else is the pure wheel's."""
+    """And it says for which Python they are. All else is the pure wheel's: all files of the
+    package, and nothing that was made of them; the source package can be built."""
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
     assert carrying.name.endswith(f"-{python}-{python}-manylinux_2_28_x86_64.whl")
     (pure,) = built.glob("*.whl")
@@ -134,31 +131,19 @@ def test_a_wheel_with_kernels_requires_what_compiled_them(carrying: Path, built:
     assert kernels
     for package in ("numba", "llvmlite"):
         assert f"Requires-Dist: {package}=={version(package)}\n" in metadata
-
-
-def test_the_wheel_is_the_package(built: Path) -> None:
-    """All of its files, and nothing that was made of them; the source package can be built."""
     (wheel,), (source,) = built.glob("*.whl"), built.glob("*.tar.gz")
     with zipfile.ZipFile(wheel) as files:
         names = {name for name in files.namelist() if ".dist-info/" not in name}
-    ours = [path for path in (ROOT / "stream_rater").rglob("*") if path.is_file()]
-    made = {path for path in ours if "__pycache__" in path.parts}
-    assert names == {str(path.relative_to(ROOT)) for path in set(ours) - made}
+    sources = [path for path in (ROOT / "stream_rater").rglob("*") if path.is_file()]
+    made = {path for path in sources if "__pycache__" in path.parts}
+    assert names == {str(path.relative_to(ROOT)) for path in set(sources) - made}
     with tarfile.open(source) as files:
         inside = {name.partition("/")[2] for name in files.getnames()}
     assert inside >= {*names, "pyproject.toml", "README.md", "LICENSE"}
 
 
-def test_the_tutorial_begins_in_a_clean_environment(installed: Path, tmp_path: Path) -> None:
-    """Its first cell shows what the page says."""
-    code, shown = cells(pages.text("notebook.md"))[0]
-    *lines, last = code.splitlines()
-    script = "\n".join([*lines, f"print(repr({last}))"])
-    assert run([str(installed / "bin" / "python"), "-c", script], tmp_path) == shown
-
-
 def test_the_front_door_brings_no_client(installed: Path, tmp_path: Path) -> None:
-    """Only what rates, and the terminal; what there is fits together."""
+    """Only what rates, and the terminal; what talks to servers says what brings it."""
     python = str(installed / "bin" / "python")
     listed = run([python, "-m", "pip", "list", "--format", "freeze"], tmp_path)
     there = {canonicalize_name(line.partition("==")[0]) for line in listed.splitlines()}
@@ -167,10 +152,6 @@ def test_the_front_door_brings_no_client(installed: Path, tmp_path: Path) -> Non
         "rich", "stream-rater",
     }  # fmt: skip
     run([python, "-m", "pip", "check"], tmp_path)
-
-
-def test_its_command_rates_and_names_the_extra(installed: Path, tmp_path: Path) -> None:
-    """What talks to servers says what brings it."""
     command = str(installed / "bin" / "stream-rater")
     rounds = str(ROOT / "deploy" / "examples" / "rounds.jsonl")
     assert '"player":"ann"' in run([command, "rate", rounds], tmp_path)
