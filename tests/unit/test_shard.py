@@ -23,12 +23,10 @@ def shard_with(*players: str, position: Position = NOWHERE, committed: int = 0) 
 
 
 def cut(shard: Shard, most_rows: int = 1000) -> tuple[int, str] | None:
-    """A batch's end and players."""
     return taken(shard.cut(most_rows))
 
 
 def taken(parts: Sequence[QueuedPart]) -> tuple[int, str] | None:
-    """The end and the players of a batch of these parts."""
     if not parts:
         return None
     batch = ShardBatch({0: parts})
@@ -37,8 +35,7 @@ def taken(parts: Sequence[QueuedPart]) -> tuple[int, str] | None:
 
 def test_where_reading_begins() -> None:
     """Where the store is: a == c, and a < c, where it lost writes. With the call to be settled, a >
-    c: all of it, even where it began before c. What a consumer brings from before a seek is
-    ignored."""
+    c: all of it, even where it began before c. What comes from before a seek is ignored."""
     assert Shard.at(Position(7, 5), 7, 1).next_offset == 7
     assert Shard.at(Position(7, 5), 9, 1).next_offset == 7
     assert Shard.at(Position(7, 5), 5, 1).next_offset == 5
@@ -107,14 +104,16 @@ def test_what_precedes_a_fault_is_applied() -> None:
 
 
 def test_a_batch_holds_whole_parts() -> None:
-    """A belief of a player who is in several is read once; it ends once it has its rows, and a part
-    is never split."""
+    """A belief of a player in several is read once; a batch ends once it has its rows. Rows that
+    wait fill the memory; a call to be settled does not count, for it must be read whole."""
     shard = shard_with("ab", "cd", "eb", "f")
     assert cut(shard) == (4, "abcdef")
     assert cut(shard) is None
     shard = shard_with("ab", "cd", "ef")
     assert cut(shard, most_rows=3) == (2, "abcd")
     assert cut(shard, most_rows=1) == (3, "ef")
+    assert shard_with("ab", "cde").rows == 5
+    assert shard_with("ab", position=Position(2, 0), committed=0).rows == 0
 
 
 def test_settling_comes_first() -> None:
@@ -133,18 +132,6 @@ def test_settling_comes_first() -> None:
     shard = shard_with("ab", position=Position(2, 0), committed=0)
     shard.read(record(1, b"\x91\x02"))
     assert not shard.last_call()
-    assert shard.is_stopped
-
-
-@cases("message", [b"\x91\x02", b"\x91\x01"])
-def test_part_of_another_version(message: bytes) -> None:
-    """What precedes it is applied; it and what follows are not."""
-    shard = shard_with("ab")
-    shard.read(record(1, message))
-    shard.read(record(2, part((102, "cd"))))
-    assert shard.barrier.startswith("offset 1: part: ")
-    assert cut(shard) == (1, "ab")
-    assert cut(shard) is None
     assert shard.is_stopped
 
 
@@ -189,9 +176,3 @@ def test_foreign_message(message: bytes | None) -> None:
     shard.read(record(2, part((102, "cd"))))
     assert not shard.barrier
     assert cut(shard) == (3, "abcd")
-
-
-def test_rows_that_wait() -> None:
-    """What fills the memory; a call to be settled does not count, for it must be read whole."""
-    assert shard_with("ab", "cde").rows == 5
-    assert shard_with("ab", position=Position(2, 0), committed=0).rows == 0

@@ -13,117 +13,7 @@ from stream_rater.adapters.kafka.consumer import Input
 from stream_rater.adapters.kafka.producers import Transactions
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble
-
-AT = Settings(kafka="127.0.0.1:1")
-
-
-class Fenced:
-    """A producer whose flush says that another one has its name."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_: None
-
-    def flush(self, _: float) -> int:
-        """As librdkafka does when the partitions cannot be added."""
-        raise KafkaException(KafkaError(KafkaError._FENCED, "fenced", fatal=True))
-
-
-@pytest.fixture
-def input_() -> Iterator[Input]:
-    """Of a broker that is not there, as a member all the same."""
-    found = Input(AT, "parts", "updaters")
-    found._metadata = found.consumer.consumer_group_metadata()
-    yield found
-    found.consumer.close()
-
-
-def test_an_exception_set_before_a_callback() -> None:
-    """Is what the trouble is about."""
-    error = SystemError("returned a result with an exception set")
-    error.__cause__ = KafkaException(KafkaError(KafkaError._FENCED, "fenced"))
-    assert str(trouble_of(error)) == "kafka: fenced"
-
-
-def test_a_producer_that_is_fenced_while_it_flushes(input_: Input) -> None:
-    """The machine begins again with another producer."""
-    transactions = Transactions(AT, "updater", input_)
-    fenced: Any = Fenced()
-    transactions._producer = fenced
-    with pytest.raises(LogTrouble, match="fenced"):
-        transactions.run(lambda _: None, {})
-
-
-def test_a_call_that_never_returns_is_left_behind(
-    input_: Input, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The machine begins again with another producer (librdkafka's issue 5456)."""
-    ended = threading.Event()
-
-    class Hanging(Fenced):
-        """A producer whose offsets are never acknowledged."""
-
-        def flush(self, _: float) -> int:
-            return 0
-
-        def send_offsets_to_transaction(self, *_: Any) -> None:
-            ended.wait()
-
-    monkeypatch.setattr(deadlines, "ABANDON_S", 0.1)
-    transactions = Transactions(AT, "updater", input_)
-    hanging: Any = Hanging()
-    transactions._producer = hanging
-    with pytest.raises(LogTrouble, match="a call did not return"):
-        transactions.run(lambda _: None, {})
-    ended.set()
-
-
-def test_a_producer_whose_successor_failed_is_not_gone_on_with(
-    input_: Input, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Kafka did not take the new one in: there is none until it does."""
-
-    class Refused:
-        def init_transactions(self, _: float) -> None:
-            raise KafkaException(KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS, "loading"))
-
-        def poll(self, _: float) -> None:
-            """Report nothing else."""
-
-    transactions = Transactions(AT, "updater", input_)
-    fenced: Any = Fenced()
-    transactions._producer = fenced
-    monkeypatch.setattr(producers, "new_producer", lambda *_, **__: Refused())
-    for attempt in (transactions.renew, transactions.ready):
-        with pytest.raises(LogTrouble, match="loading"):
-            attempt()
-
-
-REFUSED = KafkaError(KafkaError._AUTHENTICATION, "SASL authentication error: wrong password")
-
-
-def test_a_refused_password_puts_a_transaction_in_doubt(input_: Input) -> None:
-    """A request may have been on its way when the connection was closed."""
-    transactions = Transactions(AT, "updater", input_)
-    quiet: Any = Quiet()
-    transactions._producer = quiet
-    transactions.run(lambda _: None, {})
-    transactions.begin(lambda _: None)
-    transactions._on_error(REFUSED)
-    with pytest.raises(LogTrouble, match=r"in doubt: SASL .*: wrong password") as trouble:
-        transactions.end({})
-    assert trouble.value.cause == "denied"
-
-
-def test_a_connection_that_breaks_puts_a_transaction_in_doubt(input_: Input) -> None:
-    """Whether it is ended or undone."""
-    for undone in (False, True):
-        transactions = Transactions(AT, "updater", input_)
-        quiet: Any = Quiet()
-        transactions._producer = quiet
-        transactions.begin(lambda _: None)
-        transactions._on_disconnect("Disconnected")
-        with pytest.raises(LogTrouble, match=r"in doubt: .*Disconnected"):
-            transactions.abort() if undone else transactions.end({})
+from tests.builders.consumers import input_of_nobody
 
 
 class Quiet:
@@ -136,22 +26,101 @@ class Quiet:
         return 0
 
 
-def test_a_new_producer_with_a_refused_password(
+class Fenced(Quiet):
+    """A producer whose flush says that another one has its name."""
+
+    def flush(self, _: float) -> int:
+        """As librdkafka does when the partitions cannot be added."""
+        raise KafkaException(KafkaError(KafkaError._FENCED, "fenced", fatal=True))
+
+
+class Refused(Quiet):
+    """A producer that Kafka does not take in."""
+
+    def init_transactions(self, _: float) -> None:
+        raise KafkaException(KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS, "loading"))
+
+
+@pytest.fixture
+def input_() -> Iterator[Input]:
+    """Of a broker that is not there, as a member all the same."""
+    with input_of_nobody() as found:
+        found._metadata = found.consumer.consumer_group_metadata()
+        yield found
+
+
+def transactions_of(producer: Any, input_: Input) -> Transactions:
+    found = Transactions(Settings(kafka="127.0.0.1:1"), "updater", input_)
+    found._producer = producer
+    return found
+
+
+def test_what_a_trouble_is_about(input_: Input) -> None:
+    """An exception set before a callback. After a fence there must be another producer."""
+    error = SystemError("returned a result with an exception set")
+    error.__cause__ = KafkaException(KafkaError(KafkaError._FENCED, "fenced"))
+    assert str(trouble_of(error)) == "kafka: fenced"
+    with pytest.raises(LogTrouble, match="fenced"):
+        transactions_of(Fenced(), input_).run(lambda _: None, {})
+
+
+def test_a_call_that_never_returns_is_left_behind(
     input_: Input, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The call itself only times out. A password that cannot change ends the worker."""
-    transactions = Transactions(AT, "updater", input_)
+    """The machine begins again with another producer (librdkafka's issue 5456)."""
+    ended = threading.Event()
 
-    class Refused(Quiet):
-        def init_transactions(self, _: float) -> None:
-            raise KafkaException(KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS, "loading"))
+    class Hanging(Quiet):
+        """A producer whose offsets are never acknowledged."""
 
+        def send_offsets_to_transaction(self, *_: Any) -> None:
+            ended.wait()
+
+    monkeypatch.setattr(deadlines, "ABANDON_S", 0.1)
+    with pytest.raises(LogTrouble, match="a call did not return"):
+        transactions_of(Hanging(), input_).run(lambda _: None, {})
+    ended.set()
+
+
+def test_a_producer_whose_successor_failed_is_not_gone_on_with(
+    input_: Input, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka did not take the new one in: there is none until it does. A refused password, with
+    which the call itself only times out, ends the worker."""
+    transactions = transactions_of(Fenced(), input_)
+    monkeypatch.setattr(producers, "new_producer", lambda *_, **__: Refused())
+    for attempt in (transactions.renew, transactions.ready):
+        with pytest.raises(LogTrouble, match="loading"):
+            attempt()
+    transactions = Transactions(Settings(kafka="127.0.0.1:1"), "updater", input_)
+
+    class Denying(Refused):
         def poll(self, _: float) -> None:
             transactions._on_error(REFUSED)
 
-    monkeypatch.setattr(producers, "new_producer", lambda *_, **__: Refused())
+    monkeypatch.setattr(producers, "new_producer", lambda *_, **__: Denying())
     with pytest.raises(Denied, match="wrong password"):
         transactions.renew()
+
+
+REFUSED = KafkaError(KafkaError._AUTHENTICATION, "SASL authentication error: wrong password")
+
+
+def test_a_refused_password_puts_a_transaction_in_doubt(input_: Input) -> None:
+    """A request may have been on its way when the connection was closed; also where it breaks."""
+    transactions = transactions_of(Quiet(), input_)
+    transactions.run(lambda _: None, {})
+    transactions.begin(lambda _: None)
+    transactions._on_error(REFUSED)
+    with pytest.raises(LogTrouble, match=r"in doubt: SASL .*: wrong password") as trouble:
+        transactions.end({})
+    assert trouble.value.cause == "denied"
+    for undone in (False, True):
+        transactions = transactions_of(Quiet(), input_)
+        transactions.begin(lambda _: None)
+        transactions._on_disconnect("Disconnected")
+        with pytest.raises(LogTrouble, match=r"in doubt: .*Disconnected"):
+            transactions.abort() if undone else transactions.end({})
 
 
 class Full:

@@ -1,29 +1,26 @@
-"""The updater, its effects answered by hand: takeovers, replays, refusals and bounds."""
+"""The updater, its effects answered by hand: takeovers, replays, refusals and bounds; and the
+protocol's diagrams."""
 
 import re
+from typing import Any
 
 import pytest
 
+from local.tools import ROOT
 from stream_rater.contract.errors import LogTrouble, Regrouped, Resharded
 from stream_rater.contract.record import Record, checksum
-from stream_rater.pipeline.ports import (
-    REBUILT,
-    Apply,
-    Committed,
-    LogStarts,
-    NewProducer,
-    Poll,
-    Polled,
-    Position,
-    Publish,
-    ReadBeliefs,
-    Seek,
-    ShardEnds,
-    StoredShard,
-)
+from stream_rater.pipeline import ports, states
+from stream_rater.pipeline.ports import Apply, Poll, Polled, Position, Publish, ReadBeliefs, Seek
 from stream_rater.pipeline.updater import updater as module
 from tests.builders.cases import cases
 from tests.builders.machines import NOWHERE, ByHand, Recorder, names, opened, part, record, updating
+
+
+def gaining(observer: Recorder, shards: int = 1) -> ByHand:
+    """An updater that gains all its shards."""
+    hand = updating(observer, shards)
+    hand.answer(Poll, Polled(0.0, gained=frozenset(range(shards))))
+    return hand
 
 
 def owning(hand: ByHand, position: Position = NOWHERE, committed: int | None = None) -> Seek:
@@ -40,7 +37,7 @@ def read(hand: ByHand, *records: Record, now_s: float = 0.0) -> Poll:
 def answer_beliefs(hand: ByHand, position: Position) -> str:
     """Answer that nobody asked for has a belief; returns who was."""
     asked = hand.expect(ReadBeliefs).players[0]
-    hand.answer(ReadBeliefs, {0: StoredShard(position, [None] * len(asked))})
+    hand.answer(ReadBeliefs, {0: ports.StoredShard(position, [None] * len(asked))})
     return names(asked)
 
 
@@ -60,8 +57,7 @@ def reported(publish: Publish) -> list[tuple[str, int]]:
 
 def test_a_poll_gathers_as_many_parts_as_shards(observer: Recorder) -> None:
     """Only open shards count: the poll does not wait for parts of the others."""
-    hand = updating(observer, 3)
-    hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1, 2])))
+    hand = gaining(observer, 3)
     at = dict.fromkeys(range(3), NOWHERE)
     opened(hand, at | {1: Position(50)}, dict.fromkeys(at, None), end=10)
     assert hand.answer(Seek).offsets == {0: 0, 2: 0}
@@ -127,8 +123,7 @@ def test_store_that_lost_writes_is_replayed_without_events(
 
 @cases("lost_at", ["read", "apply"])
 def test_somebody_else_wrote(lost_at: str) -> None:
-    """The position or the compare-and-set shows it. Nothing is published, and the shard is opened
-    again."""
+    """The position or the compare-and-set shows it. Nothing is published; it is opened again."""
     hand = updating(Recorder(), 1)
     owning(hand)
     read(hand, record(0, part((5, "a"))))
@@ -145,21 +140,22 @@ def test_idle_store_that_goes_back_is_noticed(hand: ByHand) -> None:
     """The position is checked at intervals, even if there is nothing to do."""
     owning(hand, Position(2, 1), 2)
     read(hand, now_s=module.RECHECK_S)
-    hand.answer(ReadBeliefs, {0: StoredShard(Position(2, 1))})
+    hand.answer(ReadBeliefs, {0: ports.StoredShard(Position(2, 1))})
     read(hand, now_s=1.5 * module.RECHECK_S)
     read(hand, now_s=2 * module.RECHECK_S)
-    hand.answer(ReadBeliefs, {0: StoredShard(Position(1, 0))})
+    hand.answer(ReadBeliefs, {0: ports.StoredShard(Position(1, 0))})
     opened(hand, {0: Position(1, 0)}, {0: 2})
     assert hand.answer(Seek).offsets == {0: 1}
 
 
 def test_shards_that_are_lost(hand: ByHand) -> None:
     """In trouble it is not opened, nor one lost and never heard of again. One that is lost and
-    gained in one poll is opened again: others may have had it in between."""
+    gained in one poll is opened again: others may have had it in between. If shards were added,
+    it ends: who is at home here is known for as many as there were."""
     owning(hand)
     hand.fail(Poll, LogTrouble("down"))
     hand.answer(Poll, Polled(0.0, lost=frozenset([0])), no_fetch=True)
-    hand.answer(NewProducer)
+    hand.answer(ports.NewProducer)
     hand.expect(Poll, no_fetch=False)
     observer = Recorder()
     hand = updating(observer, 1)
@@ -167,6 +163,9 @@ def test_shards_that_are_lost(hand: ByHand) -> None:
     hand.answer(Poll, Polled(0.0, lost=frozenset([0]), gained=frozenset([0])))
     opened(hand, {0: Position(4, 3)}, {0: 4})
     assert hand.answer(Seek).offsets == {0: 4}
+    hand = gaining(observer)
+    with pytest.raises(Resharded, match=r"has 2 partitions and had 1"):
+        opened(hand, {0: NOWHERE}, {0: None}, shards=2)
 
 
 # --- refusals and bounds ---
@@ -174,8 +173,7 @@ def test_shards_that_are_lost(hand: ByHand) -> None:
 
 def test_log_that_starts_after_the_store(observer: Recorder) -> None:
     """That shard is refused and tried again later; the other goes on; nothing is reset."""
-    hand = updating(observer, 2)
-    hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1])))
+    hand = gaining(observer, 2)
     positions = {0: Position(2, 1), 1: Position(2, 1)}
     opened(hand, positions, {0: 9, 1: 2}, starts={0: 3, 1: 0})
     assert hand.answer(Seek).offsets == {1: 2}
@@ -185,56 +183,46 @@ def test_log_that_starts_after_the_store(observer: Recorder) -> None:
     assert observer.refused_at == [2]
     read(hand, record(3, part((5, "a"))), now_s=module.RECHECK_S / 2)
     hand.answer(Poll, Polled(module.REFUSED_S))
-    hand.answer(ReadBeliefs, {1: StoredShard(positions[1])})
-    hand.expect(ReadBeliefs, players={0: (REBUILT,)})
+    hand.answer(ReadBeliefs, {1: ports.StoredShard(positions[1])})
+    hand.expect(ReadBeliefs, players={0: (ports.REBUILT,)})
 
 
-@cases(("applied_", "committed"), [(7, 3), (3, 7)])
-def test_log_that_ends_before_the_store_or_the_group(applied_: int, committed: int) -> None:
-    """Parts were lost: said at once, instead of waiting for them for ever."""
-    observer = Recorder()
-    hand = updating(observer, 1)
-    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
-    opened(hand, {0: Position(applied_, applied_ - 1)}, {0: committed}, end=6)
-    assert "offset 7 was reached and the log ends at 6" in observer.refused[0][1]
+APPLIED = Position(7, 6, b"\x80", tail=1)
+
+
+@cases("position, committed, log, said", [
+    (Position(7, 6), 3, {"end": 6}, "offset 7 was reached and the log ends at 6"),
+    (Position(3, 2), 7, {"end": 6}, "offset 7 was reached and the log ends at 6"),
+    *((APPLIED, each, {"end": 12, "tails": {0: 2}},
+       "^the record at offset 6 is not the one (?!.*ommit).*rebuild")
+      for each in (None, 0, 3, 7, 9)),
+    (Position(7, 6, b"\x80"), 0, {},
+     r"last call applied \[6, 7\) and the group's committed offset is 0.*Commit 7"),
+    *((Position(7, each, b"\x80"), None, {},
+       r"offsets.retention.minutes\). Commit 7 for this partition") for each in (6, 0)),
+])  # fmt: skip
+def test_store_log_and_group_that_do_not_fit(
+    position: Position, committed: int | None, log: Any, said: str
+) -> None:
+    """Parts were lost: said at once, instead of waiting for them for ever. Or the last record that
+    was applied is another one; or the last call began after c, which no crash does; or Kafka forgot
+    the offset, and applied parts may have been published. A way out is named."""
+    hand = gaining(observer := Recorder())
+    opened(hand, {0: position}, {0: committed}, **log)
+    ((shard, reason),) = observer.refused
+    assert shard == 0 and re.search(said, reason), reason
     hand.expect(Poll)
 
 
-@cases("committed", [None, 0, 3, 7, 9])
-def test_log_of_another_history(committed: int | None) -> None:
-    """It is long enough, but the last record that was applied is another one there. Whatever the
-    group says: there is one way out."""
-    observer = Recorder()
-    hand = updating(observer, 1)
-    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
-    opened(hand, {0: Position(7, 6, b"\x80", tail=1)}, {0: committed}, end=12, tails={0: 2})
-    assert observer.refused == [(0, observer.refused[0][1])]
-    assert re.match("the record at offset 6 is not the one .*rebuild", observer.refused[0][1])
-    assert "ommit" not in observer.refused[0][1]
-    hand.expect(Poll)
-
-
-def test_store_and_log_that_do_not_fit(hand: ByHand, observer: Recorder) -> None:
-    """Fresh rows that are not the rows of the log; a last call that began after c, which no crash
-    does: the way out is named. A record that was deleted, as old parts are, is not compared."""
+def test_fresh_rows_that_are_not_those_of_the_log(hand: ByHand, observer: Recorder) -> None:
+    """They are refused. A record that was deleted, as old parts are, is not compared."""
     owning(hand, Position(1, 0, b"\x80\x00"), 0)
     read(hand, record(0, part((5, "a"))))
     answer_beliefs(hand, Position(1, 0, b"\x80\x00"))
     assert "has 2 bytes, 1 rows need 1." in observer.refused[0][1]
     hand.expect(Poll)
-    observer = Recorder()
-    hand = updating(observer, 1)
-    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
-    opened(hand, {0: Position(7, 6, b"\x80")}, {0: 0})
-    assert (
-        "last call applied [6, 7) and the group's committed offset is 0" in observer.refused[0][1]
-    )
-    assert "Commit 7" in observer.refused[0][1]
-    hand.expect(Poll)
-    observer = Recorder()
-    hand = updating(observer, 1)
-    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
-    opened(hand, {0: Position(7, 6, b"\x80", tail=1)}, {0: 7}, {0: 7}, tails={0: None})
+    hand = gaining(observer := Recorder())
+    opened(hand, {0: APPLIED}, {0: 7}, {0: 7}, tails={0: None})
     hand.expect(Seek)
     assert observer.refused == []
 
@@ -262,10 +250,9 @@ def test_messages_that_are_not_understood(hand: ByHand, observer: Recorder) -> N
 
 
 def test_refused_shard_goes_on_when_it_does(hand: ByHand, observer: Recorder) -> None:
-    """A shard is reported as opened once it has read past the record that stopped it, and not at
-    each new attempt."""
+    """It is reported as opened once it has read past what stopped it, not at each new attempt."""
     owning(hand)
-    read(hand, record(0, b"\x91\x02"))
+    read(hand, record(0, b"\x91\x01"))
     for tried in range(1, 3):
         assert len(observer.refused) == tried
         hand.answer(Poll, Polled(tried * module.REFUSED_S))
@@ -273,7 +260,7 @@ def test_refused_shard_goes_on_when_it_does(hand: ByHand, observer: Recorder) ->
         hand.answer(Seek)
         assert observer.opened == []
         if tried == 1:
-            read(hand, record(0, b"\x91\x02"), now_s=tried * module.REFUSED_S)
+            read(hand, record(0, b"\x91\x01"), now_s=tried * module.REFUSED_S)
     read(hand, record(0, part((5, "a"))), now_s=2 * module.REFUSED_S)
     assert observer.opened == [0]
 
@@ -286,22 +273,20 @@ def test_record_of_another_version(settling: bool) -> None:
     position = Position(1, 0, b"\x80") if settling else Position()
     owning(hand, position, 0)
     read(hand, record(0, part((5, "a"))))
-    hand.answer(ReadBeliefs, {0: StoredShard(position, [b"\x63" + bytes(200)])})
+    hand.answer(ReadBeliefs, {0: ports.StoredShard(position, [b"\x63" + bytes(200)])})
     assert "version 99" in observer.refused[0][1]
     hand.expect(Poll)
 
 
 def test_a_shard_with_an_unknown_record_is_refused_alone(observer: Recorder) -> None:
     """Though all are computed together, and once more where one cannot be."""
-    hand = updating(observer, 3)
-    hand.answer(Poll, Polled(0.0, gained=frozenset(range(3))))
+    hand = gaining(observer, 3)
     opened(hand, dict.fromkeys(range(3), NOWHERE), dict.fromkeys(range(3), 0))
     hand.answer(Seek)
     read(hand, *(record(0, part((5, letter)), shard) for shard, letter in enumerate("fab")))
-    unknown = StoredShard(NOWHERE, [b"\x63" + bytes(200)])
-    hand.answer(
-        ReadBeliefs, {0: StoredShard(NOWHERE, [None]), 1: unknown, 2: StoredShard(NOWHERE, [None])}
-    )
+    unknown = ports.StoredShard(NOWHERE, [b"\x63" + bytes(200)])
+    nobody = ports.StoredShard(NOWHERE, [None])
+    hand.answer(ReadBeliefs, {0: nobody, 1: unknown, 2: nobody})
     assert hand.expect(Apply).applications.keys() == {0, 2}
     assert [shard for shard, _ in observer.refused] == [1]
     hand.answer(Apply, {0: True, 2: True})
@@ -325,35 +310,31 @@ def test_reading_rests_while_many_rows_wait(hand: ByHand) -> None:
 # --- opened for the first time, or after a long while ---------------------------------------------
 
 
-def test_shards_were_added(hand: ByHand) -> None:
-    """Which players are at home here is known for as many as there were: it ends."""
-    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
-    with pytest.raises(Resharded, match=r"has 2 partitions and had 1"):
-        opened(hand, {0: NOWHERE}, {0: None}, shards=2)
-
-
-@cases("position", [Position(7, 6, b"\x80"), Position(7, 0, b"\x80")])
-def test_committed_offset_that_kafka_forgot(position: Position) -> None:
-    """Applied parts may have been published. None is published twice; a way out is named."""
-    observer = Recorder()
-    hand = updating(observer, 1)
-    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
-    opened(hand, {0: position}, {0: None})
-    assert "offsets.retention.minutes). Commit 7 for this partition" in observer.refused[0][1]
-    hand.expect(Poll)
-
-
 def test_first_offset_while_the_group_changes(hand: ByHand, observer: Recorder) -> None:
     """The first offset is committed before anything is applied, so that later none means forgotten.
     A poll shows who owns the shard now; it is not read before its offset is there."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
-    hand.answer(ReadBeliefs, {0: StoredShard(NOWHERE, [None])})
-    hand.answer(Committed, {0: None})
-    hand.answer(LogStarts, {0: 0})
-    hand.answer(ShardEnds, [0])
+    hand.answer(ReadBeliefs, {0: ports.StoredShard(NOWHERE, [None])})
+    hand.answer(ports.Committed, {0: None})
+    hand.answer(ports.LogStarts, {0: 0})
+    hand.answer(ports.ShardEnds, [0])
     assert len(hand.expect(Publish, offsets={0: 0}).events) == 0
     hand.fail(Publish, Regrouped("another generation"))
     hand.answer(Poll, Polled(0.0))
     opened(hand, {0: NOWHERE}, {0: None})
     hand.expect(Seek)
     assert observer.troubles == []
+
+
+# --- the diagrams of the protocol -----------------------------------------------------------------
+
+
+def test_the_page_shows_the_transitions() -> None:
+    """No state is there that nothing leads to, or that nothing leaves."""
+    page = (ROOT / "docs" / "internals" / "protocol.md").read_text()
+    for kind, transitions in (
+        (states.PartitionState, states.ESTIMATOR), (states.ShardState, states.UPDATER)
+    ):  # fmt: skip
+        assert f"```mermaid\n{states.mermaid(transitions)}```\n" in page
+        assert {t.target for t in transitions} - {None} == set(kind)
+        assert {t.source for t in transitions} - {None} == set(kind)

@@ -3,11 +3,10 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import pytest
 
 from stream_rater.adapters.kafka.topics import Topics
@@ -17,8 +16,7 @@ from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import StoreTrouble
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
-from stream_rater.contract.record import Player, Record
+from stream_rater.contract.record import Record
 from stream_rater.operations import unfinished, verify
 from stream_rater.operations.compare_store import Verdict, compare, same_belief
 from stream_rater.operations.unfinished import UnfinishedRounds
@@ -39,8 +37,8 @@ WINDOW, SHARDS = 100, 3
 
 
 def a_log() -> list[Line]:
-    """Cy and dee are removed; dee is only in one round with cy. A round of eve's is voided, and one
-    correction is rejected."""
+    """Cy and dee are removed; dee met only cy. A round of eve's is voided, a correction
+    rejected."""
     lobbies = [["ann", "bob", "cy"], ["cy", "dee"], ["bob", "ann"], ["cy", "ann", "bob"],
                ["eve", "bob"], ["ann", "bob"]]  # fmt: skip
     rounds = [a_round(i, *names) for i, names in enumerate(lobbies)]
@@ -57,7 +55,6 @@ def records(log: Sequence[Mapping[str, Any]]) -> list[Record]:
 
 
 def replayed(log: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
-    """By player, the record after the edited log."""
     read = records(log)
     replay = Replay(LADDERS, WINDOW, verdicts=verdicts_of_log(lambda: read, LADDERS, WINDOW))
     for _ in replay.run(read):
@@ -67,7 +64,6 @@ def replayed(log: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
 
 
 def changed(belief: bytes, **fields: float) -> bytes:
-    """The record with other values in its header."""
     beliefs = record.decode([belief], 0, 0.0, 1.0)
     header = beliefs.header.copy()
     for name, value in fields.items():
@@ -82,9 +78,9 @@ CORRECTED = changed(ANN, last=REMOVED, previous_mu=7.0, previous_sigma=8.0, prev
 
 
 def test_which_beliefs_are_the_same() -> None:
-    """A corrected one stores the past in its own way, where a correction of its ladder has written
-    it last; a rebuilt one may have something unannounced, on a ladder with corrections; one of no
-    rounds is none."""
+    """A corrected one stores the past in its own way, where a correction of its ladder wrote it
+    last; a rebuilt one may have something unannounced, on such a ladder; one of no rounds is
+    none."""
     assert same_belief(ANN, ANN, ())
     assert same_belief(CORRECTED, ANN, {REMOVED})
     assert not same_belief(CORRECTED, ANN, ())
@@ -111,7 +107,7 @@ def test_what_is_believed_is_compared_bit_for_bit(field: str) -> None:
 
 
 def test_the_performances_are_compared() -> None:
-    """All of them."""
+    """All of them; and what is no record is different, and ends nothing."""
     beliefs = record.decode([CORRECTED], 0, 0.0, 1.0)
     count = int(beliefs.header["count"][0])
     assert count > 1
@@ -123,43 +119,32 @@ def test_the_performances_are_compared() -> None:
     fewer = beliefs.header.copy()
     fewer["count"] -= 1
     assert not same_belief(record.encode(Beliefs(fewer, beliefs.factors))[0], ANN, {REMOVED})
-
-
-@cases("junk", [b"", b"junk", bytes([250]) + ANN[1:]])
-def test_what_is_no_record_is_different(junk: bytes) -> None:
-    """And ends nothing."""
-    assert not same_belief(junk, ANN, {REMOVED})
-    assert not same_belief(junk, None, {REMOVED})
+    for junk in (b"", b"junk", bytes([250]) + ANN[1:]):
+        assert not same_belief(junk, ANN, {REMOVED})
+        assert not same_belief(junk, None, {REMOVED})
 
 
 # --- a whole store -------------------------------------------------------------------------------
 
 
-class StoredRecords(NamedTuple):
-    records: Sequence[bytes | None]
+def compared(store: Mapping[str, bytes], read_log: Callable[[], Iterable[Record]]) -> Verdict:
+
+    def of(players: PlayerColumn) -> Any:
+        return SimpleNamespace(records=[store.get(p) if at == "l" else None for at, p in players])
+
+    def read(wanted: Mapping[int, PlayerColumn]) -> Any:
+        return {shard: of(players) for shard, players in wanted.items()}
+
+    return compare(LogReader.of(read_log), LADDERS, WINDOW, 0, SHARDS, read)
 
 
 def verified(store: Mapping[str, bytes], log: Sequence[Mapping[str, Any]]) -> Verdict:
-    """The verdict on a store of ladder `l`."""
     read_log = records(log)
-
-    def read(wanted: Mapping[int, PlayerColumn]) -> Any:
-        return {
-            shard: StoredRecords([_of(store, player) for player in players])
-            for shard, players in wanted.items()
-        }
-
-    return compare(LogReader.of(lambda: iter(read_log)), LADDERS, WINDOW, 0, SHARDS, read)
-
-
-def _of(store: Mapping[str, bytes], player: Player) -> bytes | None:
-    ladder, name = player
-    return store.get(name) if ladder == "l" else None
+    return compared(store, lambda: read_log)
 
 
 def corrected_store() -> dict[str, bytes]:
-    """As the service has it: ann and bob have played since; the others are gone, and left a belief
-    of no rounds."""
+    """Ann and bob have played since; the others are gone, and left a belief of no rounds."""
     store = replayed(a_log())
     nobody = changed(CORRECTED, rounds=0)
     return store | dict.fromkeys(["cy", "dee", "eve"], nobody)
@@ -203,20 +188,9 @@ def test_a_correction_that_was_forgotten_is_found(forgotten: str) -> None:
 
 
 def test_a_log_without_corrections_is_read_once() -> None:
-    """As it was before there were any."""
     log = [each for each in a_log() if "event_type" not in each]
-    store, reads = replayed(log), []
-
-    def again() -> Any:
-        reads.append(1)
-        return iter(records(log))
-
-    def read(wanted: Mapping[int, PlayerColumn]) -> Any:
-        return {s: StoredRecords([_of(store, who) for who in some]) for s, some in wanted.items()}
-
-    assert compare(LogReader.of(again), LADDERS, WINDOW, 0, SHARDS, read).equal
-    assert len(reads) == 1
-    assert np.all([len(each) > 0 for each in store.values()])
+    store, once = replayed(log), iter(records(log))
+    assert len(store) == 5 and compared(store, lambda: once).equal
 
 
 # --- seeds ---------------------------------------------------------------------------------------
@@ -234,9 +208,8 @@ VETERANS_ROW = 2
 
 
 def test_a_seeded_store_is_equal() -> None:
-    """Seeds need no second reading of the log; a reset of somebody unknown leaves nothing. A belief
-    that a voided seed left is found. A rebuilt veteran may name a seed that changed nothing, on a
-    ladder with corrections."""
+    """A reset of somebody unknown leaves nothing. A belief that a voided seed left is found. A
+    rebuilt veteran may name a seed that changed nothing, on a ladder with corrections."""
     verdict = verified(replayed(SEEDED), SEEDED)
     assert verdict.equal and (verdict.rounds, verdict.seeds, verdict.beliefs) == (2, 4, 4)
     removed = a_correction("player-removed", player="zed", seed=True)
@@ -287,17 +260,17 @@ def test_a_seed_that_counted_too_often_is_found(more: list[Line]) -> None:
 # --- the command ----------------------------------------------------------------------------------
 
 
-RUNNING = {ESTIMATORS: 1, UPDATERS: 1}
-"""The members of each group."""
-
-
-def admin(behind: list[int], members: Mapping[str, int] = RUNNING) -> Any:
-    """One whose workers are so far behind, each time that they are asked for."""
+def admin(behind: list[int], members: int = 1) -> Any:
+    """One whose workers, so many in each group, are so far behind, each time that it is asked."""
     asked = iter(behind)
     return SimpleNamespace(
         topics=Topics.of(Settings()), partitions_of=lambda *_: (1, 1), ends=lambda *_: [0],
-        left=lambda *_: {0: range(next(asked))}, members=lambda group: members[group],
+        left=lambda *_: {0: range(next(asked))}, members=lambda _: members,
     )  # fmt: skip
+
+
+def wait_for(place: Any) -> None:
+    verify._wait_until_caught_up(Settings(), place, 1, 1, 60.0)
 
 
 @pytest.fixture(autouse=True)
@@ -312,8 +285,7 @@ def without_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_ends_verify_before_any_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Redis that is down: workers that cannot reach it never catch up. Another duplicate window:
-    it would find differences that are none, whose cure would be a rebuild, which spoils what is
-    right."""
+    differences would be none, and a rebuild, their cure, spoils what is right."""
 
     def down(_: int) -> int:
         raise StoreTrouble("redis: connection refused")
@@ -328,7 +300,6 @@ def test_what_ends_verify_before_any_waiting(monkeypatch: pytest.MonkeyPatch) ->
     client: Any = SimpleNamespace(hget=lambda _, field: stored.get(field))
     store = SimpleNamespace(layout=StoreMetadata(client, lambda call: call()))
     monkeypatch.setattr(verify, "RedisStore", lambda _: store)
-    monkeypatch.setattr(verify, "Admin", lambda _: admin([]))
     monkeypatch.setattr(verify, "read_ladder_events", lambda *_: pytest.fail("it went on"))
     result = run("verify")
     assert result.exit_code == 2
@@ -341,18 +312,15 @@ def test_what_ends_verify_before_any_waiting(monkeypatch: pytest.MonkeyPatch) ->
 def test_what_is_waited_for_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With how long; nothing where nobody is behind."""
+    """With how long; nothing where nobody is behind. A round is finished while it looks: its part
+    is sent by then, and is not applied, so parts are looked for after rounds."""
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    verify._wait_until_caught_up(Settings(), admin([0, 0]), 1, 1, 60.0)
+    wait_for(admin([0, 0]))
     assert capsys.readouterr().err == ""
-    verify._wait_until_caught_up(Settings(), admin([3, 4, 1, 0, 0, 0]), 1, 1, 60.0)
+    wait_for(admin([3, 4, 1, 0, 0, 0]))
     assert capsys.readouterr().err == (
         "waiting for the workers, which are 7 records behind, for 60 s at most\n"
     )
-
-
-def test_parts_are_looked_for_after_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A round is finished while it looks. Its part is sent by then, and is not applied."""
     monkeypatch.setattr(time, "sleep", lambda _: None)
     sent, applied = 0, 0
 
@@ -370,7 +338,7 @@ def test_parts_are_looked_for_after_rounds(monkeypatch: pytest.MonkeyPatch) -> N
         ends=lambda topic, _: [sent if topic == parts else 1],
     )  # fmt: skip
     monkeypatch.setattr(verify, "UnfinishedRounds", lambda *_: SimpleNamespace(look=look))
-    verify._wait_until_caught_up(Settings(), place, 1, 1, 60.0)
+    wait_for(place)
     assert applied == 1
 
 
@@ -379,12 +347,8 @@ def test_nobody_is_waited_for_who_does_not_run(behind: list[int], role: str) -> 
     """It says at once which roles to start. If nothing is left to do, none need run."""
     expected = f"{role}'s work left, and no worker with this role runs: start one"
     with pytest.raises(Failed, match=expected):
-        verify._wait_until_caught_up(
-            Settings(), admin(behind, {ESTIMATORS: 0, UPDATERS: 0}), 1, 1, 60.0
-        )
-    verify._wait_until_caught_up(
-        Settings(), admin([0, 0], {ESTIMATORS: 0, UPDATERS: 0}), 1, 1, 60.0
-    )
+        wait_for(admin(behind, members=0))
+    wait_for(admin([0, 0], members=0))
 
 
 def test_rejections_are_shown_by_their_codes() -> None:
