@@ -1,5 +1,6 @@
 """The release's test vector: every bit of a rating, on every machine. What kernels allocate they
-free: pieces that count no references could leak, or free twice."""
+free: pieces that count no references could leak, or free twice. Times have nothing in them that
+happens once: compiling, loading, touching first."""
 
 import math
 import os
@@ -7,6 +8,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import cache_from_source
 from itertools import product
 from pathlib import Path
@@ -19,15 +21,19 @@ from numba.core import runtime as numba_runtime
 
 from local.tools import ROOT
 from stream_rater.columns import kernel_files
+from stream_rater.columns.compiling import SharedCache, watchers
 from stream_rater.config.errors import ArithmeticMismatch
 from stream_rater.config.ladders import Ladder, any_ladder
-from stream_rater.rating.parameters import RatingConfig
+from stream_rater.evaluation import comparison
+from stream_rater.evaluation.comparison import compare
+from stream_rater.evaluation.evaluation import evaluate
+from stream_rater.evaluation.research.synthetic import Kind, season
+from stream_rater.evaluation.warming import MOST_RUNS, timed, warm
+from stream_rater.rating.parameters import EloMMR, RatingConfig, Topcoder
 from stream_rater.replay.pool import Pool
 from stream_rater.runtime import selfcheck
 from tests.rounds import Reader
 
-SELFCHECK = "stream_rater.runtime.selfcheck"
-PACKAGE = Path(selfcheck.__file__).parents[1]
 WITHOUT_MIGHT = ("setpriv", "--bounding-set=-dac_override", "--inh-caps=-all")
 """So that modes hold for root, too."""
 
@@ -56,8 +62,7 @@ def test_a_processor_without_fused_multiply_adds_is_reported(
 
 
 def test_a_read_only_image_starts_warm(tmp_path: Path) -> None:
-    """Compiled kernels in files that cannot be written serve all the same. None is compiled again,
-    and nothing is left behind."""
+    """Files that cannot be written serve all the same: none is compiled again, none is left."""
     selfcheck.check()
     selfcheck.compile_for(selfcheck.SYSTEMS[0])
     selfcheck.compile_for_full_histories()
@@ -69,7 +74,7 @@ def test_a_read_only_image_starts_warm(tmp_path: Path) -> None:
     scratch.mkdir()
     variables = {"NUMBA_CACHE_DIR": str(shipped), "NUMBA_DEBUG_CACHE": "1", "TMPDIR": str(scratch)}
     done = subprocess.run(
-        [*(WITHOUT_MIGHT if os.geteuid() == 0 else ()), sys.executable, "-m", SELFCHECK],
+        [*(WITHOUT_MIGHT if os.geteuid() == 0 else ()), sys.executable, "-m", selfcheck.__name__],
         cwd=ROOT, env=os.environ | variables, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert f"data loaded from '{shipped}" in done.stdout
@@ -92,7 +97,7 @@ def test_bytecode_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
     selfcheck.write_bytecode()
-    sources = PACKAGE.rglob("*.py")
+    sources = Path(selfcheck.__file__).parents[1].rglob("*.py")
     assert all(Path(cache_from_source(str(each))).is_file() for each in sources)
     (tmp_path / "file").touch()
     monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path / "file"))
@@ -134,3 +139,67 @@ def test_nothing_leaks() -> None:
     finally:
         RUNTIME._nrt_python.memsys_disable_stats()
     assert [each for each in leaks if each[0]] == []
+
+
+# --- times ----------------------------------------------------------------------------------------
+
+SEASON = list(season(Kind(players=20, rounds=30, per_round=4), 1))
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What tests load or watch is gone afterwards."""
+    monkeypatch.setattr(SharedCache, "ready", set(SharedCache.ready))
+    before = list(watchers)
+    yield
+    assert watchers == before
+
+
+def test_a_run_that_loads_a_kernel_is_run_again() -> None:
+    """So is one that compiles for other types; and what never rests has an end."""
+    runs: list[int] = []
+
+    def loading(most: int) -> int:
+        runs.append(len(runs))
+        if len(runs) <= most:
+            SharedCache.ready.add(f"kernel {most} {len(runs)}")
+        return runs[-1]
+
+    def compiling() -> int:
+        runs.append(len(runs))
+        if len(runs) == 1:
+            for each in watchers:
+                each.compiling("kernel", 1, 1)
+        return runs[-1]
+
+    for run, due in ((lambda: loading(0), 0), (lambda: loading(1), 1), (compiling, 1)):
+        runs.clear()
+        assert timed(run) == due
+    runs.clear()
+    timed(lambda: loading(99))
+    assert len(runs) == MOST_RUNS
+
+
+def test_evaluate_is_warm_before_its_time_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each configuration, alone or beside another; and no round is missed or rated twice."""
+    calls: list[str] = []
+    play = evaluate
+
+    def warming_up(config: Any, *rest: Any, **options: Any) -> None:
+        calls.append(f"warm {config.__struct_config__.tag}")
+        warm(config, *rest, **options)
+
+    def playing(rounds: Any, config: Any, **options: Any) -> Any:
+        calls.append(f"play {config.__struct_config__.tag}")
+        return play(rounds, config, **options)
+
+    monkeypatch.setattr(comparison, "warm", warming_up)
+    monkeypatch.setattr(comparison, "evaluate", playing)
+    configs: list[tuple[str, RatingConfig]]
+    configs = [("a", EloMMR(weight_limit=0.2, sigma_limit=80.0)), ("b", Topcoder())]
+    for count in (1, 2):
+        calls.clear()
+        rows = compare("file", iter(SEASON), configs[:count], 0.0)
+        due = ["warm elo-mmr", "play elo-mmr", "warm topcoder", "play topcoder"]
+        assert calls == due[: 2 * count]
+        assert [row.rounds for row in rows] == [30] * count

@@ -11,32 +11,13 @@ from msgspec import structs
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation import calibrating
-from stream_rater.evaluation.calibrating import (
-    MOST_UPSET,
-    ONLY_WIDTH,
-    Calibration,
-    Learner,
-    Pairs,
-    fit,
-    pairs_of,
-)
+from stream_rater.evaluation import sides as module
+from stream_rater.evaluation.calibrating import Calibration, Learner, Pairs, fit, pairs_of
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.sides import (
-    Run,
-    Sides,
-    as_it_is,
-    calibrated,
-    calibration_error,
-    calibration_of,
-    joined,
-    own_run,
-    run_of,
-    scores_of,
-    total_loss,
-)
+from stream_rater.evaluation.sides import Run, Sides, calibration_error, own_run, scores_of
 from stream_rater.rating.parameters import EloMMR, Glicko, RatingConfig, TrueSkill, TwoMoment
 from tests.builders.cases import cases
 from tests.rounds import as_json, ranked
@@ -94,7 +75,7 @@ def test_as_it_is_scores_are_those_of_evaluate_with_draws() -> None:
     run = own_run(rounds, config)
     assert run.draws
     whole = evaluate(rounds, config).scores[:, :OF_PAIRS]
-    assert scores_of(as_it_is(run)) == pytest.approx(whole, rel=1e-9, abs=1e-12)
+    assert scores_of(module.as_it_is(run)) == pytest.approx(whole, rel=1e-9, abs=1e-12)
     ladder = structs.replace(config, variance_factor=1.5, draw_width=90.0, upset=0.05)
     found = scores_of(run.calibrated_by(Calibration(1.5, 90.0, 0.05)))
     whole = evaluate(rounds, ladder).scores[:, :OF_PAIRS]
@@ -102,34 +83,36 @@ def test_as_it_is_scores_are_those_of_evaluate_with_draws() -> None:
 
 
 def test_a_run_is_parted_by_numbers_of_rounds() -> None:
-    """No round is lost, and none is on both sides."""
+    """No round is lost, none is on both sides. A calibration is that of its round alone."""
     run = own_run(SEASON, CONFIGS[0])
     early, late = run.before(50), run.after(50)
     assert early.sides.number.tolist() == list(range(50))
     assert late.sides.number.tolist() == list(range(50, 120))
     both: Floats = np.concatenate([scores_of(early), scores_of(late)])
     assert both.tolist() == scores_of(run).tolist()
+    run = by_hand([1.0, -0.5, 2.0])
+    usual, other = Calibration(), Calibration(4.0, 0.0, 0.1)
+    rows = np.array([usual, other, usual])
+    apart = [scores_of(run.calibrated_by(each)) for each in (usual, other)]
+    due = np.stack([apart[0][0], apart[1][1], apart[0][2]])
+    assert scores_of(run._replace(calibrations=rows)).tolist() == due.tolist()
 
 
 def test_the_total_loss_of_duels_is_the_sum_of_their_log_losses() -> None:
-    """And of wrong orders the number of these."""
+    """And of wrong orders the number of these. A round of eight sides counts as four duels."""
     z = [1.0, -0.5, 2.0]
     scores = scores_of(by_hand(z))
     p = [0.5 * math.erfc(-x / math.sqrt(2.0)) for x in z]
-    assert total_loss(scores, "log_loss") == pytest.approx(-sum(map(math.log, p)), rel=1e-6)
-    assert total_loss(scores, "pair_inversion") == pytest.approx(1.0)
-    assert total_loss(scores[:0], "log_loss") is None
-
-
-def test_a_round_counts_as_its_pairs_that_share_no_side() -> None:
-    """Eight sides: four such pairs."""
+    assert module.total_loss(scores, "log_loss") == pytest.approx(-sum(map(math.log, p)), rel=1e-6)
+    assert module.total_loss(scores, "pair_inversion") == pytest.approx(1.0)
+    assert module.total_loss(scores[:0], "log_loss") is None
     scores = scores_of(own_run(SEASON, CONFIGS[0]))
     mean = scores[:, FIELDS.index("log_loss")].sum()
-    assert total_loss(scores, "log_loss") == pytest.approx(4.0 * mean)
+    assert module.total_loss(scores, "log_loss") == pytest.approx(4.0 * mean)
 
 
 def test_the_calibration_error_is_that_of_the_favourites() -> None:
-    """Ten duels of the same probability, of which the favourite won six."""
+    """Of ten equal duels the favourite won six. Of equals, half of each pair is right."""
     run = by_hand([1.0] * 6 + [-1.0] * 4)
     p = 0.5 * math.erfc(-1.0 / math.sqrt(2.0))
     wins = [1.0] * 6 + [0.0] * 4  # a bin each
@@ -137,6 +120,7 @@ def test_the_calibration_error_is_that_of_the_favourites() -> None:
     hundred = by_hand([1.0, -1.0] * 50)
     assert calibration_error(hundred) == pytest.approx(p - 0.5), "half of each bin"
     assert calibration_error(run.before(0)) is None
+    assert calibration_error(by_hand([0.0] * 30)) == pytest.approx(0.0)
 
 
 def test_right_chances_have_no_calibration_error() -> None:
@@ -149,34 +133,26 @@ def test_right_chances_have_no_calibration_error() -> None:
     assert right is not None and unsure is not None
     assert right < 0.01
     assert unsure > 0.05
-    assert calibration_of(run).factor == pytest.approx(1.0, abs=0.15)
+    assert module.calibration_of(run).factor == pytest.approx(1.0, abs=0.15)
 
 
 def test_a_run_has_the_calibrations_of_earlier_rounds() -> None:
     """They stay with their rounds. The last one is for the next round."""
     random = np.random.default_rng(4)
     z = np.abs(random.normal(0.0, 1.0, 400)) * np.where(random.random(400) < 0.7, 1.0, -1.0)
-    whole = calibrated(by_hand(z.tolist()))
-    other = calibrated(by_hand([*z[:200], *-z[200:]]))
+    whole = module.calibrated(by_hand(z.tolist()))
+    other = module.calibrated(by_hand([*z[:200], *-z[200:]]))
     assert whole.calibrations is not None and other.calibrations is not None
     assert whole.calibrations[:201].tolist() == other.calibrations[:201].tolist()
     assert whole.calibrations[-1].tolist() != other.calibrations[-1].tolist()
     parts = whole.before(100), whole.after(100)
     both: Floats = np.concatenate([scores_of(each) for each in parts])
-    assert both.tolist() == scores_of(whole).tolist() == scores_of(joined(parts)).tolist()
-    again = calibrated(by_hand([*z, 1.0])).calibrations
+    assert both.tolist() == scores_of(whole).tolist() == scores_of(module.joined(parts)).tolist()
+    again = module.calibrated(by_hand([*z, 1.0])).calibrations
     assert again is not None
-    assert again[-1].tolist() == pytest.approx([*calibration_of(by_hand(z.tolist()))], rel=0.1)
-
-
-def test_a_calibration_is_that_of_its_round() -> None:
-    """And of no other."""
-    run = by_hand([1.0, -0.5, 2.0])
-    usual, other = Calibration(), Calibration(4.0, 0.0, 0.1)
-    rows = np.array([usual, other, usual])
-    apart = [scores_of(run.calibrated_by(each)) for each in (usual, other)]
-    due = np.stack([apart[0][0], apart[1][1], apart[0][2]])
-    assert scores_of(run._replace(calibrations=rows)).tolist() == due.tolist()
+    assert again[-1].tolist() == pytest.approx(
+        [*module.calibration_of(by_hand(z.tolist()))], rel=0.1
+    )
 
 
 def test_draws_count_against_the_favourite() -> None:
@@ -192,7 +168,7 @@ def test_draws_count_against_the_favourite() -> None:
         np.arange(len(gap)), np.full(len(gap), 2), place.ravel(), mu.ravel(),
         np.full(2 * len(gap), 0.5), np.full(2 * len(gap), 9),
     )  # fmt: skip
-    run = run_of(sides, 0.0, 2 * len(gap))
+    run = module.run_of(sides, 0.0, 2 * len(gap))
     assert run.draws
     right, narrow = (
         calibration_error(run.calibrated_by(Calibration(1.0, each))) for each in (width, 0.1)
@@ -200,11 +176,6 @@ def test_draws_count_against_the_favourite() -> None:
     assert right is not None and narrow is not None
     assert right < 0.01
     assert narrow > 0.05
-
-
-def test_equal_ratings_have_no_favourite() -> None:
-    """Half of each pair is right, so there is no error."""
-    assert calibration_error(by_hand([0.0] * 30)) == pytest.approx(0.0)
 
 
 # --- calibrations: what is learned from past pairs, against simulated data and by hand ------------
@@ -284,23 +255,19 @@ def test_no_other_calibration_suits_better(draws: bool) -> None:
         assert least < cost(pairs, other)
         if draws:
             assert least < cost(pairs, found._replace(draw_width=found.draw_width * by))
-    for upset in (found.upset - 0.01, found.upset + 0.01, MOST_UPSET):
+    for upset in (found.upset - 0.01, found.upset + 0.01, calibrating.MOST_UPSET):
         if upset >= 0.0:
             assert least < cost(pairs, found._replace(upset=upset))
 
 
 def test_drawn_pairs_do_not_count_where_draws_are_no_outcomes() -> None:
-    """As if they were not there."""
+    """As if they were not there. Where only the width is learned, it suits the other two best."""
     pairs = simulated(2000, TRUE[3])
     decided = pairs.of(~pairs.drew)
     assert pairs.drew.sum() > 200
     assert fit(pairs, draws=False)[::2] == pytest.approx(fit(decided, draws=False)[::2], rel=1e-3)
-
-
-def test_what_is_not_learned_stays() -> None:
-    """Only the width is found; it is the one that suits the other two best."""
     pairs, start = simulated(5000, TRUE[1]), Calibration(2.0, 0.0, 0.05)
-    found = fit(pairs, draws=True, start=start, learned=ONLY_WIDTH)
+    found = fit(pairs, draws=True, start=start, learned=calibrating.ONLY_WIDTH)
     assert found[::2] == start[::2]
     least = cost(pairs, found)
     for by in (0.9, 1.1):
@@ -308,16 +275,12 @@ def test_what_is_not_learned_stays() -> None:
 
 
 def test_nothing_says_nothing() -> None:
-    """And a single pair hardly moves a thing."""
+    """A single pair hardly does. Where nobody drew, the width falls, and stays above 0."""
     none = simulated(0, TRUE[0])
     assert fit(none, draws=True) == fit(none, draws=False) == Calibration()
     one = fit(simulated(1, TRUE[0]), draws=False)
     assert one.factor == pytest.approx(1.0, rel=0.2)
     assert one.upset < 0.01
-
-
-def test_files_without_draws_learn_that_there_are_none() -> None:
-    """Though draws could be: the width falls, and stays above 0."""
     found = fit(simulated(3000, Calibration(1.0, 0.0, 0.0)), draws=True)
     assert 0.0 < found.draw_width < 0.003 * SCALE
 
@@ -333,7 +296,7 @@ def test_a_fit_is_finite_whatever_happened(
     found = fit(pairs, draws=draws)
     assert all(math.isfinite(each) for each in found)
     assert found.factor > 0.0
-    assert 0.0 <= found.upset <= MOST_UPSET
+    assert 0.0 <= found.upset <= calibrating.MOST_UPSET
     assert (found.draw_width > 0.0) == draws
 
 
@@ -355,26 +318,24 @@ def followed(pairs: Pairs, learner: Learner, parts: Sequence[int] = ()) -> Float
 
 
 def test_no_round_has_a_part_in_its_own_calibration() -> None:
-    """Nor have later ones; and earlier ones have."""
+    """Earlier ones alone have, in whatever blocks. The first rounds have the model as it is."""
     pairs = simulated(1500, TRUE[1])
     found = followed(pairs, Learner(draws=True))
     for n in (300, 777):
         other = pairs._replace(gap=np.where(np.arange(1500) < n, pairs.gap, -pairs.gap))
         changed = np.flatnonzero((followed(other, Learner(draws=True)) != found).any(axis=1))
         assert n < changed.min() <= n + calibrating.MOST_PART
-
-
-def test_the_first_rounds_have_the_model_as_it_is() -> None:
-    """With the prior's width, where draws are outcomes."""
     pairs = simulated(10, TRUE[1])
     assert followed(pairs, Learner(draws=False)).tolist() == [[1.0, 0.0, 0.0]] * 10
     width = calibrating.USUAL_WIDTH * SCALE
     assert followed(pairs, Learner(draws=True)) == pytest.approx(np.array([[1.0, width, 0.0]] * 10))
+    pairs = simulated(1000, TRUE[1])
+    whole = followed(pairs, Learner(draws=True))
+    assert followed(pairs, Learner(draws=True), (7, 100, 101, 640)).tolist() == whole.tolist()
 
 
 def test_rounds_of_one_number_learn_nothing_of_each_other() -> None:
-    """Parts of a round that was cut are simultaneous. The order in which they are given is of no
-    matter."""
+    """Parts of a round that was cut are simultaneous, and come in any order."""
     pairs = simulated(600, TRUE[1])
     number = np.repeat(np.arange(6), 100)
     place = np.stack([np.ones(600), np.where(pairs.drew, 1, 2)], axis=1).astype(np.int32)
@@ -392,25 +353,14 @@ def test_rounds_of_one_number_learn_nothing_of_each_other() -> None:
     assert again == pytest.approx(found[mixed], rel=1e-3)
 
 
-def test_blocks_of_a_season_are_followed_alike() -> None:
-    """Whatever the blocks are in which it is read."""
-    pairs = simulated(1000, TRUE[1])
-    whole = followed(pairs, Learner(draws=True))
-    assert followed(pairs, Learner(draws=True), (7, 100, 101, 640)).tolist() == whole.tolist()
-
-
 def test_what_is_long_ago_is_forgotten() -> None:
     """A pool whose variance grows fourfold: after six half-lives the last factor is that of the new
-    pool, and without forgetting it is not."""
+    pool, and without forgetting it is not. Pairs that are forgotten are dropped."""
     old, new = simulated(9000, Calibration(0.5)), simulated(9000, Calibration(2.0), seed=2)
     changing = old.and_then(new)
     assert followed(changing, Learner(draws=False))[-1, 0] == pytest.approx(2.0, rel=0.15)
     assert fit(changing, draws=False).factor < 1.5
     assert followed(old, Learner(draws=False))[-1, 0] == pytest.approx(0.5, rel=0.2)
-
-
-def test_memory_is_bounded() -> None:
-    """Pairs that are forgotten are dropped."""
     learner = Learner(draws=False)
     followed(simulated(30_000, Calibration()), learner)
     kept = len(learner._pairs.gap)

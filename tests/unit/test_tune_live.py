@@ -12,34 +12,26 @@ from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import stream_rater
 from stream_rater import MissingExtra, TrialsFailed
-from stream_rater.cli import app
 from stream_rater.cli.tables import ladders_file_entry
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import Failed
 from stream_rater.config.files import read_ladders, read_rating
-from stream_rater.config.ladders import (
-    ANY_LADDER,
-    DEFAULT_RATING,
-    TEMPLATE,
-    Change,
-    Ladder,
-    Ladders,
-    Limits,
-)
+from stream_rater.config.ladders import DEFAULT_RATING, TEMPLATE, Change, Ladder, Ladders, Limits
 from stream_rater.contract.record import Record
-from stream_rater.evaluation.proposal import Proposal, propose
+from stream_rater.evaluation.proposal import propose
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.operations import live_log
 from stream_rater.operations import tune as operation
 from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.operations.tune import DAY_S, GrowthForecast
-from stream_rater.rating.parameters import Elo, EloMMR, MinusSigma, RatingConfig, TrueSkill
+from stream_rater.rating.parameters import Elo, EloMMR, MinusSigma, RatingConfig
 from stream_rater.replay.edited_log import records_of
 from tests.benchmarks.offline import Made, made_up
+from tests.builders import commands
 from tests.builders.cases import cases
 from tests.rounds import day, event, ranked
 from tests.unit.test_executors import Dropping
@@ -88,13 +80,12 @@ def tune(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tune:
         path.write_text(file)
         monkeypatch.setenv("STREAM_RATER_LADDERS", str(path) if file else "")
         given = ["tune", "--from-topic", "--ladder", ladder, "--trials", "40", "--workers", "1"]
-        return CliRunner().invoke(app.main, [*given, *words])
+        return commands.run(*given, *words)
 
     return run
 
 
 def pasted(result: Result, folder: Path, before: str = POOR) -> Ladders:
-    """The ladders file with what was proposed."""
     assert result.exit_code == 0, result.stderr
     path = folder / "pasted.toml"
     path.write_text(before + result.stdout)
@@ -108,8 +99,8 @@ def table(result: Result) -> list[list[str]]:
 
 
 def test_it_proposes_a_change_of_the_ladders_file(tune: Tune, tmp_path: Path) -> None:
-    """With the present parameters that are no dimensions, as TOML and as JSON; and it says what
-    that gains."""
+    """With the parameters that are no dimensions, as TOML and as JSON; and it says what that gains.
+    A loss that is less is a gain, and so are more pairs in right order."""
     out = tmp_path / "tuned.json"
     result = tune(rounds(), "--out", str(out))
     ladders = pasted(result, tmp_path)
@@ -123,12 +114,7 @@ def test_it_proposes_a_change_of_the_ladders_file(tune: Tune, tmp_path: Path) ->
     assert title.strip() == "ladder 'l', codeforces: 60 rounds to tune on, 60 to compare on"
     assert last.startswith("adopt it: better in log loss, ")
     assert result.stdout.startswith(f"# {last}\n")
-
-
-def test_more_gain_is_better(tune: Tune) -> None:
-    """Log loss, of which less is better, too: now less tuned; pairs in right order, tuned less
-    now."""
-    (name, now, tuned, gain), (order, now_right, tuned_right, more) = table(tune(rounds()))
+    (name, now, tuned, gain), (order, now_right, tuned_right, more) = table(result)
     assert (name, order) == ("log loss", "pairs in right order")
     mean, low, high = (float(each) for each in gain.translate({91: "", 93: "", 44: ""}).split())
     assert 0.0 < low < mean < high
@@ -138,13 +124,10 @@ def test_more_gain_is_better(tune: Tune) -> None:
 
 
 def test_the_offset_is_a_day_ahead(tune: Tune, tmp_path: Path) -> None:
-    """As many offsets as the last day brought: one in ten minutes is 144, each of three."""
+    """By the offsets of the last day: one in ten minutes is 144, each of three. A log with
+    corrections is read again, and the last reading counts. Clocks may go back."""
     (change,) = pasted(tune(rounds(200)), tmp_path).ladders["l"].changes
     assert change.from_offset == 3 * 199 + 1 + 3 * 144 + 1
-
-
-def test_a_pace_is_that_of_the_last_reading() -> None:
-    """A log is read again if it has corrections. Clocks may go back."""
     pace = GrowthForecast()
     for days in ((0.0, 2.0, 9.0), (0.0, 2.0, 0.5, 2.2)):
         records = [Record(0, 2 * i, b"", received_s=DAY_S * each) for i, each in enumerate(days)]
@@ -152,18 +135,14 @@ def test_a_pace_is_that_of_the_last_reading() -> None:
     assert pace.in_a_day() == 7 + 7 - 2
 
 
-def test_only_this_ladders_rounds_count(tune: Tune) -> None:
-    """Others may lie in the same partition."""
+def test_only_this_ladders_rounds_count(tune: Tune, tmp_path: Path) -> None:
+    """Others may lie in the same partition. Rounds count as corrections make them."""
     ours, others = rounds(), rounds(90, "m", 5)
     file = POOR + POOR.replace("ladders.l", "ladders.m")
     mixed = [line for pair in zip(ours, others, strict=False) for line in pair] + ours[90:]
     alone, beside = tune(ours, file=file), tune(mixed, file=file)
     assert "120 rounds read" in beside.stderr
     assert table(alone) == table(beside)
-
-
-def test_rounds_are_as_corrections_make_them(tune: Tune, tmp_path: Path) -> None:
-    """What is proposed is what the log without the mistakes would give."""
     lines = rounds()
     voided = [{"event_type": "round-voided", "ladder": "l", "round_id": f"r{i}"} for i in (3, 70)]
     hand = [each for each in lines if each["round_id"] not in ("r3", "r70")]
@@ -192,20 +171,18 @@ def test_what_the_workers_reject_is_counted(tune: Tune) -> None:
 
 
 def test_another_system_is_another_ladder(tune: Tune, tmp_path: Path) -> None:
-    """It is compared all the same, and said so."""
+    """It is compared all the same, and said so. Without a file, the defaults are compared."""
     result = tune(rounds(), "--system", "elo-mmr")
     found = pasted(result, tmp_path).ladders
     assert found["l"].changes == () and isinstance(found["l-elo-mmr"].rating, EloMMR)
+    assert found["l-elo-mmr"].from_offset == 0
     assert "another system is another ladder: 'l' cannot change to elo-mmr" in result.stderr
     same = tune(rounds(), "--system", "codeforces")
     assert "another system" not in same.stderr and same.stdout == tune(rounds()).stdout
-
-
-def test_without_a_ladders_file_all_of_one_is_proposed(tune: Tune, tmp_path: Path) -> None:
-    """The defaults are what it is compared with."""
     result = tune(rounds(), file="")
     ladders = pasted(result, tmp_path, "").ladders
     assert ladders.keys() == {"*", "l"} and ladders["l"].from_offset > 3 * 120
+    assert ladders["*"] == Ladder(rating=DEFAULT_RATING)
 
 
 @cases("ladder, nearest", [("rankd", "; the nearest name is 'ranked'"), ("ll", "?"), ("zzz", "")])
@@ -220,14 +197,10 @@ def test_an_unknown_ladder_is_reported(tune: Tune, ladder: str, nearest: str) ->
 
 
 def test_a_ladder_whose_rounds_were_all_rejected_is_reported(tune: Tune) -> None:
-    """With why, and without its own name as the nearest one."""
+    """With why, and without its own name as the nearest; too few, with how many and the cure."""
     result = tune([each | {"completed_at": "no"} for each in rounds(30)])
     expected = "ladder 'l' has no players: no round of it was rated; 30 rejected (30 bad-time)"
     assert (result.exit_code, result.stderr) == (1, f"stream-rater: {expected}\n")
-
-
-def test_too_few_rounds_are_reported(tune: Tune) -> None:
-    """With how many there are, and the cure."""
     result = tune(rounds(60), "--train", "0.3")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.splitlines()[-1] == (
@@ -251,23 +224,9 @@ def test_wrong_usage_is_one_line(tmp_path: Path, words: list[str], expected: str
     file = tmp_path / "rounds.jsonl"
     file.write_text("")
     given = [str(file) if word == "FILE" else word for word in words]
-    result = CliRunner().invoke(app.main, ["tune", *given])
+    result = commands.run("tune", *given)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"stream-rater: {expected}") and result.stderr.count("\n") == 1
-
-
-def test_a_log_that_is_cut_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a cure that the command has."""
-    admin = SimpleNamespace(
-        topics=SimpleNamespace(rounds="round-completed"), partitions_of=lambda *_: [1],
-        starts=lambda *_: [5], stable_ends=lambda *_: [9],
-    )  # fmt: skip
-    monkeypatch.setattr(live_log, "Admin", lambda _: admin)
-    monkeypatch.setattr(live_log, "read_ladder_events", lambda *_: None)
-    monkeypatch.setattr(live_log, "disagreement", lambda *_, **__: "")
-    result = CliRunner().invoke(app.main, ["tune", "--from-topic", "--ladder", "l"])
-    assert result.exit_code == 1
-    assert result.stderr.endswith("without them: tune by a file that has them\n")
 
 
 def test_a_ladder_with_fixed_players_and_a_table_of_rates_is_tuned(tune: Tune) -> None:
@@ -309,8 +268,12 @@ RATING = 'rating = { system = "elo-mmr", weight_limit = 0.1, sigma_limit = 60 }\
 """OURS."""
 
 
-def entered(before: str, added: str, folder: Path) -> Ladders:
-    """The ladders file with it."""
+def entered(
+    folder: Path, before: str, name: str = "l", rating: RatingConfig = NEWER, offset: int = 700
+) -> Ladders:
+    """The ladders file with the entry that is proposed for a ladder."""
+    known = msgspec.convert(tomllib.loads(before), Ladders)
+    added = ladders_file_entry(known, name, rating, offset, named=True)
     path = folder / "ladders.toml"
     path.write_text(f"{before}\n# why\n{added}")
     return read_ladders(path)
@@ -323,68 +286,37 @@ def file_of(name: str, more: str = "") -> str:
 @cases("key", ["ranked-eu", '"ranked eu"', '"a.b"', '"ümlaut \\" \\\\ \\u007f"'])
 def test_a_ladder_of_the_file_changes(key: str, tmp_path: Path) -> None:
     """From the offset on, whatever its name; not before, and no other table changes."""
-    before = file_of(key)
-    ladders = msgspec.convert(tomllib.loads(before), Ladders)
-    (name,) = ladders.ladders
-    found = entered(before, ladders_file_entry(ladders, name, NEWER, 700, named=True), tmp_path)
-    assert found.ladders == {name: Ladder(
-        rating=OURS, changes=(Change(from_offset=700, rating=NEWER),)
-    )}  # fmt: skip
+    (name,) = tomllib.loads(file_of(key))["ladders"]
+    due = Ladder(rating=OURS, changes=(Change(from_offset=700, rating=NEWER),))
+    assert entered(tmp_path, file_of(key), name).ladders == {name: due}
 
 
 def test_a_change_comes_after_those_there_are(tmp_path: Path) -> None:
-    """Even if they are further ahead."""
+    """Even if they are further ahead; also of rates by rating, and players by name."""
     before = file_of(
         "l", "[[ladders.l.changes]]\nfrom_offset = 900\nlimits = { max_entries = 9 }\n"
     )
-    ladders = msgspec.convert(tomllib.loads(before), Ladders)
     for offset, due in ((700, 901), (900, 901), (1000, 1000)):
-        found = entered(
-            before, ladders_file_entry(ladders, "l", NEWER, offset, named=True), tmp_path
-        )
+        found = entered(tmp_path, before, offset=offset)
         assert [each.from_offset for each in found.ladders["l"].changes] == [900, due]
         terms = found.find("l", due)
         assert terms is not None and (terms.rating, terms.limits.max_entries) == (NEWER, 9)
+    rating: Any = Elo(learning_rate=((1000.0, 40.0), (2000.0, 20.0)), fixed=('b"t', "ü\x7f"))
+    before = '[ladders.l]\nrating = { system = "elo", learning_rate = 30 }\n'
+    found = entered(tmp_path, before, rating=rating)
+    assert found.ladders["l"].changes == (Change(from_offset=700, rating=rating),)
 
 
 def test_a_ladder_of_the_template_gets_a_table(tmp_path: Path) -> None:
     """From the offset on, with the template's limits; other ladders stay with the template."""
     limits = Limits(max_entries=9, unknown_fields="reject")
-    ladders = Ladders(ladders={TEMPLATE: Ladder(rating=OURS, limits=limits)})
     before = file_of('"*"') + 'limits = { max_entries = 9, unknown_fields = "reject" }\n'
-    found = entered(before, ladders_file_entry(ladders, "l", NEWER, 700, named=True), tmp_path)
+    found = entered(tmp_path, before)
     assert found.ladders["l"] == Ladder(rating=NEWER, limits=limits, from_offset=700)
-    assert found.find("l", 699) == found.find("m") == ladders.find("m")
+    assert found.ladders[TEMPLATE] == Ladder(rating=OURS, limits=limits)
+    assert found.find("l", 699) == found.find("m")
     usual = Ladders(ladders={TEMPLATE: Ladder(rating=OURS)})
     assert "limits" not in ladders_file_entry(usual, "l", NEWER, 700, named=True)
-
-
-def test_without_a_file_it_is_a_whole_one(tmp_path: Path) -> None:
-    """With the parameters that hold for all others."""
-    found = entered("", ladders_file_entry(ANY_LADDER, "l", NEWER, 700, named=False), tmp_path)
-    assert found == Ladders(
-        ladders={TEMPLATE: Ladder(rating=DEFAULT_RATING),
-                 "l": Ladder(rating=NEWER, from_offset=700)}
-    )  # fmt: skip
-
-
-def test_another_system_is_a_ladder_of_its_own(tmp_path: Path) -> None:
-    """With another name, from the first offset on."""
-    other: RatingConfig = TrueSkill(beta=300.0, sigma_drift=35.0, draw_margin=1.0)
-    ladders = Ladders(ladders={"l": Ladder(rating=OURS)})
-    found = entered(
-        file_of("l"), ladders_file_entry(ladders, "l", other, 700, named=True), tmp_path
-    )
-    assert found.ladders == {"l": Ladder(rating=OURS), "l-trueskill": Ladder(rating=other)}
-
-
-def test_tables_of_values_are_reported(tmp_path: Path) -> None:
-    """Rates by rating, and players by name."""
-    rating: Any = Elo(learning_rate=((1000.0, 40.0), (2000.0, 20.0)), fixed=('b"t', "ü\x7f"))
-    ladders = Ladders(ladders={"l": Ladder(rating=Elo(learning_rate=30.0))})
-    before = '[ladders.l]\nrating = { system = "elo", learning_rate = 30 }\n'
-    found = entered(before, ladders_file_entry(ladders, "l", rating, 700, named=True), tmp_path)
-    assert found.ladders["l"].changes == (Change(from_offset=700, rating=rating),)
 
 
 # --- `Ladder.tune`: the numbers of a live ladder's proposal ---------------------------------------
@@ -403,17 +335,9 @@ def duels(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ladder(duels: Path) -> stream_rater.Ladder:
-    """A ladder that has rated them."""
     made = stream_rater.Ladder("glicko", beta=200, sigma_drift=35)
     made.rate_file(duels)
     return made
-
-
-def proposed(
-    duels: Path, ladder: stream_rater.Ladder, system: str, aim: str = "log_loss"
-) -> Proposal:
-    sessions = SeasonFile(duels).play(list)
-    return propose(ladder.parameters, system, sessions, aim, train=0.5, trials=FEW_TRIALS)
 
 
 @cases("system", [None, "elo-mmr"])
@@ -421,8 +345,11 @@ def test_it_is_the_proposal_for_a_live_ladder(
     duels: Path, ladder: stream_rater.Ladder, system: Any
 ) -> None:
     """For its own system and for another one. What is found makes a ladder."""
-    before = ladder.players.to_dicts()
-    found, due = ladder.tune(system, trials=FEW_TRIALS), proposed(duels, ladder, system or "glicko")
+    before, sessions = ladder.players.to_dicts(), SeasonFile(duels).play(list)
+    found = ladder.tune(system, trials=FEW_TRIALS)
+    due = propose(
+        ladder.parameters, system or "glicko", sessions, "log_loss", train=0.5, trials=FEW_TRIALS
+    )
     assert stream_rater.Ladder(found.system, **found.parameters).parameters == due.rating
     assert (found.verdict, found.tuned_rounds, found.compared_rounds) == (due.verdict, 99, 100)
     assert found.at_ends == due.at_ends and found.title.endswith(found.verdict)
@@ -443,8 +370,10 @@ def test_the_executor_makes_no_difference(ladder: stream_rater.Ladder) -> None:
     assert (there.parameters, there.to_dicts()) == (here.parameters, here.to_dicts())
 
 
-def test_mistakes_are_one_line(ladder: stream_rater.Ladder) -> None:
-    """Each names the argument."""
+def test_mistakes_are_one_line(
+    ladder: stream_rater.Ladder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each names the argument, or what is missing: workers, and SciPy."""
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"system": "chess"}, "system: 'chess' is none of bar, "),
         ({"metric": "brier"}, "metric: 'brier' is none of log_loss, pair_inversion"),
@@ -455,12 +384,6 @@ def test_mistakes_are_one_line(ladder: stream_rater.Ladder) -> None:
     for options, why in wrong:
         with pytest.raises(ValueError, match=f"^{why}"):
             ladder.tune(**options)
-
-
-def test_what_is_missing_is_one_line(
-    ladder: stream_rater.Ladder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Workers, and SciPy."""
     assert stream_rater.TrialsFailed is TrialsFailed
     with pytest.raises(TrialsFailed, match="the executor dropped a trial"):
         ladder.tune(trials=FEW_TRIALS, executor=Dropping())

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.evaluation import spaces
+from stream_rater.evaluation import spaces, tuning
 from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.evaluation import evaluate
@@ -21,16 +21,7 @@ from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import calibrated, scores_of, total_loss
 from stream_rater.evaluation.spaces import SPACES, configuration, start
-from stream_rater.evaluation.tuning import (
-    PRIOR,
-    Problem,
-    ProblemWithPrior,
-    at_ends,
-    middle_of,
-    searched,
-    tune,
-    without_defaults,
-)
+from stream_rater.evaluation.tuning import Problem, ProblemWithPrior, searched, tune
 from stream_rater.evaluation.validation import LEAST_ROUNDS, MARGIN, Validated, validated
 from stream_rater.rating.parameters import EloMMR, Glicko, TwoMoment, fingerprint, from_builtins
 from stream_rater.rating.systems.dimension import LEVEL_PART, Dimension, fraction_of
@@ -53,7 +44,8 @@ FAR_OFF = Dimension("weight", 0.001, 2.0, 0.0015)
 
 
 def test_tuning_improves_on_the_first_guess() -> None:
-    """Far off at the start, by points of pair inversion in the end."""
+    """Far off at the start, by points of pair inversion in the end. The first guess is among the
+    trials, and wins where all are equal: in the second season nothing can be scored."""
     poor = problem(weight=FAR_OFF)
     trials: list[None] = []
     found = tune(poor, 40, on_trial=lambda: trials.append(None))
@@ -62,10 +54,6 @@ def test_tuning_improves_on_the_first_guess() -> None:
     end = poor.cost([fraction_of(each, values[each.name]) for each in poor.space])
     assert end < begin - 1.0
     assert 30 <= len(trials) <= 50
-
-
-def test_tuning_is_never_worse_than_the_first_guess() -> None:
-    """It is among the trials, and wins where all are equal: nothing can be scored here."""
     blind = Problem("codeforces", SPACES["codeforces"], "pair_inversion", SEASON[:3])
     assert tune(blind, 12) == configuration("codeforces", start(blind.space))
 
@@ -85,7 +73,7 @@ def test_every_point_of_every_space_is_a_configuration(system: str) -> None:
     place in its range, and values come back from their place."""
     for at in (0.0, 0.37, 1.0):
         found = Problem(system, SPACES[system], "brier", []).config([at] * len(SPACES[system]))
-        assert from_builtins(without_defaults(found)) == found
+        assert from_builtins(tuning.without_defaults(found)) == found
     for each in SPACES[system]:
         assert each.low <= each.start <= each.high
         assert each.at(fraction_of(each, each.start)) == pytest.approx(each.start)
@@ -93,9 +81,15 @@ def test_every_point_of_every_space_is_a_configuration(system: str) -> None:
 
 
 def test_the_first_guess_of_two_moment_is_its_default() -> None:
-    """So `default` in the games' tables is what a ladder has that says nothing."""
+    """So `default` in the games' tables is what a ladder has that says nothing. Newcomers' weights
+    approach 1 by the same part each round; defaults are not written."""
     assert configuration("two-moment", start(SPACES["two-moment"])) == TwoMoment()
     assert TwoMoment().newcomer_field == LEVEL_PART
+    assert newcomer_weights(3.0, 0.5)[:4] == [3.0, 2.0, 1.5, 1.25]
+    assert newcomer_weights(1.0, 0.5) == []
+    config: Any = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho="inf")
+    expected = {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80.0, "rho": "inf"}
+    assert tuning.without_defaults(config) == expected
 
 
 @cases("aim", ["log_loss", "pair_inversion"])
@@ -115,7 +109,7 @@ def test_a_prior_holds_parameters_where_rounds_say_little(measure: str) -> None:
     free = few.problem.cost
     start, point = few.start(), [0.0, 1.0]
     assert few.cost(start) == pytest.approx(few.count * unit(measure) * free(start))
-    gap = sum((a - b) ** 2 for a, b in zip(start, point, strict=True)) / (2.0 * PRIOR**2)
+    gap = sum((a - b) ** 2 for a, b in zip(start, point, strict=True)) / (2.0 * tuning.PRIOR**2)
     assert few.cost(point) == pytest.approx(few.count * unit(measure) * free(point) + gap)
 
 
@@ -128,30 +122,17 @@ def test_ends_of_ranges_are_noticed() -> None:
     """Unless the first guess is there, too: a drift of 0 is where it begins."""
     space = SPACES["elo-mmr"]
     begun = [fraction_of(each, each.start) for each in space]
-    assert at_ends(space, begun) == ()
+    assert tuning.at_ends(space, begun) == ()
     names = [each.name for each in space]
     drift, weight = names.index("drift_per_day"), names.index("weight_limit")
     assert begun[drift] == 0.0
     for x, due in ((0.0, "weight_limit"), (0.995, "weight_limit"), (0.5, None)):
         point = list(begun)
         point[weight] = x
-        assert at_ends(space, point) == ((due,) if due else ())
+        assert tuning.at_ends(space, point) == ((due,) if due else ())
     point = list(begun)
     point[drift] = 1.0
-    assert at_ends(space, point) == ("drift_per_day",)
-
-
-def test_newcomers_weights_approach_one() -> None:
-    """From the factor on, by the same part each round."""
-    assert newcomer_weights(3.0, 0.5)[:4] == [3.0, 2.0, 1.5, 1.25]
-    assert newcomer_weights(1.0, 0.5) == []
-
-
-def test_described_leaves_defaults_out() -> None:
-    """What is written is what was decided."""
-    config: Any = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho="inf")
-    expected = {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80.0, "rho": "inf"}
-    assert without_defaults(config) == expected
+    assert tuning.at_ends(space, point) == ("drift_per_day",)
 
 
 # --- validation: parameters are taken only if they win on rounds that their search has not seen ---
@@ -171,6 +152,8 @@ class Made:
     noise: float = 0.0
     rounds: int = 50
     best: float | None = None
+    lost: str = ""
+    """The point that has no losses later, that of the start or what was found."""
     searches: list[float] = field(default_factory=list)
 
     @property
@@ -189,26 +172,30 @@ class Made:
         return (point[0] - best) ** 2
 
     def later_losses(self, point: Sequence[float]) -> Floats | None:
+        if self.lost == ("start" if point == [0.3] else "found"):
+            return None
         noise = np.random.default_rng(int(1e6 * point[0])).normal(0.0, self.noise, self.rounds)
         found: Floats = (point[0] - self.later) ** 2 + noise
         return found
 
 
 def test_parameters_that_win_later_are_searched_again_on_all_rounds() -> None:
-    """What is found is the best of the whole, not that of the half."""
+    """What is found is the best of the whole. Both searches try as many as were asked for. Where
+    they lose, the first guess stays, and no second search is done."""
     problem = Made(later=0.85)
     found = validated(problem, 80)
     assert found.won and found.gain > 0.0
     assert found.point[0] == pytest.approx(0.8, abs=0.01)
     assert set(problem.searches) == {0.9, 0.8}
-
-
-def test_parameters_that_lose_later_are_dropped() -> None:
-    """The first guess stays, and no second search is done."""
+    trials = list[None]()
+    validated(Made(later=0.85), 80, on_trial=lambda: trials.append(None))
+    assert 65 <= len(trials) <= 90
     problem = Made(later=0.4)
     found = validated(problem, 80)
     assert (found.point, found.won) == ([0.3], False) and found.gain < 0.0
     assert set(problem.searches) == {0.9}
+    won, lost = (Validated([0.1], each, 2.5, 1.0, []).sentence() for each in (True, False))
+    assert "+2.5" in won and "taken" in won and "first guess is kept" in lost
 
 
 def test_a_gain_within_the_margin_is_none() -> None:
@@ -224,32 +211,11 @@ def test_a_gain_within_the_margin_is_none() -> None:
 
 
 def test_too_few_later_rounds_decide_nothing() -> None:
-    """One round fewer than are needed, and as many."""
+    """One fewer than are needed, and as many. A point without a loss never wins, nor stays."""
     won = [validated(Made(later=0.9, rounds=n), 40).won for n in (LEAST_ROUNDS - 1, LEAST_ROUNDS)]
     assert won == [False, True]
-
-
-def test_about_as_many_configurations_are_tried_as_asked_for() -> None:
-    """Both searches together."""
-    trials = list[None]()
-    validated(Made(later=0.85), 80, on_trial=lambda: trials.append(None))
-    assert 65 <= len(trials) <= 90
-
-
-def test_points_without_a_loss_never_win() -> None:
-    """And a first guess without one never stays."""
-
-    class Broken(Made):
-        def later_losses(self, point: Sequence[float]) -> Floats | None:
-            return None if (point == [0.3]) is self.of_start else super().later_losses(point)
-
-        of_start = False
-
-    class BrokenStart(Broken):
-        of_start = True
-
-    assert not validated(Broken(later=0.85), 40).won
-    assert validated(BrokenStart(later=0.3), 40).won
+    assert not validated(Made(later=0.85, lost="found"), 40).won
+    assert validated(Made(later=0.3, lost="start"), 40).won
 
 
 def test_the_first_search_sees_the_first_half_alone() -> None:
@@ -264,8 +230,7 @@ def test_the_first_search_sees_the_first_half_alone() -> None:
 @cases("aim", [LOG_LOSS, ORDER])
 @cases("calibrates", [True, False])
 def test_later_losses_are_those_of_a_whole_run(aim: str, calibrates: bool) -> None:
-    """Of the rounds of the second half, each predicted by all rounds before it. How sure to be is
-    learned from these, too."""
+    """Of the second half, each predicted by all before it, which also says how sure to be."""
     problem = Fit(GLICKO, LATER, aim, calibrates=calibrates)
     found = problem.later_losses([0.4, 0.6])
     run = GLICKO.play(LATER, problem.config([0.4, 0.6]))
@@ -291,14 +256,8 @@ def test_parts_of_a_cut_round_stay_in_one_half() -> None:
         replace(each, numbers=np.array([number]))
         for each, number in zip(LATER[:6], (0, 0, 0, 1, 2, 3), strict=True)
     ]
-    assert middle_of(sessions) == 2
-    assert middle_of([]) == 0
-
-
-def test_what_was_found_is_said() -> None:
-    """Both ways."""
-    won, lost = (Validated([0.1], each, 2.5, 1.0, []).sentence() for each in (True, False))
-    assert "+2.5" in won and "taken" in won and "first guess is kept" in lost
+    assert tuning.middle_of(sessions) == 2
+    assert tuning.middle_of([]) == 0
 
 
 # --- what scores are worth, as dimensions ---------------------------------------------------------
@@ -338,12 +297,8 @@ def test_the_mean_margin(rounds: Sequence[Scores], due: float) -> None:
 
 
 def test_the_mean_margin_by_ratio() -> None:
-    """Of the logarithms of 1 + score. A negative score has none."""
+    """Logarithms of 1 + score; a negative score has none. Ranges follow the scores' unit."""
     assert margin((math.e - 1.0, 0.0), (3, -3), by="ratio") == pytest.approx(1.0)
-
-
-def test_only_a_system_that_uses_scores_has_the_dimensions() -> None:
-    """Their ranges follow the scores' unit."""
     rounds = scored_season((30, 10), (50, 10))
     scale, cap = spaces.field_dimensions("two-moment", rounds)
     assert (scale.name, scale.start, scale.high) == ("score.scale", 0.0, spaces.MOST_POINTS / 30.0)
@@ -354,14 +309,11 @@ def test_only_a_system_that_uses_scores_has_the_dimensions() -> None:
 
 
 def test_the_first_guess_is_that_scores_do_not_count() -> None:
+    """A ladder that has a scale begins with it, and keeps how it measures margins."""
     own = OwnSystem("two-moment").on(scored_season((3, 1)))
     start = {each.name: each.start for each in own.space}
     assert own.config(start).score is None
     assert own.config({**start, "score.scale": 40.0}).score == Score(scale=40.0, cap=12.0)
-
-
-def test_a_ladder_begins_with_its_own_scale() -> None:
-    """And keeps how it measures margins."""
     rating = TwoMoment(score=Score(scale=150.0, cap=2.5, by="ratio"))
     present = Present(rating).on(scored_season((3, 1)))
     start = {each.name: each.start for each in present.space}
@@ -373,8 +325,7 @@ def test_a_ladder_begins_with_its_own_scale() -> None:
 
 
 def test_the_search_finds_that_margins_say_something() -> None:
-    """Players of skills that are far apart win by as much as they are better. Then the loss is less
-    with the scores than without."""
+    """Players of skills far apart win by as much as they are better: scores lessen the loss."""
     rng, lines = np.random.default_rng(5), []
     skills = rng.normal(0.0, 2.0, 60)
     for number in range(300):
@@ -430,11 +381,21 @@ def test_which_seats_are_tuned(seats: list[tuple[str, str]], due: tuple[str, ...
 
 
 def test_the_points_come_into_the_configuration() -> None:
-    """Beside the dimensions of the system, which know nothing of seats."""
+    """Beside the dimensions of the system. A ladder begins with its own seats: what is tuned
+    replaces the points of those that the rounds name, and keeps the others."""
     found = spaces.configuration("elo-r", {"delta": 300.0, "seats.home": 40.0, "seats.b": -2.5})
     assert found.seats == {"home": 40.0, "b": -2.5}
     (dimension,) = spaces.seat_dimensions(["home"])
     assert dimension.parameter == "seats" and dimension.at(fraction_of(dimension, 0.0)) == 0.0
+    rating = TwoMoment(seats={"home": 60.0, "gym": 5.0})
+    present = Present(rating).on(seated_season([("home", "away")]))
+    start = {each.name: each.start for each in present.space}
+    assert start["seats.home"] == 60.0
+    assert present.config(start) == rating
+    tuned = present.config({**start, "seats.home": 40.0})
+    assert tuned == structs.replace(rating, seats={"home": 40.0, "gym": 5.0})
+    assert fingerprint(tuned) != fingerprint(rating)
+    assert Present(Glicko(beta=200.0, sigma_drift=35.0)).fields == ()
 
 
 def test_the_search_finds_who_has_an_advantage() -> None:
@@ -452,16 +413,3 @@ def test_the_search_finds_who_has_an_advantage() -> None:
         costs[points] = problem.cost(point)
     assert min(costs, key=lambda points: costs[points]) in (100.0, 200.0)
     assert costs[0.0] > costs[100.0] + 10.0 < costs[-100.0]
-
-
-def test_a_ladder_begins_with_its_own_seats() -> None:
-    """What is tuned replaces the points of the seats that the rounds name, and keeps the others."""
-    rating = TwoMoment(seats={"home": 60.0, "gym": 5.0})
-    present = Present(rating).on(seated_season([("home", "away")]))
-    start = {each.name: each.start for each in present.space}
-    assert start["seats.home"] == 60.0
-    assert present.config(start) == rating
-    tuned = present.config({**start, "seats.home": 40.0})
-    assert tuned == structs.replace(rating, seats={"home": 40.0, "gym": 5.0})
-    assert fingerprint(tuned) != fingerprint(rating)
-    assert Present(Glicko(beta=200.0, sigma_drift=35.0)).fields == ()

@@ -24,7 +24,6 @@ CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0)
 
 
 def scored(places: list[int], win: list[float], *, draws: bool = False) -> list[float]:
-    """The scores of one round."""
     starts, place = np.array([0, len(places)]), np.array(places, np.int32)
     found: list[float] = score(starts, place, np.array(win), draws).tolist()[0]
     return found
@@ -125,7 +124,8 @@ def column(scores: Any, name: str) -> list[float]:
 
 def test_evaluate_scores_whole_rounds_of_teams() -> None:
     """Before the first round nothing is known of three teams; a team that won is likelier to win
-    again."""
+    again. More variance is less sure of a side that is known to be better, and changes no
+    rating."""
     teams = [["ann", "bob"], ["cy"], ["dee", "eve", "fay"]]
     entries = [{"team": team, "rank": rank} for rank, team in enumerate(teams, 1)]
     value = [as_json(*entries, round_id=str(i)) for i in range(3)]
@@ -133,10 +133,6 @@ def test_evaluate_scores_whole_rounds_of_teams() -> None:
     first, second, third = column(scores, "winner_log_loss")
     assert column(scores, "decided") == [1.0, 1.0, 1.0]
     assert 0.5 * math.log(3) < first < 1.5 * math.log(3) and first > second > third
-
-
-def test_more_variance_is_less_sure_and_changes_no_rating() -> None:
-    """Of a side that is known to be better."""
     found: list[Session] = sessions(
         *(as_json(*ranked([1, 2], ["ann", "bob"]), round_id=str(i)) for i in range(20))
     )[0]
