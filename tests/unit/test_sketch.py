@@ -48,6 +48,14 @@ def test_small_floats_are_in_order() -> None:
         assert factor.small_floats(bits, low, top) == numbers, kind
     assert (WEIGHTS[1], WEIGHTS[-1]) == (2.0**-15, 2.0 - 2.0**-13)
     assert (WIDTHS[1], WIDTHS[-1]) == (1.0 / 64.0, 768.0)
+    assert model.grid_of(1500.0, 350.0) == -4
+    assert model.grid_of(25.0, 25.0 / 3.0) == -9
+    slopes = [factor.slope_of(code << factor.WIDTH_SHIFT, 3.0) for code in range(len(WIDTHS))]
+    assert [(1.0 / math.sqrt(1.0 + width * width)) * 3.0 for width in WIDTHS] == slopes
+    excess = factor.excess_width(0.1 * factor.steepest(150.0), 150.0)
+    assert math.sqrt(99.0) == pytest.approx(excess, rel=1e-15)
+    for exponent in (-1022, -4, 0, 19, 1023):
+        assert factor.power_of_two(exponent) == math.ldexp(1.0, exponent)
 
 
 @given(st.sampled_from(sorted(KINDS)), st.floats(0.0, 1.5))
@@ -88,23 +96,9 @@ grids = st.integers(-20, 10)
 season_lists = st.lists(st.floats(-1e5, 1e5), min_size=1, max_size=25)
 
 
-def test_the_grid_and_slopes_by_hand() -> None:
-    """A ladder at 1500 with sigma 350 rounds performances to 1/16 point. A slope is the narrowest
-    one, by the root of 1 + (excess width)^2. Powers of two are exact over all normal numbers."""
-    assert model.grid_of(1500.0, 350.0) == -4
-    assert model.grid_of(25.0, 25.0 / 3.0) == -9
-    slopes = [factor.slope_of(code << factor.WIDTH_SHIFT, 3.0) for code in range(len(WIDTHS))]
-    assert [(1.0 / math.sqrt(1.0 + width * width)) * 3.0 for width in WIDTHS] == slopes
-    excess = factor.excess_width(0.1 * factor.steepest(150.0), 150.0)
-    assert math.sqrt(99.0) == pytest.approx(excess, rel=1e-15)
-    for exponent in (-1022, -4, 0, 19, 1023):
-        assert factor.power_of_two(exponent) == math.ldexp(1.0, exponent)
-
-
 @given(any_code, grids, st.integers(0, 20))
 def test_the_code_of_what_a_code_says_is_that_code(code: int, grid: int, halvings: int) -> None:
-    """Nothing is rounded twice. A lighter factor's weight is the nearest there is to a part of what
-    it was, and all else is as before."""
+    """Nothing is rounded twice. A lighter factor's weight is the nearest there is to its part."""
     p, r = factor.performance_of(code, 2.0**grid), factor.weight_of(code)
     excess = WIDTHS[code >> factor.WIDTH_SHIFT]
     assert code == factor.code_of(p, r, excess, 2.0**-grid) == factor.lighter(code, 1.0)
@@ -119,10 +113,6 @@ def test_the_code_of_what_a_code_says_is_that_code(code: int, grid: int, halving
 
 C = math.pi / math.sqrt(3.0)
 STEP, NARROWEST = 2.0**-4, 200.0
-
-
-def performance(code: int) -> float:
-    return factor.performance_of(code, STEP)
 
 
 def in_lanes(given_codes: list[int], kept: int) -> tuple[Codes, Codes, Floats]:
@@ -158,7 +148,7 @@ def test_merging_by_hand() -> None:
     assert merged([*near, far])[0] == [factor.code_of(1450.0, 1.0, wider, 1.0 / STEP), far]
     pair = [factor.code_of(p, 0.0, 0.0, 1.0 / STEP) for p in (1400.0, 1600.0)]
     (code,), _, _ = merged(pair)
-    assert (performance(code), factor.weight_of(code)) == (1500.0, 0.0)
+    assert (factor.performance_of(code, STEP), factor.weight_of(code)) == (1500.0, 0.0)
     pair = [factor.code_of(p, 1.5, 0.0, 1.0 / STEP) for p in (1400.0, 1401.0)]
     codes, _, lanes = merged([*pair, far])
     assert [factor.weight_of(code) for code in codes] == [1.5, 0.25]
@@ -218,7 +208,6 @@ class Plain:
         return min(max(math.floor(p / STEP + 0.5) * STEP, -most), most)
 
     def put(self, at: int, p: float, slope: float, r: float) -> None:
-        """Let a factor stand there."""
         width = self.width(slope, self.narrowest)
         self.stored.insert(at, (self.on_grid(p), width, nearest(WEIGHTS, r)))
 

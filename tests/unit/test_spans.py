@@ -30,7 +30,6 @@ UNSAMPLED = f"00-{3:032x}-{3:016x}-00"
 
 @pytest.fixture
 def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
-    """The spans that an SDK gets."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -84,7 +83,8 @@ def test_a_traced_round_has_its_spans(exported: InMemorySpanExporter) -> None:
 
 
 def test_what_is_sent_does_not_depend_on_who_watches(exported: InMemorySpanExporter) -> None:
-    """Parts and events are the same bytes, with the same headers."""
+    """Parts and events are the same bytes, with the same headers. A span of trouble ends with an
+    error, and the machine has its trouble."""
     watched, alone = an_engine(), Engine()
     for engine in (watched, alone):
         rated(engine, [("traceparent", PARENT.encode())], [])
@@ -92,10 +92,7 @@ def test_what_is_sent_does_not_depend_on_who_watches(exported: InMemorySpanExpor
     assert watched.log.parts == alone.log.parts
     assert watched.log.changed == alone.log.changed
     assert {each.trace for shard in alone.log.changed for each in shard} == {Trace(PARENT), None}
-
-
-def test_a_span_shows_trouble(exported: InMemorySpanExporter) -> None:
-    """It ends with an error, and the machine has its trouble."""
+    exported.clear()
     around = spans.spans_of("updater", "parts")
     with pytest.raises(LogTrouble), around([Traced(Trace(PARENT), "eu", "r1", 3, 7)]):
         raise LogTrouble("kafka: away")
@@ -123,7 +120,6 @@ def test_without_the_api_nothing_is_watched(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def sent(parent: bytes, *states: bytes) -> Headers:
-    """Headers of a round among which these are."""
     first: Headers = [("content-type", b"application/json"), ("traceparent", parent)]
     return [*first, *(("tracestate", state) for state in states)]
 
@@ -134,37 +130,30 @@ def test_what_is_valid_is_carried(parent: str, state: str) -> None:
     """Of a later version of the recommendation, too; sampled or not."""
     trace = trace_of(sent(parent.encode(), state.encode()))
     assert trace == Trace(parent, state)
-    assert trace.headers() == [
-        each
-        for each in (("traceparent", parent.encode()), ("tracestate", state.encode()))
-        if each[1]
-    ]
+    carried = ("traceparent", parent.encode()), ("tracestate", state.encode())
+    assert trace.headers() == [each for each in carried if each[1]]
 
 
-@cases("parent", [
+BAD_PARENTS = [
     "", "00", PARENT[:-1], PARENT + "0", PARENT + "\n", PARENT + "-00", "\n" + PARENT[1:],
     PARENT.upper(), "ff" + PARENT[2:], "0g" + PARENT[2:], PARENT.replace("-", "_"),
     "00-" + 32 * "0" + PARENT[35:], PARENT[:36] + 16 * "0" + "-01", PARENT[:-1] + "\u0661",
     PARENT[:-2] + "\ufffd1", " " + PARENT, 999 * "0",
-])  # fmt: skip
-def test_what_is_not_valid_is_left_behind(parent: str) -> None:
-    """With its state, and the round is none the worse for it."""
-    assert trace_of(sent(parent.encode(), b"rojo=1")) is None
+]  # fmt: skip
+BAD_STATES = [b"a=\n", b"a=1\n", b"a=\x00", b"a=\xff", b"\xc3\xa9=1", b"a" * 513]
 
 
-@cases("state", [b"a=\n", b"a=1\n", b"a=\x00", b"a=\xff", b"\xc3\xa9=1", b"a" * 513])
-def test_a_state_that_cannot_be_carried(state: bytes) -> None:
-    """The parent goes on without."""
-    assert trace_of(sent(PARENT.encode(), state)) == Trace(PARENT)
-
-
-def test_the_first_header_counts() -> None:
-    """As of all headers; a name in other letters is another name."""
+def test_what_is_not_valid_is_left_behind() -> None:
+    """A parent with its state; without a state that cannot be carried, the parent goes on. The
+    first header of a name counts; a name in other letters is another name."""
+    for parent in BAD_PARENTS:
+        assert trace_of(sent(parent.encode(), b"rojo=1")) is None, parent
+    for state in BAD_STATES:
+        assert trace_of(sent(PARENT.encode(), state)) == Trace(PARENT), state
     twice = [*sent(PARENT.encode(), b"a=1", b"b=2"), ("traceparent", b"00")]
     assert trace_of(twice) == Trace(PARENT, "a=1")
-    assert trace_of([("Traceparent", PARENT.encode())]) is None
-    assert trace_of([("traceparent", None)]) is None
-    assert trace_of([]) is None
+    without: list[Headers] = [[("Traceparent", PARENT.encode())], [("traceparent", None)], []]
+    assert [trace_of(each) for each in without] == [None] * 3
 
 
 @given(st.binary(max_size=80), st.binary(max_size=STATE_LENGTH + 20))

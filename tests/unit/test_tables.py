@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from stream_rater.cli import app
+from local.tools import ROOT
 from stream_rater.tables import names
 from stream_rater.tables.csv_rows import MOST_LINES
 from tests.builders.cases import cases
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.builders.commands import run
 
 FOOTBALL = """\
 Div,Date,Time,HomeTeam,AwayTeam,FTHG,FTAG,FTR,HTHG,Referee
@@ -38,10 +36,6 @@ r2,cy,DNF,2026-01-03
 """
 
 
-def run(*words: str) -> Result:
-    return CliRunner().invoke(app.main, words)
-
-
 def table(folder: Path, text: str | bytes, name: str = "a.csv") -> str:
     data = text.encode() if isinstance(text, str) else text
     (folder / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
@@ -60,8 +54,7 @@ def entry(player: str, rank: int, **fields: Any) -> dict[str, Any]:
 
 
 def test_football(tmp_path: Path) -> None:
-    """The file of a season as football-data.co.uk gives it: dates, seats and scores, no blank
-    row."""
+    """The file of a season as football-data.co.uk gives it: dates, seats, scores, no blank row."""
     found = events(tmp_path, FOOTBALL, name="football.csv")
     assert found[0] == {
         "round_id": "football-1", "ladder": "E0", "completed_at": "2024-08-16T20:00:00Z",
@@ -110,7 +103,9 @@ def test_entries_of_a_round_need_not_be_adjacent(tmp_path: Path) -> None:
 
 
 HEAD = "round,player,score\n"
-WIDE: list[tuple[str, tuple[str, ...], list[tuple[Any, ...]]]] = [
+
+
+@cases("text, words, ranks", [
     ("white,black,result\nann,bob,1-0\nann,bob,1/2-1/2\nann,bob,0-1\n", (),
      [(1, 2), (1, 1), (2, 1)]),
     ("player,opponent,outcome\nann,bob,W\nann,bob,draw\nann,bob,L\n", (), [(1, 2), (1, 1), (2, 1)]),
@@ -128,20 +123,14 @@ WIDE: list[tuple[str, tuple[str, ...], list[tuple[Any, ...]]]] = [
     ("Match ID;Player-Name;PLACE\nr;a;2\nr;b;1.0\n", (), [(2, 1)]),
     ("round\tplayer\trank\nr\ta\t2\nr\tb\t1\n", (), [(2, 1)]),
     ("x,y,z\nr,a,2\nr,b,1\n", ("--columns", "round=x,player=y", "--columns", "Rank=z"), [(2, 1)]),
-]  # fmt: skip
-
-
-@cases("text, words, ranks", WIDE)
+])  # fmt: skip
 def test_who_won(tmp_path: Path, text: str, words: tuple[str, ...], ranks: list[Any]) -> None:
     """By a result, the name of the winner, scores, places or ranks."""
     found = events(tmp_path, text, *words)
-    assert [
-        tuple(each.get("rank") for each in one["standings"]) for one in found
-    ] == ranks  # fmt: skip
+    assert [tuple(each.get("rank") for each in one["standings"]) for one in found] == ranks
 
 
 def test_seats_scores_teams_and_weights(tmp_path: Path) -> None:
-    """Are in the entries, where the table has them."""
     text = "match,ladder,weight,team,player,score,rank,side,share\n" + "".join(
         f"m,duo,2,{row}\n" for row in ("red,a,2.5,1,R,1", "red,b,2.5,1,R,0.5", "blue,c,3,2,B,1")
     )
@@ -154,23 +143,24 @@ def test_seats_scores_teams_and_weights(tmp_path: Path) -> None:
     }]  # fmt: skip
 
 
-TIMES = {
-    "2024-08-16T20:00:00+02:00": "2024-08-16T20:00:00+02:00",
-    "2024-08-16 20:00": "2024-08-16T20:00:00Z",
-    "2024-08-16 20:00:01.5+02:00": "2024-08-16T18:00:01.500000Z",
-    "2024-08-16T20:00Z": "2024-08-16T20:00:00Z", "2024/08/16": "2024-08-16T00:00:00Z",
-    "2024.08.16": "2024-08-16T00:00:00Z", "20240816": "2024-08-16T00:00:00Z",
-    "1723838400": "2024-08-16T20:00:00Z", "1723838400000": "2024-08-16T20:00:00Z",
-    "16/08/2024": "2024-08-16T00:00:00Z", "08/16/2024 20:00": "2024-08-16T20:00:00Z",
-    "16.8.24": "2024-08-16T00:00:00Z",
-}  # fmt: skip
-
-
-@cases("given", TIMES)
-def test_times(tmp_path: Path, given: str) -> None:
+@cases("given, due", [
+    ("2024-08-16T20:00:00+02:00", "2024-08-16T20:00:00+02:00"),
+    ("2024-08-16 20:00", "2024-08-16T20:00:00Z"),
+    ("2024-08-16 20:00:01.5+02:00", "2024-08-16T18:00:01.500000Z"),
+    ("2024-08-16T20:00Z", "2024-08-16T20:00:00Z"),
+    ("2024/08/16", "2024-08-16T00:00:00Z"),
+    ("2024.08.16", "2024-08-16T00:00:00Z"),
+    ("20240816", "2024-08-16T00:00:00Z"),
+    ("1723838400", "2024-08-16T20:00:00Z"),
+    ("1723838400000", "2024-08-16T20:00:00Z"),
+    ("16/08/2024", "2024-08-16T00:00:00Z"),
+    ("08/16/2024 20:00", "2024-08-16T20:00:00Z"),
+    ("16.8.24", "2024-08-16T00:00:00Z"),
+])  # fmt: skip
+def test_times(tmp_path: Path, given: str, due: str) -> None:
     """Each form of a time, without a zone in UTC."""
     (found,) = events(tmp_path, f"date,winner,loser\n{given},a,b\n")
-    assert found["completed_at"] == TIMES[given]
+    assert found["completed_at"] == due
 
 
 @cases("form, expected", [("dmy", "04-03"), ("mdy", "03-04")])
@@ -211,27 +201,14 @@ QUESTIONS = [
 ]  # fmt: skip
 
 
-@cases("text, expected", QUESTIONS)
-def test_questions(tmp_path: Path, text: str, expected: str) -> None:
-    """What could be meant in two ways, or is missing, ends the command with exit code 2."""
-    path = table(tmp_path, text)
-    found = run("rate", path)
-    assert found.exit_code == 2
-    last = found.stderr.splitlines()[-1]
-    assert last.startswith(f"stream-rater: {path}:") and expected in last, last
-
-
-OPTIONS = [
+@cases("words, expected", [
     (("--columns", "player"), "give ROLE=COLUMN"),
     (("--columns", "gamer=player"), "'gamer' is no role of a column: the roles are ladder, round"),
     (("--columns", "rank=rnak"), "no column 'rnak'; the nearest name is 'rank'"),
     (("--columns", "rank=rank,rank=time"), "rank is given twice"),
     (("--columns", "result=rank"), "result is no role where a row is an entry"),
     (("--columns", "time=time:dym"), "'dym' is no form of a time: give dmy, mdy, ymd, s, ms"),
-]
-
-
-@cases("words, expected", OPTIONS)
+])  # fmt: skip
 def test_wrong_answers(tmp_path: Path, words: tuple[str, ...], expected: str) -> None:
     """An option that the table does not fit has its own line."""
     found = run("rate", table(tmp_path, LONG), *words)
@@ -239,12 +216,18 @@ def test_wrong_answers(tmp_path: Path, words: tuple[str, ...], expected: str) ->
     assert expected in found.stderr
 
 
-def test_options_of_tables_are_for_tables(tmp_path: Path) -> None:
-    """JSON lines name everything themselves."""
+def test_options_of_tables_are_for_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """JSON lines name everything. What is not Parquet is one line, and so is a missing extra."""
     found = run("rate", table(tmp_path, "{}\n", "a.jsonl"), "--score", "low")
     assert (found.exit_code, "are for tables" in found.stderr) == (2, True)
     found = run("convert", table(tmp_path, "{}\n", "a.jsonl"), "-")
     assert (found.exit_code, "no table: its name must end in" in found.stderr) == (2, True)
+    found = run("rate", table(tmp_path, "round,player", "a.parquet"))
+    assert (found.exit_code, found.stderr.count("\n")) == (1, 1)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    found = run("rate", table(tmp_path, "", "a.parquet"))
+    assert found.exit_code == 1
+    assert "pyarrow is not installed: stream-rater[arrow] brings it" in found.stderr
 
 
 UNREADABLE = [
@@ -257,17 +240,22 @@ UNREADABLE = [
 ]  # fmt: skip
 
 
-@cases("text, expected", UNREADABLE)
-def test_unreadable(tmp_path: Path, text: bytes, expected: str) -> None:
-    """A file that is no table in UTF-8 is refused, not mangled."""
+@cases("text, expected", [*QUESTIONS, *UNREADABLE])
+def test_what_is_no_table_or_may_be_two(tmp_path: Path, text: str | bytes, expected: str) -> None:
+    """What could be meant in two ways, or is missing, ends the command with exit code 2. A file
+    that is no table in UTF-8 is refused, not mangled."""
     path = table(tmp_path, text)
-    found = run("rate", path)
-    assert found.exit_code == 1
-    assert found.stderr.splitlines()[-1].startswith(f"stream-rater: {path}{expected}")
+    found, asked = run("rate", path), (text, expected) in QUESTIONS
+    last = found.stderr.splitlines()[-1]
+    assert found.exit_code == (2 if asked else 1)
+    assert last.startswith(f"stream-rater: {path}{':' if asked else expected}"), last
+    assert expected in last, last
 
 
 GOOD = "round,player,rank,time,weight\ng,ann,1,2026-01-01,1\ng,bob,2,2026-01-01,1\n"
-ROWS = [
+
+
+@cases("rows, expected", [
     ("r,a,1,2026-01-01", "4: malformed: 4 cells, but the header has 5"),
     ("r,a,1,2026-01-01,1,9", "4: malformed: 6 cells, but the header has 5"),
     ('r,"a"b,1,2026-01-01,1', "4: malformed: ',' expected after '\"': write a quote"),
@@ -287,10 +275,7 @@ ROWS = [
     ("r,a,1,2026-01-01,1\nr,a,2,2026-01-01,1", "4: duplicate-player: player 'a' stands in"),
     ("r,a,1,1026-01-01,1\nr,b,2,1026-01-01,1", "4: bad-time: column time: before the year 1900"),
     ("r,a,1,2026-01-01,-1\nr,b,2,2026-01-01,-1", "4: bad-weight: column weight: -1.0 is not in"),
-]  # fmt: skip
-
-
-@cases("rows, expected", ROWS)
+])  # fmt: skip
 def test_bad_rows(tmp_path: Path, rows: str, expected: str) -> None:
     """Each is named by line and column, and counts as rejected; all others are rated."""
     path = table(tmp_path, f"{GOOD}{rows}\nh,ann,1,2026-01-05,1\nh,bob,2,2026-01-05,1\n")
@@ -303,17 +288,24 @@ def test_bad_rows(tmp_path: Path, rows: str, expected: str) -> None:
 
 
 def test_a_bad_row_rejects_its_round_once(tmp_path: Path) -> None:
-    """The rows before and behind it are not rated without it."""
+    """The rows before and behind it are not rated without it. An id that is made has the number of
+    its row, and a duplicate is shown by its line."""
     text = "round,player,rank\nr,a,1\nr,b,x\nr,c,y\nr,d,2\ns,a,1\ns,b,2\n"
     found = run("rate", table(tmp_path, text))
     assert [line.rpartition("a.csv:")[2][:8] for line in found.stderr.splitlines()[1:-1]] == [
         "3: bad-r"
     ]
     assert sorted(json.loads(line)["player"] for line in found.stdout.splitlines()) == ["a", "b"]
+    found = run("convert", table(tmp_path, "winner,loser\na,b\na,\na\nc,d\n"), "-")
+    ids = [json.loads(line)["round_id"] for line in found.stdout.splitlines()]
+    assert ids == ["a-1", "a-4"]
+    text = "match_id,date,winner,loser\nm,2026-01-02,a,b\nm,2026-01-01,a,b\n"
+    found = run("rate", table(tmp_path, text))
+    assert "a.csv:2: duplicate-round: round_id 'm' stands in line 3" in found.stderr
 
 
 def test_members_of_a_team_agree(tmp_path: Path) -> None:
-    """The cure is said: a team of a race is none of the round."""
+    """The cure is said: a team of a race is none. Whether a result or scores are true is open."""
     text = "race,driver,team,pos\nr,a,red,1\nr,b,red,2\nr,c,blue,3\n"
     found = run("rate", table(tmp_path, text))
     assert "3: bad-rank: column team: 'red' has another rank, score or seat than in line 2" in (
@@ -325,10 +317,6 @@ def test_members_of_a_team_agree(tmp_path: Path) -> None:
     ]  # fmt: skip
     (one,) = events(tmp_path, text, "--columns", "team=")
     assert [each["player"] for each in one["standings"]] == ["a", "b", "c"]
-
-
-def test_a_result_and_scores_that_differ(tmp_path: Path) -> None:
-    """Which of them is true is not guessed."""
     found = run("rate", table(tmp_path, "home,away,FTHG,FTAG,FTR\na,b,1,2,H\n"))
     assert "2: bad-rank: column FTR: 'H', but the scores are 1 and 2" in found.stderr
 
@@ -347,16 +335,6 @@ def test_a_quoted_cell_has_several_lines(tmp_path: Path) -> None:
     found = run("convert", table(tmp_path, text), "-")
     assert found.stdout.count("\n") == 5 + 4 * MOST_LINES
     assert f"a.csv:{len(text.splitlines())}: bad-id" in found.stderr
-
-
-def test_ids_do_not_move_when_a_row_is_put_right(tmp_path: Path) -> None:
-    """An id that is made has the number of the row, and a duplicate is shown by its line."""
-    found = run("convert", table(tmp_path, "winner,loser\na,b\na,\na\nc,d\n"), "-")
-    ids = [json.loads(line)["round_id"] for line in found.stdout.splitlines()]
-    assert ids == ["a-1", "a-4"]
-    text = "match_id,date,winner,loser\nm,2026-01-02,a,b\nm,2026-01-01,a,b\n"
-    found = run("rate", table(tmp_path, text))
-    assert "a.csv:2: duplicate-round: round_id 'm' stands in line 3" in found.stderr
 
 
 @cases("name", ["a.csv", "a.csv.gz", "A.CSV", "a.tsv"])
@@ -401,16 +379,6 @@ def test_strict_ladders_take_tables(tmp_path: Path) -> None:
     assert "malformed: Expected `float | null`, got `str` - at `$.standings[0].score`" in (
         found.stderr
     )
-
-
-def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The extra is named in one line. A file that is not Parquet is one line, too."""
-    found = run("rate", table(tmp_path, "round,player", "a.parquet"))
-    assert (found.exit_code, found.stderr.count("\n")) == (1, 1)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    found = run("rate", table(tmp_path, "", "a.parquet"))
-    assert found.exit_code == 1
-    assert "pyarrow is not installed: stream-rater[arrow] brings it" in found.stderr
 
 
 def test_every_name_is_documented() -> None:

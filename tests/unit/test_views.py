@@ -14,26 +14,10 @@ import pytest
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.config import files
+from stream_rater.config import views as rules
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.ladders import Change, Ladder, Ladders
-from stream_rater.config.views import (
-    DAY_S,
-    NO_VIEWS,
-    NOT_PROTECTED,
-    Facts,
-    Listing,
-    Protection,
-    TermsAt,
-    Tier,
-    TierState,
-    Views,
-    listed,
-    listed_until,
-    sigma_today,
-    tier_after,
-    tier_of,
-    why_not_listed,
-)
+from stream_rater.config.views import DAY_S, NO_VIEWS, Facts, Listing, TermsAt, Tier, Views
 from stream_rater.rating.model import DIFFUSION_VARIANCE
 from stream_rater.rating.parameters import SYSTEMS, EloMMR, RatingConfig, TwoMoment
 from stream_rater.rating.stages import estimate, rule_of
@@ -47,7 +31,6 @@ WITHOUT = """
 system = "elo-mmr"
 weight_limit = 0.2
 sigma_limit = 80
-
 [[ladders.eu.changes]]
 from_offset = 10
 rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80, drift_per_day = 9 }
@@ -61,12 +44,10 @@ idle_days = 90
 TIERS = """
 [[ladders.eu.tiers]]
 name = "bronze"
-
 [[ladders.eu.tiers]]
 name = "silver"
 from = 1200
 hysteresis = 30
-
 [[ladders.eu.tiers]]
 name = "gold"
 from = 1500
@@ -85,14 +66,13 @@ def read(tmp_path: Path, text: str) -> Ladders:
 
 def test_views_are_read(tmp_path: Path) -> None:
     """With the drift of each offset. A ladder that is not named has the template's views. They
-    change no history: workers whose files differ only in views have the same fingerprints, and the
-    same terms."""
+    change no history: workers whose files differ only in views have the same fingerprints."""
     ladders, without = (read(tmp_path, text) for text in (WITHOUT + LISTING + TIERS, WITHOUT))
     views = ladders.views("eu")
     assert views.listing == Listing(min_rounds=10, max_sigma=120.0, idle_days=90.0)
     assert [tier.name for tier in views.tiers] == ["bronze", "silver", "gold"]
     assert [tier.from_rating for tier in views.tiers] == [None, 1200.0, 1500.0]
-    assert views.tiers[2].hysteresis == Protection(rounds=5)
+    assert views.tiers[2].hysteresis == rules.Protection(rounds=5)
     assert [each.drift_per_day for each in views.terms] == [0.0, 9.0]
     assert (views.at(9).drift_per_day, views.at(10).drift_per_day) == (0.0, 9.0)
     assert ladders.views("asia") is NO_VIEWS
@@ -105,8 +85,7 @@ def test_views_are_read(tmp_path: Path) -> None:
 
 def test_another_index_for_other_views(tmp_path: Path) -> None:
     """The id is empty without views, and differs where who is listed may differ. The drift counts
-    only with `max_sigma`. The id covers what it did before `display`, so an upgrade does not read
-    the topic again."""
+    only with `max_sigma`. `display` does not count, so an upgrade does not read the topic again."""
     ids = {
         read(tmp_path, WITHOUT + views).views("eu").id
         for views in ("", LISTING, TIERS, LISTING + TIERS, LISTING.replace("90", "91"))
@@ -151,26 +130,23 @@ BAD = [
 
 
 def test_views_that_make_no_sense(tmp_path: Path) -> None:
-    """Each is refused in one line, with its place."""
+    """Each is refused in one line, with its place. A bound of sigma is refused where sigma is
+    constant or a volatility, and for every change of a ladder."""
     text = WITHOUT + LISTING + TIERS
     for old, new, says in BAD:
         assert old in text
         with pytest.raises(BadConfiguration, match=says) as refused:
             read(tmp_path, text.replace(old, new))
         assert "\n" not in str(refused.value) and "ladder 'eu'" in str(refused.value)
-
-
-def test_a_bound_of_sigma_for_what_is_no_uncertainty() -> None:
-    """It is refused where sigma is constant or a volatility, and for every change of a ladder."""
-    refused = set()
+    systems = set()
     for name, system in SYSTEMS.items():
         try:
             Ladder(rating=system.sample(), listing=Listing(max_sigma=150.0))
         except ValueError as error:
             assert "leave it out" in str(error)
-            refused.add(name)
+            systems.add(name)
     kerbys = {"elo", "pairwise-elo", "plackett-luce", "thurstone"}
-    assert refused == {"codeforces", "topcoder", *kerbys}
+    assert systems == {"codeforces", "topcoder", *kerbys}
     wider = EloMMR(weight_limit=0.2, sigma_limit=200.0)
     with pytest.raises(ValueError, match="stays above 200"):
         Ladder(
@@ -217,13 +193,13 @@ def test_whoever_is_listed_is_so_until_a_moment() -> None:
     rng, seen = random.Random(1), set()
     for _ in range(3000):
         views, facts = Views(some_listing(rng), (), TERMS), some_facts(rng)
-        until_s = listed_until(views, facts)
+        until_s = rules.listed_until(views, facts)
         for days in (0.0, 0.4, 0.6, 3.0, 89.0, 91.0, 1000.0):
             at_s = facts.played_s + days * DAY_S
             if abs(at_s - until_s) < 1.0:
                 continue  # the day on which sigma reaches the bound exactly
             expected = is_listed(views, facts, at_s)
-            unmet = why_not_listed(views, facts, at_s)
+            unmet = rules.why_not_listed(views, facts, at_s)
             assert (at_s < until_s) == expected == (unmet is None)
             seen.add(None if unmet is None else unmet.rule)
             if unmet is None:
@@ -240,7 +216,7 @@ def test_whoever_is_listed_is_so_until_a_moment() -> None:
             else:
                 assert unmet.value == facts.rounds
         if 0.0 < until_s < math.inf:
-            assert why_not_listed(views, facts, until_s) is not None
+            assert rules.why_not_listed(views, facts, until_s) is not None
     assert seen == {None, "provisional", "min_rounds", "idle_days", "max_sigma"}
 
 
@@ -254,8 +230,8 @@ def test_many_at_once_are_listed_as_one_by_one() -> None:
         facts = [each._replace(provisional=each.rounds < 5) for each in facts]
         header = np.array([(each.rounds, each.sigma, each.played_s) for each in facts], dtype)
         at_s = rng.uniform(0.0, 1e7)
-        found = listed(views, header, at_s, 15).tolist()
-        assert found == [at_s < listed_until(views, each) for each in facts]
+        found = rules.listed(views, header, at_s, 15).tolist()
+        assert found == [at_s < rules.listed_until(views, each) for each in facts]
 
 
 def after_a_pause(config: RatingConfig, sigma: float, days: int) -> tuple[Floats, float]:
@@ -277,7 +253,7 @@ def test_the_sigma_of_today_is_that_of_the_next_round() -> None:
     for config, days in itertools.product(configs, (0, 1, 30, 4000)):
         terms = Ladders(ladders={"*": Ladder(rating=config)}).views("x").terms[0]
         assert terms.provisional_rounds == rule_of(config).provisional_rounds
-        today = sigma_today(terms, 100.0, float(days))
+        today = rules.sigma_today(terms, 100.0, float(days))
         assert (today > 100.0) == (days > 0)
         paused, rested = after_a_pause(config, 100.0, days), after_a_pause(config, today, 0)
         np.testing.assert_allclose(paused[0], rested[0], rtol=1e-9)
@@ -287,25 +263,24 @@ def test_the_sigma_of_today_is_that_of_the_next_round() -> None:
 # --- tiers ----------------------------------------------------------------------------------------
 
 BRONZE, SILVER = Tier(name="bronze"), Tier(name="silver", from_rating=1200.0, hysteresis=30.0)
-GOLD = Tier(name="gold", from_rating=1500.0, hysteresis=Protection(rounds=5))
+GOLD = Tier(name="gold", from_rating=1500.0, hysteresis=rules.Protection(rounds=5))
 LEAGUE = Views(tiers=(BRONZE, SILVER, GOLD))
 
 
 def story(*events: tuple[float, int]) -> list[str]:
     """The tiers after events of a player, each with a rating and a number of rounds."""
-    state: TierState | None = None
+    state: rules.TierState | None = None
     found = []
     for rating, rounds in events:
-        state = tier_after(LEAGUE, state, rating, rounds)
+        state = rules.tier_after(LEAGUE, state, rating, rounds)
         assert state is not None
         found.append(state.tier)
     return found
 
 
 def test_hysteresis() -> None:
-    """A player stays down to the bound of points, and is then in the tier of the rating. The five
-    rounds after a promotion do not demote; the sixth one does. The first tier is no promotion, and
-    a correction may lower the number of rounds."""
+    """A player stays down to the bound of points. Five rounds after a promotion do not demote. The
+    first tier is no promotion; a correction may lower the number of rounds."""
     ratings = (1199.9, 1200.0, 1170.0, 1169.9, 1190.0, 1200.0)
     expected = ["bronze", "silver", "silver", "bronze", "bronze", "silver"]
     assert story(*((rating, 1) for rating in ratings)) == expected
@@ -322,11 +297,11 @@ def test_tiers_of_a_rating() -> None:
     begins again from the rating. The API answers with the names of the file."""
     for rating, expected in ((-9e9, "bronze"), (1200.0, "silver"), (1499.9, "silver"),
                              (1500.0, "gold"), (9e9, "gold")):  # fmt: skip
-        assert tier_of(LEAGUE, rating) == expected
-    assert tier_of(NO_VIEWS, 1500.0) is None
-    assert tier_after(NO_VIEWS, None, 1500.0, 7) is None
-    found = tier_after(LEAGUE, TierState("iron", 99), 1300.0, 7)
-    assert found == TierState("silver", NOT_PROTECTED)
+        assert rules.tier_of(LEAGUE, rating) == expected
+    assert rules.tier_of(NO_VIEWS, 1500.0) is None
+    assert rules.tier_after(NO_VIEWS, None, 1500.0, 7) is None
+    found = rules.tier_after(LEAGUE, rules.TierState("iron", 99), 1300.0, 7)
+    assert found == rules.TierState("silver", rules.NOT_PROTECTED)
     written: Any = msgspec.to_builtins(LEAGUE.tiers)
     assert written[1] == {"name": "silver", "from": 1200.0, "hysteresis": 30.0}
     assert [each["name"] for each in written] == ["bronze", "silver", "gold"]
