@@ -99,12 +99,10 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Stop what was started."""
     config.stash.get(SERVERS, ExitStack()).close()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The choice of an eighth."""
     parser.addoption("--eighth", default="", help="0 to 7, or commit: only these test files")
 
 
@@ -118,7 +116,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Print which eighth is played."""
     numbers = sorted(config.stash.get(CHOSEN, ()))
     names = ", ".join(str(each) for each in numbers)
     return [f"eighth: {names} of 0 to 7, and files that this commit changes"] if numbers else []
@@ -145,7 +142,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Add up what a file takes."""
     SECONDS[report.nodeid.partition("::")[0]] += report.duration
 
 

@@ -90,7 +90,6 @@ def ends_of(reader: Connection) -> dict[int, int]:
 
 
 def committed_of(reader: Connection, group: str = ESTIMATORS) -> dict[int, int]:
-    """The offsets that a group has committed."""
     sql = "SELECT partition, next FROM committed WHERE consumers = ?"
     return dict(reader.execute(sql, (group,)).fetchall())
 

@@ -159,7 +159,6 @@ def _a_correction(rng: random.Random, number: int, size: int) -> Line:
 
 
 def _an_amended_round(rng: random.Random, number: int, size: int) -> Line:
-    """Other standings, and sometimes another time, weight and ceiling."""
     line = _a_line("round-amended", round_id=f"r{rng.randrange(number)}", standings=standings(rng))
     if rng.random() < 0.5:
         line["completed_at"] = time_of(rng.randint(-50, size + 50))
@@ -211,7 +210,6 @@ class Editor:
         self._waiting: list[tuple[int, Line]] = []
 
     def feed(self, place: int, line: Line) -> None:
-        """Read the next line."""
         kind = line.get("event_type", "")
         if kind in ("", "players-seeded", "player-reset"):
             if kind and place >= self._takes_before:

@@ -54,12 +54,10 @@ def chosen(asked: str, failed: Path = FAILED, root: Path = ROOT) -> set[int]:
 
 
 def failed_before(failed: Path = FAILED) -> set[int]:
-    """The eighths that failed in the last run of them."""
     return {int(each) for each in failed.read_text().split()} if failed.exists() else set()
 
 
 def remember(played: Iterable[int], passed: bool, failed: Path = FAILED) -> None:
-    """Note that these eighths were played."""
     still = failed_before(failed) - set(played) if passed else failed_before(failed) | set(played)
     failed.parent.mkdir(parents=True, exist_ok=True)
     failed.write_text("".join(f"{each}\n" for each in sorted(still)))

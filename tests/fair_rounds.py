@@ -16,8 +16,6 @@ TOGETHER = 200
 
 
 class Size(NamedTuple):
-    """How many play in a round."""
-
     sides: int
     members: int = 1
 
@@ -73,7 +71,6 @@ class Season:
             left -= waves
 
     def rate(self, size: Size, rows: Ints, waves: Ints) -> None:
-        """Rounds whose sides are in order of place, in turns."""
         rounds = int(waves[-1])
         players = len(rows)
         place: Places = np.tile(np.arange(1, size.sides + 1, dtype=np.int32), rounds)

@@ -49,7 +49,6 @@ class Stage:
     """(instruction, value)."""
 
     def all(self, instruction: str) -> list[str]:
-        """The values of one instruction."""
         return [value for name, value in self.steps if name == instruction]
 
 

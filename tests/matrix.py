@@ -18,8 +18,6 @@ PAGE = ROOT / "docs" / "operations" / "managed-services.md"
 
 
 class Counts(NamedTuple):
-    """How many tests passed, failed and were skipped."""
-
     passed: int
     failed: int
     skipped: int
@@ -108,5 +106,4 @@ def _title(row: str) -> str:
 
 
 def has_failed(rows: Rows) -> bool:
-    """Whether a test failed."""
     return any(each.failed for row in rows.values() for each in row.values() if each)

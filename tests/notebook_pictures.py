@@ -49,7 +49,6 @@ tbody tr:nth-child(even) { background: %(even)s; }
 
 
 def executed(folder: Path) -> Any:
-    """The notebook with its outputs."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     place = {"metadata": {"path": str(folder)}}
     nbclient.NotebookClient(notebook, timeout=None, resources=place).execute()

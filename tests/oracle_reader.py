@@ -114,7 +114,6 @@ def _value(raw: Any, decode: Callable[..., Any], kind: Any) -> Any:
 
 
 def _is(value: object, kind: Any) -> bool:
-    """Whether a value is of this kind. A whole number is too large if it is no float."""
     if isinstance(value, bool) or not isinstance(value, kind):
         return False
     return not isinstance(value, int) or abs(value) <= sys.float_info.max

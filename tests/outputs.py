@@ -63,7 +63,6 @@ def streamed() -> embedded.Engine:
 
 
 def rated(folder: Path) -> bytes:
-    """What `rate --records` writes of the same rounds."""
     source, out = folder / "rounds.jsonl", folder / "rated.jsonl"
     source.write_bytes(b"\n".join(rounds()))
     with suppress(SystemExit):  # since some rounds are invalid
@@ -72,7 +71,6 @@ def rated(folder: Path) -> bytes:
 
 
 def main(folder: Path) -> Iterator[str]:
-    """A line each."""
     yield f"hash {StringColumn.of(['ann']).hashes.item()}"
     engine = streamed()
     log, store = engine.log, engine.store

@@ -26,12 +26,10 @@ def pages(folder: str = "") -> list[Path]:
 
 
 def shown(path: Path) -> str:
-    """A page's name in a test's id."""
     return str(path.relative_to(ROOT))
 
 
 def blocks(of: str, language: str) -> list[str]:
-    """The blocks of a language in a text."""
     return [block for name, _, block in FENCE.findall(of) if name == language]
 
 
@@ -57,7 +55,6 @@ def anchors(of: str) -> set[str]:
 
 
 def section(of: str, heading: str) -> str:
-    """The text below a heading of the second level, up to the next one."""
     return of.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
 
 

@@ -35,7 +35,6 @@ class Proxy:
         return f"{LOOPBACK}:{self._ports[route]}"
 
     def lead(self, route: str, to: str) -> None:
-        """Open a way."""
         listen = self.address(route)
         self._post("/proxies", {"name": route, "listen": listen, "upstream": to})
 
@@ -61,8 +60,6 @@ class Proxy:
 
 @contextmanager
 def a_proxy(folder: Path) -> Iterator[Proxy]:
-    """Gone at the end of the block."""
-
     def start(port: int) -> Server:
         command = (str(TOXIPROXY.path), "-host", LOOPBACK, "-port", str(port))
         return Server(Launch("toxiproxy", command, folder, port, _answers, TIMEOUT_S)).start()

@@ -170,7 +170,6 @@ def _replicates(server: Server) -> bool:
 
 
 def client_of(server: Server) -> Any:
-    """A client of this one server."""
     return redis.Redis(port=server.port, socket_timeout=60.0)
 
 

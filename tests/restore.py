@@ -58,7 +58,6 @@ Rated = Mapping[str, bytes | None]
 
 
 def name(player: int) -> str:
-    """Of a player."""
     return f"player-{player}"
 
 
@@ -255,12 +254,10 @@ class Rehearsal:
 
 
 def message_id(message: Message) -> bytes:
-    """Of an event."""
     return dict(headers_of(message))["ce_id"]
 
 
 def main() -> int:
-    """One JSON object."""
     parser = argparse.ArgumentParser(prog="restore", description=__doc__)
     parser.add_argument("--players", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=400, help="before the snapshot, and after")

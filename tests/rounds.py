@@ -33,12 +33,10 @@ def event(*standings: Any, **fields: Any) -> dict[str, Any]:
 
 
 def as_json(*standings: Any, **fields: Any) -> bytes:
-    """The same in JSON."""
     return msgspec.json.encode(event(*standings, **fields))
 
 
 def as_msgpack(*standings: Any, **fields: Any) -> bytes:
-    """The same in MessagePack."""
     return msgspec.msgpack.encode(event(*standings, **fields))
 
 

@@ -39,7 +39,6 @@ class Watched:
 
     @property
     def address(self) -> str:
-        """As the service's setting wants it."""
         return f"redis+sentinel://{','.join(each.address for each in self.sentinels)}/{NAME}"
 
     @property
@@ -51,12 +50,10 @@ class Watched:
 
     @property
     def other(self) -> Server:
-        """The server that is not the master."""
         master = self.master
         return next(each for each in self.servers if each is not master)
 
     def named_by(self, sentinel: Server) -> int:
-        """The port of the master that a sentinel names."""
         with client_of(sentinel) as client:
             return int(client.sentinel_get_master_addr_by_name(NAME)[1])
 

@@ -44,7 +44,6 @@ def configs(rho: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[EloM
 
 
 def gaussian_configs() -> st.SearchStrategy[EloMMX]:
-    """Elo-MMx."""
     return st.builds(
         lambda pair, **others: EloMMX(**pair, **others, history="full"),
         pair=spreads(),
@@ -58,5 +57,4 @@ def days() -> st.SearchStrategy[int]:
 
 
 def weights() -> st.SearchStrategy[float]:
-    """What a round weighs."""
     return st.just(1.0) | st.floats(0.05, 20.0)

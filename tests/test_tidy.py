@@ -36,7 +36,6 @@ def name(path: Path) -> str:
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    """The syntax tree of a file."""
     return ast.parse(path.read_text())
 
 
@@ -54,7 +53,6 @@ def own(path: Path) -> str:
 
 @cache
 def imports(tree: ast.Module) -> Sequence[str]:
-    """Full names of what a file imports; of a name imported from a module, with that name."""
     found = list[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -65,7 +63,6 @@ def imports(tree: ast.Module) -> Sequence[str]:
 
 
 def module_of(path: Path) -> str:
-    """The name that a file is imported by."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
@@ -76,7 +73,6 @@ def modules_among(ours: set[str], tree: ast.Module) -> set[str]:
 
 
 def roots(tree: ast.Module) -> set[str]:
-    """The packages that a file imports from."""
     return {module.split(".", 1)[0] for module in imports(tree)}
 
 

@@ -19,10 +19,8 @@ def needed(found: Path | None, name: str, hint: str = ": run `make setup`") -> s
 
 
 def promtool() -> str:
-    """Prometheus' own checker."""
     return needed(find_promtool(), "promtool")
 
 
 def prometheus() -> str:
-    """The server."""
     return needed(find_prometheus(), "prometheus")

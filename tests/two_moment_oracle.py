@@ -48,7 +48,6 @@ class Side:
 
 
 def newcomers_means(config: TwoMoment, sides: Sequence[Side]) -> list[float]:
-    """Where the newcomers of each side begin."""
     total, known = 0.0, 1.0
     for player in [each for side in sides for each in side.players]:
         if player.rounds:

@@ -48,7 +48,6 @@ class Watch:
         self._last: object = None
 
     def look(self) -> None:
-        """Look once. Raises StoodStill."""
         now_s = time.monotonic()
         found = self._moves() if self._moves is not None else None
         if found != self._last:
@@ -95,5 +94,4 @@ def size_of(*files: Path) -> Moves:
 
 
 def any_of(*several: Moves) -> Moves:
-    """What moves when any of these does."""
     return lambda: [each() for each in several]

@@ -15,7 +15,6 @@ from stream_rater.cli import app
 
 
 def run(*words: object) -> Result:
-    """The outcome of a command."""
     return CliRunner().invoke(app.main, [str(word) for word in words])
 
 
@@ -41,7 +40,6 @@ def piped(given: str, *words: object) -> str:
 
 
 def as_file(path: Path, lines: Iterable[Any]) -> Path:
-    """A file of JSON lines."""
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
 

@@ -91,8 +91,6 @@ class DoorPlace:
         self.states = self.door.states
 
     def play(self, story: Callable[["Client"], Coroutine[Any, Any, None]]) -> None:
-        """Run a story in an event loop, with a client that has the token for writing."""
-
         asyncio.run(story(Client(self.api.application)))
 
     def posted(self, outcome: str) -> float:
@@ -163,7 +161,6 @@ def at_door(ladders: Ladders = ANY_LADDER, beliefs: Any = None, **settings: Any)
 
 
 def home(ladder: str) -> int:
-    """The partition of a ladder."""
     return partition_of(ladder, PARTITIONS)
 
 

@@ -6,8 +6,6 @@ from stream_rater.rating.stages import RatingRule
 
 
 class LastRound(msgspec.Struct, frozen=True, array_like=True):
-    """A round in a part."""
-
     offset: int
     rule: int
     time: int

@@ -45,7 +45,6 @@ def a_seed(
 
 
 def a_correction(kind: str, *, ladder: str = LADDER, **about: Any) -> Line:
-    """A correction of this event type."""
     return {"event_type": kind, "ladder": ladder, **about}
 
 

@@ -25,6 +25,5 @@ class FailingRecords(NamedTuple):
     error: Exception
 
     def batches(self, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
-        """Yield a batch, and fail."""
         yield from ListedRecords(self.records).batches(ends)
         raise self.error

@@ -48,7 +48,6 @@ def rounds(first: int, count: int, players: Sequence[str] = PLAYERS) -> Iterator
 
 
 def voided(number: int) -> Bytes:
-    """The correction that a round did not happen."""
     return a_message(a_correction("round-voided", round_id=f"r{number}"))
 
 
@@ -59,7 +58,6 @@ def rated(at: Settings, records: Sequence[Bytes]) -> None:
 
 
 def done(at: Settings, *words: str) -> str:
-    """What a command prints that succeeds."""
     ended = stream_rater(*words, settings=at)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout

@@ -148,12 +148,9 @@ class ServeThread(Answering):
         return self._thread.is_alive()
 
     def moves(self) -> object:
-        """What moves while it works."""
         return self.metric("stream_rater_serve_events_total") if self.running else None
 
     def wait_ready(self) -> None:
-        """Wait until /readyz returns 200."""
-
         def ready() -> bool:
             assert self.running, f"it ended: {self.failure!r}"
             return self.get("/readyz")[0] == 200
@@ -166,7 +163,6 @@ class ServeThread(Answering):
         return "" if self.failure is None else str(self.failure)
 
     def close(self) -> None:
-        """End it, and wait until it has ended."""
         if self.running:
             self._service.end()
         self.wait()

@@ -11,7 +11,6 @@ from tests.fuzz.run import INPUTS, fuzz
 
 
 def main() -> int:
-    """Parse, fuzz, report."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--inputs", type=int, default=INPUTS)
     parser.add_argument("--minutes", type=float, default=10.0)

@@ -37,8 +37,6 @@ Outcome = Callable[[bytes, str], tuple[str, float]]
 
 @dataclass
 class Tally:
-    """What came of some recipes."""
-
     codes: Counter[str] = field(default_factory=Counter)
     slowest_s: float = 0.0
     most_bytes: int = 0
@@ -47,11 +45,9 @@ class Tally:
 
     @property
     def inputs(self) -> int:
-        """How many there were."""
         return self.codes.total() + len(self.wrong)
 
     def add(self, other: "Tally") -> None:
-        """This one's, too."""
         self.codes += other.codes
         self.slowest_s = max(self.slowest_s, other.slowest_s)
         self.most_bytes = max(self.most_bytes, other.most_bytes)

@@ -50,7 +50,6 @@ def lines() -> Lines:
 
 
 def nested(depth: int) -> Any:
-    """Lists within lists."""
     return [nested(depth - 1)] if depth else 1
 
 
@@ -128,7 +127,6 @@ def with_mistakes(mistakes: dict[str, int]) -> dict[str, Any]:
 
 
 def records(mistakes: dict[str, int]) -> Iterator[Record]:
-    """In JSON and in MessagePack."""
     message = with_mistakes(mistakes)
     for encode, headers in ((msgspec.json.encode, []), (msgspec.msgpack.encode, MSGPACK_HEADERS)):
         value = encode(message)
@@ -167,12 +165,10 @@ def answers(together: Callable[[list[Record]], Iterator[list[Record]]]) -> dict[
 
 
 def one_by_one(asked: list[Record]) -> Iterator[list[Record]]:
-    """Each alone."""
     return ([each] for each in asked)
 
 
 def all_at_once(asked: list[Record]) -> Iterator[list[Record]]:
-    """In one call."""
     yield asked
 
 

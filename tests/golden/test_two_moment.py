@@ -42,7 +42,6 @@ GOLDEN = {
 
 
 def by_oracle() -> dict[str, oracle.Player]:
-    """The season, slowly."""
     players = dict[str, oracle.Player]()
     for each, number in zip(SEASON, DAYS, strict=True):
         sides = []

@@ -128,7 +128,6 @@ BAD_PACKED = {
 
 
 def bad_records() -> Iterator[tuple[str, Bytes]]:
-    """All bad records, each with its code."""
     for code, values in BAD.items():
         for value in values:
             yield code, Bytes(value, KEY, partition=ELSEWHERE if code == "wrong-partition" else ANY)

@@ -76,7 +76,6 @@ def serve() -> Iterator[ServeHere]:
 
 @pytest.fixture
 def serve_process(tmp_path: Path) -> Iterator[Serve]:
-    """Starts `stream-rater serve`, a process of its own."""
     with serves(tmp_path) as start:
         yield start
 

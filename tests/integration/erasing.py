@@ -45,7 +45,6 @@ def erase(at: Settings, prefix: str, *words: str, player: str = GERTRUDE) -> End
 
 
 def refused(at: Settings, prefix: str, *words: str, player: str = GERTRUDE) -> str:
-    """What one line says."""
     ended = erase(at, prefix, *words, player=player)
     lines = complaints(ended.stderr)
     assert ended.returncode in (1, 2) and len(lines) == 1, ended.stdout + ended.stderr
@@ -60,7 +59,6 @@ def stopped(worker: WorkerProcess) -> None:
 
 
 def beliefs(at: Settings) -> dict[Player, bytes]:
-    """Every belief in Redis."""
     store = RedisStore(at)
     try:
         return {player: data for some in store.beliefs() for player, data in some}
@@ -85,7 +83,6 @@ def where_named(at: Settings, to: Settings) -> list[bytes]:
 
 
 def in_redis(at: Settings) -> Iterator[bytes]:
-    """Every key, field and value."""
     with connect(at) as client:
         for key in client.scan_iter():
             yield key

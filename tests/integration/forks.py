@@ -48,7 +48,6 @@ class Fork:
 
     @property
     def pid(self) -> int:
-        """The process id."""
         assert self._process.pid is not None
         return self._process.pid
 
@@ -76,14 +75,12 @@ class Fork:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
 
 def run_fork(
     arguments: Sequence[str], environment: Mapping[str, str]
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command to its end, as `subprocess.run` does."""
     with tempfile.TemporaryDirectory(prefix="stream-rater-") as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
         fork = Fork(arguments, environment, out, err)

@@ -17,12 +17,10 @@ _encode, _decode = schema.encode_pieces, schema.decode
 
 
 def encode(*arguments: Any) -> list[bytes]:
-    """Encode a part without traces."""
     return list(map(as_last, _encode(*arguments)))
 
 
 def decode(data: bytes, *arguments: Any, **more: Any) -> Part:
-    """Decode a part, and drop its traces."""
     try:
         part = _decode(data, *arguments, **more)
     except RebuildMark:
@@ -31,7 +29,6 @@ def decode(data: bytes, *arguments: Any, **more: Any) -> Part:
 
 
 def read_all(messages: Sequence[bytes], *_: Any) -> list[PartView | None]:
-    """Decode each message by itself."""
     return [None] * len(messages)
 
 

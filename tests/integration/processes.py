@@ -143,12 +143,10 @@ class WorkerProcess(Answering):
 
     @property
     def pid(self) -> int:
-        """The process id."""
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether the process is running."""
         return self._process.poll() is None
 
     def terminate(self) -> None:
@@ -165,7 +163,6 @@ class WorkerProcess(Answering):
         self._process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Send SIGCONT after `pause`."""
         self._process.send_signal(signal.SIGCONT)
 
     def moves(self) -> object:
@@ -173,12 +170,10 @@ class WorkerProcess(Answering):
         return any_of(size_of(self._log), cpu_of(self.pid))()
 
     def wait(self) -> int:
-        """The exit code, once it ends."""
         wait_until(lambda: not self.running, f"process {self.pid} ends", moves=self.moves)
         return self._process.wait()
 
     def log(self) -> str:
-        """Everything that it has logged so far."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def events(self, name: str = "") -> list[dict[str, Any]]:
@@ -212,7 +207,6 @@ class WorkerProcess(Answering):
             raise AssertionError(f"{error}\n{self.get('/readyz')}\n{self.log()[-4000:]}") from None
 
     def report(self) -> str:
-        """The report for a failed test: the worker's state and the end of its log."""
         counts = [
             f"{name}{labels or ''} {value:g}"
             for name, labels, value in samples(self.get("/metrics")[1])
@@ -221,7 +215,6 @@ class WorkerProcess(Answering):
         return "\n".join([*counts, self.log()[-4000:]])
 
     def close(self) -> None:
-        """End the process in any case."""
         if self.running:
             self.kill()
         assert self._guard.stdin is not None

@@ -63,7 +63,6 @@ class Certificates:
 
 
 def make_certificates(folder: Path) -> Certificates:
-    """Certificates for the loopback address."""
     authority = trustme.CA()
     issued = authority.issue_cert(LOOPBACK, "localhost")
     made = Certificates(*(folder / f"{name}.pem" for name in ("ca", "certificate", "key", "both")))
@@ -95,7 +94,6 @@ class Acl:
         return f"{self.operation} {self.kind} {self.name}{'*' * self.prefixed}"
 
     def binding(self, user: str) -> AclBinding:
-        """The ACL binding for Kafka's client."""
         pattern = ResourcePatternType.PREFIXED if self.prefixed else ResourcePatternType.LITERAL
         return AclBinding(
             ResourceType[self.kind], self.name, pattern, f"User:{user}", "*",
@@ -222,7 +220,6 @@ class SecuredRedis:
         self.client.execute_command("ACL", "SETUSER", user, *rules_)
 
     def copy(self, database: int, to: int) -> None:
-        """Copy what a database holds to an empty one."""
         self.client.eval(COPY, 0, database, to)
 
     def put(self, database: int, key: str, name: str, value: str | bytes) -> None:
@@ -230,7 +227,6 @@ class SecuredRedis:
         self.client.eval(PUT, 0, database, key, name, value)
 
     def empty(self) -> None:
-        """Delete all beliefs and functions."""
         self.client.flushall()
         self.client.function_flush()
 
@@ -268,7 +264,6 @@ class SecuredCluster:
 
     @property
     def address(self) -> str:
-        """The address, as the service's setting has it."""
         first, *others = (node.url for node in self.nodes)
         return ",".join([first, *(url.removeprefix("rediss://") for url in others)])
 
@@ -311,7 +306,6 @@ def settings_of(
     user: str, kafka: SecuredKafka, redis_: SecuredRedis, certificates: Certificates,
     prefix: str, database: int,
 ) -> Settings:  # fmt: skip
-    """The settings of this user, with passwords."""
     return Settings(
         kafka=kafka.secured,
         kafka_security_protocol="SASL_SSL",

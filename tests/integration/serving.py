@@ -23,15 +23,12 @@ Serve = Callable[..., WorkerProcess]
 
 
 class Answered(NamedTuple):
-    """An answer of the API."""
-
     status: int
     headers: Mapping[str, str]
     text: str
 
     @property
     def json(self) -> Any:
-        """The body."""
         return json.loads(self.text)
 
 
@@ -53,8 +50,6 @@ def ask(
 
 
 class StreamedEvent(NamedTuple):
-    """A server-sent event."""
-
     id: str
     kind: str
     data: str
@@ -113,7 +108,6 @@ def few_events() -> list[RatingChanged]:
 
 
 def publish_few(at: Settings) -> None:
-    """Publish these events in a new place."""
     Admin(at).create_topics()
     values = [Bytes(msgspec.json.encode(each), partition=0) for each in few_events()]
     produce(at, values, Topics.of(at).changed)

@@ -14,7 +14,6 @@ CALLS = "SIGNER_CALLS"
 
 
 def part_of(content: object) -> str:
-    """A part of a token."""
     return base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
 
 

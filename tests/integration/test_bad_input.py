@@ -76,7 +76,6 @@ def _read_rejected(settings: Settings) -> dict[Place, list[dict[str, Any]]]:
 
 
 def _send(settings: Settings) -> tuple[dict[Place, Bytes], dict[Place, str], set[Place]]:
-    """Send everything, with valid rounds before, between and after."""
     sent: dict[Place, Bytes] = {}
     codes: dict[Place, str] = {}
     good: set[Place] = set()

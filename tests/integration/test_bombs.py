@@ -75,7 +75,6 @@ def send(at: Settings, codec: str, *values: bytes, topic: str = "") -> list[str]
 
 
 def peak_bytes(pid: int) -> int:
-    """The most memory that a process has used."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     assert found is not None
     return 1024 * int(found[1])

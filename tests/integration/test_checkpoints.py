@@ -79,7 +79,6 @@ def test_a_correction_begins_at_a_checkpoint(
 
 
 def refused(at: Settings, ladder: str) -> str:
-    """What the one line says."""
     done = stream_rater("checkpoint", ladder, settings=at)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()

@@ -18,7 +18,6 @@ LADDERS = [f"ladder-{number}" for number in range(3)]
 
 
 def season(folder: Path) -> Path:
-    """A file of some rounds on each ladder, and of a correction."""
     rounds = [a_round(i, "ann", f"p{i}", "bob", ladder=each) for i in range(5) for each in LADDERS]
     voided = a_correction("round-voided", ladder=LADDERS[0], round_id="r1")
     path = folder / "rounds.jsonl"

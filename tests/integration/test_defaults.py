@@ -28,15 +28,12 @@ pytestmark = pytest.mark.skipif(
 
 
 class Place(NamedTuple):
-    """Settings, and the Redis there."""
-
     settings: Settings
     redis: Server
 
 
 @pytest.fixture
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """Servers of this test's own."""
     folder = tmp_path_factory.mktemp("defaults")
     with (
         start_redis(folder / "redis") as redis,

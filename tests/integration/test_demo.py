@@ -39,7 +39,6 @@ def environment(folder: Path, **variables: str) -> dict[str, str]:
 
 
 def processes_of(folder: Path) -> list[str]:
-    """The command lines of all processes that have this temporary folder."""
     mark, found = f"TMPDIR={folder}".encode(), []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has just ended
@@ -49,7 +48,6 @@ def processes_of(folder: Path) -> list[str]:
 
 
 def assert_nothing_is_left(folder: Path) -> None:
-    """Assert that neither processes nor files are left."""
     wait_until(lambda: not processes_of(folder), "the demo's processes ended")
     assert list(folder.iterdir()) == []
 

@@ -46,7 +46,6 @@ def serve(serve: ServeHere) -> ServeHere:
 
 
 def post(api: Answering, path: str, body: Any) -> Answered:
-    """Send once."""
     return ask(api, path, body, Authorization=f"Bearer {TOKEN}")
 
 
@@ -63,7 +62,6 @@ def send(api: Answering, path: str, body: Any) -> Answered:
 
 
 def a_round(round_id: str, *players: str) -> dict[str, Any]:
-    """The players in the order of their ranks."""
     standings = [{"player": each, "rank": i + 1} for i, each in enumerate(players)]
     return {
         "round_id": round_id, "completed_at": "2026-05-01T20:00:00Z",
@@ -72,7 +70,6 @@ def a_round(round_id: str, *players: str) -> dict[str, Any]:
 
 
 def ended(api: Answering, path: str) -> Any:
-    """The end state of a round."""
     found: list[Any] = []
 
     def has_ended() -> bool:
@@ -123,7 +120,6 @@ def test_from_the_post_to_the_ratings(
 
 
 def taken_back(api: Answering) -> None:
-    """One of two rounds is voided."""
     for number in range(2):
         send(api, DUEL, a_round(f"v{number}", "vic", "wim"))
     correction = {"event_type": "round-voided", "round_id": "v0"}

@@ -31,7 +31,6 @@ def api(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def run(*words: str, url: str = "", folder: Path = ROOT) -> str:
-    """What a program prints."""
     more = {"RATER_URL": url, "RATER_TOKEN": TOKEN}
     done = subprocess.run(
         words, cwd=folder, env=os.environ | more, capture_output=True, text=True, timeout=HANGS_S,

@@ -20,7 +20,6 @@ PAUSED = "partitions paused: too many rejections"
 
 
 def cpu_s(pid: int) -> float:
-    """The CPU seconds that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / 100.0
 

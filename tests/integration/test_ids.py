@@ -74,7 +74,6 @@ def escaped(ladder: str) -> str:
 
 
 def reported(at: real.Settings, ladders: list[str], **options: str) -> None:
-    """Report a round of each ladder, with the ladder as its key."""
     settings: Mapping[str, Any] = {"bootstrap.servers": at.kafka, **options}
     producer = Producer(dict(settings), logger=CLIENT_LOGGER)
     for ladder in ladders:
@@ -94,7 +93,6 @@ def rejected(at: real.Settings) -> dict[str, str]:
 
 
 def rated(at: real.Settings) -> set[str]:
-    """The ladders that were rated."""
     return {each.ladder for each in published(at)}.intersection(LADDERS)
 
 

@@ -69,7 +69,6 @@ def an_open_transaction(at: Settings) -> Iterator[None]:
 
 
 def done(at: Settings, *words: str) -> str:
-    """What a command prints that succeeds."""
     ended = stream_rater(*words, settings=at)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout

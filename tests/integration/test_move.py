@@ -52,13 +52,11 @@ def of_file(path: Path) -> Settings:
 
 
 def given(at: Settings, *words: str) -> None:
-    """Run a command that succeeds."""
     done = stream_rater(*words, settings=at)
     assert done.returncode == 0, done.stderr
 
 
 def submit(path: Path, records: Iterable[Bytes] = (), seeds: Iterable[Line] = ()) -> None:
-    """Append seeds and rounds to a data file."""
     lines = path.with_name("rounds.jsonl")
     values = [*(json.dumps(each).encode() for each in seeds), *(r.value or b"" for r in records)]
     lines.write_bytes(b"".join(each + b"\n" for each in values))
@@ -86,7 +84,6 @@ def with_a_past(path: Path) -> None:
 
 
 def beliefs_in(path: Path) -> dict[Player, bytes]:
-    """Every belief in a data file."""
     with data_file(str(path)) as file:
         return {player: data for some in file.beliefs() for player, data in some}
 
@@ -98,7 +95,6 @@ def moved(at: Settings, path: Path) -> str:
 
 
 def refused(at: Settings, path: Path) -> str:
-    """What one line says."""
     ended = stream_rater("move", str(path), settings=at)
     lines = complaints(ended.stderr)
     assert ended.returncode in (1, 2) and len(lines) == 1, ended.stdout + ended.stderr

@@ -51,7 +51,6 @@ def make_foreign(at: Settings, *, ahead: bool) -> set[int]:
 
 
 def all_are_refused(worker: WorkerProcess, role: str, shards: set[int]) -> bool:
-    """Whether a role has refused exactly these shards."""
     return refusing(worker, role) == shards
 
 
@@ -124,7 +123,6 @@ def at(tmp_path: Path, kafka: Server) -> Iterator[Settings]:
 
 
 def rounds(first: int, count: int) -> Sequence[Bytes]:
-    """So many rounds of one ladder."""
     return [of_service(number, LADDER) for number in range(first, first + count)]
 
 
@@ -158,7 +156,6 @@ def refused(worker: WorkerProcess, *, why: str) -> None:
 
 
 def rebuilt(at: Settings) -> str:
-    """Rebuild the store. Returns the warnings."""
     done = stream_rater("rebuild", "--replace", settings=at)
     assert done.returncode == 0, done.stderr
     return done.stderr

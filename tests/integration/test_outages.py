@@ -32,8 +32,6 @@ Start = Callable[..., WorkerProcess]
 
 
 class Pair:
-    """Servers that a test may stop."""
-
     def __init__(self, kafka: Server, redis: Server) -> None:
         self.kafka = kafka
         self.redis = redis
@@ -41,7 +39,6 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """The servers of this module."""
     folder = tmp_path_factory.mktemp("outages")
     with start_redis(folder / "redis") as redis, start_kafka(folder / "kafka") as kafka:
         yield Pair(kafka, redis)

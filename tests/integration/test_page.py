@@ -42,7 +42,6 @@ class Place(NamedTuple):
     offsets: Iterator[int]
 
     def publish(self, player: str, rating: float, **about: Any) -> None:
-        """A new event of a player."""
         event = an_event(player, next(self.offsets), rating, ladder="eu", **about)
         produce(
             self.settings, [Bytes(msgspec.json.encode(event), partition=0)],
@@ -211,7 +210,6 @@ def test_pause(opened: Tab, place: Place, api: ServeThread) -> None:
 
 
 def about_eu(opened: Tab) -> list[str]:
-    """What was asked about the ladder."""
     return [each for each in opened.asked if "/ladders/eu" in each]
 
 
@@ -311,5 +309,4 @@ def test_a_change_arrives_by_itself(
 
 
 def a_duel(number: int, winner: str) -> Bytes:
-    """ann against bob."""
     return a_message(a_round(number, winner, "bob" if winner == "ann" else "ann"))

@@ -67,8 +67,6 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 class Watched(NamedTuple):
-    """A worker, and the Prometheus that scrapes it."""
-
     prometheus: str
     worker: WorkerProcess
     log: Path
@@ -230,7 +228,6 @@ def test_a_worker_is_scraped(
 
 
 def rules_at(asked: Prometheus) -> list[dict[str, Any]]:
-    """The rules as Prometheus sees them."""
     return [rule for group in asked.get("rules")["groups"] for rule in group["rules"]]
 
 

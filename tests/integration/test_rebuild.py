@@ -48,7 +48,6 @@ def rebuild(settings: Settings, *options: str) -> "subprocess.CompletedProcess[s
 
 
 def gone(settings: Settings) -> Callable[[], bool]:
-    """Whether the groups have no members any more."""
     admin = Admin(settings)
     return lambda: not any(admin.members(group) for group in (ESTIMATORS, UPDATERS))
 
@@ -170,7 +169,6 @@ def test_more_shards(settings: real.SettingsFactory, worker_process: Start) -> N
 
 
 def add_shards(at: Settings, count: int) -> None:
-    """Let the topics by player have this many partitions."""
     topics = Admin(at).topics
     client = AdminClient({"bootstrap.servers": at.kafka}, logger=CLIENT_LOGGER)
     more = [NewPartitions(topic, count) for topic in (topics.parts, topics.changed)]

@@ -52,7 +52,6 @@ KILLS = 10
 
 
 def crowd(number: int, first: int) -> Bytes:
-    """A round of many players."""
     names = [f"c{first + i}" for i in range(ENTRIES)]
     return Bytes(
         rounds.as_json(
@@ -78,7 +77,6 @@ provisional_rounds = 0
 
 
 def begin(number: int) -> Bytes:
-    """The record that starts a season."""
     started = a_correction("season-started", ladder=RANKED, season=number, keep=0.9, sigma=100.0)
     return a_message(started)
 
@@ -108,7 +106,6 @@ def assert_each_once(at: Settings, seasons: int = SEASONS) -> None:
 
 
 def start(at: Settings, folder: Path, number: int) -> Fork:
-    """The command, as a process."""
     log = folder / f"standings-{number}.log"
     words = ["season-standings", RANKED, "--wait", PATIENTLY]
     return Fork(words, environment_of(at), log, log)
@@ -186,7 +183,6 @@ def test_several_at_once_and_one_that_hangs(
 
 
 def in_eu(number: int, *players: str) -> Bytes:
-    """A round of the ladder `eu`, as a message."""
     return a_message(a_round(number, *players, ladder="eu"))
 
 

@@ -68,7 +68,6 @@ TABLE = "player,mu,sigma,games\nann,31.4,1.9,212\nbob,25.9,2.4,98\ncy,18.2,6,4\n
 
 
 def done(*words: object, at: Settings) -> str:
-    """The output of a command that succeeds."""
     found = stream_rater(*map(str, words), settings=at)
     assert found.returncode == 0, found.stderr
     return found.stdout

@@ -43,8 +43,6 @@ REFUSED = "invalid username-password pair .* disabled: it is asked as STREAM_RAT
 
 
 class Watched(NamedTuple):
-    """A secured Redis, and the sentinel that watches it."""
-
     redis: SecuredRedis
     sentinel: Server
     certificates: Certificates
@@ -90,7 +88,6 @@ def a_sentinel(folder: Path, redis: SecuredRedis, certificates: Certificates) ->
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    """Both servers."""
     folder = tmp_path_factory.mktemp("watched")
     certificates = make_certificates(folder)
     with secured_redis(folder / "redis", certificates) as redis:

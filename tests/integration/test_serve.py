@@ -33,7 +33,6 @@ PLAYERS = ["ann", "böb", "c/d", "e:{1}", "f g", "h%", "i", "j", "k", "l"]
 
 
 def a_random_round(number: int) -> Bytes:
-    """A round of four of the players; the last ones play rarely."""
     names = random.Random(number).sample(PLAYERS if number % 9 == 0 else PLAYERS[:6], 4)
     value = rounds.as_json(
         *rounds.ranked([1, 2, 2, 3], names), round_id=f"r{number}",
@@ -43,7 +42,6 @@ def a_random_round(number: int) -> Bytes:
 
 
 def in_memory(count: int) -> Ladder:
-    """The same rounds in Python."""
     ladder = Ladder()
     for number in range(count):
         body = json.loads(a_random_round(number).value or b"")
@@ -54,7 +52,6 @@ def in_memory(count: int) -> Ladder:
 
 
 def rated(at: Settings, start: Start, count: int, first: int = 0) -> WorkerProcess:
-    """A worker that has rated these rounds."""
     worker = start(at)
     produce(at, [a_random_round(number) for number in range(first, first + count)])
     wait_until(Finished(at), "all is rated")
@@ -62,7 +59,6 @@ def rated(at: Settings, start: Start, count: int, first: int = 0) -> WorkerProce
 
 
 def remove_ann(at: Settings) -> None:
-    """Ask the workers to remove this player."""
     removal = json.dumps({"ladder": EU, "player": "ann"}).encode()
     produce(at, [Bytes(removal, headers=[("event-type", b"player-removed")])])
 
@@ -118,7 +114,6 @@ def test_every_number_is_the_kernels(
 
 
 def assert_pages(api: Answering, ladder: Ladder) -> None:
-    """The leaderboard as a whole, by pages, and around a player."""
     board = [
         (row["player"], row["rating"]) for row in ladder.leaderboard().to_dicts()
         if not row["provisional"]
@@ -198,7 +193,6 @@ def assert_explained(api: Answering, events: list[Any]) -> None:
 
 
 def assert_predicted(found: dict[str, Any], wanted: Prediction) -> None:
-    """The same numbers, bit for bit."""
     assert [each["win"] for each in found["sides"]] == wanted.win.tolist()
     assert [each["expected_rank"] for each in found["sides"]] == wanted.expected_rank.tolist()
     assert (found["draw"], found["quality"]) == (wanted.draw, wanted.quality)
@@ -212,7 +206,6 @@ def numbers(found: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def numbers_of(belief: Any) -> tuple[Any, ...]:
-    """The same of that ladder."""
     return (
         belief.player, belief.mu, belief.sigma, belief.rating, belief.rounds, belief.provisional,
         belief.last_completed_at,
@@ -252,7 +245,6 @@ def test_who_is_gone_is_not_shown(
 
 
 def assert_forgotten(api: Answering, name: str) -> None:
-    """The player is nowhere, soon."""
     path = f"{AT}/players/{quote(name)}"
     wait_until(lambda: ask(api, path).status == 404, f"{name} is forgotten")
     assert ask(api, path).json["code"] == "unknown-player"
@@ -290,7 +282,6 @@ def test_killed_again_and_again(
 
 
 def changed(at: Settings, before: dict[bytes, Any]) -> bool:
-    """Whether the index is another than it was."""
     return contents(at) != before
 
 
@@ -360,7 +351,6 @@ def test_changes_are_streamed_and_resumed(
 
 
 def ids_in(events: list[StreamedEvent]) -> list[str]:
-    """The ids of what was published."""
     return [rating_changed_from_json(each.data).event_id for each in events]
 
 

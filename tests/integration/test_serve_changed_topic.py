@@ -33,7 +33,6 @@ def publish(at: Settings, ratings: Iterable[float]) -> None:
 
 
 def renew(at: Settings, ratings: Iterable[float]) -> None:
-    """Replace the topic by one with other events."""
     remove_topic(at, Topics.of(at).changed)
     Admin(at).create_topics()
     other_producers()  # in a new topic, kfake refuses the next number of an idempotent one
@@ -47,7 +46,6 @@ def rating(api: Answering) -> float | None:
 
 
 def has_checkpoint(at: Settings) -> bool:
-    """Whether a checkpoint has stored the last record."""
     return TAILS.encode() in contents(at)
 
 

@@ -11,7 +11,6 @@ from tests.integration.serving import Serve, followed, publish_few
 
 
 def index_process(api: WorkerProcess) -> int:
-    """The process that keeps the index, by id."""
     threads = Path(f"/proc/{api.pid}/task").iterdir()  # each knows those that it started
     children = [pid for each in threads for pid in (each / "children").read_text().split()]
     (found,) = [pid for pid in children if "spawn_main" in _command(pid)]

@@ -59,7 +59,6 @@ def assert_all_rated_once(settings: Settings, count: int, players: int = 2) -> N
 
 
 def lag(worker: WorkerProcess, topic: str) -> dict[int, float]:
-    """The lag of each partition, by the worker's metric."""
     return {
         int(labels["partition"]): value
         for name, labels, value in samples(worker.get("/metrics")[1])
@@ -269,12 +268,10 @@ def test_an_instance_comes_back_quickly(
 
 
 def at_work(worker: WorkerProcess) -> bool:
-    """Whether it has published some events."""
     return worker.metric("stream_rater_events_total") > 50
 
 
 def shares(worker: WorkerProcess) -> tuple[float, float]:
-    """The partitions and shards that it owns."""
     return both(worker, "stream_rater_owned")
 
 

@@ -36,13 +36,11 @@ StartHere = Callable[..., ServeThread]
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """The name of a data file that does not exist."""
     return tmp_path / "ratings.db"
 
 
 @contextmanager
 def starts(folder: Path, file: Path) -> Iterator[Start]:
-    """Starts processes on a file, which are killed at the end."""
     started: list[WorkerProcess] = []
 
     def start(settings: Settings = SETTINGS, *, ready: bool = True) -> WorkerProcess:
@@ -100,7 +98,6 @@ def send(api: Answering, round_id: str, *players: str, **headers: str) -> Answer
 
 
 def rated(api: Answering, round_id: str) -> Any:
-    """The state of a round that is rated."""
     found = ask(api, f"{DUEL}/rounds/{round_id}?wait=30").json
     assert found["status"] == "rated", found
     return found

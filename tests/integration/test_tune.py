@@ -31,7 +31,6 @@ WORDS = ["tune", "--from-topic", "--trials", "40", "--workers", "1", "--ladder"]
 
 
 def rounds(count: int, ladder: str) -> list[Line]:
-    """A made-up season."""
     return [
         a_round(number, *(f"p{row}" for row in each.rows.tolist()), ladder=ladder)
         for number, each in enumerate(season(Kind(20, count, 6), 4))

@@ -87,7 +87,6 @@ def finished(settings: Settings) -> None:
 
 
 def refusal(settings: Settings) -> str:
-    """The message of a worker that does not start."""
     ended = stream_rater("run", settings=settings)
     assert ended.returncode == 2
     (line,) = [each for each in ended.stderr.splitlines() if not each.startswith("{")]

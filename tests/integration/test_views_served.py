@@ -44,8 +44,6 @@ DAY_S = 86_400
 
 
 class League(NamedTuple):
-    """A `serve` with views, and what publishes events."""
-
     settings: Settings
     api: ServeThread
     offsets: Iterator[int]
@@ -53,7 +51,6 @@ class League(NamedTuple):
     def publish(
         self, player: str, rating: float, days_ago: float = 0.0, ladder: str = "eu", **more: Any
     ) -> None:
-        """A new event of a player."""
         at = datetime.fromtimestamp(int(time.time() - DAY_S * days_ago), UTC).isoformat()
         event = an_event(player, next(self.offsets), rating, ladder=ladder, completed_at=at, **more)
         value = Bytes(msgspec.json.encode(event), partition=0)
