@@ -2,5 +2,5 @@
 
     recipes ──▶ bytes ──▶ outcome          one recipe, drawn by Hypothesis, makes many inputs
 
-`python -m tests.fuzz --inputs N --minutes M` (a part of `make soak`); a short run is a test.
+A short run is a test. `make soak` runs it at length.
 """

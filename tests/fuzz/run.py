@@ -132,10 +132,8 @@ def fuzz(first: int, inputs: int, seconds: float, console: Console) -> dict[str,
     for each in tally.wrong[:20]:
         console.print(each, markup=False, highlight=False)
     return {
-        "inputs": tally.inputs,
-        "valid": tally.codes[""],
+        "inputs": tally.inputs, "valid": tally.codes[""],
         "codes": len(tally.codes) - ("" in tally.codes),
         "slowest_ms": round(1000.0 * tally.slowest_s, 1),
-        "grown_mib": round(tally.most_bytes / 2**20, 1),
-        "wrong": len(tally.wrong),
-    }
+        "grown_mib": round(tally.most_bytes / 2**20, 1), "wrong": len(tally.wrong),
+    }  # fmt: skip

@@ -113,9 +113,7 @@ def test_costly_inputs(size: int) -> None:
         (b"\x91" * 17 + b"\xc0", "too-deep"),
     ],
 )
-def test_size_and_nesting_come_before_decoding(
-    monkeypatch: pytest.MonkeyPatch, data: bytes, code: str
-) -> None:
+def test_size_and_nesting_first(monkeypatch: pytest.MonkeyPatch, data: bytes, code: str) -> None:
     """First the size, then the nesting, and nothing is decoded of what is over either."""
 
     def never(_: bytes) -> None:

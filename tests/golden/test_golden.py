@@ -1,6 +1,12 @@
-"""Ratings equal those of an independent implementation in another language (shared/golden)."""
+"""Ratings and measures equal those of independent implementations: of shared/golden, of the figures
+in shared/data/README.md, and of the two-moment filter's oracle, computed once for a small season.
+
+`python -m tests.golden.test_golden` prints the last ones again.
+"""
 
 import gzip
+import json
+import math
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -9,9 +15,17 @@ import msgspec
 import pytest
 
 from stream_rater.config.ladders import Ladder, any_ladder
-from stream_rater.rating.parameters import from_builtins
+from stream_rater.evaluation.accuracy import averages
+from stream_rater.evaluation.evaluation import evaluate
+from stream_rater.evaluation.season import sessions_of
+from stream_rater.rating.parameters import TwoMoment, from_builtins
+from stream_rater.replay.edited_log import records_of
+from stream_rater.replay.files import read_lines
 from stream_rater.replay.pool import Pool
-from tests.rounds import Reader
+from stream_rater.rounds.validation import Invalid
+from tests import two_moment_oracle as oracle
+from tests.builders.commands import as_file, done
+from tests.rounds import Reader, day, read
 
 SETS = ("duels", "lobbies", "ties", "weighted", "arena")
 CASES = (
@@ -72,3 +86,95 @@ def test_real_rounds_are_rated_as_expected(shared: Path) -> None:
         lines = list(islice(rounds, 150))
     assert len(case["ratings"]) == 13_852
     check(case, lines, GOLDEN_CODEFORCES)
+
+
+# --- measures ---
+
+PROTOTYPE = {"system": "elo-mmr", "weight_limit": 0.23, "sigma_limit": 54, "rho": 0.04}
+
+
+@pytest.mark.slow
+def test_codeforces_is_predicted_as_well_as_the_prototype_did(shared: Path, tmp_path: Path) -> None:
+    """78.458 % pair inversion and 14.853 % rank deviation there, with all opponents."""
+    config = as_file(tmp_path / "c.json", [PROTOTYPE])
+    data = shared / "data" / "codeforces.jsonl.gz"
+    (found,) = json.loads(done("evaluate", data, "--config", config, "--format", "json"))
+    assert (found["rounds"], found["scored_rounds"], found["players"]) == (1071, 964, 3_104_991)
+    assert found["pair_inversion"] >= 78.45
+    assert found["rank_deviation"] <= 14.86
+
+
+def refuse(offset: int, invalid: Invalid) -> None:
+    raise AssertionError(f"line {offset + 1}: {invalid}")
+
+
+def test_formula_one_is_predicted_to_the_digit(shared: Path) -> None:
+    """72.85 % and 18.99 %, where unfinished entries are rated as one tied last group: as by
+    default."""
+    lines = read_lines(shared / "data" / "formula-one.jsonl.gz")
+    outcome = evaluate(sessions_of(records_of(lines), 10_000, refuse), from_builtins(PROTOTYPE))
+    found = averages(outcome.scored(0.1))
+    assert found["pair_inversion"] == pytest.approx(72.85, abs=0.005)
+    assert found["rank_deviation"] == pytest.approx(18.99, abs=0.005)
+
+
+# --- the two-moment filter ---
+
+TWO_MOMENT = TwoMoment(history="full")
+
+SEASON: list[dict[str, Any]] = [
+    {"standings": [{"player": "ann", "rank": 1}, {"player": "bob", "rank": 2}]},
+    {"standings": [{"player": "cy", "rank": 1}, {"player": "ann", "rank": 1},
+                   {"player": "dee", "rank": 3}, {"player": "bob", "dnf": True},
+                   {"player": "eve", "dnf": True}], "weight": 0.5},
+    {"standings": [{"team": ["bob", "dee"], "rank": 1, "shares": [1.0, 0.5]},
+                   {"team": ["ann", "flo", "gus"], "rank": 2}], "performance_ceiling": 1550.0},
+    {"standings": [{"player": "gus", "rank": 1}, {"player": "ann", "rank": 2},
+                   {"player": "cy", "rank": 3}], "weight": 2.0},
+]  # fmt: skip
+DAYS = (0, 3, 4, 40)
+
+AFTER_ALL = {
+    "ann": (1446.0945, 202.7779), "bob": (1190.5709, 256.1502), "cy": (1263.8128, 228.5228),
+    "dee": (1371.4946, 277.9029), "eve": (1146.0222, 289.6479), "flo": (1174.5239, 326.401),
+    "gus": (1566.6329, 243.4545),
+}  # fmt: skip
+"""mu and sigma after all rounds."""
+
+
+def by_oracle() -> dict[str, oracle.Player]:
+    players = dict[str, oracle.Player]()
+    for each, number in zip(SEASON, DAYS, strict=True):
+        sides = []
+        for entry in each["standings"]:
+            names = entry.get("team") or [entry["player"]]
+            members = [
+                players.setdefault(
+                    name, oracle.Player(TWO_MOMENT.initial_mu, TWO_MOMENT.initial_sigma)
+                )
+                for name in names
+            ]
+            place = entry.get("rank", math.inf)
+            sides.append(oracle.Side(place, members, entry.get("shares") or [1.0] * len(names)))
+        oracle.rate_round(
+            TWO_MOMENT, sides, each.get("weight", 1.0), each.get("performance_ceiling", math.inf),
+            86400 * number,
+        )  # fmt: skip
+    return players
+
+
+def test_the_season() -> None:
+    """To a thousandth of a point: newcomers, a tie, dnf, teams with shares, weights, a ceiling."""
+    pool = Pool(Ladder(rating=TWO_MOMENT))
+    for offset, (each, number) in enumerate(zip(SEASON, DAYS, strict=True)):
+        fields = {name: value for name, value in each.items() if name != "standings"}
+        pool.rate(read(TWO_MOMENT, *each["standings"], completed_at=day(number), **fields), offset)
+    found = {name: (float(head["mu"]), float(head["sigma"])) for name, head in pool}
+    assert found.keys() == AFTER_ALL.keys()
+    for name, due in AFTER_ALL.items():
+        assert found[name] == pytest.approx(due, abs=1e-3), name
+
+
+if __name__ == "__main__":
+    golden = {name: (round(p.mu, 4), round(p.sigma, 4)) for name, p in by_oracle().items()}
+    print(msgspec.json.encode(golden).decode())

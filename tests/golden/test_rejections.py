@@ -5,7 +5,7 @@ so only when the contract changes.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -54,27 +54,19 @@ def nested(depth: int) -> Any:
 
 
 AROUND: dict[str, dict[str, Any]] = {
-    "too-large": {"pad": " " * 3000},
-    "too-deep": {"pad": nested(16)},
-    "round_id is a number": {"round_id": 5},
-    "ladder is a list": {"ladder": ["ranked-eu"]},
+    "too-large": {"pad": " " * 3000}, "too-deep": {"pad": nested(16)},
+    "round_id is a number": {"round_id": 5}, "ladder is a list": {"ladder": ["ranked-eu"]},
     "completed_at is a number": {"completed_at": 1_795_205_705},
-    "weight is a text": {"weight": "1"},
-    "ceiling is a text": {"performance_ceiling": "high"},
-    "standings are null": {"standings": None},
-    "round_id is empty": {"round_id": ""},
-    "round_id is long": {"round_id": "é" * 65},
-    "ladder is empty": {"ladder": ""},
-    "ladder is long": {"ladder": "x" * 129},
-    "ladder is unknown": {"ladder": "ranked-us"},
+    "weight is a text": {"weight": "1"}, "ceiling is a text": {"performance_ceiling": "high"},
+    "standings are null": {"standings": None}, "round_id is empty": {"round_id": ""},
+    "round_id is long": {"round_id": "é" * 65}, "ladder is empty": {"ladder": ""},
+    "ladder is long": {"ladder": "x" * 129}, "ladder is unknown": {"ladder": "ranked-us"},
     "time is long": {"completed_at": "2026-11-20T20:15:05." + "0" * 60 + "Z"},
     "time is none": {"completed_at": "yesterday"},
     "time is early": {"completed_at": "1899-12-31T23:59:59Z"},
-    "time is ahead": {"completed_at": "2026-11-20T20:16:07Z"},
-    "weight is 0": {"weight": 0},
-    "weight is large": {"weight": 10.5},
-    "ceiling is low": {"performance_ceiling": -2e9},
-}
+    "time is ahead": {"completed_at": "2026-11-20T20:16:07Z"}, "weight is 0": {"weight": 0},
+    "weight is large": {"weight": 10.5}, "ceiling is low": {"performance_ceiling": -2e9},
+}  # fmt: skip
 """Mistakes in the fields around the list."""
 
 LINES: dict[str, dict[str, Any]] = {
@@ -149,34 +141,27 @@ def cases() -> Iterator[dict[str, int]]:
             yield {one: 2, other: 1}
 
 
-def answers(together: Callable[[list[Record]], Iterator[list[Record]]]) -> dict[str, list[Answer]]:
-    """What is said of each case, in JSON and in MessagePack, the records read in these batches."""
+def answers(*, together: bool) -> dict[str, list[Answer]]:
+    """What is said of each case, in JSON and in MessagePack, each record read alone or all in one
+    call."""
     of = {", ".join(f"{name} @{at}" for name, at in each.items()): each for each in cases()}
     asked = [record for each in of.values() for record in records(each)]
     decoder = RoundDecoder(LADDERS, PARTITIONS)
     found = iter(
         [
             [] if no is None else [no.code, str(no), no.ladder, no.round_id]
-            for some in together(asked)
+            for some in ([asked] if together else ([each] for each in asked))
             for no in decoder.decode(some)[1]
         ]
     )
     return {name: [next(found), next(found)] for name in of}
 
 
-def one_by_one(asked: list[Record]) -> Iterator[list[Record]]:
-    return ([each] for each in asked)
-
-
-def all_at_once(asked: list[Record]) -> Iterator[list[Record]]:
-    yield asked
-
-
 def test_refusals_are_those_of_the_contract() -> None:
     """One by one, and all together: codes, messages, and whose round it is."""
     wanted = json.loads(ANSWERS.read_text())
-    for together in (one_by_one, all_at_once):
-        found = {name: _merged(each) for name, each in answers(together).items()}
+    for together in (False, True):
+        found = {name: _merged(each) for name, each in answers(together=together).items()}
         assert found.keys() == wanted.keys()
         differing = {name: (found[name], wanted[name]) for name in found}
         assert {k: v for k, v in differing.items() if v[0] != v[1]} == {}
@@ -184,13 +169,13 @@ def test_refusals_are_those_of_the_contract() -> None:
 
 def test_every_code_has_a_case() -> None:
     """All but the one that takes two rounds; a valid round is among them, too."""
-    codes = {each[0] for found in answers(all_at_once).values() for each in found if each}
+    codes = {each[0] for found in answers(together=True).values() for each in found if each}
     assert codes == {
         "malformed", "too-large", "too-deep", "unknown-ladder", "too-few-entries",
         "too-many-entries", "duplicate-player", "bad-rank", "bad-weight", "bad-shares", "bad-seat",
         "bad-id", "bad-time", "wrong-partition",
     }  # fmt: skip
-    assert answers(one_by_one)[""] == [[], []]
+    assert answers(together=False)[""] == [[], []]
 
 
 def _merged(found: list[Answer]) -> list[Answer]:
@@ -201,6 +186,6 @@ def _merged(found: list[Answer]) -> list[Answer]:
 if __name__ == "__main__":
     rows = (
         f"{json.dumps(name)}: {json.dumps(_merged(each), ensure_ascii=False)}"
-        for name, each in answers(one_by_one).items()
+        for name, each in answers(together=False).items()
     )
     ANSWERS.write_text("{\n" + ",\n".join(rows) + "\n}\n")
