@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from local.kafka_node import FORMATTED, random_id, start_kafka
@@ -11,12 +11,10 @@ from local.processes import LOOPBACK, Server, free_port
 from tests.proxy import KAFKA, Proxy
 
 THREE_COPIES = {
-    "default.replication.factor": "3",
-    "min.insync.replicas": "2",
-    "offsets.topic.replication.factor": "3",
-    "transaction.state.log.replication.factor": "3",
+    "default.replication.factor": "3", "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3", "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
-}
+}  # fmt: skip
 QUICK_FAILOVER = {
     # a member that was killed leaves after less than the 6 s that a session must have by default
     "group.min.session.timeout.ms": "1000",
@@ -29,21 +27,20 @@ QUICK_FAILOVER = {
 PROTOCOLS = "BROKER:PLAINTEXT,PROXY:PLAINTEXT,CONTROLLER:PLAINTEXT"
 
 
-@contextmanager
-def three_brokers(folder: Path, properties: Mapping[str, str] = {}) -> Iterator[list[Server]]:
+Nodes = AbstractContextManager[list[Server]]
+
+
+def three_brokers(folder: Path, properties: Mapping[str, str] = {}) -> Nodes:
     """Three nodes of one cluster, all topics on all of them."""
-    with brokers(folder, 3, THREE_COPIES | dict(properties)) as nodes:
-        yield nodes
+    return brokers(folder, 3, THREE_COPIES | dict(properties))
 
 
-@contextmanager
 def behind_a_proxy(
     folder: Path, proxy: Proxy, routes: Sequence[str] = (KAFKA,), properties: Mapping[str, str] = {}
-) -> Iterator[list[Server]]:
+) -> Nodes:
     """Nodes of one cluster, one behind each of the proxy's routes: whoever comes through the proxy
     is led to each of them through it. Their own addresses lead past it."""
-    with brokers(folder, len(routes), properties, proxy=proxy, routes=routes) as nodes:
-        yield nodes
+    return brokers(folder, len(routes), properties, proxy=proxy, routes=routes)
 
 
 @contextmanager

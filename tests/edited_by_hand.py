@@ -22,39 +22,21 @@ BEGIN_S = 1_790_000_000
 HOUR_S = 3600
 
 SYSTEMS: list[tuple[Line, Line]] = [
-    (
-        {"system": "two-moment", "seats": {"home": 90}},
-        {"system": "two-moment", "beta": 400, "newcomer_field": 0.3, "initial_mu": 1400},
-    ),
-    (
-        {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80},
-        {
-            "system": "elo-mmr", "weight_limit": 0.3, "sigma_limit": 60, "initial_mu": 1000,
-            "seats": {"home": 50, "away": -30.5},
-        },
-    ),
-    (
-        {
-            "system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80, "drift_per_day": 5.0,
-            "newcomer_weights": [0.5, 0.7], "skip_all_tied": True,
-        },
-        {"system": "elo-mmr", "weight_limit": 0.1, "sigma_limit": 80},
-    ),
-    (
-        {
-            "system": "glicko", "beta": 200, "sigma_drift": 10, "newcomer_offset": -100,
-            "newcomer_field": 0.5,
-        },
-        {"system": "glicko", "beta": 250, "sigma_drift": 10},
-    ),
-    (
-        {"system": "trueskill", "beta": 200, "sigma_drift": 10, "draw_margin": 30},
-        {"system": "trueskill", "beta": 250, "sigma_drift": 10, "draw_margin": 30},
-    ),
-    (
-        {"system": "elo", "learning_rate": 20, "seats": {"away": -40}},
-        {"system": "elo", "learning_rate": 40, "initial_mu": 1200},
-    ),
+    ({"system": "two-moment", "seats": {"home": 90}},
+     {"system": "two-moment", "beta": 400, "newcomer_field": 0.3, "initial_mu": 1400}),
+    ({"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80},
+     {"system": "elo-mmr", "weight_limit": 0.3, "sigma_limit": 60, "initial_mu": 1000,
+      "seats": {"home": 50, "away": -30.5}}),
+    ({"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80, "drift_per_day": 5.0,
+      "newcomer_weights": [0.5, 0.7], "skip_all_tied": True},
+     {"system": "elo-mmr", "weight_limit": 0.1, "sigma_limit": 80}),
+    ({"system": "glicko", "beta": 200, "sigma_drift": 10, "newcomer_offset": -100,
+      "newcomer_field": 0.5},
+     {"system": "glicko", "beta": 250, "sigma_drift": 10}),
+    ({"system": "trueskill", "beta": 200, "sigma_drift": 10, "draw_margin": 30},
+     {"system": "trueskill", "beta": 250, "sigma_drift": 10, "draw_margin": 30}),
+    ({"system": "elo", "learning_rate": 20, "seats": {"away": -40}},
+     {"system": "elo", "learning_rate": 40, "initial_mu": 1200}),
 ]  # fmt: skip
 """Configurations, each with another one that a change may bring."""
 

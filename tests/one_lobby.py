@@ -27,12 +27,10 @@ ARRIVED_S = 1.8e9
 
 
 def crossed() -> dict[str, list[str]]:
-    """The names of the files, functions, kernels and forms, measured in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.one_lobby", "--json"],
-        cwd=ROOT, stdout=subprocess.PIPE, check=True,
-    )  # fmt: skip
-    found: dict[str, list[str]] = json.loads(done.stdout)
+    """The names of the files, functions and forms, measured in a process of its own."""
+    command = [sys.executable, "-m", "tests.one_lobby"]
+    printed = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+    found: dict[str, list[str]] = json.loads(printed)
     return found
 
 
@@ -157,7 +155,6 @@ def measure() -> dict[str, list[str]]:
         _play(engine, "first")
     with Profile() as profile:
         _play(engine, "second")
-    kernels = {c for c in profile.codes if _is_kernel(c)}
     made = [x for at, x in profile.objects.items() if at not in before.objects]
     forms = {
         type(each).__name__
@@ -169,9 +166,7 @@ def measure() -> dict[str, list[str]]:
     }
     return {
         "files": sorted({c.co_filename.removeprefix(PACKAGE) for c in profile.codes}),
-        "functions": sorted(_name(c) for c in profile.codes),
-        "kernels": sorted(_name(c) for c in kernels),
-        "types": sorted({type(each).__name__ for each in made}),
+        "functions": sorted(map(_name, profile.codes)),
         "forms": sorted(forms),
     }
 
@@ -190,17 +185,5 @@ def _name(code: CodeType) -> str:
     return f"{code.co_filename.removeprefix(PACKAGE)}:{code.co_qualname}:{code.co_firstlineno}"
 
 
-def _is_kernel(code: CodeType) -> bool:
-    """Whether a decorator of `columns.kernels` stands above the function."""
-    lines = Path(code.co_filename).read_text().splitlines()
-    above = lines[max(0, code.co_firstlineno - 1) : code.co_firstlineno]
-    return any(line.strip().startswith(("@kernel", "@inlined", "@giving")) for line in above)
-
-
 if __name__ == "__main__":
-    found = measure()
-    if "--json" in sys.argv:
-        print(json.dumps(found))
-    else:
-        print({name: len(each) for name, each in found.items()})
-        print(*found["forms"], sep="\n")
+    print(json.dumps(measure(), indent=1))

@@ -166,13 +166,11 @@ def _valid(event: RoundCompleted, ladders: Ladders, record: Record, partitions: 
     ceiling = math.inf if event.performance_ceiling is None else event.performance_ceiling
     if not ceiling >= LEAST_CEILING:
         raise Invalid("malformed", f"performance_ceiling: {ceiling} is not over {LEAST_CEILING:g}")
-    entries = event.standings
-    if len(entries) < MIN_ENTRIES:
-        raise Invalid("too-few-entries", f"standings: {len(entries)}, a round needs {MIN_ENTRIES}")
-    if len(entries) > limits.max_entries:
-        raise Invalid(
-            "too-many-entries", f"standings: {len(entries)}, the limit is {limits.max_entries}"
-        )
+    entries, size, most = event.standings, len(event.standings), limits.max_entries
+    if size < MIN_ENTRIES:
+        raise Invalid("too-few-entries", f"standings: {size}, a round needs {MIN_ENTRIES}")
+    if size > most:
+        raise Invalid("too-many-entries", f"standings: {size}, the limit is {most}")
     places = [_place(i, entry) for i, entry in enumerate(entries)]
     members = [_members(i, entry) for i, entry in enumerate(entries)]
     shares = [_shares(i, entry, len(members[i])) for i, entry in enumerate(entries)]
@@ -185,14 +183,12 @@ def _valid(event: RoundCompleted, ladders: Ladders, record: Record, partitions: 
     if len(set(players)) < len(players):
         player = Counter(players).most_common(1)[0][0]
         raise Invalid("duplicate-player", f"player {player!r} stands in the round twice")
-    if partitions and record.partition != partition_of(event.ladder, partitions):
+    if partitions and record.partition != (home := partition_of(event.ladder, partitions)):
         raise Invalid(
-            "wrong-partition",
-            f"ladder {event.ladder!r} has its rounds in partition "
-            f"{partition_of(event.ladder, partitions)}, this one is in {record.partition}: the "
-            "record's key must be the ladder, and a producer of librdkafka needs "
-            "partitioner=murmur2_random",
-        )
+            "wrong-partition", f"ladder {event.ladder!r} has its rounds in partition {home}, this "
+            f"one is in {record.partition}: the record's key must be the ladder, and a producer of "
+            "librdkafka needs partitioner=murmur2_random",
+        )  # fmt: skip
     return ReadRound(
         event.round_id, event.ladder, event.completed_at, time, event.weight, ceiling,
         [places[i] for i in order], [len(members[i]) for i in order],
@@ -241,15 +237,12 @@ def _members(index: int, entry: Entry) -> Sequence[str]:
 def _shares(index: int, entry: Entry, size: int) -> Sequence[float]:
     if entry.shares is None:
         return (1.0,) * size
+    place = f"standings[{index}].shares"
     if len(entry.shares) != size:
-        raise Invalid(
-            "bad-shares", f"standings[{index}].shares: {len(entry.shares)} for {size} players"
-        )
+        raise Invalid("bad-shares", f"{place}: {len(entry.shares)} for {size} players")
     for share in entry.shares:
         if not LEAST_SHARE <= share <= 1.0:
-            raise Invalid(
-                "bad-shares", f"standings[{index}].shares: {share} is not in [{LEAST_SHARE}, 1]"
-            )
+            raise Invalid("bad-shares", f"{place}: {share} is not in [{LEAST_SHARE}, 1]")
     return entry.shares
 
 

@@ -4,7 +4,7 @@ import itertools
 import re
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -38,12 +38,10 @@ SettingsFactory = Callable[..., Settings]
 _databases = itertools.count(1)
 
 
-@contextmanager
-def a_pair(kafka: str | None = None) -> Iterator[Addresses]:
+def a_pair(kafka: str | None = None) -> AbstractContextManager[Addresses]:
     """Kafka and Redis: those the environment names, else new ones. `kafka`: the address of a Kafka
     that runs already."""
-    with servers(kafka=kafka, redis_settings={"databases": str(OUR_DATABASES)}) as addresses:
-        yield addresses
+    return servers(kafka=kafka, redis_settings={"databases": str(OUR_DATABASES)})
 
 
 @contextmanager
@@ -71,15 +69,9 @@ def a_place(addresses: Addresses, *, ours: bool = False) -> Iterator[Settings]:
     given = given_address(REDIS_VARIABLE) is not None and not ours
     url, client = _claimed_database(addresses.redis, GIVEN_DATABASES if given or ours else 0)
     settings = Settings(
-        kafka=addresses.kafka,
-        redis=url,
-        topic_prefix=prefix,
-        http="127.0.0.1:0",
-        serve="127.0.0.1:0",
-        partitions=4,
-        shards=4,
-        buckets=4,
-    )
+        kafka=addresses.kafka, redis=url, topic_prefix=prefix, http="127.0.0.1:0",
+        serve="127.0.0.1:0", partitions=4, shards=4, buckets=4,
+    )  # fmt: skip
     try:
         yield settings
     finally:

@@ -1,7 +1,7 @@
 """A Redis Cluster on this machine: masters that share the slots, each with its replicas."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,17 +27,9 @@ class RedisCluster:
         """As the service's setting wants it."""
         return ",".join(server.address for server in self.servers)
 
-    def role(self, server: Server) -> str:
-        """`master`, `slave`, or nothing where the server is not there."""
-        try:
-            with client_of(server) as client:
-                return str(client.role()[0].decode())
-        except redis.RedisError:
-            return ""
-
     def masters(self) -> list[Server]:
         """Who takes writes now."""
-        return [server for server in self.servers if self.role(server) == "master"]
+        return [server for server in self.servers if role_of(server) == "master"]
 
     def owner(self, slot: int, asked: Server | None = None) -> Server:
         """The master that has a slot, as one that is asked knows."""
@@ -75,7 +67,7 @@ class RedisCluster:
                 known = client.execute_command("CLUSTER NODES")
         except redis.RedisError:
             return False
-        linked = self.role(server) != "slave" or _replicates(server)
+        linked = role_of(server) != "slave" or _replicates(server)
         return state["cluster_state"] == "ok" and len(known) == len(self.servers) and linked
 
 
@@ -169,6 +161,13 @@ def _replicates(server: Server) -> bool:
         return bool(client.info("replication")["master_link_status"] == "up")
 
 
+def role_of(server: Server) -> str:
+    """`master`, `slave`, or nothing where the server is not there."""
+    with suppress(redis.RedisError), client_of(server) as client:
+        return str(client.role()[0].decode())
+    return ""
+
+
 def client_of(server: Server) -> Any:
     return redis.Redis(port=server.port, socket_timeout=60.0)
 
@@ -191,11 +190,9 @@ def a_redis_cluster(
 
 def _settings() -> dict[str, str]:
     return {
-        "cluster-enabled": "yes",
-        "cluster-port": str(free_port()),
-        "cluster-node-timeout": str(NODE_TIMEOUT_MS),
-        "repl-diskless-sync-delay": "0",
-    }
+        "cluster-enabled": "yes", "cluster-port": str(free_port()),
+        "cluster-node-timeout": str(NODE_TIMEOUT_MS), "repl-diskless-sync-delay": "0",
+    }  # fmt: skip
 
 
 def _join(servers: Sequence[Server], masters: int) -> None:

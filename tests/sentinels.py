@@ -1,6 +1,6 @@
 """A master, its replica, and three sentinels that watch them, on this machine."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from local.processes import LOOPBACK, Launch, Server, start_on
 from local.redis_node import answers
 from local.servers import start_redis
 from local.stores import chosen
-from tests.redis_cluster import client_of
+from tests.redis_cluster import client_of, role_of
 from tests.waits import wait_until
 
 NAME = "ratings"
@@ -62,9 +62,8 @@ class Watched:
 
         def named() -> bool:
             asked = [each for each in self.sentinels if each.running]
-            return all(self.named_by(each) == server.port for each in asked) and (
-                role_of(server) == "master"
-            )
+            are_named = all(self.named_by(each) == server.port for each in asked)
+            return are_named and role_of(server) == "master"
 
         wait_until(named, "the sentinels have promoted the replica")
 
@@ -93,21 +92,11 @@ class Watched:
         return _follows(self.other, self.master.port) and all(map(_knows, self.sentinels))
 
 
-def role_of(server: Server) -> str:
-    """`master`, `slave`, or nothing where the server is not there."""
-    with suppress(redis.RedisError), client_of(server) as client:
-        return str(client.role()[0].decode())
-    return ""
-
-
 def _follows(replica: Server, port: int) -> bool:
     with suppress(redis.RedisError), client_of(replica) as client:
         found = client.info("replication")
-        return (
-            found["role"] == "slave"
-            and found["master_port"] == port
-            and found["master_link_status"] == "up"
-        )
+        link = found["role"], found.get("master_port"), found.get("master_link_status")
+        return link == ("slave", port, "up")
     return False
 
 
@@ -128,24 +117,19 @@ def written(server: Server) -> int:
         return int(client.info("replication")["master_repl_offset"])
 
 
-def _start_sentinel(folder: Path, master: Server) -> Server:
-    """Start a sentinel that watches a master. It keeps in its file what it knows."""
+def start_sentinel(folder: Path, settings: str, probe: Callable[[int], bool] = answers) -> Server:
+    """Start a sentinel with these settings, in which PORT is its port. It keeps in its file what it
+    knows."""
     program = chosen().find()
     assert program is not None
 
     def start(port: int) -> Server:
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / "sentinel.conf"
-        file.write_text(
-            f"port {port}\nbind {LOOPBACK}\ndir {folder.resolve()}\n"
-            f"sentinel monitor {NAME} {LOOPBACK} {master.port} {QUORUM}\n"
-            f"sentinel auth-user {NAME} {WATCHER}\n"
-            f"sentinel auth-pass {NAME} {WATCHER}\n"
-            f"sentinel down-after-milliseconds {NAME} {DOWN_AFTER_MS}\n"
-            f"sentinel failover-timeout {NAME} {FAILOVER_MS}\n"
-        )
+        place = f"bind {LOOPBACK}\ndir {folder.resolve()}\n"
+        file.write_text(place + settings.replace("PORT", str(port)))
         command = (str(program), str(file.resolve()), "--sentinel")
-        return Server(Launch("sentinel", command, folder, port, answers, START_TIMEOUT_S)).start()
+        return Server(Launch("sentinel", command, folder, port, probe, START_TIMEOUT_S)).start()
 
     return start_on(None, start)
 
@@ -166,8 +150,14 @@ def a_watched_redis(folder: Path, settings: Mapping[str, str] = {}) -> Iterator[
         with client_of(second) as client:
             client.replicaof(LOOPBACK, first.port)
         wait_until(partial(_follows, second, first.port), "the replica follows its master")
+        watching = (
+            f"port PORT\nsentinel monitor {NAME} {LOOPBACK} {first.port} {QUORUM}\n"
+            f"sentinel auth-user {NAME} {WATCHER}\nsentinel auth-pass {NAME} {WATCHER}\n"
+            f"sentinel down-after-milliseconds {NAME} {DOWN_AFTER_MS}\n"
+            f"sentinel failover-timeout {NAME} {FAILOVER_MS}\n"
+        )
         sentinels = [
-            stack.enter_context(_start_sentinel(folder / f"sentinel-{i}", first))
+            stack.enter_context(start_sentinel(folder / f"sentinel-{i}", watching))
             for i in range(SENTINELS)
         ]
         found = Watched((first, second), sentinels)

@@ -35,20 +35,18 @@ def rhos() -> st.SearchStrategy[Any]:
 
 def configs(rho: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[EloMMR]:
     """Elo-MMR(rho) with its full history."""
-    return st.builds(
-        lambda pair, **others: EloMMR(**pair, **others, history="full"),
-        pair=spreads(),
-        rho=rhos() if rho is None else rho,
-        **evolving(),
-    )
+    return _of(EloMMR, rho=rhos() if rho is None else rho)
 
 
 def gaussian_configs() -> st.SearchStrategy[EloMMX]:
-    return st.builds(
-        lambda pair, **others: EloMMX(**pair, **others, history="full"),
-        pair=spreads(),
-        **evolving(),
-    )
+    return _of(EloMMX)
+
+
+def _of(system: Any, **more: Any) -> st.SearchStrategy[Any]:
+    def configured(pair: dict[str, float], **others: Any) -> Any:
+        return system(**pair, **others, history="full")
+
+    return st.builds(configured, pair=spreads(), **more, **evolving())
 
 
 def days() -> st.SearchStrategy[int]:

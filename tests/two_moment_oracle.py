@@ -175,12 +175,9 @@ def rate_round(
             player.sigma = math.sqrt(player.sigma**2 - part**2 * (side.variance - variance))
             player.time = time if player.rounds == 0 else max(player.time, time)
             player.rounds += 1
-    return [
-        [
-            config.initial_mu
-            + min(performance - side.points, above)
-            + sum(side.shares) * (level - config.initial_mu)
-        ]
-        * len(side.players)
-        for side, (performance, _, _) in zip(sides, found, strict=True)
-    ]
+    shown = []
+    for side, (performance, _, _) in zip(sides, found, strict=True):
+        above_level = min(performance - side.points, above)
+        mean = config.initial_mu + above_level + sum(side.shares) * (level - config.initial_mu)
+        shown.append([mean] * len(side.players))
+    return shown

@@ -8,21 +8,11 @@ import numpy as np
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.errors import Trouble
 from stream_rater.contract.record import Record
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.parts.schema import Part, RoundInPart
-from stream_rater.pipeline.ports import (
-    Agree,
-    Committed,
-    Effect,
-    LogStarts,
-    PartSums,
-    Position,
-    Publish,
-    ReadBeliefs,
-    ShardEnds,
-    StoredShard,
-)
+from stream_rater.pipeline.ports import Effect, Position, StoredShard
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rating.stages import rule_of
@@ -37,11 +27,9 @@ E = TypeVar("E", bound=Effect[Any])
 
 
 def part(
-    *rounds: tuple[int, Sequence[str]],
-    ladder: str = "a",
-    performance: float = 1600.0,
+    *rounds: tuple[int, Sequence[str]], ladder: str = "a", performance: float = 1600.0,
     shards: int = 0,
-) -> Part:
+) -> Part:  # fmt: skip
     """Rounds of one ladder as (offset, players, a letter each), the first letter the winner; cut
     for so many shards."""
     players = [player for _, names in rounds for player in names]
@@ -157,7 +145,7 @@ class Agreed(ByHand):
     """An estimator that is alone with its ladders file."""
 
     def _hold(self, effect: Effect[Any]) -> None:
-        while isinstance(effect, Agree):
+        while isinstance(effect, ports.Agree):
             effect = self._machine.send(effect.histories)
         super()._hold(effect)
 
@@ -172,24 +160,22 @@ def updating(observer: Observer, shards: int) -> ByHand:
 
 
 def opened(
-    hand: ByHand,
-    positions: Mapping[int, Position],
-    committed: Mapping[int, int | None],
-    starts: Mapping[int, int] | None = None,
-    end: int = 100,
-    shards: int = 0,
+    hand: ByHand, positions: Mapping[int, Position], committed: Mapping[int, int | None],
+    starts: Mapping[int, int] | None = None, end: int = 100, shards: int = 0,
     tails: Mapping[int, int | None] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Answer all that opening shards takes, but for the seek; there are so many, or as many.
     `tails`: what the log has before `applied`, if it is not what was applied."""
     hand.answer(
-        ReadBeliefs, {s: StoredShard(position, [None]) for s, position in positions.items()}
+        ports.ReadBeliefs, {s: StoredShard(position, [None]) for s, position in positions.items()}
     )
-    hand.answer(Committed, committed)
-    hand.answer(LogStarts, starts or dict.fromkeys(positions, 0))
-    hand.answer(ShardEnds, [end] * (shards or len(positions)))
+    hand.answer(ports.Committed, committed)
+    hand.answer(ports.LogStarts, starts or dict.fromkeys(positions, 0))
+    hand.answer(ports.ShardEnds, [end] * (shards or len(positions)))
     if known := {s: each.tail for s, each in positions.items() if each.tail is not None}:
-        hand.answer(PartSums, tails or known, offsets={s: positions[s].applied - 1 for s in known})
-    if isinstance(hand.effect, Publish):
-        new = hand.answer(Publish).offsets
+        hand.answer(
+            ports.PartSums, tails or known, offsets={s: positions[s].applied - 1 for s in known}
+        )
+    if isinstance(hand.effect, ports.Publish):
+        new = hand.answer(ports.Publish).offsets
         assert new == {s: 0 for s in new if committed[s] is None and not positions[s].applied}
