@@ -35,7 +35,7 @@ SUITES: Mapping[str, Sequence[str]] = {
     ),
     "commands": (
         "integration/test_log_ends.py", "integration/test_erase.py",
-        "integration/test_serve_changed_topic.py",
+        "integration/test_serve_lost.py",
     ),
     "access": ("integration/test_logins.py",),
 }  # fmt: skip

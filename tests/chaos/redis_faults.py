@@ -12,8 +12,7 @@ from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.keys import position_key
 from tests.chaos.crew import Violation
 from tests.chaos.scene import AT_ONCE, Outcome, Scene, a_scene
-from tests.integration.processes import stream_rater, wait_until
-from tests.integration.test_rebuild import gone
+from tests.integration.processes import gone, stream_rater, wait_until
 from tests.redis_cluster import a_redis_cluster
 
 BUCKETS = 4

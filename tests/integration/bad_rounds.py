@@ -71,13 +71,10 @@ BAD: dict[str, list[bytes | None]] = {
         a_round(performance_ceiling="high"), packed(),
     ],
     "too-large": [
-        a_round() + b" " * (8 * MEBIBYTE),
-        random.Random(1).randbytes(16 * MEBIBYTE - 200),
+        a_round() + b" " * (8 * MEBIBYTE), random.Random(1).randbytes(16 * MEBIBYTE - 200),
     ],
     "too-deep": [
-        b"[" * 25_000 + b"]" * 25_000,
-        b"[" * 50_000,
-        b'{"a":' * 10_000,
+        b"[" * 25_000 + b"]" * 25_000, b"[" * 50_000, b'{"a":' * 10_000,
         text(b'"ranked-eu"', b"[" * 50 + b"]" * 50),
     ],
     "unknown-ladder": [a_round(ladder=name) for name in ("ranked-us", "*", "Ranked-eu")],
@@ -145,15 +142,11 @@ def good_record(number: int) -> Bytes:
 
 
 ODD_HEADERS: list[list[tuple[str, bytes | None]]] = [
-    [],
-    [("content-type", None)],
-    [("content-type", b"")],
-    [("content-type", b"application/json; charset=utf-8")],
-    [("content-type", b"\xff\xfe")],
-    [("", b""), ("\u00fc", None), ("ce_id", b"\x00")],
-    [("x", b"y")] * 1000,
+    [], [("content-type", None)], [("content-type", b"")],
+    [("content-type", b"application/json; charset=utf-8")], [("content-type", b"\xff\xfe")],
+    [("", b""), ("\u00fc", None), ("ce_id", b"\x00")], [("x", b"y")] * 1000,
     [("large", b"z" * MEBIBYTE)],
-]
+]  # fmt: skip
 """Headers that do not matter."""
 
 

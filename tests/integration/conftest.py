@@ -18,10 +18,10 @@ from stream_rater.adapters.kafka.copier import delete_topics
 from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
-from tests import real
 from tests.builders.serves import ServeHere, serves_here
-from tests.integration.processes import WorkerProcess, workers
+from tests.integration.processes import Start, WorkerProcess, workers
 from tests.integration.serving import Serve, serves
+from tests.real import SettingsFactory
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,9 +49,7 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture
-def worker_process(
-    tmp_path: Path, request: pytest.FixtureRequest
-) -> Iterator[Callable[..., WorkerProcess]]:
+def worker_process(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Start]:
     """Starts `stream-rater run`: `worker_process(settings, role="all", ready=True, **variables)`.
 
     Returns once it is ready, or at once with `ready=False`. What still runs at the end is killed.
@@ -81,7 +79,7 @@ def serve_process(tmp_path: Path) -> Iterator[Serve]:
 
 
 @pytest.fixture
-def generation(settings: real.SettingsFactory) -> Iterator[Callable[..., Settings]]:
+def generation(settings: SettingsFactory) -> Iterator[Callable[..., Settings]]:
     """Makes settings of another generation of the topics of `at`; these are deleted at the end."""
     made: list[Settings] = []
 

@@ -1,7 +1,6 @@
 """What the tests of `erase` share: a season with Gertrude in it, and the command."""
 
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from random import Random
 
 from stream_rater.adapters.kafka.topics import Topics
@@ -12,13 +11,10 @@ from stream_rater.contract.record import Player
 from stream_rater.operations.digests import Digests, digests_of
 from tests import rounds
 from tests.builders.lines import Bytes
-from tests.integration.processes import WorkerProcess, complaints, stream_rater, wait_until
+from tests.integration.processes import Ended, stream_rater
+from tests.integration.processes import refused as command_refused
 from tests.integration.test_corrections import DUELS, RANKED, played
-from tests.integration.test_rebuild import gone
 from tests.integration.topics import headers_of, read_topic
-
-Start = Callable[..., WorkerProcess]
-Ended = subprocess.CompletedProcess[str]
 
 GERTRUDE, NAME = "gertrude", "somebody"
 PLAYERS = [GERTRUDE, *(f"p{number}" for number in range(7))]
@@ -45,17 +41,7 @@ def erase(at: Settings, prefix: str, *words: str, player: str = GERTRUDE) -> End
 
 
 def refused(at: Settings, prefix: str, *words: str, player: str = GERTRUDE) -> str:
-    ended = erase(at, prefix, *words, player=player)
-    lines = complaints(ended.stderr)
-    assert ended.returncode in (1, 2) and len(lines) == 1, ended.stdout + ended.stderr
-    return lines[0]
-
-
-def stopped(worker: WorkerProcess) -> None:
-    """End a worker, and wait until it has left its groups."""
-    worker.terminate()
-    assert worker.wait() == 0
-    wait_until(gone(worker.settings), "it has left")
+    return command_refused(at, "erase", player, "--to", prefix, *words)
 
 
 def beliefs(at: Settings) -> dict[Player, bytes]:

@@ -1,5 +1,6 @@
 """`stream-rater run` as a process of its own, known by its process id."""
 
+import itertools
 import json
 import os
 import signal
@@ -8,7 +9,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,11 @@ import msgspec
 
 from local.processes import start_guard
 from local.tools import ROOT
+from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import PREFIX, Settings
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from tests.integration.forks import Fork, run_fork
 from tests.waits import HANGS_S, STILL_S, any_of, cpu_of, size_of, wait_until
-
-__all__ = [
-    "ANSWER_S", "LAST_RELEASE", "NEXT_RELEASE", "PATIENTLY", "THIS_RELEASE", "Answering",
-    "WorkerProcess", "complaints", "environment_of", "samples", "stream_rater", "variables_of",
-    "wait_until", "workers",
-]  # fmt: skip
 
 THIS_RELEASE, NEXT_RELEASE = "stream_rater", "tests.integration.next_release"
 LAST_RELEASE = "tests.integration.last_release"
@@ -32,6 +29,9 @@ LAST_RELEASE = "tests.integration.last_release"
 
 PATIENTLY = f"{STILL_S:.0f}"
 """For `verify --wait`: seconds within which the workers finish, on whatever machine."""
+
+Ended = subprocess.CompletedProcess[str]
+"""A command that has ended."""
 
 ANSWER_S = 60.0
 """Without an answer for so long, a page counts as not there, and whoever waits asks again."""
@@ -52,9 +52,7 @@ def variables_of(settings: Settings) -> dict[str, str]:
     return {PREFIX + name.upper(): str(value) for name, value in changed.items()}
 
 
-def stream_rater(
-    *arguments: str, settings: Settings, module: str = THIS_RELEASE
-) -> "subprocess.CompletedProcess[str]":
+def stream_rater(*arguments: str, settings: Settings, module: str = THIS_RELEASE) -> Ended:
     """Run a command to its end: this release's in a fork, another module in its own process."""
     if module == THIS_RELEASE:
         return run_fork(arguments, environment_of(settings))
@@ -63,6 +61,22 @@ def stream_rater(
         cwd=ROOT, env=environment_of(settings), stdin=subprocess.DEVNULL,
         capture_output=True, text=True, timeout=HANGS_S, check=False,
     )  # fmt: skip
+
+
+def done(at: Settings, *words: object, module: str = THIS_RELEASE) -> str:
+    """What a command prints that succeeds."""
+    ended = stream_rater(*map(str, words), settings=at, module=module)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def refused(at: Settings, *words: object, code: int = 0) -> str:
+    """The one line of a command that fails. `code`: its exit code, if the test knows it."""
+    ended = stream_rater(*map(str, words), settings=at)
+    lines = [each for each in complaints(ended.stderr) if not each.startswith("{")]
+    assert ended.returncode in ((code,) if code else (1, 2)), ended.stdout + ended.stderr
+    assert len(lines) == 1, ended.stderr
+    return lines[0]
 
 
 PROGRESS = ("waiting for the workers", "compiling kernel", "another process compiles")
@@ -109,16 +123,9 @@ class WorkerProcess(Answering):
     """A running worker, whose log is in a file."""
 
     def __init__(
-        self,
-        settings: Settings,
-        log: Path,
-        role: str = "all",
-        variables: Mapping[str, str] = {},
-        module: str = THIS_RELEASE,
-        *,
-        command: Sequence[str] = (),
-        forked: bool = False,
-    ) -> None:
+        self, settings: Settings, log: Path, role: str = "all", variables: Mapping[str, str] = {},
+        module: str = THIS_RELEASE, *, command: Sequence[str] = (), forked: bool = False,
+    ) -> None:  # fmt: skip
         """`command`: instead of this interpreter, the module and the role. `forked`: a worker of
         this release is a fork of a process that has imported it (`forks`)."""
         self.settings = settings
@@ -222,6 +229,23 @@ class WorkerProcess(Answering):
         self._guard.wait()
 
 
+Start = Callable[..., WorkerProcess]
+"""Starts a worker, as the fixture `worker_process` does."""
+
+
+def gone(settings: Settings) -> Callable[[], bool]:
+    """Whether the groups have no members any more."""
+    admin = Admin(settings)
+    return lambda: not any(admin.members(group) for group in (ESTIMATORS, UPDATERS))
+
+
+def stopped(worker: WorkerProcess) -> None:
+    """End a worker, and wait until it has left its groups."""
+    worker.terminate()
+    assert worker.wait() == 0
+    wait_until(gone(worker.settings), "it has left")
+
+
 def samples(page: str) -> Iterator[tuple[str, dict[str, str], float]]:
     """The name, labels and value of each sample on a page of metrics."""
     from prometheus_client.parser import text_string_to_metric_families
@@ -232,29 +256,39 @@ def samples(page: str) -> Iterator[tuple[str, dict[str, str], float]]:
 
 
 @contextmanager
-def workers(folder: Path) -> Iterator[Callable[..., WorkerProcess]]:
+def workers(folder: Path) -> Iterator[Start]:
     """Starts workers: `start(settings, role="all", ready=True, **variables)`. All of them are
     killed at the end."""
-    started: list[WorkerProcess] = []
+    numbers = itertools.count()
+    with ExitStack() as stack:
 
-    def start(
-        settings: Settings,
-        role: str = "all",
-        *,
-        ready: bool = True,
-        module: str = THIS_RELEASE,
-        forked: bool = False,
-        **variables: str,
-    ) -> WorkerProcess:
-        log = folder / f"worker-{len(started)}.log"
-        worker = WorkerProcess(settings, log, role, variables, module, forked=forked)
-        started.append(worker)
-        if ready:
-            worker.wait_ready()
-        return worker
+        def start(
+            settings: Settings, role: str = "all", *, ready: bool = True,
+            module: str = THIS_RELEASE, forked: bool = False, **variables: str,
+        ) -> WorkerProcess:  # fmt: skip
+            log = folder / f"worker-{next(numbers)}.log"
+            worker = WorkerProcess(settings, log, role, variables, module, forked=forked)
+            return begun(stack, worker, ready)
 
-    try:
         yield start
-    finally:
-        for worker in started:
-            worker.close()
+
+
+@contextmanager
+def commands(folder: Path, *words: str) -> Iterator[Start]:
+    """Starts a command that serves: `start(settings, ready=True)`. All are killed at the end."""
+    numbers, command = itertools.count(), [sys.executable, "-m", THIS_RELEASE, *words]
+    with ExitStack() as stack:
+
+        def start(settings: Settings, *, ready: bool = True) -> WorkerProcess:
+            log = folder / f"{words[0]}-{next(numbers)}.log"
+            return begun(stack, WorkerProcess(settings, log, command=command), ready)
+
+        yield start
+
+
+def begun(stack: ExitStack, process: WorkerProcess, ready: bool) -> WorkerProcess:
+    """A process that ends with the stack, ready if it is asked for."""
+    stack.callback(process.close)
+    if ready:
+        process.wait_ready()
+    return process

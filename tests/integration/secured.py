@@ -15,15 +15,8 @@ from typing import Any
 
 import redis
 import trustme
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka import admin
+from confluent_kafka.admin import AdminClient
 from cryptography.hazmat.primitives import serialization
 
 from local.kafka_node import java_command, random_id, render_properties, start_kafka
@@ -93,18 +86,19 @@ class Acl:
     def __str__(self) -> str:
         return f"{self.operation} {self.kind} {self.name}{'*' * self.prefixed}"
 
-    def binding(self, user: str) -> AclBinding:
-        pattern = ResourcePatternType.PREFIXED if self.prefixed else ResourcePatternType.LITERAL
-        return AclBinding(
-            ResourceType[self.kind], self.name, pattern, f"User:{user}", "*",
-            AclOperation[self.operation], AclPermissionType.ALLOW,
+    def binding(self, user: str) -> admin.AclBinding:
+        patterns = admin.ResourcePatternType
+        pattern = patterns.PREFIXED if self.prefixed else patterns.LITERAL
+        return admin.AclBinding(
+            admin.ResourceType[self.kind], self.name, pattern, f"User:{user}", "*",
+            admin.AclOperation[self.operation], admin.AclPermissionType.ALLOW,
         )  # fmt: skip
 
 
 EVERY: Any = None
-ANY_ACL = AclBindingFilter(
-    ResourceType.ANY, EVERY, ResourcePatternType.ANY, EVERY, EVERY, AclOperation.ANY,
-    AclPermissionType.ANY,
+ANY_ACL = admin.AclBindingFilter(
+    admin.ResourceType.ANY, EVERY, admin.ResourcePatternType.ANY, EVERY, EVERY,
+    admin.AclOperation.ANY, admin.AclPermissionType.ANY,
 )  # fmt: skip
 
 
@@ -241,16 +235,10 @@ def secured_redis(
     users.write_text(f"user default off\nuser {ADMIN} on >{password_of(ADMIN)} ~* &* +@all\n")
     port = free_port()
     own = {
-        "port": "0",
-        "tls-port": str(port),
-        "tls-cert-file": str(certificates.certificate),
-        "tls-key-file": str(certificates.key),
-        "tls-ca-cert-file": str(certificates.authority),
-        "tls-auth-clients": "no",
-        "aclfile": str(users),
-        "databases": str(DATABASES),
-        **settings,
-    }
+        "port": "0", "tls-port": str(port), "tls-cert-file": str(certificates.certificate),
+        "tls-key-file": str(certificates.key), "tls-ca-cert-file": str(certificates.authority),
+        "tls-auth-clients": "no", "aclfile": str(users), "databases": str(DATABASES), **settings,
+    }  # fmt: skip
     trusting = ssl.create_default_context(cafile=str(certificates.authority))
     with start_redis(folder, port=port, settings=own, tls=trusting):
         yield SecuredRedis(port, certificates)
@@ -307,20 +295,10 @@ def settings_of(
     prefix: str, database: int,
 ) -> Settings:  # fmt: skip
     return Settings(
-        kafka=kafka.secured,
-        kafka_security_protocol="SASL_SSL",
-        kafka_sasl_mechanism="PLAIN" if user in CALLERS else MECHANISM,
-        kafka_sasl_username=user,
-        kafka_sasl_password=password_of(user),
-        kafka_ssl_ca=str(certificates.authority),
-        redis=f"{redis_.url}/{database}",
-        redis_username=user,
-        redis_password=password_of(user),
-        redis_ca=str(certificates.authority),
-        topic_prefix=prefix,
-        http="127.0.0.1:0",
-        serve="127.0.0.1:0",
-        partitions=1,
-        shards=1,
-        buckets=4,
-    )
+        kafka=kafka.secured, kafka_security_protocol="SASL_SSL",
+        kafka_sasl_mechanism="PLAIN" if user in CALLERS else MECHANISM, kafka_sasl_username=user,
+        kafka_sasl_password=password_of(user), kafka_ssl_ca=str(certificates.authority),
+        redis=f"{redis_.url}/{database}", redis_username=user, redis_password=password_of(user),
+        redis_ca=str(certificates.authority), topic_prefix=prefix, http="127.0.0.1:0",
+        serve="127.0.0.1:0", partitions=1, shards=1, buckets=4,
+    )  # fmt: skip

@@ -2,9 +2,8 @@
 
 import http.client
 import json
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -15,11 +14,11 @@ from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged
 from tests.contract.test_serve_index import an_event
-from tests.integration.processes import Answering, WorkerProcess
+from tests.integration.processes import Answering, Start, WorkerProcess, commands
 from tests.integration.topics import Bytes, produce
 from tests.waits import STILL_S
 
-Serve = Callable[..., WorkerProcess]
+Serve = Start
 
 
 class Answered(NamedTuple):
@@ -32,12 +31,10 @@ class Answered(NamedTuple):
         return json.loads(self.text)
 
 
-def ask(
-    serve: Answering, path: str, body: Any = None, method: str = "", **headers: str
-) -> Answered:
+def ask(api: Answering, path: str, body: Any = None, method: str = "", **headers: str) -> Answered:
     """Ask once. A body that is no bytes is sent as JSON; `_` in the names of headers is `-`."""
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-    at = urlsplit(serve.url)
+    at = urlsplit(api.url)
     connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=STILL_S)
     try:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -82,32 +79,34 @@ def _events(answer: http.client.HTTPResponse) -> Iterator[StreamedEvent]:
             found = {}
 
 
-@contextmanager
-def serves(folder: Path) -> Iterator[Serve]:
-    """Starts `stream-rater serve`: `start(settings, ready=True)`. All are killed at the end."""
-    started: list[WorkerProcess] = []
-
-    def start(settings: Settings, *, ready: bool = True) -> WorkerProcess:
-        words = [sys.executable, "-m", "stream_rater", "serve"]
-        started.append(WorkerProcess(settings, folder / f"serve-{len(started)}.log", command=words))
-        if ready:
-            started[-1].wait_ready()
-        return started[-1]
-
-    try:
-        yield start
-    finally:
-        for each in started:
-            each.close()
+def serves(folder: Path) -> AbstractContextManager[Serve]:
+    """Starts `stream-rater serve`."""
+    return commands(folder, "serve")
 
 
-def few_events() -> list[RatingChanged]:
-    """Events of three listed players of the ladder `eu`, and of a provisional one."""
-    listed = [an_event(f"p{i}", i, 1500.0 + i, ladder="eu") for i in range(3)]
-    return [*listed, an_event("new", 3, 900.0, ladder="eu", rounds=1, provisional=True)]
+def index_process(serve: WorkerProcess) -> int:
+    """The id of the process that keeps the index."""
+    threads = Path(f"/proc/{serve.pid}/task").iterdir()  # each knows those that it started
+    children = [int(pid) for each in threads for pid in (each / "children").read_text().split()]
+    (found,) = filter(is_index, children)
+    return found
+
+
+def is_index(pid: int) -> bool:
+    """Whether a process of this id runs, and keeps an index."""
+    with suppress(OSError):
+        return "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()
+    return False
+
+
+def publish(at: Settings, *events: RatingChanged) -> None:
+    """Append events, all to one partition."""
+    values = [Bytes(msgspec.json.encode(each), partition=0) for each in events]
+    produce(at, values, Topics.of(at).changed)
 
 
 def publish_few(at: Settings) -> None:
+    """Publish events of three listed players of the ladder `eu`, and of a provisional one."""
     Admin(at).create_topics()
-    values = [Bytes(msgspec.json.encode(each), partition=0) for each in few_events()]
-    produce(at, values, Topics.of(at).changed)
+    listed = (an_event(f"p{i}", i, 1500.0 + i, ladder="eu") for i in range(3))
+    publish(at, *listed, an_event("new", 3, 900.0, ladder="eu", rounds=1, provisional=True))

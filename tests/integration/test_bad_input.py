@@ -1,13 +1,17 @@
-"""Arbitrary bytes on real Kafka: each code is reached, and the stream continues.
+"""Arbitrary bytes on real Kafka: each code is reached, and the stream continues. One worker is sent
+everything at once, with valid rounds in between. Then each test checks one fact.
 
-One worker is sent everything at once, with valid rounds in between. Then each test checks one fact.
-"""
+A faulty producer's partition is paused. Ids try to collide, to reach other keys, or to break a
+line."""
 
 import itertools
+import json
 import random
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,26 +19,22 @@ import pytest
 from confluent_kafka import Producer
 
 from local.servers import Addresses
+from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.reader import read_all
 from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.adapters.redis.client import connect
+from stream_rater.adapters.redis.metadata import LADDERS_KEY, LAYOUT_KEY
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
+from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.replay.edited_log import RecordValidator
 from tests import real
-from tests.integration import wire
-from tests.integration.bad_rounds import (
-    BAD,
-    KEY,
-    LADDERS,
-    MEBIBYTE,
-    a_round,
-    bad_records,
-    good_record,
-    random_bytes,
-)
-from tests.integration.processes import WorkerProcess, stream_rater, wait_until, workers
+from tests.integration import bad_rounds, wire
+from tests.integration.bad_rounds import BAD, KEY, LADDERS, MEBIBYTE, a_round, bad_records
+from tests.integration.processes import Start, WorkerProcess, done, workers
 from tests.integration.topics import Bytes, Finished, headers_of, produce, published, read_topic
-from tests.waits import STILL_S
+from tests.real import SettingsFactory
+from tests.waits import STILL_S, wait_until
 
 CODES = {
     "malformed", "too-large", "too-deep", "unknown-ladder", "too-few-entries", "too-many-entries",
@@ -88,18 +88,18 @@ def _send(settings: Settings) -> tuple[dict[Place, Bytes], dict[Place, str], set
         return places
 
     def send_good(count: int) -> None:
-        good.update(send([good_record(next(numbers)) for _ in range(count)]))
+        good.update(send([bad_rounds.good_record(next(numbers)) for _ in range(count)]))
 
     send_good(3)
     for code, some in itertools.groupby(bad_records(), key=lambda each: each[0]):
         codes |= dict.fromkeys(send([record for _, record in some]), code)
         send_good(1)
-    send(list(random_bytes(random.Random(7), RANDOM)))
+    send(list(bad_rounds.random_bytes(random.Random(7), RANDOM)))
     send_good(3)
     # What only another client can send: a header whose name is no text.
     headers = [(b"\xff\xfe", b"x"), (b"content-type", b"application/json"), (b"\xc3", None)]
     (partition,) = {partition for partition, _ in good}
-    for value, is_good in ((good_record(300).value or b"", True), (b"no round", False)):
+    for value, is_good in ((bad_rounds.good_record(300).value or b"", True), (b"no round", False)):
         topic = Topics.of(settings).rounds
         offset = wire.append(settings.kafka, topic, partition, value, key=KEY, headers=headers)
         sent[partition, offset] = Bytes(value, KEY)
@@ -205,9 +205,7 @@ def test_the_worker_goes_on(aftermath: Aftermath) -> None:
     assert found == counted
     rejected = worker.metric("stream_rater_rounds_total", outcome="rejected")
     assert rejected == sum(counted.values())
-    verified = stream_rater("verify", settings=aftermath.settings)
-    assert verified.returncode == 0, verified.stderr
-    assert f"{len(aftermath.rejected)} rejected" in verified.stdout
+    assert f"{len(aftermath.rejected)} rejected" in done(aftermath.settings, "verify")
 
 
 def test_a_record_larger_than_any_topic_takes(aftermath: Aftermath) -> None:
@@ -220,7 +218,7 @@ def test_a_record_larger_than_any_topic_takes(aftermath: Aftermath) -> None:
     (partition,) = {partition for partition, _ in aftermath.good}
     packed_small.produce(Topics.of(settings).rounds, value, KEY, partition=partition)
     assert packed_small.flush(STILL_S) == 0
-    (after,) = produce(settings, [good_record(400)])
+    (after,) = produce(settings, [bad_rounds.good_record(400)])
     finished = Finished(settings)
     wait_until(finished, "everything is finished", every_s=0.2)
     (headers,) = _read_rejected(settings)[partition, (after.offset() or 0) - 1]
@@ -232,9 +230,7 @@ def test_a_record_larger_than_any_topic_takes(aftermath: Aftermath) -> None:
     assert aftermath.worker.metric("stream_rater_restarts_total") == 0
 
 
-def test_a_killed_worker_rejects_once(
-    settings: real.SettingsFactory, worker_process: Callable[..., WorkerProcess]
-) -> None:
+def test_a_killed_worker_rejects_once(settings: SettingsFactory, worker_process: Start) -> None:
     """A worker that is killed while it rejects, and started again, leaves each rejection once."""
     at = settings(instance_id="one", partitions=1)
     count = 3000
@@ -242,9 +238,145 @@ def test_a_killed_worker_rejects_once(
     produce(at, [Bytes(b"bad %d" % number, KEY) for number in range(count)])
     wait_until(lambda: len(read_topic(at, Topics.of(at).rejected)) > 0, "some are rejected")
     first.kill()
-    produce(at, [good_record(0)])
+    produce(at, [bad_rounds.good_record(0)])
     worker_process(at)
     wait_until(Finished(at), "everything is finished", every_s=0.2)
     found = [message.value() for message in read_topic(at, Topics.of(at).rejected)]
     assert found == [b"bad %d" % number for number in range(count)]
     assert len(read_topic(at, Topics.of(at).changed)) == 2
+
+
+# --- a flood ---
+
+FLOOD = 8000
+FOR_LONG, A_WHILE = 100, 400
+"""The allowed rejections per second. A burst is ten seconds' worth: 1000 or 4000 of them. The
+partition is then paused for 70 seconds, which suffices on any machine, or for 10."""
+REST_METRIC, EVENTS_METRIC = "stream_rater_resting_partitions", "stream_rater_events_total"
+PAUSED = "partitions paused: too many rejections"
+
+
+def flooded(settings: SettingsFactory, worker_process: Start, per_second: int) -> WorkerProcess:
+    """A worker of two partitions, the first of which is paused, with a round at its end."""
+    at = settings(partitions=2, rejects_per_second=per_second)
+    worker = worker_process(at)
+    produce(at, [Bytes(b"junk %d" % n, partition=0) for n in range(FLOOD)])
+    wait_until(lambda: bool(worker.events(PAUSED)), "the partition rests")
+    produce(at, [Bytes(a_round(round_id="behind"), partition=0)])
+    return worker
+
+
+def test_neighbours_of_a_flood_are_rated(settings: SettingsFactory, worker_process: Start) -> None:
+    """The metric says that the partition is paused, and the worker is healthy."""
+    worker = flooded(settings, worker_process, FOR_LONG)
+    produce(worker.settings, [Bytes(a_round(round_id="beside", ladder="us"), partition=1)])
+    wait_until(lambda: worker.metric(EVENTS_METRIC) >= 2, "the neighbour's round is rated")
+    assert worker.metric(EVENTS_METRIC) == 2
+    wait_until(lambda: worker.metric(REST_METRIC) == 1, "the metric shows that one rests")
+    assert worker.get("/healthz")[0] == worker.get("/readyz")[0] == 200
+
+
+@pytest.mark.slow
+def test_a_flood_costs_little_and_what_is_behind_it_is_rated_later(
+    settings: SettingsFactory, worker_process: Start
+) -> None:
+    """Each of its records is rejected once, with a pause in between that the metric shows."""
+    worker = flooded(settings, worker_process, A_WHILE)
+    cpu_s = partial(worker.metric, "process_cpu_seconds_total")
+    used_s = cpu_s()
+    wait_until(lambda: worker.metric(REST_METRIC) == 1, "the metric shows it")
+    wait_until(lambda: worker.metric(REST_METRIC) == 0, "it goes on", every_s=0.2)
+    assert cpu_s() - used_s < 4.0  # of the ten seconds or more that it rested
+    wait_until(lambda: worker.metric(EVENTS_METRIC) == 2, "the round behind the flood is rated")
+    wait_until(Finished(worker.settings), "all is finished")
+    assert worker.metric("stream_rater_rejected_total", code="malformed") == FLOOD
+    assert worker.metric("stream_rater_restarts_total") == 0
+
+
+# --- ids ---
+
+IDS = [
+    "a", "a:b", "a%3Ab", "a%253Ab", "{0}:position", "0}:position", "*", "[a]", "a\nb", "a\r\n",
+    "a\0", "\x1b[2J", "\u2028", "é", "e\u0301", "\U0001f9d9", "a b", '"a"', "\\", "' or 1", "$.x",
+    "stream-rater:layout", "0:belief:a:0",
+]  # fmt: skip
+OUR_KEY = re.compile(r"\{\d+\}:(position|belief:[^:{}]+:\d+)")
+
+
+TWELVE = [f"ladder-{number}" for number in range(12)]
+
+
+def test_ids_stay_apart(settings: SettingsFactory, worker_process: Start) -> None:
+    """Each id is used as ladder, round and player. All are rated as themselves, once; Redis has
+    only our keys; the log has one line for each event. No round is lost by the default
+    partitioner."""
+    at = settings()
+    worker = worker_process(at)
+    standings = [{"player": player, "rank": 1 + i} for i, player in enumerate(IDS)]
+    sent = [
+        Bytes(a_round(*standings, round_id=each, ladder=ladder), ladder.encode())
+        for ladder, each in itertools.product(IDS, IDS[:3])
+    ]
+    twice = [{"player": player, "rank": 1} for player in (IDS[8], IDS[8])]
+    produce(at, [*sent, *(Bytes(a_round(*twice, ladder=ladder)) for ladder in IDS)])
+    wait_until(Finished(at), "everything is finished", every_s=0.2)
+    changes = read_topic(at, Topics.of(at).changed)
+    events = [rating_changed_from_json(message.value() or b"") for message in changes]
+    found = {(each.ladder, each.round_id, each.player): each for each in events}
+    assert found.keys() == set(itertools.product(IDS, IDS[:3], IDS))
+    assert len(changes) == len(found) == len({event.event_id for event in found.values()})
+    assert len({message.key() for message in changes}) == len(IDS) ** 2
+    with connect(at) as client:
+        found_keys = {key.decode() for key in client.scan_iter(count=1000)}
+    keys = found_keys - {LADDERS_KEY, LAYOUT_KEY, real.CLAIM}
+    assert [key for key in keys if not OUR_KEY.fullmatch(key)] == []
+    assert {key.split(":")[2] for key in keys if "belief" in key} == {escaped(each) for each in IDS}
+    assert f"{len(IDS) ** 2} beliefs compared: all equal" in done(at, "verify")
+    assert all("event" in json.loads(line) for line in worker.log().splitlines())
+    lines = done(at, "watch", "--from-start", "--count", len(found)).split("\n")
+    assert len(lines) == len(found) + 1 and all(line.isprintable() for line in lines)
+    no_round_is_lost_by_the_default_partitioner(at)
+
+
+def escaped(ladder: str) -> str:
+    """The ladder as it is in a key."""
+    return "".join(f"%{ord(c):02X}" if c in "%:{}" else c for c in ladder)
+
+
+def reported_by(at: Settings, ladders: list[str], **options: str) -> None:
+    producer = Producer({"bootstrap.servers": at.kafka, **options}, logger=CLIENT_LOGGER)
+    for ladder in ladders:
+        value = a_round(round_id=f"of {ladder}", ladder=ladder)
+        producer.produce(Topics.of(at).rounds, value, ladder.encode())
+    assert producer.flush(STILL_S) == 0
+
+
+def misplaced(at: Settings) -> dict[str, str]:
+    """By ladder, why its round was rejected."""
+    found = {}
+    for message in read_topic(at, Topics.of(at).rejected):
+        headers = dict(headers_of(message))
+        if headers["error-code"] == b"wrong-partition":
+            found[(message.key() or b"").decode()] = headers["error"].decode()
+    return found
+
+
+def rated_ladders(at: Settings) -> set[str]:
+    return {each.ladder for each in published(at)}.intersection(TWELVE)
+
+
+def no_round_is_lost_by_the_default_partitioner(at: Settings) -> None:
+    """Check that each round is rated, or rejected with the remedy, and that with the remedy the
+    rejected ones are rated, too."""
+    reported_by(at, TWELVE)
+    wait_until(Finished(at), "everything is finished", every_s=0.2)
+    refused = misplaced(at)
+    assert set(refused) | rated_ladders(at) == set(TWELVE)
+    assert not set(refused) & rated_ladders(at)
+    assert 0 < len(refused) < len(TWELVE), "the two partitioners agree on some"
+    assert all("partitioner=murmur2_random" in why for why in refused.values())
+    reported_by(at, list(refused), partitioner="murmur2_random")
+    wait_until(Finished(at), "everything is finished", every_s=0.2)
+    assert rated_ladders(at) == set(TWELVE)
+    assert len(misplaced(at)) == len(refused)
+    done(at, "verify")

@@ -6,27 +6,22 @@ its limit is larger, reports this again and again, and does not continue by itse
 """
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, Producer
 
 from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import UPDATERS
-from tests import real
 from tests.integration.bad_rounds import KEY, LADDERS, MEBIBYTE, a_round
-from tests.integration.processes import WorkerProcess, stream_rater, wait_until
-from tests.integration.test_rebuild import gone, rebuild
+from tests.integration.processes import Start, done, refused, stopped, wait_until
 from tests.integration.test_service import assert_all_rated_once
-from tests.integration.topics import Finished, headers_of, make_topics, read_topic
+from tests.integration.topics import Finished, delete_records, headers_of, make_topics, read_topic
+from tests.real import SettingsFactory
 from tests.waits import STILL_S
-
-Start = Callable[..., WorkerProcess]
 
 BOMB_BYTES = 100 * MEBIBYTE
 LARGE_BYTES = 50_000_000
@@ -49,29 +44,25 @@ def make_large_topics(at: Settings) -> None:
 def send(at: Settings, codec: str, *values: bytes, topic: str = "") -> list[str]:
     """Append in one batch, to the rounds or to another topic. Returns the broker's error, if there
     is one."""
-    producer = Producer(
-        {
-            "bootstrap.servers": at.kafka,
-            "compression.type": codec,
-            "message.max.bytes": 2 * BOMB_BYTES,
-            "batch.size": 2 * BOMB_BYTES,
-            "queue.buffering.max.kbytes": 2_000_000,
-            "linger.ms": 60_000,  # one batch, however long it takes to fill: `flush` sends it
-        },
-        logger=CLIENT_LOGGER,
-    )
-    refused: list[str] = []
+    options: Any = {
+        "bootstrap.servers": at.kafka, "compression.type": codec,
+        "message.max.bytes": 2 * BOMB_BYTES, "batch.size": 2 * BOMB_BYTES,
+        "queue.buffering.max.kbytes": 2_000_000,
+        "linger.ms": 60_000,  # one batch, however long it takes to fill: `flush` sends it
+    }  # fmt: skip
+    producer = Producer(options, logger=CLIENT_LOGGER)
+    errors: list[str] = []
 
     def delivered(error: KafkaError | None, _: object) -> None:
         if error is not None:
-            refused.append(error.name())
+            errors.append(error.name())
 
     for value in values:
         producer.produce(
             topic or Topics.of(at).rounds, value, KEY, partition=0, on_delivery=delivered
         )
     assert producer.flush(STILL_S) == 0
-    return refused
+    return errors
 
 
 def peak_bytes(pid: int) -> int:
@@ -84,7 +75,7 @@ def peak_bytes(pid: int) -> int:
     "codecs", [("zstd", "lz4"), pytest.param(("gzip", "snappy"), marks=pytest.mark.slow)]
 )
 def test_bombs_do_not_kill_or_stop(
-    settings: real.SettingsFactory, worker_process: Start, codecs: tuple[str, ...]
+    settings: SettingsFactory, worker_process: Start, codecs: tuple[str, ...]
 ) -> None:
     """Bombs, alone or many in a batch, and a message of 50 MB, with valid rounds in between. The
     rounds are all rated, everything else is rejected once, and `verify` agrees."""
@@ -132,14 +123,12 @@ def test_bombs_do_not_kill_or_stop(
     assert len(read_topic(at, Topics.of(at).changed)) == 2 * (rounds + 1)
     print(f"peak {peak_bytes(worker.pid) / MEBIBYTE:.0f} MiB")
     assert peak_bytes(worker.pid) < MOST_MEMORY
-    verified = stream_rater("verify", settings=at)
-    assert verified.returncode == 0, verified.stderr
-    assert f"{rounds + 1} rounds replayed, {len(sizes)} rejected" in verified.stdout
+    assert f"{rounds + 1} rounds replayed, {len(sizes)} rejected" in done(at, "verify")
 
 
 @pytest.mark.slow
 def test_a_large_round_is_rated_where_the_limit_is_raised(
-    settings: real.SettingsFactory, worker_process: Start, tmp_path: Path
+    settings: SettingsFactory, worker_process: Start, tmp_path: Path
 ) -> None:
     """The topics stay as the service creates them, because they limit the compressed batch. A round
     over the service's limit is rejected as before."""
@@ -159,7 +148,7 @@ def test_a_large_round_is_rated_where_the_limit_is_raised(
 
 
 @pytest.mark.slow
-def test_a_topic_that_is_kept_uncompressed_takes_no_bombs(settings: real.SettingsFactory) -> None:
+def test_a_topic_that_is_kept_uncompressed_takes_no_bombs(settings: SettingsFactory) -> None:
     """With compression.type=uncompressed, the broker itself decompresses, measures and refuses."""
     at = settings(partitions=1)
     config = {"compression.type": "uncompressed", "max.message.bytes": str(16 * MEBIBYTE)}
@@ -171,9 +160,7 @@ def test_a_topic_that_is_kept_uncompressed_takes_no_bombs(settings: real.Setting
 
 
 @pytest.mark.slow  # by hand: `unit/test_shard.py`, `unit/test_rebuild.py`
-def test_a_part_that_is_not_decompressed(
-    settings: real.SettingsFactory, worker_process: Start
-) -> None:
+def test_a_part_that_is_not_decompressed(settings: SettingsFactory, worker_process: Start) -> None:
     """A worker refuses the shard, and a rebuild refuses, too. Once the record is deleted and the
     offset after it is committed, as the runbook says, a rebuild puts everything right."""
     at = settings(partitions=1, shards=1)
@@ -186,20 +173,13 @@ def test_a_part_that_is_not_decompressed(
     assert send(at, "none", *(a_round(round_id=f"after-{i}") for i in range(5))) == []
     wait_until(lambda: worker.metric("stream_rater_refused_shards") == 1, "the shard is refused")
     assert f"offset {bad}: batch not decompressed" in worker.get("/readyz")[1]
-    worker.terminate()
-    worker.wait()
-    wait_until(gone(at), "it has left")
-    refused = rebuild(at, "--replace")
-    assert refused.returncode == 1
-    assert f"offset {bad}: batch not decompressed" in refused.stderr
-    client = AdminClient({"bootstrap.servers": at.kafka}, logger=CLIENT_LOGGER)
-    for future in client.delete_records([TopicPartition(parts, 0, bad + 1)]).values():
-        future.result(STILL_S)
-    refused = rebuild(at, "--replace")
-    assert f"commit {bad + 1} for the updaters' group" in refused.stderr
+    stopped(worker)
+    said = refused(at, "rebuild", "--replace", code=1)
+    assert f"offset {bad}: batch not decompressed" in said
+    delete_records(at, parts, {0: bad + 1})
+    assert f"commit {bad + 1} for the updaters' group" in refused(at, "rebuild", "--replace")
     Admin(at).commit(UPDATERS, parts, {0: bad + 1})
-    done = rebuild(at, "--replace")
-    assert done.returncode == 0, done.stderr
+    done(at, "rebuild", "--replace")
     worker_process(at)
     wait_until(Finished(at), "all is finished", every_s=0.2)
     assert_all_rated_once(at, 10)

@@ -1,21 +1,42 @@
-"""`make chaos` in small. (What it counts: `unit/test_chaos.py`.)"""
+"""`make chaos` in small, and its judge on real Kafka and a real `serve`: it finds nothing in a run
+of real processes, and each fault that is planted in one. (What `make chaos` counts:
+`unit/test_chaos.py`; the judge in memory: `simulation/test_judged.py`.)"""
 
+import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
 
+import msgspec
 import pytest
 
+from local.servers import Server
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, ROOT, given_address
 from stream_rater.adapters.redis.store import RedisStore
-from tests import real
+from stream_rater.config.settings import Settings
+from tests.chaos.judging import ANSWERS, asking, judge_twice, recording, words_of
+from tests.chaos.planted import IN_SERVE
+from tests.chaos.redis_faults import restored, snapshot
+from tests.chaos.scene import advised_redis
+from tests.chaos.season import lobbies
+from tests.chaos.serving import wait_until_asked
+from tests.chaos.standalone import free_port
 from tests.chaos.tally import differing
+from tests.integration.processes import WorkerProcess, wait_until
+from tests.integration.topics import Bytes, Finished, produce
+from tests.judge.findings import Findings
+from tests.real import SettingsFactory
+from tests.rounds import as_json, day, ranked
 from tests.unit.test_chaos import ALL
 from tests.waits import HANGS_S
 
 
-def test_what_was_published_last_is_what_the_store_has(settings: real.SettingsFactory) -> None:
+def test_what_was_published_last_is_what_the_store_has(settings: SettingsFactory) -> None:
     """A player whose belief in the store differs, or is missing, is named."""
     at = settings()
     store = RedisStore(at)
@@ -43,3 +64,139 @@ def test_a_fault_and_its_line() -> None:
     assert [found[name] for name in ("injected", "lost", "doubled", "wrong")] == [1, 0, 0, 0]
     assert (found["recoveries"], found["ended_themselves"]) == (1, {})
     assert found["updates"] > 1000
+
+
+# --- the judge: events ---
+
+ROUNDS = 60
+IN_MEMORY_TOO = ("event-skipped", "duplicate-rated", "invalid-rated", "rejection-twice")
+SLOW = [pytest.param(fault, marks=pytest.mark.slow) for fault in IN_MEMORY_TOO]
+ON_KAFKA = ["aborted-is-committed", *SLOW]
+"""Faults that are planted in a worker; the first of them needs a broker."""
+
+
+def run(at: Settings, folder: Path, *words: str) -> Findings:
+    """Rate rounds, some of which are repeated or invalid, by one worker, and judge the run."""
+    with (
+        closing(WorkerProcess(at, folder / "log", command=words, forked=not words)) as worker,
+        recording(folder / "live.jsonl.gz", "--name", "live", *words_of(at)) as live,
+    ):
+        worker.wait_ready()
+        some = [*itertools.islice(lobbies(), ROUNDS)]
+        some += [some[3], some[4] | {"round_id": "bad", "standings": some[4]["standings"][:1]}]
+        produce(at, [Bytes(msgspec.json.encode(e), e["ladder"].encode()) for e in some])
+        wait_until(Finished(at), "all is rated")
+        return judge_twice(live, at)
+
+
+def test_it_finds_nothing_in_a_run_of_workers(settings: SettingsFactory, tmp_path: Path) -> None:
+    """All is judged, and both readers saw the same."""
+    found = run(settings(), tmp_path)
+    assert found.clean, found.lines
+    assert found.checked["changes"] == 8 * ROUNDS
+    assert found.checked["rejections"] == 2
+    records = 8 * ROUNDS + ROUNDS + 2 + 2
+    assert found.checked["records compared between readers"] == records
+
+
+@pytest.mark.parametrize("fault", ON_KAFKA)
+def test_it_finds_a_fault_that_is_planted_in_a_worker(
+    settings: SettingsFactory, tmp_path: Path, fault: str
+) -> None:
+    """Whatever the worker did to its own state."""
+    words = (sys.executable, "-m", "tests.chaos.planted", fault, "run", "--role", "all")
+    found = run(settings(), tmp_path, *words)
+    assert found.violations, found.checked
+
+
+# --- the judge: answers ---
+
+PLAYERS, TURNS = 8, 12
+"""All play in each round, and each is on the leaderboard after half of the first rounds."""
+ENOUGH = 40
+"""The answers that are waited for: about five about each player."""
+FOUND = {"": set(), "older-state-answered": {"back in time"}, "min-offset-ignored": {"min_offset"}}
+"""The rules that the judge finds broken."""
+
+
+def play(at: Settings, first: int) -> None:
+    """Send rounds of one ladder."""
+    names = [f"p{i}" for i in range(PLAYERS)]
+    for number in range(TURNS):
+        standings = ranked([1 + (i + number) % 5 for i in range(PLAYERS)], names)
+        value = as_json(
+            *standings, round_id=f"r{first + number}", ladder="duels", completed_at=day(0)
+        )
+        produce(at, [Bytes(value, b"duels")])
+
+
+@contextmanager
+def paused(serve: WorkerProcess) -> Iterator[None]:
+    """Stop the process that keeps the index up to date, so that the index stays as it is."""
+    tasks = Path(f"/proc/{serve.pid}/task").glob("*/children")
+    children = [int(pid) for each in tasks for pid in each.read_text().split()]
+    assert children
+    for pid in children:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in children:
+            os.kill(pid, signal.SIGCONT)
+
+
+def story(at: Settings, index: Server, worker: WorkerProcess, serve: WorkerProcess) -> None:
+    """Rate rounds; set the index back; and ask for rounds that wait for a worker."""
+
+    def rate(first: int) -> None:
+        play(at, first)
+        wait_until(Finished(at), "all is rated")
+        wait_until(
+            lambda: serve.metric("stream_rater_serve_events_total") >= (first + TURNS) * PLAYERS,
+            "the index has all",
+        )
+        wait_until_asked(serve, ENOUGH)
+
+    rate(0)
+    kept = snapshot(index)
+    rate(TURNS)
+    with paused(serve):
+        restored(index, kept)
+        wait_until_asked(serve, ENOUGH)
+    serve.wait_ready()
+    wait_until_asked(serve, ENOUGH)
+    worker.pause()
+    try:
+        play(at, 2 * TURNS)
+        wait_until_asked(serve, ENOUGH)
+    finally:
+        worker.go_on()
+    wait_until(Finished(at), "all is rated")
+
+
+def judged(at: Settings, folder: Path, fault: str) -> Findings:
+    """Play the story with a `serve` that has the fault, and judge it."""
+    words = ["tests.chaos.planted", fault] if fault else ["stream_rater"]
+    serving = msgspec.structs.replace(at, serve=f"127.0.0.1:{free_port()}", serve_rate=0.0)
+    recorded = "--name", "live", *words_of(at), *asking([serving.serve])
+    command = [sys.executable, "-m", *words, "serve"]
+    with closing(WorkerProcess(at, folder / "worker.log", forked=True)) as worker:
+        worker.wait_ready()
+        with (
+            advised_redis(folder / "index") as index,
+            recording(folder / "live.jsonl.gz", *recorded) as live,
+        ):
+            own = msgspec.structs.replace(serving, redis=index.address)
+            with closing(WorkerProcess(own, folder / "serve.log", command=command)) as serve:
+                serve.wait_ready()
+                story(at, index, worker, serve)
+                return judge_twice(live, at)
+
+
+@pytest.mark.slow  # the judge by hand, answers too: `unit/test_judge.py`
+@pytest.mark.parametrize("fault", ["", *IN_SERVE])
+def test_it_judges_answers_of_serve(settings: SettingsFactory, tmp_path: Path, fault: str) -> None:
+    """Answers of each kind. A fault is found by the rule that it breaks, and by no other."""
+    found = judged(settings(), tmp_path, fault)
+    assert {line.partition(":")[0] for line in found.lines} == FOUND[fault], found.lines
+    assert all(found.checked[kind] for kind in ANSWERS), found.checked

@@ -8,24 +8,17 @@ import msgspec
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
 from stream_rater.replay.checkpoint import heads_in
-from tests import real
-from tests.integration.processes import stream_rater
-from tests.integration.test_corrections import (
-    RANKED,
-    Start,
-    correct,
-    corrections,
-    rated,
-    season,
-    verified,
-)
+from tests.integration import test_corrections
+from tests.integration.processes import refused, stream_rater
+from tests.integration.test_corrections import RANKED, Start, correct, corrections, rated, season
+from tests.real import SettingsFactory
 
 
 def made(at: Settings, *ladders: str) -> list[str]:
     """What the command says, a line a ladder."""
-    done = stream_rater("checkpoint", *ladders, settings=at)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    return done.stdout.splitlines()
+    ended = stream_rater("checkpoint", *ladders, settings=at)
+    assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
+    return ended.stdout.splitlines()
 
 
 def offsets_of(at: Settings, ladder: str) -> list[int]:
@@ -38,7 +31,7 @@ def offsets_of(at: Settings, ladder: str) -> list[int]:
 
 
 def test_a_correction_begins_at_a_checkpoint(
-    settings: real.SettingsFactory, worker_process: Start, tmp_path: Path
+    settings: SettingsFactory, worker_process: Start, tmp_path: Path
 ) -> None:
     """A late round needs the rounds since the checkpoint, an early one all. Beliefs are equal to
     the replay's, also after Redis lost the checkpoints. What cannot be made is reported in one
@@ -59,7 +52,7 @@ def test_a_correction_begins_at_a_checkpoint(
         "of its players, and of its ids"
     )
     assert corrections(at, correct(at, "void", RANKED, "r7"))
-    verified(at)
+    test_corrections.verified(at)
     assert offsets_of(at, RANKED) == [there], "it was made again"
     assert corrections(at, correct(at, "void", RANKED, "r109"))
     assert worker.metric("stream_rater_stage_seconds_count", stage="ReadPiece") >= read + 4
@@ -68,22 +61,16 @@ def test_a_correction_begins_at_a_checkpoint(
         store.checkpoints.drop(RANKED, name, heads_in({name: head})[0].pieces)
     store.close()
     assert corrections(at, correct(at, "void", RANKED, "r111"))
-    verified(at)
-    assert "ladder 'nowhere' has no rounds: name one that has" in refused(at, "nowhere")
+    test_corrections.verified(at)
+    assert "ladder 'nowhere' has no rounds: name one that has" in refused(
+        at, "checkpoint", "nowhere", code=2
+    )
     other = tmp_path / "other.toml"
     other.write_text(
         '[ladders."*".rating]\nsystem = "elo-mmr"\nweight_limit = 0.3\nsigma_limit = 90\n'
     )
     at = msgspec.structs.replace(at, ladders=str(other))
-    assert "no checkpoint was made" in refused(at, RANKED)
-
-
-def refused(at: Settings, ladder: str) -> str:
-    done = stream_rater("checkpoint", ladder, settings=at)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("stream-rater: ")
-    return line
+    assert "no checkpoint was made" in refused(at, "checkpoint", RANKED, code=2)
 
 
 def place(line: str) -> str:

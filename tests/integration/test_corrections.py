@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -14,13 +14,14 @@ from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, joined, rating_changed_from_json
 from stream_rater.contract.record import header
-from tests import real, rounds
+from tests import rounds
 from tests.builders.lines import Bytes, a_correction, a_message, a_round
-from tests.integration.processes import PATIENTLY, WorkerProcess, stream_rater, wait_until
-from tests.integration.test_rebuild import flush, gone, rebuild
+from tests.integration.processes import PATIENTLY, Start, done, stopped
+from tests.integration.test_rebuild import flush
 from tests.integration.topics import Finished, headers_of, produce, read_topic, remove_topic
+from tests.real import SettingsFactory
+from tests.waits import wait_until
 
-Start = Callable[..., WorkerProcess]
 Who = tuple[str, str]
 
 INITIAL = 960.0
@@ -53,11 +54,10 @@ def rated(at: Settings, *records: Bytes) -> None:
 
 def correct(at: Settings, *words: str) -> int:
     """Send a correction, wait until it is applied, and return its offset."""
-    done = stream_rater("correct", *words, settings=at)
-    assert done.returncode == 0, done.stderr
+    printed = done(at, "correct", *words)
     wait_until(Finished(at), f"{words} is applied")
-    found = re.search(r"offset (\d+)$", done.stdout)
-    assert found is not None, done.stdout
+    found = re.search(r"offset (\d+)$", printed)
+    assert found is not None, printed
     return int(found[1])
 
 
@@ -98,18 +98,15 @@ def corrections(at: Settings, offset: int, ladder: str = RANKED) -> dict[str, Ra
 
 def verified(at: Settings) -> str:
     """What `verify` says: all is equal."""
-    done = stream_rater("verify", "--wait", PATIENTLY, settings=at)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "all equal, bit for bit" in done.stdout
-    return done.stdout
+    printed = done(at, "verify", "--wait", PATIENTLY)
+    assert "all equal, bit for bit" in printed
+    return printed
 
 
 def codes(at: Settings, count: int) -> list[str]:
     """The codes of all rejections, in order of their offsets."""
-    words = ["rejected", "--json", "--from-start", "--count", str(count)]
-    done = stream_rater(*words, settings=at)
-    assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    printed = done(at, "rejected", "--json", "--from-start", "--count", count)
+    found = [json.loads(line) for line in printed.splitlines()]
     assert len(read_topic(at, Topics.of(at).rejected)) == len(found) == count
     return [each["code"] for each in sorted(found, key=lambda each: each["source_offset"])]
 
@@ -159,7 +156,7 @@ def kinds(at: Settings) -> None:
     assert causes == {"corrections-applied"}
 
 
-def refused(at: Settings) -> None:
+def refused_corrections(at: Settings) -> None:
     """Send corrections that the log refuses."""
     applied(at, "round-voided", round_id="r11")
     applied(at, "round-voided", round_id="r10")  # of the other ladder
@@ -189,16 +186,7 @@ def play_on(at: Settings, first: int) -> None:
     assert not any(f"r{first + 1}" in each for each in rounds_of.values())
 
 
-def left(worker: WorkerProcess) -> None:
-    """Stop a worker, and wait until it has left its groups."""
-    worker.terminate()
-    assert worker.wait() == 0
-    wait_until(gone(worker.settings), "it has left")
-
-
-def test_every_kind_is_worked_in_and_others_go_on(
-    settings: real.SettingsFactory, worker_process: Start
-) -> None:
+def test_every_kind_of_correction(settings: SettingsFactory, worker_process: Start) -> None:
     """By one worker; what it has not rated is rated by another one, which reads the notes. Then the
     store and the notes are lost, just after a correction that is too small to be published, and
     while one waits. After a rebuild the next event begins at the last published values, and all
@@ -207,8 +195,8 @@ def test_every_kind_is_worked_in_and_others_go_on(
     worker = worker_process(at)
     rated(at, *season(0, 60))
     kinds(at)
-    refused(at)
-    left(worker)
+    refused_corrections(at)
+    stopped(worker)
     worker = worker_process(at)
     play_on(at, 1000)
     applied(at, "round-voided", round_id="r1001")  # of which nothing is left
@@ -218,12 +206,11 @@ def test_every_kind_is_worked_in_and_others_go_on(
     applied(at, "round-voided", round_id="r17", batched=True)
     wait_until(Finished(at), "all are applied")
     assert corrections(at, small) == {}, "it is not published"
-    left(worker)
+    stopped(worker)
 
     flush(at)
     remove_topic(at, Topics.of(at).ladder_events)
-    done = rebuild(at, "--replace")
-    assert done.returncode == 0, done.stderr
+    done(at, "rebuild", "--replace")
     before = published_events(at)
     worker_process(at)
     rated(at, played(801, "p1", "p2", "p6"))
@@ -237,10 +224,8 @@ def test_every_kind_is_worked_in_and_others_go_on(
     verified(at)
 
 
-@pytest.mark.slow  # seeds among rounds and corrections (`test_seeds.py`) have one kill
-def test_a_worker_dies_while_it_applies_a_correction(
-    settings: real.SettingsFactory, worker_process: Start
-) -> None:
+@pytest.mark.slow  # seeds among rounds and corrections (`test_door.py`) have one kill
+def test_a_worker_dies_in_a_correction(settings: SettingsFactory, worker_process: Start) -> None:
     """Workers die again and again while later rounds wait. The change is published once."""
     at = settings(partitions=1)
     worker = worker_process(at)

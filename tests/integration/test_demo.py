@@ -1,4 +1,5 @@
-"""`make demo` from start to end on real servers, and `stream-rater demo --embedded` without any."""
+"""`make demo` from start to end on real servers, and `stream-rater demo --embedded` without any;
+`make up` and the servers of commands, on a real Redis."""
 
 import os
 import re
@@ -15,6 +16,8 @@ import redis
 from confluent_kafka.admin import AdminClient
 
 from demonstration.corner import DATABASES, NoCorner, corner, with_database
+from local import background
+from local.processes import port_is_free
 from local.servers import Addresses
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, ROOT
 from stream_rater.adapters.kafka.topics import Admin
@@ -23,6 +26,7 @@ from stream_rater.config.settings import PREFIX
 from tests.integration.processes import wait_until
 from tests.real import PREFIX as TESTS
 from tests.real import SettingsFactory
+from tests.unit.test_make_up import first_line, needs_redis, python_script
 from tests.waits import HANGS_S
 
 DEMO = (sys.executable, str(ROOT / "deploy" / "tools" / "demo.py"))
@@ -201,3 +205,71 @@ def test_the_embedded_demo_needs_no_server() -> None:
     assert re.search(r"player-23 │ +[\d,.]+ │ +– │ +– │ +6 │ +0 │", done.stdout)
     assert "compared with a replay without player-23: all equal, bit for bit" in done.stdout
     assert "Nothing was durable" in done.stdout
+
+
+# --- make up ---
+
+
+def given_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Kafka is given, and no Redis."""
+    monkeypatch.setenv(KAFKA_VARIABLE, "kafka.example:9092")
+    monkeypatch.delenv(REDIS_VARIABLE, raising=False)
+
+
+@needs_redis
+def test_servers_are_gone_after_a_signal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And the exit code is the signal's."""
+    given_kafka(monkeypatch)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    script = """
+import signal
+from local.servers import servers
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # who started the tests may have had them ignore it
+with servers() as at:
+    print(at.redis, flush=True)
+    signal.pause()
+"""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        with python_script(script) as starter:
+            port = int(first_line(starter).rpartition(":")[2])
+            assert not port_is_free(port)
+            starter.send_signal(number)
+        assert starter.returncode == 128 + number
+        assert port_is_free(port)
+        assert list(tmp_path.iterdir()) == []
+
+
+@needs_redis
+def test_up_outlives_its_process_and_down_ends_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second `up` finds what the first started."""
+    given_kafka(monkeypatch)
+    script = f"""
+from pathlib import Path
+from local import background
+background.SERVERS = Path({str(tmp_path)!r})
+background.DATA = background.SERVERS / "data"
+background.STATE = background.SERVERS / "state.json"
+background.up()
+"""
+    lines = []
+    for _ in range(2):
+        with python_script(script) as process:
+            assert process.stdout is not None
+            lines.append(process.stdout.read().splitlines())
+    monkeypatch.setattr(background, "SERVERS", tmp_path)
+    monkeypatch.setattr(background, "STATE", tmp_path / "state.json")
+    running = background.load_state()["redis"]
+    try:
+        assert lines[0] == lines[1]
+        assert lines[0][0] == f"export {KAFKA_VARIABLE}=kafka.example:9092"
+        assert lines[0][1] == f"export {REDIS_VARIABLE}=redis://{running.address}"
+        host, _, port = running.address.rpartition(":")
+        assert redis.Redis(host, int(port)).ping()
+        assert background.status() == 0
+    finally:
+        assert background.down() == 0
+    assert not running.alive
+    assert background.status() == 1
+    assert "redis: not running" in capsys.readouterr().out

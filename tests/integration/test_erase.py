@@ -18,17 +18,15 @@ from tests.builders.lines import Bytes, a_correction, a_message, a_seed
 from tests.integration.erasing import (
     GERTRUDE,
     NAME,
-    Start,
     beliefs,
     digests,
     erase,
     in_redis,
     season,
-    stopped,
     under_new_name,
     where_named,
 )
-from tests.integration.processes import PATIENTLY, stream_rater, wait_until
+from tests.integration.processes import PATIENTLY, Start, stopped, stream_rater, wait_until
 from tests.integration.test_corrections import (
     DUELS,
     RANKED,

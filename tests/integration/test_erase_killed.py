@@ -11,15 +11,13 @@ from tests.integration.erasing import (
     GERTRUDE,
     NAME,
     RANKED,
-    Start,
     digests,
     erase,
     refused,
     season,
-    stopped,
     under_new_name,
 )
-from tests.integration.processes import environment_of
+from tests.integration.processes import Start, environment_of, stopped
 from tests.integration.test_corrections import correct, rated
 from tests.integration.test_rebuild import rebuild
 

@@ -20,14 +20,12 @@ from tests import real
 from tests.integration.erasing import (
     GERTRUDE,
     NAME,
-    Start,
     beliefs,
     erase,
     refused,
     season,
-    stopped,
 )
-from tests.integration.processes import stream_rater, wait_until
+from tests.integration.processes import Start, stopped, stream_rater, wait_until
 from tests.integration.test_corrections import RANKED, correct, played, rated, verified
 from tests.integration.test_rebuild import rebuild
 from tests.integration.topics import make_topics, produce, read_topic, remove_topic

@@ -15,13 +15,13 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.operations.unfinished import UnfinishedRounds
-from tests import real
-from tests.integration.erasing import Start, digests, season, stopped
-from tests.integration.processes import WorkerProcess, stream_rater, wait_until
+from tests.integration.erasing import digests, season
+from tests.integration.processes import Start, WorkerProcess, done, stopped
 from tests.integration.test_corrections import RANKED, correct, rated
 from tests.integration.test_move_kafka import in_transactions
 from tests.integration.topics import produce
-from tests.waits import STILL_S
+from tests.real import SettingsFactory
+from tests.waits import STILL_S, wait_until
 
 Kept = tuple[Settings, WorkerProcess]
 AT_ONCE = ("--wait", "0")
@@ -29,7 +29,7 @@ AT_ONCE = ("--wait", "0")
 
 
 @pytest.fixture
-def kept(settings: real.SettingsFactory, worker_process: Start) -> Kept:
+def kept(settings: SettingsFactory, worker_process: Start) -> Kept:
     """A season that is rated, and an aborted transaction after it, on each partition."""
     at = settings()
     worker = worker_process(at)
@@ -66,12 +66,6 @@ def an_open_transaction(at: Settings) -> Iterator[None]:
     yield
     producer.abort_transaction()
     wait_until(closed, "the end of the transaction is in the log")
-
-
-def done(at: Settings, *words: str) -> str:
-    ended = stream_rater(*words, settings=at)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
 
 
 def test_commands_do_not_wait_for_what_no_worker_can_finish(kept: Kept) -> None:
@@ -134,20 +128,16 @@ def leave_open(at: Settings) -> None:
     producer.send_offsets_to_transaction(ends, group.consumer_group_metadata(), STILL_S)
 
 
-def test_a_dead_workers_transaction_is_waited_for(settings: real.SettingsFactory) -> None:
+def test_a_dead_workers_transaction_is_waited_for(settings: SettingsFactory) -> None:
     """No command says that Kafka did not answer. The broker aborts the transaction soon, and the
     former offsets hold."""
     at = settings(transaction_timeout_ms=8000)
     Admin(at).create_topics()
     leave_open(at)
-    verified = stream_rater("verify", "--wait", "0", settings=at)
-    assert verified.returncode == 0, verified.stderr
-    assert "0 rounds replayed" in verified.stdout
+    assert "0 rounds replayed" in done(at, "verify", *AT_ONCE)
 
 
-def test_offsets_are_not_published_while_a_transaction_is_open(
-    settings: real.SettingsFactory,
-) -> None:
+def test_offsets_are_not_published_while_a_transaction_is_open(settings: SettingsFactory) -> None:
     """The former offsets may not be the last ones, which a rebuild needs."""
     at = settings(transaction_timeout_ms=60_000)
     admin = Admin(at)

@@ -14,17 +14,17 @@ from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.sqlite.reading import DataFile, data_file
 from stream_rater.adapters.sqlite.season_file import SeasonRows
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.record import Player, Record
-from tests import real
+from tests.builders.commands import as_file
 from tests.builders.kills import halting, short
 from tests.builders.lines import Bytes, Line, a_correction, a_message, a_seed
 from tests.builders.rated_data_files import rate
-from tests.integration.erasing import GERTRUDE, Start, beliefs, season
-from tests.integration.processes import complaints, environment_of, stream_rater
+from tests.integration import processes
+from tests.integration.erasing import GERTRUDE, beliefs, season
+from tests.integration.processes import Start, done, refused, stream_rater
 from tests.integration.test_corrections import DUELS, RANKED, correct, played, rated, verified
-from tests.integration.test_rebuild import rebuild
-from tests.integration.topics import headers_of, read_topic
+from tests.integration.topics import headers_of, published, read_topic
+from tests.real import SettingsFactory
 from tests.rounds import day
 
 EFFECTS = [
@@ -51,16 +51,9 @@ def of_file(path: Path) -> Settings:
     return Settings(data=str(path))
 
 
-def given(at: Settings, *words: str) -> None:
-    done = stream_rater(*words, settings=at)
-    assert done.returncode == 0, done.stderr
-
-
 def submit(path: Path, records: Iterable[Bytes] = (), seeds: Iterable[Line] = ()) -> None:
-    lines = path.with_name("rounds.jsonl")
-    values = [*(json.dumps(each).encode() for each in seeds), *(r.value or b"" for r in records)]
-    lines.write_bytes(b"".join(each + b"\n" for each in values))
-    given(of_file(path), "submit", str(lines))
+    reported = (json.loads(each.value or b"") for each in records)
+    done(of_file(path), "submit", as_file(path.with_name("rounds.jsonl"), [*seeds, *reported]))
 
 
 def with_a_past(path: Path) -> None:
@@ -71,13 +64,13 @@ def with_a_past(path: Path) -> None:
     submit(path, seeds=[first, a_seed(1, "p1", "p2", ladder=DUELS)])
     submit(path, [*season(0, 60), *season(0, 4), played(60, "walter", "p1")])
     rate(path)
-    given(of_file(path), "correct", "void", RANKED, "r11")
-    given(of_file(path), "correct", "void", RANKED, "nothing")
-    given(of_file(path), "correct", "merge", RANKED, "walter", "p2")
+    done(of_file(path), "correct", "void", RANKED, "r11")
+    done(of_file(path), "correct", "void", RANKED, "nothing")
+    done(of_file(path), "correct", "merge", RANKED, "walter", "p2")
     rate(path)
     submit(path, season(61, 9))
-    given(of_file(path), "correct", "season", RANKED, "1", "--keep", "0.8", "--sigma", "100")
-    given(of_file(path), "correct", "remove", RANKED, "p6", "--batched")
+    done(of_file(path), "correct", "season", RANKED, "1", "--keep", "0.8", "--sigma", "100")
+    done(of_file(path), "correct", "remove", RANKED, "p6", "--batched")
     submit(path, season(70, 12), [a_seed(100, "p0", "newcomer", ladder=RANKED),
                                   a_reset(101, GERTRUDE)])  # fmt: skip
     rate(path)
@@ -89,16 +82,11 @@ def beliefs_in(path: Path) -> dict[Player, bytes]:
 
 
 def moved(at: Settings, path: Path) -> str:
-    done = stream_rater("move", str(path), settings=at)
-    assert (done.returncode, complaints(done.stderr)) == (0, []), done.stdout + done.stderr
-    return done.stdout
-
-
-def refused(at: Settings, path: Path) -> str:
     ended = stream_rater("move", str(path), settings=at)
-    lines = complaints(ended.stderr)
-    assert ended.returncode in (1, 2) and len(lines) == 1, ended.stdout + ended.stderr
-    return lines[0]
+    assert (ended.returncode, processes.complaints(ended.stderr)) == (0, []), (
+        ended.stdout + ended.stderr
+    )
+    return ended.stdout
 
 
 def check_copied(at: Settings, file: DataFile) -> None:
@@ -127,20 +115,17 @@ def check_copied(at: Settings, file: DataFile) -> None:
 def causes(at: Settings, player: str) -> list[str | None]:
     """What changed a player's rating, in order: kinds of corrections and seeds, None for a round.
     The first one is the last that the file has."""
-    values = (message.value() or b"" for message in read_topic(at, Topics.of(at).changed))
-    events = [each for each in map(rating_changed_from_json, values) if each.player == player]
+    events = [each for each in published(at) if each.player == player]
     return [None if each.correction is None else each.correction.cause for each in events]
 
 
-def test_a_file_is_moved(
-    settings: real.SettingsFactory, worker_process: Start, tmp_path: Path
-) -> None:
+def test_a_file_is_moved(settings: SettingsFactory, worker_process: Start, tmp_path: Path) -> None:
     """To as many partitions and any number of shards. Workers go on from there: with rounds, seeds,
     a correction of an old round, that of an old seed, which wakes a later one, and the correction
     that waited. The file is not used any more."""
     path, at = tmp_path / "ratings.db", settings(shards=3)
     with_a_past(path)
-    given(of_file(path), "season-standings", RANKED)
+    done(of_file(path), "season-standings", RANKED)
     before = beliefs_in(path)
     kept = {message.key: message.value for message, _ in SeasonRows(path).all_records()}
     with data_file(str(path)) as file:  # opened before it is moved, from when on nobody can
@@ -151,8 +136,7 @@ def test_a_file_is_moved(
     standings = read_topic(at, topic_of(at))
     assert {message.key(): message.value() for message in standings} == kept
     assert len(standings) == len(kept) > 5
-    again = stream_rater("season-standings", RANKED, settings=at)
-    assert "season 0: kept before" in again.stdout, again.stderr
+    assert "season 0: kept before" in done(at, "season-standings", RANKED)
 
     worker_process(at)
     rated(at, *season(100, 24))
@@ -165,19 +149,16 @@ def test_a_file_is_moved(
     assert "6 seeds applied" in verified(at)
     assert causes(at, "never") == ["players-seeded", "round-voided", None]
     assert causes(at, "newcomer") == ["players-seeded", None]
-    shown = stream_rater("inspect", "--ladder", RANKED, "--player", "newcomer", settings=at)
-    assert "players-seeded s100" in shown.stdout and "r250" in shown.stdout
-    messages = read_topic(at, Topics.of(at).changed)
-    newest = max(rating_changed_from_json(each.value() or b"").offset for each in messages)
-    assert newest >= min(end for end in ends if end)
+    shown = done(at, "inspect", "--ladder", RANKED, "--player", "newcomer")
+    assert "players-seeded s100" in shown and "r250" in shown
+    assert max(each.offset for each in published(at)) >= min(end for end in ends if end)
 
-    assert "was moved to " in refused(at, path)
-    ended = stream_rater("verify", settings=of_file(path))
-    assert ended.returncode == 1 and "was moved to " in ended.stderr
+    assert "was moved to " in refused(at, "move", path)
+    assert "was moved to " in refused(of_file(path), "verify", code=1)
 
 
 def test_a_move_is_killed(
-    settings: real.SettingsFactory, generation: Callable[..., Settings], tmp_path: Path
+    settings: SettingsFactory, generation: Callable[..., Settings], tmp_path: Path
 ) -> None:
     """Until the file is marked as moved, it is as it was and can be used on, and is moved to other
     topics. From then on, a rebuild of the new place is all that is missing."""
@@ -187,50 +168,50 @@ def test_a_move_is_killed(
     rate(path)
     before, made = beliefs_in(path), list[str]()
     words = ["move", str(path)]
-    with halting(words, environment_of(at), EFFECTS, tmp_path / "first.log") as halts:
+    with halting(words, processes.environment_of(at), EFFECTS, tmp_path / "first.log") as halts:
         for name in halts:
             made.append(name)
             assert beliefs_in(path) == before, made
             if name == "move.difference":
                 break
     rate(path)
-    assert "holds records, or once had some" in refused(at, path)
+    assert "holds records, or once had some" in refused(at, "move", path)
     to = generation(at)
-    with halting(words, environment_of(to), EFFECTS, tmp_path / "second.log") as halts:
+    with halting(words, processes.environment_of(to), EFFECTS, tmp_path / "second.log") as halts:
         for name in halts:
             made.append(name)
             if name == "Database.mark_moved":
                 break
     assert {*made} == {*map(short, EFFECTS)}, (tmp_path / "second.log").read_text()
-    assert "was moved to " in refused(at, path)
-    ended = stream_rater("run", settings=to)
-    assert ended.returncode == 2 and "a rebuild of the store is unfinished" in ended.stderr
-    done = rebuild(to, "--replace")
-    assert done.returncode == 0, done.stderr
+    assert "was moved to " in refused(at, "move", path)
+    assert "a rebuild of the store is unfinished" in refused(to, "run", code=2)
+    done(to, "rebuild", "--replace")
     assert beliefs(to) == before
     assert "all equal" in verified(to)
 
 
 @pytest.mark.slow
 def test_what_cannot_be_moved_is_refused(
-    settings: real.SettingsFactory, generation: Callable[..., Settings], tmp_path: Path
+    settings: SettingsFactory, generation: Callable[..., Settings], tmp_path: Path
 ) -> None:
     """Unrated records, another window, other partitions, topics in use, a Redis in use; each with
     its cure. The file stays as it is."""
     path, at = tmp_path / "ratings.db", settings()
     rate(path)
     submit(path, season(0, 4))
-    assert f"{path}: 4 records not rated yet: let `stream-rater standalone" in refused(at, path)
+    assert f"{path}: 4 records not rated yet: let `stream-rater standalone" in refused(
+        at, "move", path
+    )
     rate(path)
     other = msgspec.structs.replace(at, duplicate_window=7)
-    assert "it was begun with duplicate_window = 100000" in refused(other, path)
+    assert "it was begun with duplicate_window = 100000" in refused(other, "move", path)
     Admin(at).create_topics()
-    assert f"partitions, and {path} has 3: delete it" in refused(at, path)
+    assert f"partitions, and {path} has 3: delete it" in refused(at, "move", path)
     Copier(at, Topics.of(at).rounds).write([Record(0, 0, b"x")])
-    assert "holds records, or once had some: name another" in refused(at, path)
+    assert "holds records, or once had some: name another" in refused(at, "move", path)
     to = generation(at)
     with connect(at) as client:
         client.hset("{0}:position", "applied", 1)
-        assert "holds ratings: name another one, or empty it" in refused(to, path)
+        assert "holds ratings: name another one, or empty it" in refused(to, "move", path)
         client.delete("{0}:position")
     moved(to, path)

@@ -22,8 +22,8 @@ from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Record
 from tests import real
 from tests.builders.lines import Bytes
-from tests.integration.erasing import Start, beliefs, season, stopped
-from tests.integration.processes import complaints, stream_rater, wait_until
+from tests.integration.erasing import beliefs, season
+from tests.integration.processes import Start, complaints, stopped, stream_rater, wait_until
 from tests.integration.test_corrections import RANKED, correct, played, rated, verified
 from tests.integration.topics import headers_of, produce, read_topic
 

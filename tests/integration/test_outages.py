@@ -1,40 +1,50 @@
-"""Kafka and Redis fail during work and come back: nothing is lost, nothing is doubled. Workers that
-hang are in `test_hung`."""
+"""Kafka and Redis fail during work and come back, and workers hang: nothing is lost, nothing is
+doubled. A server comes back with less than it had, so that the log does not lead to the store:
+nobody rates by it, and the way out that is said works."""
 
 import os
+import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from local.kafka_node import FORMATTED
 from local.servers import Addresses, Server, start_kafka, start_redis
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, find_redis_server, given_address
+from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.adapters.redis.client import connect
 from stream_rater.config.settings import Settings
 from tests import real
+from tests.builders.lines import Bytes
 from tests.builders.serves import ServeHere
-from tests.integration.processes import WorkerProcess, wait_until
+from tests.integration.erasing import season
+from tests.integration.processes import Start, WorkerProcess, done, stopped, stream_rater
+from tests.integration.test_corrections import rated, verified
 from tests.integration.test_door import DUEL, ended, post, send, serve
 from tests.integration.test_door import a_round as a_posted_round
 from tests.integration.test_service import a_round, assert_all_rated_once
-from tests.integration.topics import Finished, produce
+from tests.integration.topics import Finished, other_producers, produce
+from tests.real import SettingsFactory
+from tests.waits import wait_until
 
 __all__ = ["serve"]
 
-pytestmark = pytest.mark.skipif(
+OWN_SERVERS = pytest.mark.skipif(
     (given_address(KAFKA_VARIABLE) is not None and not FORMATTED.is_dir())
     or (given_address(REDIS_VARIABLE) is not None and find_redis_server() is None),
     reason="servers are given, and none are installed here to be stopped",
 )
 
-Start = Callable[..., WorkerProcess]
 
+class Pair(NamedTuple):
+    """Servers that tests may stop."""
 
-class Pair:
-    def __init__(self, kafka: Server, redis: Server) -> None:
-        self.kafka = kafka
-        self.redis = redis
+    kafka: Server
+    redis: Server
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +64,7 @@ def at(pair: Pair) -> Iterator[Settings]:
 
 
 @contextmanager
-def hanging(server: Server) -> Iterator[None]:
+def frozen(server: Server) -> Iterator[None]:
     """Make a server accept connections and answer nothing."""
     os.kill(server.pid, signal.SIGSTOP)
     try:
@@ -71,6 +81,7 @@ def at_work(settings: Settings, start: Start, count: int) -> WorkerProcess:
     return worker
 
 
+@OWN_SERVERS
 def test_servers_are_killed_and_come_back(
     pair: Pair, at: Settings, worker_process: Start, serve: ServeHere
 ) -> None:
@@ -109,13 +120,225 @@ def test_servers_are_killed_and_come_back(
     assert_all_rated_once(at, 600 + len(posted))
 
 
+@OWN_SERVERS
 @pytest.mark.parametrize("which", ["kafka", "redis"])
-def test_sigterm_while_a_server_hangs(
-    pair: Pair, at: Settings, worker_process: Start, which: str
-) -> None:
+def test_sigterm_during_a_hang(pair: Pair, at: Settings, worker_process: Start, which: str) -> None:
     """The worker ends all the same while the server still hangs, without a traceback."""
     worker = at_work(at, worker_process, 300)
-    with hanging(pair.kafka if which == "kafka" else pair.redis):
+    with frozen(pair.kafka if which == "kafka" else pair.redis):
         worker.terminate()
         assert worker.wait() in (0, 1)
     assert "Traceback" not in worker.log()
+
+
+# --- workers hang ---
+
+
+def test_a_hung_worker_does_no_harm(settings: SettingsFactory, worker_process: Start) -> None:
+    """A worker that wakes up after others took its shards continues as a member, and nothing is
+    doubled."""
+    at = settings()
+    worker = at_work(at, worker_process, 300)
+    worker.pause()
+    produce(at, [a_round(number) for number in range(300, 600)])
+    successor = worker_process(at)
+    wait_until(lambda: successor.metric("stream_rater_events_total") > 100, "it takes over")
+    worker.go_on()
+    wait_until(Finished(at), "all is rated")
+    assert_all_rated_once(at, 600)
+    assert worker.running
+
+
+def test_a_call_that_hangs_ends_the_worker(addresses: Addresses, worker_process: Start) -> None:
+    """It ends with one line. If a role fails, the worker ends although the client library hangs
+    while the other role leaves, and says why. A worker that is started in its place rates
+    everything."""
+    with real.a_place(addresses) as one, real.a_place(addresses) as other:
+        hanging = "tests.integration.hanging"
+        never = worker_process(one, module=hanging, HANGS="end")
+        failed = worker_process(other, module=hanging, HANGS="close")
+        for at in (one, other):
+            produce(at, [a_round(number) for number in range(20)])
+        # Not by its time on a processor: the client's own threads go on.
+        wait_until(lambda: not failed.running, "it ends", moves=lambda: len(failed.log()))
+        assert failed.wait() == never.wait() == 1
+        # The watchdog's dump may follow, where a busy machine takes long to end the process.
+        said = [line for line in never.log().splitlines() if line.startswith("stream-rater")]
+        assert said == ["stream-rater: updater: in a call that does not return"]
+        (why,) = failed.events("role failed")
+        assert (why["failed"], why["reason"]) == ("updater", "fenced")
+        assert "hanging.py" in failed.log()
+        for at in (one, other):
+            worker_process(at, ready=False)
+        for at in (one, other):
+            wait_until(Finished(at), "all is rated")
+            assert_all_rated_once(at, 20)
+
+
+# --- a store that the log does not lead to ---
+
+MU = 21
+"""Where mu begins in a record."""
+
+
+def make_foreign(at: Settings, *, ahead: bool) -> set[int]:
+    """Let each belief be another one, and each position that of a later call, or of another record
+    at the same place. Returns the shards that have any."""
+    shards = set()
+    with connect(at) as client:
+        for key in [*client.scan_iter(match="{*}:belief:?*:*")]:
+            for player, data in client.hgetall(key).items():
+                other = data[:MU] + bytes([data[MU] ^ 1]) + data[MU + 1 :]
+                client.hset(key, player, other)
+        for key in [*client.scan_iter(match="{*}:position")]:
+            applied = int(client.hget(key, "applied"))
+            if not applied:
+                continue
+            shards.add(int(key[1 : key.index(b"}")]))
+            if ahead:
+                client.hset(key, mapping={"applied": applied + 1, "start": applied})
+            else:
+                of, _, checksum = client.hget(key, "tail").partition(b":")
+                assert int(of) == applied
+                client.hset(key, "tail", b"%d:%d" % (applied, int(checksum) ^ 1))
+    return shards
+
+
+def rated_by(worker: WorkerProcess, *records: Bytes) -> None:
+    """Let a worker rate these rounds and leave."""
+    rated(worker.settings, *records)
+    stopped(worker)
+
+
+def refusing(worker: WorkerProcess, role: str) -> set[int]:
+    """The shards that a role has refused, with the one advice."""
+    found = [each for each in worker.events("shard refused") if each["role"] == role]
+    assert all("rebuild --replace" in each["reason"] for each in found)
+    assert not any("ommit" in each["reason"] for each in found)
+    return {each["shard"] for each in found}
+
+
+@pytest.mark.parametrize("ahead", [pytest.param(True, marks=pytest.mark.slow), False])
+def test_a_store_of_another_history_is_not_rated_by(
+    settings: SettingsFactory, worker_process: Start, ahead: bool
+) -> None:
+    """No part is computed from its beliefs, though rounds wait. After the rebuild that each line
+    asks for, all is equal the first time."""
+    at = settings()
+    rated_by(worker_process(at), *season(0, 24))
+    shards = make_foreign(at, ahead=ahead)
+    admin, parts = Admin(at), Topics.of(at).parts
+    ends = admin.all_ends(parts)
+    produce(at, [*season(100, 8)])
+    worker = worker_process(at, ready=False)
+
+    def all_are_refused() -> bool:
+        return refusing(worker, "estimator") == refusing(worker, "updater") == shards
+
+    wait_until(all_are_refused, "both roles refuse them", moves=worker.moves)
+    stopped(worker)
+    assert [admin.all_ends(parts)[shard] for shard in shards] == [ends[shard] for shard in shards]
+    done(at, "rebuild", "--replace")
+    worker = worker_process(at)
+    rated(at, *season(200, 4))
+    verified(at)
+    stopped(worker)
+
+
+# --- Kafka comes back with less than it had acknowledged, and Redis does not ---
+
+LADDER = "ladder-0"
+"""All rounds are of this ladder, and so in one partition."""
+ADVICE = "run `stream-rater rebuild --replace`"
+
+
+def rounds(first: int, count: int) -> Sequence[Bytes]:
+    return [a_round(number, LADDER) for number in range(first, first + count)]
+
+
+OTHERS = rounds(40, 12)
+"""Other rounds of the same players."""
+
+
+def partition_folder(at: Settings, kafka: Server) -> Path:
+    """The only folder of rounds that has any."""
+    name = Topics.of(at).rounds
+    found = [p for p in (kafka.directory / "data").glob(f"{name}-*") if _size(p)]
+    assert len(found) == 1, found
+    return found[0]
+
+
+def _size(folder: Path) -> int:
+    return sum(each.stat().st_size for each in folder.glob("*.log"))
+
+
+def ends_with_advice(worker: WorkerProcess, *, why: str) -> None:
+    """Wait until a worker says that it cannot go on, and what an operator must do; and end it."""
+
+    def said() -> bool:
+        return ADVICE in worker.log() or not worker.running
+
+    wait_until(said, "it refuses the log")
+    worker.terminate()
+    worker.wait()
+    line = next(each for each in worker.log().splitlines() if ADVICE in each)
+    assert why in line, worker.log()
+
+
+def rebuilt(at: Settings) -> str:
+    """Rebuild the store. Returns the warnings."""
+    ended = stream_rater("rebuild", "--replace", settings=at)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stderr
+
+
+@OWN_SERVERS
+@pytest.mark.slow
+def test_an_older_kafka(pair: Pair, at: Settings, worker_process: Start, tmp_path: Path) -> None:
+    """The whole broker is an older copy, with its committed offsets: nothing before the copy is
+    asked about. Other rounds were reported by the time a worker starts."""
+    kafka = pair.kafka
+    rated_by(worker_process(at), *rounds(0, 8))
+    copied = real_copy(kafka, kafka.directory / "data", tmp_path / "kept")
+    rated_by(worker_process(at), *rounds(8, 8))
+    real_copy(kafka, copied, kafka.directory / "data")
+    produce(at, OTHERS)
+    ends_with_advice(worker_process(at, ready=False), why="was reached and the log ends at")
+    assert "lost records" not in rebuilt(at)
+    worker_process(at)
+    rated(at, *rounds(8, 8))
+    verified(at)
+
+
+@OWN_SERVERS
+@pytest.mark.slow
+def test_older_rounds(pair: Pair, at: Settings, worker_process: Start, tmp_path: Path) -> None:
+    """As after an unclean leader election. Parts and committed offsets know rounds that the log
+    does not have, and others take their offsets."""
+    kafka = pair.kafka
+    rated_by(worker_process(at), *rounds(0, 8))
+    folder = partition_folder(at, kafka)
+    kept = real_copy(kafka, folder, tmp_path / "kept")
+    rated_by(worker_process(at), *rounds(8, 8))
+    real_copy(kafka, kept, folder)
+    ends_with_advice(
+        worker_process(at, ready=False), why="was finished up to offset 16 and ends at 8"
+    )
+    produce(at, OTHERS)
+    ends_with_advice(worker_process(at, ready=False), why="has another record at offset 15")
+    assert "has another record at offset 15. All rounds that the log has now count" in rebuilt(at)
+    worker = worker_process(at)
+    rated(at, *rounds(8, 8))
+    verified(at)
+    stopped(worker)
+    assert "lost records" not in rebuilt(at)
+
+
+def real_copy(kafka: Server, source: Path, target: Path) -> Path:
+    """Copy a folder of the broker, which is stopped for it."""
+    kafka.stop()
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, target)
+    kafka.start()
+    other_producers()
+    return target

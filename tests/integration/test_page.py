@@ -1,9 +1,15 @@
-"""The page at `/` in a real browser, beside a real `serve` and a real worker."""
+"""The page at `/` in a real browser, beside a real `serve` and a real worker; a listing and tiers
+there, in its answers, and in the stream of changes."""
 
 import itertools
+import json
 import os
+import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -12,7 +18,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from local.servers import Addresses
-from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
 from tests import browser as browsers
 from tests import real
@@ -21,32 +27,40 @@ from tests.builders.lines import Bytes, a_message, a_round
 from tests.builders.serves import ServeHere, ServeThread, serves_here
 from tests.contract.test_serve_index import an_event
 from tests.integration.processes import wait_until
-from tests.integration.serving import Serve, ask
+from tests.integration.serving import Serve, ask, followed, publish
 from tests.integration.test_service import Start
 from tests.integration.topics import Finished, produce
+from tests.real import SettingsFactory
 
 HOSTILE = "<img src=x onerror=alert(1)>/%"
 """An id that is markup, a path and an escape."""
 ROWS = 25
+DAY_S = 86_400
 LISTED = 60
 LOOKS: list[dict[str, Any]] = [
     {"color_scheme": "light"}, {"color_scheme": "dark"}, {"viewport": PHONE},
 ]  # fmt: skip
 
 
-class Place(NamedTuple):
-    """A place with events of a ladder, and what starts `serve` there."""
+@dataclass
+class Place:
+    """A place with events of players, and what starts `serve` there."""
 
     settings: Settings
     start: ServeHere
-    offsets: Iterator[int]
+    offsets: Iterator[int] = field(default_factory=itertools.count)
 
-    def publish(self, player: str, rating: float, **about: Any) -> None:
-        event = an_event(player, next(self.offsets), rating, ladder="eu", **about)
-        produce(
-            self.settings, [Bytes(msgspec.json.encode(event), partition=0)],
-            Topics.of(self.settings).changed,
-        )  # fmt: skip
+    def publish(
+        self, player: str, rating: float, days_ago: float = 0.0, ladder: str = "eu", **about: Any
+    ) -> None:
+        time_s = int(time.time() - DAY_S * days_ago)
+        about["completed_at"] = datetime.fromtimestamp(time_s, UTC).isoformat()
+        publish(self.settings, an_event(player, next(self.offsets), rating, ladder=ladder, **about))
+
+    @cached_property
+    def api(self) -> ServeThread:
+        """A `serve` that has read all that was published before it was first asked for."""
+        return self.start(msgspec.structs.replace(self.settings, serve_rate=0.0))
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +80,7 @@ def place(addresses: Addresses) -> Iterator[Place]:
     """Listed players, the best of them with a few changes."""
     with real.a_place(addresses) as at, serves_here() as start:
         Admin(at).create_topics()
-        found = Place(at, start, itertools.count())
+        found = Place(at, start)
         for i in range(LISTED):
             found.publish(HOSTILE if i == LISTED - 2 else f"p{i:02}", 1000.0 + 10.0 * i)
         for rating in (1700.0, 1650.0, 1720.0):
@@ -74,26 +88,25 @@ def place(addresses: Addresses) -> Iterator[Place]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def api(place: Place) -> ServeThread:
-    """A `serve` that has read all of it."""
-    return place.start(msgspec.structs.replace(place.settings, serve_rate=0.0))
-
-
 @pytest.fixture
-def opened(chromium: Browser, api: ServeThread) -> Iterator[Tab]:
+def opened(chromium: Browser, place: Place) -> Iterator[Tab]:
     """The page of the ladder; whatever a test does, nothing goes wrong in it, and it asks nobody
     else."""
     with tab(chromium) as found:
-        found.page.goto(api.url)
+        found.page.goto(place.api.url)
         expect(rows(found.page)).to_have_count(ROWS)
         yield found
         assert found.errors == []
-        assert all(each.startswith(api.url) for each in found.asked), found.asked
+        assert all(each.startswith(place.api.url) for each in found.asked), found.asked
 
 
 def rows(page: Page) -> Any:
     return page.locator("#board-rows tr")
+
+
+def look_up(page: Page, player: str) -> None:
+    page.get_by_role("textbox", name="Player").fill(player)
+    page.get_by_role("button", name="Show").click()
 
 
 def rating_of(page: Page, player: str) -> Any:
@@ -168,8 +181,7 @@ def test_ids_are_text(opened: Tab) -> None:
 def test_who_is_not_there(opened: Tab) -> None:
     """The message is that of the API; the rest of the page stays."""
     page = opened.page
-    page.get_by_role("textbox", name="Player").fill("nobody")
-    page.get_by_role("button", name="Show").click()
+    look_up(page, "nobody")
     expect(page.get_by_role("alert")).to_contain_text("'nobody' has no round that counts")
     expect(page.locator("#player")).to_be_hidden()
     expect(rows(page)).to_have_count(ROWS)
@@ -181,15 +193,14 @@ def test_who_is_not_there(opened: Tab) -> None:
 def test_a_player_amid_the_leaderboard(opened: Tab) -> None:
     """The player's row is marked, and in the middle."""
     page = opened.page
-    page.get_by_role("textbox", name="Player").fill("p20")
-    page.get_by_role("button", name="Show").click()
+    look_up(page, "p20")
     page.get_by_role("link", name="Show on the leaderboard").click()
     expect(rows(page).nth(ROWS // 2)).to_contain_text("p20")
     expect(page.locator("#board-rows tr.chosen")).to_contain_text("p20")
 
 
 @pytest.mark.slow
-def test_pause(opened: Tab, place: Place, api: ServeThread) -> None:
+def test_pause(opened: Tab, place: Place) -> None:
     """While it is paused, a change is in the API and the page asks for nothing; then what was
     missed is shown."""
     page = opened.page
@@ -200,7 +211,7 @@ def test_pause(opened: Tab, place: Place, api: ServeThread) -> None:
     asked = about_eu(opened)
     place.publish("paused", 1800.0)
     best = "/v1/ladders/eu/leaderboard?limit=1"
-    wait_until(lambda: ask(api, best).json["rows"][0]["player"] == "paused", "it is indexed")
+    wait_until(lambda: ask(place.api, best).json["rows"][0]["player"] == "paused", "it is indexed")
     assert about_eu(opened) == asked
     page.get_by_role("button", name="Pause").click()
     expect(page.locator("#status")).to_have_text("live")
@@ -214,9 +225,7 @@ def about_eu(opened: Tab) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_lost_connection_comes_back(
-    chromium: Browser, place: Place, serve_process: Serve
-) -> None:
+def test_a_connection_comes_back(chromium: Browser, place: Place, serve_process: Serve) -> None:
     """`serve` is killed and started again at the same address: the page says so, and goes on with
     what was missed."""
     first = serve_process(place.settings)
@@ -258,12 +267,12 @@ def test_a_token_is_asked_for(chromium: Browser, place: Place) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("look", LOOKS, ids=["light", "dark", "phone"])
-def test_everybody_can_use_it(chromium: Browser, api: ServeThread, look: dict[str, Any]) -> None:
+def test_everybody_can_use_it(chromium: Browser, place: Place, look: dict[str, Any]) -> None:
     """axe finds nothing, on the leaderboard and with a player and tables open; and no part is wider
     than the screen."""
     with tab(chromium, **look) as opened:
         page = opened.page
-        page.goto(api.url)
+        page.goto(place.api.url)
         expect(rows(page)).to_have_count(ROWS)
         assert_accessible(page)
         rows(page).first.get_by_role("link").click()
@@ -271,13 +280,13 @@ def test_everybody_can_use_it(chromium: Browser, api: ServeThread, look: dict[st
         for each in page.locator("summary").all():
             each.click()
         assert_accessible(page)
-        wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        assert wide <= 0
 
 
 def assert_accessible(page: Page) -> None:
+    """Assert that axe finds nothing, and that no part is wider than the screen."""
     found = Axe().run(page, options={"resultTypes": ["violations"]})
     assert found.violations_count == 0, found.generate_report()
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
 CHANGES = 5
@@ -285,7 +294,7 @@ CHANGES = 5
 
 @pytest.mark.slow
 def test_a_change_arrives_by_itself(
-    settings: real.SettingsFactory, worker_process: Start, chromium: Browser, serve: ServeHere
+    settings: SettingsFactory, worker_process: Start, chromium: Browser, serve: ServeHere
 ) -> None:
     """A game reports a round, a real worker rates it, and the page shows the new rating. Nobody
     touches the page, and it is not opened again. `make bench-stream` measures how long a change
@@ -310,3 +319,129 @@ def test_a_change_arrives_by_itself(
 
 def a_duel(number: int, winner: str) -> Bytes:
     return a_message(a_round(number, winner, "bob" if winner == "ann" else "ann"))
+
+
+# --- a listing and tiers ---
+
+LADDERS = """
+[ladders.eu]
+rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }
+listing = { min_rounds = 3, max_sigma = 120, idle_days = 30 }
+tiers = [
+    { name = "Bronze" }, { name = "Silver", from = 1200, hysteresis = 50 },
+    { name = "Gold", from = 1500 },
+]
+
+[ladders.sprint]
+rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }
+listing = { idle_days = 0.00005 }
+"""
+EU = "/v1/ladders/eu"
+
+
+@pytest.fixture(scope="module")
+def league(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Two listed players, and three whom a rule each keeps off the list."""
+    ladders = tmp_path_factory.mktemp("views") / "ladders.toml"
+    ladders.write_text(LADDERS)
+    with real.a_place(addresses) as at, serves_here() as start:
+        Admin(at).create_topics()
+        found = Place(msgspec.structs.replace(at, ladders=str(ladders)), start)
+        for player, rating in (("ann", 1300), ("ann", 1600), ("bob", 1250), ("bob", 1100)):
+            found.publish(player, float(rating))
+        found.publish("idle", 1550.0, days_ago=40.0)
+        found.publish("new", 1550.0, rounds=2, provisional=True)
+        found.publish("unsure", 1550.0, sigma=130.0)
+        yield found
+
+
+def test_answers_have_tiers(league: Place) -> None:
+    """Ranks, totals and tiers are of the listed players; the others have a reason."""
+    board = ask(league.api, f"{EU}/leaderboard").json
+    found = {row["player"]: (row["rank"], row["tier"], row["previous_tier"])
+             for row in board["rows"]}  # fmt: skip
+    assert found == {"ann": (1, "Gold", "Silver"), "bob": (2, "Bronze", "Silver")}
+    answer = ask(league.api, EU).json
+    assert (answer["players"], answer["listed"]) == (5, 2)
+    assert answer["listing"] == {
+        "min_rounds": 3, "max_sigma": 120.0, "idle_days": 30.0, "display": "rating",
+    }  # fmt: skip
+    assert [each["name"] for each in answer["tiers"]] == ["Bronze", "Silver", "Gold"]
+    assert answer["tiers"][1]["from"] == 1200.0
+    rules = {"idle": ("idle_days", 30.0), "new": ("min_rounds", 3), "unsure": ("max_sigma", 120.0)}
+    for name, (rule, bound) in rules.items():
+        one = ask(league.api, f"{EU}/players/{name}").json
+        assert (one["rank"], one["percentile"], one["tier"], one["listed"]) == (None, None, None, 2)
+        assert (one["unlisted"]["rule"], one["unlisted"]["bound"]) == (rule, bound)
+        refused = ask(league.api, f"{EU}/leaderboard?around={name}")
+        assert refused.json["code"] == "not-listed" and rule in refused.json["detail"]
+    looked_up = ask(league.api, f"{EU}/players:lookup", {"players": ["ann", "idle", "eve"]}).json
+    assert [each["tier"] for each in looked_up["players"]] == ["Gold", None, None]
+
+
+def test_events_have_tiers(league: Place) -> None:
+    """Those who follow see a promotion in its event, and a demotion only past the hysteresis."""
+    with followed(league.api, f"{EU}/changes") as events:
+        assert next(events).kind == ""
+        for rating in (1150.0, 1210.0, 1160.0, 1149.0):
+            league.publish("dee", rating)
+        seen = [json.loads(next(events).data) for _ in range(4)]
+    tiers = [(each["previous_tier"], each["tier"]) for each in seen]
+    assert tiers == [
+        (None, "Bronze"), ("Bronze", "Silver"), ("Silver", "Silver"), ("Silver", "Bronze"),
+    ]  # fmt: skip
+    assert [each["rating"] for each in seen] == [1150.0, 1210.0, 1160.0, 1149.0]
+    league.publish("dee", 0.0, rounds=0)
+
+
+def test_a_player_leaves_without_an_event(league: Place) -> None:
+    """The list of `sprint` lets a player go who has been idle for four seconds."""
+    league.publish("ann", 1500.0, ladder="sprint")
+    sprint = "/v1/ladders/sprint"
+    wait_until(lambda: ask(league.api, f"{sprint}/players/ann").status == 200, "it is read")
+    wait_until(lambda: ask(league.api, sprint).json["listed"] == 0, "the player has left")
+    found = ask(league.api, f"{sprint}/players/ann").json
+    assert found["rank"] is None and found["unlisted"]["rule"] == "idle_days"
+    assert "tier" not in found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("look", LOOKS, ids=["light", "dark", "phone"])
+def test_the_page_has_tiers(chromium: Browser, league: Place, look: dict[str, Any]) -> None:
+    """Tiers on the leaderboard with promotions, the tier of a player, and why somebody is not
+    listed. axe finds nothing, and no part is wider than the screen."""
+    with tab(chromium, **look) as opened:
+        page = opened.page
+        page.goto(league.api.url)
+        expect(rating_of(page, "ann")).to_have_text("1600")
+        expect(page.locator("#board-tier")).to_be_visible()
+        ann = page.locator("#board-rows tr", has_text="ann").locator("td").nth(3)
+        expect(ann).to_contain_text("Gold")
+        expect(ann.get_by_role("img", name="promoted from Silver")).to_be_visible()
+        bob = page.locator("#board-rows tr", has_text="bob").locator("td").nth(3)
+        expect(bob.get_by_role("img", name="demoted from Silver")).to_be_visible()
+        assert_accessible(page)
+        rows(page).first.get_by_role("link").click()
+        expect(page.locator("#player-facts")).to_contain_text("Gold")
+        look_up(page, "idle")
+        facts = page.locator("#player-facts")
+        expect(facts).to_contain_text("not listed: 40 days without a round")
+        expect(facts).not_to_contain_text("Tier")
+        expect(page.locator("#player-around")).to_be_hidden()
+        look_up(page, "new")
+        expect(facts).to_contain_text("not listed: 2 of 3 rounds")
+        assert_accessible(page)
+        assert opened.errors == []
+
+
+@pytest.mark.slow
+def test_the_page_of_a_ladder_without_tiers(chromium: Browser, league: Place) -> None:
+    """There is no empty column."""
+    with tab(chromium) as opened:
+        page = opened.page
+        page.route("**/leaderboard*", lambda route: route.fulfill(
+            json={"rows": [{"rank": 1, "player": "ann", "rating": 1.0}], "listed": 1, "next": None}
+        ))  # fmt: skip
+        page.goto(league.api.url)
+        expect(rating_of(page, "ann")).to_have_text("1")
+        expect(page.locator("#board-tier")).to_be_hidden()

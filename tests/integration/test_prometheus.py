@@ -20,22 +20,17 @@ from local.tools import ROOT
 from tests import real, tools
 from tests.builders.lines import Bytes, a_message, a_round
 from tests.builders.serves import serves_here
-from tests.integration.processes import (
-    WorkerProcess,
-    complaints,
-    environment_of,
-    wait_until,
-    workers,
-)
+from tests.integration.processes import Start, WorkerProcess, complaints, environment_of, workers
 from tests.integration.secured import make_certificates, secured_redis
 from tests.integration.topics import Finished, produce
+from tests.real import SettingsFactory
 from tests.unit import test_readme as runbook
 from tests.unit.test_alerts import ALERTS
-from tests.waits import HANGS_S
+from tests.waits import HANGS_S, wait_until
 from watching.__main__ import asked as questions
 from watching.ask import Panel, Prometheus, panels
 
-EVERY_S = 3.0
+EVERY = "3000ms"
 """Between two scrapes, and the longest that a scrape may take, even on a busy machine."""
 ALL_OF_IT = "1h"
 """A window that has the whole load in it, however long that took."""
@@ -85,14 +80,11 @@ def watched(
     tools.prometheus()
     folder = tmp_path_factory.mktemp("watched")
     with real.a_place(addresses) as at, workers(folder) as start, serves_here() as serve:
-        worker: WorkerProcess = start(
-            at, forked=True, STREAM_RATER_KAFKA_SSL_CERTIFICATE=certificate
-        )
+        variables = {"STREAM_RATER_KAFKA_SSL_CERTIFICATE": certificate}
+        worker = start(at, forked=True, **variables)
         target, api = (each.url.removeprefix("http://") for each in (worker, serve(at)))
         with (
-            start_prometheus(
-                folder / "prometheus", workers=[target], apis=[api], every=f"{EVERY_S * 1000:.0f}ms"
-            ) as server,
+            start_prometheus(folder / "db", workers=[target], apis=[api], every=EVERY) as server,
             questions(api),
         ):
             asked = Prometheus(server.address)
@@ -183,23 +175,16 @@ def test_what_is_compared_is_found() -> None:
         or absent(stream_rater_b{c=~"d"}) or sum by (job) (up) < max by (job) (up)
         or label_replace((up or absent(up)) unless on (job) up{a="b"}, "role", "c", "", "")"""
     assert list(compared(expression)) == [
-        "abs(stream_rater_a - time())",
-        'stream_rater_b{c=~"d"}',
-        "sum by (job) (up)",
-        "max by (job) (up)",
-        "up",
-        "up",
-        'up{a="b"}',
-    ]
+        "abs(stream_rater_a - time())", 'stream_rater_b{c=~"d"}', "sum by (job) (up)",
+        "max by (job) (up)", "up", "up", 'up{a="b"}',
+    ]  # fmt: skip
 
 
 COMPARED = [
-    (rule["alert"], side)
-    for path in RULES
-    for group in yaml.safe_load(path.read_text())["groups"]
-    for rule in group["rules"]
-    if "alert" in rule
-    for side in compared(rule["expr"])
+    (name, side)
+    for name, expression in alert_rules()
+    if ":" not in name  # as the names of recorded series have it
+    for side in compared(expression)
 ]
 
 
@@ -209,14 +194,11 @@ def test_every_alert_compares_something() -> None:
     assert {alert for alert, _ in COMPARED} == alerts
 
 
-def test_a_worker_is_scraped(
-    settings: real.SettingsFactory, worker_process: Callable[..., WorkerProcess], tmp_path: Path
-) -> None:
-    """Its metrics are there, and every rule is evaluated without an error."""
+def test_it_is_scraped(settings: SettingsFactory, worker_process: Start, tmp_path: Path) -> None:
+    """A worker's metrics are there, and every rule is evaluated without an error."""
     tools.prometheus()
     target = worker_process(settings()).url.removeprefix("http://")
-    every = f"{EVERY_S * 1000:.0f}ms"
-    with start_prometheus(tmp_path / "prometheus", workers=[target], every=every) as server:
+    with start_prometheus(tmp_path / "prometheus", workers=[target], every=EVERY) as server:
         asked = Prometheus(server.address)
         wait_until(lambda: bool(asked.now("stream_rater_ready == 1")), "it is scraped")
         wait_until(lambda: bool(asked.now("job_topic:stream_rater_lag_records:sum")), "a rule acts")
@@ -289,18 +271,14 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_what_the_runbook_looks_with_shows_something(
-    watched: Watched, certificate: str, tls: str
-) -> None:
+def test_the_runbooks_commands_show_something(watched: Watched, certificate: str, tls: str) -> None:
     """Each command block of the alerts' sections prints something, and no error."""
     at = watched.worker.settings
     variables = {
         "WORKER": watched.worker.url.removeprefix("http://"),
-        "PROMETHEUS": f"http://{watched.prometheus}",
-        "LOG": str(watched.log),
-        "TLS": tls,
+        "PROMETHEUS": f"http://{watched.prometheus}", "LOG": str(watched.log), "TLS": tls,
         "STREAM_RATER_KAFKA_SSL_CERTIFICATE": certificate,
-    }
+    }  # fmt: skip
     environment = environment_of(at) | variables
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     mistakes = {}

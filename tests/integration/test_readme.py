@@ -23,11 +23,6 @@ SERVICE, CLIENT = "terminal 1", "terminal 2"
 """Titles of the tutorial's blocks."""
 
 
-def walk() -> list[str]:
-    """The shell blocks of "Run the service": first terminal, second terminal."""
-    return pages.blocks(pages.section(pages.README.read_text(), "Run the service"), "sh")
-
-
 def acts() -> list[tuple[str, str]]:
     """The tutorial's: (what the first terminal runs, what the second one types then)."""
     found: list[tuple[str, str]] = []
@@ -41,13 +36,11 @@ def acts() -> list[tuple[str, str]]:
 
 
 @contextmanager
-def first_terminal(
-    script: str, environment: Mapping[str, str], log: Path, port: int
-) -> Iterator[None]:
+def first_terminal(script: str, env: Mapping[str, str], log: Path, port: int) -> Iterator[None]:
     """A shell whose last command is the service, ready; Ctrl-C ends it with 0."""
     with log.open("wb") as file:
         shell = subprocess.Popen(
-            ["bash", "-ec", script], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
+            ["bash", "-ec", script], cwd=ROOT, env=env, stdin=subprocess.DEVNULL,
             stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
 
@@ -89,14 +82,13 @@ def environment_at(settings: SettingsFactory, port: int) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_the_walk_through_the_service_works_as_it_stands(
-    settings: SettingsFactory, tmp_path: Path
-) -> None:
+def test_the_walk_through_the_service_works(settings: SettingsFactory, tmp_path: Path) -> None:
     """Every command succeeds, the last one verifies, and Ctrl-C ends the service with exit code
     0."""
     port = free_port()
     environment = environment_at(settings, port)
-    service, client = walk()
+    readme = pages.section(pages.README.read_text(), "Run the service")
+    service, client = pages.blocks(readme, "sh")
     with first_terminal(service, environment, tmp_path / "service.log", port):
         printed = typed(client, environment)
         with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=ANSWER_S) as page:
@@ -156,9 +148,7 @@ def written() -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_the_tutorial_works_as_it_stands(
-    settings: SettingsFactory, tmp_path: Path, written: None
-) -> None:
+def test_the_tutorial_works(settings: SettingsFactory, tmp_path: Path, written: None) -> None:
     """The service has a ladders file of its own from its second start on. A shell without the file
     cannot verify, and `verify` says why."""
     port = free_port()

@@ -1,35 +1,27 @@
-"""`rebuild` on real servers: a lost store comes back from the log; and from a snapshot."""
+"""`rebuild` on real servers: a lost store comes back from the log, and from a snapshot; offsets
+that Kafka deleted are not guessed."""
 
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewPartitions
 
-from stream_rater.adapters.access import CLIENT_LOGGER
-from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.client import connect
+from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
-from tests import real
+from stream_rater.operations import verify
+from stream_rater.pipeline.ports import NO_PLAYERS
 from tests.builders.kills import halting, short
-from tests.integration.processes import (
-    PATIENTLY,
-    WorkerProcess,
-    environment_of,
-    stream_rater,
-    wait_until,
-)
-from tests.integration.test_service import a_round, assert_all_rated_once
-from tests.integration.topics import Finished, produce
+from tests.builders.lines import Bytes
+from tests.integration import processes, topics
+from tests.integration.processes import PATIENTLY, Start, WorkerProcess, done, refused, stopped
+from tests.integration.test_service import a_round, assert_all_rated_once, events_of
+from tests.integration.topics import Finished, produce, read_topic
+from tests.real import SettingsFactory
 from tests.restore import Rehearsal
-from tests.waits import STILL_S
-
-Start = Callable[..., WorkerProcess]
+from tests.waits import STILL_S, wait_until
 
 EFFECTS = [
     "stream_rater.adapters.kafka.producers.PartsProducer.scatter",
@@ -43,13 +35,8 @@ PLAYERS, EACH = 200, 8
 """The players of the restore, and its rounds before the snapshot, and again after it."""
 
 
-def rebuild(settings: Settings, *options: str) -> "subprocess.CompletedProcess[str]":
-    return stream_rater("rebuild", *options, settings=settings)
-
-
-def gone(settings: Settings) -> Callable[[], bool]:
-    admin = Admin(settings)
-    return lambda: not any(admin.members(group) for group in (ESTIMATORS, UPDATERS))
+def rebuild(settings: Settings, *options: str) -> processes.Ended:
+    return processes.stream_rater("rebuild", *options, settings=settings)
 
 
 def flush(settings: Settings) -> None:
@@ -59,14 +46,9 @@ def flush(settings: Settings) -> None:
 
 def delete_parts(settings: Settings) -> None:
     """Delete parts, as retention does after some days."""
-    admin = Admin(settings)
-    topic = admin.topics.parts
-    client = AdminClient({"bootstrap.servers": settings.kafka}, logger=CLIENT_LOGGER)
-    ends = admin.ends(topic, settings.shards)
-    for future in client.delete_records(
-        [TopicPartition(topic, shard, end) for shard, end in enumerate(ends)]
-    ).values():
-        future.result(STILL_S)
+    topic = Topics.of(settings).parts
+    ends = Admin(settings).ends(topic, settings.shards)
+    topics.delete_records(settings, topic, dict(enumerate(ends)))
 
 
 def rated_on(settings: Settings, start: Start, first: int, count: int) -> WorkerProcess:
@@ -80,7 +62,7 @@ def rated_on(settings: Settings, start: Start, first: int, count: int) -> Worker
 
 
 def test_the_store_is_lost_in_mid_season(
-    settings: real.SettingsFactory, worker_process: Start, tmp_path: Path
+    settings: SettingsFactory, worker_process: Start, tmp_path: Path
 ) -> None:
     """A worker is killed during work, and Redis is emptied; then a rebuild is killed, after which
     workers refuse the store. After another one, another worker continues, and nothing is lost or
@@ -89,30 +71,23 @@ def test_the_store_is_lost_in_mid_season(
     worker = worker_process(at)
     produce(at, [a_round(number) for number in range(400)])
     wait_until(lambda: worker.metric("stream_rater_events_total") > 100, "it is at work")
-    refused = rebuild(at)
-    assert refused.returncode == 1
-    assert "workers are in the group" in refused.stderr
-    assert refused.stderr.count("\n") == 1
+    assert "workers are in the group" in refused(at, "rebuild", code=1)
     worker.kill()
     flush(at)
-    wait_until(gone(at), "its session is over")
+    wait_until(processes.gone(at), "its session is over")
     made = list[str]()
-    with halting(["rebuild"], environment_of(at), EFFECTS, tmp_path / "log") as halts:
+    with halting(["rebuild"], processes.environment_of(at), EFFECTS, tmp_path / "log") as halts:
         for name in halts:
             made.append(name)
             if made.count("RedisStore.apply") == 2:
                 break
     assert {*made} == {*map(short, EFFECTS)}, (tmp_path / "log").read_text()
-    ended = stream_rater("run", settings=at)
-    assert ended.returncode == 2 and "a rebuild of the store is unfinished" in ended.stderr
-    done = rebuild(at, "--replace")
-    assert done.returncode == 0, done.stderr
+    assert "a rebuild of the store is unfinished" in refused(at, "run", code=2)
+    done(at, "rebuild", "--replace")
     rated_on(at, worker_process, 400, 100)
 
 
-def test_the_store_is_lost_when_parts_are_gone(
-    settings: real.SettingsFactory, worker_process: Start
-) -> None:
+def test_the_store_is_lost_with_its_parts(settings: SettingsFactory, worker_process: Start) -> None:
     """Workers refuse the shards and name the remedy. After it they continue, with any number of
     buckets. The contents of the store are deleted only on request."""
     at = settings()
@@ -125,21 +100,16 @@ def test_the_store_is_lost_when_parts_are_gone(
     assert "stream-rater rebuild" in worker.get("/readyz")[1]
     worker.terminate()
     worker.wait()
-    done = rebuild(at)
-    assert done.returncode == 0, done.stderr
-    assert "100 rounds replayed" in done.stdout
+    assert "100 rounds replayed" in done(at, "rebuild")
 
-    again = rebuild(at)
-    assert again.returncode == 2
-    assert "--replace" in again.stderr
+    assert "--replace" in refused(at, "rebuild", code=2)
     wider = msgspec.structs.replace(at, buckets=2 * at.buckets)
-    done = rebuild(wider, "--replace")
-    assert done.returncode == 0, done.stderr
+    done(wider, "rebuild", "--replace")
     rated_on(wider, worker_process, 100, 50)
 
 
 @pytest.mark.slow  # by hand: `unit/test_rebuild.py`, `unit/test_forgotten_offsets.py`
-def test_more_shards(settings: real.SettingsFactory, worker_process: Start) -> None:
+def test_more_shards(settings: SettingsFactory, worker_process: Start) -> None:
     """Workers refuse the store after the topics by player got more partitions, and accept it after
     a rebuild.
 
@@ -152,12 +122,9 @@ def test_more_shards(settings: real.SettingsFactory, worker_process: Start) -> N
     wait_until(Finished(at), "all is rated")
     worker.terminate()
     worker.wait()
-    add_shards(at, 7)
-    refused = stream_rater("run", settings=at)
-    assert refused.returncode == 2
-    assert "shards = 4, this service has 7" in refused.stderr
-    done = rebuild(at, "--replace")
-    assert done.returncode == 0, done.stderr
+    topics.add_shards(at, 7)
+    assert "shards = 4, this service has 7" in refused(at, "run", code=2)
+    done(at, "rebuild", "--replace")
     worker = rated_on(at, worker_process, 50, 50)
 
     flush(at)
@@ -168,26 +135,103 @@ def test_more_shards(settings: real.SettingsFactory, worker_process: Start) -> N
     assert all(f"shard {new}: offset 0: the store was rebuilt here" in said for new in (4, 5, 6))
 
 
-def add_shards(at: Settings, count: int) -> None:
-    topics = Admin(at).topics
-    client = AdminClient({"bootstrap.servers": at.kafka}, logger=CLIENT_LOGGER)
-    more = [NewPartitions(topic, count) for topic in (topics.parts, topics.changed)]
-    for future in client.create_partitions(more).values():
-        future.result(STILL_S)
-    wait_until(lambda: Admin(at).partitions()[topics.parts] == count, "there are more")
-
-
-def test_a_snapshot_and_the_log_bring_every_belief_back(
-    settings: real.SettingsFactory, tmp_path: Path
-) -> None:
+def test_a_snapshot_and_the_log_bring_all_back(settings: SettingsFactory, tmp_path: Path) -> None:
     """Backup and restore as in docs/operations/backup.md, on a Redis of its own, under workers.
     Every belief comes back byte for byte, although half of the rounds are rated after the snapshot.
     Nothing is published twice, and `verify` finds all equal. (A million players: `python -m
     tests.restore`.)"""
 
     def verified(at: Settings) -> None:
-        done = stream_rater("verify", "--wait", PATIENTLY, settings=at)
-        assert done.returncode == 0, done.stderr
-        assert f"{PLAYERS} beliefs compared: all equal" in done.stdout, done.stdout
+        printed = done(at, "verify", "--wait", PATIENTLY)
+        assert f"{PLAYERS} beliefs compared: all equal" in printed, printed
 
-    print(Rehearsal(settings(), tmp_path, PLAYERS, made=False, each=EACH).run(verified))
+    print(Rehearsal(settings(), tmp_path, PLAYERS, EACH).run(verified))
+
+
+# --- what Kafka deleted while no worker ran ---
+
+
+def rated(settings: Settings, start: Start) -> None:
+    """Send rounds and a message that is none, and rate them by a worker that leaves."""
+    worker = start(settings)
+    junk = Bytes(b"no round", b"ladder", partition=1)
+    produce(settings, [*(a_round(number) for number in range(50)), junk])
+    wait_until(Finished(settings), "all is finished", every_s=0.2)
+    stopped(worker)
+
+
+def forget_offsets(settings: Settings, *groups: str) -> dict[str, dict[int, int | None]]:
+    """Delete offsets, as Kafka does some days after the last member left. Returns what they
+    were."""
+    admin, topics = Admin(settings), Topics.of(settings)
+    read = {ESTIMATORS: topics.rounds, UPDATERS: topics.parts}
+    found = {group: admin.committed(group, read[group], 4) for group in groups}
+    names = [settings.topic_prefix + group for group in groups]
+    topics.carried_out(topics.client_of(settings).delete_consumer_groups(names))
+    return found
+
+
+def resumes(at: Settings, start: Start, first: int) -> None:
+    """Let another worker rate ten more rounds. Then no round is rated, published or rejected
+    twice, and no round is lost."""
+    worker = start(at)
+    produce(at, [a_round(number) for number in range(first, first + 10)])
+    wait_until(Finished(at), "all is finished", every_s=0.2)
+    stopped(worker)
+    found = events_of(at)
+    assert len(found) == 2 * (first + 10) and set(found.values()) == {1}
+    assert len(read_topic(at, Topics.of(at).rejected)) == 1
+
+
+def test_nobody_guesses_where_they_were(settings: SettingsFactory, worker_process: Start) -> None:
+    """As long as no part was deleted, estimators find it. Once parts were, they end, and shards
+    that hold something wait for an operator; the messages say what to commit, and then all
+    continue. Until then a rebuild refuses, and where rounds were deleted, and leaves the store as
+    it is."""
+    at = settings()
+    rated(at, worker_process)
+    forget_offsets(at, ESTIMATORS)
+    resumes(at, worker_process, 50)
+
+    known = forget_offsets(at, UPDATERS)[UPDATERS]
+    assert "has no committed offset any more" in refused(at, "rebuild", "--replace", code=1)
+    worker = worker_process(at, ready=False)
+    used = {shard: offset for shard, offset in known.items() if offset}
+
+    def all_refused() -> bool:
+        return worker.metric("stream_rater_refused_shards") == len(used)
+
+    wait_until(all_refused, "it refuses the shards")
+    _, page = worker.get("/readyz")
+    assert all(f"Commit {offset} for this partition" in page for offset in used.values())
+    worker.terminate()
+    worker.wait()
+    wait_until(processes.gone(at), "it has left")
+    Admin(at).commit(UPDATERS, Topics.of(at).parts, used)
+    resumes(at, worker_process, 60)
+
+    delete_parts(at)
+    known = forget_offsets(at, ESTIMATORS)[ESTIMATORS]
+    worker = worker_process(at, ready=False)
+    assert worker.wait() == 1
+    assert "partition 1 (not below 1)" in worker.log().splitlines()[-1]
+    assert "has no committed offset any more" in refused(at, "rebuild", "--replace", code=1)
+    offsets = {partition: offset or 0 for partition, offset in known.items()}
+    Admin(at).commit(ESTIMATORS, Topics.of(at).rounds, offsets)
+    resumes(at, worker_process, 70)
+    verify.verify(at, wait_s=STILL_S)
+    deleted_rounds(at)
+
+
+def deleted_rounds(at: Settings) -> None:
+    """Delete rounds: they are not replayed without."""
+    store = RedisStore(at)
+    before = store.count_beliefs(), store.read(dict.fromkeys(range(4), NO_PLAYERS))
+    rounds = Topics.of(at).rounds
+    ends = Admin(at).ends(rounds, 4)
+    partition = max(range(4), key=ends.__getitem__)
+    topics.delete_records(at, rounds, {partition: 3})
+    said = refused(at, "rebuild", "--replace", code=1)
+    assert f"partition {partition} of the rounds starts at 3" in said
+    assert (store.count_beliefs(), store.read(dict.fromkeys(range(4), NO_PLAYERS))) == before
+    store.close()

@@ -14,18 +14,21 @@ import redis
 
 from stream_rater import Ladder
 from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.index_keys import INDEX, ROOT, partition_member
 from stream_rater.config.ladders import DEFAULT_RATING
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.library.results import Prediction
-from tests import real, rounds
+from tests import rounds
+from tests.builders.lines import a_correction, a_message, a_round
 from tests.builders.serves import ServeHere
 from tests.contract.test_serve_index import assert_equal_to_newest, contents
 from tests.integration.processes import Answering, WorkerProcess, wait_until
 from tests.integration.serving import Serve, StreamedEvent, ask, followed
 from tests.integration.test_service import Start
 from tests.integration.topics import Bytes, Finished, produce, published, read_topic
+from tests.real import SettingsFactory
 
 EU = "ranked-eu"
 AT = "/v1/ladders/ranked-eu"
@@ -34,11 +37,9 @@ PLAYERS = ["ann", "böb", "c/d", "e:{1}", "f g", "h%", "i", "j", "k", "l"]
 
 def a_random_round(number: int) -> Bytes:
     names = random.Random(number).sample(PLAYERS if number % 9 == 0 else PLAYERS[:6], 4)
-    value = rounds.as_json(
-        *rounds.ranked([1, 2, 2, 3], names), round_id=f"r{number}",
-        completed_at=f"2020-05-01T20:{number // 60:02}:{number % 60:02}Z",
-    )  # fmt: skip
-    return Bytes(value)
+    at = f"2020-05-01T20:{number // 60:02}:{number % 60:02}Z"
+    standings = rounds.ranked([1, 2, 2, 3], names)
+    return Bytes(rounds.as_json(*standings, round_id=f"r{number}", completed_at=at))
 
 
 def in_memory(count: int) -> Ladder:
@@ -51,20 +52,15 @@ def in_memory(count: int) -> Ladder:
     return ladder
 
 
-def rated(at: Settings, start: Start, count: int, first: int = 0) -> WorkerProcess:
+def rated(at: Settings, start: Start, count: int) -> WorkerProcess:
     worker = start(at)
-    produce(at, [a_random_round(number) for number in range(first, first + count)])
+    produce(at, [a_random_round(number) for number in range(count)])
     wait_until(Finished(at), "all is rated")
     return worker
 
 
-def remove_ann(at: Settings) -> None:
-    removal = json.dumps({"ladder": EU, "player": "ann"}).encode()
-    produce(at, [Bytes(removal, headers=[("event-type", b"player-removed")])])
-
-
 def test_every_number_is_the_kernels(
-    settings: real.SettingsFactory, worker_process: Start, serve: ServeHere
+    settings: SettingsFactory, worker_process: Start, serve: ServeHere
 ) -> None:
     """Each endpoint beside the ladder in Python, bit for bit. Nothing is written but the index."""
     at = settings()
@@ -213,7 +209,7 @@ def numbers_of(belief: Any) -> tuple[Any, ...]:
 
 
 def test_who_is_gone_is_not_shown(
-    settings: real.SettingsFactory, worker_process: Start, serve: ServeHere
+    settings: SettingsFactory, worker_process: Start, serve: ServeHere
 ) -> None:
     """A player without rounds, and one whom `erase` made forgotten: no player, no row; a newcomer
     in a lookup. The others are put right. A result with a removed player is refused."""
@@ -223,7 +219,7 @@ def test_who_is_gone_is_not_shown(
     before = ask(api, AT).json
     asked = {"sides": [{"players": ["h%"]}, {"players": ["x", "ann"]}], "ranks": [1, 2]}
     assert ask(api, f"{AT}/what-if", asked).status == 200
-    remove_ann(at)
+    produce(at, [a_message(a_correction("player-removed", ladder=EU, player="ann"))])
     wait_until(Finished(at), "it is applied")
     wait_until(lambda: ask(api, f"{AT}/what-if", asked).status == 422, "it is recorded")
     refused = ask(api, f"{AT}/what-if", asked).json
@@ -262,7 +258,7 @@ def _has_read(api: Answering, events: int) -> bool:
 
 @pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_killed_again_and_again(
-    settings: real.SettingsFactory, worker_process: Start, serve: ServeHere, serve_process: Serve,
+    settings: SettingsFactory, worker_process: Start, serve: ServeHere, serve_process: Serve,
     kills: int,
 ) -> None:  # fmt: skip
     """Whenever `serve` is killed while it reads, its successor goes on; two at once do no harm."""
@@ -286,7 +282,7 @@ def changed(at: Settings, before: dict[bytes, Any]) -> bool:
 
 
 def test_an_index_that_is_lost_is_made_again(
-    settings: real.SettingsFactory, worker_process: Start, serve: ServeHere
+    settings: SettingsFactory, worker_process: Start, serve: ServeHere
 ) -> None:
     """The new index is the same, byte for byte, whether `serve` was running or not. An index of
     another topic is refused with the cure."""
@@ -318,7 +314,7 @@ def _is_there(api: Answering) -> bool:
 
 
 def test_changes_are_streamed_and_resumed(
-    settings: real.SettingsFactory, worker_process: Start, serve: ServeHere
+    settings: SettingsFactory, worker_process: Start, serve: ServeHere
 ) -> None:
     """As published, of this ladder alone; behind an id nothing is missing and nothing doubled, by
     another process, too, and by one that was started later."""
@@ -329,10 +325,7 @@ def test_changes_are_streamed_and_resumed(
         here = next(events)
         assert (here.kind, here.data) == ("", "")
         produce(at, [a_random_round(number) for number in range(5, 30)])
-        elsewhere = rounds.as_json(
-            ladder="other", round_id="o", completed_at="2020-05-01T21:00:00Z"
-        )
-        produce(at, [Bytes(elsewhere, b"other")])
+        produce(at, [a_message(a_round(0, ladder="other"))])
         answer = list(itertools.islice(events, 40))
     wait_until(Finished(at), "all is rated")
     new = [event for event in published(at) if event.ladder == EU and event.offset >= 5]
@@ -356,7 +349,6 @@ def ids_in(events: list[StreamedEvent]) -> list[str]:
 
 def others(at: Settings) -> dict[bytes, bytes]:
     """All keys but the index's, as Redis would dump them."""
-    client: Any = redis.Redis.from_url(at.redis)
-    found = {key: client.dump(key) for key in client.scan_iter("*") if INDEX.encode() not in key}
-    client.close()
-    return found
+    with connect(at) as client:
+        keys = [key for key in client.scan_iter("*") if INDEX.encode() not in key]
+        return {key: client.dump(key) for key in keys}

@@ -1,21 +1,24 @@
-"""`serve` while its index is lost, or before it has one: no veteran is shown as a newcomer, and no
-board lacks them."""
+"""`serve` while its index is lost, before it has one, and beside a `rating-changed` that is another
+one now: no veteran is shown as a newcomer, and no board lacks them. Neither the process that
+answers nor the one that keeps the index outlives the other."""
 
+import signal
 from functools import partial
 from typing import Any
 
-import msgspec
-import redis
-
 from stream_rater.adapters.kafka.topics import Admin, Topics
-from stream_rater.adapters.redis.index_keys import ROOT, keys_of
+from stream_rater.adapters.redis.client import connect
+from stream_rater.adapters.redis.index_keys import ROOT, TAILS, drop_index, keys_of
 from stream_rater.config.settings import Settings
-from tests import real
+from stream_rater.contract.events import RatingChanged
 from tests.builders.serves import ServeHere
 from tests.contract.test_serve_index import an_event, contents
-from tests.integration.processes import Answering, wait_until
-from tests.integration.serving import Answered, ask
-from tests.integration.topics import Bytes, produce
+from tests.integration import serving
+from tests.integration.processes import Answering, Start, wait_until
+from tests.integration.serving import Answered, Serve, ask, publish
+from tests.integration.test_serve import EU, rated
+from tests.integration.topics import other_producers, remove_topic
+from tests.real import SettingsFactory
 
 AT = "/v1/ladders/eu"
 COUNT = 2000
@@ -26,23 +29,18 @@ def publish_many(at: Settings) -> None:
     """Two events of each player, and some players."""
     Admin(at).create_topics()
     for turn, rating in enumerate((1000.0, 1500.0)):
-        values = [
-            Bytes(msgspec.json.encode(an_event(
-                f"p{i}", turn * COUNT + i, rating + i, ladder="eu", rounds=7 + turn
-            )), partition=0)
-            for i in range(COUNT)
-        ]  # fmt: skip
-        produce(at, values, Topics.of(at).changed)
+        about = {"ladder": "eu", "rounds": 7 + turn}
+        publish(
+            at, *(an_event(f"p{i}", turn * COUNT + i, rating + i, **about) for i in range(COUNT))
+        )
 
 
 def questions(api: Answering) -> dict[str, Answered]:
     """An answer of each kind."""
     sides = [{"players": ["p0"]}, {"players": ["p1"]}]
     return {
-        "ladders": ask(api, "/v1/ladders"),
-        "ladder": ask(api, AT),
-        "player": ask(api, f"{AT}/players/p0"),
-        "history": ask(api, f"{AT}/players/p0/history"),
+        "ladders": ask(api, "/v1/ladders"), "ladder": ask(api, AT),
+        "player": ask(api, f"{AT}/players/p0"), "history": ask(api, f"{AT}/players/p0/history"),
         "lookup": ask(api, f"{AT}/players:lookup", {"players": ["p0", "p1999"]}),
         "leaderboard": ask(api, f"{AT}/leaderboard?limit=2"),
         "around": ask(api, f"{AT}/leaderboard?limit=2&around=p7"),
@@ -67,14 +65,11 @@ def assert_right_or_refused(found: dict[str, Answered], wanted: dict[str, Answer
 def lose(at: Settings, gone: str) -> None:
     """Delete all keys of the index, the root alone, or one key of the ladder."""
     names: dict[str, Any] = {"all": contents(at), "root": [ROOT], **keys_of("eu")._asdict()}
-    client: Any = redis.Redis.from_url(at.redis)
-    client.delete(*([names[gone]] if isinstance(names[gone], str) else names[gone]))
-    client.close()
+    with connect(at) as client:
+        client.delete(*([names[gone]] if isinstance(names[gone], str) else names[gone]))
 
 
-def test_an_index_that_is_lost_while_it_is_asked(
-    settings: real.SettingsFactory, serve: ServeHere
-) -> None:
+def test_an_index_is_lost_while_it_is_asked(settings: SettingsFactory, serve: ServeHere) -> None:
     """Whichever of its keys are lost, from the next answer on it is refused or right, until it is
     as it was. `/readyz` says so when all is lost, at once."""
     at = settings(serve_rate=0.0)
@@ -115,7 +110,7 @@ def _troubles(api: Answering) -> float:
     return api.metric("stream_rater_serve_troubles_total")
 
 
-def test_while_the_topic_is_first_read(settings: real.SettingsFactory, serve: ServeHere) -> None:
+def test_while_the_topic_is_first_read(settings: SettingsFactory, serve: ServeHere) -> None:
     """Nothing of what was read so far is shown. Then all of it is shown."""
     at = settings()
     publish_many(at)
@@ -135,3 +130,100 @@ def test_while_the_topic_is_first_read(settings: real.SettingsFactory, serve: Se
 
     wait_until(is_right, "it is read")
     assert refused or api.metric("stream_rater_serve_caught_up") == 1
+
+
+# --- Kafka was restored, or has lost its last records ---
+
+
+def rated_as(*ratings: float) -> list[RatingChanged]:
+    """Events of one player."""
+    return [an_event("p", i, rating, ladder="eu") for i, rating in enumerate(ratings)]
+
+
+def renew(at: Settings, *ratings: float) -> None:
+    remove_topic(at, Topics.of(at).changed)
+    Admin(at).create_topics()
+    other_producers()  # in a new topic, kfake refuses the next number of an idempotent one
+    publish(at, *rated_as(*ratings))
+
+
+def rating(api: Answering) -> float | None:
+    """The player's rating; None while there is no answer."""
+    found = ask(api, f"{AT}/players:lookup", {"players": ["p"]})
+    return float(found.json["players"][0]["rating"]) if found.status == 200 else None
+
+
+def test_a_topic_that_was_replaced(
+    settings: SettingsFactory, serve: ServeHere, serve_process: Serve
+) -> None:
+    """A copy with equal events is as good. Of another one that is longer than before, only a record
+    shows it: `serve` ends in one line. Of a shorter one its end shows it. Once the index is
+    deleted, it is made from the present topic. A running process finds it, too, since its next
+    offset is beyond the new end."""
+    at = settings()
+    Admin(at).create_topics()
+    publish(at, *rated_as(1500.0, 1600.0, 1700.0))
+    api = serve(at)
+    wait_until(lambda: TAILS.encode() in contents(at), "a checkpoint has stored the last record")
+    assert rating(api) == 1700.0
+    api.close()
+
+    renew(at, 1500.0, 1600.0, 1700.0)
+    api = serve(at)
+    assert rating(api) == 1700.0
+    api.close()
+
+    renew(at, 1500.0, 1600.0, 1800.0, 1900.0)
+    process = serve_process(at, ready=False)
+    assert process.wait() == 1, process.log()
+    said = process.log().splitlines()[-1]
+    assert said.startswith("stream-rater: ")
+    assert "partition 0 has another record at offset 2: delete the keys that begin with" in said
+
+    renew(at, 1500.0, 1600.0)
+    said = serve(at, ready=False).wait()
+    assert "partition 0 was read to 3, and it ends at 2: delete the keys that begin with" in said
+
+    drop_index(at)
+    api = serve(at)
+    assert rating(api) == 1600.0
+    renew(at, 1550.0)
+    assert "partition 0 was read to 2, and it ends at" in api.wait()
+
+
+def test_a_record_that_is_not_there(
+    settings: SettingsFactory, worker_process: Start, serve: ServeHere
+) -> None:
+    """Compaction may have removed it. Here the end of a transaction has its offset."""
+    at = settings()
+    rated(at, worker_process, 10)
+    ends = Admin(at).ends(Topics.of(at).changed, 4)
+    with connect(at) as client:
+        client.hset(TAILS, mapping={p: f"{end - 1} 1" for p, end in enumerate(ends) if end})
+    assert ask(serve(at), f"/v1/ladders/{EU}/players/ann").status == 200
+
+
+# --- two processes ---
+
+
+def test_neither_outlives_the_other(settings: SettingsFactory, serve_process: Serve) -> None:
+    """Asked to end, it ends with 0, and with it the index's process and the stream of a client that
+    follows. Killed, it leaves no index's process. (What happens if that is killed: see
+    `test_standalone.test_its_life`.)"""
+    at = settings()
+    serving.publish_few(at)
+    api = serve_process(at)
+    index = serving.index_process(api)
+    with serving.followed(api, "/v1/ladders/eu/changes") as events:
+        next(events)
+        api.terminate()
+        assert list(events) == []
+    assert api.wait() == 0
+    assert api.events()[-1]["event"] == "stopped"
+    wait_until(lambda: not serving.is_index(index), "it has ended")
+
+    api = serve_process(at)
+    index = serving.index_process(api)
+    api.kill()
+    assert api.wait() == -signal.SIGKILL
+    wait_until(lambda: not serving.is_index(index), "it has ended")

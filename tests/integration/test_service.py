@@ -1,38 +1,32 @@
-"""A running worker: its probes and metrics, its assignment, its end, and its log."""
+"""A running worker: its probes and metrics, its assignment, its end, and its log; and a season on
+servers with their defaults."""
 
 import json
 import os
-import pty
 import re
 import signal
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from local.tools import ROOT
+from local.kafka_node import DEFAULTS, FORMATTED, PROPERTIES, start_kafka
+from local.servers import Addresses, start_redis
+from local.tools import find_redis_server
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
 from stream_rater.operations import verify
 from tests import real, rounds
 from tests.builders import lines
 from tests.builders.lines import Bytes, a_message
-from tests.integration.processes import (
-    WorkerProcess,
-    environment_of,
-    samples,
-    stream_rater,
-    wait_until,
-)
-from tests.integration.topics import Finished, produce, published
-from tests.waits import HANGS_S, STILL_S
-
-Start = Callable[..., WorkerProcess]
+from tests.integration import processes
+from tests.integration.processes import PATIENTLY, Start, WorkerProcess, done, refused
+from tests.integration.topics import Finished, produce, published, read_topic
+from tests.real import SettingsFactory
+from tests.waits import STILL_S, wait_until
 
 SOME_DAY = "2020-05-01T20:15:05Z"
 LONG_SESSION_MS = 300_000
@@ -61,12 +55,12 @@ def assert_all_rated_once(settings: Settings, count: int, players: int = 2) -> N
 def lag(worker: WorkerProcess, topic: str) -> dict[int, float]:
     return {
         int(labels["partition"]): value
-        for name, labels, value in samples(worker.get("/metrics")[1])
+        for name, labels, value in processes.samples(worker.get("/metrics")[1])
         if name == "stream_rater_lag_records" and labels["topic"] == topic
     }
 
 
-def test_probes_metrics_and_logs(settings: real.SettingsFactory, worker_process: Start) -> None:
+def test_probes_metrics_and_logs(settings: SettingsFactory, worker_process: Start) -> None:
     """Probes say ok, metrics count what was done, and other paths are not found. Without a terminal
     the log has one JSON object a line, until Ctrl-C ends an idle worker at once."""
     at = settings()
@@ -107,32 +101,29 @@ def test_probes_metrics_and_logs(settings: real.SettingsFactory, worker_process:
 
 def inspected(at: Settings) -> None:
     """Check that `inspect` shows each partition's owner, and a player's belief."""
-    all_of_it = stream_rater("inspect", settings=at)
-    assert all_of_it.returncode == 0, all_of_it.stderr
-    topics = re.findall(r"^\S*?([\w-]+): partitions (\d),", all_of_it.stdout, re.MULTILINE)
+    all_of_it = done(at, "inspect")
+    topics = re.findall(r"^\S*?([\w-]+): partitions (\d),", all_of_it, re.MULTILINE)
     assert dict(topics) == {
         "round-completed": "4", "performance-estimated": "4", "rating-changed": "4",
         "round-rejected": "1", "ladders-noted": "1",
     }  # fmt: skip
-    rows = [line.split() for line in all_of_it.stdout.splitlines() if "1/1" in line]
+    rows = [line.split() for line in all_of_it.splitlines() if "1/1" in line]
     assert [row[0] for row in rows] == [*"0123" * 3, "0", "0"]
-    for _, _, start, end, done, *in_redis, behind in (row[:-3] for row in rows[:8]):
+    for _, _, start, end, committed, *in_redis, behind in (row[:-3] for row in rows[:8]):
         assert (start, behind) == ("0", "0")
-        assert {done, *in_redis} == {end}
+        assert {committed, *in_redis} == {end}
     assert {row[-1] for row in rows[:8]} == {"/127.0.0.1"}
     assert {len(row) for row in rows[8:]} == {4}
-    player = stream_rater("inspect", "--ladder", "ladder-1", "--player", "p1", settings=at)
-    assert player.returncode == 0, player.stderr
-    assert re.match(r"p1 on ladder-1\nshown: \d+\.\d\nbelieved: \d+\.\d give", player.stdout)
-    assert "(listpack)" in player.stdout
+    player = done(at, "inspect", "--ladder", "ladder-1", "--player", "p1")
+    assert re.match(r"p1 on ladder-1\nshown: \d+\.\d\nbelieved: \d+\.\d give", player)
+    assert "(listpack)" in player
     assert re.search(
         r"\nlast rounds, by \S*rating-changed, partition \d, from offset 0 on:\n"
         r"  2\S+ +rank \d +\(new\) -> +\d+\.\d  \S+\n$",
-        player.stdout,
+        player,
     )
-    nobody = stream_rater("inspect", "--ladder", "ladder-1", "--player", "q", settings=at)
-    assert nobody.returncode == 1
-    assert nobody.stderr.startswith("stream-rater: ladder 'ladder-1' has no player 'q'")
+    nobody = refused(at, "inspect", "--ladder", "ladder-1", "--player", "q", code=1)
+    assert nobody.startswith("stream-rater: ladder 'ladder-1' has no player 'q'")
 
 
 def one_and_then_others(at: Settings, estimator: WorkerProcess, rounds: Sequence[Bytes]) -> int:
@@ -146,7 +137,7 @@ def one_and_then_others(at: Settings, estimator: WorkerProcess, rounds: Sequence
     return first[0].partition() or 0
 
 
-def test_lag_is_what_waits(settings: real.SettingsFactory, worker_process: Start) -> None:
+def test_lag_is_what_waits(settings: SettingsFactory, worker_process: Start) -> None:
     """Without an updater and a cache, rounds of the same players wait, and the lag says how many
     and where; the worker is healthy and not ready. Once they are applied, it is ready."""
     at = settings(partitions=2, instance_id="one", cache_mb=0, ready_lag=3)
@@ -170,9 +161,7 @@ def test_lag_is_what_waits(settings: real.SettingsFactory, worker_process: Start
     assert_all_rated_once(at, 10)
 
 
-def test_sigterm_finishes_what_is_in_hand(
-    settings: real.SettingsFactory, worker_process: Start
-) -> None:
+def test_sigterm_finishes_what_is_in_hand(settings: SettingsFactory, worker_process: Start) -> None:
     """A worker that is stopped while rounds arrive exits with 0, and leaves a successor nothing to
     repair."""
     at = settings()
@@ -199,7 +188,7 @@ def test_sigterm_finishes_what_is_in_hand(
     assert_all_rated_once(at, count)
 
 
-def test_workers_share(settings: real.SettingsFactory, worker_process: Start) -> None:
+def test_workers_share(settings: SettingsFactory, worker_process: Start) -> None:
     """A second worker takes half of the partitions and shards. A surplus worker is ready without a
     share, and takes over when another stops. The last one has all again."""
     at = settings(partitions=2, shards=2)
@@ -225,7 +214,7 @@ def test_workers_share(settings: real.SettingsFactory, worker_process: Start) ->
     assert_all_rated_once(at, 900)
 
 
-def test_the_same_instance_twice(settings: real.SettingsFactory, worker_process: Start) -> None:
+def test_the_same_instance_twice(settings: SettingsFactory, worker_process: Start) -> None:
     """A second process with the same instance_id takes over; the first says so and exits with 1."""
     at = settings(instance_id="twin")
     first = worker_process(at)
@@ -240,9 +229,7 @@ def test_the_same_instance_twice(settings: real.SettingsFactory, worker_process:
     assert set(events_of(at).values()) == {1}
 
 
-def test_an_instance_comes_back_quickly(
-    settings: real.SettingsFactory, worker_process: Start
-) -> None:
+def test_an_instance_comes_back_quickly(settings: SettingsFactory, worker_process: Start) -> None:
     """Killed or stopped: a successor with the same instance_id has the assignment at once, without
     waiting for the session to end. Until then, nothing is revoked from or given to another
     worker."""
@@ -285,40 +272,81 @@ def both(worker: WorkerProcess, name: str) -> tuple[float, float]:
     return worker.metric(name, role="estimator"), worker.metric(name, role="updater")
 
 
-@pytest.mark.slow  # what is written there: unit/test_log_and_latency
-def test_logs_are_for_people_on_a_terminal(settings: real.SettingsFactory) -> None:
-    """On a terminal, the log is text without JSON."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "stream_rater", "run"],
-        cwd=ROOT, env=environment_of(settings()) | {"TERM": "xterm"},
-        stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
-    )  # fmt: skip
-    os.close(theirs)
-    seen = b""
-    while b"ready" not in seen:
-        seen += os.read(ours, 4096)
-    process.terminate()
-    assert process.wait(HANGS_S) == 0
-    os.close(ours)
-    assert b"{" not in seen
+LARGE = 48_000
 
 
-def test_a_large_round(settings: real.SettingsFactory, worker_process: Start) -> None:
+def large_round(players: int, id_bytes: int) -> bytes:
+    """A round of so many players, with ids of this length."""
+    names = [f"{i:0{id_bytes}}" for i in range(players)]
+    standings = rounds.ranked([1 + i // 3 for i in range(players)], names)
+    return rounds.as_json(*standings, completed_at=SOME_DAY)
+
+
+def test_a_large_round(settings: SettingsFactory, worker_process: Start) -> None:
     """As many players as eight megabytes hold in one round are all rated, once each."""
     at = settings()
-    standings = [{"player": f"{i:0128}", "rank": 1 + i // 3} for i in range(48_000)]
-    body: dict[str, Any] = rounds.event(*standings, completed_at=SOME_DAY)
-    value = msgspec.json.encode(body)
+    value = large_round(LARGE, 128)
     assert 7 * 2**20 < len(value) < 8 * 2**20
     worker = worker_process(at)
     produce(at, [Bytes(value, b"ranked-eu")])
     wait_until(
-        lambda: worker.metric("stream_rater_events_total") == len(standings),
+        lambda: worker.metric("stream_rater_events_total") == LARGE,
         "all are published", every_s=0.2,
     )  # fmt: skip
     wait_until(Finished(at), "all is committed")
     assert worker.metric("stream_rater_restarts_total") == 0
     found = events_of(at)
-    assert len(found) == len(standings)
+    assert len(found) == LARGE
     assert set(found.values()) == {1}
+
+
+# --- a Kafka and a Redis on which everything that a client notices is the default ---
+
+KAFKAS_LIMIT = 1_048_588
+"""The largest record batch of a topic that does not say otherwise, `message.max.bytes`."""
+FEW, MANY = 200, 12_000
+
+
+def test_nothing_kinder_is_set() -> None:
+    """No limit, time-out or automatism of the broker is ours."""
+    given = {**PROPERTIES, **DEFAULTS}
+    kinder = ("bytes", "timeout", "interval", "auto.", "retention", "delay")
+    assert {k: v for k, v in given.items() if any(each in k for each in kinder)} == DEFAULTS
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not FORMATTED.is_dir() or find_redis_server() is None, reason="no servers are installed here"
+)
+def test_a_season_on_defaults(tmp_path: Path, worker_process: Start) -> None:
+    """Small rounds, a large one, rejections large and small, a correction; a worker is killed, and
+    Redis is stopped and started. Everything is rated once, published once, and equal to the
+    replay."""
+    with (
+        start_redis(tmp_path / "redis") as redis,
+        start_kafka(tmp_path / "kafka", properties=DEFAULTS) as kafka,
+        real.a_place(Addresses(kafka.address, redis.address), ours=True) as at,
+    ):
+        first, _ = worker_process(at), worker_process(at)
+        value = large_round(MANY, 100)
+        bad = b"[" + value + b"]"
+        assert len(value) > KAFKAS_LIMIT
+        produce(at, [a_round(number) for number in range(FEW)])
+        produce(at, [Bytes(value), Bytes(bad), Bytes(b"bad")])
+        finished = Finished(at)
+        wait_until(finished, "all is rated")
+        rejected = read_topic(at, Topics.of(at).rejected)
+        assert sorted(len(each.value() or b"") for each in rejected) == [3, len(bad)]
+        produce(at, [a_round(number) for number in range(FEW, 2 * FEW)])
+        first.kill()
+        worker_process(at)
+        wait_until(finished, "the rest is rated")
+        redis.restart()
+        done(at, "correct", "void", "ladder-1", "r1")
+        produce(at, [a_round(number) for number in range(2 * FEW, 3 * FEW)])
+        wait_until(finished, "the correction is applied")
+        events = published(at)
+        assert len({each.event_id for each in events}) == len(events)
+        assert sum(each.correction is None for each in events) == 2 * 3 * FEW + MANY
+        assert any(each.correction is not None for each in events)
+        assert "all equal, bit for bit" in done(at, "verify", "--wait", PATIENTLY)

@@ -4,10 +4,9 @@ answers. Whatever does not need a process of its own runs in a thread (`tests.bu
 import os
 import signal
 import sqlite3
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,17 +19,18 @@ from stream_rater.adapters.sqlite.season_file import seasons_path
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.contract.submissions import Place
+from tests.builders.doors import a_round
 from tests.builders.serves import ServeHere, ServeThread
 from tests.chaos.standalone import killed
 from tests.data_files import audit, unfinished
-from tests.integration.processes import Answering, WorkerProcess, stream_rater, wait_until
-from tests.integration.serving import Answered, ask, followed
-from tests.integration.test_serve_process import index_process
+from tests.integration.processes import Answering, Start, commands, stream_rater
+from tests.integration.serving import Answered, ask, followed, index_process
+from tests.rounds import ranked
+from tests.waits import wait_until
 
 DUEL = "/v1/ladders/duel"
 SETTINGS = Settings(serve="127.0.0.1:0", serve_rate=0.0)
 
-Start = Callable[..., WorkerProcess]
 StartHere = Callable[..., ServeThread]
 
 
@@ -39,29 +39,11 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "ratings.db"
 
 
-@contextmanager
-def starts(folder: Path, file: Path) -> Iterator[Start]:
-    started: list[WorkerProcess] = []
-
-    def start(settings: Settings = SETTINGS, *, ready: bool = True) -> WorkerProcess:
-        words = [sys.executable, "-m", "stream_rater", "standalone", str(file)]
-        log = folder / f"standalone-{len(started)}.log"
-        started.append(WorkerProcess(settings, log, command=words))
-        if ready:
-            started[-1].wait_ready()
-        return started[-1]
-
-    try:
-        yield start
-    finally:
-        for each in started:
-            each.close()
-
-
 @pytest.fixture
 def start(tmp_path: Path, file: Path) -> Iterator[Start]:
-    with starts(tmp_path, file) as found:
-        yield found
+    """Starts processes on the file."""
+    with commands(tmp_path, "standalone", str(file)) as found:
+        yield partial(found, SETTINGS)
 
 
 @pytest.fixture
@@ -72,17 +54,15 @@ def here(serve: ServeHere, file: Path) -> StartHere:
 
 def refused(file: Path, *given: str) -> tuple[int, str]:
     """The exit code, and the line, of a process that cannot start."""
-    done = stream_rater("standalone", str(file), *given, settings=SETTINGS)
-    *usage, line = done.stderr.splitlines()
-    assert not usage or usage[0].startswith("Usage: "), done.stderr
-    return done.returncode, line
+    ended = stream_rater("standalone", str(file), *given, settings=SETTINGS)
+    *usage, line = ended.stderr.splitlines()
+    assert not usage or usage[0].startswith("Usage: "), ended.stderr
+    return ended.returncode, line
 
 
 def a_body(round_id: str, *players: str) -> dict[str, Any]:
-    standings = [{"player": each, "rank": i + 1} for i, each in enumerate(players or ("ann", "bo"))]
-    return {
-        "round_id": round_id, "completed_at": "2026-05-01T20:00:00Z", "standings": standings,
-    }  # fmt: skip
+    players = players or ("ann", "bo")
+    return a_round(round_id, standings=ranked(range(1, len(players) + 1), players))
 
 
 def send(api: Answering, round_id: str, *players: str, **headers: str) -> Answered:

@@ -1,7 +1,6 @@
 """Rolling upgrades on real servers: other parameters and other kernels, while rounds stream and
 corrections come."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -12,29 +11,14 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.groups import UPDATERS
-from tests import real
 from tests.chaos.tally import differing
-from tests.integration.processes import (
-    LAST_RELEASE,
-    NEXT_RELEASE,
-    WorkerProcess,
-    stream_rater,
-    wait_until,
-)
-from tests.integration.test_corrections import (
-    RANKED,
-    correct,
-    corrections,
-    published_events,
-    rated,
-    season,
-    verified,
-)
-from tests.integration.test_rebuild import gone, rebuild
+from tests.integration import processes, test_corrections
+from tests.integration.processes import LAST_RELEASE, NEXT_RELEASE, Start, done, refused, stopped
+from tests.integration.test_corrections import RANKED, correct, corrections, rated, season
 from tests.integration.test_service import a_round, assert_all_rated_once, events_of
-from tests.integration.topics import Finished, produce, read_topic
-
-Start = Callable[..., WorkerProcess]
+from tests.integration.topics import Finished, produce, published, read_topic
+from tests.real import SettingsFactory
+from tests.waits import wait_until
 
 LADDER = """
 [ladders.ranked.rating]
@@ -56,7 +40,7 @@ def with_file(settings: Settings, path: Path, text: str) -> Settings:
 
 
 @pytest.fixture
-def before(settings: real.SettingsFactory, tmp_path: Path) -> Settings:
+def before(settings: SettingsFactory, tmp_path: Path) -> Settings:
     """One ladder in one partition."""
     return with_file(settings(partitions=1), tmp_path / "before.toml", LADDER)
 
@@ -86,16 +70,7 @@ def finished(settings: Settings) -> None:
     wait_until(Finished(settings), "all is rated")
 
 
-def refusal(settings: Settings) -> str:
-    ended = stream_rater("run", settings=settings)
-    assert ended.returncode == 2
-    (line,) = [each for each in ended.stderr.splitlines() if not each.startswith("{")]
-    return line
-
-
-def test_parameters_change_at_an_offset(
-    before: Settings, worker_process: Start, tmp_path: Path
-) -> None:
+def test_a_change_at_an_offset(before: Settings, worker_process: Start, tmp_path: Path) -> None:
     """Rounds from the offset on are rated by the new parameters, by workers that have them. A
     worker with the old file waits, cannot start again, and holds nobody up once it is gone."""
     forgotten = worker_process(before, "estimator")
@@ -110,18 +85,16 @@ def test_parameters_change_at_an_offset(
     wait_until(lambda: "ladder 'ranked'" in forgotten.get("/readyz")[1], "it refuses the ladder")
     assert forgotten.metric("stream_rater_refused_ladders") == 1
     assert forgotten.get("/healthz")[0] == 200
-    assert "from offset 60 on" in refusal(before)
+    assert "from offset 60 on" in refused(before, "run", code=2)
     late = with_file(before, tmp_path / "late.toml", LADDER + CHANGE.format(60) + CHANGE.format(70))
-    assert "too late, because its partition of round-completed already ends at 80" in refusal(late)
+    assert "too late, because its partition of round-completed already ends at 80" in refused(
+        late, "run", code=2
+    )
 
     forgotten.terminate()
     finished(after)
     assert_all_rated_once(after, 80)
-    shown = {
-        int(event.round_id[1:]): event.rating == event.mu
-        for message in read_topic(after, Topics.of(after).changed)
-        for event in [rating_changed_from_json(message.value() or b"")]
-    }
+    shown = {int(event.round_id[1:]): event.rating == event.mu for event in published(after)}
     assert [number for number, by_mu in sorted(shown.items()) if by_mu] == list(range(60, 80))
 
 
@@ -148,18 +121,14 @@ def test_kernels_of_the_next_version(before: Settings, worker_process: Start) ->
     newest = {number: carried for number, carried in traces.items() if number >= 300}
     assert traces[0] == {False} and newest == {n: {True} for n in range(300, 310)}
 
-    verified = stream_rater("verify", settings=before, module=NEXT_RELEASE)
-    assert verified.returncode == 1
-    assert "0 missing" in verified.stderr
+    ended = processes.stream_rater("verify", settings=before, module=NEXT_RELEASE)
+    assert ended.returncode == 1
+    assert "0 missing" in ended.stderr
     older, newer = KERNEL_VERSION, KERNEL_VERSION + 1
-    assert f"go back to kernel version {older}, this release has {newer}" in verified.stderr
-    new.terminate()
-    new.wait()
-    wait_until(gone(before), "all have left")
-    rebuilt = stream_rater("rebuild", "--replace", settings=before, module=NEXT_RELEASE)
-    assert rebuilt.returncode == 0, rebuilt.stderr
-    verified = stream_rater("verify", settings=before, module=NEXT_RELEASE)
-    assert verified.returncode == 0, verified.stderr
+    assert f"go back to kernel version {older}, this release has {newer}" in ended.stderr
+    stopped(new)
+    done(before, "rebuild", "--replace", module=NEXT_RELEASE)
+    done(before, "verify", module=NEXT_RELEASE)
 
 
 @pytest.mark.slow
@@ -184,9 +153,7 @@ def test_older_workers_wait_for_newer_ones(before: Settings, worker_process: Sta
 
 
 @pytest.mark.slow
-def test_corrections_of_two_kernel_versions(
-    settings: real.SettingsFactory, worker_process: Start
-) -> None:
+def test_corrections_of_two_kernels(settings: SettingsFactory, worker_process: Start) -> None:
     """Estimators of both replay corrections, each with checkpoints of its own, and a newer updater
     applies them. Each event begins where the last one ended, and Redis has the last published
     values. Then the operator goes back: the older release's rebuild reads what the newer one has
@@ -203,16 +170,15 @@ def test_corrections_of_two_kernel_versions(
     assert corrections(at, correct(at, "void", RANKED, "r43"))
     assert corrections(at, correct(at, "void", RANKED, "r45"))
     rated(at, *season(60, 20))
-    last = {who: events[-1] for who, events in published_events(at).items()}
+    last = {who: events[-1] for who, events in test_corrections.published_events(at).items()}
     assert [*differing(last, at)] == []
 
     for worker in newer:
         worker.terminate()
         worker.wait()
-    wait_until(gone(at), "all have left")
-    done = rebuild(at, "--replace")
-    assert done.returncode == 0, done.stderr
+    wait_until(processes.gone(at), "all have left")
+    done(at, "rebuild", "--replace")
     worker_process(at)
     assert corrections(at, correct(at, "void", RANKED, "r47"))
     rated(at, *season(80, 20))
-    verified(at)
+    test_corrections.verified(at)

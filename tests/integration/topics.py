@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.copier import delete_topics
@@ -23,6 +23,36 @@ TIMEOUT_S = 180.0
 """Without anything from the broker for so long, it hangs."""
 
 
+@lru_cache
+def _client(kafka: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": kafka}, logger=CLIENT_LOGGER)
+
+
+def client_of(settings: Settings) -> AdminClient:
+    """The client of this Kafka. It is kept, since what it was asked for is lost with it."""
+    return _client(settings.kafka)
+
+
+def carried_out(futures: Mapping[Any, Any]) -> None:
+    """Wait until Kafka has done what a client asked for; raise what it says instead."""
+    for future in futures.values():
+        future.result(TIMEOUT_S)
+
+
+def delete_records(settings: Settings, topic: str, before: Mapping[int, int]) -> None:
+    """Delete the records of a topic before these offsets, by partition."""
+    ends = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
+    carried_out(client_of(settings).delete_records(ends))
+
+
+def add_shards(settings: Settings, count: int) -> None:
+    """Let the topics by player have this many partitions."""
+    admin = Admin(settings)
+    both = admin.topics.parts, admin.topics.changed
+    carried_out(client_of(settings).create_partitions([NewPartitions(e, count) for e in both]))
+    wait_until(lambda: {admin.partitions()[each] for each in both} == {count}, "there are more")
+
+
 def make_topics(
     settings: Settings, *names: str, partitions: int = 0, config: Mapping[str, str] = {}
 ) -> None:
@@ -34,9 +64,8 @@ def make_topics(
         if name in names
     ]
     assert len(new) == len(names)
-    client = AdminClient({"bootstrap.servers": settings.kafka}, logger=CLIENT_LOGGER)
-    for future in client.create_topics(new).values():
-        future.result(TIMEOUT_S)
+    client = client_of(settings)
+    carried_out(client.create_topics(new))
     latest = {
         TopicPartition(each.topic, p): OffsetSpec.latest()
         for each in new
@@ -60,17 +89,12 @@ def remove_topic(settings: Settings, topic: str) -> None:
 
 @lru_cache
 def _producer(kafka: str) -> Producer:
-    return Producer(
-        {
-            "bootstrap.servers": kafka,
-            "enable.idempotence": True,
-            "partitioner": "murmur2_random",
-            "message.max.bytes": LARGEST,
-            "queue.buffering.max.kbytes": 1_000_000,
-            "queue.buffering.max.messages": 1_000_000,
-        },
-        logger=CLIENT_LOGGER,
-    )
+    options: Any = {
+        "bootstrap.servers": kafka, "enable.idempotence": True, "partitioner": "murmur2_random",
+        "message.max.bytes": LARGEST, "queue.buffering.max.kbytes": 1_000_000,
+        "queue.buffering.max.messages": 1_000_000,
+    }  # fmt: skip
+    return Producer(options, logger=CLIENT_LOGGER)
 
 
 def other_producers() -> None:
@@ -95,13 +119,9 @@ def produce(settings: Settings, records: Sequence[Bytes], topic: str = "") -> li
     for index, record in enumerate(records):
         where: dict[str, Any] = {} if record.partition < 0 else {"partition": record.partition}
         producer.produce(
-            topic or Topics.of(settings).rounds,
-            value=record.value,
-            key=record.key,
-            headers=list(record.headers),
-            on_delivery=delivered(index),
-            **where,
-        )
+            topic or Topics.of(settings).rounds, value=record.value, key=record.key,
+            headers=list(record.headers), on_delivery=delivered(index), **where,
+        )  # fmt: skip
         producer.poll(0)
     assert producer.flush(TIMEOUT_S) == 0
     assert not failures, failures
@@ -117,18 +137,13 @@ def headers_of(message: Message) -> list[tuple[str, bytes]]:
 
 def read_topic(settings: Settings, topic: str) -> list[Message]:
     """All messages of a topic that are committed now, each partition's in order."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": settings.kafka,
-            "group.id": settings.topic_prefix + "reader",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "fetch.message.max.bytes": LARGEST,
-            "receive.message.max.bytes": 1_000_000_000,
-        },
-        logger=CLIENT_LOGGER,
-    )
+    options: Any = {
+        "bootstrap.servers": settings.kafka, "group.id": settings.topic_prefix + "reader",
+        "isolation.level": "read_committed", "enable.auto.commit": False,
+        "enable.partition.eof": True, "fetch.message.max.bytes": LARGEST,
+        "receive.message.max.bytes": 1_000_000_000,
+    }  # fmt: skip
+    consumer = Consumer(options, logger=CLIENT_LOGGER)
     try:
         partitions = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
         consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
@@ -150,6 +165,16 @@ def published(settings: Settings) -> list[RatingChanged]:
     """All events that can be read, each partition's in order."""
     messages = read_topic(settings, Topics.of(settings).changed)
     return [rating_changed_from_json(message.value() or b"") for message in messages]
+
+
+def newest_events(settings: Settings) -> dict[tuple[str, str], RatingChanged]:
+    """By ladder and player the event with the greatest offset, whatever partition it is in."""
+    found = dict[tuple[str, str], RatingChanged]()
+    for event in published(settings):
+        who = event.ladder, event.player
+        if who not in found or event.offset >= found[who].offset:
+            found[who] = event
+    return found
 
 
 class Finished:

@@ -14,14 +14,9 @@ TIMEOUT_S = 180.0
 
 
 def append(
-    kafka: str,
-    topic: str,
-    partition: int,
-    value: bytes,
-    *,
-    key: bytes,
+    kafka: str, topic: str, partition: int, value: bytes, *, key: bytes,
     headers: Sequence[tuple[bytes, bytes | None]],
-) -> int:
+) -> int:  # fmt: skip
     """Append a record whose header names may be any bytes. Returns its offset."""
     batch = _batch(_record(value, key, headers))
     name = topic.encode()

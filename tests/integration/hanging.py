@@ -1,10 +1,13 @@
-"""stream-rater whose updater fails, and whose estimator then hangs while it closes its consumer:
-`python -m ... run`.
+"""stream-rater with a client library in which a call never returns. The variable HANGS names it.
 
+`end`: librdkafka's `send_offsets_to_transaction` may do so after a broken connection (its issue
+5456). `close`: the updater fails, and the estimator then hangs while it closes its consumer.
 librdkafka may do so if a rebalance begins at that moment, in a callback that holds Python's lock.
 """
 
 import ctypes
+import os
+import threading
 from collections.abc import Mapping
 
 from stream_rater.adapters.kafka.consumer import Input
@@ -13,30 +16,36 @@ from stream_rater.cli import app
 from stream_rater.contract.errors import Unrecoverable
 from stream_rater.contract.events import PERFORMANCE_ESTIMATED
 from stream_rater.pipeline.ports import NO_TAILS, Tails
+from stream_rater.runtime import service
 
 FOR_EVER_S = 3600
+CLOSE = os.environ["HANGS"] == "close"
 
 _end, _close = Transactions.end, Input.close
 
 
 def end(self: Transactions, offsets: Mapping[int, int], tails: Tails = NO_TAILS) -> None:
-    """Fail if an updater has finished something."""
+    """Hang or fail if an updater has finished something."""
     assert self._input is not None
     if self._input.topic.endswith(PERFORMANCE_ESTIMATED) and any(offsets.values()):
-        raise Unrecoverable("fenced")
+        if CLOSE:
+            raise Unrecoverable("fenced")
+        threading.Event().wait()
     _end(self, offsets, tails)
 
 
 def close(self: Input) -> None:
-    """Hang, and keep the lock."""
-    if self.topic.endswith(PERFORMANCE_ESTIMATED):
-        _close(self)
-    else:
+    """Hang in an estimator, and keep the lock."""
+    if CLOSE and not self.topic.endswith(PERFORMANCE_ESTIMATED):
         ctypes.PyDLL(None).sleep(FOR_EVER_S)
+    _close(self)
 
 
 Transactions.end = end  # type: ignore[method-assign]
 Input.close = close  # type: ignore[method-assign]
+if not CLOSE:
+    # Long enough that no other call, of a worker that hardly gets a processor, counts as one.
+    service.HUNG_S = 15.0
 
 if __name__ == "__main__":
     app.main()
