@@ -61,11 +61,8 @@ def make_certificates(folder: Path) -> Certificates:
     made = Certificates(*(folder / f"{name}.pem" for name in ("ca", "certificate", "key", "both")))
     chain = b"".join(each.bytes() for each in issued.cert_chain_pems)
     private = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
-    key = private.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
+    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    key = private.private_bytes(pem, pkcs8, serialization.NoEncryption())
     authority.cert_pem.write_to_path(str(made.authority))
     made.certificate.write_bytes(chain)
     made.key.write_bytes(key)

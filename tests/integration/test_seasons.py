@@ -5,7 +5,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from tests.browser import tab
 from tests.builders.kills import halting
 from tests.builders.lines import Bytes, a_correction, a_message, a_round
 from tests.integration.forks import Fork
-from tests.integration.processes import PATIENTLY, WorkerProcess, done, environment_of
+from tests.integration.processes import PATIENTLY, WorkerProcess, done, environment_of, workers
 from tests.integration.serving import ask, serves
 from tests.integration.test_corrections import RANKED, Start, correct, rated, season, verified
 from tests.integration.test_page import LOOKS, assert_accessible, chromium
@@ -45,13 +45,9 @@ STANDINGS = "season-standings", RANKED, "--wait", PATIENTLY
 
 def crowd(number: int, first: int) -> Bytes:
     names = [f"c{first + i}" for i in range(ENTRIES)]
-    return Bytes(
-        rounds.as_json(
-            *rounds.ranked([1 + i // 3 for i in range(ENTRIES)], names), ladder=RANKED,
-            round_id=f"crowd{number}", completed_at=rounds.day(number),
-        ),
-        RANKED.encode(),
-    )  # fmt: skip
+    standings = rounds.ranked([1 + i // 3 for i in range(ENTRIES)], names)
+    about = {"ladder": RANKED, "round_id": f"crowd{number}", "completed_at": rounds.day(number)}
+    return a_message(rounds.event(*standings, **about))
 
 
 def with_a_crowd(settings: SettingsFactory, start: Start, folder: Path) -> Settings:
@@ -213,23 +209,17 @@ def replayed(at: Settings, end: int, *, checkpoints: bool = True) -> tuple[dict[
 
 
 HOSTILE = "<img src=x onerror=alert(1)>/%"
+Place = tuple[Settings, WorkerProcess]
 NAMES = [*(f"p{i:02}" for i in range(39)), HOSTILE]
 
 
 @pytest.fixture(scope="module")
-def place(
-    addresses: Addresses, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Settings, WorkerProcess]]:
+def place(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A ladder with a past season that is kept, though it was killed first, one that is not, and
     one that runs; and `serve`."""
     folder = tmp_path_factory.mktemp("seasons")
-    with (
-        real.a_place(addresses) as at,
-        serves(folder) as begin_serving,
-        ExitStack() as stack,
-    ):
-        worker = stack.enter_context(closing(WorkerProcess(at, folder / "log", forked=True)))
-        worker.wait_ready()
+    with real.a_place(addresses) as at, workers(folder) as work, serves(folder) as begin_serving:
+        work(at, forked=True)
         rng = random.Random(3)
         rated(at, *(in_eu(i, *rng.sample(NAMES, 8)) for i in range(60)))
         correct(at, "season", "eu", "1", "--keep", "0.5", "--sigma", "90")
@@ -244,7 +234,7 @@ def place(
         yield at, begin_serving(msgspec.structs.replace(at, serve_rate=0.0))
 
 
-def test_the_api_answers_from_the_topic(place: tuple[Settings, WorkerProcess]) -> None:
+def test_the_api_answers_from_the_topic(place: Place) -> None:
     """What was killed inside a transaction is there once after the next run. Seasons are listed:
     kept, not written yet, and the one that runs. All pages by cursors are the records of the topic;
     around a player; what is not there is named."""
@@ -284,7 +274,7 @@ def test_the_api_answers_from_the_topic(place: tuple[Settings, WorkerProcess]) -
 @pytest.mark.slow
 @pytest.mark.parametrize("look", LOOKS, ids=["light", "dark", "phone"])
 def test_the_page_shows_a_past_season(
-    chromium: Browser, place: tuple[Settings, WorkerProcess], look: dict[str, Any]
+    chromium: Browser, place: Place, look: dict[str, Any]
 ) -> None:
     """Its pages are those of the API, ids are text, and axe finds nothing; no part is wider than
     the screen."""
@@ -309,7 +299,7 @@ def test_the_page_shows_a_past_season(
 
 
 @pytest.mark.slow
-def test_a_kept_season_appears(chromium: Browser, place: tuple[Settings, WorkerProcess]) -> None:
+def test_a_kept_season_appears(chromium: Browser, place: Place) -> None:
     """In the API and on an open page, which nobody touches. (The last test of this place: it keeps
     what was not written.)"""
     at, api = place
