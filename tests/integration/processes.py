@@ -75,7 +75,7 @@ def refused(at: Settings, *words: object, code: int = 0) -> str:
     ended = stream_rater(*map(str, words), settings=at)
     lines = [each for each in complaints(ended.stderr) if not each.startswith("{")]
     assert ended.returncode in ((code,) if code else (1, 2)), ended.stdout + ended.stderr
-    assert len(lines) == 1, ended.stderr
+    assert len(lines) == 1 and lines[0].startswith("stream-rater: "), ended.stderr
     return lines[0]
 
 
