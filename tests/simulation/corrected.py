@@ -1,14 +1,44 @@
-"""Scenarios with corrections."""
+"""Corrections, those that wait for others, too: mutants with one rule left out, and the scenarios
+that catch them."""
 
-from stream_rater.pipeline.corrections.correction_ports import NoteCorrections
-from stream_rater.pipeline.ports import CommitSource, Publish, Scatter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
 
-from . import correction_mutants as corrections
-from . import estimator_mutants as stage_1
-from . import rebuild_mutants as rebuild
+from stream_rater.adapters.local_driver import Steps
+from stream_rater.contract.errors import StoreTrouble
+from stream_rater.contract.record import Player, Record
+from stream_rater.operations.cutoff import Cutoff
+from stream_rater.pipeline.corrections import correction_validator
+from stream_rater.pipeline.corrections.correction_job import CorrectionJob
+from stream_rater.pipeline.corrections.correction_ports import (
+    CorrectionsByLadder,
+    NoteCorrections,
+    RecordedCorrection,
+)
+from stream_rater.pipeline.corrections.correction_validator import Rejections
+from stream_rater.pipeline.corrections.corrections import Corrections, Queued
+from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
+from stream_rater.pipeline.corrections.log_context import QueuedCorrection
+from stream_rater.pipeline.corrections.lookahead import QueueLookahead
+from stream_rater.pipeline.estimator.estimation import PendingRounds
+from stream_rater.pipeline.estimator.input_partition import InputPartition
+from stream_rater.pipeline.estimator.progress import InFlightWindow
+from stream_rater.pipeline.ports import CommitSource, Publish, Scatter, Step, StoredShard
+from stream_rater.pipeline.updater.changes import Change
+from stream_rater.pipeline.updater.shard import ShardBatch
+from stream_rater.pipeline.updater.updater import Updater
+from stream_rater.replay.checkpoint import Head, RecordPlace
+from stream_rater.replay.edits import NO_EDITS, Edits
+from stream_rater.replay.entry_edits import EntryEdits
+from stream_rater.replay.id_filter import IdFilter
+
 from .actors import Actor
-from .registry import catches
+from .estimating import with_present
+from .registry import altered, catches, nothing
 from .stage import A0, A1, A2, B0, B2, NEVER_HEARS, Stage
+from .world import UnkindDriver
 
 
 def _corrected(stage: Stage, kind: str, **about: object) -> tuple[Actor, Actor]:
@@ -22,7 +52,15 @@ def _corrected(stage: Stage, kind: str, **about: object) -> tuple[Actor, Actor]:
     return estimator, updater
 
 
-@catches("edits-forgotten", "notes of corrections read at take-over", corrections.EditsForgotten)
+class EditsForgotten(UnkindDriver):
+    """Takes over a partition without the notes of its"""
+
+    def noted_corrections(self) -> Steps:
+        yield
+        return {}
+
+
+@catches("edits-forgotten", "notes of corrections read at take-over", EditsForgotten)
 def successor_rates_a_round_of_a_removed_player(stage: Stage) -> None:
     """A player is removed. Then another estimator takes over, and the player plays on."""
     estimator, _ = _corrected(stage, "player-removed", player=A0)
@@ -31,7 +69,10 @@ def successor_rates_a_round_of_a_removed_player(stage: Stage) -> None:
     stage.turns(stage.estimator())
 
 
-@catches("edits-unnoted", "corrections recorded before they finish", corrections.EditsUnrecorded)
+@catches(
+    "edits-unnoted", "corrections recorded before they finish",
+    altered(UnkindDriver, note_corrections=nothing),
+)  # fmt: skip
 def successor_of_one_who_recorded_nothing(stage: Stage) -> None:
     """The same, with a merged player."""
     estimator, _ = _corrected(stage, "player-merged", player=A1, into=A0)
@@ -40,7 +81,26 @@ def successor_of_one_who_recorded_nothing(stage: Stage) -> None:
     stage.turns(stage.estimator())
 
 
-@catches("corrected-twice", "corrections that are fresh only", corrections.CorrectedTwice)
+class CorrectedTwice(Updater):
+    """Applies each correction part, fresh or not."""
+
+    def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
+        if batch.correction is not None:
+            stored = {s: _blind(each) for s, each in stored.items() if s in batch.parts}
+        return super()._compute(batch, stored)
+
+
+def _blind(stored: StoredShard) -> StoredShard:
+    records = [None if each is None else _never_rated(each) for each in stored.records]
+    return StoredShard(stored.position, records)
+
+
+def _never_rated(record: bytes) -> bytes:
+    """The belief, with a last round before any correction."""
+    return record[:6] + bytes(5) + record[11:]
+
+
+@catches("corrected-twice", "corrections that are fresh only", CorrectedTwice)
 def estimator_dies_before_a_correction_is_committed(stage: Stage) -> None:
     """The correction's parts are applied and published, and its offset is not committed. The
     successor applies it again, while a later round waits."""
@@ -53,7 +113,17 @@ def estimator_dies_before_a_correction_is_committed(stage: Stage) -> None:
     stage.turns(successor, updater)
 
 
-@catches("later-round-passes", "later rounds after the correction", corrections.LaterRoundPasses)
+class LaterRoundPasses(Corrections):
+    """Rates rounds of a ladder while a correction before them waits."""
+
+    def admit(self, pending: PendingRounds) -> tuple[PendingRounds, PendingRounds]:
+        deferred, self._deferred = self._deferred, {}
+        found = super().admit(pending)
+        self._deferred = deferred
+        return found
+
+
+@catches("later-round-passes", "later rounds after the correction", LaterRoundPasses)
 def round_right_after_a_correction(stage: Stage) -> None:
     """A correction and the next round of its players come in one poll."""
     stage.rated(A0, A1, times=2)
@@ -61,7 +131,14 @@ def round_right_after_a_correction(stage: Stage) -> None:
     stage.round(A0, A1)
 
 
-@catches("corrects-too-early", "corrections after all earlier rounds", corrections.CorrectsTooEarly)
+class CorrectsTooEarly(Corrections):
+    """Applies a correction while earlier rounds wait."""
+
+    def due(self, inputs: Mapping[int, InputPartition]) -> list[Queued]:
+        return [queue[0] for queue in self._queues.values() if queue]
+
+
+@catches("corrects-too-early", "corrections after all earlier rounds", CorrectsTooEarly)
 def earlier_round_waits_while_a_correction_comes(stage: Stage) -> None:
     """A round waits for a shard without an updater when a correction of one of its players comes.
     No belief is cached."""
@@ -80,7 +157,9 @@ def earlier_round_waits_while_a_correction_comes(stage: Stage) -> None:
 
 
 @catches(
-    "removed-player-rated", "removed players out of later rounds", corrections.RemovedPlayerRated
+    "removed-player-rated",
+    "removed players out of later rounds",
+    altered(Corrections, edits_of=lambda *_: NO_EDITS),
 )
 def removed_player_plays_on(stage: Stage) -> None:
     """A player is removed for ever, and plays on."""
@@ -88,14 +167,40 @@ def removed_player_plays_on(stage: Stage) -> None:
     stage.round(A0, A1, B0)
 
 
-@catches("old-name-kept", "merged players under one name", corrections.OldNameKept)
+class OldNameKept(Corrections):
+    """Rates a merged player's later rounds under the old name."""
+
+    def edits_of(self, ladder: str, offset: int) -> Edits:
+        edits, found = super().edits_of(ladder, offset), EntryEdits()
+        for name, edit in edits.entries.items():
+            for span in edit.removed if edit.player == name else ():
+                found.remove(name, span)
+        return Edits(found.now(), edits.voided, edits.amended, edits.seasons)
+
+
+@catches("old-name-kept", "merged players under one name", OldNameKept)
 def merged_player_plays_on(stage: Stage) -> None:
     """A player is merged into another, and plays on under the old name."""
     _corrected(stage, "player-merged", player=A1, into=A0)
     stage.round(A1, B0)
 
 
-@catches("batch-forgotten", "a batch whose parts are sent", corrections.BatchForgotten)
+class BatchForgotten(Corrections):
+    """Counts a batch as applied as soon as it is recorded."""
+
+    def load(self, recorded: CorrectionsByLadder) -> None:
+        self._edits = {ladder: _Forgetful(some) for ladder, some in recorded.items()}
+
+
+class _Forgetful(LadderEdits):
+    """Edits without the corrections that have waited."""
+
+    def waiting(self, before: int) -> list[RecordedCorrection]:
+        gone = [each for some in self._applied.values() for each in some]
+        return [each for each in super().waiting(before) if each not in gone]
+
+
+@catches("batch-forgotten", "a batch whose parts are sent", BatchForgotten)
 def estimator_dies_after_a_batch_is_recorded(stage: Stage) -> None:
     """Two corrections wait for `corrections-applied`, one of them for a round that does not
     exist. The estimator dies when it has recorded what it accepts, and has sent nothing."""
@@ -111,7 +216,18 @@ def estimator_dies_after_a_batch_is_recorded(stage: Stage) -> None:
     stage.estimator()
 
 
-@catches("found-by-the-record", "offsets by what came with rejections", stage_1.FoundByTheRecord)
+class FoundByTheRecord(UnkindDriver):
+    """Step 1 that starts after the last rejected record, though a later one was committed with
+    it."""
+
+    def look_for_offsets(self, partitions: frozenset[int]) -> Steps:
+        remains = yield from super().look_for_offsets(partitions)
+        places = sorted((each.record.partition, each.record.offset) for each in self.log.rejected)
+        after = {partition: offset + 1 for partition, offset in places if partition in partitions}
+        return replace(remains, after_rejected=after)
+
+
+@catches("found-by-the-record", "offsets by what came with rejections", FoundByTheRecord)
 def offsets_expire_after_a_batch(stage: Stage) -> None:
     """A batched correction is rejected when it is to be applied. Then all workers are gone for so
     long that Kafka deletes the estimators' offsets."""
@@ -126,9 +242,15 @@ def offsets_expire_after_a_batch(stage: Stage) -> None:
     stage.estimator()
 
 
-@catches(
-    "corrected-not-pending", "pending parts of corrected players", corrections.CorrectedNotPending
-)
+class SentNotPending(Corrections):
+    """Does not record the parts of corrections and seeds as pending."""
+
+    def work_on(self, queued: Any, in_flight: InFlightWindow, *given: Any) -> Step[bool]:
+        with patch.object(in_flight, "sent"):
+            return (yield from super().work_on(queued, in_flight, *given))
+
+
+@catches("corrected-not-pending", "pending parts of corrected players", SentNotPending)
 def next_round_before_the_correction_is_applied(stage: Stage) -> None:
     """The next round of corrected players is rated before an updater has seen the correction."""
     estimator, updater = stage.rated(A0, A1, times=2)
@@ -137,7 +259,20 @@ def next_round_before_the_correction_is_applied(stage: Stage) -> None:
     stage.turns(estimator, updater)
 
 
-@catches("unannounced-unrecorded", "notes of what was published", corrections.UnannouncedUnrecorded)
+class UnannouncedUnrecorded(Updater):
+    """Step 13 without the last published values of unannounced beliefs."""
+
+    def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
+        found = super()._compute(batch, stored)
+        return {shard: _without_notes(change) for shard, change in found.items()}
+
+
+def _without_notes(change: Change) -> Change:
+    bits = change.position.fresh[: (change.rows + 7) // 8]
+    return replace(change, position=replace(change.position, fresh=bits))
+
+
+@catches("unannounced-unrecorded", "notes of what was published", UnannouncedUnrecorded)
 def updater_dies_before_it_publishes_the_unannounced(stage: Stage) -> None:
     """A correction moves players by less than is published. The updater dies after it has applied
     their next round, before its events are published."""
@@ -151,7 +286,7 @@ def updater_dies_before_it_publishes_the_unannounced(stage: Stage) -> None:
     stage.replace(updater)
 
 
-@catches("season-twice", "the season of the remembered prior", corrections.SeasonTwice)
+@catches("season-twice", "the season of the remembered prior", with_present("season"))
 def estimator_dies_in_the_first_round_of_a_season(stage: Stage) -> None:
     """One part of the first round after a season's start was sent and applied, the other was
     not."""
@@ -164,7 +299,10 @@ def estimator_dies_in_the_first_round_of_a_season(stage: Stage) -> None:
     stage.estimator()
 
 
-@catches("rebuilt-without-published", "rebuild with what was published", rebuild.CutoffByBeliefs)
+@catches(
+    "rebuilt-without-published", "rebuild with what was published",
+    altered(Cutoff, knows_published=False),
+)  # fmt: skip
 def store_is_rebuilt_after_an_unannounced_change(stage: Stage) -> None:
     """A correction moves players by less than is published, and the store is rebuilt before their
     next round."""
@@ -177,7 +315,11 @@ def store_is_rebuilt_after_an_unannounced_change(stage: Stage) -> None:
     stage.round(A0, A1)
 
 
-@catches("rebuilt-without-notes", "rebuild that notes the corrections", rebuild.RestatesNothing)
+restates_nothing = altered(Cutoff, restates=False)
+"""Does not write the ladder events of corrections again."""
+
+
+@catches("rebuilt-without-notes", "rebuild that notes the corrections", restates_nothing)
 def ladder_events_are_lost_and_the_store_is_rebuilt(stage: Stage) -> None:
     """A player is removed, another merged, and a correction waits. The topic of the notes is
     deleted, and the store is rebuilt. The players play on, and the correction is applied."""
@@ -193,7 +335,7 @@ def ladder_events_are_lost_and_the_store_is_rebuilt(stage: Stage) -> None:
     stage.correct("corrections-applied")
 
 
-@catches("rebuilt-beside-other-notes", "no notes of another log", rebuild.RestatesNothing)
+@catches("rebuilt-beside-other-notes", "no notes of another log", restates_nothing)
 def ladder_events_newer_than_the_log(stage: Stage) -> None:
     """A player is removed. Then the log comes back from an older copy, and the notes do not. An
     operator rebuilds the store, and the player plays on."""
@@ -210,9 +352,15 @@ def ladder_events_newer_than_the_log(stage: Stage) -> None:
     stage.round(A0, A1, B0)
 
 
+class CheckpointAfterAnEdit(CorrectionJob):
+    """Begins at a checkpoint although a correction that it lacks changes an earlier round."""
+
+    def _places_in(self, head: Head) -> set[RecordPlace]:
+        return {each.place for each in self._accepted_before}
+
+
 @catches(
-    "checkpoint-after-an-edit", "checkpoints before all edited rounds",
-    corrections.CheckpointAfterAnEdit,
+    "checkpoint-after-an-edit", "checkpoints before all edited rounds", CheckpointAfterAnEdit
 )  # fmt: skip
 def store_goes_back_to_an_older_checkpoint(stage: Stage) -> None:
     """A checkpoint does not know that an earlier round was voided: Redis lost what had replaced
@@ -231,9 +379,16 @@ def store_goes_back_to_an_older_checkpoint(stage: Stage) -> None:
     stage.turns(estimator, updater)
 
 
+class CheckpointMustBeKept(UnkindDriver):
+    """Starts the work on a correction again if its checkpoint is not stored."""
+
+    def _unkept(self, outcome: object) -> Steps:
+        yield from super()._unkept(outcome)
+        raise StoreTrouble("OOM command not allowed when used memory > 'maxmemory'")
+
+
 @catches(
-    "checkpoint-must-be-kept", "corrections without checkpoints",
-    corrections.CheckpointMustBeKept, stuck=True,
+    "checkpoint-must-be-kept", "corrections without checkpoints", CheckpointMustBeKept, stuck=True
 )  # fmt: skip
 def store_takes_no_checkpoint(stage: Stage) -> None:
     """The store is full when a correction would keep a checkpoint, and a second one would read
@@ -244,10 +399,16 @@ def store_takes_no_checkpoint(stage: Stage) -> None:
     stage.round(A0, A1)
 
 
-@catches(
-    "checkpoint-without-window", "round ids before a checkpoint",
-    corrections.CheckpointWithoutWindow,
-)  # fmt: skip
+class CheckpointWithoutWindow(CorrectionJob):
+    """Does not read the round ids before a checkpoint again."""
+
+    @property
+    def _rounds_from(self) -> int:
+        head = self._starting_point.head
+        return 0 if head is None else head.last[0]
+
+
+@catches("checkpoint-without-window", "round ids before a checkpoint", CheckpointWithoutWindow)
 def round_comes_again_after_a_checkpoint(stage: Stage) -> None:
     """A round before a checkpoint is reported again behind it; then a later round is corrected."""
     estimator, _ = stage.rated(A0, A1, times=3)
@@ -260,7 +421,10 @@ def round_comes_again_after_a_checkpoint(stage: Stage) -> None:
     stage.turns(estimator)
 
 
-@catches("cutoff-with-waiting", "rebuild without corrections that wait", rebuild.CutoffWithWaiting)
+@catches(
+    "cutoff-with-waiting", "rebuild without corrections that wait",
+    altered(Cutoff, pending_corrections=lambda _: {}),
+)  # fmt: skip
 def store_is_rebuilt_while_a_correction_waits_to_be_applied(stage: Stage) -> None:
     """A round was sent, then a correction of an earlier one. Nobody has applied either when the
     store is lost. The round's event shows it as it was before the correction."""
@@ -272,7 +436,14 @@ def store_is_rebuilt_while_a_correction_waits_to_be_applied(stage: Stage) -> Non
     stage.rebuild_and_start()
 
 
-@catches("cutoff-by-the-last-record", "rebuild by fresh parts", rebuild.CutoffByTheLastRecord)
+class CutoffByTheLastRecord(Cutoff):
+    """Takes the last record that correction parts have of a player, fresh or not."""
+
+    def _add_corrected(self, player: Player, offset: int, data: bytes) -> None:
+        self.corrected[player] = offset, data
+
+
+@catches("cutoff-by-the-last-record", "rebuild by fresh parts", CutoffByTheLastRecord)
 def store_is_rebuilt_after_a_paused_estimator_sent_an_earlier_correction(stage: Stage) -> None:
     """A second correction is applied and not committed. Then an estimator wakes up that was paused
     before it sent the first one's parts, and the store is lost."""
@@ -290,3 +461,74 @@ def store_is_rebuilt_after_a_paused_estimator_sent_an_earlier_correction(stage: 
     stage.perform(paused)
     stage.turns(updater)
     stage.rebuild_and_start()
+
+
+class ValidatedByALaterRecord(QueueLookahead):
+    """Validates waiting corrections in the wrong order: the last one first."""
+
+    def reach(self, record: Record) -> correction_validator.Steps[None]:
+        self.remember(record)
+        yield from self._validator.reach(record)
+        if record.offset == max(self._polled):
+            for each in reversed(self._polled.values()):
+                yield from self._validate_polled(each)
+
+
+@catches("validated-by-a-later-record", "verdicts by the log before", ValidatedByALaterRecord)
+def same_round_is_voided_twice_in_a_queue(stage: Stage) -> None:
+    """Three corrections come in one poll. The second one counts, and the last one does not, since
+    the same was done before."""
+    stage.rated(A0, A1, times=2)
+    stage.correct("round-voided", round_id="nowhere")
+    stage.correct("round-voided", round_id="round-1")
+    stage.correct("round-voided", round_id="round-1")
+    stage.round(A0, A1)
+
+
+class BatchRejectedWhole(QueueLookahead):
+    """Rejects a batch as a whole if one of its corrections is rejected."""
+
+    def _rejections_of(
+        self, validated: Sequence[QueuedCorrection], rejected: Rejections
+    ) -> Rejections | None:
+        return rejected or super()._rejections_of(validated, rejected)
+
+
+@catches("batch-rejected-whole", "accepted corrections of a batch applied", BatchRejectedWhole)
+def batch_waits_in_a_queue(stage: Stage) -> None:
+    """A batch is half good. It waits behind a correction that is refused."""
+    stage.rated(A0, A1, times=2)
+    stage.correct("round-voided", round_id="nowhere")
+    stage.correct("round-voided", round_id="round-2", batched=True)
+    stage.correct("round-voided", round_id="not-here", batched=True)
+    stage.correct("corrections-applied")
+    stage.round(A1, A0)
+
+
+@catches(
+    "ids-lost", "ids before a checkpoint",
+    altered(CorrectionJob, _ids_before=lambda _: IdFilter()),
+)  # fmt: skip
+def round_before_a_checkpoint_is_voided(stage: Stage) -> None:
+    """A round is voided, which makes a checkpoint; then one before the checkpoint is."""
+    estimator, _ = stage.rated(A0, A1, times=2)
+    stage.correct("round-voided", round_id="round-2")
+    stage.through(estimator, CommitSource)
+    stage.correct("round-voided", round_id="round-1")
+    stage.correct("round-voided", round_id="nowhere")
+    stage.turns(estimator)
+
+
+@catches(
+    "amended-ids-lost", "amended names before a checkpoint",
+    altered(CorrectionJob, _add_amended=nothing),
+)  # fmt: skip
+def player_of_an_amended_round_is_removed(stage: Stage) -> None:
+    """The only round of a player is one that a correction has put the player into. Then a
+    checkpoint is made, and the player is removed."""
+    estimator, _ = stage.rated(A0, A1, times=2)
+    amended = [{"player": A0, "rank": 1}, {"player": "late", "rank": 2}]
+    stage.correct("round-amended", round_id="round-1", standings=amended)
+    stage.through(estimator, CommitSource)
+    stage.correct("player-removed", player="late")
+    stage.turns(estimator)

@@ -1,23 +1,48 @@
-"""Scenarios in which the store is lost and rebuilt, or lost again."""
+"""The store is lost and rebuilt, or lost again: mutants with one rule left out, and the scenarios
+that catch them."""
 
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 from msgspec import structs
 
+from stream_rater.adapters.local_driver import Steps
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config.ladders import Change, Ladder, Ladders
-from stream_rater.pipeline.ports import Apply, CommitSource, Publish, Scatter
+from stream_rater.contract.record import Record
+from stream_rater.operations.cutoff import Cutoff, Offsets
+from stream_rater.pipeline.estimator.estimator import Estimator
+from stream_rater.pipeline.parts.decoder import PartView
+from stream_rater.pipeline.ports import (
+    Application,
+    Apply,
+    CommitSource,
+    Event,
+    Position,
+    Publish,
+    Scatter,
+    ShardEnds,
+    Step,
+    ask,
+)
+from stream_rater.pipeline.updater.shard import Shard
+from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.rating.parameters import EloMMR
 
-from . import estimator_mutants as stage_1
-from . import rebuild_mutants as rebuild
-from . import updater_mutants as stage_2
 from .actors import Actor
+from .estimating import finding
 from .game import LADDERS
-from .registry import catches
+from .registry import altered, catches, nothing
 from .stage import A0, A1, A2, B0, B1, B2, C0, C1, D0, NEVER_HEARS, SHARDS, Stage
-from .world import Unkindness
+from .world import UnkindDriver, Unkindness
 
 
-@catches("cutoff-at-the-end", "rebuild up to what was applied", rebuild.CutoffAtTheEnd)
+@catches(
+    "cutoff-at-the-end", "rebuild up to what was applied",
+    altered(Cutoff, of=lambda _self, rows, _partitions: np.full(len(rows), 2**60)),
+)  # fmt: skip
 def rebuilt_while_a_part_waits(stage: Stage) -> None:
     """The store is lost after a round was sent and committed, and before it is applied."""
     estimator, _ = stage.rated(A0, A1)
@@ -25,7 +50,10 @@ def rebuilt_while_a_part_waits(stage: Stage) -> None:
     stage.rebuild_and_start()
 
 
-@catches("cutoff-at-the-commit", "rebuild by parts first", rebuild.CutoffAtTheCommit)
+@catches(
+    "cutoff-at-the-commit", "rebuild by parts first",
+    altered(Cutoff, of=lambda self, _rows, partitions: self._sent[partitions] - 1),
+)  # fmt: skip
 def rebuilt_before_the_source_is_committed(stage: Stage) -> None:
     """The store is lost after a round was rated and published, and its estimator died before it
     committed the source."""
@@ -36,7 +64,10 @@ def rebuilt_before_the_source_is_committed(stage: Stage) -> None:
     stage.rebuild_and_start()
 
 
-@catches("cutoff-without-seeds", "rebuild by parts of seeds, too", rebuild.CutoffWithoutSeeds)
+@catches(
+    "cutoff-without-seeds", "rebuild by parts of seeds, too",
+    altered(Cutoff, _add_seeds=nothing),
+)  # fmt: skip
 def rebuilt_while_a_seed_waits(stage: Stage) -> None:
     """The store is lost after a seed and a reset were sent and committed, and before they are
     applied."""
@@ -47,7 +78,10 @@ def rebuilt_while_a_seed_waits(stage: Stage) -> None:
     stage.rebuild_and_start()
 
 
-@catches("cutoff-of-applied", "rebuild of players whose parts are gone", rebuild.CutoffOfApplied)
+@catches(
+    "cutoff-of-applied", "rebuild of players whose parts are gone",
+    altered(Cutoff, of=lambda self, rows, _partitions: self._before.of(rows)),
+)  # fmt: skip
 def rebuilt_after_parts_were_deleted(stage: Stage) -> None:
     """The store is lost long after a round, when all its parts are deleted."""
     stage.rated(A0, A1)
@@ -57,7 +91,16 @@ def rebuilt_after_parts_were_deleted(stage: Stage) -> None:
     stage.workers()
 
 
-@catches("marks-overlooked", "the marks of rebuilds", stage_2.MarksOverlooked)
+class MarksOverlooked(Updater):
+    """Step 9 without the marks: a store that lost a rebuild is refilled from parts before it."""
+
+    def _read(self, record: Record, part: PartView | None) -> None:
+        if record.partition in self._shards:
+            self._shards[record.partition].marks_before = 2**60
+        super()._read(record, part)
+
+
+@catches("marks-overlooked", "the marks of rebuilds", MarksOverlooked)
 def lost_after_shards_were_added(stage: Stage) -> None:
     """Players move to a new shard, and the store is lost during work. The new shard's log holds all
     but what the players were before. A round is reported before the rebuild."""
@@ -73,7 +116,22 @@ def lost_after_shards_were_added(stage: Stage) -> None:
     stage.rebuild_and_start()
 
 
-@catches("epoch-not-compared", "compare-and-set on the epoch", stage_2.EpochNotCompared)
+class EpochNotCompared(UnkindDriver):
+    """Step 13 that compares `applied` alone: what was read before a rebuild is written after it."""
+
+    def apply(self, applications: Mapping[int, Application], events: Collection[Event]) -> Steps:
+        now = {
+            shard: replace(call, position=self._of_now(shard, call.position))
+            for shard, call in applications.items()
+        }
+        return (yield from super().apply(now, events))
+
+    def _of_now(self, shard: int, position: Position) -> Position:
+        stored, _ = self.store.state(shard)
+        return replace(position, epoch=stored.epoch)
+
+
+@catches("epoch-not-compared", "compare-and-set on the epoch", EpochNotCompared)
 def updater_stopped_over_a_rebuild(stage: Stage) -> None:
     """An updater stops before it applies a part, which so waits for the rebuild, too. That keeps
     fewer factors of A0, who was between equals: no event and no part shows it. It goes on."""
@@ -88,7 +146,15 @@ def updater_stopped_over_a_rebuild(stage: Stage) -> None:
     stage.workers()
 
 
-@catches("absences-not-compared", "as many new beliefs as were absent", stage_2.AbsencesNotCompared)
+class AbsencesNotCompared(UnkindDriver):
+    """Step 13 without the count of new beliefs: those that vanished are taken for newcomers'."""
+
+    def apply(self, applications: Mapping[int, Application], events: Collection[Event]) -> Steps:
+        uncounted = {s: replace(call, absent=None) for s, call in applications.items()}
+        return (yield from super().apply(uncounted, events))
+
+
+@catches("absences-not-compared", "as many new beliefs as were absent", AbsencesNotCompared)
 def beliefs_vanish_within_a_call(stage: Stage) -> None:
     """A hash with two players' beliefs is deleted while a call that writes one is on its way. An
     operator rebuilds if asked to. Then the other player has a round. Nothing is cached."""
@@ -104,7 +170,14 @@ def beliefs_vanish_within_a_call(stage: Stage) -> None:
     stage.round(B0, C0)
 
 
-@catches("foreign-priors", "no priors of another history", stage_1.ForeignPriors)
+class ForeignPriors(Estimator):
+    """Step 1 without the comparison of store and log."""
+
+    def _raise_floors(self) -> Step[None]:
+        self._progress.take_over((yield from ask(ShardEnds())))
+
+
+@catches("foreign-priors", "no priors of another history", ForeignPriors)
 def log_that_is_shorter_than_the_store(stage: Stage) -> None:
     """The log comes back from an older copy, the store does not. Rounds are reported. An operator
     does what the updater asks for."""
@@ -120,7 +193,15 @@ def log_that_is_shorter_than_the_store(stage: Stage) -> None:
     stage.rebuild_if_asked()
 
 
-@catches("tails-not-compared", "the last record that was applied", stage_2.TailsNotCompared)
+class TailsNotCompared(UnkindDriver):
+    """Step 9 without the record before `applied`: any log that is long enough will do."""
+
+    def part_sums(self, offsets: Mapping[int, int]) -> Steps:
+        yield
+        return dict.fromkeys(offsets)
+
+
+@catches("tails-not-compared", "the last record that was applied", TailsNotCompared)
 def shorter_log_that_grew(stage: Stage) -> None:
     """The log comes back from an older copy, the store does not. The store comes back from a later
     copy when other rounds are rated and the log is as long as it was."""
@@ -143,7 +224,10 @@ def shorter_log_that_grew(stage: Stage) -> None:
     stage.round(A0, B0)
 
 
-@catches("source-not-compared", "the last record that was finished", stage_1.SourceNotCompared)
+@catches(
+    "source-not-compared", "the last record that was finished",
+    altered(Estimator, _check_source=nothing),
+)  # fmt: skip
 def rounds_vanish_and_others_take_their_offsets(stage: Stage) -> None:
     """An unclean election loses rounds that were rated, and no more. Other rounds are reported,
     until the log is as long as it was. An operator rebuilds if a worker asks for it."""
@@ -158,7 +242,16 @@ def rounds_vanish_and_others_take_their_offsets(stage: Stage) -> None:
     stage.round(B0, D0)
 
 
-@catches("cutoff-of-parts", "rebuild of a torn log", rebuild.CutoffOfParts)
+class CutoffOfParts(Cutoff):
+    """Believes the parts, although a log lost records."""
+
+    def __init__(
+        self, applied: Offsets, sent: Offsets, shards: int, kernel: int, *, everything: bool
+    ) -> None:
+        super().__init__(applied, sent, shards, kernel)
+
+
+@catches("cutoff-of-parts", "rebuild of a torn log", CutoffOfParts)
 def parts_vanish(stage: Stage) -> None:
     """An unclean election loses parts that were applied. Rounds, store and committed offsets
     stay."""
@@ -181,9 +274,13 @@ def fewer_factors_before(offset: int) -> Ladders:
     return Ladders(ladders=LADDERS.ladders | {"a": ladder})
 
 
+by_parts_left = altered(Cutoff, add_published=nothing)
+"""Counts only the parts that are left, whatever was published."""
+
+
 @catches(
     "reads-deleted-again", "no guess after parts were deleted, and rebuild by what was published",
-    stage_1.ReadsDeletedAgain, rebuild.CutoffByPartsLeft,
+    finding(parts_deleted=False), by_parts_left,
 )  # fmt: skip
 def lost_while_forgotten_rounds_are_read_again(stage: Stage) -> None:
     """Kafka deletes the estimators' offsets, and parts. A worker that starts then ends by itself,
@@ -216,7 +313,15 @@ def shards_added_beside_a_paused_estimator(stage: Stage) -> Actor:
     return paused
 
 
-@catches("cut-unchecked", "parts of as many shards only", stage_2.CutUnchecked)
+class CutUnchecked(Updater):
+    """Step 12 without the check of the number of shards that a part was cut for."""
+
+    def __init__(self, shard_count: int, **options: Any) -> None:
+        careless = altered(Shard, __slots__=(), _check_shard=nothing)
+        super().__init__(shard_count, **options, open_shard=careless.from_stored)
+
+
+@catches("cut-unchecked", "parts of as many shards only", CutUnchecked)
 def paused_while_shards_were_added(stage: Stage) -> None:
     """The paused estimator wakes up and sends its parts."""
     paused = shards_added_beside_a_paused_estimator(stage)
@@ -224,7 +329,14 @@ def paused_while_shards_were_added(stage: Stage) -> None:
     stage.workers()
 
 
-@catches("shards-uncounted", "as many shards as at the start", stage_1.ShardsUncounted)
+class ShardsUncounted(Estimator):
+    """Step 1 without the check of the number of shards."""
+
+    def _raise_floors(self) -> Step[None]:
+        self._progress.take_over((yield from ask(ShardEnds()))[: self._shards])
+
+
+@catches("shards-uncounted", "as many shards as at the start", ShardsUncounted)
 def paused_while_shards_were_added_and_owner_again(stage: Stage) -> None:
     """The paused estimator wakes up, learns that it is no longer a member, and joins again."""
     paused = shards_added_beside_a_paused_estimator(stage)
@@ -238,7 +350,10 @@ def paused_while_shards_were_added_and_owner_again(stage: Stage) -> None:
         stage.replace(paused)
 
 
-@catches("cutoff-with-ignored", "rebuild without what was cut for fewer", rebuild.CutoffWithIgnored)
+@catches(
+    "cutoff-with-ignored", "rebuild without what was cut for fewer",
+    altered(Cutoff, _takes_effect=lambda *_: True),
+)  # fmt: skip
 def lost_again_after_shards_were_added(stage: Stage) -> None:
     """The paused estimator wakes up and sends the parts of a round that nobody else has sent.
     Before they are sent for the present number of shards, the store is lost again."""
@@ -253,7 +368,7 @@ def lost_again_after_shards_were_added(stage: Stage) -> None:
     stage.rebuild_and_start()
 
 
-@catches("cutoff-by-parts-left", "rebuild by what was published", rebuild.CutoffByPartsLeft)
+@catches("cutoff-by-parts-left", "rebuild by what was published", by_parts_left)
 def round_is_sent_again_after_its_parts_were_deleted(stage: Stage) -> None:
     """A round is applied and published, and its parts are deleted. Its estimator had not committed
     it, so a successor sends them again. Then the store is lost."""

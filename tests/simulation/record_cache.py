@@ -17,11 +17,10 @@ from stream_rater.pipeline.updater.changes import Change
 from stream_rater.pipeline.updater.shard import ShardBatch
 from stream_rater.pipeline.updater.updater import Updater
 
-from . import updater_mutants as stage_2
 from .actors import Actor
 from .game import ONE_SET
-from .rebuilt import fewer_factors_before
-from .registry import catches
+from .rebuilt import EpochNotCompared, fewer_factors_before
+from .registry import altered, catches
 from .stage import A0, B0, B1, C0, C1, D0, NEVER_HEARS, Stage, named
 
 
@@ -110,7 +109,7 @@ def store_goes_back_before_a_call(stage: Stage) -> None:
     stage.turns(updater)
 
 
-@catches("cache-kept-over-a-rebuild", "records of the present epoch", stage_2.EpochNotCompared)
+@catches("cache-kept-over-a-rebuild", "records of the present epoch", EpochNotCompared)
 def updater_with_a_cache_stopped_over_a_rebuild(stage: Stage) -> None:
     """The same as `updater_stopped_over_a_rebuild`, of an updater that does not know of the part
     yet, and has cached the records of its players."""
@@ -128,48 +127,25 @@ def updater_with_a_cache_stopped_over_a_rebuild(stage: Stage) -> None:
 # --- what is cached -------------------------------------------------------------------------------
 
 
-class StaleReadTaken(Updater):
-    """The position of a read is not compared, since that of the call is."""
-
-    def _is_as_expected(self, number: int, read: StoredShard) -> bool:
-        return True
-
-
-class _OthersNotCached(Updater):
+def without_those_of(kind: str) -> type[Updater]:
     """What parts of one kind write is not cached."""
 
-    def _is_of_the_kind(self, batch: ShardBatch) -> bool:
-        raise NotImplementedError
+    def compute(self: Any, batch: ShardBatch, stored: Any) -> dict[int, Change]:
+        if getattr(batch, kind) is not None:
+            self.others |= batch.parts.keys()
+        return Updater._compute(self, batch, stored)
 
-    def __init__(self, shard_count: int, **options: Any) -> None:
-        super().__init__(shard_count, **options)
-        self._others: set[int] = set()
+    def remember(self: Any, changes: Mapping[int, Change]) -> None:
+        Updater._remember(self, {s: each for s, each in changes.items() if s not in self.others})
+        self.others = frozenset()
 
-    def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
-        if self._is_of_the_kind(batch):
-            self._others |= batch.parts.keys()
-        return super()._compute(batch, stored)
-
-    def _remember(self, changes: Mapping[int, Change]) -> None:
-        super()._remember({s: each for s, each in changes.items() if s not in self._others})
-        self._others.clear()
+    return altered(Updater, others=frozenset(), _compute=compute, _remember=remember)
 
 
-class CorrectionsNotCached(_OthersNotCached):
-    """What correction parts write is not cached."""
-
-    def _is_of_the_kind(self, batch: ShardBatch) -> bool:
-        return batch.correction is not None
-
-
-class SeedsNotCached(_OthersNotCached):
-    """What seed parts write is not cached."""
-
-    def _is_of_the_kind(self, batch: ShardBatch) -> bool:
-        return batch.seeds is not None
-
-
-@catches("cache-of-a-stale-read", "records read at the expected position", StaleReadTaken)
+@catches(
+    "cache-of-a-stale-read", "records read at the expected position",
+    altered(Updater, _is_as_expected=lambda *_: True),
+)  # fmt: skip
 def read_that_was_answered_by_a_replica(stage: Stage) -> None:
     """A worker that has nothing cached reads a shard. The answer shows the state before the last
     round, and the call comes to the present one."""
@@ -194,7 +170,10 @@ def _reads(updater: Actor, player: str) -> bool:
     )
 
 
-@catches("cache-without-corrections", "cached records after corrections", CorrectionsNotCached)
+@catches(
+    "cache-without-corrections", "cached records after corrections",
+    without_those_of("correction"),
+)  # fmt: skip
 def round_after_a_correction(stage: Stage) -> None:
     """A correction changes a player whose record is cached. Then the player has a round."""
     stage.round(A0, B0)
@@ -204,7 +183,10 @@ def round_after_a_correction(stage: Stage) -> None:
     _next_round(stage, estimator, updater, A0, D0)
 
 
-@catches("cache-without-seeds", "cached records after seeds and resets", SeedsNotCached)
+@catches(
+    "cache-without-seeds", "cached records after seeds and resets",
+    without_those_of("seeds"),
+)  # fmt: skip
 def round_after_a_reset(stage: Stage) -> None:
     """A reset changes a player whose record is cached. Then the player has a round."""
     estimator, updater = stage.rated(A0, B0)

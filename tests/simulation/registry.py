@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+from unittest.mock import patch
 
+from stream_rater.adapters.local_driver import Steps
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
 from stream_rater.pipeline.corrections.correction_work import Work
 from stream_rater.pipeline.corrections.corrections import Corrections
@@ -16,6 +18,7 @@ from .actors import PRODUCTION, Machines
 from .stage import Stage
 
 Scenario = Callable[[Stage], None]
+T = TypeVar("T")
 
 
 class Mutant(NamedTuple):
@@ -61,6 +64,27 @@ def machine_of(part: type[Any]) -> type[Any]:
     if issubclass(part, SeedWork):
         return _with_corrections(partial(Corrections, make_seed_work=part))
     return _with_corrections(part) if issubclass(part, Corrections) else part
+
+
+def altered(kind: type[T], **members: object) -> type[T]:
+    """A subclass with these members: a mutant whose rule is one of them."""
+    return type(kind.__name__, (kind,), members)
+
+
+def nothing(*_: object) -> Steps:
+    """In the place of a method that asks for effects: it asks for none."""
+    yield from ()
+
+
+def within(kind: type[T], method: str, owner: object, name: str, value: object) -> type[T]:
+    """A subclass in whose method another class or module has this value under a name."""
+    whole = getattr(kind, method)
+
+    def patched(*given: Any, **options: Any) -> Any:
+        with patch.object(owner, name, value):
+            return whole(*given, **options)
+
+    return altered(kind, **{method: patched})
 
 
 def _with_job(make_job: Callable[..., CorrectionJob]) -> type[Estimator]:

@@ -1,10 +1,8 @@
 """Seeds and resets: scenarios, and mutants with one rule left out."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 
@@ -27,19 +25,16 @@ from stream_rater.pipeline.ports import (
     ask,
 )
 from stream_rater.pipeline.updater import seeded_changes
-from stream_rater.pipeline.updater.changes import Change
-from stream_rater.pipeline.updater.rating_events import Events
-from stream_rater.pipeline.updater.shard import ShardBatch
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.rating import record
 from stream_rater.rating.model import Table
 from stream_rater.replay.edits import Edits
 
-from . import correction_mutants as corrections
 from .actors import Actor
-from .correction_mutants import CorrectsTooEarly
-from .registry import catches
+from .corrected import CorrectsTooEarly, LaterRoundPasses, SentNotPending, UnannouncedUnrecorded
+from .registry import catches, within
 from .stage import A0, A1, A2, B0, B2, C0, NEVER_HEARS, Stage
+from .updating import EventsByOffset
 
 # --- the updater ----------------------------------------------------------------------------------
 
@@ -48,35 +43,10 @@ def _all(part: SeedPart, before: Table) -> Flags:
     return np.ones(len(part), np.bool_)
 
 
-class TakesAnyRow(Updater):
-    """A row is fresh by its offset alone: whether the player has a round is not asked."""
-
-    def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
-        with patch.object(seeded_changes, "_takes", _all):
-            return super()._compute(batch, stored)
-
-
-class TakesLateRows(Updater):
-    """A row is fresh by the belief's rounds alone: its offset is not compared."""
-
-    def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
-        with patch.object(seeded_changes, "_is_later", _all):
-            return super()._compute(batch, stored)
-
-
-class SeedEventsByOffset(Updater):
-    """Step 11 with events for rows whose offset is the belief's last, instead of fresh rows."""
-
-    def _build_events_again(
-        self, number: int, call: ShardBatch, stored: StoredShard
-    ) -> Events | None:
-        shard = self._shards[number]
-        if call.seeds is not None and stored.position == shard.position:
-            last = record.headers_of(stored.records)["last"]
-            fresh = np.packbits(call.seeds.offset == last).tobytes()
-            shard.position = replace(shard.position, fresh=fresh)
-            stored = StoredShard(shard.position, stored.records)
-        return super()._build_events_again(number, call, stored)
+takes_any_row = within(Updater, "_compute", seeded_changes, "_takes", _all)
+"""A row is fresh by its offset alone: whether the player has a round is not asked."""
+takes_late_rows = within(Updater, "_compute", seeded_changes, "_is_later", _all)
+"""A row is fresh by the belief's rounds alone: its offset is not compared."""
 
 
 # --- the estimator --------------------------------------------------------------------------------
@@ -100,13 +70,6 @@ class DecidedByTheEstimator(SeedWork):
 def _played(stored: StoredShard) -> Flags:
     played: Flags = record.headers_of(stored.records)["rounds"] > 0
     return played
-
-
-class SeedNotPending(SeedWork):
-    """Does not record the parts as pending."""
-
-    def step(self, sent: Sent) -> Step[bool]:
-        return (yield from super().step(lambda ends, players: None))
 
 
 class LastRecordFirst(SeedWork):
@@ -157,33 +120,17 @@ class SeedsTooEarly(CorrectsTooEarly):
         return [queued]
 
 
-class SeedUnedited(Corrections):
-    """Sends seeds as they were reported."""
-
-    def _new_seed_work(self, group: Sequence[QueuedSeed]) -> SeedWork:
-        with patch.object(Edits, "seed", lambda _, reported: reported):
-            return super()._new_seed_work(group)
-
-
-class SeedWithoutSeasons(Corrections):
-    """Sends seeds as if no season had started."""
-
-    def _new_seed_work(self, group: Sequence[QueuedSeed]) -> SeedWork:
-        with patch.object(Edits, "started", ()):
-            return super()._new_seed_work(group)
-
-
 # --- scenarios ------------------------------------------------------------------------------------
 
 
-@catches("seed-over-rounds", "seeds of players without a round only", TakesAnyRow)
+@catches("seed-over-rounds", "seeds of players without a round only", takes_any_row)
 def seed_of_a_player_who_has_a_round(stage: Stage) -> None:
     """A player plays, and then a seed comes that names the player and a new one."""
     stage.rated(A0, A1)
     stage.seed(A0, B0)
 
 
-@catches("reset-of-a-newcomer", "resets of players with a round only", TakesAnyRow)
+@catches("reset-of-a-newcomer", "resets of players with a round only", takes_any_row)
 def reset_of_a_player_without_a_round(stage: Stage) -> None:
     """A player is reset before the first round."""
     stage.rated(A0, A1)
@@ -191,7 +138,7 @@ def reset_of_a_player_without_a_round(stage: Stage) -> None:
     stage.round(B0, A1)
 
 
-@catches("late-seed", "seeds after the last row only", TakesLateRows)
+@catches("late-seed", "seeds after the last row only", takes_late_rows)
 def paused_estimator_sends_a_seed_that_was_voided(stage: Stage) -> None:
     """An estimator is paused before it sends a seed. Its successor sends it. Then the seed is taken
     back, and the paused one wakes up."""
@@ -202,7 +149,7 @@ def paused_estimator_sends_a_seed_that_was_voided(stage: Stage) -> None:
     stage.perform(paused)
 
 
-@catches("late-reset", "resets after the last row only", TakesLateRows)
+@catches("late-reset", "resets after the last row only", takes_late_rows)
 def paused_estimator_sends_a_reset_after_the_next_round(stage: Stage) -> None:
     """The same with a reset, after which the player has another round."""
     for each in stage.rated(A0, A1):
@@ -244,7 +191,7 @@ def estimator_dies_after_a_seed_is_committed(stage: Stage) -> None:
     stage.replace(first)
 
 
-@catches("seed-not-pending", "pending parts of seeded players", SeedNotPending)
+@catches("seed-not-pending", "pending parts of seeded players", SentNotPending)
 def round_before_a_seed_is_applied(stage: Stage) -> None:
     """A seeded player's first round is rated before an updater has seen the seed."""
     stage.seed(A0)
@@ -253,7 +200,7 @@ def round_before_a_seed_is_applied(stage: Stage) -> None:
     stage.updater()
 
 
-@catches("round-passes-a-seed", "later rounds after a seed", corrections.LaterRoundPasses)
+@catches("round-passes-a-seed", "later rounds after a seed", LaterRoundPasses)
 def round_right_after_a_seed(stage: Stage) -> None:
     """A seed and the first round of its player come in one poll."""
     stage.seed(A0)
@@ -276,7 +223,10 @@ def earlier_round_waits_while_a_seed_comes(stage: Stage) -> None:
     stage.updater(2)
 
 
-@catches("seed-unedited", "seeds edited by the corrections before", SeedUnedited)
+@catches(
+    "seed-unedited", "seeds edited by the corrections before",
+    within(Corrections, "_new_seed_work", Edits, "seed", lambda _, reported: reported),
+)  # fmt: skip
 def removed_player_is_seeded(stage: Stage) -> None:
     """A player is removed for ever, from seeds, too. Then a seed names the player."""
     estimator, updater = stage.rated(A0, A1)
@@ -285,7 +235,10 @@ def removed_player_is_seeded(stage: Stage) -> None:
     stage.seed(A0, B0)
 
 
-@catches("seed-without-seasons", "the season of a seed", SeedWithoutSeasons)
+@catches(
+    "seed-without-seasons", "the season of a seed",
+    within(Corrections, "_new_seed_work", Edits, "started", ()),
+)  # fmt: skip
 def player_is_seeded_in_a_season(stage: Stage) -> None:
     """A season starts. Then a player is seeded, and plays."""
     estimator, updater = stage.rated(A0, A1)
@@ -303,7 +256,7 @@ def player_stands_in_two_seeds(stage: Stage) -> None:
     stage.workers()
 
 
-@catches("seed-events-by-offset", "events of fresh seeds", SeedEventsByOffset)
+@catches("seed-events-by-offset", "events of fresh seeds", EventsByOffset)
 def seed_sent_twice_and_applied_unpublished(stage: Stage) -> None:
     """A successor sends a seed again. The updater has published the first copy, and dies after it
     applied the second copy, which changed nothing."""
@@ -319,7 +272,7 @@ def seed_sent_twice_and_applied_unpublished(stage: Stage) -> None:
 
 @catches(
     "seed-unannounced-unrecorded", "notes of what was published before a seed",
-    corrections.UnannouncedUnrecorded,
+    UnannouncedUnrecorded,
 )  # fmt: skip
 def updater_dies_before_it_publishes_the_seed_of_an_unannounced_player(stage: Stage) -> None:
     """The only round of a player, which hardly counts, is voided. The event of the next seed begins
