@@ -4,45 +4,112 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import msgspec
 
 from local.servers import Server
 from tests.brokers import behind_a_proxy, three_brokers
-from tests.chaos.clocks import clock_jumps
+from tests.chaos.below import (
+    clock_jumps,
+    controllers,
+    kafka_disk_full,
+    power_lost,
+    redis_disk_full,
+    redis_frozen,
+    temporary_full,
+)
 from tests.chaos.correcting import (
     NEXT_KERNEL,
     corrections,
     corrections_failover,
     corrections_hard_lone_broker,
     corrections_upgrade,
+    seeds,
 )
-from tests.chaos.freeing import Freed, freed
-from tests.chaos.frozen import controllers, power_lost, redis_frozen
-from tests.chaos.full_disks import kafka_disk_full, redis_disk_full, temporary_full
-from tests.chaos.ingest import ingest
-from tests.chaos.joining import joining
-from tests.chaos.one_sided import one_sided
 from tests.chaos.redis_faults import (
+    SILENT,
     redis_failover,
     redis_killed,
     redis_out_of_memory,
     redis_rebuilt,
     redis_resharded,
     redis_restored,
+    sentinel_failover,
 )
 from tests.chaos.rolling import rolling
-from tests.chaos.scene import AT_ONCE, Outcome, a_scene
+from tests.chaos.scene import AT_ONCE, Freed, Outcome, a_scene, freed
 from tests.chaos.season import CODEFORCES, codeforces, lobbies
-from tests.chaos.seeded import seeds
-from tests.chaos.sentinel_faults import sentinel_failover
 from tests.chaos.serving import index_resharded, serve_killed
-from tests.chaos.standalone import standalone
+from tests.chaos.standalone import ingest, standalone
 from tests.chaos.unclean import unclean_election
 from tests.integration.processes import wait_until
 from tests.integration.test_upgrade import CHANGE, LADDER
-from tests.proxy import KAFKA, REDIS, ROUTES, Toxic, a_proxy
+from tests.proxy import ANSWERS, DIRECTIONS, KAFKA, REDIS, REQUESTS, ROUTES, Toxic, a_proxy
+
+CUTS = tuple(product((DIRECTIONS, (ANSWERS,), (REQUESTS,)), ROUTES))
+"""What does not come through, and to which server."""
+CUT_S = 5.0
+"""Longer than a session, so that the other worker takes over what the cut one had."""
+
+
+def one_sided(name: str, folder: Path, quick: bool) -> Outcome:
+    """Cut one of two workers off from Kafka, or from Redis, in one direction or in both. It goes on
+    with what it reaches, while the other worker takes its place."""
+    with a_proxy(folder) as proxy:
+        kafka = partial(behind_a_proxy, proxy=proxy)
+        with a_scene(name, folder, quick, workers=0, kafka=kafka) as scene:
+            proxy.lead(REDIS, scene.redis.address)
+            ways = {route: proxy.address(route) for route in ROUTES}
+            free, behind = scene.settings, msgspec.structs.replace(scene.settings, **ways)
+            scene.crew.settings = behind
+            scene.crew.hire(1)
+            scene.crew.settings = free
+            other = scene.crew.add("worker-free")
+            other.wait_ready()
+            for i in scene.faults(len(CUTS)):
+                directions, route = CUTS[i]
+                proxy.spoil(route, SILENT, directions)
+                scene.season.play(AT_ONCE)
+                time.sleep(CUT_S)  # the fault itself
+                scene.season.play(AT_ONCE // 4)
+                proxy.mend()
+            return scene.outcome()
+
+
+PARTITIONS, WORKERS = 64, 2
+EVERY_S = 5.0
+BEFORE, EACH = 4_000, 200
+"""The rounds that wait at the beginning, and those that come with each fault."""
+TIMES = 40
+
+
+def joining(name: str, folder: Path, quick: bool) -> Outcome:
+    """Every five seconds a worker without a name joins, or one of those that joined leaves or is
+    killed, while 64 partitions and 64 shards have a backlog."""
+    with a_scene(
+        name, folder, quick, workers=WORKERS, named=False,
+        partitions=PARTITIONS, shards=PARTITIONS,
+    ) as scene:  # fmt: skip
+        scene.season.play(BEFORE // (10 if quick else 1))
+        guests = list(scene.crew.workers[:0])
+        for i in range(TIMES if not quick else 3):
+            scene.season.play(EACH)
+            scene.inject()
+            if i % 3 == 0 or not guests:
+                guests.append(scene.crew.add(""))
+            else:
+                guest = guests.pop(scene.random.randrange(len(guests)))
+                if guest in scene.crew.workers:  # else it has ended, and was replaced
+                    guest.kill() if i % 3 == 1 else guest.terminate()
+                    guest.wait()
+                    scene.crew.workers.remove(guest)
+            time.sleep(EVERY_S)  # the fault itself: before the last change has settled
+            scene.crew.tend()
+        scene.recover()
+        return scene.outcome()
+
 
 CHANGED_FROM = 7 * AT_ONCE // 2
 """The offset from which a ladder has other parameters in an upgrade: among the rounds sent last."""
@@ -54,7 +121,7 @@ TOXICS: dict[str, Toxic | None] = {
     "cut": None,
     "delayed": {"type": "latency", "attributes": {"latency": 300, "jitter": 250}},  # ms
     "throttled": {"type": "bandwidth", "attributes": {"rate": 20}},  # KB/s
-    "silent": {"type": "timeout", "attributes": {"timeout": 0}},  # open, and nothing comes through
+    "silent": SILENT,
     "torn": {"type": "limit_data", "attributes": {"bytes": 20_000}},  # ends within an answer
 }
 """The faults of connections."""
@@ -188,7 +255,7 @@ def all_brokers(name: str, folder: Path, quick: bool) -> Outcome:
         return scene.outcome()
 
 
-def one_of_three(name: str, folder: Path, quick: bool) -> Outcome:
+def one_of_three_brokers(name: str, folder: Path, quick: bool) -> Outcome:
     """Kill one of three brokers and start it again. All topics are on all brokers; two replicas are
     needed to write."""
     with a_scene(name, folder, quick, kafka=three_brokers, replication=3) as scene:
@@ -229,14 +296,17 @@ def _down(server: Server, hard: bool) -> None:
         server.stop()
 
 
+def _named(*stories: Story) -> dict[str, Story]:
+    """Stories by their names."""
+    return {story.__name__.replace("_", "-"): story for story in stories}
+
+
 FAULTS: dict[str, Story] = {
     "storm-codeforces" if CODEFORCES.is_file() else "storm-lobbies": storm,
-    "upgrade": upgrade,
-    "corrections": corrections,
-    "corrections-failover": corrections_failover,
-    "corrections-hard-lone-broker": corrections_hard_lone_broker,
-    "corrections-upgrade": corrections_upgrade,
-    "seeds": seeds,
+    **_named(
+        upgrade, corrections, corrections_failover, corrections_hard_lone_broker,
+        corrections_upgrade, seeds,
+    ),
     **{
         f"{how}-{what.__name__}-{count}": partial(what, hard=how == "hard", workers=count)
         for what in (broker, worker)
@@ -244,34 +314,15 @@ FAULTS: dict[str, Story] = {
         for count in (1, 3)
     },
     "hard-worker-unnamed": partial(worker, hard=True, workers=2, named=False),
-    "lone-broker": lone_broker,
-    "hard-lone-broker": hard_lone_broker,
-    "all-brokers": all_brokers,
-    "one-of-three-brokers": one_of_three,
+    **_named(lone_broker, hard_lone_broker, all_brokers, one_of_three_brokers),
     **{f"connections-{how}": partial(connections, toxic=toxic) for how, toxic in TOXICS.items()},
-    "redis-killed": redis_killed,
-    "redis-failover": redis_failover,
-    "sentinel-failover": sentinel_failover,
-    "redis-resharded": redis_resharded,
-    "redis-restored": redis_restored,
-    "redis-rebuilt": redis_rebuilt,
-    "redis-frozen": redis_frozen,
-    "redis-out-of-memory": redis_out_of_memory,
-    "redis-disk-full": redis_disk_full,
-    "kafka-disk-full": kafka_disk_full,
-    "temporary-full": temporary_full,
-    "power-lost": power_lost,
-    "controllers": controllers,
-    "clock-jumps": clock_jumps,
-    "one-sided": one_sided,
-    "joining": joining,
-    "rolling": rolling,
-    "standalone": standalone,
-    "ingest": ingest,
-    "serve-killed": serve_killed,
-    "index-resharded": index_resharded,
-    "unclean-election": unclean_election,
-}
+    **_named(
+        redis_killed, redis_failover, sentinel_failover, redis_resharded, redis_restored,
+        redis_rebuilt, redis_frozen, redis_out_of_memory, redis_disk_full, kafka_disk_full,
+        temporary_full, power_lost, controllers, clock_jumps, one_sided, joining, rolling,
+        standalone, ingest, serve_killed, index_resharded, unclean_election,
+    ),
+}  # fmt: skip
 
 ON_REQUEST = frozenset({"hard-lone-broker", "corrections-hard-lone-broker", "unclean-election"})
 """Of which less is promised: Kafka itself needs a human then, or has lost records

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -17,10 +17,12 @@ from stream_rater.config.settings import Settings
 from tests.brokers import QUICK_FAILOVER
 from tests.chaos.chance import seeded
 from tests.chaos.crew import Crew, Violation
+from tests.chaos.hanging import Hanging, end, find_hanging, is_to_be_committed
 from tests.chaos.judging import Recording, asking, check, judge_twice, recording, words_of
 from tests.chaos.season import Season, lobbies
-from tests.integration.processes import stream_rater, wait_until
+from tests.integration.processes import THIS_RELEASE, stream_rater, wait_until
 from tests.integration.processes import workers as started_workers
+from tests.waits import Watch
 
 AT_ONCE = 400
 """How many rounds of eight players wait when something breaks: about a second's work."""
@@ -142,11 +144,7 @@ class Scene:
         """The outcome. Raises Violation if `verify` finds a difference, or the judge a broken
         promise."""
         self.wait_until_rated()
-        verified = stream_rater(
-            "verify", "--wait", "60", settings=self.settings, module=self.crew.module
-        )
-        if verified.returncode:
-            raise Violation(f"{self.name}: verify says {verified.stdout}{verified.stderr}")
+        verify(self.name, self.settings, self.crew.module)
         self.crew.check_ends(self.injected)
         found = self.season.tally()
         judged = check(self.name, judge_twice(self.recorder, self.settings), asked=self.asked)
@@ -160,6 +158,13 @@ class Scene:
             recoveries=len(self.recoveries_s), recovery_s=round(max(self.recoveries_s), 2),
             judged=judged,
         )  # fmt: skip
+
+
+def verify(name: str, settings: Settings, module: str = THIS_RELEASE) -> None:
+    """Raise Violation if `verify` finds a difference."""
+    done = stream_rater("verify", "--wait", "60", settings=settings, module=module)
+    if done.returncode:
+        raise Violation(f"{name}: verify says {done.stdout}{done.stderr}")
 
 
 def advised_redis(folder: Path) -> Server:
@@ -201,3 +206,33 @@ def a_scene(
                 last = each.log().splitlines()[-LAST_LINES:]
                 sys.stderr.write("\n".join([f"{name}: worker {each.pid}", *last, ""]))
             raise
+
+
+class Freed(Outcome, frozen=True, kw_only=True):
+    """An outcome with what an operator had to do."""
+
+    freed: int
+    """The number of hanging transactions that an operator ended."""
+
+    @classmethod
+    def of(cls, outcome: Outcome, found: Sequence[object]) -> Self:
+        """An outcome, and these transactions."""
+        return cls(**msgspec.structs.asdict(outcome), freed=len(found))
+
+
+def freed(scene: Scene) -> Iterator[Hanging]:
+    """Wait until all rounds are rated, and end transactions that hang until then, as they had been
+    decided. Yields them."""
+    kafka = scene.kafka[0].address
+    older_s = 2.0 * scene.settings.transaction_timeout_ms / 1000.0
+    finished = scene.season.finished
+    watch = Watch(f"{scene.name}: all is rated, and no transaction hangs", finished.moves)
+    while not finished():
+        watch.look()
+        scene.crew.tend()
+        for each in find_hanging(kafka, older_s):
+            commit = is_to_be_committed(kafka, each)
+            sys.stderr.write(f"{scene.name}: {each}, to be committed: {commit}\n")
+            end(kafka, each, commit=bool(commit))
+            yield each
+        time.sleep(0.5)

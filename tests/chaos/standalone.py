@@ -1,9 +1,10 @@
-"""A standalone process that is killed at random moments while clients report rounds by HTTP.
+"""Processes that are killed at random moments while clients report rounds by HTTP: a standalone
+process, and `serve`, whose Kafka is also away for longer than a record may wait for it.
 
 A client repeats what was not acknowledged, under the same round id, until it is: so a round may be
-in the log twice, and must count once. Some kills come while the process starts. At the end, each
-acknowledged round is in the log and accepted once, each of its changes was published once and in
-order, and every belief equals a sequential replay of the log.
+in the log twice, and must count once. Some kills of the standalone process come while it starts. At
+the end, each acknowledged round is in the log and accepted once, each of its changes was published
+once, and every belief equals a sequential replay of the log.
 """
 
 import http.client
@@ -12,8 +13,9 @@ import socket
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,23 +23,29 @@ from urllib.parse import quote
 
 import msgspec
 
+from local.servers import Server, start_kafka
+from stream_rater.adapters.kafka.round_log import ACKNOWLEDGED_S
+from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.adapters.sqlite.database import Unusable, connect_reader
 from stream_rater.adapters.sqlite.events import read_events
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.contract.submissions import Place
+from tests.brokers import QUICK_FAILOVER
 from tests.chaos.chance import seeded
 from tests.chaos.crew import Violation
-from tests.chaos.judging import Posts, check, recording
-from tests.chaos.scene import MOST_MISTAKES, Outcome
+from tests.chaos.judging import Posts, check, judge_twice, recording, words_of
+from tests.chaos.scene import MOST_MISTAKES, Outcome, advised_redis, verify
 from tests.data_files import audit, committed_of, ends_of, unfinished
-from tests.integration.processes import WorkerProcess, wait_until
+from tests.integration.processes import WorkerProcess, wait_until, workers
+from tests.integration.topics import Finished, read_topic
 from tests.judge.judge import judged
 from tests.waits import STILL_S
 
 KILLS, FEW = 200, 4
-"""The kills, and those of a quick run."""
+"""The kills of a standalone process, and those of a quick run."""
+KILLS_OF_SERVE, FEW_OF_SERVE = 20, 3
 EARLY = 0.2
 """The share of kills that come while the process starts."""
 EARLY_S, SOON_S = 2.5, 0.15
@@ -331,3 +339,79 @@ def _rounds(client: int) -> Iterator[dict[str, Any]]:
             "completed_at": "2026-01-01T00:00:00Z",
             "standings": [{"player": f"p{p}", "rank": 1 + i} for i, p in enumerate(players)],
         }  # fmt: skip
+
+
+# --- serve ---------------------------------------------------------------------------------------
+
+AWAY_S = ACKNOWLEDGED_S + 5.0
+"""How long Kafka is away: longer than the client of Kafka keeps a record."""
+TOKEN = "reports"
+
+
+def ingest(name: str, folder: Path, quick: bool) -> Outcome:
+    """Kill `serve` again and again under load, and Kafka once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        redis = stack.enter_context(advised_redis(folder / "redis"))
+        kafka = stack.enter_context(start_kafka(folder / "kafka", properties=QUICK_FAILOVER))
+        settings = Settings(
+            kafka=kafka.address, redis=redis.address, http="127.0.0.1:0", shards=4,
+            serve=f"127.0.0.1:{free_port()}", serve_write_token=TOKEN, serve_rate=0.0,
+        )  # fmt: skip
+        live = stack.enter_context(
+            recording(folder / "live.jsonl.gz", "--name", "live", *words_of(settings))
+        )
+        stack.enter_context(workers(folder))(settings)
+        door = Host(settings, folder, "serve")
+        stack.callback(door.close)
+        outcome = _kill_serve(name, door, kafka, FEW_OF_SERVE if quick else KILLS_OF_SERVE)
+        judged = check(name, judge_twice(live, settings))
+        return msgspec.structs.replace(outcome, judged=judged)
+
+
+def _kill_serve(name: str, door: Host, kafka: Server, kills: int) -> Outcome:
+    """Kill `serve` this often, and Kafka in the middle. Raises Violation if `verify` finds a
+    difference."""
+    chance, recoveries_s = random.Random(seeded(7)), list[float]()
+    with clients(door.settings.serve, TOKEN) as crowd:
+        for number in range(kills):
+            door.start()
+            crowd.wait_for(chance.randint(1, AHEAD), door)
+            if number == kills // 2:
+                recoveries_s.append(_without_kafka(kafka, crowd, door))
+            time.sleep(chance.uniform(0.0, SOON_S))
+            door.kill()
+        door.start()
+        crowd.wait_for(1, door)
+    wait_until(finished := Finished(door.settings), "all is rated", moves=finished.moves)
+    verify(name, door.settings)
+    return _outcome(name, door.settings, crowd, kills + 1, max(recoveries_s))
+
+
+def _without_kafka(kafka: Server, crowd: Crowd, door: Host) -> float:
+    """Kill Kafka, and start it again after AWAY_S. Returns the seconds from then until a round was
+    acknowledged."""
+    kafka.kill()
+    time.sleep(AWAY_S)  # the fault itself
+    kafka.restart()
+    began_s = time.monotonic()
+    crowd.wait_for(1, door)
+    return time.monotonic() - began_s
+
+
+def _outcome(name: str, at: Settings, crowd: Crowd, faults: int, recovery_s: float) -> Outcome:
+    """Compare the events with the rounds that were acknowledged."""
+    events = [
+        rating_changed_from_json(message.value() or b"")
+        for message in read_topic(at, Topics.of(at).changed)
+    ]
+    counts = Counter((each.ladder, each.round_id, each.player) for each in events)
+    rated = {(ladder, round_id) for ladder, round_id, _ in counts}
+    lost = sorted(crowd.acknowledged.keys() - rated)
+    doubled = sorted(each for each, count in counts.items() if count > 1)
+    for mistake in [*lost, *doubled][:MOST_MISTAKES]:
+        sys.stderr.write(f"{name}: lost or doubled: {mistake}\n")
+    return Outcome(
+        fault=name, injected=faults, updates=len(events), lost=len(lost), doubled=len(doubled),
+        wrong=0, recoveries=1, recovery_s=round(recovery_s, 2),
+    )  # fmt: skip

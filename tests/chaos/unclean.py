@@ -18,10 +18,9 @@ from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topic_rules import MIN_INSYNC, UNCLEAN
 from stream_rater.adapters.kafka.topics import Topics
 from tests.brokers import three_brokers
-from tests.chaos.crew import Violation
 from tests.chaos.redis_faults import rebuilt
-from tests.chaos.scene import AT_ONCE, MOST_MISTAKES, Outcome, Scene, a_scene
-from tests.integration.processes import WorkerProcess, stream_rater, wait_until
+from tests.chaos.scene import AT_ONCE, MOST_MISTAKES, Outcome, Scene, a_scene, verify
+from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.topics import other_producers
 from tests.waits import STILL_S
 
@@ -96,9 +95,7 @@ def _wait_for_refusal(scene: Scene) -> int:
 def _outcome(scene: Scene, vanished: int, refusals: int) -> Torn:
     """What is in the store and in the log at the end."""
     scene.wait_until_rated()
-    verified = stream_rater("verify", "--wait", "60", settings=scene.settings)
-    if verified.returncode:
-        raise Violation(f"{scene.name}: verify says {verified.stdout}{verified.stderr}")
+    verify(scene.name, scene.settings)
     found, wrong = scene.season.tally(), scene.season.rated_otherwise()
     for line in wrong[:MOST_MISTAKES]:
         sys.stderr.write(f"{scene.name}: {line}\n")

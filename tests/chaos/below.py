@@ -1,0 +1,292 @@
+"""Faults below the servers: processes that stand still, a lost power, full disks, and a clock that
+jumps.
+
+A small file system needs the right to mount one: chaos runs as root for these rows, or they fail. A
+broker's clock jumps by libfaketime. It decides when a record arrived, and so whether a round's time
+lies ahead of it. It also decides when transactions and groups expire.
+"""
+
+import errno
+import os
+import shutil
+import signal
+import struct
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from redis import Redis
+
+from local.processes import Server
+from local.servers import start_kafka
+from local.tools import LocalServerError
+from tests.brokers import three_brokers
+from tests.chaos.crew import Violation
+from tests.chaos.hanging import array, ask, text
+from tests.chaos.scene import AT_ONCE, Outcome, Scene, a_scene
+from tests.integration.processes import wait_until
+
+METADATA_TOPIC = "__cluster_metadata"
+METADATA = f"{METADATA_TOPIC}-0"
+"""The folder of the controllers' log, which Kafka writes to the disk before it acknowledges."""
+DESCRIBE_QUORUM = 55
+"""The request of Kafka's protocol that asks which controller leads."""
+
+
+@contextmanager
+def frozen(*servers: Server) -> Iterator[None]:
+    """These processes stand still in the block, with all their connections open."""
+    for each in servers:
+        os.kill(each.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for each in servers:
+            os.kill(each.pid, signal.SIGCONT)
+
+
+def redis_frozen(name: str, folder: Path, quick: bool) -> Outcome:
+    """Freeze Redis for longer than a call may take. What was sent to it then takes effect later,
+    when its senders have given it up and asked again."""
+    with a_scene(name, folder, quick) as scene:
+        for _ in scene.faults(5):
+            before = _lost_calls(scene)
+            with frozen(scene.redis):
+                scene.season.play(AT_ONCE)
+                wait_until(partial(_gave_up, scene, before), "a worker has given a call up")
+        return scene.outcome()
+
+
+def _gave_up(scene: Scene, before: int) -> bool:
+    return _lost_calls(scene) > before
+
+
+def _lost_calls(scene: Scene) -> int:
+    """How many calls of Redis the workers have given up."""
+    scene.crew.tend()
+    return int(sum(each.metric("stream_rater_restarts_total") for each in scene.crew.workers))
+
+
+def controllers(name: str, folder: Path, quick: bool) -> Outcome:
+    """Of three brokers, which are the controllers, too, freeze or kill the one that leads the
+    controllers. Another one is elected, and the old one comes back and believes that it leads."""
+    with a_scene(name, folder, quick, kafka=three_brokers, replication=3) as scene:
+        for i in scene.faults(4):
+            leader = active_controller(scene)
+            victim = scene.kafka[leader]
+            if i % 2:
+                victim.kill()
+                scene.season.play(AT_ONCE)
+                scene.recover()
+                victim.start()
+                continue
+            with frozen(victim):
+                scene.season.play(AT_ONCE)
+                scene.recover()  # two are enough
+                if active_controller(scene, but=leader) == leader:
+                    raise Violation(f"{name}: no other controller was elected")
+        return scene.outcome()
+
+
+def active_controller(scene: Scene, but: int | None = None) -> int:
+    """The index of the broker that leads the controllers. `but`: a broker that is not asked."""
+    asked = next(each for i, each in enumerate(scene.kafka) if i != but)
+    partitions = array([struct.pack(">i", 0) + b"\0"])
+    topics = array([text(METADATA_TOPIC) + partitions + b"\0"])
+    answer = ask(asked.address, DESCRIBE_QUORUM, 0, topics + b"\0")
+    answer.take("h")
+    for _ in answer.items():  # the only topic
+        answer.text()
+        for _ in answer.items():  # its only partition
+            _, error, leader = answer.take("ihi")
+            if not error and leader > 0:
+                return int(leader) - 1
+    raise Violation("no controller leads")
+
+
+def power_lost(name: str, folder: Path, quick: bool) -> Outcome:
+    """One of three brokers loses its power, and with it all that it had not written to the disk:
+    its logs are as they were some seconds before. It takes the rest from the others.
+
+    Kafka acknowledges what is in the memory of the in-sync replicas, and writes it to the disk
+    later. It writes only the log of the controllers at once, so this log is kept.
+    """
+    with a_scene(name, folder, quick, kafka=three_brokers, replication=3) as scene:
+        for i in scene.faults(3):
+            broker, kept = scene.kafka[i], folder / "kept"
+            data = broker.directory / "data"
+            with frozen(broker):
+                copied(data, kept)
+            scene.load()
+            broker.kill()
+            copied(data / METADATA, kept / METADATA)
+            copied(kept, data)
+            scene.season.play(AT_ONCE)
+            broker.start()
+        return scene.outcome()
+
+
+def copied(source: Path, target: Path) -> None:
+    """Make a folder a copy of another one, with the holes of its files: indices are mostly
+    holes."""
+    shutil.rmtree(target, ignore_errors=True)
+    subprocess.run(["cp", "-a", "--sparse=always", str(source), str(target)], check=True)
+
+
+REDIS_MB, KAFKA_MB = 128, 512
+"""Room for what a row writes, several times."""
+PIECE = bytes(1024 * 1024)
+
+
+class SmallDisk:
+    """A small file system, and a file that takes all that is left of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._ballast = folder / "ballast"
+
+    def fill(self) -> None:
+        """Leave no room."""
+        with self._ballast.open("ab", buffering=0) as file:
+            for size in (len(PIECE), 4096, 1):
+                try:
+                    while file.write(PIECE[:size]):
+                        pass
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+
+    def free(self) -> None:
+        """Give the room back."""
+        self._ballast.unlink()
+
+
+@contextmanager
+def small_disk(folder: Path, megabytes: int) -> Iterator[SmallDisk]:
+    """A file system of this size in the place of a folder, until the end of the block."""
+    folder.mkdir(parents=True, exist_ok=True)
+    size = f"size={megabytes}m"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)], check=True)
+    try:
+        yield SmallDisk(folder)
+    finally:  # lazily: a server that is being stopped may still hold a file
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def redis_disk_full(name: str, folder: Path, quick: bool) -> Outcome:
+    """Fill the disk of Redis' append-only file until Redis refuses to write, then make room."""
+    with (
+        small_disk(folder / "redis", REDIS_MB) as disk,
+        a_scene(name, folder, quick) as scene,
+    ):
+        for _ in scene.faults(3):
+            disk.fill()
+            scene.season.play(AT_ONCE)
+            wait_until(partial(_refuses, scene), "Redis refuses to write")
+            scene.season.play(AT_ONCE // 4)
+            disk.free()
+        return scene.outcome()
+
+
+def _refuses(scene: Scene) -> bool:
+    scene.crew.tend()
+    with Redis(port=scene.redis.port) as client:
+        return client.info("persistence")["aof_last_write_status"] == "err"
+
+
+def kafka_disk_full(name: str, folder: Path, quick: bool) -> Outcome:
+    """Fill the disk of one of three brokers until the broker ends. Two are enough to go on. Then
+    make room, and start it again."""
+    with (
+        small_disk(folder / "kafka" / "0", KAFKA_MB) as disk,
+        a_scene(name, folder, quick, kafka=three_brokers, replication=3) as scene,
+    ):
+        broker = scene.kafka[0]
+        for _ in scene.faults(3):
+            disk.fill()
+            scene.season.play(AT_ONCE)
+            wait_until(
+                lambda: _ended(scene), "the broker has ended", moves=scene.season.finished.moves
+            )
+            scene.season.play(AT_ONCE)
+            scene.recover()  # two are enough
+            disk.free()
+            broker.kill()  # forget the process that has ended
+            broker.start()
+        return scene.outcome()
+
+
+def _ended(scene: Scene) -> bool:
+    """Whether the first broker has ended. What it has to write comes from more rounds."""
+    scene.crew.tend()
+    if scene.kafka[0].running:
+        scene.season.play(AT_ONCE // 10)
+    return not scene.kafka[0].running
+
+
+def temporary_full(name: str, folder: Path, quick: bool) -> Outcome:
+    """Workers start and work with a folder for temporary files that has no room at all."""
+    before = os.environ.get("TMPDIR")
+    with small_disk(folder / "tmp", 1) as disk:
+        disk.fill()
+        os.environ["TMPDIR"] = str(folder / "tmp")
+        try:
+            with a_scene(name, folder, quick) as scene:
+                for _ in scene.faults(3):
+                    victim = scene.random.choice(scene.crew.workers)
+                    scene.crew.kill(victim)
+                return scene.outcome()
+        finally:
+            os.environ.pop("TMPDIR")
+            if before is not None:
+                os.environ["TMPDIR"] = before
+
+
+LIBRARY = "*/faketime/libfaketimeMT.so.1"
+"""Where Debian's package has it."""
+JUMPS = ("-3h", "+3h", "-20d", "+2d", "+0")
+"""Where the clock jumps to, from the true time. All are later than the rounds' own time, so that no
+round is ahead of its arrival, and earlier than the end of what topics keep."""
+
+
+@contextmanager
+def kafka_with_a_clock(folder: Path, properties: Mapping[str, str] = {}) -> Iterator[list[Server]]:
+    """A Kafka whose clock is as far from the true one as its file `clock` says. Clocks that only
+    measure durations are the true ones."""
+    library = next(Path("/usr/lib").glob(LIBRARY), None)
+    if library is None:
+        raise LocalServerError("no libfaketime: run `apt-get install libfaketime`")
+    folder.mkdir(parents=True)
+    set_clock(folder, "+0")
+    ours = {
+        "LD_PRELOAD": str(library), "FAKETIME_TIMESTAMP_FILE": str(folder / "clock"),
+        "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # else waits with a time limit go wrong in the JVM
+    }  # fmt: skip
+    os.environ |= ours
+    try:
+        server = start_kafka(folder, properties=properties)
+    finally:
+        for name in ours:
+            os.environ.pop(name)
+    with server:
+        yield [server]
+
+
+def set_clock(folder: Path, to: str) -> None:
+    """Let the clock jump, at once for all threads."""
+    new = folder / "new"
+    new.write_text(to)
+    new.replace(folder / "clock")
+
+
+def clock_jumps(name: str, folder: Path, quick: bool) -> Outcome:
+    """The broker's clock jumps back and forth while rounds stream."""
+    with a_scene(name, folder, quick, kafka=kafka_with_a_clock) as scene:
+        for i in scene.faults(2 * len(JUMPS)):
+            set_clock(scene.kafka[0].directory, JUMPS[i % len(JUMPS)])
+            scene.season.play(AT_ONCE)
+        set_clock(scene.kafka[0].directory, "+0")
+        scene.season.play(AT_ONCE)
+        return scene.outcome()
