@@ -30,8 +30,7 @@ from tests.chaos.scene import Outcome
 
 MINUTES = 45.0
 LEDGER = Path(".chaos")
-WIDE = 140
-"""The width of the table in columns."""
+WIDE = 140  # the width of the table in columns
 
 
 class OutOfTime(Exception):
@@ -43,8 +42,7 @@ class Failure(msgspec.Struct, frozen=True):
 
     fault: str
     failure: str
-    out_of_time: bool = False
-    """Whether only the time was over."""
+    out_of_time: bool = False  # whether only the time was over
 
 
 def main() -> int:
@@ -180,13 +178,11 @@ def until(deadline_s: float) -> Iterator[None]:
 
 
 def played(name: str, *, quick: bool) -> Outcome:
-    """Inject one fault, in a folder that is deleted afterwards."""
     with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as folder:
         return FAULTS[name](name, Path(folder) / name, quick)
 
 
 def table(outcomes: list[Outcome]) -> Table:
-    """The table of outcomes."""
     names = Outcome.__struct_fields__
     found = Table(*(name.replace("_", " ") for name in names))
     for outcome in outcomes:

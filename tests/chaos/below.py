@@ -31,8 +31,7 @@ from tests.integration.processes import wait_until
 METADATA_TOPIC = "__cluster_metadata"
 METADATA = f"{METADATA_TOPIC}-0"
 """The folder of the controllers' log, which Kafka writes to the disk before it acknowledges."""
-DESCRIBE_QUORUM = 55
-"""The request of Kafka's protocol that asks which controller leads."""
+DESCRIBE_QUORUM = 55  # the request of Kafka's protocol that asks which controller leads
 
 
 @contextmanager
@@ -135,8 +134,7 @@ def copied(source: Path, target: Path) -> None:
     subprocess.run(["cp", "-a", "--sparse=always", str(source), str(target)], check=True)
 
 
-REDIS_MB, KAFKA_MB = 128, 512
-"""Room for what a row writes, several times."""
+REDIS_MB, KAFKA_MB = 128, 512  # room for what a row writes, several times
 PIECE = bytes(1024 * 1024)
 
 
@@ -147,7 +145,6 @@ class SmallDisk:
         self._ballast = folder / "ballast"
 
     def fill(self) -> None:
-        """Leave no room."""
         with self._ballast.open("ab", buffering=0) as file:
             for size in (len(PIECE), 4096, 1):
                 try:
@@ -158,7 +155,6 @@ class SmallDisk:
                         raise
 
     def free(self) -> None:
-        """Give the room back."""
         self._ballast.unlink()
 
 
@@ -243,8 +239,7 @@ def temporary_full(name: str, folder: Path, quick: bool) -> Outcome:
                 os.environ["TMPDIR"] = before
 
 
-LIBRARY = "*/faketime/libfaketimeMT.so.1"
-"""Where Debian's package has it."""
+LIBRARY = "*/faketime/libfaketimeMT.so.1"  # where Debian's package has it
 JUMPS = ("-3h", "+3h", "-20d", "+2d", "+0")
 """Where the clock jumps to, from the true time. All are later than the rounds' own time, so that no
 round is ahead of its arrival, and earlier than the end of what topics keep."""
@@ -275,7 +270,6 @@ def kafka_with_a_clock(folder: Path, properties: Mapping[str, str] = {}) -> Iter
 
 
 def set_clock(folder: Path, to: str) -> None:
-    """Let the clock jump, at once for all threads."""
     new = folder / "new"
     new.write_text(to)
     new.replace(folder / "clock")
@@ -290,3 +284,9 @@ def clock_jumps(name: str, folder: Path, quick: bool) -> Outcome:
         set_clock(scene.kafka[0].directory, "+0")
         scene.season.play(AT_ONCE)
         return scene.outcome()
+
+
+STORIES = (
+    redis_frozen, redis_disk_full, kafka_disk_full, temporary_full, power_lost, controllers,
+    clock_jumps,
+)  # fmt: skip

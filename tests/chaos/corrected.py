@@ -30,20 +30,16 @@ PLAYERS, LOBBY = 40, 6
 SECOND_ACCOUNTS = 10
 """So many players have another account, and never stand in one round with themselves."""
 
-Rejected = tuple[int, int, str]
-"""Partition, offset and code."""
+Rejected = tuple[int, int, str]  # partition, offset and code
 
 
 class CorrectedSeason(Season):
-    """A season with corrections."""
-
     def __init__(self, settings: Settings, rounds: Iterator[dict[str, Any]]) -> None:
         super().__init__(settings, rounds)
         self._random = Random(seeded(11))
         self._sent: dict[str, list[dict[str, Any]]] = {}
         self._seasons = 0
-        self.corrections = 0
-        """How many were sent."""
+        self.corrections = 0  # how many were sent
 
     def play(self, count: int) -> list[dict[str, Any]]:
         """Send this many more rounds. Returns them."""
@@ -119,8 +115,7 @@ def _time(number: int) -> str:
     return f"2026-01-{1 + number // 1440 % 28:02}T{number // 60 % 24:02}:{number % 60:02}:00Z"
 
 
-Sent = Sequence[Mapping[str, Any]]
-"""A ladder's rounds, in order."""
+Sent = Sequence[Mapping[str, Any]]  # a ladder's rounds, in order
 
 
 def _any_id(random: Random, sent: Sent) -> str:
@@ -160,15 +155,11 @@ def _merged(random: Random, _: Sent) -> dict[str, Any]:
 
 
 KINDS: dict[str, Callable[[Random, Sent], dict[str, Any]]] = {
-    "round-voided": _voided,
-    "round-amended": _amended,
-    "player-removed": _removed,
-    "player-merged": _merged,
-    "season-started": lambda *_: {"keep": 0.7, "sigma": 120.0},
+    "round-voided": _voided, "round-amended": _amended, "player-removed": _removed,
+    "player-merged": _merged, "season-started": lambda *_: {"keep": 0.7, "sigma": 120.0},
     "corrections-applied": lambda *_: {},
-}
-SHARES = dict(zip(KINDS, (5, 4, 4, 2, 1, 2), strict=True))
-"""How often each kind comes."""
+}  # fmt: skip
+SHARES = dict(zip(KINDS, (5, 4, 4, 2, 1, 2), strict=True))  # how often each kind comes
 
 
 # --- comparing ---

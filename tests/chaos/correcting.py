@@ -40,12 +40,8 @@ LADDERS_FILE = "".join(
 
 
 class Corrected(Outcome, frozen=True, kw_only=True):
-    """An outcome with what is known of corrections."""
-
-    corrections: int
-    """How many were sent."""
-    cut_short: int
-    """How many workers were killed while they worked on one."""
+    corrections: int  # how many were sent
+    cut_short: int  # how many workers were killed while they worked on one
 
 
 @contextmanager
@@ -109,8 +105,7 @@ class Work:
         self._last = last
         self._admin = Admin(scene.settings)
         self._before = {each.pid: _reads(each) for each in scene.crew.workers}
-        self.workers: list[WorkerProcess] = []
-        """Who was seen at it."""
+        self.workers: list[WorkerProcess] = []  # who was seen at it
 
     def begun(self) -> WorkerProcess | None:
         """Wait until a worker reads rounds again, and return it; None if all is done before."""
@@ -205,8 +200,7 @@ def corrections_upgrade(name: str, folder: Path, quick: bool) -> Outcome:
 
 BEFORE_SEEDS, BETWEEN_SEEDS = 400, 60
 """The rounds before the first seed, and the most rounds that are sent with each fault."""
-LARGE = 400
-"""The number of new players in a seed."""
+LARGE = 400  # the number of new players in a seed
 
 
 class SeededSeason(CorrectedSeason):
@@ -214,8 +208,7 @@ class SeededSeason(CorrectedSeason):
 
     def __init__(self, settings: Settings, rounds: Iterator[dict[str, Any]]) -> None:
         super().__init__(settings, rounds)
-        self._given: list[dict[str, Any]] = []
-        """The seeds and resets that were sent."""
+        self._given: list[dict[str, Any]] = []  # the seeds and resets that were sent
 
     def seed(self, count: int) -> None:
         """Send this many seeds and resets, some of them one behind the other."""
@@ -277,3 +270,8 @@ def seeds(name: str, folder: Path, quick: bool) -> Outcome:
                 scene.recover()
         scene.recover()
         return scene.outcome()
+
+
+STORIES = (
+    corrections, corrections_failover, corrections_hard_lone_broker, corrections_upgrade, seeds,
+)  # fmt: skip

@@ -17,10 +17,8 @@ REASONS = {
     "nobody answered at its start": "kafka at |broker transport failure|redis: ",
 }
 """The reasons for which a worker may end by itself, with a pattern for its last log line."""
-ENDED = 1
-"""The exit code of a worker that logs its reason."""
-OFTEN = 2
-"""The most such ends of each worker that a fault may cause."""
+ENDED = 1  # the exit code of a worker that logs its reason
+OFTEN = 2  # the most such ends of each worker that a fault may cause
 
 
 class Violation(Exception):
@@ -63,7 +61,6 @@ class Crew:
         return self.add(worker.settings.instance_id)
 
     def kill(self, worker: WorkerProcess) -> WorkerProcess:
-        """Kill a worker, and start another in its place."""
         worker.kill()
         return self.replace(worker)
 
@@ -84,7 +81,6 @@ class Crew:
         return sum(map(changes_of_share, self.everyone))
 
     def dismiss(self) -> None:
-        """Stop all workers."""
         for worker in self.workers:
             worker.terminate()
         for worker in self.workers:
@@ -110,7 +106,6 @@ def shares(worker: WorkerProcess) -> dict[str, Sequence[int]]:
 
 
 def changes_of_share(worker: WorkerProcess) -> int:
-    """How often an assignment changed, from the worker's log."""
     return sum(a != b for owned in _owned(worker).values() for a, b in pairwise(owned))
 
 

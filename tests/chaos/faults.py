@@ -11,33 +11,9 @@ import msgspec
 
 from local.servers import Server
 from tests.brokers import behind_a_proxy, three_brokers
-from tests.chaos.below import (
-    clock_jumps,
-    controllers,
-    kafka_disk_full,
-    power_lost,
-    redis_disk_full,
-    redis_frozen,
-    temporary_full,
-)
-from tests.chaos.correcting import (
-    NEXT_KERNEL,
-    corrections,
-    corrections_failover,
-    corrections_hard_lone_broker,
-    corrections_upgrade,
-    seeds,
-)
-from tests.chaos.redis_faults import (
-    SILENT,
-    redis_failover,
-    redis_killed,
-    redis_out_of_memory,
-    redis_rebuilt,
-    redis_resharded,
-    redis_restored,
-    sentinel_failover,
-)
+from tests.chaos import below, correcting, redis_faults
+from tests.chaos.correcting import NEXT_KERNEL
+from tests.chaos.redis_faults import SILENT
 from tests.chaos.rolling import rolling
 from tests.chaos.scene import AT_ONCE, Freed, Outcome, a_scene, freed
 from tests.chaos.season import CODEFORCES, codeforces, lobbies
@@ -50,8 +26,7 @@ from tests.proxy import ANSWERS, DIRECTIONS, KAFKA, REDIS, REQUESTS, ROUTES, Tox
 
 CUTS = tuple(product((DIRECTIONS, (ANSWERS,), (REQUESTS,)), ROUTES))
 """What does not come through, and to which server."""
-CUT_S = 5.0
-"""Longer than a session, so that the other worker takes over what the cut one had."""
+CUT_S = 5.0  # longer than a session, so that the other worker takes over what the cut one had
 
 
 def one_sided(name: str, folder: Path, quick: bool) -> Outcome:
@@ -127,8 +102,7 @@ TOXICS: dict[str, Toxic | None] = {
 """The faults of connections."""
 SPOILT_S = 4.0
 
-LADDERS = LADDER.replace("ranked", '"*"') + LADDER
-"""A default ladder, and one that is changed."""
+LADDERS = LADDER.replace("ranked", '"*"') + LADDER  # a default ladder, and one that is changed
 
 Story = Callable[[str, Path, bool], Outcome]
 
@@ -303,10 +277,7 @@ def _named(*stories: Story) -> dict[str, Story]:
 
 FAULTS: dict[str, Story] = {
     "storm-codeforces" if CODEFORCES.is_file() else "storm-lobbies": storm,
-    **_named(
-        upgrade, corrections, corrections_failover, corrections_hard_lone_broker,
-        corrections_upgrade, seeds,
-    ),
+    **_named(upgrade, *correcting.STORIES),
     **{
         f"{how}-{what.__name__}-{count}": partial(what, hard=how == "hard", workers=count)
         for what in (broker, worker)
@@ -317,10 +288,8 @@ FAULTS: dict[str, Story] = {
     **_named(lone_broker, hard_lone_broker, all_brokers, one_of_three_brokers),
     **{f"connections-{how}": partial(connections, toxic=toxic) for how, toxic in TOXICS.items()},
     **_named(
-        redis_killed, redis_failover, sentinel_failover, redis_resharded, redis_restored,
-        redis_rebuilt, redis_frozen, redis_out_of_memory, redis_disk_full, kafka_disk_full,
-        temporary_full, power_lost, controllers, clock_jumps, one_sided, joining, rolling,
-        standalone, ingest, serve_killed, index_resharded, unclean_election,
+        *redis_faults.STORIES, *below.STORIES, one_sided, joining, rolling, standalone, ingest,
+        serve_killed, index_resharded, unclean_election,
     ),
 }  # fmt: skip
 

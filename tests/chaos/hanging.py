@@ -33,15 +33,12 @@ TIMEOUT_S = 60.0
 UNDER_WAY = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
 STATES = "__transaction_state"
 """The coordinators' topic. It has each state of each transaction."""
-PREPARE_COMMIT, PREPARE_ABORT = 2, 3
-"""The states that are decisions."""
-OLDER_S = 1.0
-"""A transaction that is open for less time is not looked at."""
+PREPARE_COMMIT, PREPARE_ABORT = 2, 3  # the states that are decisions
+OLDER_S = 1.0  # a transaction that is open for less time is not looked at
 GOES_ON = 47
 """The producer has written to the partition again: INVALID_PRODUCER_EPOCH. The end of its next
 transaction ends the hanging one, too."""
-LOADING = 14
-"""The coordinator has just started and reads its log: COORDINATOR_LOAD_IN_PROGRESS."""
+LOADING = 14  # the coordinator has just started and reads its log: COORDINATOR_LOAD_IN_PROGRESS
 
 
 class Hanging(NamedTuple):
@@ -277,18 +274,15 @@ def _length(count: int) -> bytes:
 
 
 def text(value: str) -> bytes:
-    """A string of Kafka's protocol."""
     return _length(len(value.encode())) + value.encode()
 
 
 def array(items: Iterable[bytes]) -> bytes:
-    """An array of Kafka's protocol."""
     found = list(items)
     return _length(len(found)) + b"".join(found)
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     found = argparse.ArgumentParser(prog="python -m tests.chaos.hanging", description=main.__doc__)
     found.add_argument("kafka", help="the only broker, as HOST:PORT")
     found.add_argument("--end", action="store_true", help="end each as it was decided")

@@ -26,15 +26,12 @@ from tests.judge.judge import judged
 from tests.judge.observations import Answered, End, Line, Run, Sent, Writer
 from tests.waits import STILL_S, any_of, cpu_of, size_of, wait_until
 
-MOST_LINES = 5
-"""The violations that are shown."""
+MOST_LINES = 5  # the violations that are shown
 ANSWERS = ("states of players in answers", "states with min_offset", "histories", "streamed events")
 """The counts of the judge that are not 0 if a recorder has asked an API."""
 
 
 class Recording:
-    """A recorder process."""
-
     def __init__(self, file: Path, words: Sequence[str]) -> None:
         self.file = file
         self._log = file.with_suffix(".log")
@@ -72,7 +69,6 @@ class Recording:
 
 @contextmanager
 def recording(file: Path, *words: str) -> Iterator[Recording]:
-    """A recorder within the block."""
     found = Recording(file, words)
     try:
         yield found

@@ -15,17 +15,12 @@ NAME = "chaos.jsonl"
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
-    """A row that was played."""
-
-    at: str
-    """When it ended, in UTC."""
+    at: str  # when it ended, in UTC
     commit: str
     fault: str
-    seed: int
-    """The row's random choices: the same seed makes the same ones."""
+    seed: int  # the row's random choices: the same seed makes the same ones
     quick: bool = False
-    failure: str = ""
-    """Why the row failed; empty if it did not."""
+    failure: str = ""  # why the row failed; empty if it did not
     injected: int = 0
     updates: int = 0
     judged: int = 0
@@ -35,7 +30,6 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, outcome: Outcome, *, at: str, commit: str, seed: int, quick: bool) -> "Played":
-        """The line of an outcome."""
         own = ("fault", "injected", "updates", "judged", "lost", "doubled", "wrong")
         counts = {name: getattr(outcome, name) for name in own}
         return cls(at=at, commit=commit, seed=seed, quick=quick, **counts)
@@ -57,10 +51,8 @@ class Sum(msgspec.Struct, kw_only=True):
     lost: int = 0
     doubled: int = 0
     wrong: int = 0
-    failed: int = 0
-    """Rows that failed: whose reason the ledger has."""
-    commits: int = 0
-    """At how many commits it was played."""
+    failed: int = 0  # rows that failed: whose reason the ledger has
+    commits: int = 0  # at how many commits it was played
 
 
 class BadLedger(ValueError):

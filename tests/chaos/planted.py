@@ -24,8 +24,7 @@ from stream_rater.rounds.validation import DuplicateWindow, check
 from stream_rater.serve.door.fresh import FreshAnswers
 from stream_rater.serve.index.reader import ReadPositions
 
-EVERY = 3
-"""One of so many events, or calls, has the fault."""
+EVERY = 3  # one of so many events, or calls, has the fault
 
 Machine = Generator[Any, Any, Any]
 Events = list[Event]
@@ -167,14 +166,12 @@ IN_SERVE: dict[str, Callable[[], Any]] = {
 
 
 def planted(name: str) -> ExitStack:
-    """The fault within the block."""
     stack = ExitStack()
     stack.enter_context((FAULTS | IN_SERVE)[name]())
     return stack
 
 
 def main() -> None:
-    """Run a command of the service with a fault."""
     name = sys.argv.pop(1)
     with planted(name):
         from stream_rater.cli import app

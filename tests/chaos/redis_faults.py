@@ -19,13 +19,11 @@ from tests.proxy import Proxy, Toxic, a_proxy
 from tests.redis_cluster import a_redis_cluster
 from tests.sentinels import FOLLOWER, NAME, a_watched_redis, written
 
-BUCKETS = 4
-"""Buckets of a ladder in a shard: few, so that a call writes to every one of them."""
+BUCKETS = 4  # buckets of a ladder in a shard: few, so that a call writes to every one of them
 CAUGHT, MOST_MOVES = 6, 40
 """A move catches a call if a hash that the call writes moves after the call's beliefs were read.
 CAUGHT calls must be caught within MOST_MOVES moves."""
-LATE_MS = 300
-"""The delay of the first key's move."""
+LATE_MS = 300  # the delay of the first key's move
 
 
 def redis_killed(name: str, folder: Path, quick: bool) -> Outcome:
@@ -187,8 +185,7 @@ def restored(redis: Server, kept: Path) -> None:
 
 SILENT: Toxic = {"type": "timeout", "attributes": {"timeout": 0}}
 """Connections stay open, and nothing comes through."""
-LEAST_BYTES = 50_000
-"""More than a server writes by itself."""
+LEAST_BYTES = 50_000  # more than a server writes by itself
 
 
 def sentinel_failover(name: str, folder: Path, quick: bool) -> Outcome:
@@ -260,3 +257,9 @@ def _play_until_written(scene: Scene, server: Server) -> None:
         return written(server) > before + LEAST_BYTES
 
     wait_until(more, "workers write to the old master", every_s=0.02)
+
+
+STORIES = (
+    redis_killed, redis_failover, sentinel_failover, redis_resharded, redis_restored, redis_rebuilt,
+    redis_out_of_memory,
+)  # fmt: skip

@@ -50,8 +50,7 @@ class Rolled(Outcome, frozen=True, kw_only=True):
     p50_ms: float
     p99_ms: float
     longest_ms: float
-    down_s: float
-    """The longest time from SIGTERM until a worker is ready again."""
+    down_s: float  # the longest time from SIGTERM until a worker is ready again
     exit_s: float
     """The longest time from SIGTERM until a worker has ended. A pod's grace period must be
     longer."""
@@ -178,10 +177,8 @@ def follow(
 
 
 def latencies_ms(seen: Seen, from_s: float, to_s: float) -> list[float]:
-    """The latencies of the rounds reported within this time."""
     return [1000.0 * (here - sent) for sent, here in seen if from_s <= sent < to_s]
 
 
 def percentiles(latencies: list[float], *percents: float) -> list[float]:
-    """Percentiles in milliseconds, to a tenth."""
     return [round(float(each), 1) for each in np.percentile(latencies, percents)]

@@ -24,12 +24,9 @@ from tests.integration.processes import THIS_RELEASE, stream_rater, wait_until
 from tests.integration.processes import workers as started_workers
 from tests.waits import Watch
 
-AT_ONCE = 400
-"""How many rounds of eight players wait when something breaks: about a second's work."""
-LAST_LINES = 12
-"""The lines of each worker's log that are shown if a row fails."""
-MOST_MISTAKES = 5
-"""How many of many mistakes are reported."""
+AT_ONCE = 400  # how many rounds of eight players wait when something breaks: about a second's work
+LAST_LINES = 12  # the lines of each worker's log that are shown if a row fails
+MOST_MISTAKES = 5  # how many of many mistakes are reported
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,8 +34,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     fault: str
     injected: int
-    rebalances: int = 0
-    """Changes of assignment of workers that continued to run."""
+    rebalances: int = 0  # changes of assignment of workers that continued to run
     updates: int
     lost: int
     doubled: int
@@ -46,29 +42,22 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Changes that came out of order, with another id, or with other numbers than expected."""
     ended_themselves: dict[str, int] = {}
     """How many workers ended by themselves, by the reason that they logged."""
-    recoveries: int
-    """The number of recoveries that were measured."""
+    recoveries: int  # the number of recoveries that were measured
     recovery_s: float
     """The longest time from the end of a fault until all rounds sent before were rated."""
-    judged: int = 0
-    """The changes that the judge, which shares no code with the service, has judged."""
+    judged: int = 0  # the changes that the judge, which shares no code with the service, has judged
 
 
 @dataclass
 class Scene:
-    """The scene of a fault."""
-
     name: str
     kafka: list[Server]
-    redis: Any
-    """A Server, or a RedisCluster."""
+    redis: Any  # a Server, or a RedisCluster
     crew: Crew
     season: Season
-    recorder: Recording
-    """What reads along from the first record on, for the judge."""
+    recorder: Recording  # what reads along from the first record on, for the judge
     quick: bool = False
-    asked: bool = False
-    """Whether the recorder asks an API."""
+    asked: bool = False  # whether the recorder asks an API
     random: Random = field(default_factory=lambda: Random(seeded(7)))
     injected: int = 0
     moved_before: int = 0
@@ -100,7 +89,6 @@ class Scene:
         self.recover()
 
     def inject(self) -> None:
-        """Count a fault."""
         if not self.injected:
             self.moved_before = self.crew.rebalances()
         self.injected += 1
@@ -114,8 +102,6 @@ class Scene:
         self.recoveries_s.append(time.monotonic() - began_s)
 
     def wait_until_rated(self) -> None:
-        """Wait until everything sent is rated and published."""
-
         def rated() -> bool:
             self.crew.tend()
             return self.season.finished()
@@ -161,7 +147,6 @@ class Scene:
 
 
 def verify(name: str, settings: Settings, module: str = THIS_RELEASE) -> None:
-    """Raise Violation if `verify` finds a difference."""
     done = stream_rater("verify", "--wait", "60", settings=settings, module=module)
     if done.returncode:
         raise Violation(f"{name}: verify says {done.stdout}{done.stderr}")
@@ -211,8 +196,7 @@ def a_scene(
 class Freed(Outcome, frozen=True, kw_only=True):
     """An outcome with what an operator had to do."""
 
-    freed: int
-    """The number of hanging transactions that an operator ended."""
+    freed: int  # the number of hanging transactions that an operator ended
 
     @classmethod
     def of(cls, outcome: Outcome, found: Sequence[object]) -> Self:

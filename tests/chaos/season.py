@@ -29,8 +29,7 @@ class Season:
         self._settings = settings
         self._rounds = rounds
         self._due: dict[Who, dict[str, int]] = {}
-        self.updates = 0
-        """The number of expected ratings."""
+        self.updates = 0  # the number of expected ratings
         self.finished = Finished(settings)
 
     def play(self, count: int) -> list[dict[str, Any]]:
@@ -64,7 +63,6 @@ class Season:
 
 
 def lobbies(seed: int = 1) -> Iterator[dict[str, Any]]:
-    """Rounds of eight players in three ladders, without end."""
     random = np.random.default_rng(seeded(seed))
     for number in itertools.count():
         players = random.choice(PLAYERS, LOBBY, replace=False).tolist()

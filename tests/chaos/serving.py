@@ -17,8 +17,7 @@ from tests.chaos.standalone import Host, free_port
 from tests.integration.processes import WorkerProcess, wait_until
 from tests.redis_cluster import a_redis_cluster
 
-PROCESSES = 2
-"""The `serve` processes on one index."""
+PROCESSES = 2  # the `serve` processes on one index
 ANSWERS = 20
 """The answers of each process that are waited for while something is broken, or after that."""
 REQUESTS = "stream_rater_serve_requests_total"
@@ -27,7 +26,6 @@ GONE = ("ASK", "TRYAGAIN")
 
 
 def addresses() -> list[str]:
-    """Where the processes will listen."""
     return [f"127.0.0.1:{free_port()}" for _ in range(PROCESSES)]
 
 

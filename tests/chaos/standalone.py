@@ -43,17 +43,13 @@ from tests.integration.topics import Finished, read_topic
 from tests.judge.judge import judged
 from tests.waits import STILL_S
 
-KILLS, FEW = 200, 4
-"""The kills of a standalone process, and those of a quick run."""
+KILLS, FEW = 200, 4  # the kills of a standalone process, and those of a quick run
 KILLS_OF_SERVE, FEW_OF_SERVE = 20, 3
-EARLY = 0.2
-"""The share of kills that come while the process starts."""
+EARLY = 0.2  # the share of kills that come while the process starts
 EARLY_S, SOON_S = 2.5, 0.15
 """The longest times from its start, or from its work, until it is killed: the faults themselves."""
-AHEAD = 60
-"""The most rounds that it acknowledges before it may be killed."""
-GUST = 10
-"""The kills after which the recovery is measured."""
+AHEAD = 60  # the most rounds that it acknowledges before it may be killed
+GUST = 10  # the kills after which the recovery is measured
 CLIENTS, MOST_TOGETHER = 4, 12
 PACE_S = 0.01
 """The pause of a client after each request, so that the audit at the end takes a minute or so."""
@@ -61,7 +57,6 @@ PLAYERS, LADDERS = 400, ("duels", "lobbies", "ranked")
 
 
 def standalone(name: str, folder: Path, quick: bool) -> Outcome:
-    """Kill the only process again and again, under load."""
     folder.mkdir(parents=True, exist_ok=True)
     return killed(name, folder, FEW if quick else KILLS)
 
@@ -127,7 +122,6 @@ class Host:
         self._process: WorkerProcess | None = None
 
     def start(self) -> None:
-        """Start it."""
         log = self._folder / f"{self._words[0]}-{self._count}.log"
         self._count += 1
         command = [sys.executable, "-m", "stream_rater", *self._words]
@@ -175,7 +169,6 @@ def recovered(host: Host, file: Path, crowd: "Crowd") -> float:
 
 
 def wait_until_rated(host: Host, file: Path) -> None:
-    """Wait until everything is rated. Nothing may be sent after it is called."""
     with closing(connect_reader(file)) as reader:
 
         def rated() -> bool:
@@ -208,13 +201,11 @@ class Published:
                 self._next += 1
 
     def events(self) -> Iterator[RatingChanged]:
-        """All events, in order."""
         with self._kept.open("rb") as kept:
             yield from map(rating_changed_from_json, kept)
 
 
 def free_port() -> int:
-    """A port on which nobody listens now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -225,17 +216,12 @@ def free_port() -> int:
 
 @dataclass
 class Crowd:
-    """What the clients know."""
-
     acknowledged: dict[tuple[str, str], Place] = field(default_factory=dict)
-    repeated: int = 0
-    """The requests that were not acknowledged, and were sent again."""
-    refused: list[str] = field(default_factory=list)
-    """Answers that no client should get."""
+    repeated: int = 0  # the requests that were not acknowledged, and were sent again
+    refused: list[str] = field(default_factory=list)  # answers that no client should get
     stopping: bool = False
     token: str = ""
-    posts: Posts | None = None
-    """What the judge gets of what is sent."""
+    posts: Posts | None = None  # what the judge gets of what is sent
 
     def wait_for(self, count: int, host: Host) -> None:
         """Wait until this many more rounds were acknowledged."""
@@ -313,7 +299,6 @@ def _send(crowd: Crowd, address: str, rounds: list[dict[str, Any]]) -> None:
 
 
 def _post(address: str, rounds: list[dict[str, Any]], token: str) -> list[dict[str, Any]]:
-    """The answer about each round."""
     connection = http.client.HTTPConnection(address, timeout=STILL_S)
     one = len(rounds) == 1
     path = f"/v1/ladders/{quote(rounds[0]['ladder'])}/rounds" if one else "/v1/rounds"

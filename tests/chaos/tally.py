@@ -13,8 +13,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, joined
 from stream_rater.rating import record
 
-Who = tuple[str, str]
-"""Ladder and player."""
+Who = tuple[str, str]  # ladder and player
 Due = Mapping[Who, Mapping[str, int]]
 """The expected changes: for each player, by round id, the number of the player's round, from 1, in
 the order of the log."""
@@ -24,16 +23,11 @@ BATCH = 5000
 
 @dataclass
 class Tally:
-    """The result of comparing changes with rounds."""
-
-    lost: int = 0
-    """Expected changes that were not published."""
-    doubled: int = 0
-    """Changes that were published again."""
+    lost: int = 0  # expected changes that were not published
+    doubled: int = 0  # changes that were published again
     mistakes: list[str] = field(default_factory=list)
     """What is wrong with published changes, one line each."""
-    last: dict[Who, RatingChanged] = field(default_factory=dict)
-    """The last change of each player."""
+    last: dict[Who, RatingChanged] = field(default_factory=dict)  # the last change of each player
 
 
 def tally(due: Due, changes: Iterable[RatingChanged]) -> Tally:
@@ -109,7 +103,6 @@ def stored_records(
 
 
 def _numbers(data: bytes | None) -> tuple[float, float, int] | None:
-    """mu, sigma and the number of rounds in a record."""
     if data is None:
         return None
     header = record.read_headers(data[: record.HEADER_SIZE])[0]

@@ -24,8 +24,7 @@ from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.topics import other_producers
 from tests.waits import STILL_S
 
-FIRST_NODE = 1
-"""The first broker's node id."""
+FIRST_NODE = 1  # the first broker's node id
 ADVICE = "run `stream-rater rebuild --replace`"
 
 
@@ -37,14 +36,10 @@ class Torn(Outcome, frozen=True, kw_only=True):
     counted apart, and the judge does not judge them.
     """
 
-    vanished: int
-    """The rounds that the log lost, although Kafka had acknowledged them."""
-    refusals: int
-    """How often a worker refused the log."""
-    events_lost: int
-    """The changes that are in the store, and whose event is not in the log."""
-    events_again: int
-    """The second events of rounds that were lost and reported again."""
+    vanished: int  # the rounds that the log lost, although Kafka had acknowledged them
+    refusals: int  # how often a worker refused the log
+    events_lost: int  # the changes that are in the store, and whose event is not in the log
+    events_again: int  # the second events of rounds that were lost and reported again
 
 
 def unclean_election(name: str, folder: Path, quick: bool) -> Torn:

@@ -14,7 +14,6 @@ from tests.judge.observations import BadObservations
 
 
 def main() -> int:
-    """Print the verdict."""
     parser = argparse.ArgumentParser(prog="python -m tests.judge", description=__doc__)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--most", type=int, default=50, help="lines of violations (%(default)s)")

@@ -34,23 +34,20 @@ class Entry(NamedTuple):
     """A line of the standings."""
 
     players: tuple[str, ...]
-    rank: int | None
-    """None if it did not finish."""
+    rank: int | None  # none if it did not finish
 
 
 class Read(NamedTuple):
     """A record, as far as it can be judged by itself."""
 
-    kind: str
-    """Its `event-type`."""
+    kind: str  # its `event-type`
     ladder: str = ""
     body: Mapping[str, Any] = {}
     entries: tuple[Entry, ...] = ()
     time_s: float = 0.0
     codes: frozenset[str] = frozenset()
     """Every code with which it may be rejected. None: it must be accepted by these checks."""
-    open: bool = False
-    """Whether the texts do not decide about it."""
+    open: bool = False  # whether the texts do not decide about it
 
 
 class Unread(Exception):
@@ -117,7 +114,6 @@ class Reasons:
         self.open = False
 
     def add(self, *codes: str) -> None:
-        """Add reasons."""
         self.codes.update(codes)
 
     def id(self, name: str) -> str | None:
@@ -185,7 +181,6 @@ def _round(reasons: Reasons, record: Seen) -> tuple[tuple[Entry, ...], float]:
 
 
 def standings(reasons: Reasons) -> tuple[Entry, ...]:
-    """The entries of a body."""
     given = reasons.body.get("standings")
     if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
         reasons.add("malformed")

@@ -27,22 +27,16 @@ Who = tuple[str, str]
 class State(msgspec.Struct):
     """What an answer said of a player."""
 
-    where: str
-    """The connection and the question."""
+    where: str  # the connection and the question
     numbers: Mapping[str, Any] = {}
     """What the event must have said; none for a player who had no event, or no round any more."""
     offset: int | None = None
     """The offset of the event; None if the answer does not have it, as rows of a board."""
-    absent: bool = False
-    """Whether the answer was that the player has no rounds."""
-    at_least: int = -1
-    """The `min_offset` of the question."""
-    next_only: bool = False
-    """Whether it is the very next event after the last one: of a stream."""
-    stale: str = ""
-    """The event up to `at_least` that the answer does not include."""
-    existed: bool = False
-    """Whether an event says the same, whatever came before on this connection."""
+    absent: bool = False  # whether the answer was that the player has no rounds
+    at_least: int = -1  # the `min_offset` of the question
+    next_only: bool = False  # whether it is the very next event after the last one: of a stream
+    stale: str = ""  # the event up to `at_least` that the answer does not include
+    existed: bool = False  # whether an event says the same, whatever came before on this connection
 
 
 class Seer:
@@ -50,8 +44,7 @@ class Seer:
 
     def __init__(self) -> None:
         self.states: deque[State] = deque()
-        self.newest = -1
-        """The offset of the last event that was passed."""
+        self.newest = -1  # the offset of the last event that was passed
 
 
 class Answers:
@@ -61,13 +54,11 @@ class Answers:
         self._findings = findings
         self._seers: dict[Who, dict[str, Seer]] = {}
         self._histories: dict[Who, dict[int, list[State]]] = {}
-        self._promised: dict[Who, list[State]] = {}
-        """Answers to questions with `min_offset`."""
+        self._promised: dict[Who, list[State]] = {}  # answers to questions with `min_offset`
 
     # --- collecting ---
 
     def stream(self, seen: Streamed) -> None:
-        """Take an event of a stream."""
         if seen.event != "rating-changed":
             self._findings.left_open["streams that were reset"] += 1
             for who, seers in self._seers.items():
@@ -88,7 +79,6 @@ class Answers:
         self._findings.checked["streamed events"] += 1
 
     def answer(self, seen: Answered) -> None:
-        """Take an answer."""
         match = PATH.match(seen.path)
         if match is None or seen.status not in (200, 404):
             self._findings.left_open["answers of other kinds"] += 1
@@ -168,7 +158,6 @@ class Answers:
                     seer.states.popleft()
 
     def event(self, event: Event) -> None:
-        """Let an event pass."""
         who = event.ladder, event.player
         for state in self._histories.get(who, {}).pop(event.offset, ()):
             self._compare(state, event)

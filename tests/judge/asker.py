@@ -18,24 +18,20 @@ from tests.judge.observations import Answered, Line, Seen, Streamed
 ANSWER_S, AGAIN_S, PACE_S = 60.0, 0.1, 0.01
 """Without an answer for so long, a connection is given up; the pause before another is made, and
 between two questions."""
-WAIT_S = 1
-"""The `wait` of a question with `min_offset`."""
+WAIT_S = 1  # the `wait` of a question with `min_offset`
 KNOWN_PLAYERS, OFTEN = 400, 10
 """The players of a ladder about whom is asked; those among them who are asked about half of the
 time."""
-ROWS, LOOKED_UP = 50, 5
-"""The rows of a page of the leaderboard, and the players of a lookup."""
+ROWS, LOOKED_UP = 50, 5  # the rows of a page of the leaderboard, and the players of a lookup
 
-BROKEN = (OSError, http.client.HTTPException, msgspec.DecodeError)
-"""What ends a connection."""
+BROKEN = (OSError, http.client.HTTPException, msgspec.DecodeError)  # what ends a connection
 
 
 class Known:
     """What was read of Kafka, so that one can ask about it."""
 
     def __init__(self) -> None:
-        self.players: dict[str, list[str]] = {}
-        """Some players of each ladder, those who came first."""
+        self.players: dict[str, list[str]] = {}  # some players of each ladder, those who came first
         self.reported: dict[str, int] = {}
         """For each ladder, the offset of the last round that was read."""
         self.rated: dict[str, int] = {}

@@ -58,12 +58,10 @@ class Last(NamedTuple):
     rating: float
     rounds: int
     partition: int
-    place: int
-    """The offset in `rating-changed`."""
+    place: int  # the offset in `rating-changed`
 
     @classmethod
     def of(cls, event: Event, partition: int, place: int) -> "Last":
-        """What this event said."""
         return cls(
             event.offset, event.mu, event.sigma, event.rating, event.rounds, partition, place
         )  # fmt: skip
@@ -75,14 +73,10 @@ class Due(msgspec.Struct):
     kind: str
     round_id: str
     completed_at: str
-    ranks: dict[str, int | None]
-    """The players who must have an event, with their ranks."""
-    may: frozenset[str] = frozenset()
-    """Players who may have one."""
-    everyone: bool = False
-    """Whether any player may have one: of a correction."""
-    rounds: Mapping[str, int] = {}
-    """For a seed: the rounds that it gives."""
+    ranks: dict[str, int | None]  # the players who must have an event, with their ranks
+    may: frozenset[str] = frozenset()  # players who may have one
+    everyone: bool = False  # whether any player may have one: of a correction
+    rounds: Mapping[str, int] = {}  # for a seed: the rounds that it gives
 
 
 Early = tuple[Event, Last | None, int, int]
@@ -114,18 +108,14 @@ class Changes:
 
     def __init__(self, run: Run, ladders: Mapping[str, EditedLadder], findings: Findings) -> None:
         self._run, self._ladders, self._findings = run, ladders, findings
-        self.last: dict[tuple[str, str], Last] = {}
-        """The last event of each player."""
-        self._due: dict[tuple[str, int], Due] = {}
-        """By ladder and offset: what is to come."""
+        self.last: dict[tuple[str, str], Last] = {}  # the last event of each player
+        self._due: dict[tuple[str, int], Due] = {}  # by ladder and offset: what is to come
         self._read: dict[str, int] = {}
         """For each ladder, the last offset of `round-completed` that was read."""
         self._early: dict[tuple[str, int], list[Early]] = {}
-        self._shards: dict[str, int] = {}
-        """The partition of each player's events."""
+        self._shards: dict[str, int] = {}  # the partition of each player's events
 
     def due(self, ladder: str, offset: int, due: Due) -> None:
-        """Expect the events of an accepted record."""
         if due.ranks or due.may or due.everyone:
             self._due[ladder, offset] = due
 
@@ -233,7 +223,6 @@ class Changes:
             self._findings.wrong("too small", _who(event), where, shown(event))
 
     def _count(self, event: Event, due: Due, last: Last | None, where: str) -> None:
-        """Check the number of rounds."""
         ladder, player = self._ladders[event.ladder], event.player
         before, since = (0, -1) if last is None else (last.rounds, last.offset)
         if event.offset <= since:
@@ -273,7 +262,6 @@ def _who(event: Event) -> str:
 
 
 def shown(event: Event) -> str:
-    """An event in a line of findings."""
     return (
         f"{event.round_id}@{event.offset} {event.previous_mu:.6g}->{event.mu:.6g} "
         f"{event.previous_rating:.6g}->{event.rating:.6g} round {event.rounds}"

@@ -19,8 +19,7 @@ SAID = (
     "rank", "mu", "sigma", "previous_mu", "previous_sigma", "rating", "previous_rating", "rounds",
 )  # fmt: skip
 
-Name = tuple[str, str]
-"""Ladder and round id."""
+Name = tuple[str, str]  # ladder and round id
 
 
 class Door:
@@ -32,14 +31,12 @@ class Door:
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
-        self._sent: dict[Name, Mapping[str, int | None]] = {}
-        """The rank of each player of a round."""
+        self._sent: dict[Name, Mapping[str, int | None]] = {}  # the rank of each player of a round
         self._acknowledged: dict[Name, tuple[int, int]] = {}
         self._seen: Counter[tuple[str, str, str]] = Counter()
         """How often a ladder, a round and a player had an event."""
         self._last: dict[Name, Last] = {}
-        self._reset: set[str] = set()
-        """Ladders whose stream had a gap."""
+        self._reset: set[str] = set()  # ladders whose stream had a gap
         self._streams: dict[str, str] = {}
         """The stream of each ladder that is judged: the first one."""
         self._events: list[tuple[Event, Streamed]] = []
@@ -57,7 +54,6 @@ class Door:
         return True
 
     def sent(self, seen: Sent) -> None:
-        """Take a round that was posted."""
         body = msgspec.json.decode(seen.round)
         name = seen.ladder, body["round_id"]
         entries = standings(Reasons(body))
@@ -69,7 +65,6 @@ class Door:
         self._acknowledged.setdefault(name, place)
 
     def stream(self, seen: Streamed) -> None:
-        """Take an event of the stream."""
         if self._streams.setdefault(seen.ladder, seen.c) != seen.c:
             return
         if seen.event == "rating-changed":

@@ -36,8 +36,7 @@ class Verdict(NamedTuple):
 
     codes: frozenset[str] = frozenset()
     """With which codes it may be rejected; none: it must be accepted."""
-    open: bool = False
-    """Whether the texts leave it open."""
+    open: bool = False  # whether the texts leave it open
 
 
 class Names:
@@ -48,7 +47,6 @@ class Names:
         self.names: list[str] = []
 
     def of(self, name: str) -> int:
-        """The number of a player."""
         number = self.numbers.setdefault(name, len(self.names))
         if number == len(self.names):
             self.names.append(name)
@@ -99,12 +97,10 @@ class EditedLadder:
         """The kind of each accepted correction that may have events, by offset."""
         self.deltas: dict[str, list[tuple[int, int]]] = {}
         """By player: by how many rounds a correction at an offset changed the player's count."""
-        self.counts: dict[str, int] = {}
-        """How many rounds of a player count now."""
+        self.counts: dict[str, int] = {}  # how many rounds of a player count now
         self.seeded: set[str] = set()
         """Players who began with a seed, as far as no correction concerns them."""
-        self.touched: set[str] = set()
-        """Players whom a correction concerns."""
+        self.touched: set[str] = set()  # players whom a correction concerns
 
     # --- rounds ---
 
@@ -179,7 +175,6 @@ class EditedLadder:
         return set() if index in self._voided else set(self._counted(*self._standings(index)))
 
     def _index_of(self, round_id: str) -> int | None:
-        """The last round of an id."""
         hashes = np.frombuffer(self._hashes, np.uint32)
         for index in np.flatnonzero(hashes == crc32(round_id.encode()))[::-1].tolist():
             if self._ids[index] == round_id:

@@ -11,12 +11,9 @@ MOST_LINES = 1000
 
 @dataclass
 class Findings:
-    """The violations and the counts of a run."""
-
     lines: list[str] = field(default_factory=list)
     violations: int = 0
-    checked: Counter[str] = field(default_factory=Counter)
-    """How often each thing was checked."""
+    checked: Counter[str] = field(default_factory=Counter)  # how often each thing was checked
     left_open: Counter[str] = field(default_factory=Counter)
     """What the texts do not decide, or what this recording does not show."""
 

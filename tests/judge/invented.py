@@ -1,21 +1,14 @@
-"""Invents recordings: of a run without a mistake, in which a test then plants one, and of any size,
-to measure the judge: `python -m tests.judge.invented CHANGES`."""
+"""Invents recordings of a run without a mistake, in which a test then plants one."""
 
 import random
-import resource
-import sys
-import tempfile
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from tests.judge.accepted import partition_of
 from tests.judge.changes import named
-from tests.judge.judge import judged
-from tests.judge.observations import End, Line, Run, Seen, write_all
+from tests.judge.observations import End, Line, Run, Seen
 
 PARTITIONS, SHARDS = 4, 6
 LADDERS = ("duels", "lobbies", "ranked")
@@ -33,21 +26,18 @@ class InventedRun:
         self._ends: dict[tuple[str, int], int] = {}
 
     def next_offset(self, topic: str, partition: int) -> int:
-        """The next offset of a partition. Some are left out, as ends of transactions are."""
         at = self._ends.get((topic, partition), 0)
         skipped = topic == "changed" and self._random.random() < 0.2
         self._ends[topic, partition] = at + 1 + skipped
         return at
 
     def round(self, number: int) -> Iterator[Seen]:
-        """The records of a round."""
         ladder = LADDERS[number % len(LADDERS)]
         names = self._random.sample(range(self._players), self._lobby)
         standings = [{"player": f"p{name}", "rank": rank} for rank, name in enumerate(names, 1)]
         return self.rated(ladder, f"round-{number}", standings)
 
     def rated(self, ladder: str, round_id: str, standings: list[dict[str, Any]]) -> Iterator[Seen]:
-        """The record of a round, and those of its changes."""
         partition = partition_of(ladder, PARTITIONS)
         offset = self.next_offset("rounds", partition)
         body = {
@@ -60,7 +50,6 @@ class InventedRun:
     def change(
         self, ladder: str, player: str, rank: int | None, round_id: str, offset: int, **more: Any
     ) -> Seen:
-        """The record of a change."""
         mu, rating, rounds = self._last.get((ladder, player), (1500.0, 1000.0, 0))
         after = mu + self._random.gauss(0.0, 20.0)
         shown, count = after - 100.0, rounds + more.pop("counted", 1)
@@ -80,50 +69,8 @@ class InventedRun:
 
 
 def text_of(body: Any) -> str:
-    """A value, as the file has it."""
     return msgspec.json.encode(body).decode("latin-1")
 
 
 def whole(records: list[Seen], *others: Line, run: Run = RUN) -> list[Line]:
-    """The lines of a file."""
     return [run, *others, *records, End(records=len(records))]
-
-
-def invented(changes: int) -> Iterator[Line]:
-    """The lines of a file of so many changes."""
-    run, lobby = InventedRun(players=200_000), 8
-    yield RUN
-    records = 0
-    for number in range(changes // lobby):
-        for record in run.round(number):
-            records += 1
-            yield record
-    yield End(records=records)
-
-
-def main() -> None:
-    """Invent a file, judge it, and print how long it took."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "invented.jsonl.gz"
-        write_all(path, invented(int(sys.argv[1])))
-        size = path.stat().st_size
-        began_s = time.process_time()
-        found = judged(path)
-        took_s = time.process_time() - began_s
-    for line in found.report():
-        print(line)
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(
-        msgspec.json.encode(
-            {
-                "changes": found.checked["changes"],
-                "processor_s": round(took_s, 1),
-                "file_mb": size // 2**20,
-                "memory_mb": memory // 2**10,
-            }
-        ).decode()
-    )
-
-
-if __name__ == "__main__":
-    main()

@@ -38,13 +38,11 @@ class Rounds:
         self.changes = Changes(run, self.ladders, findings)
         self._windows: dict[int, Window] = {}
         self._names = Names()
-        self._at: dict[int, list[str]] = {}
-        """The ladders of each partition."""
+        self._at: dict[int, list[str]] = {}  # the ladders of each partition
         self._explained: set[tuple[int, int]] = set()
         """The places of records that were rightly rejected."""
 
     def see(self, record: Seen) -> None:
-        """Judge a record."""
         found, place = read(record, self._run), (record.p, record.o)
         self._findings.checked["records of round-completed"] += 1
         rejection = self._rejected.get(place)
@@ -162,7 +160,6 @@ class Rounds:
         )  # fmt: skip
 
     def finish(self) -> None:
-        """Judge what never came."""
         for place, rejection in self._rejected.items():
             if place not in self._explained:
                 self._findings.wrong(
@@ -181,12 +178,10 @@ def _at(record: Seen, offset: int, rejection: Seen | None) -> Seen:
     return Seen(t="rounds", p=record.p, o=offset, v=rejection.v if rejection else None)
 
 
-NOTHING = 0
-"""The checksum of an offset at which the first reader saw no record."""
+NOTHING = 0  # the checksum of an offset at which the first reader saw no record
 
 
 def checksum(record: Seen) -> int:
-    """A checksum of key, value and headers, never NOTHING."""
     return crc32(encode((record.key, record.v, record.h))) or 1
 
 
@@ -196,11 +191,9 @@ class Readers:
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
         self._first: dict[tuple[str, int], array[int]] = {}
-        self._next: dict[tuple[str, int], int] = {}
-        """The next offset of the other reader."""
+        self._next: dict[tuple[str, int], int] = {}  # the next offset of the other reader
         self._began: dict[tuple[str, int], int] = {}
-        self.absent: list[tuple[str, int, int]] = []
-        """What only the first reader saw."""
+        self.absent: list[tuple[str, int, int]] = []  # what only the first reader saw
 
     def first(self, record: Seen) -> bool:
         """Take a record of the first reader. Returns False if it was read before, or comes after a
@@ -219,7 +212,6 @@ class Readers:
         return True
 
     def begin(self) -> None:
-        """Another reader begins."""
         self._next.clear()
 
     def other(self, record: Seen) -> None:
@@ -264,8 +256,6 @@ class Readers:
 
 
 class Judge:
-    """Judges one run."""
-
     def __init__(self) -> None:
         self.findings = Findings()
         self._answers = Answers(self.findings)
@@ -356,5 +346,4 @@ class Judge:
 
 
 def judged(*files: Path) -> Findings:
-    """Judge the files of a run."""
     return Judge().judge(files)

@@ -24,41 +24,30 @@ class Line(msgspec.Struct, frozen=True, tag_field="k", gc=False):
 class Run(Line, frozen=True, tag="run", kw_only=True):
     """The first line of a file: what the clients know of the settings."""
 
-    reader: str
-    """The name of who has written the file."""
+    reader: str  # the name of who has written the file
     partitions: int = 0
     """The partitions of `round-completed`; 0 if the run is observed by HTTP alone."""
-    shards: int = 0
-    """The partitions of `rating-changed`."""
-    window: int = 100_000
-    """The duplicate window, in offsets."""
-    threshold: float = 0.5
-    """The correction threshold, in points."""
+    shards: int = 0  # the partitions of `rating-changed`
+    window: int = 100_000  # the duplicate window, in offsets
+    threshold: float = 0.5  # the correction threshold, in points
     ladders: list[str] | None = None
     """The ladders that are configured; None if a template stands for every ladder."""
     redisplayed: dict[str, int] = {}
     """Ladders whose displayed ratings follow other parameters from this offset on."""
-    corrections_refused: list[str] = []
-    """The ladders that take no corrections."""
+    corrections_refused: list[str] = []  # the ladders that take no corrections
 
 
 class Seen(Line, frozen=True, tag="r", kw_only=True):
     """A record that was read committed."""
 
     t: Topic
-    p: int
-    """Its partition."""
-    o: int
-    """Its offset."""
-    v: str | None
-    """Its value."""
+    p: int  # its partition
+    o: int  # its offset
+    v: str | None  # its value
     key: str | None = None
-    h: list[tuple[str, str | None]] = []
-    """Its headers."""
-    ts: int = 0
-    """Its timestamp in Kafka, in Unix milliseconds."""
-    at: float = 0.0
-    """When it was read."""
+    h: list[tuple[str, str | None]] = []  # its headers
+    ts: int = 0  # its timestamp in Kafka, in Unix milliseconds
+    at: float = 0.0  # when it was read
 
     def header(self, name: str) -> str:
         """The value of a header; empty if there is none."""
@@ -73,31 +62,23 @@ class Seen(Line, frozen=True, tag="r", kw_only=True):
 class Sent(Line, frozen=True, tag="s", kw_only=True):
     """A round that a client posted, and the answer about it."""
 
-    c: str
-    """The connection."""
+    c: str  # the connection
     ladder: str
-    round: msgspec.Raw
-    """The round as it was sent, in JSON."""
-    status: int
-    """The HTTP status about this round; 0 if there was no answer."""
+    round: msgspec.Raw  # the round as it was sent, in JSON
+    status: int  # the HTTP status about this round; 0 if there was no answer
     p: int = -1
-    o: int = -1
-    """The place that the answer gave."""
+    o: int = -1  # the place that the answer gave
     began: float = 0.0
     at: float = 0.0
 
 
 class Answered(Line, frozen=True, tag="a", kw_only=True):
-    """An answer of the API."""
-
     c: str
     """The connection: a name that no other connection has. One question follows the other."""
-    path: str
-    """The path of the question, with its query."""
+    path: str  # the path of the question, with its query
     status: int
     body: msgspec.Raw
-    ask: list[str] = []
-    """The players that a lookup asked for."""
+    ask: list[str] = []  # the players that a lookup asked for
     began: float = 0.0
     at: float = 0.0
 
@@ -107,8 +88,7 @@ class Streamed(Line, frozen=True, tag="e", kw_only=True):
 
     c: str
     ladder: str
-    event: str
-    """`rating-changed`, or `reset`."""
+    event: str  # `rating-changed`, or `reset`
     data: str
     id: str = ""
     at: float = 0.0
@@ -117,10 +97,8 @@ class Streamed(Line, frozen=True, tag="e", kw_only=True):
 class End(Line, frozen=True, tag="end", kw_only=True):
     """The last line: the recorder has read everything that there was when the run was over."""
 
-    ends: dict[str, int] = {}
-    """For each `topic/partition`, the offset behind all that was read."""
-    records: int = 0
-    """The records in this file."""
+    ends: dict[str, int] = {}  # for each `topic/partition`, the offset behind all that was read
+    records: int = 0  # the records in this file
 
 
 Any = Run | Seen | Sent | Answered | Streamed | End
@@ -129,26 +107,21 @@ decode = msgspec.json.Decoder(Any).decode
 encode = msgspec.json.Encoder().encode
 _seen = msgspec.json.Decoder(Seen).decode
 BUFFER = 2**20
-RECORD = b'{"k":"r"'
-"""How the line of a record begins."""
+RECORD = b'{"k":"r"'  # how the line of a record begins
 REJECTED = b'{"k":"r","t":"rejected"'
 
 
 class Writer:
-    """Writes a file of observations."""
-
     def __init__(self, path: Path) -> None:
         # The lowest level: the recorder must not fall behind.
         self._file = gzip.GzipFile(path, "wb", compresslevel=1)
         self.records = 0
 
     def write(self, line: Line) -> None:
-        """Add a line."""
         self.records += isinstance(line, Seen)
         self._file.write(encode(line) + b"\n")
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -199,7 +172,6 @@ def _decoded(path: Path, number: int, line: bytes) -> Any:
 
 
 def write_all(path: Path, lines: Iterable[Line]) -> None:
-    """Write a file."""
     with Writer(path) as writer:
         for line in lines:
             writer.write(line)

@@ -29,8 +29,6 @@ MOST_WAITING = 100_000
 
 
 class Recorder:
-    """Reads, asks, and writes."""
-
     def __init__(self, given: argparse.Namespace, writer: Writer) -> None:
         self._given, self._writer = given, writer
         self._stop = threading.Event()
@@ -39,7 +37,6 @@ class Recorder:
         self.ends: dict[str, int] = {}
 
     def run(self) -> None:
-        """Record until standard input ends."""
         threading.Thread(target=self._wait, daemon=True).start()
         askers = [
             threading.Thread(target=work, daemon=True)
@@ -176,7 +173,6 @@ SILENT.propagate = False
 
 
 def main() -> int:
-    """Record."""
     parser = argparse.ArgumentParser(prog="python -m tests.judge.recorder", description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--name", default="reader", help="the name of this reader")

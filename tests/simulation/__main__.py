@@ -30,7 +30,7 @@ def main() -> int:
     simulation = Simulation(
         arguments.seed, machines, trace=print if arguments.trace else None, forks=arguments.fork
     )
-    print(simulation.weather)
+    print(vars(simulation.weather))
     found = simulation.run()
     for name in sorted(name_of(each) for each in simulation.taken if each in TRANSITIONS):
         print(f"reached {name}")

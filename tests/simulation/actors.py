@@ -66,8 +66,7 @@ class Machines:
     estimator: type[Estimator] = Estimator
     updater: type[Updater] = Updater
     driver: type[UnkindDriver] = UnkindDriver
-    cutoff: type[Cutoff] = Cutoff
-    """The cut-off that a rebuild uses."""
+    cutoff: type[Cutoff] = Cutoff  # the cut-off that a rebuild uses
 
 
 PRODUCTION = Machines()
@@ -86,8 +85,6 @@ def upgraded(kind: type[Estimator]) -> type[Estimator]:
     """The estimator with kernels of the next version, which compute the same bits."""
 
     class Next(kind):  # type: ignore[misc, valid-type]
-        """An estimator of the next release."""
-
         def _forget_everything(self) -> None:
             of = self._admission
             of._log, of._options = (
@@ -115,16 +112,11 @@ class Actor:
     steps: Steps
     states: StateWatch | None = None
     """Derives the states of the partitions or shards of the machine."""
-    parts_done: int = 0
-    """How many pieces of the effect are done."""
-    old: bool = True
-    """Whether it has the first release and its ladders file."""
-    pace: float = 1.0
-    """The fraction of its turns that it takes; 0 while it sleeps."""
-    skew_s: float = 0.0
-    """How far its clock is ahead."""
-    ended: bool = False
-    """Whether its process has ended by itself."""
+    parts_done: int = 0  # how many pieces of the effect are done
+    old: bool = True  # whether it has the first release and its ladders file
+    pace: float = 1.0  # the fraction of its turns that it takes; 0 while it sleeps
+    skew_s: float = 0.0  # how far its clock is ahead
+    ended: bool = False  # whether its process has ended by itself
 
     @property
     def writing(self) -> bool:
@@ -155,13 +147,11 @@ class Actor:
         return bool(driver._owned) and driver._generation != driver.group.generation
 
     def go_on(self, effect: Effect[Any]) -> None:
-        """Start the next effect that the machine asked for."""
         self.effect, self.steps, self.parts_done = effect, self.driver.steps(effect), 0
         if self.states is not None:
             self.states.asked(effect)
 
     def perform(self) -> None:
-        """Perform the rest of the current effect."""
         effect = self.effect
         while self.effect is effect and not self.ended:
             self.advance()
@@ -202,8 +192,7 @@ class Straggler:
     sender: Actor
     steps: Steps
     group: Group
-    ends: int | None = None
-    """The producer whose transaction this request ends."""
+    ends: int | None = None  # the producer whose transaction this request ends
 
     @classmethod
     def of(cls, actor: Actor) -> Self:

@@ -53,7 +53,7 @@ def _corrected(stage: Stage, kind: str, **about: object) -> tuple[Actor, Actor]:
 
 
 class EditsForgotten(UnkindDriver):
-    """Takes over a partition without the notes of its"""
+    """Takes over a partition without the notes of its corrections."""
 
     def noted_corrections(self) -> Steps:
         yield

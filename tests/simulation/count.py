@@ -6,7 +6,6 @@ from .transitions import TRANSITIONS
 
 
 def counts() -> dict[str, int]:
-    """The number of each."""
     return {
         "mutants": len(MUTANTS),
         "scenarios": len({each.scenario for each in MUTANTS.values()}),

@@ -36,11 +36,9 @@ from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime.engine import Engine, Machine
 
 SECTOR = 512
-COMMIT_FAILS = 10.0
-"""How much more often a COMMIT fails than another statement."""
+COMMIT_FAILS = 10.0  # how much more often a COMMIT fails than another statement
 CACHE_BYTES = 100_000
-EVERY = 1 << 40
-"""An offset that no log reaches."""
+EVERY = 1 << 40  # an offset that no log reaches
 
 
 class Cut(BaseException):
@@ -48,7 +46,6 @@ class Cut(BaseException):
 
 
 def full() -> sqlite3.Error:
-    """The error of a full disk."""
     error = sqlite3.OperationalError("database or disk is full")
     error.sqlite_errorcode = sqlite3.SQLITE_FULL
     return error
@@ -58,22 +55,18 @@ class UnkindConnection:
     """A connection whose statements may fail, and before and after which the power may be cut."""
 
     def __init__(
-        self,
-        real: sqlite3.Connection,
-        before: Callable[[str], None],
+        self, real: sqlite3.Connection, before: Callable[[str], None],
         commit: Callable[[Callable[[], Any]], Any],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._real, self._before, self._commit = real, before, commit
 
     def execute(self, sql: str, *given: Any) -> Any:
-        """Execute a statement, or fail."""
         self._before(sql)
         if sql == "COMMIT":
             return self._commit(lambda: self._real.execute(sql))
         return self._real.execute(sql, *given)
 
     def executemany(self, sql: str, *given: Any) -> Any:
-        """Execute a statement several times, or fail."""
         self._before(sql)
         return self._real.executemany(sql, *given)
 
@@ -124,7 +117,6 @@ class Process:
         return Machine(name, driver, machine.run(), Observer(), lambda *_: None)
 
     def append(self, *records: NewRecord) -> "Future[list[Place]]":
-        """Put records into the queue."""
         return self.engine.append(records)
 
     @property
@@ -138,7 +130,6 @@ class Process:
         )
 
     def close(self) -> None:
-        """End the process."""
         self.database.close()
 
 
@@ -152,8 +143,7 @@ class Disk:
         commit."""
         self.happened: Counter[str] = Counter()
         self._copies = 0
-        self.left: Path | None = None
-        """What another process finds after a cut."""
+        self.left: Path | None = None  # what another process finds after a cut
 
     def new_file(self) -> Path:
         """The name of a file that does not exist."""
@@ -191,7 +181,6 @@ class Disk:
 
 
 def copied(path: Path, to: Path) -> Path:
-    """A copy of a data file and its write-ahead log, as they are now."""
     shutil.copyfile(path, to)
     if wal_of(path).exists():
         shutil.copyfile(wal_of(path), wal_of(to))

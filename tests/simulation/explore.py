@@ -22,8 +22,7 @@ from .simulator import Fork, Simulation
 from .transitions import Taken
 
 FIRST = 2_000_000
-WITHIN = 40
-"""A variation begins at most so many steps before or after the step that was new."""
+WITHIN = 40  # a variation begins at most so many steps before or after the step that was new
 
 Pair = tuple[Taken | None, Taken]
 """Two transitions after each other, of any machines; None: the first of a run."""
@@ -53,15 +52,12 @@ class Trail(set[Taken]):
 
 
 class Ran(NamedTuple):
-    """What came of a run."""
-
     plan: Plan
     violations: list[str]
     pairs: dict[Pair, int]
 
 
 def run(plan: Plan) -> Ran:
-    """Simulate a plan."""
     trail = Trail()
     simulation = Simulation(plan.seed, taken=trail, forks=plan.forks)
     trail.simulation = simulation
@@ -86,7 +82,6 @@ class Corpus:
     variations: int = 0
 
     def add(self, ran: Ran) -> None:
-        """Note what a run reached."""
         self.runs += 1
         self.variations += bool(ran.plan.forks)
         if ran.violations:
@@ -107,7 +102,6 @@ class Corpus:
 
 
 def explore(corpus: Corpus, first: int, runs: int, minutes: float, at_once: int) -> None:
-    """Run until the number or the time is reached."""
     deadline_s = time.monotonic() + 60.0 * minutes
     plans = corpus.plans(first)
     with ProcessPoolExecutor(at_once) as pool:
@@ -118,13 +112,11 @@ def explore(corpus: Corpus, first: int, runs: int, minutes: float, at_once: int)
 
 
 def command(plan: Plan) -> str:
-    """The command that replays a run."""
     forks = (f" --fork {each.step}:{each.seed}" for each in plan.forks)
     return replay_command(plan.seed) + "".join(forks)
 
 
 def main() -> int:
-    """Explore, and print what was reached."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.explore", description=__doc__)
     parser.add_argument("--first", type=int, default=FIRST, help="the first seed (%(default)s)")
     parser.add_argument("--runs", type=int, default=2000, help="(%(default)s)")

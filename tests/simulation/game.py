@@ -66,8 +66,7 @@ QUIET_EFFECTS = 20_000
 """After the last fault, everything must be finished within this many effects; otherwise something
 is stuck."""
 
-STILL_EFFECTS = 40
-"""For this many more effects it must stay finished."""
+STILL_EFFECTS = 40  # for this many more effects it must stay finished
 
 ASKED = 10
 """How often QUIET_EFFECTS are allowed: longer than a refused shard is left alone. A worker that was
@@ -81,70 +80,35 @@ CHANCES = {
 """The faults, with their probabilities at a step in average conditions."""
 
 
-@dataclass(frozen=True)
 class Weather:
-    """The conditions of a seed."""
-
-    rounds: int
-    players: int
-    workers: int
-    """The number of workers of each role."""
-    submit: float
-    """The probability that a round arrives at a step."""
-    faults: tuple[tuple[str, float], ...]
-    doubt: float
-    """The probability that the end of a transaction is in doubt."""
-    stale: float
-    """The probability that a read of the store returns a past state, as from a lagging replica."""
-    deaf: float
-    """The probability that a poll does not yet report a rebalance."""
-    paces: tuple[float, ...]
-    """The speeds of workers."""
-    small_bites: bool
-    stutter: float
-    """The probability that a poll returns records a second time."""
-    wave_players: int
-    rows_per_part: int
-    rows_per_call: int
-    commit_every_s: float
-    corrected: float
-    """The share of records that are corrections."""
-    patience: int
-    """For how many steps, at most, records wait for a correction before them."""
-    checkpoint_every: int
-    """As in `LogContext`."""
-    seeded: float
-    """The share of records that are seeds and resets."""
-
-
-def weather(rng: random.Random) -> Weather:
     """The conditions of a seed: some faults often, some never, sometimes one all the time."""
-    factors = {name: rng.choice([0, 1, 1, 3]) for name in CHANCES}
-    if rng.random() < 0.2:
-        factors[rng.choice(list(CHANCES))] = 10
-    seeded = rng.choice([0.0, 0.1, 0.3])
-    rare = rng.choice([1.0, 0.3, 0.1])  # so rare that a correction may end between two faults
-    return Weather(
-        rounds=rng.choice([12, 24, 36]),
-        players=rng.choice([6, 9]),
-        workers=rng.choice([1, 2, 2, 3]),
-        submit=rng.choice([0.03, 0.06, 0.5]),
-        faults=tuple((name, each * factors[name] * rare) for name, each in CHANCES.items()),
-        doubt=rng.choice([0.0, 0.2, 0.5]),
-        stale=rng.choice([0.0, 0.0, 0.02]),
-        deaf=rng.choice([0.0, 0.0, 0.9, 0.99]),
-        paces=rng.choice([(1.0,), (1.0, 0.1)]),
-        small_bites=rng.random() < 0.5,
-        stutter=rng.choice([0.0, 0.0, 0.1]),
-        wave_players=rng.choice([4, 50]),
-        rows_per_part=rng.choice([1, 2, 5000]),
-        rows_per_call=rng.choice([1, 4, 20_000]),
-        commit_every_s=rng.choice([0.0, 0.5]),
-        corrected=rng.choice([0.0, 0.0, 0.1, 0.3]),
-        patience=rng.choice([0, 1000, 4000]),
-        checkpoint_every=rng.choice([0, 1, 1, 6]),
-        seeded=seeded,
-    )
+
+    def __init__(self, rng: random.Random) -> None:
+        factors = {name: rng.choice([0, 1, 1, 3]) for name in CHANCES}
+        if rng.random() < 0.2:
+            factors[rng.choice(list(CHANCES))] = 10
+        self.seeded = rng.choice([0.0, 0.1, 0.3])  # the share of records that are seeds and resets
+        rare = rng.choice([1.0, 0.3, 0.1])  # so rare that a correction may end between two faults
+        self.rounds = rng.choice([12, 24, 36])
+        self.players = rng.choice([6, 9])
+        self.workers = rng.choice([1, 2, 2, 3])  # of each role
+        self.submit = rng.choice([0.03, 0.06, 0.5])  # how likely a round arrives at a step
+        self.faults = [(name, each * factors[name] * rare) for name, each in CHANCES.items()]
+        self.doubt = rng.choice([0.0, 0.2, 0.5])  # how likely the end of a transaction is in doubt
+        self.stale = rng.choice([0.0, 0.0, 0.02])
+        """How likely a read of the store returns a past state, as from a lagging replica."""
+        self.deaf = rng.choice([0.0, 0.0, 0.9, 0.99])  # how likely a poll reports no rebalance yet
+        self.paces = rng.choice([(1.0,), (1.0, 0.1)])  # the speeds of workers
+        self.small_bites = rng.random() < 0.5
+        self.stutter = rng.choice([0.0, 0.0, 0.1])  # how likely a poll returns records once more
+        self.wave_players = rng.choice([4, 50])
+        self.rows_per_part = rng.choice([1, 2, 5000])
+        self.rows_per_call = rng.choice([1, 4, 20_000])
+        self.commit_every_s = rng.choice([0.0, 0.5])
+        self.corrected = rng.choice([0.0, 0.0, 0.1, 0.3])  # the share that are corrections
+        self.patience = rng.choice([0, 1000, 4000])
+        """For how many steps, at most, records wait for a correction before them."""
+        self.checkpoint_every = rng.choice([0, 1, 1, 6])  # as in `LogContext`
 
 
 @dataclass(frozen=True)
@@ -154,8 +118,7 @@ class Submission:
     partition: int
     value: bytes
     headers: Headers = ()
-    fault: str = ""
-    """The fault that it is (`faults`)."""
+    fault: str = ""  # the fault that it is (`faults`)
 
 
 class Patience:
@@ -169,7 +132,6 @@ class Patience:
         self._left = 0
 
     def after(self, sent: Submission) -> None:
-        """This record was sent."""
         if sent.fault in ("correction", "seed"):
             self._left = self._rng.choice([0, self._most])
 
@@ -183,7 +145,6 @@ class Patience:
 
 
 def submissions(rng: random.Random, conditions: Weather) -> list[Submission]:
-    """The records, in the order of sending."""
     sent: list[Submission] = []
     pool = [f"p{n}" for n in range(conditions.players)]
     late = [f"q{n}" for n in range(conditions.rounds // 3 if conditions.seeded else 0)]
@@ -293,16 +254,12 @@ def _span(rng: random.Random, number: int) -> dict[str, object]:
 
 def _round(rng: random.Random, number: int, pool: list[str]) -> Submission:
     ladder = rng.choice(list(LADDERS.ladders))
-    seconds = START_S + number * 3600 + rng.randint(-7200, 7200)
-    value = msgspec.json.encode(
-        {
-            "round_id": f"r{number}",
-            "ladder": ladder,
-            "completed_at": datetime.fromtimestamp(seconds, UTC),
-            "standings": _standings(rng, pool),
-            "weight": rng.choice([1.0, 1.0, 0.5]),
-        }
-    )
+    at = datetime.fromtimestamp(START_S + number * 3600 + rng.randint(-7200, 7200), UTC)
+    about = {
+        "round_id": f"r{number}", "ladder": ladder, "completed_at": at,
+        "standings": _standings(rng, pool), "weight": rng.choice([1.0, 1.0, 0.5]),
+    }  # fmt: skip
+    value = msgspec.json.encode(about)
     home = PARTITION_OF[ladder]
     if rng.random() < 0.03:
         return Submission(1 - home, value, traced(number), fault="misplaced")

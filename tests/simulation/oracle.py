@@ -24,15 +24,12 @@ from .truth import EventValues, LadderTruth, Rated, WrittenBy
 
 @dataclass
 class Expected:
-    """The expected outcome of a log."""
-
     ladders: dict[str, LadderTruth] = field(default_factory=dict)
     rejections: list[tuple[int, int, str]] = field(default_factory=list)
     """(partition, offset, code)."""
 
     @property
     def changes(self) -> dict[Player, list[EventValues]]:
-        """The events of each player, in order."""
         return {
             (ladder, player): values
             for ladder, truth in self.ladders.items()
@@ -45,12 +42,10 @@ class Expected:
         return {player: data for some in each for player, data in some.items()}
 
     def seed_rows_of(self, player: Player) -> set[int]:
-        """The offsets of a player's rows in seeds and resets."""
         return self.ladders[player[0]].seed_rows.get(player[1], set())
 
 
 def replay(log: Log, ladders: Ladders, window: int) -> Expected:
-    """Rate every record of round-completed, one after the other."""
     expected = Expected()
     for partition, records in enumerate(log.rounds):
         validator = RecordValidator(ladders, window, len(log.rounds))
@@ -153,8 +148,7 @@ def _beliefs(store: Store, expected: Expected, shards: int, *, rebuilt: bool) ->
     return [f"beliefs differ: {sorted(wrong)}"] if wrong else []
 
 
-LAST_FROM, LAST_TO = 6, 11
-"""The bytes of a record that have the last offset."""
+LAST_FROM, LAST_TO = 6, 11  # the bytes of a record that have the last offset
 
 
 def _has_later_row(

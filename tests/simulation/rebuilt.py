@@ -170,14 +170,14 @@ def beliefs_vanish_within_a_call(stage: Stage) -> None:
     stage.round(B0, C0)
 
 
-class ForeignPriors(Estimator):
-    """Step 1 without the comparison of store and log."""
+class FloorsAtTheEnds(Estimator):
+    """Step 1 without the comparison of store and log, and of the numbers of shards."""
 
     def _raise_floors(self) -> Step[None]:
-        self._progress.take_over((yield from ask(ShardEnds())))
+        self._progress.take_over((yield from ask(ShardEnds()))[: self._shards])
 
 
-@catches("foreign-priors", "no priors of another history", ForeignPriors)
+@catches("foreign-priors", "no priors of another history", FloorsAtTheEnds)
 def log_that_is_shorter_than_the_store(stage: Stage) -> None:
     """The log comes back from an older copy, the store does not. Rounds are reported. An operator
     does what the updater asks for."""
@@ -329,14 +329,7 @@ def paused_while_shards_were_added(stage: Stage) -> None:
     stage.workers()
 
 
-class ShardsUncounted(Estimator):
-    """Step 1 without the check of the number of shards."""
-
-    def _raise_floors(self) -> Step[None]:
-        self._progress.take_over((yield from ask(ShardEnds()))[: self._shards])
-
-
-@catches("shards-uncounted", "as many shards as at the start", ShardsUncounted)
+@catches("shards-uncounted", "as many shards as at the start", FloorsAtTheEnds)
 def paused_while_shards_were_added_and_owner_again(stage: Stage) -> None:
     """The paused estimator wakes up, learns that it is no longer a member, and joins again."""
     paused = shards_added_beside_a_paused_estimator(stage)

@@ -1,6 +1,6 @@
 """The updater's cache of records: scenarios, and mutants with one rule left out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -39,41 +39,29 @@ class _KeepsOpenings(Updater):
 
     def __init__(self, shard_count: int, **options: Any) -> None:
         super().__init__(shard_count, **options)
-        self._kept: dict[int, int] = {}
-
-    def _keeping(self, step: Step[None]) -> Step[None]:
-        before = {number: shard.opening for number, shard in self._shards.items()}
-        yield from step
-        self._kept |= {s: opening for s, opening in before.items() if s not in self._shards}
+        self.kept: dict[int, int] = {}
 
     def _open(self) -> Step[None]:
         yield from super()._open()
-        for number in self._kept.keys() & self._shards.keys():
-            self._shards[number].opening = self._kept.pop(number)
+        for number in self.kept.keys() & self._shards.keys():
+            self._shards[number].opening = self.kept.pop(number)
 
 
-class KeptAfterAFailure(_KeepsOpenings):
-    """A failed call drops nothing."""
+def kept_through(method: str) -> type[Updater]:
+    """A shard that is closed within this step drops nothing."""
 
-    def _start_over(self, troubles: int) -> Step[None]:
-        yield from self._keeping(super()._start_over(troubles))
+    def step(self: Any, *given: Any, **options: Any) -> Step[None]:
+        before = {number: shard.opening for number, shard in self._shards.items()}
+        yield from getattr(Updater, method)(self, *given, **options)
+        self.kept |= {s: opening for s, opening in before.items() if s not in self._shards}
 
-
-class KeptOverAReassignment(_KeepsOpenings):
-    """The loss of a shard drops nothing."""
-
-    def _poll(self, timeout_s: float, *, no_fetch: bool, gather_s: float = 0.0) -> Step[None]:
-        yield from self._keeping(super()._poll(timeout_s, no_fetch=no_fetch, gather_s=gather_s))
+    return altered(_KeepsOpenings, **{method: step})
 
 
-class KeptAfterAMismatch(_KeepsOpenings):
-    """A call that the store has refused drops nothing."""
-
-    def _update(self, batches: Sequence[ShardBatch]) -> Step[None]:
-        yield from self._keeping(super()._update(batches))
-
-
-@catches("cache-kept-after-a-failure", "cached records dropped after a failure", KeptAfterAFailure)
+@catches(
+    "cache-kept-after-a-failure", "cached records dropped after a failure",
+    kept_through("_start_over"),
+)  # fmt: skip
 def call_that_was_applied_and_failed(stage: Stage) -> None:
     """A call is applied and fails for its worker, which has cached what was before it."""
     estimator, updater = stage.rated(A0, B0)
@@ -85,7 +73,7 @@ def call_that_was_applied_and_failed(stage: Stage) -> None:
     _next_round(stage, estimator, updater, A0, D0)
 
 
-@catches("cache-kept-over-a-reassignment", "records dropped with a shard", KeptOverAReassignment)
+@catches("cache-kept-over-a-reassignment", "records dropped with a shard", kept_through("_poll"))
 def shard_that_comes_back(stage: Stage) -> None:
     """Another worker has a shard for one round. Then the first one has it again."""
     estimator, first = stage.rated(A0, B0)
@@ -97,7 +85,7 @@ def shard_that_comes_back(stage: Stage) -> None:
     _next_round(stage, estimator, first, A0, D0)
 
 
-@catches("cache-kept-after-a-mismatch", "records dropped after a mismatch", KeptAfterAMismatch)
+@catches("cache-kept-after-a-mismatch", "records dropped after a mismatch", kept_through("_update"))
 def store_goes_back_before_a_call(stage: Stage) -> None:
     """The store loses the last call, and so it refuses the next one. A player of the lost call is
     not in the next one."""
@@ -198,26 +186,13 @@ def round_after_a_reset(stage: Stage) -> None:
 # --- whose record it is ---------------------------------------------------------------------------
 
 
-class _Nameless(RecordTable):
-    """A table in which all names are the same."""
-
-    def find(
-        self, owners: Ints, names: StringColumn, fingerprints: Fingerprints
-    ) -> tuple[Flags, StringColumn]:
-        return super().find(owners, _without_letters(names), fingerprints)
-
-    def put(
-        self, owners: Ints, names: StringColumn, fingerprints: Fingerprints, records: StringColumn
-    ) -> None:
-        super().put(owners, _without_letters(names), fingerprints, records)
-
-
 def _without_letters(names: StringColumn) -> StringColumn:
     return StringColumn(names.data, names.starts, names.starts)
 
 
 class _TwoTables(RecordTable):
-    """A table in front of another one, to which only new players are added."""
+    """A table in front of another one, to which only new players are added: where a record was
+    evicted, an older one of the player is found."""
 
     def __init__(self, most_bytes: int) -> None:
         super().__init__(most_bytes)
@@ -242,23 +217,29 @@ class _TwoTables(RecordTable):
         self._behind.put(owners[new], names.take(new), fingerprints[new], records.take(new))
 
 
-class FingerprintForTheId(Updater):
-    """A record is found by its fingerprint alone."""
+def with_table(kind: type[RecordTable]) -> type[Updater]:
+    """An updater whose cache has another table."""
 
-    def __init__(self, shard_count: int, *, cache_bytes: int = 0, **options: Any) -> None:
-        super().__init__(shard_count, cache_bytes=cache_bytes, **options)
-        self._cache._table = _Nameless(cache_bytes)
+    def init(self: Any, shard_count: int, *, cache_bytes: int = 0, **options: Any) -> None:
+        Updater.__init__(self, shard_count, cache_bytes=cache_bytes, **options)
+        self._cache._table = kind(cache_bytes)
 
-
-class OlderCopyFound(Updater):
-    """Where a record was evicted, an older one of the player is found."""
-
-    def __init__(self, shard_count: int, *, cache_bytes: int = 0, **options: Any) -> None:
-        super().__init__(shard_count, cache_bytes=cache_bytes, **options)
-        self._cache._table = _TwoTables(cache_bytes)
+    return altered(Updater, __init__=init)
 
 
-@catches("cache-by-fingerprint", "cached records by exact ids", FingerprintForTheId)
+_nameless = altered(
+    RecordTable,
+    find=lambda self, owners, names, *others: RecordTable.find(
+        self, owners, _without_letters(names), *others
+    ),
+    put=lambda self, owners, names, *others: RecordTable.put(
+        self, owners, _without_letters(names), *others
+    ),
+)
+"""A table that finds a record by its fingerprint alone."""
+
+
+@catches("cache-by-fingerprint", "cached records by exact ids", with_table(_nameless))
 def players_with_one_fingerprint(stage: Stage) -> None:
     """All players have the same fingerprint."""
     stage.instead(record_cache, "fingerprints_of", lambda players: np.ones(len(players), np.uint64))
@@ -266,7 +247,7 @@ def players_with_one_fingerprint(stage: Stage) -> None:
     _next_round(stage, estimator, updater, A0, B0)
 
 
-@catches("cache-with-older-copies", "one cached record of a player", OlderCopyFound)
+@catches("cache-with-older-copies", "one cached record of a player", with_table(_TwoTables))
 def player_who_was_evicted(stage: Stage) -> None:
     """A player's record was cached twice, and gave way to those of others. Then the player has a
     round."""

@@ -37,8 +37,7 @@ from .actors import NEXT_KERNEL
 from .game import PARTITION_OF
 from .world import StoreWithPast
 
-Row = tuple[Player, int]
-"""A player and the source offset of a round."""
+Row = tuple[Player, int]  # a player and the source offset of a round
 
 
 class GivenUp(Exception):

@@ -27,8 +27,7 @@ class Mutant(NamedTuple):
     rule: str
     machines: Machines
     scenario: Scenario
-    stuck: bool
-    """Whether it ends in work that is never finished, and not in a wrong rating."""
+    stuck: bool  # whether it ends in work that is never finished, and not in a wrong rating
 
 
 MUTANTS: dict[str, Mutant] = {}

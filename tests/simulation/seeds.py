@@ -10,20 +10,14 @@ from .transitions import Taken
 
 
 class Outcome(NamedTuple):
-    """The outcome of a seed."""
-
-    violations: list[str]
-    """The violations; or the exception, if the seed raised one."""
-    faults: Faults
-    """The faults that happened."""
-    taken: set[Taken]
-    """The transitions between states that the machines took."""
+    violations: list[str]  # the violations; or the exception, if the seed raised one
+    faults: Faults  # the faults that happened
+    taken: set[Taken]  # the transitions between states that the machines took
 
 
 def outcome_of(
     seed: int, machines: Machines = PRODUCTION, *, trace: list[str] | None = None
 ) -> Outcome:
-    """Run a seed."""
     simulation = Simulation(seed, machines, trace=None if trace is None else trace.append)
     try:
         found = simulation.run()
@@ -33,7 +27,6 @@ def outcome_of(
 
 
 def replay_command(seed: int) -> str:
-    """The command that replays a seed."""
     return f".venv/bin/python -m tests.simulation {seed}"
 
 

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from stream_rater.adapters.local_log import Group
 from stream_rater.adapters.memory import Log
-from stream_rater.columns import record_table
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.errors import LogTrouble, StoreTrouble
@@ -23,34 +22,13 @@ from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.updater.updater import Updater
 
-from . import oracle, recovery
+from . import game, oracle, recovery
 from .actors import NEXT_KERNEL, PRODUCTION, Actor, Machines, Straggler, Watch, upgraded
 from .faults import Faults, overtaken
-from .game import (
-    ASKED,
-    CACHE_BYTES,
-    CHANGED,
-    LADDERS,
-    PARTITIONS,
-    QUIET_EFFECTS,
-    SHARDS,
-    START_S,
-    STILL_EFFECTS,
-    Patience,
-    Weather,
-    announced,
-    arrival_s,
-    submissions,
-    weather,
-)
 from .transitions import PartitionWatch, ShardWatch, Taken
 from .world import StoreWithPast, Unkindness
 
-ONE_SET = record_table.WAYS * (record_table.SHORTEST + record_table.ABOUT)
-"""The memory of a cache that has room for so few players that it evicts one often."""
-
-WINDOW = 12
-"""A small window, so that duplicates beyond it happen, too."""
+WINDOW = 12  # a small window, so that duplicates beyond it happen, too
 
 
 class Fork(NamedTuple):
@@ -61,36 +39,27 @@ class Fork(NamedTuple):
 
 
 class Simulation:
-    """The simulation of one seed."""
-
     def __init__(
-        self,
-        seed: int,
-        machines: Machines = PRODUCTION,
-        *,
-        trace: Callable[[str], None] | None = None,
-        taken: set[Taken] | None = None,
+        self, seed: int, machines: Machines = PRODUCTION, *,
+        trace: Callable[[str], None] | None = None, taken: set[Taken] | None = None,
         forks: Sequence[Fork] = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         """`taken` gets the transitions between states that the machines take."""
         self.rng = random.Random(seed)
         self.rejects_per_second, self.machines = 0.1 if seed % 4 == 0 else 0.0, machines
-        self.cache_bytes = CACHE_BYTES[seed // 4 % len(CACHE_BYTES)]
+        self.cache_bytes = game.CACHE_BYTES[seed // 4 % len(game.CACHE_BYTES)]
         self._trace = trace
-        self.weather: Weather = weather(self.rng)
-        self.once = SHARDS - 1 if seed % 2 == 0 else SHARDS
-        """The number of shards at the start."""
-        self.log, self.store = (
-            Log(PARTITIONS, self.once),
-            StoreWithPast(self.rng, self.weather.stale),
-        )
+        self.weather = game.Weather(self.rng)
+        self.once = game.SHARDS - (seed % 2 == 0)  # the number of shards at the start
+        self.log = Log(game.PARTITIONS, self.once)
+        self.store = StoreWithPast(self.rng, self.weather.stale)
         self.store.unkept, self.store.luck = 0.2 if seed % 3 == 0 else 0.0, random.Random(seed)
         self.faults: Faults = self.store.faults
-        self.to_submit = submissions(self.rng, self.weather)[::-1]
-        self.patience = Patience(self.rng, self.weather.patience)
+        self.to_submit = game.submissions(self.rng, self.weather)[::-1]
+        self.patience = game.Patience(self.rng, self.weather.patience)
         self.doubt, self.now_s = self.weather.doubt, 0.0
         bounds = random.Random(f"bounds of {seed}")
-        self.estimator_cache: int = bounds.choice([0, *2 * [ONE_SET], *3 * [2**20]])
+        self.estimator_cache: int = bounds.choice([0, *2 * [game.ONE_SET], *3 * [2**20]])
         """The memory of the estimators' caches."""
         self.rows_in_flight: int = bounds.choice([0, 0, 3])
         """The most rows of a shard that an estimator has in flight; 0: as in production."""
@@ -98,8 +67,7 @@ class Simulation:
         self.taken: set[Taken] = set() if taken is None else taken
         """The transitions between states that the machines have taken."""
         self._forks = {each.step: each.seed for each in forks}
-        self.steps = 0
-        """The steps that were taken while there were faults."""
+        self.steps = 0  # the steps that were taken while there were faults
         self.upgrading = False
         """Whether workers that start from now on have the next release and ladders file."""
         self.actors: list[Actor] = []
@@ -108,7 +76,6 @@ class Simulation:
         self._start_all()
 
     def _start_all(self) -> None:
-        """Start as many workers as the seed has."""
         for _ in range(self.weather.workers):
             self._start("estimator")
             self._start("updater")
@@ -121,13 +88,9 @@ class Simulation:
         estimating = role == "estimator"
         source = self.log.rounds if estimating else self.log.parts
         driver = self.machines.driver(
-            self.log,
-            self.store,
-            self._group(role),
-            source,
-            self.rng,
+            self.log, self.store, self._group(role), source, self.rng,
             Unkindness(self.weather.small_bites, self.weather.deaf, self.weather.stutter),
-        )
+        )  # fmt: skip
         states = PartitionWatch(self.taken) if estimating else ShardWatch(self.taken, self.watch)
         machine = self._machine(states).run()
         effect = next(machine)
@@ -151,7 +114,7 @@ class Simulation:
     def _estimator(self, observer: Observer) -> Estimator:
         kind = self.machines.estimator
         return (upgraded(kind) if self.upgrading else kind)(
-            self.ladders, len(self.log.parts), PARTITIONS, window=WINDOW,
+            self.ladders, len(self.log.parts), game.PARTITIONS, window=WINDOW,
             rejects_per_second=self.rejects_per_second,
             wave_players=self.weather.wave_players, rows_per_part=self.weather.rows_per_part,
             commit_every_s=self.weather.commit_every_s,
@@ -161,17 +124,15 @@ class Simulation:
 
     def _updater(self, observer: Observer) -> Updater:
         return self.machines.updater(
-            len(self.log.parts),
-            rows_per_call=self.weather.rows_per_call,
-            cache_bytes=self.cache_bytes,
-            observer=observer,
+            len(self.log.parts), rows_per_call=self.weather.rows_per_call,
+            cache_bytes=self.cache_bytes, observer=observer,
             kernel=NEXT_KERNEL if self.upgrading else KERNEL_VERSION,
-        )
+        )  # fmt: skip
 
     @property
     def ladders(self) -> Ladders:
         """The newest ladders file."""
-        return CHANGED if self.upgrading else LADDERS
+        return game.CHANGED if self.upgrading else game.LADDERS
 
     def _rebalance(self) -> None:
         self.faults["rebalance"] += self.log.updaters.generation > 0
@@ -205,27 +166,27 @@ class Simulation:
 
     def _submit(self) -> None:
         number = self.weather.rounds - len(self.to_submit)
-        sent, received_s = self.to_submit.pop(), arrival_s(self.rng, number)
+        sent, received_s = self.to_submit.pop(), game.arrival_s(self.rng, number)
         self._upgrade_in_time(sent.partition)
         self.log.submit(sent.partition, sent.value, sent.headers, received_s)
         if sent.fault:
             self.faults[sent.fault] += 1
         self.patience.after(sent)
-        self.faults["early"] += received_s < START_S
+        self.faults["early"] += received_s < game.START_S
 
     def _becomes_done(self) -> bool:
         """Whether everything gets finished and stays so. It does not if a shard still asks for a
         rebuild."""
         was_done, asked = False, 0
-        for _ in range(QUIET_EFFECTS // STILL_EFFECTS):
+        for _ in range(game.QUIET_EFFECTS // game.STILL_EFFECTS):
             is_done = oracle.is_done(self.log, self.store)
             if is_done and was_done:
                 return True
             was_done = is_done
             asked = asked + 1 if self.watch.to_rebuild else 0
-            if asked == ASKED:
+            if asked == game.ASKED:
                 return False
-            for _ in range(STILL_EFFECTS):
+            for _ in range(game.STILL_EFFECTS):
                 actor = self.rng.choice(self.actors)
                 self._tick(actor)
                 actor.perform()
@@ -369,7 +330,7 @@ class Simulation:
         """Recover from the loss of the store, perhaps after old parts were deleted. All workers are
         stopped, except one that is paused and overlooked. The store is rebuilt from the log,
         perhaps at the second attempt and for more shards, and as many workers start again."""
-        many = 2 if len(self.log.parts) < SHARDS else self.rng.choice([0, 0, 1])
+        many = 2 if len(self.log.parts) < game.SHARDS else self.rng.choice([0, 0, 1])
         overlooked = self.rng.sample(self.actors, min(len(self.actors), many))
         for actor in self.actors:
             if actor not in overlooked:
@@ -400,8 +361,8 @@ class Simulation:
         """Add shards, if they are not all there yet and nothing waits."""
         committed = self.log.updaters.committed
         if all(committed.get(s, 0) == len(parts) for s, parts in enumerate(self.log.parts)):
-            self.faults["resharded"] += len(self.log.parts) < SHARDS
-            self.log.add_shards(SHARDS - len(self.log.parts))
+            self.faults["resharded"] += len(self.log.parts) < game.SHARDS
+            self.log.add_shards(game.SHARDS - len(self.log.parts))
 
     def _rebuild(self, steps: float = math.inf) -> None:
         recovery.restore_offsets(self.log, self.saved)
@@ -410,12 +371,12 @@ class Simulation:
 
     def _upgrade(self) -> None:
         """Begin a rolling upgrade: start a worker with the new file."""
-        announced(self.log)
+        game.announced(self.log)
         self.upgrading = True
 
     def _upgrade_in_time(self, partition: int) -> None:
         """Announce a change before the log reaches its offset, or not at all."""
-        first = CHANGED.ladders["a"].changes[0].from_offset
+        first = game.CHANGED.ladders["a"].changes[0].from_offset
         if not self.upgrading and partition == 0 and len(self.log.rounds[0]) >= first:
             self._upgrade()
 

@@ -38,39 +38,30 @@ FIRST = 1_000_000
 """The default first seed, so that a table can be reproduced; `--first` chooses others."""
 
 AT_ONCE = 25
-MUTANT_EVERY = 2
-"""A chunk of a mutant follows this many chunks of the production code."""
+MUTANT_EVERY = 2  # a chunk of a mutant follows this many chunks of the production code
 
 PRODUCTION = ""
 
-Chunk = tuple[str, int, int]
-"""The mutant (or PRODUCTION), the first seed, and the number of seeds."""
+Chunk = tuple[str, int, int]  # the mutant (or PRODUCTION), the first seed, and the number of seeds
 
 
 class Ran(NamedTuple):
     """What came of a chunk."""
 
-    name: str
-    """Its mutant, or PRODUCTION."""
-    done: int
-    """How many seeds there was time for."""
-    wrong: list[tuple[int, str]]
-    """The seeds with violations."""
+    name: str  # its mutant, or PRODUCTION
+    done: int  # how many seeds there was time for
+    wrong: list[tuple[int, str]]  # the seeds with violations
     faults: Faults
-    reached: Counter[Taken]
-    """In how many seeds each transition was taken."""
+    reached: Counter[Taken]  # in how many seeds each transition was taken
 
 
 @dataclass
 class Tally:
-    """The results of all chunks."""
-
     seeds: Counter[str] = field(default_factory=Counter)
     wrong: Counter[str] = field(default_factory=Counter)
     failing: list[tuple[int, str]] = field(default_factory=list)
     """The seeds on which the production code failed, with the violation."""
-    faults: Faults = field(default_factory=Faults)
-    """The faults that the production code met."""
+    faults: Faults = field(default_factory=Faults)  # the faults that the production code met
     reached: Counter[Taken] = field(default_factory=Counter)
     """In how many seeds of the production code each transition was taken."""
 
@@ -87,7 +78,6 @@ def chunks(first: int, seeds: int) -> Iterator[Chunk]:
 
 
 def run(chunk: Chunk, deadline_s: float) -> Ran:
-    """Run a chunk, as far as there is time."""
     name, first, count = chunk
     machines = MUTANTS[name].machines if name else Machines()
     wrong, faults, reached = list[tuple[int, str]](), Faults(), Counter[Taken]()
@@ -103,7 +93,6 @@ def run(chunk: Chunk, deadline_s: float) -> Ran:
 
 
 def soak(first: int, seeds: int, minutes: float, console: Console) -> Tally:
-    """Run until the number of seeds or the time is reached."""
     tally = Tally()
     deadline_s = time.time() + 60.0 * minutes
     todo = list(chunks(first, seeds))
@@ -125,17 +114,13 @@ def soak(first: int, seeds: int, minutes: float, console: Console) -> Tally:
 
 @dataclass
 class Summary:
-    """The summary of a soak."""
-
     first: int
     """The first seed. The same seeds have the same faults and violations."""
     seeds: int
     violations: int
     mutants: int
-    caught: int
-    """How many mutants fail their own scenario."""
-    caught_by_seeds: int
-    """How many mutants fail on random seeds, too."""
+    caught: int  # how many mutants fail their own scenario
+    caught_by_seeds: int  # how many mutants fail on random seeds, too
     fuzzed: int
     fuzzed_wrong: int
     faults: dict[str, int]
@@ -192,7 +177,6 @@ def tables(tally: Tally, summary: Summary) -> Iterator[Table]:
 
 
 def main() -> int:
-    """Parse the arguments, soak and report."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.soak", description=__doc__)
     parser.add_argument("--seeds", type=int, default=20_000, help="of the production code")
     parser.add_argument("--minutes", type=float, default=MINUTES)

@@ -30,8 +30,7 @@ from .world import StoreWithPast, Unkindness
 T = TypeVar("T")
 
 WINDOW = 100
-WAVE = 2
-"""The most players of a wave."""
+WAVE = 2  # the most players of a wave
 MOST_EFFECTS, STILL_EFFECTS = 2000, 100
 """Within so many effects of each actor all must be finished; for how many it must stay so."""
 CACHE_BYTES = 100_000
@@ -74,24 +73,19 @@ class Stage:
         self.store = StoreWithPast(InOrder())
         self.actors: list[Actor] = []
         self.watch = Watch()
-        self.ladders = LADDERS
-        """The newest ladders file."""
+        self.ladders = LADDERS  # the newest ladders file
         self.rebuilt = False
         self.log_restored = False
         self.torn = False
         """Whether records vanished from a partition. Then events are not compared."""
         self._rounds = 0
         self.now_s = 0.0
-        self.cache_bytes = CACHE_BYTES
-        """The memory of the cache of updaters that start from now on."""
-        self.patches = ExitStack()
-        """What `instead` has changed."""
-        self.estimator_cache = 2**20
-        """The memory of an estimator's cache."""
+        self.cache_bytes = CACHE_BYTES  # the memory of the cache of updaters that start from now on
+        self.patches = ExitStack()  # what `instead` has changed
+        self.estimator_cache = 2**20  # the memory of an estimator's cache
         self.rows_in_flight = 0
         """The most rows of a shard that an estimator has in flight; 0: as in production."""
-        self._unrated: list[str] = []
-        """The violations of `must_have_rated`."""
+        self._unrated: list[str] = []  # the violations of `must_have_rated`
 
     # --- who is there ---
 
@@ -103,7 +97,6 @@ class Stage:
         return actor
 
     def estimator(self) -> Actor:
-        """Start an estimator that owns all partitions from now on."""
         machine = self.machines.estimator(
             self.ladders, len(self.log.parts), PARTITIONS, window=WINDOW, wave_players=WAVE,
             checkpoint_every=1, cache_bytes=self.estimator_cache,
@@ -116,17 +109,14 @@ class Stage:
     def updater(self, *shards: int) -> Actor:
         """Start an updater that owns these shards, or else all shards, from now on."""
         machine = self.machines.updater(
-            len(self.log.parts),
-            rows_per_call=20_000,
-            cache_bytes=self.cache_bytes,
+            len(self.log.parts), rows_per_call=20_000, cache_bytes=self.cache_bytes,
             observer=self.watch,
-        ).run()
+        ).run()  # fmt: skip
         actor = self._join("updater", self.log.updaters, machine, self.log.parts)
         self.assign(actor, *shards)
         return actor
 
     def workers(self) -> tuple[Actor, Actor]:
-        """Start an estimator and an updater."""
         return self.estimator(), self.updater()
 
     def assign(self, updater: Actor, *shards: int) -> None:
@@ -137,7 +127,6 @@ class Stage:
         group.owners |= dict.fromkeys(shards or range(len(self.log.parts)), updater.driver)
 
     def crash(self, actor: Actor) -> None:
-        """Kill an actor. Others own its partitions only after a rebalance."""
         self.actors.remove(actor)
 
     def replace(self, actor: Actor) -> Actor:
@@ -206,7 +195,6 @@ class Stage:
         recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines.cutoff)
 
     def rebuild_and_start(self) -> tuple[Actor, Actor]:
-        """Rebuild the store, and start an estimator and an updater."""
         self.rebuild()
         return self.workers()
 
@@ -307,12 +295,9 @@ class Stage:
 
     def fail(self, actor: Actor) -> Straggler:
         """Let the current effect fail. Its remaining requests may still arrive."""
-        left = Straggler(actor, actor.steps, self._group(actor))
+        left = Straggler(actor, actor.steps, actor.driver.group)
         actor.fail(LogTrouble("in doubt"))
         return left
-
-    def _group(self, actor: Actor) -> Group:
-        return self.log.estimators if actor.role == "estimator" else self.log.updaters
 
     def must_have_rated(self, *players: str) -> None:
         """Count it as a violation if one of these players of ladder `a` has no belief yet."""

@@ -14,8 +14,7 @@ from .actors import PRODUCTION
 from .game import LADDERS, PARTITIONS, SHARDS
 from .stage import A0, A1, A2, B0, B1, WINDOW, Stage
 
-IN_MEMORY = sorted(FAULTS.keys() - {"aborted-is-committed"})
-"""The faults that need no broker."""
+IN_MEMORY = sorted(FAULTS.keys() - {"aborted-is-committed"})  # the faults that need no broker
 
 
 def test_it_finds_nothing_in_production_code(tmp_path: Path) -> None:

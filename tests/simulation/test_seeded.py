@@ -59,12 +59,8 @@ def removed(stage: Stage) -> None:
 
 
 STORIES: dict[Callable[[Stage], None], int] = {
-    woken: 1,
-    adjacent: 1,
-    resent: 3,
-    merged: 3,
-    removed: 3,
-}
+    woken: 1, adjacent: 1, resent: 3, merged: 3, removed: 3,
+}  # fmt: skip
 """The stories, each with the difference between the numbers of effects after which the machine
 crashes."""
 

@@ -1,7 +1,11 @@
-"""Whatever faults happen, the outcome equals that of the sequential replay."""
+"""Whatever faults happen, the outcome equals that of the sequential replay. Runs that reached
+something new are varied from there on, and `make soak` knows when it has succeeded."""
 
+import dataclasses
+import random
 from collections.abc import Iterable
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -10,18 +14,20 @@ from msgspec.structs import replace
 
 from stream_rater.columns import player_map
 from stream_rater.config.ladders import Ladder, Ladders
+from stream_rater.pipeline.states import PartitionState
 from stream_rater.pipeline.updater import record_cache
 from stream_rater.rating.parameters import TwoMoment
 
-from . import game, simulator
+from . import explore, game, soak
+from .explore import Corpus, Plan
 from .faults import KINDS, Faults
 from .seeds import Outcome, outcome_of, replay_command, without_addresses
+from .simulator import Fork, Simulation
 from .transitions import TRANSITIONS, Taken, name_of, surprising
 
 FIRST, SEEDS, AT_ONCE = 100, 400, 50
 """The seeds that are played in any case; those that are played in all; and those of each case."""
-RARE = (145,)
-"""Seeds beyond the first ones with a fault or a transition that those do not have."""
+RARE = (145,)  # seeds beyond the first ones with a fault or a transition that those do not have
 
 CASES: list[Any] = [
     pytest.param(first, marks=pytest.mark.slow) if first >= FIRST else first
@@ -95,15 +101,86 @@ def test_newcomers_at_the_level_of_their_field(
                 rating=rating,
                 changes=tuple(replace(each, rating=other) for each in before.changes),
             )
-            for ladder, before in getattr(simulator, name).ladders.items()
+            for ladder, before in getattr(game, name).ladders.items()
         }
-        for module in (game, simulator):
-            monkeypatch.setattr(module, name, Ladders(ladders=ladders))
+        monkeypatch.setattr(game, name, Ladders(ladders=ladders))
     assert failing((seed, outcome_of(seed)) for seed in seeds) == ""
 
 
-def test_same_seed_same_run() -> None:
-    """A seed replays to the last byte; otherwise it would be of no use."""
-    first, second = list[str](), list[str]()
-    assert outcome_of(7, trace=first) == outcome_of(7, trace=second)
-    assert list(map(without_addresses, first)) == list(map(without_addresses, second))
+# --- variations of seeds --------------------------------------------------------------------------
+
+OPENING = Taken("estimator", None, PartitionState.OPENING)
+LOST = Taken("estimator", PartitionState.OPENING, None)
+FORKED = Plan(3, (Fork(100, 5), Fork(900, 6)))
+
+
+def trace_of(plan: Plan) -> list[str]:
+    """What happens in a run, line by line."""
+    found = list[str]()
+    Simulation(plan.seed, trace=found.append, forks=plan.forks).run()
+    return list(map(without_addresses, found))
+
+
+def test_another_seed_decides_from_its_step_on() -> None:
+    """Before it, the run is the same. A plan replays to the last byte; else it would be of no
+    use."""
+    whole, forked = trace_of(Plan(7)), trace_of(plan := Plan(7, (Fork(300, 1),)))
+    same = next(i for i, (a, b) in enumerate(zip(whole, forked, strict=False)) if a != b)
+    assert same > 100
+    assert trace_of(plan) == forked
+
+
+def test_runs_are_varied_where_they_reached_something_new() -> None:
+    """A run that reached nothing new is not kept. Earlier forks stay, later ones go."""
+    corpus = Corpus(random.Random(1))
+    corpus.add(explore.Ran(FORKED, [], {(None, OPENING): 10, (OPENING, LOST): 400}))
+    corpus.add(explore.Ran(Plan(4), [], {(OPENING, LOST): 70}))
+    plans = list(islice(corpus.plans(20), 40))
+    assert plans[::2] == [Plan(20 + i) for i in range(20)]
+    for seed, (*earlier, last) in plans[1::2]:
+        assert (seed, earlier) == (3, [Fork(100, 5)])
+        assert abs(last.step - 400) <= explore.WITHIN
+
+
+def test_run_says_what_it_reached() -> None:
+    """Each pair with its step, those of before the first step, too; and a failure has a command."""
+    ran = explore.run(Plan(7))
+    assert ran.violations == []
+    assert None in {first for first, _ in ran.pairs}
+    assert max(ran.pairs.values()) > 100
+    assert explore.command(FORKED).endswith("-m tests.simulation 3 --fork 100:5 --fork 900:6")
+
+
+# --- make soak ------------------------------------------------------------------------------------
+
+GOOD = soak.Summary(1, 5, 0, 3, 3, 1, soak.INPUTS, 0, dict.fromkeys(KINDS, 1))
+
+
+def test_soak_succeeds() -> None:
+    """Everything was run, and only mutants failed. Random seeds need not find every mutant. Each
+    flaw is a failure."""
+    flaws: list[dict[str, Any]] = [
+        {"violations": 1}, {"seeds": 0}, {"caught": 2}, {"fuzzed": soak.INPUTS - 1},
+        {"fuzzed_wrong": 1},
+    ]  # fmt: skip
+    for flaw in ({}, *flaws):
+        complaints = list(dataclasses.replace(GOOD, **flaw).complaints(soak.INPUTS))
+        assert len(complaints) == len(flaw), flaw
+
+
+def test_promised_inputs() -> None:
+    """A million inputs are promised, and in a shorter time a proportional share."""
+    assert soak.promised(soak.MINUTES) == soak.promised(3.0 * soak.MINUTES) == soak.INPUTS
+    assert 10 * soak.promised(soak.MINUTES / 10.0) == soak.INPUTS
+
+
+def test_a_soak_says_what_its_seeds_reached() -> None:
+    """A chunk reports its faults, and the table has a line for each transition of the diagrams,
+    with the seeds that took it; those that no seed took have 0."""
+    ran = soak.run((soak.PRODUCTION, 7, 2), 2e10)
+    assert (ran.name, ran.done, ran.wrong) == (soak.PRODUCTION, 2, [])
+    assert ran.faults["rebalance"] > 2
+    *_, reached, _ = soak.tables(soak.Tally(reached=ran.reached), GOOD)
+    names, counts = ([str(cell) for cell in column.cells] for column in reached.columns)
+    assert names == sorted(map(name_of, TRANSITIONS))
+    assert max(counts) == "2" and "0" in counts

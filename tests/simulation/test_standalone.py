@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,10 @@ from stream_rater.runtime.engine import Engine
 
 from . import oracle
 from .data_file import Clock, Cut, Disk, Gap, Process, Subscriber, as_in_memory, unacknowledged
-from .game import LADDERS, submissions, weather
+from .game import LADDERS, Weather, submissions
 
 WINDOW = 12
-MOST_TURNS = 400
-"""The turns within which the rest must be finished once nothing fails any more."""
+MOST_TURNS = 400  # the turns within which the rest must be finished once nothing fails any more
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Life:
     def __init__(self, seed: int, folder: Path, rules: Rules) -> None:
         self.rng, self.rules = random.Random(seed), rules
         self.disk = Disk(self.rng, folder)
-        self.weather = replace(weather(self.rng), patience=0)
+        self.weather = Weather(self.rng)
         self.to_send = submissions(self.rng, self.weather)[::-1]
         self.subscriber = Subscriber()
         self.acknowledged: list[tuple[NewRecord, Place]] = []

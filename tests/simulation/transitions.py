@@ -19,8 +19,6 @@ State = PartitionState | ShardState
 
 
 class Taken(NamedTuple):
-    """A transition that a machine takes."""
-
     role: str
     """The machine. (The states of both machines have some names in common.)"""
     source: State | None
@@ -48,7 +46,6 @@ def name_of(taken: Taken) -> str:
 
 
 def words(name: str) -> str:
-    """The name of a state in words."""
     return name.replace("_", " ").lower()
 
 
@@ -68,8 +65,7 @@ class StateWatch(Observer):
     def __init__(self, taken: set[Taken]) -> None:
         """`taken` gets the transitions."""
         self._taken = taken
-        self.states: dict[int, State] = {}
-        """The state of each owned partition or shard."""
+        self.states: dict[int, State] = {}  # the state of each owned partition or shard
 
     def move(self, number: int, target: State | None, step: str = "") -> None:
         """Note a transition. None: the partition or shard is lost."""
@@ -144,8 +140,7 @@ class ShardWatch(StateWatch):
     def __init__(self, taken: set[Taken], operator: Observer) -> None:
         super().__init__(taken)
         self._operator = operator
-        self.updater: Updater | None = None
-        """The updater, once it exists."""
+        self.updater: Updater | None = None  # the updater, once it exists
 
     def asked(self, effect: Effect[Any]) -> None:
         self._look()

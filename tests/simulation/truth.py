@@ -25,10 +25,7 @@ from stream_rater.rounds.validation import Invalid
 
 
 class EventValues(NamedTuple):
-    """The values of an event."""
-
-    cause: str
-    """Of a correction; else the empty string."""
+    cause: str  # of a correction; else the empty string
     round_id: str
     rank: int | None
     mu: float
@@ -43,8 +40,6 @@ class EventValues(NamedTuple):
 
 
 class Rated(NamedTuple):
-    """An accepted round."""
-
     standings: OneRound
     rating: RatingConfig
     record: Record
@@ -63,19 +58,15 @@ class Mark(NamedTuple):
     offset: int
     published: Published
     unannounced: bool
-    data: bytes
-    """The rest of it."""
+    data: bytes  # the rest of it
 
 
 class WrittenBy(Enum):
     """Who wrote the records of a store."""
 
-    APPLIED = auto()
-    """Updaters."""
-    REPLAYED = auto()
-    """A rebuild, which knows only the unannounced part of a correction."""
-    FROM_PARTS = auto()
-    """A rebuild that found the correction in parts: it was in progress."""
+    APPLIED = auto()  # updaters
+    REPLAYED = auto()  # a rebuild, which knows only the unannounced part of a correction
+    FROM_PARTS = auto()  # a rebuild that found the correction in parts: it was in progress
 
 
 @dataclass
@@ -89,8 +80,7 @@ class LadderTruth:
     """The accepted rounds, seeds and resets, as reported."""
     seed_rows: dict[str, set[int]] = field(default_factory=dict)
     """The offsets of each player's rows in seeds and resets, with or without an effect."""
-    changes: dict[str, list[EventValues]] = field(default_factory=dict)
-    """By player, in order."""
+    changes: dict[str, list[EventValues]] = field(default_factory=dict)  # by player, in order
     rejections: list[tuple[int, int, str]] = field(default_factory=list)
     """(partition, offset, code)."""
     marks: dict[str, Mark] = field(default_factory=dict)
@@ -103,11 +93,9 @@ class LadderTruth:
 
     @property
     def edits(self) -> Edits:
-        """All that was accepted so far."""
         return self.ledger.edits
 
     def rate(self, rated: Rated) -> None:
-        """The next round."""
         batch, offset = rated.standings.batch, rated.record.offset
         self.ledger.add(batch, np.array([offset]), rated.record.partition)
         self.records.append(rated)
@@ -143,7 +131,6 @@ class LadderTruth:
         return Published(self.pool.rule.initial_mu, self.pool.rule.initial_sigma)
 
     def seed(self, reported: Seed) -> None:
-        """The next seed or reset."""
         self.ledger.add_seed(reported)
         self.records.append(reported)
         seed = self.edits.seed(reported)

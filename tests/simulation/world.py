@@ -29,25 +29,19 @@ class Unkindness:
     deaf: float = 0.0
     """The probability that a poll does not report a rebalance yet: a zombie does not know that it
     is one."""
-    stutter: float = 0.0
-    """The probability that a poll returns records a second time."""
+    stutter: float = 0.0  # the probability that a poll returns records a second time
 
 
 class StoreWithPast(Store):
-    """A store that remembers the states of each shard."""
-
     def __init__(self, rng: random.Random, stale: float = 0.0) -> None:
         super().__init__()
         self._rng = rng
-        self.epochs = itertools.count(1)
-        """The words of the rebuilds to come; no two are equal."""
+        self.epochs = itertools.count(1)  # the words of the rebuilds to come; no two are equal
         self.stale = stale
-        self.unkept = 0.0
-        """The probability that a checkpoint is not read, written or deleted."""
+        self.unkept = 0.0  # the probability that a checkpoint is not read, written or deleted
         self.luck = random.Random(0)
         """Decides when: not what else happens by chance, which is as without this fault."""
-        self.vanishing = False
-        """Whether beliefs vanish within the next call that changes some."""
+        self.vanishing = False  # whether beliefs vanish within the next call that changes some
         self.faults: Counter[str] = Counter()
         """The faults that happened here, and to the workers on this store (`faults`)."""
         self._line: dict[int, list[State]] = {}
@@ -59,7 +53,6 @@ class StoreWithPast(Store):
         """The checkpoints that there were before."""
 
     def state(self, shard: int) -> State:
-        """The present state of a shard."""
         return self.positions.get(shard, Position()), dict(self.beliefs.get(shard, {}))
 
     def apply(self, shard: int, application: Application) -> bool:
@@ -173,7 +166,6 @@ class StoreWithPast(Store):
             self._ever[shard] = [self.state(shard)]
 
     def put(self, shard: int, state: State) -> None:
-        """Set the state of a shard."""
         self.positions[shard], beliefs = state
         self.beliefs[shard] = dict(beliefs)
 
@@ -218,7 +210,6 @@ class UnkindDriver(LocalDriver):
         return steps
 
     def _unkept(self, outcome: object) -> Steps:
-        """An effect on a checkpoint fails."""
         yield
         return outcome
 
