@@ -54,7 +54,7 @@ def main() -> int:
     failures: list[Failure] = []
     try:
         with signals_as_exit():
-            play(given.faults or unasked(), given.quick, given.minutes, outcomes, failures)
+            play(given.faults, given.quick, given.minutes, outcomes, failures)
     finally:
         Console(stderr=True, width=WIDE).print(table(outcomes))
         for each in (*outcomes, *failures):
@@ -70,7 +70,7 @@ def go_on(given: argparse.Namespace) -> int:
     try:
         ledger = Ledger(given.ledger)
         with signals_as_exit():
-            accumulate(ledger, given.faults or unasked(), given.until, given.minutes, given.quick)
+            accumulate(ledger, given.faults, given.until, given.minutes, given.quick)
     except BadLedger as error:
         sys.stderr.write(f"{error}\n")
         return 2
@@ -107,11 +107,6 @@ def accumulate(
                 )  # fmt: skip
 
 
-def unasked() -> list[str]:
-    """The faults that run if none is named."""
-    return [name for name in FAULTS if name not in ON_REQUEST]
-
-
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("faults", nargs="*", metavar="FAULT", help=f"of {', '.join(FAULTS)}")
@@ -127,6 +122,7 @@ def _arguments() -> argparse.Namespace:
     writing.check(parser, write=given.write, unlike={"--quick": given.quick})
     if unknown := set(given.faults) - FAULTS.keys():
         parser.error(f"no such fault: {', '.join(sorted(unknown))}")
+    given.faults = given.faults or [name for name in FAULTS if name not in ON_REQUEST]
     if given.minutes is None:
         given.minutes = threading.TIMEOUT_MAX / 60.0 if given.until else MINUTES
     return given
@@ -142,8 +138,11 @@ def play(
     for name in names:
         began_s = time.monotonic()
         try:
-            with until(deadline_s):
-                outcomes.append(played(name, quick=quick))
+            with (
+                until(deadline_s),
+                tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as folder,
+            ):
+                outcomes.append(FAULTS[name](name, Path(folder) / name, quick))
         except OutOfTime:
             why = f"not played to its end within {minutes:g} minutes"
             failures.append(Failure(name, why, out_of_time=True))
@@ -177,21 +176,13 @@ def until(deadline_s: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def played(name: str, *, quick: bool) -> Outcome:
-    with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as folder:
-        return FAULTS[name](name, Path(folder) / name, quick)
-
-
 def table(outcomes: list[Outcome]) -> Table:
     names = Outcome.__struct_fields__
     found = Table(*(name.replace("_", " ") for name in names))
     for outcome in outcomes:
-        found.add_row(*(_cell(getattr(outcome, name)) for name in names))
+        values = (getattr(outcome, name) for name in names)
+        found.add_row(*(str(sum(v.values()) if isinstance(v, dict) else v) for v in values))
     return found
-
-
-def _cell(value: object) -> str:
-    return str(sum(value.values()) if isinstance(value, dict) else value)
 
 
 if __name__ == "__main__":

@@ -54,12 +54,8 @@ def redis_frozen(name: str, folder: Path, quick: bool) -> Outcome:
             before = _lost_calls(scene)
             with frozen(scene.redis):
                 scene.season.play(AT_ONCE)
-                wait_until(partial(_gave_up, scene, before), "a worker has given a call up")
+                wait_until(lambda n=before: _lost_calls(scene) > n, "a worker has given a call up")
         return scene.outcome()
-
-
-def _gave_up(scene: Scene, before: int) -> bool:
-    return _lost_calls(scene) > before
 
 
 def _lost_calls(scene: Scene) -> int:
@@ -138,34 +134,27 @@ REDIS_MB, KAFKA_MB = 128, 512  # room for what a row writes, several times
 PIECE = bytes(1024 * 1024)
 
 
-class SmallDisk:
-    """A small file system, and a file that takes all that is left of it."""
-
-    def __init__(self, folder: Path) -> None:
-        self._ballast = folder / "ballast"
-
-    def fill(self) -> None:
-        with self._ballast.open("ab", buffering=0) as file:
-            for size in (len(PIECE), 4096, 1):
-                try:
-                    while file.write(PIECE[:size]):
-                        pass
-                except OSError as error:
-                    if error.errno != errno.ENOSPC:
-                        raise
-
-    def free(self) -> None:
-        self._ballast.unlink()
+def fill(ballast: Path) -> None:
+    """Let this file take all that is left of its file system."""
+    with ballast.open("ab", buffering=0) as file:
+        for size in (len(PIECE), 4096, 1):
+            try:
+                while file.write(PIECE[:size]):
+                    pass
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
 
 
 @contextmanager
-def small_disk(folder: Path, megabytes: int) -> Iterator[SmallDisk]:
-    """A file system of this size in the place of a folder, until the end of the block."""
+def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
+    """A file system of this size in the place of a folder, until the end of the block. Yields the
+    path of a file in it."""
     folder.mkdir(parents=True, exist_ok=True)
     size = f"size={megabytes}m"
     subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)], check=True)
     try:
-        yield SmallDisk(folder)
+        yield folder / "ballast"
     finally:  # lazily: a server that is being stopped may still hold a file
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
@@ -173,15 +162,14 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[SmallDisk]:
 def redis_disk_full(name: str, folder: Path, quick: bool) -> Outcome:
     """Fill the disk of Redis' append-only file until Redis refuses to write, then make room."""
     with (
-        small_disk(folder / "redis", REDIS_MB) as disk,
-        a_scene(name, folder, quick) as scene,
-    ):
+        small_disk(folder / "redis", REDIS_MB) as ballast, a_scene(name, folder, quick) as scene,
+    ):  # fmt: skip
         for _ in scene.faults(3):
-            disk.fill()
+            fill(ballast)
             scene.season.play(AT_ONCE)
             wait_until(partial(_refuses, scene), "Redis refuses to write")
             scene.season.play(AT_ONCE // 4)
-            disk.free()
+            ballast.unlink()
         return scene.outcome()
 
 
@@ -195,19 +183,19 @@ def kafka_disk_full(name: str, folder: Path, quick: bool) -> Outcome:
     """Fill the disk of one of three brokers until the broker ends. Two are enough to go on. Then
     make room, and start it again."""
     with (
-        small_disk(folder / "kafka" / "0", KAFKA_MB) as disk,
+        small_disk(folder / "kafka" / "0", KAFKA_MB) as ballast,
         a_scene(name, folder, quick, kafka=three_brokers, replication=3) as scene,
     ):
         broker = scene.kafka[0]
         for _ in scene.faults(3):
-            disk.fill()
+            fill(ballast)
             scene.season.play(AT_ONCE)
             wait_until(
                 lambda: _ended(scene), "the broker has ended", moves=scene.season.finished.moves
             )
             scene.season.play(AT_ONCE)
             scene.recover()  # two are enough
-            disk.free()
+            ballast.unlink()
             broker.kill()  # forget the process that has ended
             broker.start()
         return scene.outcome()
@@ -224,8 +212,8 @@ def _ended(scene: Scene) -> bool:
 def temporary_full(name: str, folder: Path, quick: bool) -> Outcome:
     """Workers start and work with a folder for temporary files that has no room at all."""
     before = os.environ.get("TMPDIR")
-    with small_disk(folder / "tmp", 1) as disk:
-        disk.fill()
+    with small_disk(folder / "tmp", 1) as ballast:
+        fill(ballast)
         os.environ["TMPDIR"] = str(folder / "tmp")
         try:
             with a_scene(name, folder, quick) as scene:

@@ -17,11 +17,11 @@ from stream_rater.contract.seeds import SEEDS
 from stream_rater.pipeline.updater.corrected_changes import CORRECTION
 from tests.chaos.chance import seeded
 from tests.chaos.season import Season
-from tests.chaos.tally import Tally, Who, broken, stored_records
+from tests.chaos.tally import Tally, Who, compared, stored_records
 from tests.integration.topics import Bytes, headers_of, produce, read_topic
 from tests.rounds import ranked
 from tests.simulation.oracle import Expected, replay
-from tests.simulation.truth import EventValues, WrittenBy
+from tests.simulation.truth import EventValues, WrittenBy, values_of
 
 LADDERS = ("duels", "lobbies", "ranked")
 CROWD = "crowd"
@@ -168,49 +168,26 @@ SHARES = dict(zip(KINDS, (5, 4, 4, 2, 1, 2), strict=True))  # how often each kin
 def corrected_tally(
     due: Mapping[Who, Sequence[EventValues]], changes: Iterable[RatingChanged]
 ) -> Tally:
-    """Check that each expected change is published once, under its own id, in order, with the
-    expected values. A correction may be too small to be published. The next change begins at
-    the last published values."""
-    wanted = {(who, each.offset): each for who, some in due.items() for each in some}
-    found, seen = Tally(), set[tuple[Who, int]]()
-    for change in changes:
-        who = change.ladder, change.player
-        place = who, change.offset
-        expected, last = wanted.get(place), found.last.get(who)
-        if place in seen:
-            found.doubled += 1
-            continue
-        if expected is None:
-            found.mistakes.append(f"{change.event_id}: nothing is expected at {change.offset}")
-            continue
-        seen.add(place)
-        if change.event_id != _id_of(change):
-            found.mistakes.append(f"{change.event_id}: not the id of {who} at {change.offset}")
-        if values_of(change) != expected:
-            found.mistakes.append(f"{change.event_id}: {values_of(change)}, not {expected}")
-        found.mistakes += broken(change, last)
-        found.last[who] = change
-    found.lost = len(wanted) - len(seen)
-    return found
+    """Compare changes with the expected values. A correction may be too small to be published. The
+    next change begins at the last published values."""
+    wanted = {(*who, each.offset): each for who, some in due.items() for each in some}
+    return compared(
+        wanted, changes, lambda each: (each.ladder, each.player, each.offset), _mistakes
+    )
 
 
-def _id_of(change: RatingChanged) -> str:
-    if change.correction is not None and change.correction.cause not in SEEDS:
-        return joined(change.ladder, CORRECTION, str(change.offset), change.player)
-    return joined(change.ladder, change.round_id, change.player)
-
-
-def values_of(change: RatingChanged) -> EventValues:
-    """What an event says, to be compared."""
-    return EventValues(
-        change.correction.cause if change.correction else "", change.round_id, change.rank,
-        change.mu, change.sigma, change.previous_mu, change.previous_sigma, change.performance,
-        change.rounds, change.offset, change.season, (),
-    )  # fmt: skip
+def _mistakes(change: RatingChanged, expected: EventValues) -> Iterator[str]:
+    of = change.correction
+    own: tuple[str, ...] = (change.round_id,)
+    if of is not None and of.cause not in SEEDS:
+        own = CORRECTION, str(change.offset)
+    if change.event_id != joined(change.ladder, *own, change.player):
+        yield f"{change.event_id}: not the id of {change.player} at {change.offset}"
+    if values_of(change) != expected:
+        yield f"{change.event_id}: {values_of(change)}, not {expected}"
 
 
 def unlike(rejected: Sequence[Rejected], due: Sequence[Rejected]) -> Iterator[str]:
-    """Lines for rejections that are not as expected."""
     if sorted(rejected) != sorted(due):
         yield f"rejected: not due {set(rejected) - set(due)}, missing {set(due) - set(rejected)}"
 

@@ -204,8 +204,6 @@ LARGE = 400  # the number of new players in a seed
 
 
 class SeededSeason(CorrectedSeason):
-    """A season with seeds, resets, and corrections of rounds and seeds."""
-
     def __init__(self, settings: Settings, rounds: Iterator[dict[str, Any]]) -> None:
         super().__init__(settings, rounds)
         self._given: list[dict[str, Any]] = []  # the seeds and resets that were sent

@@ -78,7 +78,8 @@ class Crew:
 
     def rebalances(self) -> int:
         """How often the assignment of a worker changed while it ran."""
-        return sum(map(changes_of_share, self.everyone))
+        shares = (each for worker in self.everyone for each in _owned(worker).values())
+        return sum(a != b for owned in shares for a, b in pairwise(owned))
 
     def dismiss(self) -> None:
         for worker in self.workers:
@@ -103,10 +104,6 @@ def why_ended(code: int, log: str) -> str:
 def shares(worker: WorkerProcess) -> dict[str, Sequence[int]]:
     """The last assignment of each role, from the worker's log."""
     return {role: owned[-1] for role, owned in _owned(worker).items()}
-
-
-def changes_of_share(worker: WorkerProcess) -> int:
-    return sum(a != b for owned in _owned(worker).values() for a, b in pairwise(owned))
 
 
 def _owned(worker: WorkerProcess) -> dict[str, list[Sequence[int]]]:

@@ -172,7 +172,7 @@ def broker(name: str, folder: Path, quick: bool, *, hard: bool, workers: int) ->
     """Stop or kill each of three brokers during transactions, and start it again."""
     with a_scene(name, folder, quick, workers=workers, kafka=three_brokers, replication=3) as scene:
         for i in scene.faults(3):
-            _down(scene.kafka[i], hard)
+            scene.kafka[i].kill() if hard else scene.kafka[i].stop()
             scene.kafka[i].start()
         return scene.outcome()
 
@@ -198,7 +198,7 @@ def hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
         for _ in range(scene.times(5)):
             scene.load()
             scene.inject()
-            _down(scene.kafka[0], hard=True)
+            scene.kafka[0].kill()
             scene.kafka[0].start()
             scene.recover(lambda: hanging.extend(freed(scene)))
         return Freed.of(scene.outcome(), hanging)
@@ -261,13 +261,6 @@ def connections(name: str, folder: Path, quick: bool, *, toxic: Toxic | None) ->
                 time.sleep(SPOILT_S)  # the fault itself
                 proxy.mend()
             return scene.outcome()
-
-
-def _down(server: Server, hard: bool) -> None:
-    if hard:
-        server.kill()
-    else:
-        server.stop()
 
 
 def _named(*stories: Story) -> dict[str, Story]:

@@ -8,8 +8,8 @@ import http.client
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
@@ -67,13 +67,9 @@ class Recording:
         self._guard.wait()
 
 
-@contextmanager
-def recording(file: Path, *words: str) -> Iterator[Recording]:
-    found = Recording(file, words)
-    try:
-        yield found
-    finally:
-        found.close()
+def recording(file: Path, *words: str) -> closing[Recording]:
+    """A recorder that is ended behind the block."""
+    return closing(Recording(file, words))
 
 
 def words_of(settings: Settings, redisplayed: Mapping[str, int] = {}) -> list[str]:
@@ -116,15 +112,11 @@ class Posts:
         self._write(End())
         self._writer.close()
 
-    def unanswered(self, rounds: Sequence[Mapping[str, Any]]) -> None:
-        """Rounds that were sent, and no answer came."""
-        self.answered(rounds, [{"status": 0}] * len(rounds))
-
     def answered(
         self, rounds: Sequence[Mapping[str, Any]], answers: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Rounds that were sent, and the answer about each."""
-        for each, answer in zip(rounds, answers, strict=bool(answers)):
+        """Rounds that were sent, and the answer about each, if one came."""
+        for each, answer in zip(rounds, answers or [{"status": 0}] * len(rounds), strict=True):
             raw = msgspec.Raw(msgspec.json.encode(each))
             place = {"p": answer["partition"], "o": answer["offset"]} if "offset" in answer else {}
             self._write(

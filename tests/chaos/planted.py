@@ -49,8 +49,6 @@ def _instead(owner: type, alter: Callable[[Any], Any]) -> Any:
 
 
 def _publishing(change: Callable[[Events], Events]) -> Any:
-    """Let updaters publish other events."""
-
     def alter(effect: Any) -> Any:
         if not isinstance(effect, Publish) or not effect.events:
             return effect
@@ -77,8 +75,6 @@ def _some(change: Callable[[dict[str, Any]], dict[str, Any]], **having: bool) ->
 
 
 def _rejecting(change: Callable[[Sequence[Rejection]], Sequence[Rejection]]) -> Any:
-    """Let estimators publish other rejections."""
-
     def alter(effect: Any) -> Any:
         if not isinstance(effect, CommitSource):
             return effect
@@ -111,8 +107,6 @@ def _committing_aborted() -> Any:
 
 
 def _taking(code: str) -> Any:
-    """Take rounds as valid that must be rejected with this code."""
-
     def taking(rounds: Any) -> Any:
         return [None if each and each.code == code else each for each in check(rounds)]
 
@@ -120,7 +114,6 @@ def _taking(code: str) -> Any:
 
 
 def _answering_from_any_state() -> Any:
-    """Answer from an index in whatever state it is."""
     return patch.multiple(
         ReadPositions, of=lambda self, _: [0] * len(self._all or ()),
         of_all=lambda self: [0] * len(self._all or ()),
@@ -128,8 +121,6 @@ def _answering_from_any_state() -> Any:
 
 
 def _not_waiting() -> Any:
-    """Answer a question with `min_offset` as if it had none."""
-
     async def answer(self: Any, *given: Any) -> Any:
         return await given[-1](self._questions)
 

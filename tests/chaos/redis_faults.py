@@ -58,8 +58,7 @@ def redis_resharded(name: str, folder: Path, quick: bool) -> Outcome:
     """Move shards' slots between the masters of a Redis Cluster, key by key, during work, until the
     moves have caught enough calls."""
     with a_scene(
-        name, folder, quick,
-        redis=a_redis_cluster, redis_cluster=True, buckets=BUCKETS,
+        name, folder, quick, redis=a_redis_cluster, redis_cluster=True, buckets=BUCKETS,
     ) as scene:  # fmt: skip
         caught = 0
         while caught < scene.times(CAUGHT):
@@ -194,9 +193,8 @@ def sentinel_failover(name: str, folder: Path, quick: bool) -> Outcome:
     back."""
     watched = partial(a_watched_redis, settings=ADVISED)
     with (
-        a_proxy(folder) as proxy,
-        a_scene(name, folder, quick, workers=0, redis=watched) as scene,
-    ):
+        a_proxy(folder) as proxy, a_scene(name, folder, quick, workers=0, redis=watched) as scene,
+    ):  # fmt: skip
         free = scene.settings
         scene.crew.settings = msgspec.structs.replace(free, redis=_led(scene, proxy))
         scene.crew.hire(1)

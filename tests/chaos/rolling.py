@@ -59,8 +59,7 @@ class Rolled(Outcome, frozen=True, kw_only=True):
 def rolling(name: str, folder: Path, quick: bool) -> Rolled:
     """Stop and start each of three workers in turn, under load."""
     with a_scene(
-        name, folder, quick, stamped(lobbies()), workers=0,
-        session_timeout_ms=SESSION_TIMEOUT_MS,
+        name, folder, quick, stamped(lobbies()), workers=0, session_timeout_ms=SESSION_TIMEOUT_MS,
     ) as scene:  # fmt: skip
         scene.crew.hire(WORKERS)
         with under_load(scene) as seen:

@@ -58,6 +58,12 @@ def wait_until_asked(serve: WorkerProcess, count: int = ANSWERS) -> None:
     )  # fmt: skip
 
 
+def _wait_until_all_answer(doors: Sequence[Host]) -> None:
+    for door in doors:
+        door.check().wait_ready()
+        wait_until_asked(door.check())
+
+
 def serve_killed(name: str, folder: Path, quick: bool) -> Outcome:
     """Kill one of two `serve` processes under load, and set their Redis back to an older copy
     before it starts again. The other one, which has answered from what is lost, goes on."""
@@ -71,9 +77,7 @@ def serve_killed(name: str, folder: Path, quick: bool) -> Outcome:
         scene.recover()
         for i in range(scene.times(4)):
             victim, other = doors[i % PROCESSES], doors[1 - i % PROCESSES]
-            for door in doors:
-                door.check().wait_ready()
-                wait_until_asked(door.check())
+            _wait_until_all_answer(doors)
             kept = snapshot(redis)
             scene.load()
             with scene.fault():
@@ -83,9 +87,7 @@ def serve_killed(name: str, folder: Path, quick: bool) -> Outcome:
                 scene.season.play(AT_ONCE // 4)
                 wait_until_asked(other.check())
                 victim.start()
-        for door in doors:
-            door.check().wait_ready()
-            wait_until_asked(door.check())
+        _wait_until_all_answer(doors)
         return scene.outcome()
 
 
@@ -105,9 +107,7 @@ def index_resharded(name: str, folder: Path, quick: bool) -> Outcome:
                     wait_until_asked(door.check())
                 with scene.fault():
                     _move(scene, key)
-        for door in doors:
-            door.check().wait_ready()
-            wait_until_asked(door.check())
+        _wait_until_all_answer(doors)
         return scene.outcome()
 
 

@@ -281,8 +281,6 @@ def _send(crowd: Crowd, address: str, rounds: list[dict[str, Any]]) -> None:
             answers = _post(address, rounds, crowd.token)
         except (OSError, http.client.HTTPException):
             answers = []
-            if crowd.posts is not None:
-                crowd.posts.unanswered(rounds)
             time.sleep(0.02)  # a client's pause before it connects again
         left = list(rounds)
         if crowd.posts is not None:

@@ -2,9 +2,10 @@
 beliefs."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import PlayerColumn
@@ -12,6 +13,8 @@ from stream_rater.columns.sharding import shards_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, joined
 from stream_rater.rating import record
+
+T = TypeVar("T")
 
 Who = tuple[str, str]  # ladder and player
 Due = Mapping[Who, Mapping[str, int]]
@@ -30,34 +33,40 @@ class Tally:
     last: dict[Who, RatingChanged] = field(default_factory=dict)  # the last change of each player
 
 
-def tally(due: Due, changes: Iterable[RatingChanged]) -> Tally:
-    """Check that each expected change is published once, under its own id, in order, and continues
-    from the one before."""
-    found = Tally()
-    published: set[tuple[Who, str]] = set()
+def compared(
+    due: Mapping[Any, T], changes: Iterable[RatingChanged],
+    place_of: Callable[[RatingChanged], Any], mistakes: Callable[[RatingChanged, T], Iterable[str]],
+) -> Tally:  # fmt: skip
+    """Check that each expected change is published once, in order, as `mistakes` compares it, and
+    continues from the one before. `due` has what is expected at a place."""
+    found, seen = Tally(), set[Any]()
     for change in changes:
-        who = change.ladder, change.player
-        number = due.get(who, {}).get(change.round_id)
-        if (who, change.round_id) in published:
+        who, place = (change.ladder, change.player), place_of(change)
+        if place in seen:
             found.doubled += 1
-            continue
-        if number is None:
-            found.mistakes.append(f"{change.event_id}: {who} did not play in {change.round_id}")
-            continue
-        published.add((who, change.round_id))
-        found.mistakes += mistakes(change, number, found.last.get(who))
-        found.last[who] = change
-    found.lost = sum(map(len, due.values())) - len(published)
+        elif place not in due:
+            found.mistakes.append(f"{change.event_id}: nothing is expected of {who} at {place}")
+        else:
+            seen.add(place)
+            found.mistakes += [*mistakes(change, due[place]), *broken(change, found.last.get(who))]
+            found.last[who] = change
+    found.lost = len(due) - len(seen)
     return found
 
 
-def mistakes(change: RatingChanged, number: int, last: RatingChanged | None) -> Iterator[str]:
-    """What is wrong with a change, which should be the player's round of this number."""
+def tally(due: Due, changes: Iterable[RatingChanged]) -> Tally:
+    """Compare changes with rounds: each has its own id, and the number of the player's round."""
+    numbers = {(*who, name): number for who, some in due.items() for name, number in some.items()}
+    return compared(
+        numbers, changes, lambda each: (each.ladder, each.player, each.round_id), _mistakes
+    )
+
+
+def _mistakes(change: RatingChanged, number: int) -> Iterator[str]:
     if change.event_id != joined(change.ladder, change.round_id, change.player):
         yield f"{change.event_id}: not the id of {change.round_id} of {change.player}"
     if change.rounds != number:
         yield f"{change.event_id}: counted as round {change.rounds}, it is number {number}"
-    yield from broken(change, last)
 
 
 def broken(change: RatingChanged, last: RatingChanged | None) -> Iterator[str]:

@@ -49,8 +49,7 @@ def unclean_election(name: str, folder: Path, quick: bool) -> Torn:
     lost ones are reported again."""
     vanished = refusals = 0
     with a_scene(
-        name, folder, quick, kafka=three_brokers,
-        replication=2, partitions=1,
+        name, folder, quick, kafka=three_brokers, replication=2, partitions=1,
     ) as scene:  # fmt: skip
         admin = AdminClient({"bootstrap.servers": scene.settings.kafka}, logger=CLIENT_LOGGER)
         _allow(scene, admin)

@@ -31,8 +31,6 @@ CORRECTIONS = (
 
 
 class Entry(NamedTuple):
-    """A line of the standings."""
-
     players: tuple[str, ...]
     rank: int | None  # none if it did not finish
 
@@ -48,10 +46,6 @@ class Read(NamedTuple):
     codes: frozenset[str] = frozenset()
     """Every code with which it may be rejected. None: it must be accepted by these checks."""
     open: bool = False  # whether the texts do not decide about it
-
-
-class Unread(Exception):
-    """A record that must be rejected at once, with the code."""
 
 
 def partition_of(key: str, count: int) -> int:
@@ -106,8 +100,6 @@ def read(record: Seen, run: Run) -> Read:
 
 
 class Reasons:
-    """Collects the reasons to reject a body."""
-
     def __init__(self, body: Mapping[str, Any]) -> None:
         self.body = body
         self.codes: set[str] = set()

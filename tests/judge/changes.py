@@ -50,8 +50,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Last(NamedTuple):
-    """What the last event of a player said."""
-
     offset: int
     mu: float
     sigma: float

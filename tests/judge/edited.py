@@ -32,8 +32,6 @@ class Merger(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Whether a correction is accepted."""
-
     codes: frozenset[str] = frozenset()
     """With which codes it may be rejected; none: it must be accepted."""
     open: bool = False  # whether the texts leave it open

@@ -327,7 +327,6 @@ class Judge:
         self._rejected[place] = record
 
     def _first(self, path: Path) -> tuple[Rounds, Readers]:
-        """Judge the records of the first reader."""
         readers = Readers(self.findings)
         rounds = Rounds(self._runs[path], self._rejected, self.findings)
         count = 0

@@ -7,9 +7,9 @@ seconds by the clock of the recorder.
 import gzip
 import io
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 import msgspec
 
@@ -124,15 +124,6 @@ class Writer:
     def close(self) -> None:
         self._file.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
-        self.close()
-
 
 class BadObservations(ValueError):
     """A file that is no recording: its place and what is wrong with it."""
@@ -172,6 +163,6 @@ def _decoded(path: Path, number: int, line: bytes) -> Any:
 
 
 def write_all(path: Path, lines: Iterable[Line]) -> None:
-    with Writer(path) as writer:
+    with closing(Writer(path)) as writer:
         for line in lines:
             writer.write(line)

@@ -38,10 +38,11 @@ class Recorder:
 
     def run(self) -> None:
         threading.Thread(target=self._wait, daemon=True).start()
+        given = self._given
         askers = [
             threading.Thread(target=work, daemon=True)
             for number, address in enumerate(self._given.http)
-            for asker in [self._asker(address, number)]
+            for asker in [Asker(given, address, number, self._known, self._lines.put, self._stop)]
             for work in (asker.ask, asker.stream)
         ]
         for each in askers:
@@ -56,9 +57,6 @@ class Recorder:
             while each.is_alive():
                 self._write_lines(POLL_S)
         self._write_lines(0.0)
-
-    def _asker(self, address: str, number: int) -> Asker:
-        return Asker(self._given, address, number, self._known, self._lines.put, self._stop)
 
     def _wait(self) -> None:
         sys.stdin.buffer.read()
@@ -189,7 +187,7 @@ def main() -> int:
         help="a JSON object: from which offsets ladders have other parameters of display",
     )  # fmt: skip
     given = parser.parse_args()
-    with Writer(given.file) as writer:
+    with closing(Writer(given.file)) as writer:
         if not given.kafka:
             writer.write(Run(reader=given.name))
         recorder = Recorder(given, writer)

@@ -88,9 +88,8 @@ def upgraded(kind: type[Estimator]) -> type[Estimator]:
         def _forget_everything(self) -> None:
             of = self._admission
             of._log, of._options = (
-                NextLogContext(*of._log),
-                of._options._replace(kernel=NEXT_KERNEL),
-            )
+                NextLogContext(*of._log), of._options._replace(kernel=NEXT_KERNEL),
+            )  # fmt: skip
             super()._forget_everything()
 
         def _estimate(self, *arguments: Any) -> Part:

@@ -145,22 +145,19 @@ def earlier_round_waits_while_a_correction_comes(stage: Stage) -> None:
     stage.estimator_cache = 0
     stage.round(A2, B2)
     stage.round(A0, A1)
-    estimator, _ = stage.estimator(), stage.updater(0, 1)
+    estimator, updater = stage.estimator(), stage.updater(0, 1)
     stage.turns(estimator)
     stage.round(A0, A2)
     stage.turns(estimator)
     stage.correct("round-voided", round_id="round-2")
-    stage.turns(estimator)
-    stage.turns(stage.actors[1])
-    stage.turns(estimator)
+    stage.turns(estimator, updater, estimator)
     stage.updater(2)
 
 
 @catches(
-    "removed-player-rated",
-    "removed players out of later rounds",
+    "removed-player-rated", "removed players out of later rounds",
     altered(Corrections, edits_of=lambda *_: NO_EDITS),
-)
+)  # fmt: skip
 def removed_player_plays_on(stage: Stage) -> None:
     """A player is removed for ever, and plays on."""
     _corrected(stage, "player-removed", player=A0)

@@ -51,29 +51,6 @@ def full() -> sqlite3.Error:
     return error
 
 
-class UnkindConnection:
-    """A connection whose statements may fail, and before and after which the power may be cut."""
-
-    def __init__(
-        self, real: sqlite3.Connection, before: Callable[[str], None],
-        commit: Callable[[Callable[[], Any]], Any],
-    ) -> None:  # fmt: skip
-        self._real, self._before, self._commit = real, before, commit
-
-    def execute(self, sql: str, *given: Any) -> Any:
-        self._before(sql)
-        if sql == "COMMIT":
-            return self._commit(lambda: self._real.execute(sql))
-        return self._real.execute(sql, *given)
-
-    def executemany(self, sql: str, *given: Any) -> Any:
-        self._before(sql)
-        return self._real.executemany(sql, *given)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
-
-
 class Clock:
     """The time, which goes on with every look at it."""
 
@@ -154,30 +131,45 @@ class Disk:
 
     def under(self, process: Process) -> None:
         """Let a process write to this disk."""
+        process.database.connection = UnkindConnection(self, process)  # type: ignore[assignment]
 
-        def before(sql: str) -> None:
-            if self.rng.random() < self.cuts:
-                self.happened["cut"] += 1
-                self.left = copied(process.path, self.new_file())
-                raise Cut
-            chance = self.fails * (COMMIT_FAILS if sql == "COMMIT" else 1.0)
-            if sql != "ROLLBACK" and process.database.in_turn and self.rng.random() < chance:
-                self.happened["full at COMMIT" if sql == "COMMIT" else "full"] += 1
-                raise full()
 
-        def commit(real: Callable[[], Any]) -> Any:
-            if self.rng.random() >= self.tears:
-                return real()
-            self.happened["torn"] += 1
-            old = contents(process.path)
-            real()
-            new = contents(process.path)
-            self.left = torn(self.rng, old, new, self.new_file())
+class UnkindConnection:
+    """A connection whose statements may fail, and before and within which the power may be cut, as
+    a disk decides."""
+
+    def __init__(self, disk: Disk, process: Process) -> None:
+        self._real: Any = process.database.connection
+        self._disk, self._process = disk, process
+
+    def execute(self, sql: str, *given: Any) -> Any:
+        self._before(sql)
+        disk, path = self._disk, self._process.path
+        if sql != "COMMIT" or disk.rng.random() >= disk.tears:
+            return self._real.execute(sql, *given)
+        disk.happened["torn"] += 1
+        old = contents(path)
+        self._real.execute(sql)
+        disk.left = torn(disk.rng, old, contents(path), disk.new_file())
+        raise Cut
+
+    def executemany(self, sql: str, *given: Any) -> Any:
+        self._before(sql)
+        return self._real.executemany(sql, *given)
+
+    def _before(self, sql: str) -> None:
+        disk, process = self._disk, self._process
+        if disk.rng.random() < disk.cuts:
+            disk.happened["cut"] += 1
+            disk.left = copied(process.path, disk.new_file())
             raise Cut
+        chance = disk.fails * (COMMIT_FAILS if sql == "COMMIT" else 1.0)
+        if sql != "ROLLBACK" and process.database.in_turn and disk.rng.random() < chance:
+            disk.happened["full at COMMIT" if sql == "COMMIT" else "full"] += 1
+            raise full()
 
-        real: Any = process.database.connection
-        unkind: Any = UnkindConnection(real, before, commit)
-        process.database.connection = unkind
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
 
 
 def copied(path: Path, to: Path) -> Path:
@@ -188,12 +180,10 @@ def copied(path: Path, to: Path) -> Path:
 
 
 def wal_of(path: Path) -> Path:
-    """The write-ahead log of a file."""
     return path.with_name(path.name + "-wal")
 
 
 def contents(path: Path) -> tuple[bytes, bytes]:
-    """The bytes of a file and of its write-ahead log."""
     wal = wal_of(path)
     return path.read_bytes(), wal.read_bytes() if wal.exists() else b""
 

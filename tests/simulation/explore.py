@@ -73,17 +73,14 @@ class Corpus:
     """What was reached, and the runs from which variations begin."""
 
     rng: random.Random
-    varying: bool = True
     pairs: set[Pair] = field(default_factory=set)
     kept: list[tuple[Plan, int]] = field(default_factory=list)
     """The runs that reached something new, each with the step at which they did so last."""
     failing: list[Ran] = field(default_factory=list)
     runs: int = 0
-    variations: int = 0
 
     def add(self, ran: Ran) -> None:
         self.runs += 1
-        self.variations += bool(ran.plan.forks)
         if ran.violations:
             self.failing.append(ran)
         if new := ran.pairs.keys() - self.pairs:
@@ -94,7 +91,7 @@ class Corpus:
         """Without end: a fresh seed, and a variation, in turns."""
         for seed in count(first):
             yield Plan(seed)
-            if self.varying and self.kept:
+            if self.kept:
                 plan, step = self.rng.choice(self.kept)
                 at = max(1, step + self.rng.randint(-WITHIN, WITHIN))
                 earlier = tuple(each for each in plan.forks if each.step < at)
@@ -121,17 +118,13 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=FIRST, help="the first seed (%(default)s)")
     parser.add_argument("--runs", type=int, default=2000, help="(%(default)s)")
     parser.add_argument("--minutes", type=float, default=10.0, help="(%(default)s)")
-    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="(%(default)s)")
-    parser.add_argument("--fresh", action="store_true", help="no variations, to compare")
     given = parser.parse_args()
-    corpus = Corpus(random.Random(given.first), varying=not given.fresh)
-    explore(corpus, given.first, given.runs, given.minutes, given.processes)
+    corpus = Corpus(random.Random(given.first))
+    explore(corpus, given.first, given.runs, given.minutes, os.cpu_count() or 1)
     for ran in corpus.failing:
         print(f"{command(ran.plan)}  # {ran.violations[0]:.200}")
-    print(
-        f"{corpus.runs} runs, {corpus.variations} of them variations: "
-        f"{len(corpus.pairs)} pairs of transitions, {len(corpus.failing)} runs failed"
-    )
+    pairs, failing = len(corpus.pairs), len(corpus.failing)
+    print(f"{corpus.runs} runs: {pairs} pairs of transitions, {failing} runs failed")
     return 1 if corpus.failing else 0
 
 

@@ -113,8 +113,6 @@ class Weather:
 
 @dataclass(frozen=True)
 class Submission:
-    """A record to append to round-completed."""
-
     partition: int
     value: bytes
     headers: Headers = ()

@@ -19,7 +19,7 @@ from stream_rater.rounds.decoder import kind_of
 from stream_rater.rounds.seed_records import is_seed
 from stream_rater.rounds.validation import Invalid
 
-from .truth import EventValues, LadderTruth, Rated, WrittenBy
+from .truth import EventValues, LadderTruth, Rated, WrittenBy, values_of
 
 
 @dataclass
@@ -196,16 +196,10 @@ def _changes(log: Log, once: int) -> dict[Player, list[EventValues]]:
             homes = [shards_of([event.player], among)[0] for among in (once, now)]
             assert shard in homes
             found = changes if shard == homes[0] else moved
-            found.setdefault((event.ladder, event.player), []).append(
-                EventValues(
-                    event.correction.cause if event.correction else "", event.round_id, event.rank,
-                    event.mu, event.sigma, event.previous_mu, event.previous_sigma,
-                    event.performance, event.rounds, event.offset, event.season,
-                    sent.trace.headers() if sent.trace else (),
-                )
-            )  # fmt: skip
-    for player, values in moved.items():
-        changes.setdefault(player, []).extend(values)
+            values = values_of(event, sent.trace.headers() if sent.trace else ())
+            found.setdefault((event.ladder, event.player), []).append(values)
+    for player, later in moved.items():
+        changes.setdefault(player, []).extend(later)
     return changes
 
 

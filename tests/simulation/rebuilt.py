@@ -65,8 +65,7 @@ def rebuilt_before_the_source_is_committed(stage: Stage) -> None:
 
 
 @catches(
-    "cutoff-without-seeds", "rebuild by parts of seeds, too",
-    altered(Cutoff, _add_seeds=nothing),
+    "cutoff-without-seeds", "rebuild by parts of seeds, too", altered(Cutoff, _add_seeds=nothing),
 )  # fmt: skip
 def rebuilt_while_a_seed_waits(stage: Stage) -> None:
     """The store is lost after a seed and a reset were sent and committed, and before they are

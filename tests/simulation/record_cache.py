@@ -172,8 +172,7 @@ def round_after_a_correction(stage: Stage) -> None:
 
 
 @catches(
-    "cache-without-seeds", "cached records after seeds and resets",
-    without_those_of("seeds"),
+    "cache-without-seeds", "cached records after seeds and resets", without_those_of("seeds"),
 )  # fmt: skip
 def round_after_a_reset(stage: Stage) -> None:
     """A reset changes a player whose record is cached. Then the player has a round."""

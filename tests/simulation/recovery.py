@@ -119,18 +119,13 @@ def _reached(log: Log) -> Reached:
         for p in range(len(log.rounds))
         for offset in [log.estimators.committed.get(p)]
     }
-    found = {
-        p: SourceTail(len(log.rounds[p]), _tail_before(log, p, each.offset))
-        for p, each in committed.items()
-        if each is not None and each.offset
-    }
+    found = {}
+    for p, each in committed.items():
+        if each is not None and each.offset:
+            last = log.rounds[p][each.offset - 1 : each.offset]
+            found[p] = SourceTail(len(log.rounds[p]), checksum(last[0].value) if last else None)
     applied = {shard: log.updaters.committed.get(shard) for shard in range(len(log.parts))}
     return reached(applied, list(map(len, log.parts)), committed, found)
-
-
-def _tail_before(log: Log, partition: int, offset: int) -> int | None:
-    records = log.rounds[partition]
-    return checksum(records[offset - 1].value) if offset <= len(records) else None
 
 
 def expire(log: Log, rng: random.Random) -> None:
@@ -154,7 +149,6 @@ def expire(log: Log, rng: random.Random) -> None:
 
 
 def _is_done(record: Record, log: Log) -> bool:
-    """Whether all rounds of a part are committed."""
     committed = log.estimators.committed
     return all(o < committed.get(PARTITION_OF[who[0]], 0) for who, o in rows(record))
 

@@ -15,26 +15,24 @@ from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.input_partition import InputPartition
 from stream_rater.pipeline.parts.seed_parts import SeedPart
 from stream_rater.pipeline.ports import (
-    Apply,
     CommitSource,
     Publish,
     ReadBeliefs,
     Scatter,
     Step,
-    StoredShard,
     ask,
 )
 from stream_rater.pipeline.updater import seeded_changes
 from stream_rater.pipeline.updater.updater import Updater
-from stream_rater.rating import record
 from stream_rater.rating.model import Table
+from stream_rater.rating.record import headers_of
 from stream_rater.replay.edits import Edits
 
 from .actors import Actor
 from .corrected import CorrectsTooEarly, LaterRoundPasses, SentNotPending, UnannouncedUnrecorded
 from .registry import catches, within
 from .stage import A0, A1, A2, B0, B2, C0, NEVER_HEARS, Stage
-from .updating import EventsByOffset
+from .updating import EventsByOffset, applied_twice_and_unpublished
 
 # --- the updater ----------------------------------------------------------------------------------
 
@@ -60,16 +58,12 @@ class DecidedByTheEstimator(SeedWork):
             column, shards = self._whole.column, player_map.shards_in(self.players)
             rows = {int(s): np.flatnonzero(shards == s) for s in np.unique(shards)}
             read = yield from ask(ReadBeliefs({s: column.take(own) for s, own in rows.items()}))
-            known = [row for s, own in rows.items() for row in own[_played(read[s])].tolist()]
+            played = {s: headers_of(read[s].records)["rounds"] > 0 for s in rows}
+            known = np.concatenate([own[played[s]] for s, own in rows.items()])
             left = np.setdiff1d(np.arange(len(self._whole)), known)
             self._whole = self._whole.take(left) if len(left) else None
             self.players = self._fingerprints()
         return (yield from super().step(sent))
-
-
-def _played(stored: StoredShard) -> Flags:
-    played: Flags = record.headers_of(stored.records)["rounds"] > 0
-    return played
 
 
 class LastRecordFirst(SeedWork):
@@ -261,13 +255,7 @@ def seed_sent_twice_and_applied_unpublished(stage: Stage) -> None:
     """A successor sends a seed again. The updater has published the first copy, and dies after it
     applied the second copy, which changed nothing."""
     stage.seed(A0)
-    first, updater = stage.workers()
-    stage.through(first, Scatter)
-    stage.crash(first)
-    stage.through(updater, Publish)
-    stage.through(stage.estimator(), Scatter)
-    stage.through(updater, Apply)
-    stage.replace(updater)
+    applied_twice_and_unpublished(stage)
 
 
 @catches(

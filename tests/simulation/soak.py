@@ -144,16 +144,10 @@ def promised(minutes: float) -> int:
 def summary_of(first: int, tally: Tally, fuzzed: Mapping[str, int]) -> Summary:
     """The summary, after all scenarios were played."""
     return Summary(
-        first,
-        tally.seeds[PRODUCTION],
-        tally.wrong[PRODUCTION],
-        len(MUTANTS),
-        sum(map(caught, MUTANTS.values())),
-        sum(tally.wrong[name] > 0 for name in MUTANTS),
-        fuzzed["inputs"],
-        fuzzed["wrong"],
-        {kind: tally.faults[kind] for kind in KINDS},
-    )
+        first, tally.seeds[PRODUCTION], tally.wrong[PRODUCTION], len(MUTANTS),
+        sum(map(caught, MUTANTS.values())), sum(tally.wrong[name] > 0 for name in MUTANTS),
+        fuzzed["inputs"], fuzzed["wrong"], {kind: tally.faults[kind] for kind in KINDS},
+    )  # fmt: skip
 
 
 def tables(tally: Tally, summary: Summary) -> Iterator[Table]:

@@ -99,8 +99,6 @@ class StateWatch(Observer):
 
 
 class PartitionWatch(StateWatch):
-    """Derives the states of an estimator's partitions."""
-
     role = "estimator"
     opening = PartitionState.OPENING
     starting_over = PartitionState.STARTING_OVER

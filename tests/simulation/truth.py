@@ -10,6 +10,7 @@ from stream_rater.columns.arrays import Ints
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladder
 from stream_rater.contract.corrections import Batched, Correction, CorrectionsApplied, name_of
+from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.record import Headers, Player, Record
 from stream_rater.pipeline.corrections.correction_work import THRESHOLD
 from stream_rater.rating import record as belief_record
@@ -37,6 +38,15 @@ class EventValues(NamedTuple):
     offset: int
     season: int | None
     trace: Headers
+
+
+def values_of(change: RatingChanged, trace: Headers = ()) -> EventValues:
+    """What an event says, to be compared."""
+    return EventValues(
+        change.correction.cause if change.correction else "", change.round_id, change.rank,
+        change.mu, change.sigma, change.previous_mu, change.previous_sigma, change.performance,
+        change.rounds, change.offset, change.season, trace,
+    )  # fmt: skip
 
 
 class Rated(NamedTuple):
@@ -71,8 +81,6 @@ class WrittenBy(Enum):
 
 @dataclass
 class LadderTruth:
-    """The replay of one ladder."""
-
     ladder: str
     config: Ladder
     ledger: Ledger
@@ -187,7 +195,8 @@ class LadderTruth:
             if not plays or self.pool.belief_bytes(player) == before.belief_bytes(player):
                 continue
             published = self._published.get(player, initial)
-            now, data = initial, _newcomer(initial)
+            now, newcomer = initial, newcomers(1, 1, *initial, coded=True)
+            data = belief_record.encode(newcomer)[0]
             if header[player]["rounds"]:
                 now = Published(float(header[player]["mu"]), float(header[player]["sigma"]))
                 data = self.pool.belief_bytes(player)
@@ -252,10 +261,6 @@ def _seed(pool: Pool, seed: Seed) -> Ints:
 
 def _offset(each: Rated | Seed) -> int:
     return each.offset if isinstance(each, Seed) else each.record.offset
-
-
-def _newcomer(initial: Published) -> bytes:
-    return belief_record.encode(newcomers(1, 1, *initial, coded=True))[0]
 
 
 def _written(mark: Mark, *, last: int, published: Published | None = None) -> bytes:

@@ -188,6 +188,11 @@ def part_sent_twice_and_applied_unpublished(stage: Stage) -> None:
     """A successor sends a round again. The updater has published the first copy, and dies after
     it applied the second copy, which changed nothing."""
     stage.round(A0, B0)
+    applied_twice_and_unpublished(stage)
+
+
+def applied_twice_and_unpublished(stage: Stage) -> None:
+    """What was reported is sent twice. The first copy is published, the second one is not."""
     first, updater = stage.workers()
     stage.through(first, Scatter)
     stage.crash(first)
