@@ -42,7 +42,6 @@ class CorrectedSeason(Season):
         self.corrections = 0  # how many were sent
 
     def play(self, count: int) -> list[dict[str, Any]]:
-        """Send this many more rounds. Returns them."""
         events = [event for _, event in zip(range(count), self._rounds, strict=False)]
         produce(self._settings, [Bytes(to_json(e), e["ladder"].encode()) for e in events])
         for event in events:

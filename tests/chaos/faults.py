@@ -101,7 +101,6 @@ TOXICS: dict[str, Toxic | None] = {
 }
 """The faults of connections."""
 SPOILT_S = 4.0
-
 LADDERS = LADDER.replace("ranked", '"*"') + LADDER  # a default ladder, and one that is changed
 
 Story = Callable[[str, Path, bool], Outcome]

@@ -58,7 +58,6 @@ class Recording:
         return self.file
 
     def close(self) -> None:
-        """End it in any case."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
@@ -84,7 +83,6 @@ def words_of(settings: Settings, redisplayed: Mapping[str, int] = {}) -> list[st
 
 
 def asking(addresses: Sequence[str]) -> list[str]:
-    """The arguments of a recorder that asks these APIs."""
     return [word for each in addresses for word in ("--http", each)]
 
 

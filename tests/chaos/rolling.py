@@ -139,7 +139,6 @@ def under_load(scene: Scene) -> Iterator[Seen]:
 
 
 def report(season: Season, stop: threading.Event) -> None:
-    """Send rounds at the rate until `stop` is set."""
     began_s, sent = time.monotonic(), 0
     for tick in itertools.count(1):
         due = int(ROUNDS_A_SECOND * (time.monotonic() - began_s))
@@ -152,7 +151,6 @@ def report(season: Season, stop: threading.Event) -> None:
 def follow(
     settings: Settings, seen: Seen, following: threading.Event, stop: threading.Event
 ) -> None:
-    """Read committed rating changes from now on."""
     topic = Topics.of(settings).changed
     consumer = Consumer(
         {

@@ -66,7 +66,6 @@ class Scene:
 
     @property
     def settings(self) -> Settings:
-        """The settings of workers that are started now."""
         return self.crew.settings
 
     def faults(self, count: int) -> Iterator[int]:
@@ -77,7 +76,6 @@ class Scene:
                 yield i
 
     def times(self, count: int) -> int:
-        """The number of times to do what is usually done `count` times."""
         return 1 if self.quick else count
 
     @contextmanager
@@ -200,7 +198,6 @@ class Freed(Outcome, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, outcome: Outcome, found: Sequence[object]) -> Self:
-        """An outcome, and these transactions."""
         return cls(**msgspec.structs.asdict(outcome), freed=len(found))
 
 

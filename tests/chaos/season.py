@@ -55,7 +55,6 @@ class Season:
         return list(counted_otherwise(self._due, self._settings))
 
     def tally(self) -> Tally:
-        """The tally of rating-changed and of the store's beliefs."""
         messages = read_topic(self._settings, Topics.of(self._settings).changed)
         found = tally(self._due, (rating_changed_from_json(m.value() or b"") for m in messages))
         found.mistakes += differing(found.last, self._settings)

@@ -147,7 +147,6 @@ class Host:
             raise Violation(f"SIGTERM ended it with {code}: {process.log()[-2000:]}")
 
     def close(self) -> None:
-        """End it in any case."""
         if self._process is not None:
             self._process.close()
 
@@ -264,7 +263,6 @@ def clients(address: str, token: str = "", posts: Posts | None = None) -> Iterat
 
 
 def _report(crowd: Crowd, address: str, number: int) -> None:
-    """Report rounds, one or several at once, until `stopping`."""
     rounds = _rounds(number)
     chance = random.Random(seeded(number))
     while not crowd.stopping:
@@ -274,7 +272,6 @@ def _report(crowd: Crowd, address: str, number: int) -> None:
 
 
 def _send(crowd: Crowd, address: str, rounds: list[dict[str, Any]]) -> None:
-    """Send rounds until each is acknowledged."""
     deadline_s = time.monotonic() + STILL_S
     while rounds and time.monotonic() < deadline_s and not crowd.refused:
         try:

@@ -199,7 +199,6 @@ class Answers:
             )  # fmt: skip
 
     def finish(self) -> None:
-        """Judge the answers that no event explains."""
         for (ladder, player), seers in self._seers.items():
             for connection, seer in seers.items():
                 for state in list(seer.states)[:1]:
@@ -232,7 +231,6 @@ def _says_no_more(state: State, last: State) -> bool:
 
 
 def _unlike(state: State, event: Event) -> list[str]:
-    """The names of numbers that are not those of the event."""
     return [
         name for name, value in state.numbers.items()
         if name in Event.__struct_fields__ and name != "correction"

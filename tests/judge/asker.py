@@ -23,7 +23,6 @@ KNOWN_PLAYERS, OFTEN = 400, 10
 """The players of a ladder about whom is asked; those among them who are asked about half of the
 time."""
 ROWS, LOOKED_UP = 50, 5  # the rows of a page of the leaderboard, and the players of a lookup
-
 BROKEN = (OSError, http.client.HTTPException, msgspec.DecodeError)  # what ends a connection
 
 

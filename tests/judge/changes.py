@@ -184,7 +184,6 @@ class Changes:
             self._findings.wrong(rule, _who(event), where, f"{shown(event)} after {last}")
 
     def _match(self, event: Event, last: Last | None, partition: int, place: int) -> None:
-        """Compare an event with its round, which was read."""
         where = f"rating-changed-{partition}@{place}"
         due, wrong = self._due.get((event.ladder, event.offset)), self._findings.wrong
         kind = event.correction.cause if event.correction else "round-completed"

@@ -29,7 +29,6 @@ class Findings:
         return not self.violations and (self.checked["changes"] > 0 or self.checked["answers"] > 0)
 
     def report(self, most: int = MOST_LINES) -> Iterator[str]:
-        """The lines of the report, the verdict last."""
         yield from self.lines[:most]
         if self.violations > min(most, len(self.lines)):
             yield f"... {self.violations - min(most, len(self.lines))} more"

@@ -50,12 +50,10 @@ class Seen(Line, frozen=True, tag="r", kw_only=True):
     at: float = 0.0  # when it was read
 
     def header(self, name: str) -> str:
-        """The value of a header; empty if there is none."""
         return next((value or "" for found, value in self.h if found == name), "")
 
     @property
     def value(self) -> bytes:
-        """The bytes of the value; none if it has no value."""
         return (self.v or "").encode("latin-1")
 
 

@@ -119,7 +119,6 @@ class Actor:
 
     @property
     def writing(self) -> bool:
-        """Whether it is in the middle of a write."""
         return self.parts_done > 0 and isinstance(self.effect, WRITES)
 
     @property
@@ -195,7 +194,6 @@ class Straggler:
 
     @classmethod
     def of(cls, actor: Actor) -> Self:
-        """The requests of the actor's current call."""
         ends = actor.driver.producer if actor.ending else None
         return cls(actor, actor.steps, actor.driver.group, ends)
 

@@ -123,14 +123,12 @@ class Disk:
         self.left: Path | None = None  # what another process finds after a cut
 
     def new_file(self) -> Path:
-        """The name of a file that does not exist."""
         self._copies += 1
         folder = self._folder / str(self._copies)
         folder.mkdir()
         return folder / "ratings.db"
 
     def under(self, process: Process) -> None:
-        """Let a process write to this disk."""
         process.database.connection = UnkindConnection(self, process)  # type: ignore[assignment]
 
 

@@ -50,28 +50,21 @@ CHANGED = Ladders(
     }
 )  # fmt: skip
 """The changes of an upgrade, besides kernels of the next version."""
-
 PARTITION_OF = {"a": 0, "d": 1, "f": 1}
 """The partition of each ladder: one ladder alone, two together."""
-
 ONE_SET = WAYS * (SHORTEST + ABOUT)
 CACHE_BYTES = (0, ONE_SET, 1_000_000)
 """The sizes of the cache of an updater: none, so small that most records are evicted, and large."""
-
 PARTITIONS = 2
 SHARDS = 3
 START_S = 1_700_000_000
-
 QUIET_EFFECTS = 20_000
 """After the last fault, everything must be finished within this many effects; otherwise something
 is stuck."""
-
 STILL_EFFECTS = 40  # for this many more effects it must stay finished
-
 ASKED = 10
 """How often QUIET_EFFECTS are allowed: longer than a refused shard is left alone. A worker that was
 paused while the store was rebuilt may refuse a shard because of what it had read before."""
-
 CHANCES = {
     "crash": 0.004, "sleep_or_wake": 0.004, "rebalance": 0.003, "roll_back": 0.002, "fail": 0.006,
     "arrive": 0.04, "time_out": 0.004, "litter": 0.0005, "wipe": 0.0007, "lose": 0.0004,
@@ -134,7 +127,6 @@ class Patience:
             self._left = self._rng.choice([0, self._most])
 
     def waits(self, log: Log) -> bool:
-        """Whether the next record waits for another step."""
         self._left = max(0, self._left - 1)
         done = log.estimators.committed
         return self._left > 0 and any(

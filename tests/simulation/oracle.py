@@ -167,7 +167,6 @@ def _has_later_row(
 
 
 def _last(record: tuple[int, bytes]) -> int:
-    """The last offset of a belief, from its shard and bytes."""
     header = belief_record.read_headers(record[1][: belief_record.HEADER_SIZE])
     return int(header["last"][0])
 
@@ -210,7 +209,6 @@ def _rounds(values: Sequence[EventValues]) -> list[str]:
 
 
 def is_done(log: Log, store: Store) -> bool:
-    """Whether every record of both topics is finished."""
     return (
         all(log.estimators.committed.get(p, 0) == len(r) for p, r in enumerate(log.rounds))
         and all(log.updaters.committed.get(s, 0) == len(p) for s, p in enumerate(log.parts))

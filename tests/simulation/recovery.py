@@ -113,7 +113,6 @@ def rebuild(
 
 
 def _reached(log: Log) -> Reached:
-    """How far the log was sent and applied."""
     committed = {
         p: SourceCommit(offset, log.estimators.tails.get(p)) if offset is not None else None
         for p in range(len(log.rounds))

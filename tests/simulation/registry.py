@@ -101,7 +101,6 @@ def _with_corrections(make: MakeCorrections) -> type[Estimator]:
 
 
 def play(scenario: Scenario, machines: Machines) -> list[str]:
-    """The violations after machines have played the scenario."""
     stage = Stage(machines)
     with stage.patches:
         scenario(stage)

@@ -39,7 +39,6 @@ FIRST = 1_000_000
 
 AT_ONCE = 25
 MUTANT_EVERY = 2  # a chunk of a mutant follows this many chunks of the production code
-
 PRODUCTION = ""
 
 Chunk = tuple[str, int, int]  # the mutant (or PRODUCTION), the first seed, and the number of seeds
@@ -142,7 +141,6 @@ def promised(minutes: float) -> int:
 
 
 def summary_of(first: int, tally: Tally, fuzzed: Mapping[str, int]) -> Summary:
-    """The summary, after all scenarios were played."""
     return Summary(
         first, tally.seeds[PRODUCTION], tally.wrong[PRODUCTION], len(MUTANTS),
         sum(map(caught, MUTANTS.values())), sum(tally.wrong[name] > 0 for name in MUTANTS),
@@ -151,7 +149,6 @@ def summary_of(first: int, tally: Tally, fuzzed: Mapping[str, int]) -> Summary:
 
 
 def tables(tally: Tally, summary: Summary) -> Iterator[Table]:
-    """Tables of what seeds find without each rule, and of the totals."""
     by_rule = Table("rule left out", box=MARKDOWN)
     by_rule.add_column("seeds", justify="right")
     by_rule.add_column("violations", justify="right")

@@ -34,7 +34,6 @@ WAVE = 2  # the most players of a wave
 MOST_EFFECTS, STILL_EFFECTS = 2000, 100
 """Within so many effects of each actor all must be finished; for how many it must stay so."""
 CACHE_BYTES = 100_000
-
 NEVER_HEARS = Unkindness(deaf=1.0)
 
 
@@ -232,7 +231,6 @@ class Stage:
         return self.correct(kind, **own, at=f"2026-01-{self._rounds:02}T00:00:00Z", **about)
 
     def perform(self, actor: Actor) -> None:
-        """Perform the rest of the current effect."""
         self.now_s += 0.1
         actor.driver.now_s = self.now_s
         actor.perform()

@@ -195,16 +195,6 @@ class PrunedBefore(SqliteLog):
                 self.parts.cut(connection, 0, self.parts.end(0))
 
 
-def keeps_store(process: Process) -> None:
-    """What is known of beliefs is kept over a rollback."""
-    process.database.on_rollback.remove(process.store.forget)
-
-
-def keeps_offsets(process: Process) -> None:
-    """What is known of offsets is kept over a rollback."""
-    process.database.on_rollback.remove(process.log._load)
-
-
 def loads_once(process: Process) -> None:
     """What could not be read again after a rollback is not read later either."""
     database = process.database
@@ -223,8 +213,12 @@ MUTANTS = {
     "events shown before the commit": Rules(engine=ShownBefore),
     "answered before the commit": Rules(engine=AnsweredBefore),
     "parts pruned before they are published": Rules(log=PrunedBefore),
-    "beliefs kept over a rollback": Rules(prepared=keeps_store),
-    "offsets kept over a rollback": Rules(prepared=keeps_offsets),
+    "beliefs kept over a rollback": Rules(
+        prepared=lambda one: one.database.on_rollback.remove(one.store.forget)
+    ),
+    "offsets kept over a rollback": Rules(
+        prepared=lambda one: one.database.on_rollback.remove(one.log._load)
+    ),
     "half read after a rollback": Rules(prepared=loads_once),
 }
 
