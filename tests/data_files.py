@@ -24,7 +24,7 @@ from stream_rater.contract.submissions import Place
 from stream_rater.operations.compare_store import compare
 from stream_rater.pipeline.ports import StoredShard
 from stream_rater.replay.log_reading import LogReader
-from tests.chaos.tally import Who, tally
+from tests.chaos.season import Who, tally
 
 Acknowledged = Mapping[tuple[str, str], Place]
 """By ladder and round id, the place that the door answered."""

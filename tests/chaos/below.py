@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 from redis import Redis
 
@@ -211,20 +212,16 @@ def _ended(scene: Scene) -> bool:
 
 def temporary_full(name: str, folder: Path, quick: bool) -> Outcome:
     """Workers start and work with a folder for temporary files that has no room at all."""
-    before = os.environ.get("TMPDIR")
     with small_disk(folder / "tmp", 1) as ballast:
         fill(ballast)
-        os.environ["TMPDIR"] = str(folder / "tmp")
-        try:
-            with a_scene(name, folder, quick) as scene:
-                for _ in scene.faults(3):
-                    victim = scene.random.choice(scene.crew.workers)
-                    scene.crew.kill(victim)
-                return scene.outcome()
-        finally:
-            os.environ.pop("TMPDIR")
-            if before is not None:
-                os.environ["TMPDIR"] = before
+        with (
+            patch.dict(os.environ, {"TMPDIR": str(folder / "tmp")}),
+            a_scene(name, folder, quick) as scene,
+        ):
+            for _ in scene.faults(3):
+                victim = scene.random.choice(scene.crew.workers)
+                scene.crew.kill(victim)
+            return scene.outcome()
 
 
 LIBRARY = "*/faketime/libfaketimeMT.so.1"  # where Debian's package has it
@@ -247,12 +244,8 @@ def kafka_with_a_clock(folder: Path, properties: Mapping[str, str] = {}) -> Iter
         "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # else waits with a time limit go wrong in the JVM
     }  # fmt: skip
-    os.environ |= ours
-    try:
+    with patch.dict(os.environ, ours):
         server = start_kafka(folder, properties=properties)
-    finally:
-        for name in ours:
-            os.environ.pop(name)
     with server:
         yield [server]
 

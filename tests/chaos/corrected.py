@@ -16,8 +16,7 @@ from stream_rater.contract.record import header
 from stream_rater.contract.seeds import SEEDS
 from stream_rater.pipeline.updater.corrected_changes import CORRECTION
 from tests.chaos.chance import seeded
-from tests.chaos.season import Season
-from tests.chaos.tally import Tally, Who, compared, stored_records
+from tests.chaos.season import Season, Tally, Who, compared, stored_records
 from tests.integration.topics import Bytes, headers_of, produce, read_topic
 from tests.rounds import ranked
 from tests.simulation.oracle import Expected, replay

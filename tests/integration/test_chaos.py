@@ -23,10 +23,9 @@ from tests.chaos.judging import ANSWERS, asking, judge_twice, recording, words_o
 from tests.chaos.planted import IN_SERVE
 from tests.chaos.redis_faults import restored, snapshot
 from tests.chaos.scene import advised_redis
-from tests.chaos.season import lobbies
+from tests.chaos.season import differing, lobbies
 from tests.chaos.serving import wait_until_asked
 from tests.chaos.standalone import free_port
-from tests.chaos.tally import differing
 from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.topics import Bytes, Finished, produce
 from tests.judge.findings import Findings

@@ -11,7 +11,7 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.groups import UPDATERS
-from tests.chaos.tally import differing
+from tests.chaos.season import differing
 from tests.integration import processes, test_corrections
 from tests.integration.processes import LAST_RELEASE, NEXT_RELEASE, Start, done, refused, stopped
 from tests.integration.test_corrections import RANKED, correct, corrections, rated, season

@@ -93,7 +93,7 @@ def read(record: Seen, run: Run) -> Read:
     elif kind in SEEDS:
         time_s = _seed(reasons, kind, record)
     else:
-        entries, time_s = _correction(reasons, kind)
+        entries = _correction(reasons, kind)
     return Read(
         kind, ladder or "", body, entries, time_s, frozenset(reasons.codes), reasons.open
     )  # fmt: skip
@@ -248,7 +248,7 @@ def _seed(reasons: Reasons, kind: str, record: Seen) -> float:
     return time_s or 0.0
 
 
-def _correction(reasons: Reasons, kind: str) -> tuple[tuple[Entry, ...], float]:
+def _correction(reasons: Reasons, kind: str) -> tuple[Entry, ...]:
     entries: tuple[Entry, ...] = ()
     match kind:
         case "round-voided":
@@ -272,4 +272,4 @@ def _correction(reasons: Reasons, kind: str) -> tuple[tuple[Entry, ...], float]:
                 reasons.add("bad-season", "malformed")
             elif season < 1:
                 reasons.add("bad-season")
-    return entries, 0.0
+    return entries

@@ -7,9 +7,8 @@ from pathlib import Path
 from zlib import crc32
 
 from tests.judge.accepted import ROUND, SEEDS, Read, read
-from tests.judge.answers import Answers
+from tests.judge.answers import Answers, Door
 from tests.judge.changes import Changes, Due
-from tests.judge.door import Door
 from tests.judge.edited import EditedLadder, Names, Verdict, Window
 from tests.judge.findings import Findings
 from tests.judge.observations import (

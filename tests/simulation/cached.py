@@ -200,8 +200,6 @@ def player_is_reset_while_the_belief_is_cached(stage: Stage) -> None:
 
 
 class CachedThroughResume(Estimator):
-    """Step 6 that keeps cached beliefs from before a round that was found to be sent."""
-
     def _resume(self, resumed: PendingRounds) -> Step[None]:
         with patch.object(self._belief_cache, "drop"):
             yield from super()._resume(resumed)
@@ -309,8 +307,6 @@ def season_begins_while_beliefs_are_cached(stage: Stage) -> None:
 
 
 class UpdatedTwice(Estimator):
-    """Step 6 that applies a round to a belief that already includes it."""
-
     def _cache_beliefs(self, sent: PendingRounds, part: Part, beliefs: Beliefs | None) -> None:
         if beliefs is not None:
             beliefs.header["last"] = NEVER
@@ -327,8 +323,6 @@ def round_is_sent_again_and_cached(stage: Stage) -> None:
 
 
 class CachedByFingerprint(Estimator):
-    """Step 6 that takes a fingerprint for the player."""
-
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._belief_cache._names = _without_ids  # type: ignore[method-assign]
@@ -350,8 +344,6 @@ def two_players_with_one_fingerprint(stage: Stage) -> None:
 
 
 class TableTakenOver(Estimator):
-    """Step 6 with one cache for all estimators, which a successor takes over."""
-
     shared: BeliefCache | None = None
 
     def _forget_everything(self) -> None:

@@ -53,8 +53,6 @@ def _corrected(stage: Stage, kind: str, **about: object) -> tuple[Actor, Actor]:
 
 
 class EditsForgotten(UnkindDriver):
-    """Takes over a partition without the notes of its corrections."""
-
     def noted_corrections(self) -> Steps:
         yield
         return {}
@@ -82,8 +80,6 @@ def successor_of_one_who_recorded_nothing(stage: Stage) -> None:
 
 
 class CorrectedTwice(Updater):
-    """Applies each correction part, fresh or not."""
-
     def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
         if batch.correction is not None:
             stored = {s: _blind(each) for s, each in stored.items() if s in batch.parts}
@@ -114,8 +110,6 @@ def estimator_dies_before_a_correction_is_committed(stage: Stage) -> None:
 
 
 class LaterRoundPasses(Corrections):
-    """Rates rounds of a ladder while a correction before them waits."""
-
     def admit(self, pending: PendingRounds) -> tuple[PendingRounds, PendingRounds]:
         deferred, self._deferred = self._deferred, {}
         found = super().admit(pending)
@@ -132,8 +126,6 @@ def round_right_after_a_correction(stage: Stage) -> None:
 
 
 class CorrectsTooEarly(Corrections):
-    """Applies a correction while earlier rounds wait."""
-
     def due(self, inputs: Mapping[int, InputPartition]) -> list[Queued]:
         return [queue[0] for queue in self._queues.values() if queue]
 
@@ -165,8 +157,6 @@ def removed_player_plays_on(stage: Stage) -> None:
 
 
 class OldNameKept(Corrections):
-    """Rates a merged player's later rounds under the old name."""
-
     def edits_of(self, ladder: str, offset: int) -> Edits:
         edits, found = super().edits_of(ladder, offset), EntryEdits()
         for name, edit in edits.entries.items():
@@ -397,8 +387,6 @@ def store_takes_no_checkpoint(stage: Stage) -> None:
 
 
 class CheckpointWithoutWindow(CorrectionJob):
-    """Does not read the round ids before a checkpoint again."""
-
     @property
     def _rounds_from(self) -> int:
         head = self._starting_point.head

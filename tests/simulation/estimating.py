@@ -45,8 +45,6 @@ from .world import UnkindDriver
 
 
 class MisplacedTaken(Estimator):
-    """Step 2 without the check of a round's partition."""
-
     def __init__(self, ladders: Ladders, shards: int, partitions: int, **options: Any) -> None:
         super().__init__(ladders, shards, ANYWHERE, **options)
 
@@ -73,11 +71,7 @@ def successor_before_the_parts_are_applied(stage: Stage) -> None:
 
 
 class FloorThatStays(Estimator):
-    """Step 4 without raising the floor: a store that went back is trusted again."""
-
     class Progress(Progress):
-        """Progress whose floors stay as step 1 set them."""
-
         def accept(self, shard: int, applied: int) -> bool:
             floor = self._floor[shard]
             accepted = super().accept(shard, applied)
@@ -344,8 +338,6 @@ def commit_that_comes_late(stage: Stage) -> None:
 
 
 class RejectionsOutside(UnkindDriver):
-    """Step 7 that sends rejections before the offsets are committed, outside the transaction."""
-
     def commit_source(
         self, offsets: Mapping[int, int], rejections: Sequence[Rejection], tails: Tails
     ) -> Steps:
@@ -479,8 +471,6 @@ def estimator_dies_before_it_sends(stage: Stage) -> None:
 
 
 class LadderEventsReadOnce(UnkindDriver):
-    """Step 3 with the ladders' notes as the worker first read them."""
-
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._keep_agreed: dict[str, Any] = {}
@@ -505,8 +495,6 @@ def ladder_is_changed_and_the_store_is_lost(stage: Stage) -> None:
 
 
 class FilesNotCompared(Estimator):
-    """Step 3 without a comparison with the notes: each worker rates by its own ladders file."""
-
     def _rate_wave(self) -> Step[None]:
         with patch.object(self._agreement, "agreed", _as_it_is):
             yield from super()._rate_wave()

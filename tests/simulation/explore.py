@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple
 
-from .seeds import replay_command
-from .simulator import Fork, Simulation
+from .simulator import Fork, Simulation, replay_command
 from .transitions import Taken
 
 FIRST = 2_000_000

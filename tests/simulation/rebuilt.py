@@ -313,8 +313,6 @@ def shards_added_beside_a_paused_estimator(stage: Stage) -> Actor:
 
 
 class CutUnchecked(Updater):
-    """Step 12 without the check of the number of shards that a part was cut for."""
-
     def __init__(self, shard_count: int, **options: Any) -> None:
         careless = altered(Shard, __slots__=(), _check_shard=nothing)
         super().__init__(shard_count, **options, open_shard=careless.from_stored)

@@ -67,8 +67,6 @@ class DecidedByTheEstimator(SeedWork):
 
 
 class LastRecordFirst(SeedWork):
-    """Sends the parts in the wrong order: a player's first row comes after the second."""
-
     def _messages(self) -> Iterator[tuple[int, bytes]]:
         yield from reversed(list(super()._messages()))
 
@@ -108,8 +106,6 @@ class SentAfterTheFirstPart(Estimator):
 
 
 class SeedsTooEarly(CorrectsTooEarly):
-    """Sends a seed while earlier rounds wait."""
-
     def _adjacent_seeds(self, queued: QueuedSeed, source: InputPartition) -> list[QueuedSeed]:
         return [queued]
 

@@ -9,6 +9,7 @@ late.
 
 import math
 import random
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -404,3 +405,29 @@ class Simulation:
             actor.pace = 1.0
             actor.driver.unkindness = Unkindness(self.weather.small_bites)
         self._rebalance()
+
+
+class Outcome(NamedTuple):
+    violations: list[str]  # the violations; or the exception, if the seed raised one
+    faults: Faults  # the faults that happened
+    taken: set[Taken]  # the transitions between states that the machines took
+
+
+def outcome_of(
+    seed: int, machines: Machines = PRODUCTION, *, trace: list[str] | None = None
+) -> Outcome:
+    simulation = Simulation(seed, machines, trace=None if trace is None else trace.append)
+    try:
+        found = simulation.run()
+    except Exception as error:
+        found = [f"raised {error!r}"]
+    return Outcome(found, simulation.faults, simulation.taken)
+
+
+def replay_command(seed: int) -> str:
+    return f".venv/bin/python -m tests.simulation {seed}"
+
+
+def without_addresses(line: str) -> str:
+    """A line of the trace. Encoded corrections are shown by their addresses."""
+    return re.sub(r"object at 0x[0-9a-f]+", "object", line)

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import repeat
@@ -30,7 +30,7 @@ from tests.fuzz.run import INPUTS, fuzz
 from .actors import Machines
 from .faults import KINDS, Faults
 from .mutants import MUTANTS, caught
-from .seeds import outcome_of, replay_command
+from .simulator import outcome_of, replay_command
 from .transitions import TRANSITIONS, Taken, name_of
 
 MINUTES = 10.0
@@ -149,22 +149,20 @@ def summary_of(first: int, tally: Tally, fuzzed: Mapping[str, int]) -> Summary:
 
 
 def tables(tally: Tally, summary: Summary) -> Iterator[Table]:
-    by_rule = Table("rule left out", box=MARKDOWN)
-    by_rule.add_column("seeds", justify="right")
-    by_rule.add_column("violations", justify="right")
-    for name, mutant in MUTANTS.items():
-        by_rule.add_row(mutant.rule, str(tally.seeds[name]), str(tally.wrong[name]))
-    yield by_rule
-    reached = Table("transition of a state machine", box=MARKDOWN)
-    reached.add_column("reached in seeds", justify="right")
-    for taken in sorted(TRANSITIONS, key=name_of):
-        reached.add_row(name_of(taken), f"{tally.reached[taken]:,}")
-    yield reached
-    whole = Table("simulated", box=MARKDOWN)
-    whole.add_column("times", justify="right")
-    for counted, times in counted_in(asdict(summary)):
-        whole.add_row(counted, f"{times:,}")
-    yield whole
+    rules = [(rule.rule, tally.seeds[name], tally.wrong[name]) for name, rule in MUTANTS.items()]
+    yield table(("rule left out", "seeds", "violations"), rules)
+    taken = [(name_of(each), tally.reached[each]) for each in sorted(TRANSITIONS, key=name_of)]
+    yield table(("transition of a state machine", "reached in seeds"), taken)
+    yield table(("simulated", "times"), counted_in(asdict(summary)))
+
+
+def table(heads: Sequence[str], rows: Iterable[tuple[str, *tuple[int, ...]]]) -> Table:
+    found = Table(heads[0], box=MARKDOWN)
+    for head in heads[1:]:
+        found.add_column(head, justify="right")
+    for name, *numbers in rows:
+        found.add_row(name, *(f"{number:,}" for number in numbers))
+    return found
 
 
 def main() -> int:
@@ -181,8 +179,7 @@ def main() -> int:
     left = minutes - (time.time() - began_s) / 60.0
     tally = soak(first, arguments.seeds, left, console)
     summary = summary_of(first, tally, fuzzed)
-    for table in tables(tally, summary):
-        console.print(table)
+    console.print(*tables(tally, summary), sep="\n")
     for seed, found in tally.failing:
         console.print(f"{replay_command(seed)}  # {found:.200}", markup=False, highlight=False)
     complaints = list(summary.complaints(promised(minutes)))

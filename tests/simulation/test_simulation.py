@@ -21,8 +21,7 @@ from stream_rater.rating.parameters import TwoMoment
 from . import explore, game, soak
 from .explore import Corpus, Plan
 from .faults import KINDS, Faults
-from .seeds import Outcome, outcome_of, replay_command, without_addresses
-from .simulator import Fork, Simulation
+from .simulator import Fork, Outcome, Simulation, outcome_of, replay_command, without_addresses
 from .transitions import TRANSITIONS, Taken, name_of, surprising
 
 FIRST, SEEDS, AT_ONCE = 100, 400, 50

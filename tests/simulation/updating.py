@@ -203,8 +203,6 @@ def applied_twice_and_unpublished(stage: Stage) -> None:
 
 
 class UnstableOffset(UnkindDriver):
-    """Step 8 with offsets fetched while a transaction is pending on them."""
-
     def committed(self, partitions: frozenset[int]) -> Steps:
         yield
         return {p: self.group.committed.get(p) for p in partitions}

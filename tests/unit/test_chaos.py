@@ -18,7 +18,7 @@ from tests.chaos.crew import Violation, why_ended
 from tests.chaos.ledger import NAME, BadLedger, Ledger, Played, sums
 from tests.chaos.rolling import latencies_ms, percentiles, prompt
 from tests.chaos.scene import Outcome
-from tests.chaos.tally import Tally, tally
+from tests.chaos.season import Tally, tally
 
 DUE = {("l", "p"): {"r1": 1, "r2": 2, "r3": 3}, ("l", "q"): {"r3": 1}}
 """Three expected rounds of one player, and one of another."""
