@@ -35,10 +35,8 @@ class Crew:
     """Whether workers have names. A restarted worker without a name is another member of the
     groups."""
     workers: list[WorkerProcess] = field(default_factory=list)
-    everyone: list[WorkerProcess] = field(default_factory=list)
-    """All workers, including those that have ended."""
-    ended: Counter[str] = field(default_factory=Counter)
-    """The number of workers that ended by themselves, by reason."""
+    everyone: list[WorkerProcess] = field(default_factory=list)  # those that have ended, too
+    ended: Counter[str] = field(default_factory=Counter)  # those who ended by themselves, by reason
     module: str = THIS_RELEASE
 
     def hire(self, count: int) -> None:

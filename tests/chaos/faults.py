@@ -147,8 +147,7 @@ def _wait_for_copies(scene: Scene, admin: AdminClient, count: int) -> None:
     wait_until(lambda: len(_rounds(scene, admin).isrs) == count, f"{count} copies are in sync")
 
 
-CUTS = tuple(product((DIRECTIONS, (ANSWERS,), (REQUESTS,)), ROUTES))
-"""What does not come through, and to which server."""
+CUTS = tuple(product((DIRECTIONS, (ANSWERS,), (REQUESTS,)), ROUTES))  # what is cut, to which server
 CUT_S = 5.0  # longer than a session, so that the other worker takes over what the cut one had
 
 
@@ -178,8 +177,7 @@ def one_sided(name: str, folder: Path, quick: bool) -> Outcome:
 
 PARTITIONS, WORKERS = 64, 2
 EVERY_S = 5.0
-BEFORE, EACH = 4_000, 200
-"""The rounds that wait at the beginning, and those that come with each fault."""
+BEFORE, EACH = 4_000, 200  # the rounds that wait at first, and those that come with each fault
 TIMES = 40
 
 

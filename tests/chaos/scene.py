@@ -38,13 +38,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     updates: int
     lost: int
     doubled: int
-    wrong: int
-    """Changes that came out of order, with another id, or with other numbers than expected."""
-    ended_themselves: dict[str, int] = {}
-    """How many workers ended by themselves, by the reason that they logged."""
+    wrong: int  # changes out of order, with another id, or with other numbers than expected
+    ended_themselves: dict[str, int] = {}  # workers that ended by themselves, by logged reason
     recoveries: int  # the number of recoveries that were measured
-    recovery_s: float
-    """The longest time from the end of a fault until all rounds sent before were rated."""
+    recovery_s: float  # the longest time from the end of a fault until what was sent is rated
     judged: int = 0  # the changes that the judge, which shares no code with the service, has judged
 
 
@@ -60,8 +57,7 @@ class Scene:
     asked: bool = False  # whether the recorder asks an API
     random: Random = field(default_factory=lambda: Random(seeded(7)))
     injected: int = 0
-    moved_before: int = 0
-    """Assignments that changed before the first fault, when the workers joined."""
+    moved_before: int = 0  # assignments that changed when the workers joined
     recoveries_s: list[float] = field(default_factory=list)
 
     @property

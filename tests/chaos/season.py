@@ -38,8 +38,7 @@ BATCH = 5000
 class Tally:
     lost: int = 0  # expected changes that were not published
     doubled: int = 0  # changes that were published again
-    mistakes: list[str] = field(default_factory=list)
-    """What is wrong with published changes, one line each."""
+    mistakes: list[str] = field(default_factory=list)  # what is wrong with changes, a line each
     last: dict[Who, RatingChanged] = field(default_factory=dict)  # the last change of each player
 
 

@@ -18,11 +18,9 @@ from tests.integration.processes import WorkerProcess, wait_until
 from tests.redis_cluster import a_redis_cluster
 
 PROCESSES = 2  # the `serve` processes on one index
-ANSWERS = 20
-"""The answers of each process that are waited for while something is broken, or after that."""
+ANSWERS = 20  # the answers of each process that are waited for while something is broken
 REQUESTS = "stream_rater_serve_requests_total"
-GONE = ("ASK", "TRYAGAIN")
-"""How a node refuses a call if all its keys, or some of them, have gone to another one."""
+GONE = ("ASK", "TRYAGAIN")  # how a node refuses a call if keys have gone to another node
 
 
 def addresses() -> list[str]:

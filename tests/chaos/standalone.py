@@ -51,8 +51,7 @@ EARLY_S, SOON_S = 2.5, 0.15
 AHEAD = 60  # the most rounds that it acknowledges before it may be killed
 GUST = 10  # the kills after which the recovery is measured
 CLIENTS, MOST_TOGETHER = 4, 12
-PACE_S = 0.01
-"""The pause of a client after each request, so that the audit at the end takes a minute or so."""
+PACE_S = 0.01  # a client's pause after each request: the audit then takes a minute or so
 PLAYERS, LADDERS = 400, ("duels", "lobbies", "ranked")
 
 
@@ -323,8 +322,7 @@ def _rounds(client: int) -> Iterator[dict[str, Any]]:
 
 # --- serve ---------------------------------------------------------------------------------------
 
-AWAY_S = ACKNOWLEDGED_S + 5.0
-"""How long Kafka is away: longer than the client of Kafka keeps a record."""
+AWAY_S = ACKNOWLEDGED_S + 5.0  # Kafka is away for longer than its client keeps a record
 TOKEN = "reports"
 
 

@@ -32,8 +32,7 @@ class State(msgspec.Struct):
     where: str  # the connection and the question
     numbers: Mapping[str, Any] = {}
     """What the event must have said; none for a player who had no event, or no round any more."""
-    offset: int | None = None
-    """The offset of the event; None if the answer does not have it, as rows of a board."""
+    offset: int | None = None  # of the event; None if the answer has none, as rows of a board
     absent: bool = False  # whether the answer was that the player has no rounds
     at_least: int = -1  # the `min_offset` of the question
     next_only: bool = False  # whether it is the very next event after the last one: of a stream
@@ -266,12 +265,10 @@ class Door:
         self._findings = findings
         self._sent: dict[Name, Mapping[str, int | None]] = {}  # the rank of each player of a round
         self._acknowledged: dict[Name, tuple[int, int]] = {}
-        self._seen: Counter[tuple[str, str, str]] = Counter()
-        """How often a ladder, a round and a player had an event."""
+        self._seen: Counter[tuple[str, str, str]] = Counter()  # by ladder, round and player
         self._last: dict[Name, Last] = {}
         self._reset: set[str] = set()  # ladders whose stream had a gap
-        self._streams: dict[str, str] = {}
-        """The stream of each ladder that is judged: the first one."""
+        self._streams: dict[str, str] = {}  # of each ladder, the stream that is judged
         self._events: list[tuple[Event, Streamed]] = []
         self._states: list[tuple[Name, Any]] = []
         self._said: dict[tuple[str, str, str], Event] = {}

@@ -31,10 +31,8 @@ class Known:
 
     def __init__(self) -> None:
         self.players: dict[str, list[str]] = {}  # some players of each ladder, those who came first
-        self.reported: dict[str, int] = {}
-        """For each ladder, the offset of the last round that was read."""
-        self.rated: dict[str, int] = {}
-        """For each ladder, the offset of the last change that was read."""
+        self.reported: dict[str, int] = {}  # by ladder, the offset of the last round that was read
+        self.rated: dict[str, int] = {}  # by ladder, the offset of the last change that was read
 
     def see(self, record: Seen) -> None:
         """Take a record of Kafka. What is no round and no change is left out."""

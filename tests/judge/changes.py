@@ -108,8 +108,7 @@ class Changes:
         self._run, self._ladders, self._findings = run, ladders, findings
         self.last: dict[tuple[str, str], Last] = {}  # the last event of each player
         self._due: dict[tuple[str, int], Due] = {}  # by ladder and offset: what is to come
-        self._read: dict[str, int] = {}
-        """For each ladder, the last offset of `round-completed` that was read."""
+        self._read: dict[str, int] = {}  # by ladder, the last offset of rounds that was read
         self._early: dict[tuple[str, int], list[Early]] = {}
         self._shards: dict[str, int] = {}  # the partition of each player's events
 

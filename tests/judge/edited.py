@@ -32,8 +32,7 @@ class Merger(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    codes: frozenset[str] = frozenset()
-    """With which codes it may be rejected; none: it must be accepted."""
+    codes: frozenset[str] = frozenset()  # of which any may reject it; none: it is accepted
     open: bool = False  # whether the texts leave it open
 
 
@@ -80,24 +79,19 @@ class EditedLadder:
         self._ids: list[str] = []
         self._starts, self._players = array("q", [0]), array("i")
         self._entries, self._finished = array("i"), array("b")
-        self._changed: dict[int, tuple[tuple[Entry, ...], float]] = {}
-        """Rounds with other standings, by index."""
+        self._changed: dict[int, tuple[tuple[Entry, ...], float]] = {}  # by index, other rounds
         self._voided: set[int] = set()
         self._edits: list[Removal | Merger] = []
         self.seeds: dict[str, tuple[int, tuple[str, ...]]] = {}
         """The last seed or reset of an id: its offset, and its players."""
         self._voided_seeds: set[int] = set()
-        self.waiting: list[tuple[int, Read]] = []
-        """Batched corrections that wait, with their offsets."""
-        self.seasons: list[tuple[int, int]] = []
-        """The offset at which each season began, and its number."""
-        self.corrections: dict[int, str] = {}
-        """The kind of each accepted correction that may have events, by offset."""
+        self.waiting: list[tuple[int, Read]] = []  # batched corrections, with their offsets
+        self.seasons: list[tuple[int, int]] = []  # at which offset which one began
+        self.corrections: dict[int, str] = {}  # by offset, the kinds of those with events
         self.deltas: dict[str, list[tuple[int, int]]] = {}
         """By player: by how many rounds a correction at an offset changed the player's count."""
         self.counts: dict[str, int] = {}  # how many rounds of a player count now
-        self.seeded: set[str] = set()
-        """Players who began with a seed, as far as no correction concerns them."""
+        self.seeded: set[str] = set()  # players who began with a seed, without corrections
         self.touched: set[str] = set()  # players whom a correction concerns
 
     # --- rounds ---

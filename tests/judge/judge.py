@@ -38,8 +38,7 @@ class Rounds:
         self._windows: dict[int, Window] = {}
         self._names = Names()
         self._at: dict[int, list[str]] = {}  # the ladders of each partition
-        self._explained: set[tuple[int, int]] = set()
-        """The places of records that were rightly rejected."""
+        self._explained: set[tuple[int, int]] = set()  # where records were rightly rejected
 
     def see(self, record: Seen) -> None:
         found, place = read(record, self._run), (record.p, record.o)

@@ -25,15 +25,12 @@ class Run(Line, frozen=True, tag="run", kw_only=True):
     """The first line of a file: what the clients know of the settings."""
 
     reader: str  # the name of who has written the file
-    partitions: int = 0
-    """The partitions of `round-completed`; 0 if the run is observed by HTTP alone."""
+    partitions: int = 0  # of `round-completed`; 0 if HTTP alone is observed
     shards: int = 0  # the partitions of `rating-changed`
     window: int = 100_000  # the duplicate window, in offsets
     threshold: float = 0.5  # the correction threshold, in points
-    ladders: list[str] | None = None
-    """The ladders that are configured; None if a template stands for every ladder."""
-    redisplayed: dict[str, int] = {}
-    """Ladders whose displayed ratings follow other parameters from this offset on."""
+    ladders: list[str] | None = None  # the configured ones; None if a template stands for all
+    redisplayed: dict[str, int] = {}  # ladders with another display from this offset on
     corrections_refused: list[str] = []  # the ladders that take no corrections
 
 

@@ -42,8 +42,7 @@ class Watch(Observer):
     """An observer that notes which shards need an operator."""
 
     def __init__(self) -> None:
-        self.to_rebuild: set[int] = set()
-        """Shards that were refused with the advice to rebuild, and not opened since."""
+        self.to_rebuild: set[int] = set()  # shards refused with the advice to rebuild
         self.false_refusals: list[str] = []
         """The reasons of refusals that say that the group's committed offset was lost or reset. No
         worker and no fault does that. Only an operator does, or a log that comes back from a
@@ -109,8 +108,7 @@ class Actor:
     machine: Generator[Effect[Any], Any, Any]
     effect: Effect[Any]
     steps: Steps
-    states: StateWatch | None = None
-    """Derives the states of the partitions or shards of the machine."""
+    states: StateWatch | None = None  # derives the states of its partitions or shards
     parts_done: int = 0  # how many pieces of the effect are done
     old: bool = True  # whether it has the first release and its ladders file
     pace: float = 1.0  # the fraction of its turns that it takes; 0 while it sleeps

@@ -302,8 +302,7 @@ def store_is_rebuilt_after_an_unannounced_change(stage: Stage) -> None:
     stage.round(A0, A1)
 
 
-restates_nothing = altered(Cutoff, restates=False)
-"""Does not write the ladder events of corrections again."""
+restates_nothing = altered(Cutoff, restates=False)  # notes no corrections again
 
 
 @catches("rebuilt-without-notes", "rebuild that notes the corrections", restates_nothing)

@@ -23,8 +23,7 @@ from .transitions import Taken
 FIRST = 2_000_000
 WITHIN = 40  # a variation begins at most so many steps before or after the step that was new
 
-Pair = tuple[Taken | None, Taken]
-"""Two transitions after each other, of any machines; None: the first of a run."""
+Pair = tuple[Taken | None, Taken]  # two transitions, one after the other; None begins a run
 
 
 class Plan(NamedTuple):

@@ -50,8 +50,7 @@ CHANGED = Ladders(
     }
 )  # fmt: skip
 """The changes of an upgrade, besides kernels of the next version."""
-PARTITION_OF = {"a": 0, "d": 1, "f": 1}
-"""The partition of each ladder: one ladder alone, two together."""
+PARTITION_OF = {"a": 0, "d": 1, "f": 1}  # one ladder alone, two together
 ONE_SET = WAYS * (SHORTEST + ABOUT)
 CACHE_BYTES = (0, ONE_SET, 1_000_000)
 """The sizes of the cache of an updater: none, so small that most records are evicted, and large."""

@@ -25,8 +25,7 @@ from .truth import EventValues, LadderTruth, Rated, WrittenBy, values_of
 @dataclass
 class Expected:
     ladders: dict[str, LadderTruth] = field(default_factory=dict)
-    rejections: list[tuple[int, int, str]] = field(default_factory=list)
-    """(partition, offset, code)."""
+    rejections: list[tuple[int, int, str]] = field(default_factory=list)  # offsets and codes
 
     @property
     def changes(self) -> dict[Player, list[EventValues]]:

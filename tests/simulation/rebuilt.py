@@ -273,8 +273,7 @@ def fewer_factors_before(offset: int) -> Ladders:
     return Ladders(ladders=LADDERS.ladders | {"a": ladder})
 
 
-by_parts_left = altered(Cutoff, add_published=nothing)
-"""Counts only the parts that are left, whatever was published."""
+by_parts_left = altered(Cutoff, add_published=nothing)  # whatever was published
 
 
 @catches(

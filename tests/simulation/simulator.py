@@ -69,8 +69,7 @@ class Simulation:
         """The transitions between states that the machines have taken."""
         self._forks = {each.step: each.seed for each in forks}
         self.steps = 0  # the steps that were taken while there were faults
-        self.upgrading = False
-        """Whether workers that start from now on have the next release and ladders file."""
+        self.upgrading = False  # whether workers now start with the next release and file
         self.actors: list[Actor] = []
         self.stragglers: list[Straggler] = []
         self.saved: dict[int, int] = {}  # offsets that Kafka forgot

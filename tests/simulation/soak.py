@@ -34,8 +34,7 @@ from .simulator import outcome_of, replay_command
 from .transitions import TRANSITIONS, Taken, name_of
 
 MINUTES = 10.0
-FIRST = 1_000_000
-"""The default first seed, so that a table can be reproduced; `--first` chooses others."""
+FIRST = 1_000_000  # so that a table can be reproduced; `--first` chooses another seed
 
 AT_ONCE = 25
 MUTANT_EVERY = 2  # a chunk of a mutant follows this many chunks of the production code

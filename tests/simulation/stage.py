@@ -82,8 +82,7 @@ class Stage:
         self.cache_bytes = CACHE_BYTES  # the memory of the cache of updaters that start from now on
         self.patches = ExitStack()  # what `instead` has changed
         self.estimator_cache = 2**20  # the memory of an estimator's cache
-        self.rows_in_flight = 0
-        """The most rows of a shard that an estimator has in flight; 0: as in production."""
+        self.rows_in_flight = 0  # the most of a shard in flight; 0: as in production
         self._unrated: list[str] = []  # the violations of `must_have_rated`
 
     # --- who is there ---

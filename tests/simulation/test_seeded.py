@@ -13,8 +13,7 @@ from .actors import PRODUCTION
 from .game import CHANGED
 from .stage import A0, A1, A2, B0, B1, B2, C0, C1, WAVE, Stage
 
-EFFECTS = {"estimator": 28, "updater": 28}
-"""The number of effects of each machine after which it crashes."""
+EFFECTS = {"estimator": 28, "updater": 28}  # of each machine, after which it crashes
 
 
 def woken(stage: Stage) -> None:

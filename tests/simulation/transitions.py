@@ -23,8 +23,7 @@ class Taken(NamedTuple):
     """The machine. (The states of both machines have some names in common.)"""
     source: State | None
     target: State | None
-    step: str = ""
-    """If source and target are the same, the first step of the protocol in this transition."""
+    step: str = ""  # the first step of the protocol in it, if source and target are the same
 
 
 def _in_diagram(role: str, transitions: Iterable[Transition]) -> Iterator[Taken]:

@@ -84,15 +84,13 @@ class LadderTruth:
     ladder: str
     config: Ladder
     ledger: Ledger
-    records: list[Rated | Seed] = field(default_factory=list)
-    """The accepted rounds, seeds and resets, as reported."""
+    records: list[Rated | Seed] = field(default_factory=list)  # rounds, seeds and resets
     seed_rows: dict[str, set[int]] = field(default_factory=dict)
     """The offsets of each player's rows in seeds and resets, with or without an effect."""
     changes: dict[str, list[EventValues]] = field(default_factory=dict)  # by player, in order
     rejections: list[tuple[int, int, str]] = field(default_factory=list)
     """(partition, offset, code)."""
-    marks: dict[str, Mark] = field(default_factory=dict)
-    """By player, where a correction came after the last round."""
+    marks: dict[str, Mark] = field(default_factory=dict)  # by player, after the last round
     _published: dict[str, Published] = field(default_factory=dict)
     _waiting: list[tuple[Record, Correction]] = field(default_factory=list)
 

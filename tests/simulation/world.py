@@ -39,16 +39,13 @@ class StoreWithPast(Store):
         self.epochs = itertools.count(1)  # the words of the rebuilds to come; no two are equal
         self.stale = stale
         self.unkept = 0.0  # the probability that a checkpoint is not read, written or deleted
-        self.luck = random.Random(0)
-        """Decides when: not what else happens by chance, which is as without this fault."""
+        self.luck = random.Random(0)  # decides when; the rest happens as without this fault
         self.vanishing = False  # whether beliefs vanish within the next call that changes some
         self.faults: Counter[str] = Counter()
         """The faults that happened here, and to the workers on this store (`faults`)."""
-        self._line: dict[int, list[State]] = {}
-        """The state before each call that led to a shard's present state."""
+        self._line: dict[int, list[State]] = {}  # by shard, the states that led to the present one
         self._ever: dict[int, list[State]] = {}
-        self._older: dict[int, list[State]] = {}
-        """The states of a shard before the store was lost and rebuilt."""
+        self._older: dict[int, list[State]] = {}  # those of before a loss of the store
         self._were: list[tuple[dict[str, dict[str, bytes]], dict[tuple[str, str, int], bytes]]] = []
         """The checkpoints that there were before."""
 
@@ -175,8 +172,7 @@ class UnkindDriver(LocalDriver):
 
     log: Log
     store: StoreWithPast
-    commits_plainly = False
-    """Whether offsets without rejections are committed outside of a transaction."""
+    commits_plainly = False  # whether offsets alone are committed outside a transaction
 
     def __init__(
         self, log: Log, store: StoreWithPast, group: Group, source: Topic,
