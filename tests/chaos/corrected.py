@@ -19,7 +19,7 @@ from tests.chaos.chance import seeded
 from tests.chaos.season import Season, Tally, Who, compared, stored_records
 from tests.integration.topics import Bytes, headers_of, produce, read_topic
 from tests.rounds import ranked
-from tests.simulation.oracle import Expected, replay
+from tests.simulation.oracle import replay
 from tests.simulation.truth import EventValues, WrittenBy, values_of
 
 LADDERS = ("duels", "lobbies", "ranked")
@@ -67,8 +67,11 @@ class CorrectedSeason(Season):
 
     def tally(self) -> Tally:
         """The tally of rating-changed, of the rejections and of the store's beliefs."""
-        topics = Topics.of(self._settings)
-        expected = self._expected(topics)
+        at, topics = self._settings, Topics.of(self._settings)
+        log = Log(at.partitions, at.shards)
+        for record in read_all(at, topics.rounds, at.partitions):
+            log.rounds[record.partition].append(record)
+        expected = replay(log, ladders_of_settings(at), at.duplicate_window)
         messages = read_topic(self._settings, topics.changed)
         found = corrected_tally(
             expected.changes, (rating_changed_from_json(m.value() or b"") for m in messages)
@@ -82,12 +85,6 @@ class CorrectedSeason(Season):
         found.mistakes += strange(expected.beliefs(WrittenBy.APPLIED), self._settings)
         self.updates = sum(map(len, expected.changes.values()))
         return found
-
-    def _expected(self, topics: Topics) -> Expected:
-        log = Log(self._settings.partitions, self._settings.shards)
-        for record in read_all(self._settings, topics.rounds, self._settings.partitions):
-            log.rounds[record.partition].append(record)
-        return replay(log, ladders_of_settings(self._settings), self._settings.duplicate_window)
 
 
 def matches(seed: int = 1) -> Iterator[dict[str, Any]]:

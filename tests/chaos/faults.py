@@ -253,8 +253,7 @@ def storm(name: str, folder: Path, quick: bool) -> Outcome:
                 time.sleep(scene.random.uniform(0.1, 3.5))  # the fault itself: up to a lost session
                 worker.go_on()
             else:
-                worker.kill()
-                scene.crew.replace(worker)
+                scene.crew.kill(worker)
                 kills += 1
                 time.sleep(scene.random.expovariate(2.0))
             scene.crew.tend()

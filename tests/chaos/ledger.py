@@ -12,6 +12,7 @@ import msgspec
 from tests.chaos.scene import Outcome
 
 NAME = "chaos.jsonl"
+COUNTED = ("injected", "updates", "judged", "lost", "doubled", "wrong")
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,8 +31,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, outcome: Outcome, *, at: str, commit: str, seed: int, quick: bool) -> "Played":
-        own = ("fault", "injected", "updates", "judged", "lost", "doubled", "wrong")
-        counts = {name: getattr(outcome, name) for name in own}
+        counts = {name: getattr(outcome, name) for name in ("fault", *COUNTED)}
         return cls(at=at, commit=commit, seed=seed, quick=quick, **counts)
 
     @property
@@ -113,7 +113,7 @@ def sums(rows: Iterable[Played]) -> list[Sum]:
             total = found.setdefault(name, Sum(ledger=name))
             total.played += 1
             total.failed += bool(row.failure)
-            for counted in ("injected", "updates", "judged", "lost", "doubled", "wrong"):
+            for counted in COUNTED:
                 setattr(total, counted, getattr(total, counted) + getattr(row, counted))
             commits.setdefault(name, set()).add(row.commit)
             total.commits = len(commits[name])

@@ -96,16 +96,6 @@ class Corpus:
                 yield Plan(plan.seed, (*earlier, Fork(at, self.rng.randrange(2**32))))
 
 
-def explore(corpus: Corpus, first: int, runs: int, minutes: float, at_once: int) -> None:
-    deadline_s = time.monotonic() + 60.0 * minutes
-    plans = corpus.plans(first)
-    with ProcessPoolExecutor(at_once) as pool:
-        while corpus.runs < runs and time.monotonic() < deadline_s:
-            some = [next(plans) for _ in range(min(4 * at_once, runs - corpus.runs))]
-            for ran in pool.map(run, some):
-                corpus.add(ran)
-
-
 def command(plan: Plan) -> str:
     forks = (f" --fork {each.step}:{each.seed}" for each in plan.forks)
     return replay_command(plan.seed) + "".join(forks)
@@ -118,7 +108,13 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0, help="(%(default)s)")
     given = parser.parse_args()
     corpus = Corpus(random.Random(given.first))
-    explore(corpus, given.first, given.runs, given.minutes, os.cpu_count() or 1)
+    at_once, plans = os.cpu_count() or 1, corpus.plans(given.first)
+    deadline_s = time.monotonic() + 60.0 * given.minutes
+    with ProcessPoolExecutor(at_once) as pool:
+        while corpus.runs < given.runs and time.monotonic() < deadline_s:
+            some = [next(plans) for _ in range(min(4 * at_once, given.runs - corpus.runs))]
+            for ran in pool.map(run, some):
+                corpus.add(ran)
     for ran in corpus.failing:
         print(f"{command(ran.plan)}  # {ran.violations[0]:.200}")
     pairs, failing = len(corpus.pairs), len(corpus.failing)

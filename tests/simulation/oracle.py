@@ -40,9 +40,6 @@ class Expected:
         each = [truth.beliefs(written_by) for truth in self.ladders.values()]
         return {player: data for some in each for player, data in some.items()}
 
-    def seed_rows_of(self, player: Player) -> set[int]:
-        return self.ladders[player[0]].seed_rows.get(player[1], set())
-
 
 def replay(log: Log, ladders: Ladders, window: int) -> Expected:
     expected = Expected()
@@ -158,7 +155,8 @@ def _has_later_row(
     later row of a seed or a reset without effect. A rebuild stores the offset of each player's last
     row before its cut-off, also in a belief that a correction has written."""
     due = [way[player] for way in ways if player in way]
-    if stored is None or _last(stored) not in expected.seed_rows_of(player):
+    rows = expected.ladders[player[0]].seed_rows.get(player[1], ())
+    if stored is None or _last(stored) not in rows:
         return False
     return any(
         _without_last(each) == _without_last(stored) and _last(each) < _last(stored) for each in due

@@ -12,7 +12,7 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stream_rater.adapters.local_log import Group
 from stream_rater.adapters.memory import Log
@@ -92,7 +92,11 @@ class Simulation:
             Unkindness(self.weather.small_bites, self.weather.deaf, self.weather.stutter),
         )  # fmt: skip
         states = PartitionWatch(self.taken) if estimating else ShardWatch(self.taken, self.watch)
-        machine = self._machine(states).run()
+        if isinstance(states, ShardWatch):
+            states.updater = self._updater(states)
+            machine: Any = states.updater.run()
+        else:
+            machine = self._estimator(states).run()
         effect = next(machine)
         steps = driver.steps(effect)
         actor = Actor(role, driver, machine, effect, steps, states, pace=self._pace())
@@ -104,12 +108,6 @@ class Simulation:
         pace = self.rng.choice(self.weather.paces)
         self.faults["slow"] += pace < 1.0
         return pace
-
-    def _machine(self, states: PartitionWatch | ShardWatch) -> Estimator | Updater:
-        if isinstance(states, PartitionWatch):
-            return self._estimator(states)
-        states.updater = self._updater(states)
-        return states.updater
 
     def _estimator(self, observer: Observer) -> Estimator:
         kind = self.machines.estimator

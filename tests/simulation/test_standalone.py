@@ -106,13 +106,9 @@ class Life:
         except Cut:
             self._go_on_elsewhere()
             return
-        self._take_answers()
-
-    def _take_answers(self) -> None:
         for records, answer in self.waiting:
             if answer.done():
-                places = answer.result()
-                self.acknowledged += zip(records, places, strict=True)
+                self.acknowledged += zip(records, answer.result(), strict=True)
         self.waiting = [each for each in self.waiting if not each[1].done()]
 
     def _go_on_elsewhere(self) -> None:
