@@ -162,9 +162,7 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
 
 def redis_disk_full(name: str, folder: Path, quick: bool) -> Outcome:
     """Fill the disk of Redis' append-only file until Redis refuses to write, then make room."""
-    with (
-        small_disk(folder / "redis", REDIS_MB) as ballast, a_scene(name, folder, quick) as scene,
-    ):  # fmt: skip
+    with small_disk(folder / "redis", REDIS_MB) as ballast, a_scene(name, folder, quick) as scene:
         for _ in scene.faults(3):
             fill(ballast)
             scene.season.play(AT_ONCE)

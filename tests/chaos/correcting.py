@@ -174,7 +174,7 @@ def corrections_hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
             during(scene, season, broker.kill)
             broker.start()
             scene.recover(lambda: hanging.extend(freed(scene)))
-        return Freed.of(scene.outcome(), hanging)
+        return Freed(**msgspec.structs.asdict(scene.outcome()), freed=len(hanging))
 
 
 def corrections_upgrade(name: str, folder: Path, quick: bool) -> Outcome:

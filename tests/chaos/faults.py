@@ -61,9 +61,7 @@ def unclean_election(name: str, folder: Path, quick: bool) -> Torn:
     is what it has. Rounds are reported until an operator does what the workers ask for, and the
     lost ones are reported again."""
     vanished = refusals = 0
-    with a_scene(
-        name, folder, quick, kafka=three_brokers, replication=2, partitions=1,
-    ) as scene:  # fmt: skip
+    with a_scene(name, folder, quick, kafka=three_brokers, replication=2, partitions=1) as scene:
         admin = AdminClient({"bootstrap.servers": scene.settings.kafka}, logger=CLIENT_LOGGER)
         _allow(scene, admin)
         for _ in range(scene.times(3)):
@@ -320,7 +318,7 @@ def hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
             scene.kafka[0].kill()
             scene.kafka[0].start()
             scene.recover(lambda: hanging.extend(freed(scene)))
-        return Freed.of(scene.outcome(), hanging)
+        return Freed(**msgspec.structs.asdict(scene.outcome()), freed=len(hanging))
 
 
 def worker(

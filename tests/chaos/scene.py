@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -191,10 +191,6 @@ class Freed(Outcome, frozen=True, kw_only=True):
     """An outcome with what an operator had to do."""
 
     freed: int  # the number of hanging transactions that an operator ended
-
-    @classmethod
-    def of(cls, outcome: Outcome, found: Sequence[object]) -> Self:
-        return cls(**msgspec.structs.asdict(outcome), freed=len(found))
 
 
 def freed(scene: Scene) -> Iterator[Hanging]:

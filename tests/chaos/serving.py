@@ -23,10 +23,6 @@ REQUESTS = "stream_rater_serve_requests_total"
 GONE = ("ASK", "TRYAGAIN")  # how a node refuses a call if keys have gone to another node
 
 
-def addresses() -> list[str]:
-    return [f"127.0.0.1:{free_port()}" for _ in range(PROCESSES)]
-
-
 @contextmanager
 def started(scene: Scene, apis: Sequence[str], folder: Path, redis: str) -> Iterator[list[Host]]:
     """A ready `serve` process at each address, whose index is in this Redis."""
@@ -65,7 +61,7 @@ def _wait_until_all_answer(doors: Sequence[Host]) -> None:
 def serve_killed(name: str, folder: Path, quick: bool) -> Outcome:
     """Kill one of two `serve` processes under load, and set their Redis back to an older copy
     before it starts again. The other one, which has answered from what is lost, goes on."""
-    apis = addresses()
+    apis = [f"127.0.0.1:{free_port()}" for _ in range(PROCESSES)]
     with (
         a_scene(name, folder, quick, apis=apis) as scene,
         advised_redis(folder / "index") as redis,
@@ -92,7 +88,7 @@ def serve_killed(name: str, folder: Path, quick: bool) -> Outcome:
 def index_resharded(name: str, folder: Path, quick: bool) -> Outcome:
     """Move the slots of the index between the masters of a Redis Cluster, key by key, while two
     `serve` processes answer from it and write to it."""
-    apis = addresses()
+    apis = [f"127.0.0.1:{free_port()}" for _ in range(PROCESSES)]
     with (
         a_scene(name, folder, quick, apis=apis, redis=a_redis_cluster, redis_cluster=True) as scene,
         started(scene, apis, folder, scene.settings.redis) as doors,

@@ -94,9 +94,7 @@ def read(record: Seen, run: Run) -> Read:
         time_s = _seed(reasons, kind, record)
     else:
         entries = _correction(reasons, kind)
-    return Read(
-        kind, ladder or "", body, entries, time_s, frozenset(reasons.codes), reasons.open
-    )  # fmt: skip
+    return Read(kind, ladder or "", body, entries, time_s, frozenset(reasons.codes), reasons.open)
 
 
 class Reasons:

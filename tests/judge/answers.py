@@ -27,8 +27,6 @@ Who = tuple[str, str]
 
 
 class State(msgspec.Struct):
-    """What an answer said of a player."""
-
     where: str  # the connection and the question
     numbers: Mapping[str, Any] = {}
     """What the event must have said; none for a player who had no event, or no round any more."""
@@ -41,8 +39,6 @@ class State(msgspec.Struct):
 
 
 class Seer:
-    """What one connection saw of one player."""
-
     def __init__(self) -> None:
         self.states: deque[State] = deque()
         self.newest = -1  # the offset of the last event that was passed

@@ -42,16 +42,14 @@ class Known:
             if record.t == "changed":
                 self.rated[ladder] = int(body["offset"])
             elif record.t == "rounds" and isinstance(body["standings"], list):
-                for entry in body["standings"]:
-                    self._meet(ladder, entry["player"])
+                known = self.players.setdefault(ladder, [])
+                for player in (entry["player"] for entry in body["standings"]):
+                    is_new = isinstance(player, str) and player not in known
+                    if is_new and len(known) < KNOWN_PLAYERS:
+                        known.append(player)
                 self.reported[ladder] = record.o
         except (msgspec.DecodeError, LookupError, TypeError, ValueError):
             pass
-
-    def _meet(self, ladder: str, player: object) -> None:
-        known = self.players.setdefault(ladder, [])
-        if isinstance(player, str) and len(known) < KNOWN_PLAYERS and player not in known:
-            known.append(player)
 
 
 class Asker:

@@ -114,8 +114,6 @@ def large_round_between_two_small_ones(stage: Stage) -> None:
 
 
 class CachedWithoutTheRound(Estimator):
-    """Step 6 that caches beliefs as they were read."""
-
     def _cache_beliefs(self, sent: PendingRounds, part: Part, beliefs: Beliefs | None) -> None:
         if beliefs is not None:
             data, starts = record.encode_all(beliefs)

@@ -87,13 +87,9 @@ class CorrectedTwice(Updater):
 
 
 def _blind(stored: StoredShard) -> StoredShard:
-    records = [None if each is None else _never_rated(each) for each in stored.records]
+    """The beliefs, with a last round before any correction."""
+    records = [each and each[:6] + bytes(5) + each[11:] for each in stored.records]
     return StoredShard(stored.position, records)
-
-
-def _never_rated(record: bytes) -> bytes:
-    """The belief, with a last round before any correction."""
-    return record[:6] + bytes(5) + record[11:]
 
 
 @catches("corrected-twice", "corrections that are fresh only", CorrectedTwice)
@@ -180,8 +176,6 @@ class BatchForgotten(Corrections):
 
 
 class _Forgetful(LadderEdits):
-    """Edits without the corrections that have waited."""
-
     def waiting(self, before: int) -> list[RecordedCorrection]:
         gone = [each for some in self._applied.values() for each in some]
         return [each for each in super().waiting(before) if each not in gone]
@@ -345,9 +339,7 @@ class CheckpointAfterAnEdit(CorrectionJob):
         return {each.place for each in self._accepted_before}
 
 
-@catches(
-    "checkpoint-after-an-edit", "checkpoints before all edited rounds", CheckpointAfterAnEdit
-)  # fmt: skip
+@catches("checkpoint-after-an-edit", "checkpoints before all edited rounds", CheckpointAfterAnEdit)
 def store_goes_back_to_an_older_checkpoint(stage: Stage) -> None:
     """A checkpoint does not know that an earlier round was voided: Redis lost what had replaced
     it."""
@@ -470,8 +462,6 @@ def same_round_is_voided_twice_in_a_queue(stage: Stage) -> None:
 
 
 class BatchRejectedWhole(QueueLookahead):
-    """Rejects a batch as a whole if one of its corrections is rejected."""
-
     def _rejections_of(
         self, validated: Sequence[QueuedCorrection], rejected: Rejections
     ) -> Rejections | None:

@@ -186,9 +186,7 @@ def contents(path: Path) -> tuple[bytes, bytes]:
     return path.read_bytes(), wal.read_bytes() if wal.exists() else b""
 
 
-def torn(
-    rng: random.Random, old: tuple[bytes, bytes], new: tuple[bytes, bytes], to: Path
-) -> Path:  # fmt: skip
+def torn(rng: random.Random, old: tuple[bytes, bytes], new: tuple[bytes, bytes], to: Path) -> Path:
     """A file as a power cut within a commit may leave it. The write-ahead log is synchronized
     before pages move into the file."""
     moved = old[0] != new[0] and rng.random() < 0.5
@@ -253,9 +251,7 @@ def as_in_memory(path: Path, events: Sequence[Event]) -> tuple[memory.Log, memor
         return log, store
 
 
-def unacknowledged(
-    path: Path, acknowledged: Sequence[tuple[NewRecord, Place]]
-) -> Iterator[str]:  # fmt: skip
+def unacknowledged(path: Path, acknowledged: Sequence[tuple[NewRecord, Place]]) -> Iterator[str]:
     """Lines for records that are not where they were acknowledged."""
     with closing(connect_reader(path)) as reader:
         for record, (partition, offset) in acknowledged:

@@ -139,9 +139,7 @@ def with_present(*names: str) -> type[Estimator]:
     return altered(Estimator, _read_wave=read_wave)
 
 
-@catches(
-    "current-prior", "the remembered prior", with_present("mu", "sigma", "time", "season")
-)  # fmt: skip
+@catches("current-prior", "the remembered prior", with_present("mu", "sigma", "time", "season"))
 def estimator_dies_while_it_sends(stage: Stage) -> None:
     """Of two who have played, one's part was sent and applied, the other's was not. The successor
     rates the round again."""

@@ -68,8 +68,6 @@ def run(plan: Plan) -> Ran:
 
 @dataclass
 class Corpus:
-    """What was reached, and the runs from which variations begin."""
-
     rng: random.Random
     pairs: set[Pair] = field(default_factory=set)
     kept: list[tuple[Plan, int]] = field(default_factory=list)

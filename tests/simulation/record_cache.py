@@ -171,9 +171,7 @@ def round_after_a_correction(stage: Stage) -> None:
     _next_round(stage, estimator, updater, A0, D0)
 
 
-@catches(
-    "cache-without-seeds", "cached records after seeds and resets", without_those_of("seeds"),
-)  # fmt: skip
+@catches("cache-without-seeds", "cached records after seeds and resets", without_those_of("seeds"))
 def round_after_a_reset(stage: Stage) -> None:
     """A reset changes a player whose record is cached. Then the player has a round."""
     estimator, updater = stage.rated(A0, B0)
@@ -257,9 +255,6 @@ def player_who_was_evicted(stage: Stage) -> None:
     for pair in zip(others[::2], others[1::2], strict=True):
         _next_round(stage, estimator, updater, *pair)
     stage.round(A0, D0)
-
-
-# --- what the store shows -------------------------------------------------------------------------
 
 
 class AbsencesUncounted(Updater):

@@ -44,8 +44,6 @@ Chunk = tuple[str, int, int]  # the mutant (or PRODUCTION), the first seed, and 
 
 
 class Ran(NamedTuple):
-    """What came of a chunk."""
-
     name: str  # its mutant, or PRODUCTION
     done: int  # how many seeds there was time for
     wrong: list[tuple[int, str]]  # the seeds with violations
