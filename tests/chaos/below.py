@@ -2,8 +2,8 @@
 jumps.
 
 A small file system needs the right to mount one: chaos runs as root for these rows, or they fail. A
-broker's clock jumps by libfaketime. It decides when a record arrived, and so whether a round's time
-lies ahead of it. It also decides when transactions and groups expire.
+broker's clock jumps by libfaketime. This clock decides when a record arrived, and so whether a
+round's time lies ahead of it, and when transactions and groups expire.
 """
 
 import errno

@@ -1,6 +1,6 @@
 """Judges what was seen by HTTP. Each answer of the API is a state that existed, and a reader on one
-connection never goes back in time. Of a run that is seen by HTTP alone, as one of a standalone
-process: what clients sent, what was acknowledged, and what the stream of changes had.
+connection never goes back in time. A run of a standalone process is seen by HTTP alone: there, what
+was acknowledged is compared with what the stream of changes had.
 
 What a connection saw of a player is a queue of states, in the order of its questions. The events of
 the player, in their order, must pass through all of them.

@@ -213,8 +213,7 @@ class ResumedNotPending(Estimator):
 
     It fails only under two conditions. A zombie sends two rounds of one player after its successor
     has set its floors, and commits nothing in between, since a failed commit would end it. And the
-    first round is half applied when the successor comes to it. None of 6,000 seeds does this: see
-    `scenarios`.
+    first round is half applied when the successor comes to it. None of 6,000 seeds does this.
     """
 
     def _resume(self, resumed: PendingRounds) -> Step[None]:
