@@ -55,8 +55,12 @@ def redis_frozen(name: str, folder: Path, quick: bool) -> Outcome:
             before = _lost_calls(scene)
             with frozen(scene.redis):
                 scene.season.play(AT_ONCE)
-                wait_until(lambda n=before: _lost_calls(scene) > n, "a worker has given a call up")
+                wait_until(partial(_gave_up, scene, before), "a worker has given a call up")
         return scene.outcome()
+
+
+def _gave_up(scene: Scene, before: int) -> bool:
+    return _lost_calls(scene) > before
 
 
 def _lost_calls(scene: Scene) -> int:
