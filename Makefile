@@ -104,11 +104,11 @@ chaos: servers ## Break real servers and workers, compare every rating; needs Go
 stores: servers ## Test other stores (Redis 8, Valkey ...): a table of stores and suites (ARGS=valkey, WRITE=1)
 	@$(LOCAL).setup stores
 	@$(LOCAL).go_tools toxiproxy
-	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.store_matrix $(ARGS) $(WRITTEN)
+	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.matrix stores $(ARGS) $(WRITTEN)
 
 brokers: servers ## Test other releases of Kafka: a table of releases and suites (ARGS=3.9.1, WRITE=1)
 	@$(LOCAL).go_tools toxiproxy
-	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.broker_matrix $(ARGS) $(WRITTEN)
+	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.matrix brokers $(ARGS) $(WRITTEN)
 
 tables: servers ## Write the documents' tables anew (FROM=FILE ARGS="--commit C": add a saved run)
 	@$(VENV_PYTHON) -m tests.benchmarks.document $(FROM) $(ARGS)

@@ -1,9 +1,12 @@
-"""Runs suites on servers of other kinds or releases, and makes tables of what passed.
+"""`make stores` and `make brokers`: run suites on servers of other kinds or releases, and make
+tables of what passed. `make brokers` installs releases of Apache Kafka, and builds kfake.
 
 A cell has the numbers of tests that passed, failed and were skipped. A fault of `make chaos` is one
-test: it fails if anything was lost, doubled or wrong.
+test: it fails if anything was lost, doubled or wrong. With `--write`, the table goes into
+docs/operations/managed-services.md.
 """
 
+import argparse
 import os
 import subprocess
 import sys
@@ -13,8 +16,57 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-ROOT = Path(__file__).resolve().parents[1]
+from local import kafka_probe
+from local.go_tools import GO_MINIMUM, find_go
+from local.processes import LOOPBACK, PROBE_TIMEOUT_S, Launch, Server, start_on
+from local.stores import ALL, STORE_VARIABLE, why_missing
+from local.tools import KAFKA_CHOICE, KAFKA_VARIABLE, KAFKA_VERSION, ROOT
+
 PAGE = ROOT / "docs" / "operations" / "managed-services.md"
+
+RELEASES = "3.9.1", "4.0.1", KAFKA_VERSION
+"""The last one before Kafka 4, the first of Kafka 4, and the one that all tests use."""
+
+KFAKE = "kfake"
+"""Another implementation of the protocol, in Go, which `tests/kfake` runs."""
+
+STORE_SUITES: Mapping[str, Sequence[str]] = {
+    "the store": (
+        "contract/test_store.py", "contract/test_store_layout.py",
+        "contract/test_redis_address.py", "contract/test_redis_checks.py",
+        "contract/test_redis_failover.py", "contract/test_redis_reads.py",
+        "contract/test_checkpoint_effects.py", "contract/test_full_store.py",
+        "contract/test_moving_slots.py",
+    ),
+    "the index of `serve`": (
+        "contract/test_serve_index.py", "contract/test_serve_index_lost.py",
+        "contract/test_season_index.py", "contract/test_views_in_redis.py",
+    ),
+}  # fmt: skip
+BROKER_SUITES: Mapping[str, Sequence[str]] = {
+    "the log": (
+        "contract/test_reading.py", "contract/test_writing.py", "contract/test_doubt.py",
+        "contract/test_correction_effects.py", "contract/test_source_tails.py",
+    ),
+    "topics": (
+        "contract/test_ladder_events.py", "contract/test_message_sizes.py",
+        "contract/test_season_topic.py",
+    ),
+    "commands": (
+        "integration/test_log_ends.py", "integration/test_erase.py",
+        "integration/test_serve_lost.py",
+    ),
+    "access": ("integration/test_logins.py",),
+}  # fmt: skip
+"""Files of tests, by what they are about."""
+
+OF_KFAKE = "the log", "topics", "commands"
+"""The suites that kfake is tested by. The tests of logins, and faults, start an Apache Kafka of
+their own."""
+
+STORE_FAULTS = "redis-killed", "redis-restored", "redis-failover"
+BROKER_FAULTS = "hard-lone-broker", "one-of-three-brokers", "hard-worker-3"
+"""The faults of `make chaos` without which a store, or a release, is not called supported."""
 
 
 class Counts(NamedTuple):
@@ -39,6 +91,11 @@ class Runner(NamedTuple):
     title: str
     variable: str
     value: str
+
+    def row(self, suites: Mapping[str, Sequence[str]], faults: Sequence[str]) -> Row:
+        """Run all of these."""
+        found = {name: self.tests(files) for name, files in suites.items()}
+        return found | {f"`{name}`": self.fault(name) for name in faults}
 
     def tests(self, files: Sequence[str]) -> Counts:
         """Run files below tests/, those tests that need servers."""
@@ -70,23 +127,65 @@ class Runner(NamedTuple):
         ).returncode
 
 
+def stores(names: Sequence[str]) -> Rows:
+    """The rows of the named stores, or of all, that are here."""
+    if unknown := set(names) - ALL.keys():
+        sys.exit(f"no such store: {', '.join(sorted(unknown))}; there are: {', '.join(ALL)}")
+    rows = {}
+    for store in (ALL[name] for name in names or ALL):
+        if store.find() is None:
+            sys.stderr.write(f"{why_missing(store)}\n")
+            continue
+        missing = () if store.clusters else ("redis-failover",)
+        faults = [name for name in STORE_FAULTS if name not in missing]
+        found = Runner(store.title, STORE_VARIABLE, store.name).row(STORE_SUITES, faults)
+        rows[store.title] = {**found, **{f"`{name}`": Counts(0, 0, 1) for name in missing}}
+    return rows
+
+
+def brokers(names: Sequence[str]) -> Rows:
+    """The rows of the named releases, or of all. Ends the program if one cannot be installed."""
+    rows = {}
+    for release in names or (*RELEASES, KFAKE):
+        if release == KFAKE:
+            rows["kfake (franz-go)"] = _row_of_kfake()
+            continue
+        command = [sys.executable, "-m", "local.setup", "kafka"]
+        environment = {**os.environ, KAFKA_CHOICE: release}
+        if subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode != 0:
+            sys.exit(1)  # the set-up has said why
+        runner = Runner(f"Apache Kafka {release}", KAFKA_CHOICE, release)
+        rows[runner.title] = runner.row(BROKER_SUITES, BROKER_FAULTS)
+    return rows
+
+
+def _row_of_kfake() -> Row:
+    go = find_go()
+    if go is None:
+        sys.exit(f"kfake needs Go {'.'.join(map(str, GO_MINIMUM))} or newer")
+    with tempfile.TemporaryDirectory(prefix="stream-rater-") as folder:
+        program = str(Path(folder, "kfake"))
+        subprocess.run([go, "build", "-o", program, "."], cwd=ROOT / "tests" / "kfake", check=True)
+
+        def start(port: int) -> Server:
+            command = program, str(port)
+            return Server(Launch("kfake", command, Path(folder), port, _answers, 30.0)).start()
+
+        with start_on(None, start) as server:
+            runner = Runner("kfake", KAFKA_VARIABLE, server.address)
+            return runner.row({name: BROKER_SUITES[name] for name in OF_KFAKE}, ())
+
+
+def _answers(port: int) -> bool:
+    return kafka_probe.ready(LOOPBACK, port, PROBE_TIMEOUT_S)
+
+
 def table(first: str, suites: Sequence[str], rows: Rows) -> str:
     """The table in Markdown. `first`: the heading of the titles."""
     lines = [f"| {first} | " + " | ".join(suites) + " |", "|---" * (1 + len(suites)) + "|"]
-    lines += [f"| {title} | " + " | ".join(str(row[each] or "–") for each in suites) + " |"
+    lines += [f"| {title} | " + " | ".join(str(row.get(each) or "–") for each in suites) + " |"
               for title, row in rows.items()]  # fmt: skip
     return "\n".join(lines) + "\n"
-
-
-def concluded(first: str, suites: Sequence[str], rows: Rows, *, into_page: bool) -> int:
-    """Print the table and, if asked, put it into docs/operations/managed-services.md. Returns the
-    exit code: 1 if a test failed. `first`: what a row is about, in the singular."""
-    found = table(first, suites, rows)
-    sys.stdout.write(found)
-    if into_page:
-        page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(with_table(page, f"{first}s", found), encoding="utf-8")
-    return int(has_failed(rows))
 
 
 def with_table(page: str, name: str, text: str) -> str:
@@ -107,3 +206,26 @@ def _title(row: str) -> str:
 
 def has_failed(rows: Rows) -> bool:
     return any(each.failed for row in rows.values() for each in row.values() if each)
+
+
+def main() -> int:
+    """Print the table and, if asked, put it into the page. 1 if a test failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
+    parser.add_argument("what", choices=["stores", "brokers"])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"as valkey, or {RELEASES[0]}")
+    parser.add_argument("--write", action="store_true", help=f"into {PAGE.name}, too")
+    given = parser.parse_args()
+    of_stores = given.what == "stores"
+    rows = stores(given.names) if of_stores else brokers(given.names)
+    suites = STORE_SUITES if of_stores else BROKER_SUITES
+    faults = STORE_FAULTS if of_stores else BROKER_FAULTS
+    found = table(given.what[:-1], [*suites, *(f"`{name}`" for name in faults)], rows)
+    sys.stdout.write(found)
+    if given.write:
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(with_table(page, given.what, found), encoding="utf-8")
+    return int(has_failed(rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

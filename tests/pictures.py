@@ -19,7 +19,14 @@ import nbclient
 import nbformat
 from playwright.sync_api import Browser, Page, expect
 
-from demonstration import programs
+from demonstration.programs import (
+    GAME_BACKEND,
+    LADDERS,
+    DemoFailed,
+    program,
+    start_serve,
+    start_service,
+)
 from local.servers import LocalServerError, servers
 from local.tools import ROOT
 from stream_rater.config.settings import PREFIX
@@ -39,48 +46,11 @@ LOOKS: Final[dict[str, dict[str, Any]]] = {
     "phone": {"viewport": PHONE, "color_scheme": "light", "device_scale_factor": 2},
 }
 
-
-@contextmanager
-def a_season() -> Iterator[str]:
-    """A worker rates a made-up season, and `serve` follows; its address."""
-    with servers() as at, tempfile.TemporaryDirectory(prefix="stream-rater-") as name:
-        folder = Path(name)
-        environment = {
-            **os.environ, **at.environment(), f"{PREFIX}LADDERS": str(programs.LADDERS),
-            f"{PREFIX}SERVE_HISTORY": "200",
-        }  # fmt: skip
-        command = [*programs.GAME_BACKEND, "--rounds", str(ROUNDS), "--per-second", str(PER_SECOND)]
-        with (
-            programs.start_service(folder, environment),
-            programs.start_serve(folder, environment) as serve,
-            programs.program("game_backend", command, folder, environment),
-        ):
-            yield f"http://{serve.address}/"
-
-
-def take(page: Page, address: str, out: Path) -> None:
-    """Open the page, and a player of the top, and take its picture."""
-    page.goto(f"{address}#/{LADDER}")
-    first = page.locator("#board-rows a").first
-    expect(first).to_be_visible()
-    page.wait_for_timeout(BEFORE_S * 1000)
-    first.click()
-    expect(page.locator("#player-chart svg")).to_be_visible()
-    page.locator("#board").focus()
-    page.evaluate("scrollTo(0, 0)")
-    page.screenshot(path=out, animations="disabled")
-
-
-# --- notebooks ---
-
 NOTEBOOK: Final = ROOT / "docs" / "notebooks" / "matches-to-forecast.ipynb"
-
 PLOTS: Final = ("board", "players", "calibration")
 """The names of the notebook's plots, in their order."""
-
 SHOWN: Final = (0, 1, 3)
 """Of what the notebook shows of `stream_rater` as HTML: the ladder, a belief and a prediction."""
-
 COLOURS: Final = {
     "light": {"ground": "#fff", "text": "rgba(0, 0, 0, 0.87)", "even": "#f5f5f5",
               "line": "#bdbdbd"},
@@ -104,37 +74,64 @@ tbody tr:nth-child(even) { background: %(even)s; }
 """JupyterLab's rules for the tables of outputs."""
 
 
-def executed(folder: Path) -> Any:
+@contextmanager
+def a_season() -> Iterator[str]:
+    """A worker rates a made-up season, and `serve` follows; its address."""
+    with servers() as at, tempfile.TemporaryDirectory(prefix="stream-rater-") as name:
+        folder = Path(name)
+        environment = {
+            **os.environ, **at.environment(), f"{PREFIX}LADDERS": str(LADDERS),
+            f"{PREFIX}SERVE_HISTORY": "200",
+        }  # fmt: skip
+        command = [*GAME_BACKEND, "--rounds", str(ROUNDS), "--per-second", str(PER_SECOND)]
+        with (
+            start_service(folder, environment),
+            start_serve(folder, environment) as serve,
+            program("game_backend", command, folder, environment),
+        ):
+            yield f"http://{serve.address}/"
+
+
+def take(page: Page, address: str, out: Path) -> None:
+    """Open the page, and a player of the top, and take its picture."""
+    page.goto(f"{address}#/{LADDER}")
+    first = page.locator("#board-rows a").first
+    expect(first).to_be_visible()
+    page.wait_for_timeout(BEFORE_S * 1000)
+    first.click()
+    expect(page.locator("#player-chart svg")).to_be_visible()
+    page.locator("#board").focus()
+    page.evaluate("scrollTo(0, 0)")
+    page.screenshot(path=out, animations="disabled")
+
+
+def notebook_data() -> list[dict[str, str]]:
+    """What the cells of the notebook show, by MIME type, in order."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    place = {"metadata": {"path": str(folder)}}
-    nbclient.NotebookClient(notebook, timeout=None, resources=place).execute()
-    return notebook
-
-
-def data_of(notebook: Any, kind: str) -> list[str]:
-    """What its cells show in this MIME type, in order."""
+    with tempfile.TemporaryDirectory(prefix="stream-rater-") as folder:
+        place = {"metadata": {"path": folder}}
+        nbclient.NotebookClient(notebook, timeout=None, resources=place).execute()
     outputs = [each for cell in notebook.cells for each in cell.get("outputs", [])]
-    return [each.data[kind] for each in outputs if kind in each.get("data", {})]
+    return [each.get("data", {}) for each in outputs]
 
 
-def take_notebook(browser: Browser, out: Path) -> list[Path]:
-    """Make the pictures in the folder `out`; their paths."""
-    with tempfile.TemporaryDirectory(prefix="stream-rater-") as name:
-        notebook = executed(Path(name))
-    paths = []
-    for name, picture in zip(PLOTS, data_of(notebook, "image/png"), strict=True):
-        paths.append(out / f"plot-{name}.png")
-        paths[-1].write_bytes(base64.b64decode(picture))
-    ours = [each for each in data_of(notebook, "text/html") if "<caption" in each]
+def take_notebook(opened: Browser) -> Iterator[Path]:
+    """Take the pictures of the notebook; their paths."""
+    data = notebook_data()
+    pictures = [each["image/png"] for each in data if "image/png" in each]
+    for name, picture in zip(PLOTS, pictures, strict=True):
+        path = OUT / f"plot-{name}.png"
+        path.write_bytes(base64.b64decode(picture))
+        yield path
+    ours = [each["text/html"] for each in data if "<caption" in each.get("text/html", "")]
     outputs = "".join(f'<div class="output">{ours[i]}</div>' for i in SHOWN)
     for name, colours in COLOURS.items():
+        path = OUT / f"notebook-{name}.png"
         look = {"viewport": {"width": 652, "height": 300}, "device_scale_factor": 1.5}
-        with tab(browser, **look) as opened:
-            page = opened.page
-            page.set_content(f"<style>{RULES % colours}</style>{outputs}")
-            paths.append(out / f"notebook-{name}.png")
-            page.screenshot(path=paths[-1], full_page=True, animations="disabled")
-    return paths
+        with tab(opened, **look) as found:
+            found.page.set_content(f"<style>{RULES % colours}</style>{outputs}")
+            found.page.screenshot(path=path, full_page=True, animations="disabled")
+        yield path
 
 
 def main() -> int:
@@ -142,16 +139,17 @@ def main() -> int:
     OUT.mkdir(exist_ok=True)
     try:
         with browser() as opened:
-            for path in take_notebook(opened, OUT):
+            for path in take_notebook(opened):
                 print(f"pictures: {path}", file=sys.stderr)
         if "notebook" in sys.argv[1:]:
             return 0
         with a_season() as address, browser() as opened:
             for name, look in LOOKS.items():
+                path = OUT / f"page-{name}.png"
                 with tab(opened, **look) as found:
-                    take(found.page, address, OUT / f"page-{name}.png")
-                print(f"pictures: {OUT / f'page-{name}.png'}", file=sys.stderr)
-    except (LocalServerError, programs.DemoFailed, NoBrowser, OSError) as error:
+                    take(found.page, address, path)
+                print(f"pictures: {path}", file=sys.stderr)
+    except (LocalServerError, DemoFailed, NoBrowser, OSError) as error:
         print(f"pictures: {error}", file=sys.stderr)
         return 1
     return 0

@@ -4,46 +4,35 @@ Exit code 0: all was measured; 1: an entry was skipped, the reason is on standar
 name.
 """
 
-import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-import msgspec
 from rich.console import Console
 from rich.progress import Progress
 
 from stream_rater.runtime import malloc
-from tests.benchmarks import (
-    codeforces,
-    lobbies,
-    offline,
-    replaying,
-    seeds,
-    stage1,
-    tuning,
-    two_moment,
-    winners,
-)
-from tests.benchmarks.document import writing
-from tests.benchmarks.measure import Effort, Result, Skipped, table
+from tests.benchmarks import codeforces, lobbies, offline, replaying, stage1, tuning, winners
+from tests.benchmarks.command import a_parser, end, parsed, show
+from tests.benchmarks.measure import Effort, Result
 
 BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
     **stage1.BENCHMARKS,
     **lobbies.BENCHMARKS,
     **codeforces.BENCHMARKS,
     **offline.BENCHMARKS,
-    **seeds.BENCHMARKS,
     **replaying.BENCHMARKS,
     **winners.BENCHMARKS,
     **tuning.BENCHMARKS,
-    **two_moment.BENCHMARKS,
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what is asked for."""
-    asked = _parse(arguments)
-    console = Console(stderr=True)
+    parser = a_parser("tests.benchmarks", __doc__)
+    which = "stage1/100, or stage1 for all of that kind; none: everything"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=which)
+    parser.add_argument("--repeat", type=int, metavar="N", help="take turns so many times")
+    asked = parsed(parser, arguments)
     malloc.configure()  # as a worker does; the peers have it, too
     try:
         names = _chosen(asked.names)
@@ -51,24 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         all_names = " ".join(BENCHMARKS)
         print(f"bench: no benchmark {unknown.args[0]!r}; there are: {all_names}", file=sys.stderr)
         return 2
-    effort = Effort(quick=asked.quick, repeat=asked.repeat)
-    done = _measure(names, effort, console)
-    console.print(table(done))
-    if asked.write:
-        writing.write_run("bench", done, sys.argv[1:] if arguments is None else arguments)
-    return 0 if len(done) == len(names) else 1
-
-
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    which = "stage1/100, or stage1 for all of that kind; none: everything"
-    parser.add_argument("names", nargs="*", metavar="NAME", help=which)
-    parser.add_argument("--quick", action="store_true", help="less of everything: does it run?")
-    parser.add_argument("--repeat", type=int, metavar="N", help="take turns so many times")
-    writing.add_option(parser)
-    asked = parser.parse_args(arguments)
-    writing.check(parser, write=asked.write, unlike={"--quick": asked.quick})
-    return asked
+    console, effort = Console(stderr=True), Effort(quick=asked.quick, repeat=asked.repeat)
+    return end("bench", asked, show(_measure(names, effort, console), console))
 
 
 def _chosen(names: Sequence[str]) -> list[str]:
@@ -82,22 +55,16 @@ def _chosen(names: Sequence[str]) -> list[str]:
     return list(chosen)
 
 
-def _measure(names: Sequence[str], effort: Effort, console: Console) -> list[Result]:
-    """Print each result as it comes. What could not be measured is reported and left out."""
-    done = []
+def _measure(
+    names: Sequence[str], effort: Effort, console: Console
+) -> Iterator[tuple[str, Iterable[Result]]]:
+    """Each benchmark, which is measured when its result is asked for."""
     with Progress(console=console, transient=True, redirect_stdout=False) as progress:
         task = progress.add_task("", total=len(names))
         for name in names:
             progress.update(task, description=name)
-            try:
-                result = BENCHMARKS[name](effort)
-            except Skipped as reason:
-                console.print(f"skipped {name}: {reason}", style="yellow", highlight=False)
-            else:
-                print(msgspec.json.encode(result).decode(), flush=True)
-                done.append(result)
+            yield name, map(BENCHMARKS[name], [effort])
             progress.advance(task)
-    return done
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ object for each file and part on standard output.
 Exit code 0: all was measured; 1: a file was skipped, the reason is on standard error.
 """
 
-import argparse
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,10 +32,9 @@ from stream_rater.evaluation.sides import Run, calibrated, scores_of
 from stream_rater.operations.evidence import load
 from stream_rater.operations.input_file import RoundsFile
 from stream_rater.rating.systems.dimension import Dimension
-from tests.benchmarks.document import writing
-from tests.benchmarks.games import Plan, without_first
-from tests.benchmarks.measure import Result, Skipped, result
-from tests.benchmarks.offline import shared
+from tests.benchmarks.command import a_parser, end, parsed, show
+from tests.benchmarks.games import Plan, laid_out
+from tests.benchmarks.measure import Result, result
 
 PLANS = (
     Plan(("formula-one",)),
@@ -136,13 +134,8 @@ def _row(game: Game, part: str, on: Floats, off: Floats) -> Iterator[Result]:
 
 def play(plan: Plan) -> Iterator[Result]:
     """The rows of a plan's files. Raises Skipped where one is not to be had."""
-    for file in plan.files:
-        path = file if isinstance(file, Path) else shared(file)
-        with tempfile.TemporaryDirectory() as folder:
-            if plan.skip:
-                shorter = Path(folder, path.name)
-                without_first(path, plan.skip, shorter)
-                path = shorter
+    with tempfile.TemporaryDirectory() as folder:
+        for path in laid_out(plan, Path(folder)):
             data, _ = load(path, RoundsFile(path), plan.rounds)
             for game in games_of(data.name, data.sessions):
                 yield from rows(game, plan.trials)
@@ -150,25 +143,9 @@ def play(plan: Plan) -> Iterator[Result]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the rows of all files."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks.ablation", description=__doc__
-    )
-    parser.add_argument("--quick", action="store_true", help="a little: does it run?")
-    writing.add_option(parser)
-    asked = parser.parse_args(arguments)
-    writing.check(parser, write=asked.write, unlike={"--quick": asked.quick})
-    done, skipped = list[Result](), False
-    for plan in QUICK if asked.quick else PLANS:
-        try:
-            for row in play(plan):
-                print(msgspec.json.encode(row).decode(), flush=True)
-                done.append(row)
-        except Skipped as reason:
-            print(f"ablation: skipped: {reason}", file=sys.stderr)
-            skipped = True
-    if asked.write:
-        writing.write_run("bench-ablation", done, sys.argv[1:] if arguments is None else arguments)
-    return 1 if skipped else 0
+    asked = parsed(a_parser("tests.benchmarks.ablation", __doc__), arguments)
+    parts = (("ablation", play(plan)) for plan in (QUICK if asked.quick else PLANS))
+    return end("bench-ablation", asked, show(parts, tabled=False))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ The tables say whether a game's file had a part in choosing our systems and thei
 Exit code 0: all was played; 1: a file was skipped, the reason is on standard error.
 """
 
-import argparse
 import gzip
 import re
 import sys
@@ -31,9 +30,8 @@ from stream_rater.evaluation.research.games import REFERENCE
 from stream_rater.evaluation.research.games import Result as Game
 from stream_rater.evaluation.spaces import SPACES
 from stream_rater.operations.evidence import evidence_report
-from tests.benchmarks.document import writing
-from tests.benchmarks.measure import Result, Skipped, result
-from tests.benchmarks.offline import shared
+from tests.benchmarks.command import a_parser, end, parsed, show
+from tests.benchmarks.measure import Result, result, shared
 
 
 @dataclass(frozen=True)
@@ -126,18 +124,17 @@ def _figures(fitted: Fitted) -> Iterator[tuple[str, float]]:
             yield key, value
 
 
-def play(plan: Plan, keep: Path | None = None) -> Report:
-    """Play a plan's files. Raises Skipped where one is not to be had. Results are kept in the
-    folder `keep`, if there is one, where a later run finds them."""
-    paths = [each if isinstance(each, Path) else shared(each) for each in plan.files]
+def rows_of(plan: Plan) -> Iterator[Result]:
+    """The rows of what is played now."""
+    yield from rows(play(plan))
+
+
+def play(plan: Plan) -> Report:
+    """Play a plan's files. Raises Skipped where one is not to be had."""
     with tempfile.TemporaryDirectory() as folder:
-        data, out = Path(folder, "data"), keep or Path(folder, "out")
+        data, out = Path(folder, "data"), Path(folder, "out")
         data.mkdir()
-        for path in paths:
-            if plan.skip:
-                without_first(path, plan.skip, data / path.name)
-            else:
-                (data / path.name).symlink_to(path.resolve())
+        laid_out(plan, data)
         evidence_report(
             data, out, ["games"], plan.systems, rounds=plan.rounds, trials=plan.trials,
             quick=False, where=Processes(2), cut=plan.cut, teams=plan.teams,
@@ -146,10 +143,16 @@ def play(plan: Plan, keep: Path | None = None) -> Report:
         return read(out / "games.json")
 
 
-def without_first(path: Path, lines: int, out: Path) -> None:
-    """A copy of a compressed file without so many first lines."""
-    with gzip.open(path) as source, gzip.open(out, "wb", 1) as target:
-        target.writelines(islice(source, lines, None))
+def laid_out(plan: Plan, folder: Path) -> list[Path]:
+    """A plan's files in this folder, without the lines that are skipped. Raises Skipped."""
+    paths = [each if isinstance(each, Path) else shared(each) for each in plan.files]
+    for path in paths:
+        if plan.skip:
+            with gzip.open(path) as source, gzip.open(folder / path.name, "wb", 1) as target:
+                target.writelines(islice(source, plan.skip, None))
+        else:
+            (folder / path.name).symlink_to(path.resolve())
+    return [folder / path.name for path in paths]
 
 
 def read(path: Path) -> Report:
@@ -166,30 +169,15 @@ def _plans(files: Sequence[Path], *, quick: bool) -> Sequence[Plan]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the rows of all games."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.games", description=__doc__)
+    parser = a_parser("tests.benchmarks.games", __doc__)
     parser.add_argument("reports", nargs="*", type=Path, metavar="REPORT", help="a games.json")
-    parser.add_argument("--file", dest="files", nargs="+", type=Path, default=[], metavar="PATH",
+    parser.add_argument("--file", nargs="+", type=Path, default=[], metavar="PATH",
                         help="files of rounds to play in place of the shared ones")  # fmt: skip
-    parser.add_argument("--keep", type=Path, metavar="FOLDER",
-                        help="keep results here, for a second run to go on")  # fmt: skip
-    parser.add_argument("--quick", action="store_true", help="a little: does it run?")
-    writing.add_option(parser)
-    asked = parser.parse_args(arguments)
-    writing.check(parser, write=asked.write, unlike={"--quick": asked.quick, "--file": asked.files})
-    done, skipped = list[Result](), False
-    for each in asked.reports or _plans(asked.files, quick=asked.quick):
-        try:
-            report = play(each, asked.keep) if isinstance(each, Plan) else read(each)
-        except Skipped as reason:
-            print(f"games: skipped: {reason}", file=sys.stderr)
-            skipped = True
-            continue
-        for row in rows(report):
-            print(msgspec.json.encode(row).decode(), flush=True)
-            done.append(row)
-    if asked.write:
-        writing.write_run("bench-games", done, sys.argv[1:] if arguments is None else arguments)
-    return 1 if skipped else 0
+    asked = parsed(parser, arguments, "--file")
+    reported = [rows(read(path)) for path in asked.reports]
+    parts = reported or map(rows_of, _plans(asked.file, quick=asked.quick))
+    shown = show((("games", each) for each in parts), tabled=False)
+    return end("bench-games", asked, shown)
 
 
 if __name__ == "__main__":

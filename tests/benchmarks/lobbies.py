@@ -15,11 +15,10 @@ import numpy as np
 from stream_rater.columns.arrays import Ints
 from stream_rater.evaluation.peers import peer_module
 from stream_rater.rating import stages
-from stream_rater.rating.model import Beliefs, Wave, look_up, newcomers
-from stream_rater.rating.parameters import EloMMR
+from stream_rater.rating.model import Beliefs, look_up, newcomers
 from tests.benchmarks.measure import Effort, Result, best_s, result
+from tests.benchmarks.stage1 import LOGISTIC, wave_of
 
-CONFIG = EloMMR(weight_limit=0.23, sigma_limit=54.0, rho=0.04)
 PLAYERS = 2_000
 WARM_UP = 40
 """Evenings before: as many rounds for each player, so that histories are full."""
@@ -51,44 +50,30 @@ class Ours:
     """Beliefs in memory, rated by waves."""
 
     def __init__(self, players: int) -> None:
-        self._law = stages.rule_of(CONFIG)
+        self._law = stages.rule_of(LOGISTIC)
         self._beliefs: Beliefs = newcomers(
-            players, self._law.kept + 1, CONFIG.initial_mu, CONFIG.initial_sigma, coded=True
+            players, self._law.kept + 1, LOGISTIC.initial_mu, LOGISTIC.initial_sigma, coded=True
         )
         self._offsets = count()
 
     def rate(self, lobbies: Evening) -> None:
         """Both stages and the book-keeping for an evening's lobbies."""
         rows, size = lobbies.ravel(), lobbies.shape[1]
-        mu, sigma, rounds, last_time = look_up(self._beliefs.header, rows)
-        wave = Wave(
-            round_starts=np.arange(0, len(rows) + 1, size),
-            weight=np.ones(len(lobbies)),
-            ceiling=np.full(len(lobbies), np.inf),
-            time=np.zeros(len(lobbies), np.int64),
-            place=np.tile(np.arange(1, size + 1, dtype=np.int32), len(lobbies)),
-            entry_starts=np.arange(len(rows) + 1),
-            share=np.ones(len(rows)),
-            mu=mu,
-            sigma=sigma,
-            rounds=rounds,
-            last_time=last_time,
-        )
+        wave = wave_of(size, *look_up(self._beliefs.header, rows))
         same = np.zeros(len(rows), np.int64)
-        stages.update(self._beliefs, rows, stages.estimate(CONFIG, wave), [self._law], same)
+        stages.update(self._beliefs, rows, stages.estimate(LOGISTIC, wave), [self._law], same)
         stages.record_round(self._beliefs, rows, same + next(self._offsets), same)
 
 
-class OpenSkill:
-    """openskill.py's PlackettLuce: teams of one."""
+class Peer:
+    """A package that rates one lobby after the other. Teams have one player, and stand in the order
+    of their ranks."""
 
-    def __init__(self, players: int) -> None:
-        model: Any = peer_module("openskill.models").PlackettLuce()
-        self._rate = model.rate
-        self._ratings = [model.rating() for _ in range(players)]
+    def __init__(self, rate: Callable[[Any], Any], ratings: list[Any]) -> None:
+        self._rate, self._ratings = rate, ratings
 
     def rate(self, lobbies: Evening) -> None:
-        """One lobby after the other; the order of the teams is that of their ranks."""
+        """All lobbies of an evening."""
         ratings = self._ratings
         for rows in lobbies.tolist():
             rated = self._rate([[ratings[row]] for row in rows])
@@ -96,26 +81,16 @@ class OpenSkill:
                 ratings[row] = rating
 
 
-class TrueSkill:
-    """The trueskill package: groups of one."""
-
-    def __init__(self, players: int) -> None:
-        environment: Any = peer_module("trueskill").TrueSkill(draw_probability=0.0)
-        self._rate = environment.rate
-        self._ratings = [environment.create_rating() for _ in range(players)]
-
-    def rate(self, lobbies: Evening) -> None:
-        """One lobby after the other; the order of the groups is that of their ranks."""
-        ratings = self._ratings
-        for rows in lobbies.tolist():
-            rated = self._rate([(ratings[row],) for row in rows])
-            for row, (rating,) in zip(rows, rated, strict=True):
-                ratings[row] = rating
+def openskill(players: int) -> Peer:
+    """openskill.py's PlackettLuce."""
+    model: Any = peer_module("openskill.models").PlackettLuce()
+    return Peer(model.rate, [model.rating() for _ in range(players)])
 
 
-def often(peer: str) -> int:
-    """How many evenings there are in a turn."""
-    return EVENINGS if peer == "ours" else 1
+def trueskill(players: int) -> Peer:
+    """The trueskill package."""
+    environment: Any = peer_module("trueskill").TrueSkill(draw_probability=0.0)
+    return Peer(environment.rate, [environment.create_rating() for _ in range(players)])
 
 
 def _all(rate: Callable[[Evening], None], turn: list[Evening]) -> None:
@@ -126,9 +101,9 @@ def _all(rate: Callable[[Evening], None], turn: list[Evening]) -> None:
 def _lobby(name: str, size: int, effort: Effort) -> Result:
     players = PLAYERS // 2 if effort.quick else PLAYERS
     runs, updates, absent = {"ours": Ours(players).rate}, {"ours": players}, []
-    for peer, kind in (("openskill", OpenSkill), ("trueskill", TrueSkill)):
+    for peer, make_peer in (("openskill", openskill), ("trueskill", trueskill)):
         try:
-            runs[peer] = kind(PEERS_PLAYERS[peer]).rate
+            runs[peer] = make_peer(PEERS_PLAYERS[peer]).rate
             updates[peer] = PEERS_PLAYERS[peer]
         except ImportError:
             absent.append(f"{peer} is not installed")
@@ -137,7 +112,8 @@ def _lobby(name: str, size: int, effort: Effort) -> Result:
         runs["ours"](evening["ours"]())
     best = dict.fromkeys(runs, float("inf"))
     for _ in range(effort.turns(TURNS)):
-        turn = {peer: [make() for _ in range(often(peer))] for peer, make in evening.items()}
+        often = dict.fromkeys(runs, 1) | {"ours": EVENINGS}
+        turn = {peer: [make() for _ in range(often[peer])] for peer, make in evening.items()}
         taken = best_s(1, **{peer: partial(_all, run, turn[peer]) for peer, run in runs.items()})
         for peer, time_s in taken.items():
             best[peer] = min(best[peer], time_s / sum(each.size for each in turn[peer]) * 1e6)

@@ -1,13 +1,15 @@
-"""What a benchmark gives, and how time is taken."""
+"""What a benchmark gives, how time is taken, and where real rounds are."""
 
 import gc
+import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
-from rich.table import Table
 
+ROOT = Path(__file__).resolve().parents[2]
 DIGITS = 4
 """Significant digits of a figure."""
 
@@ -51,13 +53,13 @@ def _rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
 
 
-def table(results: Sequence[Result]) -> Table:
-    """For people."""
-    shown = Table("benchmark", "value", "", "ratio", "note")
-    for each in results:
-        ratios = "\n".join(f"{name} {value:g}" for name, value in each.ratio.items())
-        shown.add_row(each.name, f"{each.value:g}", each.unit, ratios, each.note)
-    return shown
+def shared(name: str) -> Path:
+    """A file of real rounds; Skipped where it is not to be had."""
+    folder = Path(os.environ.get("STREAM_RATER_SHARED") or ROOT.parent / "shared")
+    path = folder / "data" / f"{name}.jsonl.gz"
+    if not path.is_file():
+        raise Skipped(f"no data/{path.name} in the shared folder: set STREAM_RATER_SHARED")
+    return path
 
 
 def best_s(turns: int, **runs: Callable[[], object]) -> dict[str, float]:

@@ -4,7 +4,6 @@
 has their code compiled and loaded. What a command takes to start is measured by itself.
 """
 
-import os
 import random
 import subprocess
 import sys
@@ -23,9 +22,8 @@ import msgspec
 from stream_rater.cli import app
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay.files import read_lines
-from tests.benchmarks.measure import Effort, Result, Skipped, result, times_s
+from tests.benchmarks.measure import ROOT, Effort, Result, result, shared, times_s
 
-ROOT = Path(__file__).resolve().parents[2]
 CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0)
 FILES = ("cwl", "formula-one", "map-rando", "codeforces")
 TURNS = 5
@@ -70,33 +68,15 @@ def made_up(count: int, made: Made) -> Iterator[bytes]:
         yield msgspec.json.encode(event) + b"\n"
 
 
-def shared(name: str) -> Path:
-    """A file of real rounds; Skipped where it is not to be had."""
-    shared = Path(os.environ.get("STREAM_RATER_SHARED") or ROOT.parent / "shared")
-    path = shared / "data" / f"{name}.jsonl.gz"
-    if not path.is_file():
-        raise Skipped(f"no data/{path.name} in the shared folder: set STREAM_RATER_SHARED")
-    return path
-
-
-def _file(name: str, effort: Effort, folder: Path) -> Path:
-    made = MADE.get(name)
-    if made is None:
-        return shared(name)
-    path = folder / f"{name}.jsonl"
-    with path.open("wb") as file:
-        file.writelines(made_up(made.rounds // (QUICK if effort.quick else 1), made))
-    return path
-
-
 def _measure(name: str, effort: Effort) -> Result:
-    with tempfile.TemporaryDirectory() as folder:
-        return _measured(name, _file(name, effort, Path(folder)), effort, Path(folder))
-
-
-def _command(command: str, *arguments: object) -> None:
-    words = [sys.executable, "-m", "stream_rater", command, *map(str, arguments)]
-    subprocess.run(words, cwd=ROOT, capture_output=True, check=True)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        if name not in MADE:
+            return _measured(name, shared(name), effort, folder)
+        path, made = folder / f"{name}.jsonl", MADE[name]
+        with path.open("wb") as file:
+            file.writelines(made_up(made.rounds // (QUICK if effort.quick else 1), made))
+        return _measured(name, path, effort, folder)
 
 
 def _measured(name: str, path: Path, effort: Effort, folder: Path) -> Result:
@@ -105,10 +85,11 @@ def _measured(name: str, path: Path, effort: Effort, folder: Path) -> Result:
     for each in (config, again):
         each.write_bytes(msgspec.json.encode(CONFIG))
     one.write_bytes(b"".join(islice(read_lines(path), 1)))
+    evaluate = ("evaluate", "--format", "json", "--config", str(config))
     options = {
         "rate": ("rate", "--out", str(folder / "ratings.jsonl")),
-        "evaluate": ("evaluate", "--format", "json", "--config", str(config)),
-        "two": ("evaluate", "--format", "json", "--config", str(config), "--config", str(again)),
+        "evaluate": evaluate,
+        "two": (*evaluate, "--config", str(again)),
     }
     printed: dict[str, str] = {}
 
@@ -123,9 +104,10 @@ def _measured(name: str, path: Path, effort: Effort, folder: Path) -> Result:
         run(what, path)
     times = times_s(effort.turns(TURNS), **{each: partial(run, each, path) for each in options})
     spent = {what: median(each) for what, each in times.items()}
+    command = [sys.executable, "-m", "stream_rater", *options["rate"], str(one)]
     starts = times_s(
         effort.turns(TURNS),
-        **{what: partial(_command, *options[what], one) for what in ("evaluate", "rate")},
+        rate=lambda: subprocess.run(command, cwd=ROOT, capture_output=True, check=True),
     )
     scores = msgspec.json.decode(printed["evaluate"])[0]
     rounds, results = scores["rounds"], scores["results"]
@@ -136,7 +118,6 @@ def _measured(name: str, path: Path, effort: Effort, folder: Path) -> Result:
         "rate_results_a_second": results / spent["rate"],
         "evaluate_rounds_a_second": rounds / spent["evaluate"],
         "second": (spent["two"] - spent["evaluate"]) / spent["evaluate"],
-        "start_s": median(starts["evaluate"]),
         "rate_start_s": median(starts["rate"]),
     }
     note = "without the start of the commands; medians"

@@ -31,11 +31,11 @@ class Posted(NamedTuple):
 
 
 def post(
-    port: int, path: str, rounds: Sequence[Round], per_second: float, token: str = ""
+    url: str, path: str, rounds: Sequence[Round], per_second: float, token: str = ""
 ) -> Posted:
     """Post each round to this path, in which `{ladder}` is its ladder. AssertionError if an answer
     is no 202."""
-    return asyncio.run(_post(port, path, rounds, per_second, token))
+    return asyncio.run(_post(int(url.rpartition(":")[2]), path, rounds, per_second, token))
 
 
 async def _post(

@@ -1,12 +1,16 @@
 """`replay/rebuild` and `replay/verify`: how fast a long log is replayed, on all cores and on one.
+`replay/seeds`: how fast a replay gives millions of players the ratings that they bring.
 
 The log is that of lobbies of five on 64 ladders, in a data file. `rebuild` is measured without the
 writing, and `verify` as a whole. Both run in turns on all cores and on one. The start of other
-processes is included.
+processes is included. With seeds, `rate` and `verify` replay one record after the other, and
+`rebuild` many together. Both begin with the bytes of the records, of as many players as a seed may
+have.
 """
 
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import partial
 from itertools import islice
@@ -18,44 +22,64 @@ from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
 from stream_rater.adapters.sqlite.reading import DataFile, data_file
 from stream_rater.columns.sharding import partition_of
-from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.config.ladders import ANY_LADDER, any_ladder
 from stream_rater.config.settings import Settings
+from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import LogTrouble
+from stream_rater.contract.events import JSON
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.record import Record
+from stream_rater.contract.seeds import MOST_PLAYERS, SEEDED
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.operations.rebuild import replayed
 from stream_rater.operations.rebuild_file import fill
+from stream_rater.operations.rebuild_store import Rebuild
 from stream_rater.operations.verify import Options, compared_with_replay
 from stream_rater.replay.cores import Cores, all_cores
+from stream_rater.replay.sequential import Replay
 from tests.benchmarks.measure import Effort, Result, best_s, result
-from tests.benchmarks.stream.rounds import WORKLOADS, Round, limited
+from tests.benchmarks.offline import CONFIG
+from tests.benchmarks.stream.rounds import WORKLOADS, Round, limited, updates_of
 
 WORKLOAD, UPDATES = "lobby5", 6_000_000
 QUICK = 100
-"""The divisor of the number of updates for a quick run."""
+"""The divisor of the number of updates, or of seeded players, for a quick run."""
 TURNS = 3
 AT_ONCE = 20_000
+HEADERS = (("content-type", JSON.encode()),)
 RECEIVED_S = 4e9
+SEEDED_PLAYERS = 10_000_000
+TOGETHER = 20
+"""The number of seeds that a rebuild takes at once."""
+WINDOW = 100_000
+LADDERS = any_ladder(CONFIG)
 
 
-def _new_round(each: Round, partitions: int) -> NewRound:
-    partition = partition_of(each.ladder, partitions)
-    return NewRound(partition, each.value, (), RECEIVED_S, each.ladder.encode())
+def append(path: Path, rounds: Iterable[Round], received_s: float) -> int:
+    """Append rounds to a data file that no process has open. Returns the number of updates."""
+    updates, left = 0, iter(rounds)
+    with closing(Database.open(path)) as database:
+        log = SqliteLog(database)
+
+        def new(each: Round) -> NewRound:
+            partition = partition_of(each.ladder, database.partitions)
+            return NewRound(partition, each.value, HEADERS, received_s, each.ladder.encode())
+
+        while some := list(islice(left, AT_ONCE)):
+            updates += updates_of(some)
+            log.submit_all(list(map(new, some)))
+    return updates
 
 
 def _made(path: Path, effort: Effort, settings: Settings) -> int:
     """Make a data file whose rounds count as rated, with their ratings. Returns the number of
     updates."""
     rounds = limited(UPDATES // (QUICK if effort.quick else 1), WORKLOADS[WORKLOAD].rounds())
-    updates = 0
-    with closing(Database.open(path)) as database:
+    updates = append(path, rounds, RECEIVED_S)
+    with closing(Database.open(path)) as database, database.write(LogTrouble) as connection:
         log = SqliteLog(database)
-        while some := list(islice(rounds, AT_ONCE)):
-            updates += sum(len(each.players) for each in some)
-            log.submit_all([_new_round(each, database.partitions) for each in some])
-        with database.write(LogTrouble) as connection:
-            ends = [(ESTIMATORS, p, log.rounds.end(p)) for p in range(database.partitions)]
-            connection.executemany("INSERT OR REPLACE INTO committed VALUES (?, ?, ?)", ends)
+        ends = [(ESTIMATORS, p, log.rounds.end(p)) for p in range(database.partitions)]
+        connection.executemany("INSERT OR REPLACE INTO committed VALUES (?, ?, ?)", ends)
     fill(settings, ANY_LADDER, path)
     return updates
 
@@ -95,7 +119,66 @@ def _measure(name: str, run: Callable[[DataFile, Settings, int], None], effort: 
     return result(f"replay/{name}", updates / took_s["all"], "updates/s", ratio, note)
 
 
+# --- seeds ----------------------------------------------------------------------------------------
+
+
+def a_seed(number: int) -> Record:
+    """A seed of as many players as may be in one, none of whom is in another one."""
+    first = MOST_PLAYERS * number
+    rows = [
+        {"player": f"player-{first + i:08}", "mu": 1200.0 + i % 700, "sigma": 90.5, "rounds": 12}
+        for i in range(MOST_PLAYERS)
+    ]
+    event = {"ladder": "duel", "round_id": f"seed-{number}", "at": "2026-01-01T00:00:00Z"}
+    headers = ((EVENT_TYPE, SEEDED.encode()),)
+    value = msgspec.json.encode({**event, "players": rows})
+    return Record(0, number, value, headers, received_s=RECEIVED_S)
+
+
+def batches(records: int) -> Iterator[list[Record]]:
+    """The records of all players, some at a time."""
+    for first in range(0, records, TOGETHER):
+        yield [a_seed(number) for number in range(first, min(first + TOGETHER, records))]
+
+
+def _spent_s(steps: Iterable[Callable[[], object]]) -> float:
+    """The time of some calls, without the time to make them."""
+    spent_s = 0.0
+    for step in steps:
+        began_s = time.perf_counter()
+        step()
+        spent_s += time.perf_counter() - began_s
+    return spent_s
+
+
+def _replayed_s(records: int) -> float:
+    """Seconds of a replay of one record after the other."""
+    replay = Replay(LADDERS, WINDOW)
+    spent_s = _spent_s(partial(replay.feed, [each]) for batch in batches(records) for each in batch)
+    assert len(replay.pools["duel"]) == records * MOST_PLAYERS
+    return spent_s
+
+
+def _rebuilt_s(records: int) -> float:
+    """Seconds of a rebuild without the reading and the writing."""
+    work = Rebuild(LADDERS, WINDOW, 1, Cutoff({}, {0: records}, 1))
+    spent_s = _spent_s(partial(work.feed, batch) for batch in batches(records))
+    spent_s += _spent_s([lambda: sum(map(len, work.beliefs()))])
+    assert work.written == records * MOST_PLAYERS
+    return spent_s
+
+
+def _seeds(effort: Effort) -> Result:
+    records = SEEDED_PLAYERS // MOST_PLAYERS // (QUICK if effort.quick else 1)
+    players = records * MOST_PLAYERS
+    _replayed_s(1), _rebuilt_s(1)  # the kernels are loaded
+    replayed, rebuilt = _replayed_s(records), _rebuilt_s(records)
+    ratio = {"players": players, "records": records, "replay": players / replayed}
+    return result("replay/seeds", players / rebuilt, "players/s", ratio)
+
+
 BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
+    "replay/seeds": _seeds,
     "replay/rebuild": partial(_measure, "rebuild", _rebuild),
     "replay/verify": partial(_measure, "verify", _verify),
 }

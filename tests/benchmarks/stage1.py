@@ -1,24 +1,32 @@
 """Stage 1 by size of round: `stage1/N` and, for Elo-MMx, `stage1-gaussian/N`; µs a player.
+`two-moment/N`: both stages of the two-moment filter.
 
 A wave of rounds of N players, some 100,000 in all, through `systems.estimate`, as the estimator
 calls it. `ratio.error_points` is the worst error against brute force: of every rank of a few
 rounds, or of ranks all over a large one.
+
+The two-moment filter and Elo-MMR, whose players have full histories, rate the same wave in turns.
+`ratio.elo_mmr` is the time of the first divided by that of the second. Times are medians.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from statistics import median
 
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.rating import stages
-from stream_rater.rating.model import PERFORMANCE, Wave
-from stream_rater.rating.parameters import EloMMR, EloMMX
+from stream_rater.rating.model import PERFORMANCE, Beliefs, Wave, newcomers
+from stream_rater.rating.parameters import EloMMR, EloMMX, RatingConfig, TwoMoment
 from tests.benchmarks.brute import worst_error
-from tests.benchmarks.measure import Effort, Result, best_s, result
+from tests.benchmarks.measure import Effort, Result, best_s, result, times_s
 
 SIZES = (2, 5, 12, 30, 60, 100, 300, 1000, 10_000, 100_000, 1_000_000)
 PLAYERS, QUICK_PLAYERS = 100_000, 2_000
+SMALL = (2, 3, 5, 12, 30, 100)
+FEW, QUICK_FEW = 20_000, 1_000
+"""Of the two-moment filter."""
 TURNS = 100
 CHECKED_TERMS = 4_000_000
 """Ranks checked times players of their round."""
@@ -39,19 +47,20 @@ def wave_of_size(size: int, rounds: int, seed: int) -> Wave:
     sigma = random.uniform(60.0, 350.0, (rounds, size))
     played = random.normal(mu, np.sqrt(sigma**2 + GAMMA2 + BETA2))
     order = np.argsort(-played, axis=1)
+    mu, sigma = (np.take_along_axis(each, order, axis=1).ravel() for each in (mu, sigma))
+    return wave_of(size, mu, sigma, np.full(players, 5), np.zeros(players, np.int64))
+
+
+def wave_of(size: int, mu: Floats, sigma: Floats, played: Ints, last_time: Ints) -> Wave:
+    """Rounds of players who each play alone, best first."""
+    players, rounds = len(mu), len(mu) // size
     return Wave(
-        round_starts=np.arange(0, players + 1, size),
-        weight=np.ones(rounds),
-        ceiling=np.full(rounds, np.inf),
-        time=np.zeros(rounds, np.int64),
+        round_starts=np.arange(0, players + 1, size), weight=np.ones(rounds),
+        ceiling=np.full(rounds, np.inf), time=np.zeros(rounds, np.int64),
         place=np.tile(np.arange(1, size + 1, dtype=np.int32), rounds),
-        entry_starts=np.arange(players + 1),
-        share=np.ones(players),
-        mu=np.take_along_axis(mu, order, axis=1).ravel(),
-        sigma=np.take_along_axis(sigma, order, axis=1).ravel(),
-        rounds=np.full(players, 5),
-        last_time=np.zeros(players, np.int64),
-    )
+        entry_starts=np.arange(players + 1), share=np.ones(players),
+        mu=mu, sigma=sigma, rounds=played, last_time=last_time,
+    )  # fmt: skip
 
 
 def _checked(size: int, rounds: int) -> list[tuple[int, Ints]]:
@@ -73,24 +82,50 @@ def error_points(wave: Wave, size: int, found: Floats, *, gaussian: bool) -> flo
     return worst
 
 
-def _stage1(name: str, size: int, effort: Effort, *, gaussian: bool) -> Result:
-    config = GAUSSIAN if gaussian else LOGISTIC
+def _stage1(config: RatingConfig, name: str, size: int, effort: Effort) -> Result:
     rounds = max(1, (QUICK_PLAYERS if effort.quick else PLAYERS) // size)
     wave = wave_of_size(size, rounds, seed=size)
     found = stages.estimate(config, wave)[:, PERFORMANCE]
-    turns = effort.turns(max(3, TURNS * PLAYERS // max(PLAYERS, size)))
+    turns, players = effort.turns(max(3, TURNS * PLAYERS // max(PLAYERS, size))), rounds * size
     best = best_s(turns, ours=lambda: stages.estimate(config, wave))["ours"]
-    return result(
-        name,
-        best / len(wave.mu) * 1e6,
-        "us/player",
-        {"error_points": error_points(wave, size, found, gaussian=gaussian)},
-        f"{rounds} rounds of {size}",
-    )
+    ratio = {"error_points": error_points(wave, size, found, gaussian=config is GAUSSIAN)}
+    return result(name, best / players * 1e6, "us/player", ratio, f"{rounds} rounds of {size}")
 
 
+# --- the two-moment filter ------------------------------------------------------------------------
+
+
+def _rate(config: RatingConfig, wave: Wave, beliefs: Beliefs) -> None:
+    """Both stages."""
+    rows = np.arange(len(wave.mu))
+    found = stages.estimate(config, wave)
+    stages.update(beliefs, rows, found, [stages.rule_of(config)], np.zeros_like(rows))
+
+
+def _two_moment(name: str, size: int, effort: Effort) -> Result:
+    rounds = max(1, (QUICK_FEW if effort.quick else FEW) // size)
+    wave, players = wave_of_size(size, rounds, seed=size), rounds * size
+    configs: dict[str, RatingConfig] = {"two_moment": TwoMoment(), "elo_mmr": LOGISTIC}
+    runs: dict[str, Callable[[], None]] = {}
+    for system, config in configs.items():
+        new = config.initial_mu, config.initial_sigma
+        runs[system] = partial(
+            _rate, config, wave, newcomers(players, config.kept + 1, *new, coded=True)
+        )
+        for _ in range(config.kept + 2 if system == "elo_mmr" else 1):  # until histories are full
+            runs[system]()
+    times = {each: median(taken) for each, taken in times_s(effort.turns(40), **runs).items()}
+    value, ratio = times["two_moment"], {"elo_mmr": times["two_moment"] / times["elo_mmr"]}
+    return result(name, value / players * 1e6, "us/player", ratio, f"{rounds} rounds of {size}")
+
+
+KINDS: dict[str, tuple[Callable[[str, int, Effort], Result], Sequence[int]]] = {
+    "stage1": (partial(_stage1, LOGISTIC), SIZES),
+    "stage1-gaussian": (partial(_stage1, GAUSSIAN), SIZES),
+    "two-moment": (_two_moment, SMALL),
+}
 BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
-    f"{kind}/{size}": partial(_stage1, f"{kind}/{size}", size, gaussian=kind == "stage1-gaussian")
-    for kind in ("stage1", "stage1-gaussian")
-    for size in SIZES
+    f"{kind}/{size}": partial(measure, f"{kind}/{size}", size)
+    for kind, (measure, sizes) in KINDS.items()
+    for size in sizes
 }

@@ -8,13 +8,9 @@ endpoint that only produces to Kafka. `large` is the size and the start of a fil
 changes. Exit code 0: all was measured.
 """
 
-import argparse
 import itertools
 import json
 import multiprocessing
-import re
-import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,26 +19,29 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple
+from statistics import median
 
 import msgspec
-from rich.console import Console
 
 from local.servers import signals_as_exit
-from stream_rater.adapters.sqlite.database import Database
-from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
-from stream_rater.columns.sharding import partition_of
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import JSON
-from tests.benchmarks.document import writing
-from tests.benchmarks.measure import Result, result, table
+from tests.benchmarks.command import a_parser, end, parsed, show
+from tests.benchmarks.measure import Result, result
 from tests.benchmarks.posting import Posted, post
-from tests.benchmarks.stream.crew import a_crew, names_of
-from tests.benchmarks.stream.ground import Ground, a_ground, processor_s
-from tests.benchmarks.stream.rounds import WORKLOADS, Round, ladder_name, limited, up_to
+from tests.benchmarks.replaying import append
+from tests.benchmarks.stream.crew import a_crew, a_program, names_of
+from tests.benchmarks.stream.ground import Ground, a_ground, processor_s, resident_bytes
+from tests.benchmarks.stream.rounds import (
+    WORKLOADS,
+    Round,
+    ladder_name,
+    limited,
+    up_to,
+    updates_of,
+)
 from tests.benchmarks.stream.throughput import SERVICE, measured
 from tests.benchmarks.stream.throughput import Run as RunOfService
-from tests.integration.processes import WorkerProcess
+from tests.integration.processes import WorkerProcess, wait_until
 
 WORKLOAD = WORKLOADS["lobby5"]
 TURNS, QUICK = 3, 10
@@ -53,124 +52,60 @@ FIRST, LAST = 0.1, 0.9
 LOOK_S = 0.1
 WARM = 200
 """Rounds that are rated before the latency is measured."""
-LARGE, CHUNK = 10_000_000, 100_000
-"""The updates of a large file, and how many rounds a transaction appends to it."""
+LARGE = 10_000_000
+"""The updates of a large file."""
 POSTS, INGEST_S = 1_000.0, 10.0
 """Posts a second to `serve`, and for how long in each turn."""
-TOKEN = "posting"
+TOKEN, SERVE = "posting", ["stream_rater", "serve"]
 ROUNDS = "/v1/ladders/{ladder}/rounds"
-HEADERS = (("content-type", JSON.encode()),)
-RESIDENT = re.compile(r"^VmRSS:\s+(\d+) kB", re.M)
-LAG = re.compile(rb"^stream_rater_serve_lag (\S+)", re.M)
-COUNTER = re.compile(rb'^stream_rater_events_total\{outcome="published"\} (\S+)', re.M)
-
-
-class Process(NamedTuple):
-    """A standalone process."""
-
-    popen: "subprocess.Popen[str]"
-    port: int
-
-    def published(self) -> float:
-        """The number of events that it has published."""
-        found = COUNTER.search(get(self.port, "/metrics"))
-        assert found is not None
-        return float(found[1])
-
-    def lag(self) -> float:
-        """The number of events that are not in the index yet."""
-        found = LAG.search(get(self.port, "/metrics"))
-        assert found is not None
-        return float(found[1])
-
-    def processor_s(self) -> float:
-        """Seconds of processor time of it and its children."""
-        return sum(map(processor_s, self._pids()))
-
-    def memory_mib(self) -> float:
-        """Resident memory of it and its children."""
-        texts = [Path(f"/proc/{each}/status").read_text() for each in self._pids()]
-        return sum(int(RESIDENT.findall(text)[0]) for text in texts) / 1024
-
-    def _pids(self) -> list[int]:
-        """It and its children."""
-        tasks = Path(f"/proc/{self.popen.pid}/task").iterdir()
-        children = [each for task in tasks for each in (task / "children").read_text().split()]
-        return [self.popen.pid, *map(int, children)]
-
-
-def get(port: int, path: str) -> bytes:
-    """The answer to a question."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30.0) as answer:
-        body: bytes = answer.read()
-        return body
 
 
 @contextmanager
-def a_process(file: Path) -> Iterator[Process]:
-    """A standalone process on this file, until the block ends."""
-    command = [sys.executable, "-m", "stream_rater", "standalone", str(file)]
-    with subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True
-    ) as popen:
-        assert popen.stderr is not None
-        port = next(json.loads(line)["port"] for line in popen.stderr if '"event": "http"' in line)
-        try:
-            yield Process(popen, port)
-        finally:
-            popen.terminate()
-            popen.communicate()
+def a_process(file: Path) -> Iterator[WorkerProcess]:
+    """A standalone process on this file, which listens, until the block ends."""
+    words = ["stream_rater", "standalone", str(file), "--listen", "127.0.0.1:0"]
+    with closing(a_program(words, Settings(), file.with_suffix(".log"))) as process:
+        wait_until(lambda: bool(process.url), "it listens", every_s=0.01)
+        yield process
+        process.terminate()
+        process.wait()
 
 
-def fill(file: Path, rounds: Sequence[Round]) -> None:
-    """Append rounds to a file that no process has open."""
-    database = Database.open(file)
-    try:
-        log = SqliteLog(database)
-        now_s = time.time()
-        with database.turn():
-            log.submit_all(
-                [
-                    NewRound(
-                        partition_of(each.ladder, len(log.rounds)), each.value, HEADERS, now_s,
-                        each.ladder.encode(),
-                    )
-                    for each in rounds
-                ]
-            )  # fmt: skip
-    finally:
-        database.close()
+def published(process: WorkerProcess) -> float:
+    """The number of events that it has published."""
+    return process.metric("stream_rater_events_total", outcome="published")
 
 
-class Run(NamedTuple):
-    """A backlog that was rated."""
-
-    rate: float
-    """Updates a second."""
-    processor_us: float
-    """Per update."""
-    file_bytes: float
-    """Bytes of the data file per update."""
-    index_bytes: float
+def pids(process: WorkerProcess) -> list[int]:
+    """It and its children."""
+    tasks = Path(f"/proc/{process.pid}/task").iterdir()
+    children = [each for task in tasks for each in (task / "children").read_text().split()]
+    return [process.pid, *map(int, children)]
 
 
-def backlog(folder: Path, rounds: Sequence[Round]) -> Run:
-    """Rate a backlog by a standalone process."""
+def bytes_of_index(file: Path) -> int:
+    """Of the file beside a data file."""
+    return file.with_name(f"{file.name}-index").stat().st_size
+
+
+def backlog(folder: Path, rounds: Sequence[Round]) -> dict[str, float]:
+    """Rate a backlog by a standalone process: its rate, and what an update takes."""
     file = folder / "ratings.db"
-    fill(file, rounds)
-    updates = sum(len(each.players) for each in rounds)
+    append(file, rounds, time.time())
+    updates = updates_of(rounds)
     with a_process(file) as process:
         seen: list[tuple[float, float, float]] = []
         while not seen or seen[-1][1] < updates:
-            seen.append((time.monotonic(), process.published(), process.processor_s()))
+            used_s = sum(map(processor_s, pids(process)))
+            seen.append((time.monotonic(), published(process), used_s))
             time.sleep(LOOK_S)
         counted = [each for each in seen if FIRST * updates <= each[1] <= LAST * updates]
     (began_s, first, used_s), (ended_s, last, all_s) = counted[0], counted[-1]
-    index = file.with_name(f"{file.name}-index").stat().st_size
-    return Run(
-        (last - first) / (ended_s - began_s), (all_s - used_s) / (last - first) * 1e6,
-        file.stat().st_size / updates, index / updates,
-    )  # fmt: skip
+    return {
+        "rate": (last - first) / (ended_s - began_s),
+        "processor_us": (all_s - used_s) / (last - first) * 1e6,
+        "file_bytes": file.stat().st_size / updates, "index_bytes": bytes_of_index(file) / updates,
+    }  # fmt: skip
 
 
 def latency(folder: Path, rounds: Sequence[Round]) -> dict[str, float]:
@@ -179,15 +114,12 @@ def latency(folder: Path, rounds: Sequence[Round]) -> dict[str, float]:
     with a_process(folder / "latency.db") as process:
         ours, theirs = context.Pipe()
         warm, counted = rounds[:WARM], rounds[WARM:]
-        post(process.port, ROUNDS, warm, RATE / WORKLOAD.size)
-        ladder = counted[0].ladder
-        updates = sum(len(each.players) for each in counted)
-        follower = context.Process(
-            target=_follow, args=(process.port, ladder, updates, theirs), daemon=True
-        )
-        follower.start()
+        post(process.url, ROUNDS, warm, RATE / WORKLOAD.size)
+        url = f"{process.url}/v1/ladders/{counted[0].ladder}/changes"
+        given = url, updates_of(counted), theirs
+        context.Process(target=_follow, args=given, daemon=True).start()
         ours.recv()
-        posted = post(process.port, ROUNDS, counted, RATE / WORKLOAD.size)
+        posted = post(process.url, ROUNDS, counted, RATE / WORKLOAD.size)
         came_s: list[tuple[str, float]] = ours.recv()
     late = sorted(at_s - posted.due_s[round_id] for round_id, at_s in came_s)
     late = late[int(0.1 * len(late)) :]  # the first that came are not the first that were due
@@ -197,10 +129,9 @@ def latency(folder: Path, rounds: Sequence[Round]) -> dict[str, float]:
     }  # fmt: skip
 
 
-def _follow(port: int, ladder: str, updates: int, ours: Connection) -> None:
+def _follow(url: str, updates: int, ours: Connection) -> None:
     """Follow a ladder until so many events have come, and send when each came."""
     came: list[tuple[str, float]] = []
-    url = f"http://127.0.0.1:{port}/v1/ladders/{ladder}/changes"
     with urllib.request.urlopen(url, timeout=60.0) as stream:
         ours.send(True)
         for line in stream:
@@ -218,8 +149,7 @@ def with_serve(ground: Ground, folder: Path, rounds: Sequence[Round]) -> RunOfSe
 
         def begin(settings: Settings) -> None:
             given = msgspec.structs.replace(settings, serve="127.0.0.1:0")
-            command = [sys.executable, "-m", "stream_rater", "serve"]
-            process = WorkerProcess(given, folder / "serve.log", command=command)
+            process = a_program(SERVE, given, folder / "serve.log")
             stack.enter_context(closing(process)).wait_ready()
 
         return measured(ground, WORKLOAD, rounds, "1", before=begin)
@@ -227,66 +157,50 @@ def with_serve(ground: Ground, folder: Path, rounds: Sequence[Round]) -> RunOfSe
 
 def large(file: Path, updates: int) -> Result:
     """The size of a file after so many updates, and seconds until a process on it is ready."""
-    rounds = limited(updates, WORKLOAD.rounds(3))
-    while some := list(itertools.islice(rounds, CHUNK)):
-        fill(file, some)
+    append(file, limited(updates, WORKLOAD.rounds(3)), time.time())
+    ratio = dict[str, float]()
     with a_process(file) as process:
         began_s = time.monotonic()
-        while process.published() < updates:
+        while published(process) < updates:
             time.sleep(LOOK_S)
-        rated_s = time.monotonic() - began_s
-        while process.lag():
+        ratio["rated_s"] = time.monotonic() - began_s
+        while process.metric("stream_rater_serve_lag"):
             time.sleep(LOOK_S)
-        indexed_s = time.monotonic() - began_s
-    gib = 2**30
-    index = file.with_name(f"{file.name}-index").stat().st_size
+        ratio["indexed_s"] = time.monotonic() - began_s
+    ratio |= {"file_gib": file.stat().st_size / 2**30, "index_gib": bytes_of_index(file) / 2**30}
     began_s = time.monotonic()
     with a_process(file) as process:
-        listening_s = time.monotonic() - began_s
-        while not _ready(process.port):
+        ratio["listening_s"] = time.monotonic() - began_s
+        while process.get("/readyz")[0] != 200:
             time.sleep(0.01)
-        ready_s = time.monotonic() - began_s
-        get(process.port, f"/v1/ladders/{ladder_name(0)}/leaderboard")
-        board_s = time.monotonic() - began_s
-        memory = process.memory_mib()
-    ratio = {
-        "file_gib": file.stat().st_size / gib, "index_gib": index / gib, "rated_s": rated_s,
-        "indexed_s": indexed_s,
-        "listening_s": listening_s, "ready_s": ready_s, "board_s": board_s, "memory_mib": memory,
-    }  # fmt: skip
-    return result("standalone/large", ready_s, "s until ready", ratio, f"{updates:,} updates")
-
-
-def _ready(port: int) -> bool:
-    try:
-        get(port, "/readyz")
-    except OSError:
-        return False
-    return True
+        ratio["ready_s"] = time.monotonic() - began_s
+        process.get(f"/v1/ladders/{ladder_name(0)}/leaderboard")
+        ratio["board_s"] = time.monotonic() - began_s
+        ratio["memory_mib"] = sum(map(resident_bytes, pids(process))) / 2**20
+    note = f"{updates:,} updates"
+    return result("standalone/large", ratio["ready_s"], "s until ready", ratio, note)
 
 
 def ingest(ground: Ground, folder: Path, rounds: Sequence[Round], turns: int) -> Result:
     """Milliseconds until 202 of single posts to `serve`, and to an endpoint that only produces."""
     given = {"serve": "127.0.0.1:0", "serve_write_token": TOKEN}
-    commands = {"serve": ["stream_rater", "serve"], "bare": ["tests.benchmarks.bare_door"]}
+    commands = {"serve": SERVE, "bare": ["tests.benchmarks.bare"]}
     found: dict[str, list[Posted]] = {name: [] for name in commands}
     with a_crew(ground, WORKLOAD, names_of("1"), SERVICE, **given) as crew, ExitStack() as stack:
         crew.wait_until_joined()
         processes = {}
         for name, words in commands.items():
-            command = [sys.executable, "-m", *words]
-            process = WorkerProcess(crew.settings, folder / f"{name}.log", command=command)
+            process = a_program(words, crew.settings, folder / f"{name}.log")
             processes[name] = stack.enter_context(closing(process))
             process.wait_ready()
         left = iter(rounds)
         for _ in range(turns):
             for name, process in processes.items():
                 some = list(itertools.islice(left, int(POSTS * INGEST_S)))
-                port = int(process.url.rpartition(":")[2])
-                found[name].append(post(port, ROUNDS, some, POSTS, TOKEN))
+                found[name].append(post(process.url, ROUNDS, some, POSTS, TOKEN))
         crew.wait_until_finished()
     ratio = {
-        f"{name}_p{per_cent}": statistics.median(each.quantile_ms(per_cent / 100) for each in runs)
+        f"{name}_p{per_cent}": median(each.quantile_ms(per_cent / 100) for each in runs)
         for name, runs in found.items()
         for per_cent in (50, 99)
     }
@@ -311,21 +225,15 @@ def measured_all(quick: bool) -> Iterator[Result]:
                 both.append(with_serve(ground, own, rounds))
             posts = int(2 * turns * POSTS * INGEST_S) * WORKLOAD.size
             ingested = ingest(ground, folder, up_to(posts, WORKLOAD.rounds(2)), turns)
-        rate = statistics.median(each.rate for each in ours)
-        service = statistics.median(each.rate for each in theirs)
-        served = statistics.median(each.rate for each in both)
-        ratio = {
-            "service": rate / service, "service_rate": service,
-            "served": rate / served, "served_rate": served,
-            "processor_us": statistics.median(each.processor_us for each in ours),
-            "service_us": statistics.median(each.all_us for each in theirs),
-            "file_bytes": ours[-1].file_bytes, "index_bytes": ours[-1].index_bytes,
-        }  # fmt: skip
+        ratio = {name: median(each[name] for each in ours) for name in ours[0]}
+        rate = ratio.pop("rate")
+        ratio["service_us"] = median(each.all_us for each in theirs)
+        for name, runs in (("service", theirs), ("served", both)):
+            ratio[f"{name}_rate"] = median(each.rate for each in runs)
+            ratio[name] = rate / ratio[f"{name}_rate"]
         yield result("standalone/lobby5", rate, "updates/s", ratio, f"{updates} updates, backlog")
-        one = up_to(
-            int(RATE * SECONDS / part) + WARM * WORKLOAD.size, WORKLOADS["hot-ladder"].rounds()
-        )
-        found = latency(folder, one)
+        few = int(RATE * SECONDS / part) + WARM * WORKLOAD.size
+        found = latency(folder, up_to(few, WORKLOADS["hot-ladder"].rounds()))
         yield result("standalone/latency1000", found["p99"], "ms, p99", found, "1,000 updates/s")
         yield ingested
         yield large(folder / "large.db", LARGE // (10 * part if quick else 1))
@@ -333,22 +241,10 @@ def measured_all(quick: bool) -> Iterator[Result]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure all."""
-    program = "python -m tests.benchmarks.standalone"
-    parser = argparse.ArgumentParser(prog=program, description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="less of everything: does it run?")
-    writing.add_option(parser)
-    asked = parser.parse_args(arguments)
-    writing.check(parser, write=asked.write, unlike={"--quick": asked.quick})
-    done = []
+    asked = parsed(a_parser("tests.benchmarks.standalone", __doc__), arguments)
     with signals_as_exit():
-        for each in measured_all(asked.quick):
-            print(msgspec.json.encode(each).decode(), flush=True)
-            done.append(each)
-    Console(stderr=True).print(table(done))
-    if asked.write:
-        own = sys.argv[1:] if arguments is None else arguments
-        writing.write_run("bench-standalone", done, own)
-    return 0
+        shown = show([("standalone", measured_all(asked.quick))])
+    return end("bench-standalone", asked, shown)
 
 
 if __name__ == "__main__":

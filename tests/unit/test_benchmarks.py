@@ -30,7 +30,6 @@ from stream_rater.rating import stages as systems
 from stream_rater.rating.model import PERFORMANCE
 from tests.benchmarks import ablation, stage1
 from tests.benchmarks import games as bench
-from tests.benchmarks.codeforces import widest_swap
 from tests.benchmarks.document.lines import verdicts
 from tests.benchmarks.document.rows import Origin, load, made
 from tests.benchmarks.document.tables import BY_SECTION
@@ -65,13 +64,6 @@ def test_brute_force_sees_an_error() -> None:
             found[size + 1] += 0.25
             error = stage1.error_points(wave, size, found, gaussian=gaussian)
             assert error == pytest.approx(0.25, rel=0, abs=1e-6)  # the other error's bound
-
-
-def test_the_widest_swap() -> None:
-    """Of pairs that changed places, the one farthest apart before; a tie found is none."""
-    true = np.array([9.0, 8.5, 8.0, 1.0])
-    assert widest_swap(true, true) == 0.0
-    assert widest_swap(true, np.array([8.0, 8.5, 8.4, 8.0])) == 1.0
 
 
 def test_a_part_that_is_switched_off_has_no_effect() -> None:

@@ -1,37 +1,20 @@
 """`make tables`: the tables of the documents again, from docs/benchmarks.jsonl.
 
-With files, rows of saved runs are added first: what any of `make bench`, `make bench-stream`,
-`make bench-serve`, `make bench-standalone`,
-`make bench-games`, `make chaos` and `make soak` printed on standard output.
+With files, rows of saved runs are added first: what any of the commands in `tables.toml` printed on
+standard output.
 Exit code 2: wrong usage.
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.benchmarks.document.origins import dated, machine
 from tests.benchmarks.document.rows import Origin, Row, Unreadable, made, name_of, printed_in
+from tests.benchmarks.document.tables import TABLES
 from tests.benchmarks.document.writing import write
-
-TARGETS = {"chaos": "chaos", "soak": "soak"}
-TARGETS |= dict.fromkeys(("stage1", "stage1-gaussian", "lobby", "update", "evaluate"), "bench")
-TARGETS |= {
-    "tuning": "bench",
-    "record": "bench",
-    "offline": "bench",
-    "winners": "bench",
-    "two-moment": "bench",
-    "serve": "bench-serve",
-}
-TARGETS |= {
-    "tuning": "bench",
-    "games": "bench-games",
-    "ablation": "bench-ablation",
-    "standalone": "bench-standalone",
-}
-"""What measures the rows whose names begin so; all others are of `make bench-stream`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,9 +47,14 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _saved(path: Path, given: argparse.Namespace) -> Iterator[Row]:
     date = given.date or dated(path.stat().st_mtime)
     for figures in printed_in(path):
-        target = TARGETS.get((name_of(figures) or "").split("/")[0], "bench-stream")
-        command = given.command or f"make {target}"
+        command = given.command or _command_of(name_of(figures) or "")
         yield from made([figures], Origin(date, given.commit, command, given.machine, given.remark))
+
+
+def _command_of(row: str) -> str:
+    """`make` and the target that measures the rows of such a name."""
+    commands = [each.command for each in TABLES if re.fullmatch(each.names, row)]
+    return " ".join((commands or ["make bench-stream"])[0].split()[:2])
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ Redis and who asks. In turns with it the bare framework answers a constant of th
 same questions. Exit code 0: all was measured; 1: it was skipped, the reason is on standard error.
 """
 
-import argparse
 import statistics
 import sys
 import tempfile
@@ -18,21 +17,19 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from rich.console import Console
 
 from local.servers import signals_as_exit
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
-from tests.benchmarks.document import writing
-from tests.benchmarks.measure import Result, Skipped, result, table
+from tests.benchmarks.command import a_parser, end, parsed, show
+from tests.benchmarks.measure import Result, result
 from tests.benchmarks.reading import crowd
 from tests.benchmarks.reading.asking import Load, Times, ask, program
-from tests.benchmarks.stream.crew import a_crew, names_of
+from tests.benchmarks.stream.crew import a_crew, a_program, names_of
 from tests.benchmarks.stream.ground import a_ground, a_producer
 from tests.benchmarks.stream.latency import feed
 from tests.benchmarks.stream.rounds import WORKLOADS, up_to
 from tests.benchmarks.stream.throughput import SERVICE
-from tests.integration.processes import WorkerProcess
 
 WORKLOAD = WORKLOADS["lobby5"]
 UPDATES = 2_000.0
@@ -47,28 +44,14 @@ URLS = 20_000
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure all."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.reading", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="less of everything: does it run?")
-    writing.add_option(parser)
-    asked = parser.parse_args(arguments)
-    writing.check(parser, write=asked.write, unlike={"--quick": asked.quick})
+    asked = parsed(a_parser("tests.benchmarks.reading", __doc__), arguments)
     players, turns = (FEW_PLAYERS, 1) if asked.quick else (PLAYERS, TURNS)
-    done = []
-    try:
-        with signals_as_exit():
-            for each in measured(players, turns, SECONDS):
-                print(msgspec.json.encode(each).decode(), flush=True)
-                done.append(each)
-    except Skipped as reason:
-        print(f"bench: {reason}", file=sys.stderr)
-        return 1
-    Console(stderr=True).print(table(done))
-    if asked.write:
-        writing.write_run("bench-serve", done, sys.argv[1:] if arguments is None else arguments)
-    return 0
+    with signals_as_exit():
+        shown = show([("reading", measured(players, turns))])
+    return end("bench-serve", asked, shown)
 
 
-def measured(players: int, turns: int, seconds: float) -> Iterator[Result]:
+def measured(players: int, turns: int) -> Iterator[Result]:
     """The row of each load. Raises Skipped."""
     program()
     with tempfile.TemporaryDirectory(prefix="stream-rater-") as name, ExitStack() as stack:
@@ -79,20 +62,20 @@ def measured(players: int, turns: int, seconds: float) -> Iterator[Result]:
         crew.wait_until_joined()
         crowd.fill(crew.settings, players)
         words = ["stream_rater", "serve"]
-        api = stack.enter_context(closing(_process(crew.settings, folder / "serve.log", words)))
+        api = stack.enter_context(closing(a_program(words, crew.settings, folder / "serve.log")))
         api.wait_ready()
         stack.enter_context(Feeding(crew.settings))
         for load in loads(folder, players):
             size = len(_once(load, api.url))
-            words = ["tests.benchmarks.reading.bare", str(size)]
+            words = ["tests.benchmarks.bare", str(size)]
             log = folder / f"{load.name}.log"
-            with closing(_process(crew.settings, log, words)) as bare:
+            with closing(a_program(words, crew.settings, log)) as bare:
                 bare.wait_ready()
                 rivals = {"serve": api.url, "bare": bare.url}
                 times: dict[str, list[Times]] = {each: [] for each in rivals}
                 for _ in range(turns):
                     for rival, url in rivals.items():
-                        times[rival].append(ask(load, url, seconds))
+                        times[rival].append(ask(load, url, SECONDS))
             crew.check()
             yield row(load, players, size, times)
 
@@ -145,10 +128,6 @@ def row(load: Load, players: int, size: int, times: dict[str, list[Times]]) -> R
     beside = {"per_second": load.per_second, "bytes": size, "players": players}
     note = f"medians of {len(times['serve'])} turns"
     return result(f"serve/{load.name}", found["serve_p99"], "ms", found | beside, note)
-
-
-def _process(settings: Settings, log: Path, module: Sequence[str]) -> WorkerProcess:
-    return WorkerProcess(settings, log, command=[sys.executable, "-m", *module])
 
 
 def _once(load: Load, address: str) -> bytes:

@@ -9,32 +9,30 @@ import argparse
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
 
 from local.servers import signals_as_exit
 from stream_rater.config.settings import Settings
+from tests.benchmarks.command import Shown, a_parser, end, parsed, show
 from tests.benchmarks.document import writing
-from tests.benchmarks.measure import Result, Skipped, table
-from tests.benchmarks.stream.against import BACKLOG, NULL, Contest, Rival, load_of, rival_of
+from tests.benchmarks.measure import Result
+from tests.benchmarks.stream.against import NULL, Contest, Rival, rival_of
 from tests.benchmarks.stream.ground import Servers, a_ground
-from tests.benchmarks.stream.plan import MEASURES, USUAL, Plan
+from tests.benchmarks.stream.plan import LOBBIES, MEASURES, USUAL, Plan
 from tests.benchmarks.stream.rounds import WORKLOADS
 
 SIZE = re.compile(r"[1-9]\d*(\+[1-9]\d*)?")
 """Of a crew, as in `names_of`."""
-USUAL_OF = "lobby5"
-"""What is compared where no workload is named."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what is asked for."""
     asked = _parse(arguments)
-    measures = asked.measure.split(",")
+    measures, sizes = asked.measure.split(","), asked.workers.split(",")
     for what, names, known in (
         ("workload", asked.workloads, WORKLOADS),
         ("measure", measures, MEASURES),
@@ -44,31 +42,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 there = " ".join(known)
                 print(f"bench: no {what} {name!r}; there are: {there}", file=sys.stderr)
                 return 2
-    sizes = asked.workers.split(",")
     for size in sizes:
         if not SIZE.fullmatch(size):
             print(f"bench: no number of workers {size!r}; like 2, or 1+1", file=sys.stderr)
             return 2
-    plan = Plan(
-        measures=frozenset(measures),
-        workers=sizes,
-        quick=asked.quick,
-        turns=asked.turns,
-        updates=asked.updates,
-        bans=asked.bans,
-        release=asked.release,
-    )
     given = dict(each.split("=", 1) for each in asked.set)
-    servers = Servers(asked.brokers, asked.redis_masters)
     if asked.against:
-        code, done = _compare(asked, asked.workloads or [USUAL_OF], given)
-    else:
-        given = enough(sizes) | given
-        code, done = _run(plan, asked.workloads or list(WORKLOADS), given, servers)
-    if asked.write:
-        own = sys.argv[1:] if arguments is None else arguments
-        writing.write_run("bench-stream", done, own)
-    return code
+        return end("bench-stream", asked, _compare(asked, asked.workloads or [LOBBIES], given))
+    plan = Plan(frozenset(measures), sizes, asked.quick, asked.turns, asked.release)
+    servers = Servers(asked.brokers, asked.redis_masters)
+    shown = _run(plan, asked.workloads or list(WORKLOADS), enough(sizes) | given, servers)
+    return end("bench-stream", asked, shown)
 
 
 def enough(sizes: Sequence[str]) -> dict[str, str]:
@@ -81,9 +65,8 @@ def enough(sizes: Sequence[str]) -> dict[str, str]:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.stream", description=__doc__)
+    parser = a_parser("tests.benchmarks.stream", __doc__)
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=", ".join(WORKLOADS))
-    parser.add_argument("--quick", action="store_true", help="less of everything: does it run?")
     usual, more = ",".join(USUAL), ", ".join(each for each in MEASURES if each not in USUAL)
     parser.add_argument(
         "--measure", default=usual, metavar="M,M", help=f"default: %(default)s; more: {more}"
@@ -101,8 +84,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="masters of a Redis Cluster; 1: a Redis alone",
     )  # fmt: skip
     parser.add_argument("--turns", type=int, metavar="N", help="take turns so many times")
-    parser.add_argument("--updates", type=int, metavar="N", help="ratings to change, about")
-    parser.add_argument("--bans", type=int, metavar="N", help="players to remove, in a wave")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the service"
     )
@@ -110,22 +91,16 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--against", action="append", metavar="WHAT",
         help="only compare latency, in turns, with a release in another folder, with other"
         f" settings: shards=4,partitions=2, or with {NULL}, a pipeline that does nothing (of"
-        f" {USUAL_OF}, if no workload is named)",
+        f" {LOBBIES}, if no workload is named)",
     )  # fmt: skip
     parser.add_argument(
         "--release", type=Path, metavar="FOLDER", help="with --measure steps: of that release"
     )
-    parser.add_argument(
-        "--loads", default="5000,20000", metavar="N,N",
-        help=f"updates a second for that (%(default)s), or {BACKLOG}: how fast all at once is done",
-    )  # fmt: skip
-    writing.add_option(parser)
-    asked = parser.parse_args(arguments)
+    asked = parsed(parser, arguments, "--set")
     if asked.against and (asked.brokers, asked.redis_masters) != (1, 1):
         parser.error("--against: with one broker and one Redis each")
     others = [each for each in asked.against or () if each != NULL]
-    unlike = {"--quick": asked.quick, "--against": others, "--set": asked.set}
-    writing.check(parser, write=asked.write, unlike=unlike)
+    writing.check(parser, write=asked.write, unlike={"--against": others})
     return asked
 
 
@@ -136,32 +111,22 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _compare(
-    asked: argparse.Namespace, workloads: Sequence[str], given: dict[str, str]
-) -> tuple[int, list[Result]]:
+def _compare(asked: argparse.Namespace, workloads: Sequence[str], given: dict[str, str]) -> Shown:
+    workers = asked.workers.split(",")[0]
     try:
-        contest = Contest(
-            loads=[load_of(each) for each in asked.loads.split(",")],
-            rivals=[Rival("this"), *map(rival_of, asked.against)],
-            workers=asked.workers.split(",")[0],
-            quick=asked.quick,
-            turns=asked.turns,
-            updates=asked.updates,
-        )
+        rivals = [Rival("this"), *map(rival_of, asked.against)]
     except ValueError as wrong:
         print(f"bench: {wrong}", file=sys.stderr)
         return 2, []
+    contest = Contest(rivals, workers, asked.quick, asked.turns)
     with _a_folder() as folder:
-        found = {name: contest.results(folder, given, WORKLOADS[name]) for name in workloads}
-        return _show(found)
+        return show((name, contest.results(folder, given, WORKLOADS[name])) for name in workloads)
 
 
-def _run(
-    plan: Plan, workloads: Sequence[str], given: dict[str, str], servers: Servers
-) -> tuple[int, list[Result]]:
+def _run(plan: Plan, workloads: Sequence[str], given: dict[str, str], servers: Servers) -> Shown:
     with _a_folder() as folder, a_ground(folder, given, servers) as ground:
-        found = {name: plan.results(ground, WORKLOADS[name]) for name in workloads}
-        return _show({name: labelled(each, servers.label) for name, each in found.items()})
+        found = ((name, plan.results(ground, WORKLOADS[name])) for name in workloads)
+        return show((name, labelled(each, servers.label)) for name, each in found)
 
 
 def labelled(results: Iterator[Result], label: str) -> Iterator[Result]:
@@ -177,23 +142,6 @@ def _a_folder() -> Iterator[Path]:
         tempfile.TemporaryDirectory(prefix="stream-rater-", ignore_cleanup_errors=True) as folder,
     ):
         yield Path(folder)
-
-
-def _show(found: Mapping[str, Iterator[Result]]) -> tuple[int, list[Result]]:
-    """Print each workload's results as they come, and all at the end; the exit code, and all."""
-    console = Console(stderr=True)
-    done: list[Result] = []
-    complete = True
-    for name, results in found.items():
-        try:
-            for each in results:
-                print(msgspec.json.encode(each).decode(), flush=True)
-                done.append(each)
-        except Skipped as reason:
-            complete = False
-            console.print(f"skipped {name}: {reason}", style="yellow", highlight=False)
-    console.print(table(done))
-    return (0 if complete else 1), done
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ in short turns, in the other order each time; the ratios of each turn are the re
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -21,14 +20,16 @@ import msgspec
 from stream_rater.config.settings import Settings
 from tests.benchmarks.measure import Result, Skipped, result
 from tests.benchmarks.stream.crew import Crew, Program, a_crew, names_of
-from tests.benchmarks.stream.ground import Ground, a_ground, send
+from tests.benchmarks.stream.ground import Ground, a_ground
 from tests.benchmarks.stream.latency import phase
 from tests.benchmarks.stream.rounds import Round, Workload, up_to
 from tests.benchmarks.stream.throughput import measured, null
 
 FEED_S, QUICK_FEED_S = 7.0, 2.0
 TURNS, QUICK_TURNS = 10, 2
-BACKLOG, NULL = "backlog", "null"
+NULL = "null"
+LOADS = 5000.0, 20000.0
+"""Updates a second."""
 SAMPLE = 1000
 """Number of updates from which the size of events is measured."""
 PACKAGE = "stream_rater"
@@ -68,30 +69,14 @@ def rival_of(reported: str) -> Rival:
     return Rival(reported, settings=settings)
 
 
-def load_of(reported: str) -> float | None:
-    """Updates a second; None for a backlog. ValueError where it is neither."""
-    if reported == BACKLOG:
-        return None
-    if reported.isdecimal() and int(reported):
-        return float(reported)
-    raise ValueError(f"no load {reported!r}; like 5000, or {BACKLOG}")
-
-
 @dataclass(frozen=True)
 class Contest:
     """What they are given."""
 
     rivals: Sequence[Rival]
-    loads: Sequence[float | None]
     workers: str
     quick: bool = False
     turns: int | None = None
-    updates: int | None = None
-    """Of a backlog."""
-
-    def __post_init__(self) -> None:
-        if None in self.loads and any(each.name == NULL for each in self.rivals):
-            raise ValueError(f"{NULL} has no {BACKLOG}: only latency is compared with it")
 
     def results(
         self, folder: Path, given: Mapping[str, Any], workload: Workload
@@ -110,29 +95,21 @@ class Contest:
             for crew in crews:
                 crew.wait_until_joined()
             rounds = workload.rounds()
-            sizes = [self._updates(load, workload) for load in self.loads]
-            warm = up_to(sizes[0], rounds)
+            feed_s = QUICK_FEED_S if self.quick else FEED_S
+            warm = up_to(int(LOADS[0] * feed_s), rounds)
             for crew, each in zip(crews, self.rivals, strict=True):
                 if each.name != NULL:  # it has nothing to warm up, and its log ends with a marker
-                    send(crew.settings, warm)
-                    crew.wait_until_finished()
-            for load, size in zip(self.loads, sizes, strict=True):
-                found = self._turns(crews, load, size, rounds)
+                    crew.rate(warm)
+            for load in LOADS:
+                found = self._turns(crews, load, int(load * feed_s), rounds)
                 for each, figures in zip(self.rivals, found, strict=True):
-                    at = BACKLOG if load is None else f"{load:.0f}"
-                    name = f"against/{workload.name}/{at}/{each.name}"
-                    yield compared(name, figures, found[0])
+                    name = f"{workload.name}/{load:.0f}"
+                    yield compared(f"against/{name}/{each.name}", figures, found[0])
                     if each.name == NULL:
-                        yield beside_null(f"beside-null/{workload.name}/{at}", found[0], figures)
-
-    def _updates(self, load: float | None, workload: Workload) -> int:
-        """Of a turn."""
-        if load is None:
-            return self.updates or workload.updates
-        return int(load * (QUICK_FEED_S if self.quick else FEED_S))
+                        yield beside_null(f"beside-null/{name}", found[0], figures)
 
     def _turns(
-        self, crews: Sequence[Crew], load: float | None, updates: int, rounds: Iterator[Round]
+        self, crews: Sequence[Crew], load: float, updates: int, rounds: Iterator[Round]
     ) -> list[list[dict[str, float]]]:
         """For each of the crews its figures, turn by turn."""
         found: list[list[dict[str, float]]] = [[] for _ in crews]
@@ -153,15 +130,9 @@ def _null(ground: Ground, workload: Workload) -> Program:
     return null(run.sample, None, ground.folder)
 
 
-def _a_turn(crew: Crew, rounds: Sequence[Round], load: float | None) -> dict[str, float]:
-    if load is not None:
-        there = phase(crew.settings, rounds, load)
-        return {"p50_ms": there.quantile_ms(0.5), "p99_ms": there.quantile_ms(0.99)}
-    with crew.paused():
-        send(crew.settings, rounds)
-        began_s = time.monotonic()
-    crew.wait_until_finished()
-    return {"seconds": time.monotonic() - began_s}
+def _a_turn(crew: Crew, rounds: Sequence[Round], load: float) -> dict[str, float]:
+    there = phase(crew.settings, rounds, load)
+    return {"p50_ms": there.quantile_ms(0.5), "p99_ms": there.quantile_ms(0.99)}
 
 
 def beside_null(
@@ -191,6 +162,4 @@ def compared(
             kind = what.partition("_")[0]
             ratio |= {f"{kind}_least": reported[0], f"{kind}_ratio": median(reported)}
             ratio[f"{kind}_most"] = reported[-1]
-    value = ratio.pop(what)
-    unit = "s" if what == "seconds" else "ms, p99"
-    return result(name, value, unit, ratio, f"medians of {len(ours)} turns")
+    return result(name, ratio.pop(what), "ms, p99", ratio, f"medians of {len(ours)} turns")

@@ -1,104 +1,117 @@
-"""What a correction costs: how long until it is applied, and how long others wait until then.
+"""What corrections cost: how long until they are applied, how long others wait until then, and how
+much memory the worker has.
 
-One ladder has millions of updates; others play on at a steady rate. A checkpoint is made before the
-last hundredth of its rounds. Then two of them are voided: one of that hundredth, and the first.
+One ladder has millions of updates; others play on at a steady rate. `corrections`: a checkpoint is
+made before the last hundredth of its rounds, then two of them are voided: one of that hundredth,
+and the first. `bans`: one of its players is removed, then many more in one `corrections-applied`.
 """
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
-from typing import NamedTuple
+
+import numpy as np
 
 from stream_rater.adapters.kafka.producers import Submitter
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.columns.sharding import partition_of
-from stream_rater.config.settings import Settings
 from stream_rater.contract.events import to_json
 from stream_rater.contract.groups import ESTIMATORS
 from stream_rater.operations.checkpoint import checkpoint
-from tests.benchmarks.stream.crew import a_crew, names_of
-from tests.benchmarks.stream.ground import Ground, send
-from tests.benchmarks.stream.latency import Phase, phase
-from tests.benchmarks.stream.rounds import Round, Workload, made, up_to
+from tests.benchmarks.measure import Result, result
+from tests.benchmarks.stream.crew import Crew, a_crew, names_of
+from tests.benchmarks.stream.ground import MIB, Ground, resident_bytes
+from tests.benchmarks.stream.latency import phase
+from tests.benchmarks.stream.rounds import Round, Workload, made, player_name, up_to
 from tests.benchmarks.stream.throughput import SERVICE
 
 LONG = "the-long-ladder"
-OTHERS = "other-ladders"
 RATE = 2_000.0
 """Updates a second on the other ladders while a correction is applied."""
 LOOK_EVERY_S = 0.02
 LONGEST_S = 300.0
-STEP = 200_000
+BANNED = 20_000
+"""Who are removed together."""
 
 
-class Correction(NamedTuple):
-    """A voided round, or a checkpoint."""
+class _Correcting:
+    """Sends corrections of the long ladder, and waits until they are applied."""
 
-    which: str
-    seconds: float
-    """From when it was sent until its offset was committed; how long the command took."""
-    others: Phase | None = None
-    """How long the players of other ladders waited for their updates until then."""
+    def __init__(self, crew: Crew, records: Sequence[tuple[str, dict[str, object], str]]) -> None:
+        """`records`: type, what is said beside the ladder, and the key."""
+        self.seconds, self.memory = 0.0, list[int]()
+        self._crew, self._records = crew, records
+
+    def __call__(self) -> None:
+        began_s, settings = time.monotonic(), self._crew.settings
+        admin = Admin(settings)
+        topic = admin.topics.rounds
+        submitter = Submitter(settings, topic)
+        self._look()
+        for kind, value, key in self._records:
+            submitter.correct(LONG, kind, to_json({"ladder": LONG, **value}), key)
+        submitter.flush()
+        partitions = admin.partitions()[topic]
+        home = partition_of(LONG, partitions)
+        end = admin.ends(topic, partitions)[home]
+        while (admin.committed(ESTIMATORS, topic, partitions)[home] or 0) < end:
+            assert time.monotonic() - began_s < LONGEST_S, "the correction is not done"
+            self._look()
+            time.sleep(LOOK_EVERY_S)
+        self.seconds = time.monotonic() - began_s
+
+    def _look(self) -> None:
+        self.memory.append(resident_bytes(self._crew.workers[0].pid))
+
+    def row(self, name: str, others: Sequence[Round], updates: int) -> Result:
+        """Its figures, while these rounds are played on other ladders."""
+        waited = phase(self._crew.settings, others, RATE, self)
+        self._crew.wait_until_finished()
+        ratio = {f"p{p}": waited.quantile_ms(p / 100) for p in (50, 99, 100)}
+        ratio |= {"MiB_before": self.memory[0] / MIB, "MiB_most": max(self.memory) / MIB}
+        return result(name, self.seconds, "s", ratio, f"of a ladder with {updates} updates")
 
 
 def corrections(
     ground: Ground, workload: Workload, updates: int, feed_s: float
-) -> Iterator[Correction]:
+) -> Iterator[Result]:
     """Rate so many updates of one ladder, and void two of its rounds."""
-    rounds = (each._replace(ladder=LONG) for each in map(renamed, workload.rounds()))
-    others = workload.rounds(seed=3)
+    rounds, others = map(renamed, workload.rounds()), workload.rounds(seed=3)
+    name, late = f"correction/{workload.name}", updates // 100
     with a_crew(ground, workload, names_of("1"), SERVICE) as crew:
         crew.wait_until_joined()
-        long, done, early = list[str](), 0, updates * 99 // 100
-        while done < updates:
-            some = up_to(min(STEP, (early if done < early else updates) - done), rounds)
-            send(crew.settings, some)
-            crew.wait_until_finished()
-            done += sum(len(each.players) for each in some)
-            long += [each.round_id for each in some]
-            if done >= early and done - sum(len(each.players) for each in some) < early:
-                began_s = time.monotonic()
-                with redirect_stdout(sys.stderr):
-                    checkpoint(crew.settings, [LONG])
-                yield Correction("a checkpoint", time.monotonic() - began_s)
-        for which, number in (("a late round", len(long) * 199 // 200), ("the first round", 0)):
-            void = _Void(crew.settings, long[number])
-            waited = phase(crew.settings, up_to(int(RATE * feed_s), others), RATE, void)
-            crew.wait_until_finished()
-            yield Correction(which, void.seconds, waited)
-
-
-class _Void:
-    """Voids a round of the long ladder, and waits until that is done."""
-
-    def __init__(self, settings: Settings, round_id: str) -> None:
-        self.seconds = 0.0
-        self._settings = settings
-        self._round_id = round_id
-
-    def __call__(self) -> None:
+        long = [each.round_id for some in crew.in_steps(updates - late, rounds) for each in some]
         began_s = time.monotonic()
-        value = to_json({"ladder": LONG, "round_id": self._round_id})
-        submitter = Submitter(self._settings, Admin(self._settings).topics.rounds)
-        submitter.correct(LONG, "round-voided", value, self._round_id)
-        submitter.flush()
-        wait_until_corrected(self._settings)
-        self.seconds = time.monotonic() - began_s
+        with redirect_stdout(sys.stderr):
+            checkpoint(crew.settings, [LONG])
+        note = f"of a ladder with {updates} updates"
+        yield result(f"{name}/a-checkpoint", time.monotonic() - began_s, "s", note=note)
+        long += [each.round_id for some in crew.in_steps(late, rounds) for each in some]
+        for which, number in (("a-late-round", len(long) * 199 // 200), ("the-first-round", 0)):
+            voided = _Correcting(crew, [("round-voided", {"round_id": long[number]}, long[number])])
+            yield voided.row(f"{name}/{which}", up_to(int(RATE * feed_s), others), updates)
 
 
-def wait_until_corrected(settings: Settings, look: Callable[[], object] = lambda: None) -> None:
-    """Return once all that is in the long ladder's partition now is committed. Until then, call
-    `look` again and again."""
-    admin = Admin(settings)
-    topic = admin.topics.rounds
-    partitions = admin.partitions()[topic]
-    home = partition_of(LONG, partitions)
-    began_s, end = time.monotonic(), admin.ends(topic, partitions)[home]
-    while (admin.committed(ESTIMATORS, topic, partitions)[home] or 0) < end:
-        assert time.monotonic() - began_s < LONGEST_S, "the correction is not done"
-        look()
-        time.sleep(LOOK_EVERY_S)
+def bans(
+    ground: Ground, workload: Workload, updates: int, feed_s: float, players: int
+) -> Iterator[Result]:
+    """Rate so many updates of one ladder, and remove one player, then so many."""
+    rounds, others = map(renamed, workload.rounds()), workload.rounds(seed=3)
+    chosen = np.random.default_rng(7).choice(workload.players, players + 1, replace=False)
+    names = list(map(player_name, chosen.tolist()))
+    with a_crew(ground, workload, names_of("1"), SERVICE) as crew:
+        crew.wait_until_joined()
+        for _ in crew.in_steps(updates, rounds):
+            pass
+        for banned in (names[:1], names[1:]):
+            batched = len(banned) > 1
+            records: list[tuple[str, dict[str, object], str]] = [
+                ("player-removed", {"player": each, "batched": batched}, each) for each in banned
+            ]
+            removal = _Correcting(crew, records + [("corrections-applied", {}, "")] * batched)
+            name = f"bans/{workload.name}/{len(banned)}"
+            yield removal.row(name, up_to(int(RATE * feed_s), others), updates)
 
 
 def renamed(round_: Round) -> Round:

@@ -1,9 +1,11 @@
 """Worker processes that share the work of one run."""
 
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -12,13 +14,15 @@ import msgspec
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
-from tests.benchmarks.stream.ground import Ground, processor_s
-from tests.benchmarks.stream.rounds import Workload
+from tests.benchmarks.stream.ground import Ground, processor_s, send
+from tests.benchmarks.stream.rounds import Round, Workload, up_to, updates_of
 from tests.integration.processes import THIS_RELEASE, WorkerProcess, samples, wait_until
 from tests.integration.processes import workers as started_workers
 from tests.integration.topics import Finished
 
 LOOK_EVERY_S = 0.25
+STEP = 200_000
+"""So many updates are sent at once, and rated before the next."""
 
 
 class Program(NamedTuple):
@@ -100,6 +104,19 @@ class Crew:
     def _joins(self, name: str, group: str) -> bool:
         return not self.program.roles or _role(name) in ("all", ROLE_OF[group])
 
+    def rate(self, rounds: Iterable[Round]) -> None:
+        """Send these rounds, and return once all are rated."""
+        send(self.settings, rounds)
+        self.wait_until_finished()
+
+    def in_steps(self, updates: int, rounds: Iterator[Round]) -> Iterator[list[Round]]:
+        """Rate the first rounds, until so many ratings change. Each step, once it is rated."""
+        left = updates
+        while left > 0 and (some := up_to(min(STEP, left), rounds)):
+            self.rate(some)
+            left -= updates_of(some)
+            yield some
+
     def wait_until_finished(self) -> None:
         """Return once all that was sent is rated and published."""
         finished = Finished(self.settings)
@@ -141,6 +158,11 @@ def a_crew(
         for name in names:
             crew.hire(name)
         yield crew
+
+
+def a_program(words: Sequence[str], settings: Settings, log: Path) -> WorkerProcess:
+    """Another program than a worker: a module and its arguments."""
+    return WorkerProcess(settings, log, command=[sys.executable, "-m", *words])
 
 
 ROLE_OF = {ESTIMATORS: "estimator", UPDATERS: "updater"}

@@ -7,16 +7,17 @@ a lobby is from when it was due to its event.
 
 import time
 from collections import Counter
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from stream_rater.adapters.kafka.topics import Topics
+from tests.benchmarks.measure import Result, result
 from tests.benchmarks.stream.crew import LOOK_EVERY_S, Crew, a_crew, names_of
-from tests.benchmarks.stream.ground import Ground, a_producer, most_memory, published, send
+from tests.benchmarks.stream.ground import Ground, a_producer, most_memory, published
 from tests.benchmarks.stream.latency import Phase, Seen, watched
 from tests.benchmarks.stream.rounds import WORKLOADS, Round, Workload, up_to
-from tests.benchmarks.stream.throughput import SERVICE, used
+from tests.benchmarks.stream.throughput import SERVICE
 from tests.integration.processes import wait_until
 
 RATE = 500.0
@@ -32,24 +33,7 @@ rating = {{ system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }}
 """
 
 
-@dataclass(frozen=True)
-class Crowd:
-    """What was measured."""
-
-    seconds: float
-    quiet: Phase
-    """Lobbies before the large round."""
-    beside: Phase
-    """Lobbies due while it was on its way."""
-    message: int
-    """Its bytes."""
-    memory: int
-    """The most that a worker had, in bytes."""
-    processor_s: dict[str, float]
-    """Until its last event: of all workers together, of Redis, of the broker."""
-
-
-def crowd(ground: Ground, workload: Workload, count: str, feed_s: float) -> Crowd:
+def crowd(ground: Ground, workload: Workload, count: str, feed_s: float) -> Result:
     """Measured with so many workers; AssertionError where an event is lost or doubled."""
     large = next(workload.rounds())
     lobbies = WORKLOADS[workload.beside].rounds()
@@ -58,15 +42,12 @@ def crowd(ground: Ground, workload: Workload, count: str, feed_s: float) -> Crow
     with a_crew(ground, workload, names_of(count), SERVICE, ladders=str(ladders)) as crew:
         crew.wait_until_joined()
         warm = up_to(WARM, lobbies)
-        send(crew.settings, warm)
-        crew.wait_until_finished()
+        crew.rate(warm)
         fed = up_to(int(RATE * feed_s), lobbies)
         sent_s: list[float] = []
-        used_s: list[dict[str, float]] = []
 
         def send_large() -> None:
             rated = _rated(crew) + len(large.players)
-            used_s.append(used(ground, crew))
             options = {"message.max.bytes": 2 * LARGEST_BYTES, "compression.type": "lz4"}
             with a_producer(crew.settings.kafka, 0, **options) as producer:
                 sent_s.append(time.time())
@@ -76,15 +57,21 @@ def crowd(ground: Ground, workload: Workload, count: str, feed_s: float) -> Crow
                 lambda: _rated(crew) >= rated, "it is rated", moves=lambda: _rated(crew),
                 every_s=LOOK_EVERY_S,
             )  # fmt: skip
-            used_s.append(used(ground, crew))
 
         due_s, _, seen = watched(crew.settings, fed, RATE, send_large, others=len(large.players))
         memory = max(most_memory(worker.pid) for worker in crew.workers)
         due = Counter(key for each in (*warm, *fed, large) for key in each.due())
         wrong = published(crew.settings).wrong(due)
         assert not wrong, f"{workload.name}: {wrong}"
-    took_s = {who: after - used_s[0][who] for who, after in used_s[1].items()}
-    return report(large, sent_s[0], due_s, seen, memory, took_s)
+    found = report(large, sent_s[0], due_s, seen)
+    ratio = {
+        f"{name}_p{per_cent}_ms": getattr(found, name).quantile_ms(per_cent / 100)
+        for name in ("beside", "quiet")
+        for per_cent in (50, 99)
+    }
+    ratio |= {"message_mb": len(large.value) / 1e6, "worker_mb": memory / 1e6}
+    note = f"{len(large.players)} players, beside {RATE:.0f} updates/s of lobbies"
+    return result(f"stream/{workload.name}/{count}", found.seconds, "s", ratio, note)
 
 
 def _rated(crew: Crew) -> float:
@@ -92,10 +79,17 @@ def _rated(crew: Crew) -> float:
     return sum(worker.metric("stream_rater_events_total") for worker in crew.workers)
 
 
-def report(
-    large: Round, sent_s: float, due_s: dict[str, float], seen: Seen, memory: int,
-    processor_s: dict[str, float],
-) -> Crowd:  # fmt: skip
+class Crowd(NamedTuple):
+    """A large round, and the lobbies."""
+
+    seconds: float
+    quiet: Phase
+    """Lobbies before the large round."""
+    beside: Phase
+    """Lobbies due while it was on its way."""
+
+
+def report(large: Round, sent_s: float, due_s: dict[str, float], seen: Seen) -> Crowd:
     """From when the large round was sent, when each of the lobbies was due, and the events seen."""
     at = np.array(seen.at_s)
     due = np.array([due_s.get(each, sent_s) for each in seen.round_ids])
@@ -103,11 +97,5 @@ def report(
     end_s = float(at[is_large].max())
     beside = ~is_large & (due >= sent_s) & (due < end_s)
     quiet = ~is_large & (at < sent_s)
-    return Crowd(
-        seconds=end_s - sent_s,
-        quiet=Phase((at - due)[quiet], RATE, 0),
-        beside=Phase((at - due)[beside], RATE, 0),
-        message=len(large.value),
-        memory=memory,
-        processor_s=processor_s,
-    )
+    phases = (Phase((at - due)[lobbies], RATE, 0) for lobbies in (quiet, beside))
+    return Crowd(end_s - sent_s, *phases)

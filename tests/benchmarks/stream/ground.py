@@ -26,6 +26,7 @@ from tests.brokers import brokers as started_brokers
 from tests.integration.topics import headers_of
 from tests.redis_cluster import a_redis_cluster
 
+MIB = 2**20
 TIMEOUT_S = 60.0
 RUN = "run-"
 """Topics of a run begin so."""

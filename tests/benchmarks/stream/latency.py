@@ -21,8 +21,9 @@ from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.settings import Settings
+from tests.benchmarks.measure import Result, result
 from tests.benchmarks.stream.ground import AT_ONCE, TIMEOUT_S, a_producer
-from tests.benchmarks.stream.rounds import Round
+from tests.benchmarks.stream.rounds import Round, updates_of
 from tests.integration.topics import headers_of
 
 STEADY = 0.2
@@ -53,6 +54,13 @@ class Phase:
         """The latency in ms that this share of the events does not exceed."""
         return 1000.0 * float(np.quantile(self.latency_s, share, method="inverted_cdf"))
 
+    def row(self, name: str, value: float, unit: str) -> Result:
+        """Its figures, of which the value is one."""
+        shares = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
+        ratio = {each: self.quantile_ms(share) for each, share in shares.items()}
+        ratio["behind"] = self.lag_ms
+        return result(name, value, unit, ratio, f"at {self.rate:.0f} updates/s")
+
     @property
     def lag_ms(self) -> float:
         """How much time of feeding that was."""
@@ -76,7 +84,7 @@ def watched(
     admin = Admin(settings)
     topic = admin.topics.changed
     starts = admin.ends(topic, admin.partitions()[topic])
-    expected = others + sum(len(each.players) for each in rounds)
+    expected = others + updates_of(rounds)
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     watcher = context.Process(

@@ -4,14 +4,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
 
 from local.tools import ROOT
 from stream_rater.config.settings import Settings
+from tests.benchmarks.measure import Result, result
 from tests.benchmarks.stream.crew import a_crew
-from tests.benchmarks.stream.ground import Ground, send
-from tests.benchmarks.stream.rounds import Round, Workload
+from tests.benchmarks.stream.ground import Ground
+from tests.benchmarks.stream.rounds import Workload, updates_of
 from tests.benchmarks.stream.throughput import SERVICE
 from tests.integration.processes import THIS_RELEASE, environment_of
 
@@ -21,51 +20,24 @@ NAMELESS = ("",)
 """One worker, whose groups do not wait for it to come back."""
 
 
-@dataclass(frozen=True)
-class Rebuilt:
-    """What a rebuild took, from the start of its process to its end."""
-
-    updates: int
-    players: int
-    seconds: float
-    processor_s: dict[str, float]
-    """Of the command, Redis and the broker."""
-    start_s: float
-    """What the command used of the processor before it began: imports, kernels, a look around."""
-
-    @property
-    def a_core(self) -> float:
-        """Updates a second of the command's own processor time, its start left out."""
-        return self.updates / (self.processor_s["rebuild"] - self.start_s)
-
-    @property
-    def rate(self) -> float:
-        """Updates a second."""
-        return self.updates / self.seconds
-
-
-def rebuilt(ground: Ground, workload: Workload, rounds: Iterable[Round]) -> Rebuilt:
-    """Rate these rounds by a worker, empty Redis, rebuild; AssertionError where a byte differs."""
-    updates = 0
-
-    def counted() -> Iterable[Round]:
-        nonlocal updates
-        for each in rounds:
-            updates += len(each.players)
-            yield each
-
+def rebuild(ground: Ground, workload: Workload, updates: int, name: str) -> Result:
+    """Rate about so many updates by a worker, empty Redis, rebuild; AssertionError where a byte
+    differs. The processor time of the command does not count its start, where a core's rate is
+    meant: imports, kernels, a look around."""
     with a_crew(ground, workload, NAMELESS, SERVICE) as crew:
         crew.workers[0].wait_ready()
-        send(crew.settings, counted())
-        crew.wait_until_finished()
+        updates = sum(map(updates_of, crew.in_steps(updates, workload.rounds())))
         crew.dismiss()
     before = ground.beliefs()
     _, start = _command(ground, crew.settings, WRONG_USAGE)  # nothing is lost yet: it refuses
     ground.lose()
     seconds, used_s = _command(ground, crew.settings)
     assert ground.beliefs() == before, f"{workload.name}: the rebuilt store is another"
-    players = sum(map(len, before.values()))
-    return Rebuilt(updates, players, seconds, used_s, start["rebuild"])
+    ratio = {f"{who}_us": used / updates * 1e6 for who, used in used_s.items()}
+    start_s = start["rebuild"]
+    ratio |= {"a_core": updates / (used_s["rebuild"] - start_s), "start_s": start_s}
+    note = f"{workload.name}: {updates} updates of {sum(map(len, before.values()))} players"
+    return result(name, updates / seconds, "updates/s", ratio, f"{note} in {seconds:.2f} s")
 
 
 def _command(

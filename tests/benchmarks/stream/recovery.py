@@ -5,9 +5,10 @@ rating took is how long it was until the shards of who left were served again.
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from tests.benchmarks.measure import Result
 from tests.benchmarks.stream.crew import Crew, a_crew
-from tests.benchmarks.stream.ground import Ground, send
-from tests.benchmarks.stream.latency import Phase, phase
+from tests.benchmarks.stream.ground import Ground
+from tests.benchmarks.stream.latency import phase
 from tests.benchmarks.stream.rounds import Round, Workload
 from tests.benchmarks.stream.throughput import SERVICE
 
@@ -39,12 +40,12 @@ STORIES: dict[str, tuple[Sequence[str], Callable[[Crew], None]]] = {
 
 def recovery(
     ground: Ground, workload: Workload, warm: Sequence[Round], rounds: Sequence[Round], rate: float
-) -> Iterator[tuple[str, Phase]]:
+) -> Iterator[Result]:
     """Each story, by the same rounds."""
-    for ladder_log, (names, befalls) in STORIES.items():
+    for story, (names, befalls) in STORIES.items():
         with a_crew(ground, workload, names, SERVICE, session_timeout_ms=SESSION_MS) as crew:
             for worker in crew.workers:
                 worker.wait_ready()
-            send(crew.settings, warm)
-            crew.wait_until_finished()
-            yield ladder_log, phase(crew.settings, rounds, rate, partial(befalls, crew))
+            crew.rate(warm)
+            found = phase(crew.settings, rounds, rate, partial(befalls, crew))
+        yield found.row(f"recovery/{workload.name}/{story}", found.quantile_ms(1.0), "ms, most")

@@ -2,19 +2,16 @@
 
 import gzip
 import itertools
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from stream_rater.contract.events import joined, round_from_json
-from tests.benchmarks.measure import Skipped
+from tests.benchmarks.measure import shared
 
-ROOT = Path(__file__).resolve().parents[3]
 SEASON = "2026-01-01T00:00:00Z"
 SKILL, LUCK = 300.0, 120.0
 """Spread of the players' skills, and of a performance, in points."""
@@ -52,7 +49,7 @@ class Workload:
     it has no such rounds."""
     make: Callable[["Workload", int], Iterator[Round]]
     beside: str = ""
-    """Another workload that it is to be compared with."""
+    """Another workload that is played meanwhile, where this is a single round."""
     team: int = 1
     """Players in a team; 1 where each plays alone."""
 
@@ -101,12 +98,7 @@ def made(round_id: str, ladder: str, players: list[str], team: int = 1) -> Round
         members = players[first : first + team]
         who = {"player": members[0]} if team == 1 else {"team": members}
         standings.append({**who, "rank": rank})
-    event = {
-        "round_id": round_id,
-        "ladder": ladder,
-        "completed_at": SEASON,
-        "standings": standings,
-    }
+    event = {"round_id": round_id, "ladder": ladder, "completed_at": SEASON, "standings": standings}
     return Round(round_id, ladder, msgspec.json.encode(event), players)
 
 
@@ -120,15 +112,16 @@ def crowds(workload: Workload, seed: int) -> Iterator[Round]:
 
 def codeforces(_: Workload, __: int) -> Iterator[Round]:
     """The file, once; Skipped where it is absent."""
-    shared = Path(os.environ.get("STREAM_RATER_SHARED") or ROOT.parent / "shared")
-    path = shared / "data" / "codeforces.jsonl.gz"
-    if not path.is_file():
-        raise Skipped("no data/codeforces.jsonl.gz in the shared folder: set STREAM_RATER_SHARED")
-    with gzip.open(path) as file:
+    with gzip.open(shared("codeforces")) as file:
         for line in file:
             event = round_from_json(line)
             players = [entry.player for entry in event.standings if entry.player is not None]
             yield Round(event.round_id, event.ladder, line.rstrip(), players)
+
+
+def updates_of(rounds: Iterable[Round]) -> int:
+    """How many ratings change."""
+    return sum(len(each.players) for each in rounds)
 
 
 def up_to(updates: int, rounds: Iterable[Round]) -> list[Round]:
@@ -151,13 +144,13 @@ WORKLOADS = {
     each.name: each
     for each in (
         Workload("lobby5", 5, 200_000, 64, 600_000, 600_000, drawn),
-        Workload("duel", 2, 200_000, 64, 400_000, 400_000, drawn, beside="lobby5"),
-        Workload("team5v5", 10, 200_000, 64, 600_000, 0, drawn, beside="lobby5", team=5),
-        Workload("squads", 100, 200_000, 64, 600_000, 0, drawn, beside="lobby5", team=4),
+        Workload("duel", 2, 200_000, 64, 400_000, 400_000, drawn),
+        Workload("team5v5", 10, 200_000, 64, 600_000, 0, drawn, team=5),
+        Workload("squads", 100, 200_000, 64, 600_000, 0, drawn, team=4),
         Workload("royale100", 100, 200_000, 64, 600_000, 600_000, drawn),
         Workload("field10000", 10_000, 200_000, 8, 1_000_000, 20_000, drawn),
         Workload("veterans", 10_000, 20_000, 1, 600_000, 20_000, drawn),
-        Workload("hot-ladder", 5, 200_000, 1, 600_000, 600_000, drawn, beside="lobby5"),
+        Workload("hot-ladder", 5, 200_000, 1, 600_000, 600_000, drawn),
         Workload("dense", 5, 500, 1, 25_000, 25_000, drawn),
         Workload("million", 1_000_000, 1_000_000, 1, 1_000_000, 0, crowds, beside="lobby5"),
         Workload("codeforces", 0, 100_000, 1, 600_000, 20_000, codeforces),

@@ -3,7 +3,8 @@ the store, and an event."""
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
@@ -11,8 +12,9 @@ from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import to_json
 from stream_rater.contract.seeds import MOST_PLAYERS, SEEDED
+from tests.benchmarks.measure import Result, result
 from tests.benchmarks.stream.crew import a_crew, names_of
-from tests.benchmarks.stream.ground import Ground, a_producer, most_memory
+from tests.benchmarks.stream.ground import MIB, Ground, a_producer, most_memory
 from tests.benchmarks.stream.rounds import Workload
 from tests.benchmarks.stream.throughput import SERVICE, used
 
@@ -21,48 +23,28 @@ AT_ONCE = 50
 """Records that are sent together."""
 
 
-@dataclass(frozen=True)
-class Seeding:
-    """What was measured."""
-
-    players: int
-    seconds: float
-    """From the first record until all events are committed."""
-    sending_s: float
-    """Until the last record was acknowledged."""
-    processor_s: dict[str, float]
-    """Of all workers together, of Redis, of the broker."""
-    store: int
-    """Bytes of Redis for each player."""
-    memory: int
-    """The most that a worker had, in bytes."""
-
-
-def seeding(ground: Ground, workload: Workload, players: int, count: str) -> Seeding:
-    """Seed so many players with so many workers. AssertionError where an event is lost or
-    doubled."""
-    with a_crew(
-        ground, replace(workload, players=players, ladders=1), names_of(count), SERVICE
-    ) as crew:
+def seeding(ground: Ground, workload: Workload, players: int, count: str) -> Result:
+    """The seconds until all of so many players have a belief and an event, by so many workers.
+    AssertionError where an event is lost or doubled."""
+    alone = replace(workload, players=players, ladders=1)
+    with a_crew(ground, alone, names_of(count), SERVICE) as crew:
         crew.wait_until_joined()
         empty, before, began_s = ground.memory(), used(ground, crew), time.monotonic()
-        topic = Topics.of(crew.settings).rounds
-        values = records(players)
-        while some := [value for _, value in zip(range(AT_ONCE), values, strict=False)]:
+        topic, values = Topics.of(crew.settings).rounds, records(players)
+        while some := list(islice(values, AT_ONCE)):
             with a_producer(crew.settings.kafka, linger_ms=20) as producer:
                 for value in some:
                     producer.produce(topic, value, LADDER.encode(), headers={EVENT_TYPE: SEEDED})
         sending_s = time.monotonic() - began_s
         crew.wait_until_finished()
-        seconds = time.monotonic() - began_s
-        after = used(ground, crew)
+        seconds, after = time.monotonic() - began_s, used(ground, crew)
         events = sum(worker.metric("stream_rater_events_total") for worker in crew.workers)
         assert events == players, f"{events:.0f} events of {players} players"
-        return Seeding(
-            players, seconds, sending_s, {who: after[who] - before[who] for who in after},
-            (ground.memory() - empty) // players,
-            max(most_memory(worker.pid) for worker in crew.workers),
-        )  # fmt: skip
+        ratio = {f"{who}_us": (after[who] - before[who]) / players * 1e6 for who in after}
+        memory = max(most_memory(worker.pid) for worker in crew.workers)
+        ratio |= {"bytes_a_player": (ground.memory() - empty) // players, "MiB_most": memory / MIB}
+    ratio["sending_s"] = sending_s
+    return result(f"seeds/{count}", seconds, "s", ratio, f"{players} players")
 
 
 def records(players: int) -> Iterator[bytes]:
@@ -77,11 +59,5 @@ def records(players: int) -> Iterator[bytes]:
             {"player": f"player-{number}", "mu": m, "sigma": s, "rounds": r}
             for number, m, s, r in zip(numbers, mu, sigma, rounds, strict=True)
         ]
-        yield to_json(
-            {
-                "ladder": LADDER,
-                "round_id": f"seed-{first}",
-                "at": "2026-01-01T00:00:00Z",
-                "players": rows,
-            }
-        )
+        event = {"ladder": LADDER, "round_id": f"seed-{first}", "at": "2026-01-01T00:00:00Z"}
+        yield to_json({**event, "players": rows})

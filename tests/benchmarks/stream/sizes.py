@@ -21,6 +21,7 @@ from stream_rater.pipeline.ports import Application, Position
 from stream_rater.rating import record
 from stream_rater.rating.model import NEVER
 from stream_rater.replay.pool import Pool
+from tests.benchmarks.measure import Result, result
 from tests.benchmarks.stream.ground import Ground
 from tests.benchmarks.stream.rounds import Workload, ladder_name, player_name, up_to
 from tests.benchmarks.stream.throughput import Run, measured
@@ -33,24 +34,28 @@ AT_ONCE = 20_000
 """Beliefs written in one go."""
 
 
-def by_players(ground: Ground, workload: Workload, updates: int) -> Iterator[tuple[int, Run]]:
-    """Each number of players, and what its updates cost; a first run only warms the broker up."""
+def sizes(ground: Ground, workload: Workload, updates: int) -> Iterator[Result]:
+    """What updates cost, by each number of players and of shards; a first run only warms the broker
+    up."""
     _run(ground, workload, updates)
     for players in PLAYERS:
-        yield players, _run(ground, replace(workload, players=players), updates)
-
-
-def by_shards(ground: Ground, workload: Workload, updates: int) -> Iterator[tuple[int, Run]]:
-    """Each number of shards, and what its updates cost."""
+        run = _run(ground, replace(workload, players=players), updates)
+        yield _row(f"sizes/players/{players}", run)
     for shards in SHARDS:
-        yield shards, _run(ground, workload, updates, shards=shards)
+        yield _row(f"sizes/shards/{shards}", _run(ground, workload, updates, shards=shards))
+
+
+def _row(name: str, run: Run) -> Result:
+    ratio = {f"{each}_us": us for each, us in run.processor_us.items()}
+    return result(name, run.all_us, "us an update", ratio, run.note)
 
 
 def _run(ground: Ground, workload: Workload, updates: int, **settings: Any) -> Run:
+    def filled(at: Settings) -> None:
+        _fill(at, workload)
+
     rounds = up_to(updates, workload.rounds())
-    return measured(
-        ground, workload, rounds, "1", before=lambda at: _fill(at, workload), **settings
-    )
+    return measured(ground, workload, rounds, "1", before=filled, **settings)
 
 
 def _fill(settings: Settings, workload: Workload) -> None:

@@ -1,17 +1,15 @@
 """A worker's memory while millions of ratings change: flat, once all players were seen."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from tests.benchmarks.measure import Result, result
 from tests.benchmarks.stream.crew import a_crew, names_of
-from tests.benchmarks.stream.ground import Ground, resident_bytes, send
-from tests.benchmarks.stream.rounds import Workload, up_to
+from tests.benchmarks.stream.ground import MIB, Ground, resident_bytes
+from tests.benchmarks.stream.rounds import Workload, updates_of
 from tests.benchmarks.stream.throughput import SERVICE
-
-STEP = 200_000
-"""So many updates are sent at once, and rated before the next."""
 
 
 class Sample(NamedTuple):
@@ -22,16 +20,18 @@ class Sample(NamedTuple):
     """Bytes."""
 
 
-def soak(ground: Ground, workload: Workload, updates: int) -> Iterator[Sample]:
+def soak(ground: Ground, workload: Workload, updates: int) -> Result:
     """Rate about so many updates by one worker, which rests when a sample is taken."""
-    rounds, done = workload.rounds(), 0
+    samples, done = list[Sample](), 0
     with a_crew(ground, workload, names_of("1"), SERVICE) as crew:
         crew.wait_until_joined()
-        while done < updates and (some := up_to(min(STEP, updates - done), rounds)):
-            send(crew.settings, some)
-            crew.wait_until_finished()
-            done += sum(len(each.players) for each in some)
-            yield Sample(done, resident_bytes(crew.workers[0].pid))
+        for some in crew.in_steps(updates, workload.rounds()):
+            done += updates_of(some)
+            samples.append(Sample(done, resident_bytes(crew.workers[0].pid)))
+    every = max(1, len(samples) // 10)
+    ratio = {f"MiB_at_{each.updates}": each.resident / MIB for each in samples[every - 1 :: every]}
+    value = growth(samples) * 1e6 / MIB
+    return result("memory/worker", value, "MiB a million updates", ratio, "of the second half")
 
 
 def growth(samples: Sequence[Sample]) -> float:

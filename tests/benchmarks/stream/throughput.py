@@ -12,11 +12,11 @@ import msgspec
 from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS
 from stream_rater.evaluation.peers import PEERS
-from tests.benchmarks.measure import Skipped
+from tests.benchmarks.measure import ROOT, Result, Skipped, result
 from tests.benchmarks.stream.crew import Crew, Program, a_crew, names_of
 from tests.benchmarks.stream.ground import Ground, published, send
 from tests.benchmarks.stream.null import MODEL, Cuts, Model, Sample
-from tests.benchmarks.stream.rounds import ROOT, Round, Workload
+from tests.benchmarks.stream.rounds import Round, Workload, updates_of
 from tests.benchmarks.stream.steps import FILE
 
 WARM_UP = 20
@@ -45,6 +45,11 @@ class Run:
     """What its events look like."""
     cuts: Cuts | None
     """How the service cut; None of others."""
+
+    @property
+    def note(self) -> str:
+        """What it was."""
+        return f"{self.updates} updates of {self.players} players in {self.seconds:.2f} s"
 
     @property
     def rate(self) -> float:
@@ -77,19 +82,22 @@ def other(release: Path) -> dict[str, str]:
 
 
 def by_step(
-    ground: Ground, workload: Workload, rounds: Sequence[Round], release: Mapping[str, str] = {}
-) -> tuple[dict[str, float], Run]:
-    """The microseconds of processor that each step of one worker takes for an update, and the run.
-    `release`: variables that lead to another release. Skipped if it compiled kernels
-    during the run."""
+    ground: Ground, workload: Workload, rounds: Sequence[Round], release: Path | None
+) -> Result:
+    """The microseconds of processor that each step of one worker takes for an update; of another
+    release, if its folder is given. Skipped if it compiled kernels during the run."""
     path = ground.folder / "steps.json"
-    program = Program("tests.benchmarks.stream.steps", {FILE: str(path), **release})
+    variables = {} if release is None else other(release)
+    program = Program("tests.benchmarks.stream.steps", {FILE: str(path), **variables})
     run = measured(ground, workload, rounds, "1", program)
-    updates = sum(len(each.players) for each in rounds)
+    updates = updates_of(rounds)
     spent = msgspec.json.decode(path.read_bytes(), type=dict[str, float])
-    if sum(spent.values()) > run.processor_us["workers"] * updates * 1e-6:
+    steps = {step: used_s / updates * 1e6 for step, used_s in spent.items()}
+    worker_us = run.processor_us["workers"]
+    if sum(steps.values()) > worker_us:
         raise Skipped("kernels were compiled within the steps: measure again, they are kept now")
-    return {step: used_s / updates * 1e6 for step, used_s in spent.items()}, run
+    name = f"steps/{workload.name}" + "/before" * (release is not None)
+    return result(name, worker_us, "us/update", steps, f"{run.note}; stop watches included")
 
 
 def quix(guarantee: str, folder: Path) -> Program:
@@ -115,8 +123,7 @@ def measured(
         crew.wait_until_joined()
         before(crew.settings)
         empty = ground.memory()
-        send(crew.settings, rounds[:warm])
-        crew.wait_until_finished()
+        crew.rate(rounds[:warm])
         before_s = ground.each_redis_s()
         began_s, used_s, effects = _timed(ground, crew, rounds[warm:])
         redis_s = max(b - a for a, b in zip(before_s, ground.each_redis_s(), strict=True))
@@ -124,7 +131,7 @@ def measured(
     found = published(crew.settings)
     wrong = found.wrong(due)
     assert not wrong, f"{workload.name}: {wrong}"
-    updates = sum(len(each.players) for each in rounds[warm:])
+    updates = updates_of(rounds[warm:])
     per_update = {who: used / updates * 1e6 for who, used in used_s.items()}
     memory = (ground.memory() - empty) / len(due)
     took_s = found.last_s - began_s

@@ -1,0 +1,74 @@
+"""What the commands of all benchmarks share: options, JSON lines, the table, and `--write`."""
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from tests.benchmarks.document import writing
+from tests.benchmarks.measure import Result, Skipped
+
+Shown = tuple[int, list[Result]]
+"""The exit code, and all results."""
+
+
+def a_parser(module: str, text: str | None) -> argparse.ArgumentParser:
+    """With the options that all have."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=text)
+    parser.add_argument("--quick", action="store_true", help="less of everything: does it run?")
+    writing.add_option(parser)
+    return parser
+
+
+def parsed(
+    parser: argparse.ArgumentParser, arguments: Sequence[str] | None, *others: str
+) -> argparse.Namespace:
+    """What is asked for. The figures of a quick run, and those with one of the other options, are
+    not written: wrong usage."""
+    asked = parser.parse_args(arguments)
+    unlike = {option: getattr(asked, option[2:]) for option in ("--quick", *others)}
+    writing.check(parser, write=asked.write, unlike=unlike)
+    asked.arguments = sys.argv[1:] if arguments is None else arguments
+    return asked
+
+
+def show(
+    parts: Iterable[tuple[str, Iterable[Result]]],
+    console: Console | None = None,
+    *,
+    tabled: bool = True,
+) -> Shown:
+    """Print the results of each part as they come, a JSON object a line on standard output, and at
+    the end a table on standard error. The exit code is 1 if a part was skipped."""
+    console, code, done = console or Console(stderr=True), 0, list[Result]()
+    for name, results in parts:
+        try:
+            for each in results:
+                print(msgspec.json.encode(each).decode(), flush=True)
+                done.append(each)
+        except Skipped as reason:
+            code, said = 1, f"skipped {name}: {reason}"
+            console.print(said, style="yellow", markup=False, highlight=False, soft_wrap=True)
+    if tabled:
+        console.print(table(done))
+    return code, done
+
+
+def table(results: Sequence[Result]) -> Table:
+    """For people."""
+    shown = Table("benchmark", "value", "", "ratio", "note")
+    for each in results:
+        ratios = "\n".join(f"{name} {value:g}" for name, value in each.ratio.items())
+        shown.add_row(each.name, f"{each.value:g}", each.unit, ratios, each.note)
+    return shown
+
+
+def end(target: str, asked: argparse.Namespace, shown: Shown) -> int:
+    """Write the results of this target of the Makefile, if that is asked for; the exit code."""
+    code, done = shown
+    if asked.write:
+        writing.write_run(target, done, asked.arguments)
+    return code
