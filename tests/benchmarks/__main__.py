@@ -11,14 +11,13 @@ from rich.console import Console
 from rich.progress import Progress
 
 from stream_rater.runtime import malloc
-from tests.benchmarks import codeforces, lobbies, offline, replaying, stage1, tuning, winners
+from tests.benchmarks import lobbies, offline, replaying, stage1, tuning, winners
 from tests.benchmarks.command import a_parser, end, parsed, show
 from tests.benchmarks.measure import Effort, Result
 
 BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
     **stage1.BENCHMARKS,
     **lobbies.BENCHMARKS,
-    **codeforces.BENCHMARKS,
     **offline.BENCHMARKS,
     **replaying.BENCHMARKS,
     **winners.BENCHMARKS,
@@ -27,7 +26,6 @@ BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure what is asked for."""
     parser = a_parser("tests.benchmarks", __doc__)
     which = "stage1/100, or stage1 for all of that kind; none: everything"
     parser.add_argument("names", nargs="*", metavar="NAME", help=which)

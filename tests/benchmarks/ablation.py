@@ -52,12 +52,10 @@ class Without(OwnSystem):
 
     @property
     def space(self) -> tuple[Dimension, ...]:
-        """The dimensions of the other parameters."""
         names = [name for name, _ in self.fixed]
         return tuple(each for each in super().space if each.name not in names)
 
     def config(self, values: Mapping[str, float]) -> Any:
-        """The configuration with these values, and those that are fixed."""
         return msgspec.structs.replace(super().config(values), **dict(self.fixed))
 
 
@@ -76,7 +74,6 @@ CALIBRATION = {
 
 
 def rows(game: Game, trials: int) -> Iterator[Result]:
-    """One row for each part on a game."""
     own = OwnSystem(REFERENCE).on(game.first)
     _, steps = fit_in_steps(own, game, trials)
     yield from _of_steps(game, steps)
@@ -142,7 +139,6 @@ def play(plan: Plan) -> Iterator[Result]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the rows of all files."""
     asked = parsed(a_parser("tests.benchmarks.ablation", __doc__), arguments)
     parts = (("ablation", play(plan)) for plan in (QUICK if asked.quick else PLANS))
     return end("bench-ablation", asked, show(parts, tabled=False))

@@ -125,7 +125,6 @@ def _figures(fitted: Fitted) -> Iterator[tuple[str, float]]:
 
 
 def rows_of(plan: Plan) -> Iterator[Result]:
-    """The rows of what is played now."""
     yield from rows(play(plan))
 
 
@@ -156,7 +155,6 @@ def laid_out(plan: Plan, folder: Path) -> list[Path]:
 
 
 def read(path: Path) -> Report:
-    """A report that was written."""
     return msgspec.json.decode(path.read_bytes(), type=Report)
 
 
@@ -168,7 +166,6 @@ def _plans(files: Sequence[Path], *, quick: bool) -> Sequence[Plan]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the rows of all games."""
     parser = a_parser("tests.benchmarks.games", __doc__)
     parser.add_argument("reports", nargs="*", type=Path, metavar="REPORT", help="a games.json")
     parser.add_argument("--file", nargs="+", type=Path, default=[], metavar="PATH",

@@ -73,7 +73,6 @@ class Peer:
         self._rate, self._ratings = rate, ratings
 
     def rate(self, lobbies: Evening) -> None:
-        """All lobbies of an evening."""
         ratings = self._ratings
         for rows in lobbies.tolist():
             rated = self._rate([[ratings[row]] for row in rows])

@@ -8,6 +8,7 @@ endpoint that only produces to Kafka. `large` is the size and the start of a fil
 changes. Exit code 0: all was measured.
 """
 
+import asyncio
 import itertools
 import json
 import multiprocessing
@@ -20,14 +21,16 @@ from contextlib import ExitStack, closing, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from local.servers import signals_as_exit
+from stream_rater.columns.arrays import Floats
 from stream_rater.config.settings import Settings
 from tests.benchmarks.command import a_parser, end, parsed, show
 from tests.benchmarks.measure import Result, result
-from tests.benchmarks.posting import Posted, post
 from tests.benchmarks.replaying import append
 from tests.benchmarks.stream.crew import a_crew, a_program, names_of
 from tests.benchmarks.stream.ground import Ground, a_ground, processor_s, resident_bytes
@@ -43,6 +46,80 @@ from tests.benchmarks.stream.throughput import SERVICE, measured
 from tests.benchmarks.stream.throughput import Run as RunOfService
 from tests.integration.processes import WorkerProcess, wait_until
 
+# --- posts ----------------------------------------------------------------------------------------
+
+CONNECTIONS = 16
+STEADY = 0.2
+"""Posts of this first part of the time are not counted."""
+TIMEOUT_S = 60.0
+
+
+class Posted(NamedTuple):
+    """What became of the posts."""
+
+    due_s: dict[str, float]
+    """When each round was due, Unix seconds."""
+    answered_s: Floats
+    """(n,) how long each answer took that counts, in seconds."""
+
+    def quantile_ms(self, share: float) -> float:
+        """The time in ms that this share of the answers did not exceed."""
+        return 1000.0 * float(np.quantile(self.answered_s, share, method="inverted_cdf"))
+
+
+def post(
+    url: str, path: str, rounds: Sequence[Round], per_second: float, token: str = ""
+) -> Posted:
+    """Post each round to this path, in which `{ladder}` is its ladder. AssertionError if an answer
+    is no 202."""
+    return asyncio.run(_post(int(url.rpartition(":")[2]), path, rounds, per_second, token))
+
+
+async def _post(
+    port: int, path: str, rounds: Sequence[Round], per_second: float, token: str
+) -> Posted:
+    due = asyncio.Queue[tuple[Round, float] | None]()
+    begin_s = time.time() + 0.1
+    due_s = {each.round_id: begin_s + i / per_second for i, each in enumerate(rounds)}
+    took: dict[str, float] = {}
+
+    async def worker() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while (given := await due.get()) is not None:
+            each, at_s = given
+            head = (
+                f"POST {path.format(ladder=each.ladder)} HTTP/1.1\r\nHost: localhost\r\n"
+                f"Content-Type: application/json\r\nContent-Length: {len(each.value)}\r\n"
+                + (f"Authorization: Bearer {token}\r\n" if token else "")
+                + "\r\n"
+            )
+            writer.write(head.encode() + each.value)
+            answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), TIMEOUT_S)
+            length = next(
+                int(line.split(b":")[1])
+                for line in answer.lower().split(b"\r\n")
+                if line.startswith(b"content-length:")
+            )
+            body = await asyncio.wait_for(reader.readexactly(length), TIMEOUT_S)
+            took[each.round_id] = time.time() - at_s
+            assert answer.startswith(b"HTTP/1.1 202"), (answer, body)
+        writer.close()
+
+    workers = [asyncio.create_task(worker()) for _ in range(CONNECTIONS)]
+    for each in rounds:
+        at_s = due_s[each.round_id]
+        if (wait_s := at_s - time.time()) > 0.0005:
+            await asyncio.sleep(wait_s)
+        due.put_nowait((each, at_s))
+    for _ in workers:
+        due.put_nowait(None)
+    await asyncio.gather(*workers)
+    counted = rounds[int(STEADY * len(rounds)) :]
+    return Posted(due_s, np.array([took[each.round_id] for each in counted]))
+
+
+# --- what is measured -----------------------------------------------------------------------------
+
 WORKLOAD = WORKLOADS["lobby5"]
 TURNS, QUICK = 3, 10
 RATE, SECONDS = 1_000.0, 20.0
@@ -53,7 +130,6 @@ LOOK_S = 0.1
 WARM = 200
 """Rounds that are rated before the latency is measured."""
 LARGE = 10_000_000
-"""The updates of a large file."""
 POSTS, INGEST_S = 1_000.0, 10.0
 """Posts a second to `serve`, and for how long in each turn."""
 TOKEN, SERVE = "posting", ["stream_rater", "serve"]
@@ -72,7 +148,6 @@ def a_process(file: Path) -> Iterator[WorkerProcess]:
 
 
 def published(process: WorkerProcess) -> float:
-    """The number of events that it has published."""
     return process.metric("stream_rater_events_total", outcome="published")
 
 
@@ -209,7 +284,6 @@ def ingest(ground: Ground, folder: Path, rounds: Sequence[Round], turns: int) ->
 
 
 def measured_all(quick: bool) -> Iterator[Result]:
-    """Each figure."""
     part = QUICK if quick else 1
     updates, turns = WORKLOAD.updates // part, 1 if quick else TURNS
     rounds = up_to(updates, WORKLOAD.rounds())
@@ -240,7 +314,6 @@ def measured_all(quick: bool) -> Iterator[Result]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure all."""
     asked = parsed(a_parser("tests.benchmarks.standalone", __doc__), arguments)
     with signals_as_exit():
         shown = show([("standalone", measured_all(asked.quick))])

@@ -38,7 +38,6 @@ def a_cluster(workers: int) -> Iterator[Where]:
 
 @contextmanager
 def processes(count: int) -> Iterator[Where]:
-    """So many processes, which are started when they are needed."""
     yield Processes(count)
 
 

@@ -33,8 +33,6 @@ ELO = PairwiseElo(learning_rate=32.0, scale=174.0, pairs="average", dnf="tied-la
 
 
 class _Score(NamedTuple):
-    """How well the winners were predicted."""
-
     log_loss: float
     brier: float
     bins: Sequence[Bin]

@@ -41,13 +41,19 @@ from tests.benchmarks.stream.against import beside_null, compared
 from tests.benchmarks.stream.crowd import report as report_of_crowd
 from tests.benchmarks.stream.ground import Published, Servers, copied
 from tests.benchmarks.stream.latency import Seen, feed, found
-from tests.benchmarks.stream.null import Sample, in_groups, members_of, regrouped
-from tests.benchmarks.stream.plain import plain_round_from_json, plain_teams_from_json
+from tests.benchmarks.stream.null import (
+    Sample,
+    in_groups,
+    members_of,
+    plain_round_from_json,
+    plain_teams_from_json,
+    regrouped,
+)
+from tests.benchmarks.stream.operating import Sample as Resident
+from tests.benchmarks.stream.operating import growth
 from tests.benchmarks.stream.plan import Plan
 from tests.benchmarks.stream.rounds import WORKLOADS, up_to
 from tests.benchmarks.stream.rounds import made as made_round
-from tests.benchmarks.stream.soaking import Sample as Resident
-from tests.benchmarks.stream.soaking import growth
 from tests.benchmarks.stream.throughput import Run
 
 THEN = Origin("2026-11-25 09:12", "abcdef1", "make bench-games", "one machine")
@@ -325,7 +331,7 @@ def test_what_a_crowd_costs_others() -> None:
     due = {"before": 8.0, "across": 9.5, "beside": 12.0, "after": 31.0}
     names = ["before", "across", "crowd-0", "beside", "crowd-0", "after"]
     seen = Seen(names, [8.5, 11.0, 11.5, 14.0, 30.0, 31.5])
-    cost = report_of_crowd(crowd, 10.0, due, seen, 7, {})
+    cost = report_of_crowd(crowd, 10.0, due, seen)
     assert cost.seconds == 20.0
     assert (cost.quiet.latency_s.tolist(), cost.beside.latency_s.tolist()) == ([0.5], [2.0])
 

@@ -18,7 +18,6 @@ from tests.benchmarks.document.writing import write
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Add the rows of these files, if there are any, and write the documents."""
     given = _parse(arguments)
     try:
         newer = [row for path in given.files for row in _saved(path, given)]

@@ -87,7 +87,6 @@ def systems(row: Row) -> Iterator[Row]:
 
 
 def ablation(row: Row) -> Iterator[Row]:
-    """What a part gains on a file."""
     gap = Difference(row.figures["value"], *(row.figures["ratio"][e] for e in ("low", "high")))
     text = f"{gap.mean:+.2g} [{gap.low:+.2g}, {gap.high:+.2g}]"
     if gap.noise:
@@ -123,7 +122,6 @@ def growth(row: Row) -> Iterator[Row]:
 
 
 def simulated(row: Row) -> Iterator[Row]:
-    """One line for each count of the simulation."""
     for what, times in counted(row.figures):
         yield Row(what, row.origin, {"times": times})
 

@@ -61,7 +61,6 @@ def machine() -> str:
 
 
 def _processor() -> str:
-    """Its model as Linux names it."""
     path = Path("/proc/cpuinfo")
     found = re.search(r"^model name\s*: (.+)$", path.read_text(), re.MULTILINE)
     return found[1] if found else platform.machine()

@@ -68,7 +68,6 @@ def name_of(figures: Figures) -> str | None:
 
 
 def made(printed: Iterable[Figures], origin: Origin) -> list[Row]:
-    """The rows of one run."""
     named = ((name_of(figures), figures) for figures in printed)
     return [Row(name, origin, figures) for name, figures in named if name is not None]
 
@@ -103,7 +102,6 @@ def figure(row: Row, path: str) -> Any:
 
 
 def number(value: float | str | None) -> str:
-    """A figure for people."""
     match value:
         case None:
             return MISSING

@@ -33,8 +33,6 @@ Cell = Callable[[Row], str]
 
 
 class Column(NamedTuple):
-    """One column."""
-
     heading: str
     cell: str
     meaning: str
@@ -52,11 +50,8 @@ class Brief(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """One section of the page."""
-
     section: str
     command: str
-    """The command that measures its rows."""
     names: str
     """A regular expression that the names of its rows match."""
     columns: Sequence[Column]
@@ -170,7 +165,6 @@ def taken(origins: Iterable[Origin]) -> str:
 
 
 def read_tables(path: Path = FILE) -> Iterator[Table]:
-    """The tables of the file."""
     whole = tomllib.loads(path.read_text(encoding="utf-8"))
     shared = whole["columns"]
     for entry in whole["table"]:

@@ -2,10 +2,10 @@
 
 - `rounds`: what is played, by seed; `ground`: the servers, what goes in and what comes out;
   `crew`: the worker processes.
-- `throughput`: a backlog, until all of it is rated; `latency`: a steady load; `recovery`: a worker
-  that dies, workers that are replaced.
-- `rebuilding`: Redis is lost; `soaking`: memory over millions of updates; `sizes`: few players or
-  many.
+- `throughput`: a backlog, until all of it is rated; `latency`: a steady load; `crowd`: a round of
+  a million players.
+- `operating`: a worker that dies, a Redis that is lost, players who move in, memory, sizes;
+  `correcting`: corrections and ban waves.
 - `null`, `quix`: what runs in the service's place, to compare it with.
 - `plan`, `__main__`: what is measured, and the command.
 

@@ -30,7 +30,6 @@ SIZE = re.compile(r"[1-9]\d*(\+[1-9]\d*)?")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure what is asked for."""
     asked = _parse(arguments)
     measures, sizes = asked.measure.split(","), asked.workers.split(",")
     for what, names, known in (
@@ -105,7 +104,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _count(text: str) -> int:
-    """A number of servers."""
     if not re.fullmatch(r"[1-9]\d?", text):
         raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 99")
     return int(text)

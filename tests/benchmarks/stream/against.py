@@ -29,7 +29,6 @@ FEED_S, QUICK_FEED_S = 7.0, 2.0
 TURNS, QUICK_TURNS = 10, 2
 NULL = "null"
 LOADS = 5000.0, 20000.0
-"""Updates a second."""
 SAMPLE = 1000
 """Number of updates from which the size of events is measured."""
 PACKAGE = "stream_rater"
@@ -37,8 +36,6 @@ PACKAGE = "stream_rater"
 
 @dataclass(frozen=True)
 class Rival:
-    """One of those that are compared."""
-
     name: str
     program: Program = field(default_factory=Program)
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -69,7 +69,6 @@ class Crew:
             worker.wait()
 
     def used_s(self) -> float:
-        """Seconds of processor time that all have used."""
         return sum(processor_s(each.pid) for each in self.workers)
 
     def effects(self) -> Counter[str]:
@@ -169,7 +168,6 @@ ROLE_OF = {ESTIMATORS: "estimator", UPDATERS: "updater"}
 
 
 def _role(name: str) -> str:
-    """Of a worker of this name."""
     role = name.partition("-")[0]
     return role if role in ROLE_OF.values() else "all"
 

@@ -80,8 +80,6 @@ def _rated(crew: Crew) -> float:
 
 
 class Crowd(NamedTuple):
-    """A large round, and the lobbies."""
-
     seconds: float
     quiet: Phase
     """Lobbies before the large round."""

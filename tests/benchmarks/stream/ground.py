@@ -45,8 +45,6 @@ MOST_COPIES = 3
 
 
 class Servers(NamedTuple):
-    """How many servers there are of each kind."""
-
     brokers: int = 1
     masters: int = 1
     """Of Redis: more than one are a Redis Cluster."""
@@ -78,7 +76,6 @@ class Ground:
 
     @property
     def servers(self) -> Servers:
-        """How many there are."""
         return Servers(len(self.kafka), len(self.redis))
 
     def settings(self, **settings: Any) -> Settings:
@@ -97,7 +94,6 @@ class Ground:
         return msgspec.convert({**at, **settings, **self.given}, Settings, strict=False)
 
     def new_folder(self) -> Path:
-        """For the logs of a run."""
         folder = self.folder / f"{RUN}{self._runs}"
         folder.mkdir()
         return folder
@@ -116,7 +112,6 @@ class Ground:
             done.result(TIMEOUT_S)
 
     def lose(self) -> None:
-        """All that Redis holds."""
         for each in self.redis:
             _client_of(each).flushall()
 
@@ -130,7 +125,6 @@ class Ground:
         return dict(zip(keys, pipeline.execute(), strict=True))
 
     def _client(self) -> Any:
-        """A client of all masters."""
         first = self.redis[0]
         if len(self.redis) == 1:
             return _client_of(first)
@@ -142,7 +136,6 @@ class Ground:
         return {"redis": sum(self.each_redis_s()), "broker": brokers_s}
 
     def each_redis_s(self) -> list[float]:
-        """Seconds of processor time that each Redis has used."""
         return [processor_s(each.pid) for each in self.redis]
 
 
@@ -194,7 +187,6 @@ def processor_s(pid: int) -> float:
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory of a process that is not swapped out."""
     return int(_of_process(pid, "process_resident_memory_bytes"))
 
 
@@ -256,7 +248,6 @@ class Published:
 
 
 def published(settings: Settings) -> Published:
-    """Read all that is committed now."""
     keys: Counter[bytes] = Counter()
     last_ms, sample = 0, Sample(0, [])
     for some in _read(settings, Topics.of(settings).changed):

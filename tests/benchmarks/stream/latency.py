@@ -55,7 +55,6 @@ class Phase:
         return 1000.0 * float(np.quantile(self.latency_s, share, method="inverted_cdf"))
 
     def row(self, name: str, value: float, unit: str) -> Result:
-        """Its figures, of which the value is one."""
         shares = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
         ratio = {each: self.quantile_ms(share) for each, share in shares.items()}
         ratio["behind"] = self.lag_ms

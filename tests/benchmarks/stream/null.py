@@ -13,6 +13,9 @@ stages only, as the service's may.
 Its clients have the options that all clients of the service have. Where its latency is what counts,
 it waits for nothing: each of its two hops takes what one poll brought, and sends it on in a
 transaction.
+
+Usual rounds, of players with ranks or of teams, are decoded and checked by the least that does so:
+msgspec alone. That is no part of the service, which decodes many in one call.
 """
 
 import argparse
@@ -24,7 +27,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -36,14 +39,44 @@ from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config.files import read_settings
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import round_from_json
+from stream_rater.contract.events import MAX_RANK, Round, round_from_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.pipeline.estimator.progress import COMMIT_EVERY_S
-from tests.benchmarks.stream.plain import (
-    PlainRound,
-    plain_round_from_json,
-    plain_teams_from_json,
-)
+
+PlainId = Annotated[str, msgspec.Meta(min_length=1, max_length=32)]
+"""32 characters are never over 128 bytes."""
+PlainRank = Annotated[int, msgspec.Meta(ge=1, le=MAX_RANK)]
+
+
+class PlainEntry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """A player alone, who finished."""
+
+    player: PlainId
+    rank: PlainRank
+
+
+class PlainRound(Round, frozen=True, kw_only=True, gc=False):
+    """A round in which all entries are plain: it decodes to what is valid, or not at all."""
+
+    standings: list[PlainEntry]
+
+
+class PlainTeam(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """A team that finished, all of whose members played the whole round."""
+
+    team: list[PlainId]
+    rank: PlainRank
+
+
+class PlainTeams(Round, frozen=True, kw_only=True, gc=False):
+    """A round of such teams."""
+
+    standings: list[PlainTeam]
+
+
+plain_teams_from_json = msgspec.json.Decoder(PlainTeams).decode
+plain_round_from_json = msgspec.json.Decoder(PlainRound).decode
+
 
 MODEL = "NULL_MODEL"
 """Variable that names the file that says what the service does."""
@@ -72,8 +105,6 @@ LARGE_CUTS = Cuts(20_000, 50_000)
 
 
 class Model(msgspec.Struct, frozen=True):
-    """What it is to do."""
-
     sample: Sample
     cuts: Cuts | None
     """None: it takes what a poll brought, and sends parts in transactions, too, with the offsets of

@@ -12,12 +12,8 @@ from tests.benchmarks.stream.crowd import crowd
 from tests.benchmarks.stream.ground import Ground
 from tests.benchmarks.stream.latency import phase
 from tests.benchmarks.stream.null import LARGE_CUTS
-from tests.benchmarks.stream.rebuilding import rebuild
-from tests.benchmarks.stream.recovery import recovery
+from tests.benchmarks.stream.operating import rebuild, recovery, seeding, sizes, soak
 from tests.benchmarks.stream.rounds import Round, Workload, up_to
-from tests.benchmarks.stream.seeding import seeding
-from tests.benchmarks.stream.sizes import sizes
-from tests.benchmarks.stream.soaking import soak
 from tests.benchmarks.stream.throughput import SERVICE, Run, by_step, measured, null, quix
 
 UNDER_LOAD = ("rate", "null", "latency", "recovery", "peer")
@@ -87,7 +83,6 @@ class Plan:
             yield from sizes(ground, workload, self._of(workload.updates))
 
     def _of(self, usual: int) -> int:
-        """How much of what is usual."""
         return usual // (QUICK if self.quick else 1)
 
     def _under_load(self, ground: Ground, workload: Workload) -> Iterator[Result]:
@@ -181,7 +176,6 @@ class Plan:
 
 
 def _ground_of(ground: Ground, run: Run) -> dict[str, float]:
-    """What there was to rate on."""
     brokers, masters = ground.servers
     cores = len(os.sched_getaffinity(0))
     return {"cores": cores, "brokers": brokers, "masters": masters, "shards": run.shards}

@@ -11,7 +11,6 @@ from typing import Any
 
 
 def main() -> None:
-    """Rate rounds until killed."""
     options = {
         name: os.environ[f"QUIX_{name}"] for name in ("PEERS", "GUARANTEE", "STATE", "GROUP")
     }

@@ -28,7 +28,6 @@ class Round(NamedTuple):
     players: list[str]
 
     def due(self) -> list[bytes]:
-        """The keys of the events that it must lead to."""
         return [joined(self.ladder, player).encode() for player in self.players]
 
 
@@ -38,7 +37,6 @@ class Workload:
 
     name: str
     size: int
-    """Players in a round."""
     players: int
     """In all: each in one ladder."""
     ladders: int
@@ -59,7 +57,6 @@ class Workload:
 
     @property
     def in_ladder(self) -> int:
-        """Players of a ladder."""
         return self.players // self.ladders
 
     def buckets(self, shards: int) -> int:
@@ -82,7 +79,6 @@ def drawn(workload: Workload, seed: int) -> Iterator[Round]:
 
 
 def ladder_name(number: int) -> str:
-    """Of a ladder drawn."""
     return f"ladder-{number:02d}"
 
 
@@ -120,7 +116,6 @@ def codeforces(_: Workload, __: int) -> Iterator[Round]:
 
 
 def updates_of(rounds: Iterable[Round]) -> int:
-    """How many ratings change."""
     return sum(len(each.players) for each in rounds)
 
 
@@ -130,7 +125,6 @@ def up_to(updates: int, rounds: Iterable[Round]) -> list[Round]:
 
 
 def limited(updates: int, rounds: Iterable[Round]) -> Iterator[Round]:
-    """The same, one by one."""
     left = updates
     for number, each in enumerate(rounds, start=1):
         yield each

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 FILE = "STEPS"
-"""Variable that names the file."""
 EVERY_S = 0.25
 
 STEPS = {
@@ -98,14 +97,12 @@ class Watch:
         part.replace(path)
 
     def write_for_ever(self, path: Path) -> None:
-        """The same, again and again."""
         while True:
             self.write(path)
             time.sleep(EVERY_S)
 
 
 def main() -> None:
-    """The service, watched."""
     from stream_rater.cli import app
 
     watch, path = Watch(), Path(os.environ[FILE])

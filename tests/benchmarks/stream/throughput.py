@@ -26,8 +26,6 @@ SERVICE = Program()
 
 @dataclass(frozen=True)
 class Run:
-    """What was measured."""
-
     rounds: int
     updates: int
     seconds: float
@@ -48,12 +46,10 @@ class Run:
 
     @property
     def note(self) -> str:
-        """What it was."""
         return f"{self.updates} updates of {self.players} players in {self.seconds:.2f} s"
 
     @property
     def rate(self) -> float:
-        """Updates a second."""
         return self.updates / self.seconds
 
     @property

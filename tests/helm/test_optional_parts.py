@@ -1,10 +1,18 @@
-"""What the chart makes of `serve`: pods that are no workers, with a user and token of their own."""
+"""What the chart makes of parts that are to be asked for: `serve`, whose pods are no workers and
+have a user and token of their own; the CronJob that starts seasons by calendar, and keeps the
+standings of those that end; and KEDA, which asks for the lag of the very groups of the service.
+"""
 
+import json
 import re
 from typing import Any
 
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.cli.app import main
 from stream_rater.config.files import read_settings
-from stream_rater.config.settings import PREFIX
+from stream_rater.config.settings import PREFIX, Settings
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from tests.builders.cases import cases
 from tests.helm.chart import Resource, of_kind, refusal, resources, the, worker_pods
 
 CASE = "serving"
@@ -38,11 +46,12 @@ def secrets(pod: Resource) -> dict[str, str]:
 
 
 def test_it_is_off_unless_asked_for() -> None:
-    """Nothing of it is in the chart then."""
+    """Nothing of `serve`, or of seasons, is in the chart then."""
     for case in ("separate", "secured", "observed"):
         labels = [each["metadata"]["labels"] for each in resources(case)]
-        assert all(each.get("app.kubernetes.io/component") != "serve" for each in labels)
-        assert not of_kind("Deployment", case)
+        found = {each.get("app.kubernetes.io/component") for each in labels}
+        assert found.isdisjoint({"serve", "seasons"})
+        assert not of_kind("Deployment", case) and not of_kind("CronJob", case)
 
 
 def test_nothing_takes_it_for_a_worker() -> None:
@@ -184,3 +193,152 @@ def test_wrong_values_are_refused() -> None:
         "serve.port=80", "serve.connections=-1",
     ):  # fmt: skip
         assert change.split("=", maxsplit=1)[0].split(".")[1] in refusal(f"--set={change}")
+
+
+# --- seasons --------------------------------------------------------------------------------------
+
+
+def job() -> Resource:
+    """The pod of the job."""
+    found: Resource = the("CronJob", CASE)["spec"]["jobTemplate"]["spec"]["template"]
+    return found
+
+
+def test_it_starts_the_season_and_then_keeps_the_standings() -> None:
+    """All ladders begin their season before any standings are kept. The words are those of our
+    commands."""
+    pod = job()["spec"]
+    starts = [each["args"] for each in pod["initContainers"]]
+    keeps = [each["args"] for each in pod["containers"]]
+    last = ["--settings", "/etc/stream-rater/config/settings.toml"]
+    assert starts == [
+        ["correct", "season", ladder, "%Y%m", "--keep", "0.8", "--sigma", "120", *last]
+        for ladder in ("ranked-eu", "ranked-na")
+    ]
+    assert keeps == [
+        ["season-standings", ladder, "--wait", "3600", *last]
+        for ladder in ("ranked-eu", "ranked-na")
+    ]
+    for words in (*starts, *keeps):
+        command: Any = main
+        while hasattr(command, "commands"):
+            command, words = command.commands[words[0]], words[1:]
+        options = {name for each in command.params for name in each.opts}
+        assert {each for each in words if each.startswith("--")} <= options
+
+
+def test_runs_do_not_overlap() -> None:
+    """One run at a time, by the clock that names the seasons; a container that fails runs again."""
+    spec = the("CronJob", CASE)["spec"]
+    assert (spec["concurrencyPolicy"], spec["timeZone"]) == ("Forbid", "Etc/UTC")
+    assert spec["schedule"] == "0 6 1 */3 *"
+    assert job()["spec"]["restartPolicy"] == "OnFailure"
+
+
+def test_pods_of_seasons_are_restricted_and_are_no_workers() -> None:
+    """As all pods of the chart are. No selector of workers finds them."""
+    pod, labels = job()["spec"], job()["metadata"]["labels"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["automountServiceAccountToken"] is False
+    for each in (*pod["initContainers"], *pod["containers"]):
+        assert each["securityContext"]["readOnlyRootFilesystem"] is True
+        assert each["resources"]["requests"] and each["resources"]["limits"]
+        mounts = {mount["name"] for mount in each["volumeMounts"]}
+        assert mounts <= {volume["name"] for volume in pod["volumes"]}
+    policies = {each["metadata"]["name"]: each["spec"] for each in of_kind("NetworkPolicy", CASE)}
+    own = policies.pop("rater-stream-rater-seasons")
+    assert own["podSelector"]["matchLabels"].items() <= labels.items()
+    assert own["egress"] == policies["rater-stream-rater"]["egress"]
+    assert "ingress" not in own
+    others = [each["podSelector"]["matchLabels"] for each in policies.values()]
+    others += [each["spec"]["selector"] for each in of_kind("Service", CASE)]
+    others += [e["spec"]["selector"]["matchLabels"] for e in of_kind("PodDisruptionBudget", CASE)]
+    assert not any(each.items() <= labels.items() for each in others)
+    for worker in worker_pods(CASE).values():
+        assert not own["podSelector"]["matchLabels"].items() <= worker["metadata"]["labels"].items()
+
+
+def test_what_could_not_start_a_season_is_refused() -> None:
+    """With the name of the values."""
+    for change in (
+        {"enabled": True}, {"enabled": True, "ladders": ["-x"]}, {"number": "autumn"},
+        {"keep": 1.5}, {"sigma": -1}, {"schedule": ""},
+    ):  # fmt: skip
+        assert "seasons" in refusal(f"--set-json=seasons={json.dumps(change)}")
+
+
+# --- scaling by KEDA ------------------------------------------------------------------------------
+
+
+def triggers(*changes: str) -> list[list[Resource]]:
+    """The triggers of each ScaledObject."""
+    return [each["spec"]["triggers"] for each in of_kind("ScaledObject", "secured", *changes)]
+
+
+def test_each_role_is_scaled_by_its_own_lag() -> None:
+    """Roles in one pod by either."""
+    topics = Topics.of(Settings(topic_prefix="ranked."))
+    expected = [(f"ranked.{ESTIMATORS}", topics.rounds), (f"ranked.{UPDATERS}", topics.parts)]
+    apart = [
+        (each["metadata"]["consumerGroup"], each["metadata"]["topic"]) for (each,) in triggers()
+    ]
+    (both,) = triggers("role=all")
+    assert apart == expected
+    assert [(t["metadata"]["consumerGroup"], t["metadata"]["topic"]) for t in both] == expected
+
+
+def test_no_more_pods_than_shares() -> None:
+    """16 partitions, 32 shards; and no fewer than asked for."""
+    limits = [
+        (each["spec"]["minReplicaCount"], each["spec"]["maxReplicaCount"])
+        for each in of_kind("ScaledObject", "secured", "updater.replicas=40")
+    ]
+    assert limits == [(2, 16), (40, 40)]
+
+
+def test_kedas_replicas_are_not_set_back() -> None:
+    """A StatefulSet with replicas would undo the scaling at each upgrade."""
+    assert all("replicas" not in each["spec"] for each in of_kind("StatefulSet", "secured"))
+    assert all(each["spec"]["replicas"] == 2 for each in of_kind("StatefulSet", "separate"))
+    targets = {
+        each["spec"]["scaleTargetRef"]["name"] for each in of_kind("ScaledObject", "secured")
+    }
+    assert targets == {each["metadata"]["name"] for each in of_kind("StatefulSet", "secured")}
+
+
+def test_markers_start_no_pod() -> None:
+    """A transaction's marker at the end of every partition is a lag that stays."""
+    for each in of_kind("ScaledObject", "secured"):
+        (trigger,) = each["spec"]["triggers"]
+        assert int(trigger["metadata"]["lagThreshold"]) >= each["spec"]["maxReplicaCount"]
+        assert trigger["metadata"]["excludePersistentLag"] == "true"
+
+
+@cases(
+    ("mechanism", "called"),
+    [("PLAIN", "plaintext"), ("SCRAM-SHA-256", "scram_sha256"), ("SCRAM-SHA-512", "scram_sha512")],
+)
+def test_keda_shows_the_workers_credentials(mechanism: str, called: str) -> None:
+    """The password from the Secret, the name from the worker's own variable."""
+    change = f"kafka.sasl.mechanism={mechanism}"
+    authentication = the("TriggerAuthentication", "secured", change)
+    for (trigger,) in triggers(change):
+        assert trigger["metadata"]["sasl"] == called
+        assert trigger["metadata"]["tls"] == "enable"
+        assert trigger["authenticationRef"]["name"] == authentication["metadata"]["name"]
+    given = {each["parameter"]: each for each in authentication["spec"]["secretTargetRef"]}
+    assert set(given) == {"password", "ca", "cert", "key"}
+    assert given["password"]["name"] == "kafka-user"
+    (username,) = authentication["spec"]["env"]
+    for pod in worker_pods("secured").values():
+        (container,) = pod["spec"]["containers"]
+        assert container["name"] == username["containerName"]
+        assert username["name"] in {each["name"] for each in container["env"]}
+
+
+def test_without_credentials_there_is_no_authentication() -> None:
+    """TLS by the system's authorities needs none either."""
+    assert of_kind("TriggerAuthentication", "observed") == []
+    (trigger,) = of_kind("ScaledObject", "observed", "role=separate")[0]["spec"]["triggers"]
+    assert "authenticationRef" not in trigger
+    assert trigger["metadata"]["tls"] == "enable"

@@ -1,35 +1,144 @@
 """`python -m tests.benchmarks.reading`: how fast `serve` answers. A JSON object a line on standard
 output, a table on standard error.
 
-One `serve`, and beside it on the same machine a worker that rates at a steady rate, Kafka,
-Redis and who asks. In turns with it the bare framework answers a constant of the same length to the
-same questions. Exit code 0: all was measured; 1: it was skipped, the reason is on standard error.
+One `serve`, whose index has a ladder of millions of players, and beside it on the same machine a
+worker that rates at a steady rate, Kafka, Redis and who asks. oha asks at a steady rate, whatever
+the answers do; times count from when a request was due. In turns with `serve` the bare framework
+answers a constant of the same length to the same questions. Exit code 0: all was measured; 1: it
+was skipped, the reason is on standard error.
 """
 
+import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from local.servers import signals_as_exit
+from local.tools import SERVERS
 from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.adapters.redis.client import connect
+from stream_rater.adapters.redis.index_keys import ROOT, SUMMARY, keys_of, member_of
 from stream_rater.config.settings import Settings
+from stream_rater.serve.entries import IndexedPlayer, LadderSummary, bin_of, encode_entry
 from tests.benchmarks.command import a_parser, end, parsed, show
-from tests.benchmarks.measure import Result, result
-from tests.benchmarks.reading import crowd
-from tests.benchmarks.reading.asking import Load, Times, ask, program
+from tests.benchmarks.measure import Result, Skipped, result
 from tests.benchmarks.stream.crew import a_crew, a_program, names_of
 from tests.benchmarks.stream.ground import a_ground, a_producer
 from tests.benchmarks.stream.latency import feed
 from tests.benchmarks.stream.rounds import WORKLOADS, up_to
 from tests.benchmarks.stream.throughput import SERVICE
+
+# --- who asks -------------------------------------------------------------------------------------
+
+CONNECTIONS = 40
+NEEDED = "oha is not installed: `cargo install oha --root .servers/oha`"
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is asked, again and again."""
+
+    name: str
+    paths: Sequence[str]
+    """One of them is asked for each time, chosen at random."""
+    per_second: int
+    body: Path | None = None
+    """Of a POST."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """How long answers took, in ms."""
+
+    p50: float
+    p99: float
+    answers: int
+
+
+def ask(load: Load, address: str, seconds: float) -> Times:
+    """Ask for so long. AssertionError where an answer is no 200."""
+    words = [
+        program(), "--no-tui", "--output-format", "json", "-z", f"{seconds:g}s",
+        "-q", str(load.per_second), "-c", str(CONNECTIONS), "--latency-correction",
+    ]  # fmt: skip
+    if load.body is not None:
+        words += ["-m", "POST", "-D", str(load.body), "-T", "application/json"]
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as urls:
+        urls.writelines(f"{address}{path}\n" for path in load.paths)
+        urls.flush()
+        words += ["--urls-from-file", urls.name]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+    result = msgspec.json.decode(done.stdout)
+    codes, errors = result["statusCodeDistribution"], result["errorDistribution"]
+    # Requests that are under way when the time is over are cut off.
+    wrong = {name: n for name, n in errors.items() if "deadline" not in name}
+    assert set(codes) == {"200"} and not wrong, f"{load.name}: {codes} {errors}"
+    found = result["latencyPercentiles"]
+    return Times(1000.0 * found["p50"], 1000.0 * found["p99"], codes["200"])
+
+
+def program() -> str:
+    """oha. Raises Skipped."""
+    own = SERVERS / "oha" / "bin" / "oha"
+    found = str(own) if own.exists() else shutil.which("oha")
+    if found is None:
+        raise Skipped(NEEDED)
+    return found
+
+
+# --- who is asked about ---------------------------------------------------------------------------
+
+LADDER = "crowd"
+DIGITS = 7
+"""Of the number in a player's id: as many players as that has."""
+AT_ONCE = 5_000
+MEAN, SPREAD = 1500.0, 300.0
+TIME = "2026-01-01T00:00:00Z"
+
+
+def name_of(number: int) -> str:
+    return f"p{number:0{DIGITS}}"
+
+
+def fill(settings: Settings, players: int) -> None:
+    """Write the index of so many listed players."""
+    client = connect(settings)
+    keys = keys_of(LADDER)
+    bins: dict[int, int] = {}
+    for first, ratings in _ratings(players):
+        found = {
+            name_of(first + i): IndexedPlayer(r + 20.0, 90.0, r, 40, False, TIME, first + i)
+            for i, r in enumerate(ratings)
+        }
+        with client.pipeline(transaction=False) as pipe:
+            pipe.hset(keys.players, mapping={name: encode_entry(p) for name, p in found.items()})
+            pipe.zadd(keys.ranks, {name: -p.rating for name, p in found.items()})
+            pipe.execute()
+        for each in ratings:
+            bins[bin_of(each)] = bins.get(bin_of(each), 0) + 1
+    client.hset(keys.bins, mapping=bins)
+    client.hset(keys.state, SUMMARY, encode_entry(LadderSummary(players, players, TIME)))
+    client.zadd(ROOT, {member_of(LADDER): 0})
+    client.close()
+
+
+def _ratings(players: int) -> Iterator[tuple[int, list[float]]]:
+    random = np.random.default_rng(7)
+    for first in range(0, players, AT_ONCE):
+        yield first, random.normal(MEAN, SPREAD, min(AT_ONCE, players - first)).tolist()
+
+
+# --- what is measured -----------------------------------------------------------------------------
 
 WORKLOAD = WORKLOADS["lobby5"]
 UPDATES = 2_000.0
@@ -43,7 +152,6 @@ URLS = 20_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure all."""
     asked = parsed(a_parser("tests.benchmarks.reading", __doc__), arguments)
     players, turns = (FEW_PLAYERS, 1) if asked.quick else (PLAYERS, TURNS)
     with signals_as_exit():
@@ -60,7 +168,7 @@ def measured(players: int, turns: int) -> Iterator[Result]:
         ground = stack.enter_context(a_ground(folder, given))
         crew = stack.enter_context(a_crew(ground, WORKLOAD, names_of("1"), SERVICE))
         crew.wait_until_joined()
-        crowd.fill(crew.settings, players)
+        fill(crew.settings, players)
         words = ["stream_rater", "serve"]
         api = stack.enter_context(closing(a_program(words, crew.settings, folder / "serve.log")))
         api.wait_ready()
@@ -104,12 +212,11 @@ class Feeding:
 
 
 def loads(folder: Path, players: int) -> Sequence[Load]:
-    """What is asked."""
     numbers = np.random.default_rng(3).choice(players, URLS, replace=False).tolist()
-    names = [crowd.player(each) for each in numbers]
+    names = [name_of(each) for each in numbers]
     body = folder / "lookup.json"
     body.write_bytes(msgspec.json.encode({"players": names[:IDS]}))
-    ladder = f"/v1/ladders/{crowd.LADDER}"
+    ladder = f"/v1/ladders/{LADDER}"
     around = f"{ladder}/leaderboard?limit=25&around="
     return (
         Load("player", [f"{ladder}/players/{name}" for name in names], 1_000),
@@ -131,7 +238,6 @@ def row(load: Load, players: int, size: int, times: dict[str, list[Times]]) -> R
 
 
 def _once(load: Load, address: str) -> bytes:
-    """One answer."""
     data = load.body.read_bytes() if load.body is not None else None
     with urllib.request.urlopen(urllib.request.Request(address + load.paths[0], data)) as answer:
         found: bytes = answer.read()

@@ -1,1 +1,0 @@
-"""`make bench-serve`: how fast `serve` answers beside a worker at work."""

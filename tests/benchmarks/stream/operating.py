@@ -1,0 +1,272 @@
+"""What the service costs in its life: `recovery`, workers die or are replaced; `rebuild`, Redis is
+lost; `seeding`, players are brought along; `soak`, memory over millions of updates; `sizes`, few
+players or many, few shards or many.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import cycle, islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from local.tools import ROOT
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.adapters.redis.store import RedisStore
+from stream_rater.columns.player_column import BeliefColumn
+from stream_rater.columns.sharding import shards_of
+from stream_rater.config.ladders import ANY_LADDER, DEFAULT_RATING, Ladder
+from stream_rater.config.settings import Settings
+from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.contract.events import to_json
+from stream_rater.contract.record import Player
+from stream_rater.contract.seeds import MOST_PLAYERS, SEEDED
+from stream_rater.pipeline.ports import Application, Position
+from stream_rater.rating import record
+from stream_rater.rating.model import NEVER
+from stream_rater.replay.pool import Pool
+from tests.benchmarks.measure import Result, result
+from tests.benchmarks.stream.crew import Crew, a_crew, names_of
+from tests.benchmarks.stream.ground import MIB, Ground, a_producer, most_memory, resident_bytes
+from tests.benchmarks.stream.latency import phase
+from tests.benchmarks.stream.rounds import (
+    Round,
+    Workload,
+    ladder_name,
+    player_name,
+    up_to,
+    updates_of,
+)
+from tests.benchmarks.stream.throughput import SERVICE, Run, measured, used
+from tests.integration.processes import THIS_RELEASE, environment_of
+from tests.rounds import Reader
+
+# --- recovery -------------------------------------------------------------------------------------
+
+SESSION_MS = 6000
+"""As the service has it where nothing is set."""
+
+
+def kill(crew: Crew) -> None:
+    """SIGKILL to one, who is started again under its name at once."""
+    victim = crew.workers[0]
+    victim.kill()
+    crew.replace(victim, "worker-0")
+
+
+def roll(crew: Crew) -> None:
+    """Each leaves as asked, and is replaced, one after the other; the others take over."""
+    for worker in list(crew.workers):
+        worker.terminate()
+        worker.wait()
+        crew.replace(worker, "")
+
+
+STORIES: dict[str, tuple[Sequence[str], Callable[[Crew], None]]] = {
+    "kill": (("worker-0", "worker-1"), kill),
+    "roll": (("", ""), roll),
+}
+"""The workers' names (static members have one), and what befalls them."""
+
+
+def recovery(
+    ground: Ground, workload: Workload, warm: Sequence[Round], rounds: Sequence[Round], rate: float
+) -> Iterator[Result]:
+    """Each story, by the same rounds."""
+    for story, (names, befalls) in STORIES.items():
+        with a_crew(ground, workload, names, SERVICE, session_timeout_ms=SESSION_MS) as crew:
+            for worker in crew.workers:
+                worker.wait_ready()
+            crew.rate(warm)
+            found = phase(crew.settings, rounds, rate, partial(befalls, crew))
+        yield found.row(f"recovery/{workload.name}/{story}", found.quantile_ms(1.0), "ms, most")
+
+
+# --- rebuild --------------------------------------------------------------------------------------
+
+WRONG_USAGE = 2
+
+NAMELESS = ("",)
+"""One worker, whose groups do not wait for it to come back."""
+
+
+def rebuild(ground: Ground, workload: Workload, updates: int, name: str) -> Result:
+    """Rate about so many updates by a worker, empty Redis, rebuild; AssertionError where a byte
+    differs. The processor time of the command does not count its start, where a core's rate is
+    meant: imports, kernels, a look around."""
+    with a_crew(ground, workload, NAMELESS, SERVICE) as crew:
+        crew.workers[0].wait_ready()
+        updates = sum(map(updates_of, crew.in_steps(updates, workload.rounds())))
+        crew.dismiss()
+    before = ground.beliefs()
+    _, start = _command(ground, crew.settings, WRONG_USAGE)  # nothing is lost yet: it refuses
+    ground.lose()
+    seconds, used_s = _command(ground, crew.settings)
+    assert ground.beliefs() == before, f"{workload.name}: the rebuilt store is another"
+    ratio = {f"{who}_us": used / updates * 1e6 for who, used in used_s.items()}
+    start_s = start["rebuild"]
+    ratio |= {"a_core": updates / (used_s["rebuild"] - start_s), "start_s": start_s}
+    note = f"{workload.name}: {updates} updates of {sum(map(len, before.values()))} players"
+    return result(name, updates / seconds, "updates/s", ratio, f"{note} in {seconds:.2f} s")
+
+
+def _command(
+    ground: Ground, settings: Settings, exit_code: int = 0
+) -> tuple[float, dict[str, float]]:
+    """Run it, to this exit code: seconds, and seconds of processor time by whom."""
+    servers_s, began_s = ground.servers_s(), time.monotonic()
+    command = subprocess.Popen(
+        [sys.executable, "-m", THIS_RELEASE, "rebuild"],
+        cwd=ROOT, env=environment_of(settings), stdout=sys.stderr,
+    )  # fmt: skip
+    _, status, usage = os.wait4(command.pid, 0)
+    took_s = time.monotonic() - began_s
+    command.returncode = os.waitstatus_to_exitcode(status)
+    assert command.returncode == exit_code, "rebuild failed: see above"
+    after_s = ground.servers_s()
+    used_s = {who: after_s[who] - servers_s[who] for who in after_s}
+    return took_s, {"rebuild": usage.ru_utime + usage.ru_stime, **used_s}
+
+
+# --- seeds ----------------------------------------------------------------------------------------
+
+LADDER = "the-ladder-that-moves-in"
+SEEDS_AT_ONCE = 50
+
+
+def seeding(ground: Ground, workload: Workload, players: int, count: str) -> Result:
+    """The seconds until all of so many players have a belief and an event, by so many workers.
+    AssertionError where an event is lost or doubled."""
+    alone = replace(workload, players=players, ladders=1)
+    with a_crew(ground, alone, names_of(count), SERVICE) as crew:
+        crew.wait_until_joined()
+        empty, before, began_s = ground.memory(), used(ground, crew), time.monotonic()
+        topic, values = Topics.of(crew.settings).rounds, records(players)
+        while some := list(islice(values, SEEDS_AT_ONCE)):
+            with a_producer(crew.settings.kafka, linger_ms=20) as producer:
+                for value in some:
+                    producer.produce(topic, value, LADDER.encode(), headers={EVENT_TYPE: SEEDED})
+        sending_s = time.monotonic() - began_s
+        crew.wait_until_finished()
+        seconds, after = time.monotonic() - began_s, used(ground, crew)
+        events = sum(worker.metric("stream_rater_events_total") for worker in crew.workers)
+        assert events == players, f"{events:.0f} events of {players} players"
+        ratio = {f"{who}_us": (after[who] - before[who]) / players * 1e6 for who in after}
+        memory = max(most_memory(worker.pid) for worker in crew.workers)
+        ratio |= {"bytes_a_player": (ground.memory() - empty) // players, "MiB_most": memory / MIB}
+    ratio["sending_s"] = sending_s
+    return result(f"seeds/{count}", seconds, "s", ratio, f"{players} players")
+
+
+def records(players: int) -> Iterator[bytes]:
+    random = np.random.default_rng(1)
+    for first in range(0, players, MOST_PLAYERS):
+        numbers = range(first, min(players, first + MOST_PLAYERS))
+        mu = random.normal(1500.0, 250.0, len(numbers)).round(2).tolist()
+        sigma = random.uniform(60.0, 200.0, len(numbers)).round(2).tolist()
+        rounds = random.integers(1, 500, len(numbers)).tolist()
+        rows = [
+            {"player": f"player-{number}", "mu": m, "sigma": s, "rounds": r}
+            for number, m, s, r in zip(numbers, mu, sigma, rounds, strict=True)
+        ]
+        event = {"ladder": LADDER, "round_id": f"seed-{first}", "at": "2026-01-01T00:00:00Z"}
+        yield to_json({**event, "players": rows})
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+class Sample(NamedTuple):
+    """What a worker holds after so many updates."""
+
+    updates: int
+    resident: int
+
+
+def soak(ground: Ground, workload: Workload, updates: int) -> Result:
+    """Rate about so many updates by one worker, which rests when a sample is taken."""
+    samples, done = list[Sample](), 0
+    with a_crew(ground, workload, names_of("1"), SERVICE) as crew:
+        crew.wait_until_joined()
+        for some in crew.in_steps(updates, workload.rounds()):
+            done += updates_of(some)
+            samples.append(Sample(done, resident_bytes(crew.workers[0].pid)))
+    every = max(1, len(samples) // 10)
+    ratio = {f"MiB_at_{each.updates}": each.resident / MIB for each in samples[every - 1 :: every]}
+    value = growth(samples) * 1e6 / MIB
+    return result("memory/worker", value, "MiB a million updates", ratio, "of the second half")
+
+
+def growth(samples: Sequence[Sample]) -> float:
+    """Bytes an update that memory grew by in the second half, by least squares."""
+    late = samples[len(samples) // 2 :]
+    updates, resident = np.array(late, np.float64).T
+    return float(np.polyfit(updates, resident, 1)[0]) if len(late) > 1 else 0.0
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+PLAYERS = (10_000, 100_000, 1_000_000, 10_000_000)
+SHARDS = (4, 16, 64)
+PATTERNS, ROUNDS_EACH = 1000, 10
+AT_ONCE = 20_000
+
+
+def sizes(ground: Ground, workload: Workload, updates: int) -> Iterator[Result]:
+    """What updates cost, by each number of players and of shards; a first run only warms the broker
+    up."""
+    _run(ground, workload, updates)
+    for players in PLAYERS:
+        run = _run(ground, replace(workload, players=players), updates)
+        yield _row(f"sizes/players/{players}", run)
+    for shards in SHARDS:
+        yield _row(f"sizes/shards/{shards}", _run(ground, workload, updates, shards=shards))
+
+
+def _row(name: str, run: Run) -> Result:
+    ratio = {f"{each}_us": us for each, us in run.processor_us.items()}
+    return result(name, run.all_us, "us an update", ratio, run.note)
+
+
+def _run(ground: Ground, workload: Workload, updates: int, **settings: Any) -> Run:
+    def filled(at: Settings) -> None:
+        _fill(at, workload)
+
+    rounds = up_to(updates, workload.rounds())
+    return measured(ground, workload, rounds, "1", before=filled, **settings)
+
+
+def _fill(settings: Settings, workload: Workload) -> None:
+    """Beliefs of all players of a workload, at the start of the log."""
+    store, patterns = RedisStore(settings), cycle(_patterns(workload))
+    for first in range(0, workload.players, AT_ONCE):
+        numbers = range(first, min(first + AT_ONCE, workload.players))
+        calls: dict[int, list[tuple[Player, bytes]]] = {}
+        shards = shards_of([player_name(each) for each in numbers], settings.shards).tolist()
+        for number, shard, pattern in zip(numbers, shards, patterns, strict=False):
+            player = ladder_name(number // workload.in_ladder), player_name(number)
+            calls.setdefault(shard, []).append((player, pattern))
+        done = store.apply(
+            {s: Application(Position(), BeliefColumn.of(some)) for s, some in calls.items()}
+        )
+        assert all(done.values()), "a round was rated before all beliefs were replaced"
+    store.close()
+
+
+def _patterns(workload: Workload) -> list[bytes]:
+    """Records of players who have played, though in no round of any log."""
+    few = replace(workload, players=PATTERNS, ladders=1)
+    rounds = islice(few.rounds(), PATTERNS * ROUNDS_EACH // workload.size)
+    reader, pool = Reader(ANY_LADDER), Pool(Ladder(rating=DEFAULT_RATING))
+    for offset, each in enumerate(rounds):
+        pool.rate(reader.read(each.value), offset)
+    rule = pool.rule
+    records = pool.records(np.arange(len(pool)))
+    beliefs = record.decode(records, rule.kept + 1, rule.initial_mu, rule.initial_sigma)
+    beliefs.header["last"] = NEVER
+    return record.encode(beliefs)
