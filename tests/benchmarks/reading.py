@@ -16,7 +16,7 @@ import tempfile
 import threading
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -172,7 +172,7 @@ def measured(players: int, turns: int) -> Iterator[Result]:
         words = ["stream_rater", "serve"]
         api = stack.enter_context(closing(a_program(words, crew.settings, folder / "serve.log")))
         api.wait_ready()
-        stack.enter_context(Feeding(crew.settings))
+        stack.enter_context(feeding(crew.settings))
         for load in loads(folder, players):
             size = len(_once(load, api.url))
             words = ["tests.benchmarks.bare", str(size)]
@@ -188,27 +188,24 @@ def measured(players: int, turns: int) -> Iterator[Result]:
             yield row(load, players, size, times)
 
 
-class Feeding:
+@contextmanager
+def feeding(settings: Settings) -> Iterator[None]:
     """Rounds for the worker at a steady rate, as long as the block lasts."""
+    over, rounds = threading.Event(), WORKLOAD.rounds()
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings, self._over = settings, threading.Event()
-        self._thread = threading.Thread(target=self._feed)
-
-    def __enter__(self) -> "Feeding":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _feed(self) -> None:
-        rounds, topic = WORKLOAD.rounds(), Topics.of(self._settings).rounds
-        with a_producer(self._settings.kafka, linger_ms=1) as producer:
-            while not self._over.is_set():
+    def feed_on() -> None:
+        with a_producer(settings.kafka, linger_ms=1) as producer:
+            while not over.is_set():
                 some = up_to(int(UPDATES * SLICE_S), rounds)
-                feed(producer, topic, some, UPDATES, lambda: None)
+                feed(producer, Topics.of(settings).rounds, some, UPDATES, lambda: None)
+
+    thread = threading.Thread(target=feed_on)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def loads(folder: Path, players: int) -> Sequence[Load]:

@@ -7,7 +7,7 @@ executor is opened: processes are started within it, and the cluster runs alread
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
 from pathlib import Path
 
@@ -36,15 +36,8 @@ def a_cluster(workers: int) -> Iterator[Where]:
         yield Dask(cluster.scheduler_address.removeprefix("tcp://"))
 
 
-@contextmanager
-def processes(count: int) -> Iterator[Where]:
-    yield Processes(count)
-
-
-PLACES = {
-    "processes/1": partial(processes, 1),
-    "processes/2": partial(processes, 2),
-    "processes/4": partial(processes, 4),
+PLACES: dict[str, Callable[[], AbstractContextManager[Where]]] = {
+    **{f"processes/{n}": partial(nullcontext, Processes(n)) for n in (1, 2, 4)},
     "dask/2": partial(a_cluster, 2),
 }
 

@@ -129,28 +129,40 @@ def test_the_image_is_what_the_chart_takes_it_for() -> None:
     assert 'ENTRYPOINT ["stream-rater"]' in text
 
 
+def notes(*options: str) -> str:
+    """What Helm prints after an install."""
+    done = helm("install", "rater", ".", "--dry-run=client", "--namespace=games", *options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.partition("NOTES:")[2]
+
+
 def test_the_notes_are_shown() -> None:
     """And name commands that are there."""
-    documented = helm("install", "rater", ".", "--dry-run=client", "--namespace=games")
-    assert documented.returncode == 0, documented.stderr
-    notes = documented.stdout.partition("NOTES:")[2]
-    assert "helm -n games test rater" in notes
-    assert "kubectl -n games exec rater-stream-rater-estimator-0 -- stream-rater watch" in notes
-    assert "kubectl -n games get statefulset rater-stream-rater-estimator -o json >" in notes
-    assert "python3 deploy/operator_pod.py verify --wait 60 <" in notes, "as the page says"
-    assert "WARNING: Redis is used without TLS" in notes
+    shown = notes()
+    assert "helm -n games test rater" in shown
+    assert "kubectl -n games exec rater-stream-rater-estimator-0 -- stream-rater watch" in shown
+    assert "kubectl -n games get statefulset rater-stream-rater-estimator -o json >" in shown
+    assert "python3 deploy/operator_pod.py verify --wait 60 <" in shown, "as the page says"
+    assert "WARNING: Redis is used without TLS" in shown
 
 
-@pytest.mark.parametrize(
-    ("changes", "warned"),
-    [
-        ("serviceMonitor.enabled=true", True),
-        ("serviceMonitor.enabled=true,networkPolicy.enabled=false", False),
-        ("serviceMonitor.enabled=false", False),
-    ],
-)
-def test_the_notes_warn_of_a_prometheus_that_is_kept_out(changes: str, warned: bool) -> None:
-    """By our own NetworkPolicy, which the default `scrapers` makes admit nobody."""
-    documented = helm("install", "rater", ".", "--dry-run=client", f"--set={changes}")
-    assert documented.returncode == 0, documented.stderr
-    assert ("WARNING: Prometheus cannot reach the workers" in documented.stdout) is warned
+KEPT_OUT = "serviceMonitor.enabled=true"
+WARNED = {
+    KEPT_OUT: "WARNING: Prometheus cannot reach the workers",
+    "serve.enabled=true,serve.ingress.enabled=true,serve.ingress.host=h,"
+    "serve.token.existingSecret=t": "anybody on the way can read the token",
+    "serve.enabled=true,serve.ingress.enabled=true,serve.ingress.host=h,"
+    "serve.writeToken.existingSecret=t": "anybody on the way can read the token",
+    r"kafka.options.enable\.ssl\.certificate\.verification=false": "is taken for Kafka",
+    r"kafka.options.ssl\.endpoint\.identification\.algorithm=none": "is taken for Kafka",
+}
+
+
+def test_the_notes_warn() -> None:
+    """Of what makes a secret readable, and of a Prometheus that our own NetworkPolicy keeps out:
+    the default `scrapers` makes it admit nobody."""
+    usual = notes()
+    for change, warning in WARNED.items():
+        assert warning in notes(f"--set={change}")
+        assert warning not in usual
+    assert WARNED[KEPT_OUT] not in notes(f"--set={KEPT_OUT},networkPolicy.enabled=false")

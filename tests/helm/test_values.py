@@ -290,22 +290,3 @@ def schemas_of_settings() -> dict[str, Any]:
     (found,) = msgspec.json.schema(Settings)["$defs"].values()
     properties: dict[str, Any] = found["properties"]
     return properties
-
-
-WARNED = {
-    "serve.enabled=true,serve.ingress.enabled=true,serve.ingress.host=h,"
-    "serve.token.existingSecret=t": "anybody on the way can read the token",
-    "serve.enabled=true,serve.ingress.enabled=true,serve.ingress.host=h,"
-    "serve.writeToken.existingSecret=t": "anybody on the way can read the token",
-    r"kafka.options.enable\.ssl\.certificate\.verification=false": "is taken for Kafka",
-    r"kafka.options.ssl\.endpoint\.identification\.algorithm=none": "is taken for Kafka",
-}
-
-
-def test_what_makes_a_secret_readable_is_warned_of() -> None:
-    """In the notes, which Helm prints after an install."""
-    usual = helm("install", "rater", ".", "--dry-run=client").stdout
-    for change, warning in WARNED.items():
-        done = helm("install", "rater", ".", "--dry-run=client", f"--set={change}")
-        assert warning in done.stdout, done.stderr
-        assert warning not in usual

@@ -1,7 +1,6 @@
 """Rows that make several lines of a table, and the figures that are computed for a line."""
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any
@@ -47,10 +46,9 @@ def verdicts(row: Row) -> Iterator[Row]:
         if (seconds := ratio.get(f"{peer} not_finished")) is not None:
             found[f"{wanted} {peer}"] = f"not finished in {seconds:,.0f} s"
     own = {key: ratio.get(f"{_ours(row)} {key}") for key in (LOG_LOSS, "calibration_error")}
-    counts = Counter(_verdicts_on_ours(row))
-    said = "+{} ={} -{}".format(*(counts[each] for each in games.VERDICTS))
+    counts = "+{} ={} -{}".format(*_counts(row, _ours(row)))
     yield _line(
-        row, game=_game(row), part=games.role_of(row.word(1)), counts=said,
+        row, game=_game(row), part=games.role_of(row.word(1)), counts=counts,
         note=row.figures["note"], draws=ratio.get("draws"), best=_best(row), **own, **found,
     )  # fmt: skip
 
@@ -68,10 +66,10 @@ def _best(row: Row) -> str:
     return f"{best}, by {losses[_ours(row)] - losses[best]:.4f}"
 
 
-def _verdicts_on_ours(row: Row) -> Iterator[str]:
-    for verdict_ in games.VERDICTS:
-        count = row.figures["ratio"].get(f"{_ours(row)} {verdict_.replace(' ', '_')}", 0)
-        yield from [verdict_] * int(count)
+def _counts(row: Row, system: str) -> list[int]:
+    """How many comparisons of a system have each verdict."""
+    names = (f"{system} {each.replace(' ', '_')}" for each in games.VERDICTS)
+    return [int(row.figures["ratio"].get(each, 0)) for each in names]
 
 
 def systems(row: Row) -> Iterator[Row]:
@@ -80,7 +78,7 @@ def systems(row: Row) -> Iterator[Row]:
     for system in dict.fromkeys(key.split()[0] for key in ratio if key.endswith(" us_update")):
         own = {key.split()[1]: value for key, value in ratio.items()
                if key.split()[0] == system and len(key.split()) == 2}  # fmt: skip
-        counts = [int(own.get(each.replace(" ", "_"), 0)) for each in games.VERDICTS]
+        counts = _counts(row, system)
         own["counts"] = "+{} ={} -{}".format(*counts) if any(counts) else None
         name = f"**{system}**" if system == _ours(row) else system
         yield _line(row, game=_game(row), system=name, note=row.figures["note"], **own)

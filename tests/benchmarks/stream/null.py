@@ -18,10 +18,10 @@ Usual rounds, of players with ranks or of teams, are decoded and checked by the 
 msgspec alone. That is no part of the service, which decodes many in one call.
 """
 
-import argparse
 import itertools
 import os
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -255,12 +255,8 @@ def regrouped(rounds: Sequence[Any], shards: int) -> Iterator[tuple[int, Part]]:
         if start < end:
             rows = order[start:end].tolist()
             mine = index[rows].tolist()
-            yield (
-                number,
-                Part(
-                    ladders, round_ids, mine, [place[i] for i in rows], [players[i] for i in rows]
-                ),
-            )
+            some = [place[i] for i in rows], [players[i] for i in rows]
+            yield number, Part(ladders, round_ids, mine, *some)
 
 
 def gather(settings: Settings, sample: Sample, transaction: float | None) -> None:
@@ -352,34 +348,20 @@ def _consumer(settings: Settings, topic: str, group: str) -> Consumer:
 
 def main() -> None:
     """What its role is, until the process is killed; a failure of either stage ends it."""
-    role = _role()
-    settings = read_settings()
+    settings, role = read_settings(), sys.argv[-1]  # run --role ROLE
     model = msgspec.json.decode(Path(os.environ[MODEL]).read_bytes(), type=Model)
     shards = Admin(settings).check_topics()[Topics.of(settings).parts]
     shards_of(["a"], shards)  # loads its kernel, as the service does before it joins
-    cuts = model.cuts
-    stages = {
-        "estimator": partial(send_parts, settings, shards, cuts.wave)
-        if cuts
-        else partial(hop, settings, shards),
-        "updater": partial(gather, settings, model.sample, cuts.transaction if cuts else None),
-    }
-    threads = [
-        threading.Thread(target=_or_end, args=(name, stage))
-        for name, stage in stages.items()
-        if role in ("all", name)
-    ]
-    for thread in threads:
-        thread.start()
-
-
-def _role() -> str:
-    """From the command line, which is the service's."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("command", choices=["run"])
-    parser.add_argument("--role", choices=["all", "estimator", "updater"], default="all")
-    role: str = parser.parse_args().role
-    return role
+    cuts, stages = model.cuts, dict[str, Callable[[], None]]()
+    if cuts is None:
+        stages["estimator"] = partial(hop, settings, shards)
+    else:
+        stages["estimator"] = partial(send_parts, settings, shards, cuts.wave)
+    transaction = None if cuts is None else cuts.transaction
+    stages["updater"] = partial(gather, settings, model.sample, transaction)
+    for name, stage in stages.items():
+        if role in ("all", name):
+            threading.Thread(target=_or_end, args=(name, stage)).start()
 
 
 def _or_end(name: str, stage: Callable[[], None]) -> None:
