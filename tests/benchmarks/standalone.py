@@ -130,6 +130,7 @@ LOOK_S = 0.1
 WARM = 200
 """Rounds that are rated before the latency is measured."""
 LARGE = 10_000_000
+"""The updates of a large file."""
 POSTS, INGEST_S = 1_000.0, 10.0
 """Posts a second to `serve`, and for how long in each turn."""
 TOKEN, SERVE = "posting", ["stream_rater", "serve"]

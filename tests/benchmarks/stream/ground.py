@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -261,18 +261,17 @@ def published(settings: Settings) -> Published:
     return Published(keys, last_ms / 1000.0, sample, messages)
 
 
+def a_consumer(kafka: str, **options: Any) -> Consumer:
+    """Reads what is committed, in partitions that it is told, and commits nothing."""
+    usual = {
+        "bootstrap.servers": kafka, "group.id": "bench-reader", "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+    }  # fmt: skip
+    return Consumer({**usual, **options}, logger=CLIENT_LOGGER)
+
+
 def _read(settings: Settings, topic: str) -> Iterator[Sequence[Message]]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": settings.kafka,
-            "group.id": "bench-reader",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        },
-        logger=CLIENT_LOGGER,
-    )
-    try:
+    with closing(a_consumer(settings.kafka, **{"enable.partition.eof": True})) as consumer:
         reading = set(consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions)
         consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in reading])
         while reading:
@@ -280,5 +279,3 @@ def _read(settings: Settings, topic: str) -> Iterator[Sequence[Message]]:
             reading -= {each.partition() for each in messages if each.error() is not None}
             if found := [each for each in messages if each.error() is None]:
                 yield found
-    finally:
-        consumer.close()

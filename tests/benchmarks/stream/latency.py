@@ -15,14 +15,13 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import numpy as np
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Message, Producer, TopicPartition
 
-from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.settings import Settings
 from tests.benchmarks.measure import Result, result
-from tests.benchmarks.stream.ground import AT_ONCE, TIMEOUT_S, a_producer
+from tests.benchmarks.stream.ground import AT_ONCE, TIMEOUT_S, a_consumer, a_producer
 from tests.benchmarks.stream.rounds import Round, updates_of
 from tests.integration.topics import headers_of
 
@@ -152,17 +151,8 @@ def _watch(
     pipe: "Connection[Seen | None, None]",
 ) -> None:  # fmt: skip
     """The subscriber: ends with the last event, or after a long silence."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": kafka,
-            "group.id": "bench-subscriber",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-        },
-        logger=CLIENT_LOGGER,
-    )
     seen = Seen([], [])
-    with closing(consumer):
+    with closing(a_consumer(kafka)) as consumer:
         consumer.assign([TopicPartition(topic, p, start) for p, start in enumerate(starts)])
         consumer.poll(1.0)  # nothing can be there yet; it connects
         pipe.send(None)

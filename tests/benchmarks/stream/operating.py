@@ -186,6 +186,7 @@ class Sample(NamedTuple):
 
     updates: int
     resident: int
+    """Bytes."""
 
 
 def soak(ground: Ground, workload: Workload, updates: int) -> Result:
