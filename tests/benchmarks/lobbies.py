@@ -32,6 +32,8 @@ EVENINGS = 8
 Evening = Ints
 """Lobbies, a row each: their players, best first."""
 
+Rate = Callable[[Evening], None]
+
 
 def evenings(size: int, players: int, seed: int) -> Callable[[], Evening]:
     """Makes evenings on which all players meet in lobbies, most as their skills want it."""
@@ -46,63 +48,59 @@ def evenings(size: int, players: int, seed: int) -> Callable[[], Evening]:
     return evening
 
 
-class Ours:
-    """Beliefs in memory, rated by waves."""
+def ours(players: int) -> Rate:
+    """Beliefs in memory, rated by waves: both stages and the book-keeping."""
+    law, offsets = stages.rule_of(LOGISTIC), count()
+    beliefs: Beliefs = newcomers(
+        players, law.kept + 1, LOGISTIC.initial_mu, LOGISTIC.initial_sigma, coded=True
+    )
 
-    def __init__(self, players: int) -> None:
-        self._law = stages.rule_of(LOGISTIC)
-        self._beliefs: Beliefs = newcomers(
-            players, self._law.kept + 1, LOGISTIC.initial_mu, LOGISTIC.initial_sigma, coded=True
-        )
-        self._offsets = count()
-
-    def rate(self, lobbies: Evening) -> None:
-        """Both stages and the book-keeping for an evening's lobbies."""
+    def rate(lobbies: Evening) -> None:
         rows, size = lobbies.ravel(), lobbies.shape[1]
-        wave = wave_of(size, *look_up(self._beliefs.header, rows))
+        wave = wave_of(size, *look_up(beliefs.header, rows))
         same = np.zeros(len(rows), np.int64)
-        stages.update(self._beliefs, rows, stages.estimate(LOGISTIC, wave), [self._law], same)
-        stages.record_round(self._beliefs, rows, same + next(self._offsets), same)
+        stages.update(beliefs, rows, stages.estimate(LOGISTIC, wave), [law], same)
+        stages.record_round(beliefs, rows, same + next(offsets), same)
+
+    return rate
 
 
-class Peer:
+def one_by_one(package: Callable[[Any], Any], ratings: list[Any]) -> Rate:
     """A package that rates one lobby after the other. Teams have one player, and stand in the order
     of their ranks."""
 
-    def __init__(self, rate: Callable[[Any], Any], ratings: list[Any]) -> None:
-        self._rate, self._ratings = rate, ratings
-
-    def rate(self, lobbies: Evening) -> None:
-        ratings = self._ratings
+    def rate(lobbies: Evening) -> None:
         for rows in lobbies.tolist():
-            rated = self._rate([[ratings[row]] for row in rows])
+            rated = package([[ratings[row]] for row in rows])
             for row, (rating,) in zip(rows, rated, strict=True):
                 ratings[row] = rating
 
+    return rate
 
-def openskill(players: int) -> Peer:
+
+def openskill(players: int) -> Rate:
     """openskill.py's PlackettLuce."""
     model: Any = peer_module("openskill.models").PlackettLuce()
-    return Peer(model.rate, [model.rating() for _ in range(players)])
+    return one_by_one(model.rate, [model.rating() for _ in range(players)])
 
 
-def trueskill(players: int) -> Peer:
+def trueskill(players: int) -> Rate:
     """The trueskill package."""
     environment: Any = peer_module("trueskill").TrueSkill(draw_probability=0.0)
-    return Peer(environment.rate, [environment.create_rating() for _ in range(players)])
+    return one_by_one(environment.rate, [environment.create_rating() for _ in range(players)])
 
 
-def _all(rate: Callable[[Evening], None], turn: list[Evening]) -> None:
+def _all(rate: Rate, turn: list[Evening]) -> None:
     for lobbies in turn:
         rate(lobbies)
 
 
 def _lobby(name: str, size: int, effort: Effort) -> Result:
     players = PLAYERS // 2 if effort.quick else PLAYERS
-    runs, updates, absent = {"ours": Ours(players).rate}, {"ours": players}, []
+    runs, updates, absent = {"ours": ours(players)}, {"ours": players}, []
     for peer, make_peer in (("openskill", openskill), ("trueskill", trueskill)):
         try:
-            runs[peer] = make_peer(PEERS_PLAYERS[peer]).rate
+            runs[peer] = make_peer(PEERS_PLAYERS[peer])
             updates[peer] = PEERS_PLAYERS[peer]
         except ImportError:
             absent.append(f"{peer} is not installed")

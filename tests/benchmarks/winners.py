@@ -9,7 +9,7 @@ stand beside it.
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -27,34 +27,21 @@ from stream_rater.rating.prediction.wins import ANY
 from tests.benchmarks.measure import Effort, Result, Skipped, result
 from tests.benchmarks.offline import FILES, shared
 
-TRAIN = 0.1
+TRAIN, FITTED = 0.1, "elo-mmr-factor"
 ELO_MMR = EloMMR(weight_limit=0.2, sigma_limit=80.0)
 ELO = PairwiseElo(learning_rate=32.0, scale=174.0, pairs="average", dnf="tied-last")
 
 
-class _Score(NamedTuple):
-    log_loss: float
-    brier: float
-    bins: Sequence[Bin]
-
-    @property
-    def error(self) -> float:
-        """The mean distance of a bin's probability from the part that won, over all sides."""
-        sides = sum(each.sides for each in self.bins)
-        return sum(each.sides * abs(each.foretold - each.won) for each in self.bins) / sides
-
-
-def _ours(config: RatingConfig, fit: bool, name: str, _: Effort) -> Result:
+def _ours(model: str, config: RatingConfig, name: str, _: Effort) -> Result:
     season = SeasonFile(shared(name))
     sessions = season.play(list)
     first = before(sessions, trained(season.mistakes.valid_lines, TRAIN))
-    factor = calibration_of(own_run(first, config)).factor if fit else 1.0
+    factor = calibration_of(own_run(first, config)).factor if model == FITTED else 1.0
     outcome = evaluate(sessions, config, variance_factor=factor, most_sides=ANY)
     means = averages(outcome.scored(TRAIN))
     log_loss, brier = means["winner_log_loss"], means["winner_brier"]
     assert log_loss is not None and brier is not None
-    score = _Score(log_loss, brier, outcome.calibration(TRAIN))
-    return _result(name, "elo" if config is ELO else "elo-mmr" + fit * "-factor", score, factor)
+    return _result(name, model, log_loss, brier, outcome.calibration(TRAIN), factor)
 
 
 def _openskill(name: str, _: Effort) -> Result:
@@ -81,7 +68,7 @@ def _openskill(name: str, _: Effort) -> Result:
     first = trained(len(rounds), TRAIN)
     log_loss, brier = scores[first:][scores[first:, 0] > 0.0, 1:].mean(axis=0).tolist()
     bins = winners.calibration(WinPredictions(*predictions).from_round(first))
-    return _result(name, "openskill", _Score(log_loss, brier, bins), 1.0)
+    return _result(name, "openskill", log_loss, brier, bins, 1.0)
 
 
 def _rounds(name: str) -> Iterator[list[tuple[list[tuple[str, int]], int]]]:
@@ -97,16 +84,22 @@ def _rounds(name: str) -> Iterator[list[tuple[list[tuple[str, int]], int]]]:
         ]
 
 
-def _result(name: str, model: str, score: _Score, factor: float) -> Result:
-    ratio = {"brier": score.brier, "calibration_error": score.error, "factor": factor}
+def _result(
+    name: str, model: str, log_loss: float, brier: float, bins: Sequence[Bin], factor: float
+) -> Result:
+    """The error is the mean distance of a bin's probability from the part that won, over all
+    sides."""
+    sides = sum(each.sides for each in bins)
+    error = sum(each.sides * abs(each.foretold - each.won) for each in bins) / sides
+    ratio = {"brier": brier, "calibration_error": error, "factor": factor}
     note = f"rounds after the first {TRAIN:.0%}"
-    return result(f"winners/{name}/{model}", score.log_loss, "nats", ratio, note)
+    return result(f"winners/{name}/{model}", log_loss, "nats", ratio, note)
 
 
 MODELS: dict[str, Callable[[str, Effort], Result]] = {
-    "elo-mmr": partial(_ours, ELO_MMR, False),
-    "elo-mmr-factor": partial(_ours, ELO_MMR, True),
-    "elo": partial(_ours, ELO, False),
+    "elo-mmr": partial(_ours, "elo-mmr", ELO_MMR),
+    FITTED: partial(_ours, FITTED, ELO_MMR),
+    "elo": partial(_ours, "elo", ELO),
     "openskill": _openskill,
 }
 BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
