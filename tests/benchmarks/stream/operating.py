@@ -97,8 +97,7 @@ NAMELESS = ("",)
 
 def rebuild(ground: Ground, workload: Workload, updates: int, name: str) -> Result:
     """Rate about so many updates by a worker, empty Redis, rebuild; AssertionError where a byte
-    differs. The processor time of the command does not count its start, where a core's rate is
-    meant: imports, kernels, a look around."""
+    differs. `a_core` leaves out the start of the command: imports, kernels, a look around."""
     with a_crew(ground, workload, NAMELESS, SERVICE) as crew:
         crew.workers[0].wait_ready()
         updates = sum(map(updates_of, crew.in_steps(updates, workload.rounds())))
