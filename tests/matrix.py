@@ -32,26 +32,21 @@ KFAKE = "kfake"
 
 STORE_SUITES: Mapping[str, Sequence[str]] = {
     "the store": (
-        "contract/test_store.py", "contract/test_store_layout.py",
-        "contract/test_redis_address.py", "contract/test_redis_checks.py",
-        "contract/test_redis_failover.py", "contract/test_redis_reads.py",
-        "contract/test_checkpoint_effects.py", "contract/test_full_store.py",
-        "contract/test_moving_slots.py",
+        "contract/test_store.py", "contract/test_store_in_redis.py",
+        "contract/test_unfit_servers.py", "contract/test_redis_masters.py",
+        "contract/test_estimator_effects.py",
     ),
     "the index of `serve`": (
         "contract/test_serve_index.py", "contract/test_serve_index_lost.py",
-        "contract/test_season_index.py", "contract/test_views_in_redis.py",
+        "contract/test_season_index.py", "contract/test_views_in_index.py",
     ),
 }  # fmt: skip
 BROKER_SUITES: Mapping[str, Sequence[str]] = {
     "the log": (
         "contract/test_reading.py", "contract/test_writing.py", "contract/test_doubt.py",
-        "contract/test_correction_effects.py", "contract/test_source_tails.py",
+        "contract/test_source_tails.py",
     ),
-    "topics": (
-        "contract/test_ladder_events.py", "contract/test_message_sizes.py",
-        "contract/test_season_topic.py",
-    ),
+    "topics": ("contract/test_estimator_effects.py", "contract/test_season_topic.py"),
     "commands": (
         "integration/test_log_ends.py", "integration/test_erase.py",
         "integration/test_serve_lost.py",

@@ -3,7 +3,7 @@ facts."""
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,7 @@ from tests import real
 from tests.contract.rigs import KafkaRig, MemoryRig, Rig, SqliteRig
 from tests.redis_cluster import RedisCluster, a_redis_cluster, client_of
 
-MEMORY, SQLITE = "memory", "sqlite"
-REAL = pytest.param("real", marks=pytest.mark.integration)
+REAL = pytest.param("kafka", marks=pytest.mark.integration)
 
 OTHERS = [
     pytest.param(each.name, marks=[pytest.mark.integration, pytest.mark.slow])
@@ -33,28 +32,26 @@ NEEDS_FUNCTIONS = pytest.mark.skipif(
 
 @pytest.fixture
 def kafka_rig(settings: real.SettingsFactory) -> Iterator[KafkaRig]:
-    found = KafkaRig(settings())
-    yield found
-    found.close()
+    with closing(KafkaRig(settings())) as found:
+        yield found
 
 
 @pytest.fixture
 def sqlite_rig(tmp_path: Path) -> Iterator[SqliteRig]:
-    found = SqliteRig(tmp_path / "ratings.db")
-    yield found
-    found.close()
+    with closing(SqliteRig(tmp_path / "ratings.db")) as found:
+        yield found
 
 
-@pytest.fixture(params=[MEMORY, SQLITE, REAL])
-def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+@pytest.fixture
+def memory_rig() -> MemoryRig:
+    return MemoryRig()
+
+
+@pytest.fixture(params=["memory", "sqlite", REAL])
+def rig(request: pytest.FixtureRequest) -> Rig:
     """A log with its groups, without members: in memory, in a data file, and on Kafka."""
-    if request.param == MEMORY:
-        yield MemoryRig()
-        return
-    if request.param == SQLITE:
-        yield request.getfixturevalue("sqlite_rig")
-        return
-    yield request.getfixturevalue("kafka_rig")
+    found: Rig = request.getfixturevalue(f"{request.param}_rig")
+    return found
 
 
 @pytest.fixture(scope="package")

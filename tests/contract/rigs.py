@@ -19,8 +19,8 @@ from confluent_kafka import (
     KafkaError,
     Message,
     TopicPartition,
+    admin,
 )
-from confluent_kafka.admin import NewPartitions
 
 from stream_rater.adapters import memory
 from stream_rater.adapters.driver import Driver
@@ -108,6 +108,13 @@ class LocalRig:
     """A rig on a log of this process."""
 
     log: Any
+    _worker: Callable[[str], Performer]
+    cut: Callable[[int, int], None]
+    """Delete the records of round-completed before this offset."""
+    cut_rejections: Callable[[], None]
+    """Delete all records of round-rejected."""
+    _events: Callable[[], list[Event]]
+    _rejections: Callable[[], list[Rejection]]
 
     def __init__(self) -> None:
         self._members: dict[str, list[Member]] = {ESTIMATOR: [], UPDATER: []}
@@ -118,9 +125,6 @@ class LocalRig:
         self._members[role].append(member)
         self._assign(role, self._members[role])
         return member
-
-    def _worker(self, role: str) -> Performer:
-        raise NotImplementedError
 
     def _group(self, role: str) -> Group:
         group: Group = self.log.estimators if role == ESTIMATOR else self.log.updaters
@@ -185,20 +189,6 @@ class LocalRig:
             )
             for each in self._rejections()
         ]  # fmt: skip
-
-    def cut(self, partition: int, offset: int) -> None:
-        """Delete the records of round-completed before this offset."""
-        raise NotImplementedError
-
-    def cut_rejections(self) -> None:
-        """Delete all records of round-rejected."""
-        raise NotImplementedError
-
-    def _events(self) -> list[Event]:
-        raise NotImplementedError
-
-    def _rejections(self) -> list[Rejection]:
-        raise NotImplementedError
 
 
 class MemoryRig(LocalRig):
@@ -328,7 +318,7 @@ class KafkaRig:
 
     def add_shards(self, count: int) -> None:
         topics, client = self._admin.topics, self._admin._client
-        new = [NewPartitions(name, SHARDS + count) for name in (topics.parts, topics.changed)]
+        new = [admin.NewPartitions(name, SHARDS + count) for name in (topics.parts, topics.changed)]
         for future in client.create_partitions(new).values():
             future.result(HANGS_S)
         wait_until(
@@ -402,6 +392,13 @@ class KafkaRig:
 
 Rig = LocalRig | KafkaRig
 """A log and its groups."""
+
+
+def configure(client: Any, topic: str, name: str, value: str) -> None:
+    """Set a configuration of a topic on Kafka."""
+    change = admin.ConfigEntry(name, value, incremental_operation=admin.AlterConfigOpType.SET)
+    resource = admin.ConfigResource("topic", topic, incremental_configs=[change])
+    client.incremental_alter_configs([resource])[resource].result(HANGS_S)
 
 
 @contextmanager

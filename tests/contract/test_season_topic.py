@@ -1,22 +1,12 @@
 """The topic `season-ended` on real Kafka: every standing once, whoever writes it and whenever a
 writer ends."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import Message as KafkaMessage
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewTopic,
-    ResourceType,
-)
+from confluent_kafka.admin import NewTopic
 
-from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.producers import Transactions
 from stream_rater.adapters.kafka.reader import Reader
 from stream_rater.adapters.kafka.season_topic import Outdone, SeasonTopic, kept_seasons, topic_of
@@ -33,8 +23,9 @@ from stream_rater.contract.season_ended import (
 )
 from stream_rater.operations.season_standings import write_standings
 from tests import real
+from tests.contract.rigs import configure
 from tests.integration.topics import read_topic
-from tests.waits import wait_until
+from tests.waits import HANGS_S, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -45,28 +36,21 @@ PAGES, ON_A_PAGE = 4, 10
 class Standings:
     """Standings of a few pages, as `write_standings` uses them."""
 
-    pages = PAGES
-    season = SEASON
+    pages, season, digest = PAGES, SEASON, "d"
 
-    def __init__(self, digest: str = "d") -> None:
-        self.digest = digest
-
-    def page(self, number: int) -> list[Message]:
+    @staticmethod
+    def page(number: int) -> list[Message]:
         """The records of a page, and its mark."""
-        listed = PAGES * ON_A_PAGE
         found = [
-            message_of(
-                Standing(
-                    ladder=LADDER, season=SEASON, player=f"p{i}", rank=i + 1, listed=listed,
-                    percentile=1.0, tier=None, rating=-float(i), mu=0.0, sigma=1.0, rounds=1,
-                )
+            Standing(
+                ladder=LADDER, season=SEASON, player=f"p{i}", rank=i + 1,
+                listed=PAGES * ON_A_PAGE, percentile=1.0, tier=None, rating=-float(i), mu=0.0,
+                sigma=1.0, rounds=1,
             )
             for i in range(number * ON_A_PAGE, (number + 1) * ON_A_PAGE)
         ]  # fmt: skip
-        mark = PageWritten(
-            ladder=LADDER, season=SEASON, page=number, pages=PAGES, digest=self.digest
-        )
-        return [*found, message_of(mark)]
+        mark = PageWritten(ladder=LADDER, season=SEASON, page=number, pages=PAGES, digest="d")
+        return [*map(message_of, found), message_of(mark)]
 
 
 SUMMARY = SeasonKept(
@@ -79,21 +63,32 @@ def topic(at: Settings) -> SeasonTopic:
     return SeasonTopic(at, Admin(at), LADDER, SEASON)
 
 
-def write(at: Settings, store: Any = None, digest: str = "d") -> None:
-    standings: Any = Standings(digest)
+def write(at: Settings, store: Any = None) -> None:
+    standings: Any = Standings()
     write_standings(store or topic(at), standings, SUMMARY)
 
 
-def messages(at: Settings) -> list[KafkaMessage]:
-    return read_topic(at, topic_of(at))
+def write_page(store: SeasonTopic, number: int) -> None:
+    store.write(Standings.page(number), SUMMARY.ended_at)
+
+
+def left_open(store: SeasonTopic, at: Settings, *messages: tuple[bytes, bytes]) -> Transactions:
+    """Send messages, by key and value, in a transaction that nobody ends."""
+    transactions: Any = store._transactions
+
+    def send(producer: Any) -> None:
+        for key, value in messages:
+            transactions.produce(producer, topic_of(at), value, key, [], 0)
+        producer.flush(10.0)
+
+    transactions.begin(send)
+    return store._transactions
 
 
 def assert_once(at: Settings) -> None:
     """Each listed player has one record, in order, and so have each page and the season."""
-    found = messages(at)
-    counts = Counter(each.key() for each in found)
-    assert set(counts.values()) == {1}, counts
-    expected = [each for page in range(PAGES) for each in Standings().page(page)]
+    found = read_topic(at, topic_of(at))
+    expected = [each for page in range(PAGES) for each in Standings.page(page)]
     expected.append(message_of(SUMMARY))
     assert [(e.key(), e.value()) for e in found] == [(e.key, e.value) for e in expected]
     assert len({each.partition() for each in found}) == 1
@@ -117,10 +112,9 @@ def test_a_topic_that_would_delete_standings_is_refused(
     """Before anything is written, also if the broker's list was without it; one line has the cure,
     which is enough."""
     at = settings()
-    admin = AdminClient({"bootstrap.servers": at.kafka}, logger=CLIENT_LOGGER)
-    short = {"retention.ms": "86400000"}
-    for done in admin.create_topics([NewTopic(topic_of(at), 4, 1, config=short)]).values():
-        done.result(30.0)
+    client: Any = Admin(at)._client
+    new = NewTopic(topic_of(at), 4, 1, config={"retention.ms": "86400000"})
+    client.create_topics([new])[topic_of(at)].result(HANGS_S)
     with pytest.raises(TopicMismatch) as raised:
         topic(at)
     cure = f"--entity-name {topic_of(at)} --add-config retention.ms=-1`"
@@ -131,10 +125,7 @@ def test_a_topic_that_would_delete_standings_is_refused(
     monkeypatch.setattr(late, "partitions_if_any", lambda name: next(lists, listed(name)))
     with pytest.raises(TopicMismatch, match=r"retention\.ms is 86400000, must be -1"):
         SeasonTopic(at, late, LADDER, SEASON)
-    entry = ConfigEntry("retention.ms", "-1", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic_of(at), incremental_configs=[entry])
-    for altered in admin.incremental_alter_configs([resource]).values():
-        altered.result(30.0)
+    configure(client, topic_of(at), "retention.ms", "-1")
     wait_until(lambda: Admin(at).configuration(topic_of(at))["retention.ms"] == "-1", "it is set")
     write(at)
     assert_once(at)
@@ -149,16 +140,8 @@ def test_a_writer_that_ends_inside_a_transaction(
     first = topic(at)
     first.begin()
     for page in range(before):
-        first.write(Standings().page(page), SUMMARY.ended_at)
-    transactions: Any = first._transactions
-    left = Standings().page(before)
-
-    def send(producer: Any) -> None:
-        for each in left:
-            transactions.produce(producer, topic_of(at), each.value, each.key, [], 0)
-        producer.flush(10.0)
-
-    transactions.begin(send)  # and no more is heard of it
+        write_page(first, page)
+    left_open(first, at, *((each.key, each.value) for each in Standings.page(before)))
     write(at)
     assert_once(at)
 
@@ -168,10 +151,10 @@ def test_an_older_writer_is_ended(settings: real.SettingsFactory) -> None:
     at = settings()
     older, newer = topic(at), topic(at)
     older.begin()
-    older.write(Standings().page(0), SUMMARY.ended_at)
+    write_page(older, 0)
     assert list(newer.begin()) == [0]
     with pytest.raises((Outdone, LogTrouble)):
-        older.write(Standings().page(1), SUMMARY.ended_at)
+        write_page(older, 1)
     write(at, newer)
     assert_once(at)
 
@@ -186,7 +169,7 @@ def test_what_an_older_writer_wrote_last_is_seen(
     renew = Transactions.renew
 
     def renewed(self: Transactions) -> None:
-        older.write(Standings().page(0), SUMMARY.ended_at)
+        write_page(older, 0)
         renew(self)
 
     monkeypatch.setattr(Transactions, "renew", renewed)
@@ -201,11 +184,11 @@ def test_a_writer_with_a_broken_connection_reads_again_first(
     older, newer = topic(at), topic(at)
     older.begin()
     newer.begin()
-    newer.write(Standings().page(0), SUMMARY.ended_at)
+    write_page(newer, 0)
     transactions: Any = older._transactions
     transactions._on_disconnect("the connection broke")
     with pytest.raises(LogTrouble, match="the connection broke"):
-        older.write(Standings().page(0), SUMMARY.ended_at)
+        write_page(older, 0)
     write(at, older)
     assert_once(at)
 
@@ -243,13 +226,7 @@ def test_an_open_transaction_of_another_season_hides_no_mark(
     at = settings(partitions=1)
     other = SeasonTopic(at, Admin(at), "na", 1)
     other.begin()
-    transactions: Any = other._transactions
-
-    def send(producer: Any) -> None:
-        transactions.produce(producer, topic_of(at), b"{}", b"na:1:p", [], 0)
-        producer.flush(10.0)
-
-    transactions.begin(send)
+    transactions = left_open(other, at, (b"na:1:p", b"{}"))
     read, looks = Reader.read, list[Any]()
 
     def ended_at_the_third_look(self: Reader, *given: Any) -> Any:
@@ -263,8 +240,8 @@ def test_an_open_transaction_of_another_season_hides_no_mark(
     first.begin()
     assert len(looks) >= 3, "it waited"
     for page in range(PAGES - 1):
-        first.write(Standings().page(page), SUMMARY.ended_at)
+        write_page(first, page)
     assert sorted(topic(at).begin()) == [*range(PAGES - 1)]
     write(at)
-    found = [each for each in messages(at) if (each.key() or b"").startswith(b"eu")]
-    assert set(Counter(each.key() for each in found).values()) == {1}
+    keys = [each.key() or b"" for each in read_topic(at, topic_of(at))]
+    assert {keys.count(each) for each in keys if each.startswith(b"eu")} == {1}

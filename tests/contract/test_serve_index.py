@@ -2,7 +2,6 @@
 cursors and around-me beside a plain table, while ratings move."""
 
 import asyncio
-import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -12,7 +11,7 @@ import msgspec
 import pytest
 import redis
 
-from stream_rater.adapters.redis.index_keys import INDEX, ROOT, SUMMARY, drop_index, keys_of
+from stream_rater.adapters.redis.index_keys import INDEX, SUMMARY, drop_index, keys_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Unrecoverable
 from stream_rater.contract.events import RatingChanged
@@ -21,7 +20,7 @@ from stream_rater.serve.cursors import AfterRow
 from stream_rater.serve.entries import PlayerErased, bin_of, encode_entry, player_of
 from stream_rater.serve.index import writer as index_writer
 from stream_rater.serve.index.reader import IndexReader
-from stream_rater.serve.index.writer import IndexLost, IndexWriter
+from stream_rater.serve.index.writer import IndexWriter
 from tests import real
 from tests.builders.cases import cases
 
@@ -232,32 +231,6 @@ def test_two_processes_write_at_once(
     assert_equal_to_newest(at, [*events, an_event("cy", 3)])
 
 
-# --- the index is lost ---------------------------------------------------------------------------
-
-
-def test_a_loss_is_noticed(settings: real.SettingsFactory) -> None:
-    """Whatever part of the index is gone, reading begins where the rest stands: at the start."""
-    at = settings()
-    client: Any = redis.Redis.from_url(at.redis)
-    for lost, noticed in itertools.product(("all", "ladder", "root"), ("apply", "checkpoint")):
-        drop_index(at)
-        writer = IndexWriter(at)
-        writer.begin(TOPIC, 2)
-        writer.apply([an_event("ann", 1)], [5, 6])
-        writer.checkpoint([5, 6])
-        keys: dict[str, list[Any]]
-        keys = {"all": list(contents(at)), "ladder": list(keys_of(LADDER)), "root": [ROOT]}
-        client.delete(*keys[lost])
-        if noticed == "checkpoint":
-            with pytest.raises(IndexLost):
-                writer.checkpoint([5, 7])
-        elif lost != "root":
-            with pytest.raises(IndexLost):
-                writer.apply([an_event("bob", 2)], [5, 7])
-        assert IndexWriter(at).begin(TOPIC, 2) == [0, 0], (lost, noticed)
-    client.close()
-
-
 # --- the leaderboard -----------------------------------------------------------------------------
 
 
@@ -330,27 +303,6 @@ def test_pages_equal_a_plain_table(blocking: Reader, settings: real.SettingsFact
             seed, lambda events, offset: writer.apply(events, [offset]),
             lambda question, *given: getattr(reader, question)(*given),
         )  # fmt: skip
-
-
-def test_all_pages_show_each_who_stays_once(
-    blocking: Reader, settings: real.SettingsFactory
-) -> None:
-    """While others move across the pages, no player who stays is left out or shown twice."""
-    at, rng = settings(), random.Random(5)
-    writer, reader = IndexWriter(at), blocking(at)
-    writer.begin(TOPIC, 1)
-    writer.apply([an_event(f"s{i}", 1, float(i // 3)) for i in range(60)], [1])
-    writer.apply([an_event(f"m{i}", 1, rng.uniform(0, 20)) for i in range(60)], [2])
-    paged: list[str] = []
-    place, more, offset = None, True, 2
-    while more:
-        page = reader.page(LADDER, place, 7)
-        paged += [row.player for row in page.rows if row.player.startswith("s")]
-        place, more = AfterRow(page.rows[-1].rating, page.rows[-1].player), page.more
-        offset += 1
-        moved = [an_event(f"m{i}", offset, rng.uniform(0, 20)) for i in rng.sample(range(60), 30)]
-        writer.apply(moved, [offset])
-    assert sorted(paged) == sorted(f"s{i}" for i in range(60))
 
 
 def test_a_redis_cluster(blocking: Reader, cluster_settings: Settings) -> None:

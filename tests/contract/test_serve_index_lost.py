@@ -134,18 +134,19 @@ def test_a_ladder_that_never_was(knowing: Knowing) -> None:
         reader.ladder("asia")
 
 
-@cases("gone", [*KEYS, "root", "all"])
+@cases("gone", [*KEYS, "ladder", "root", "all"])
 def test_whatever_is_lost_no_answer_is_given(knowing: Knowing, gone: str) -> None:
-    """A key of a ladder, the root, or all of them is lost. Answers that depend on it are refused at
-    once, and at each step of the second reading. Then everything is answered as before."""
+    """A key of a ladder, or all its keys, or the root, or all is lost. Answers that depend on it are
+    refused at once, and at each step of the second reading. Then all is answered as before."""
     at, reader, positions = knowing()
     drop_index(at)
     writer = written(at)
     positions.all_read(ends(EVENTS))
     before, whole = answers(reader), contents(at)
     client = redis.Redis.from_url(at.redis)
-    lost_keys: dict[str, list[Any]] = {"root": [ROOT], "all": list(whole)}
-    client.delete(*(lost_keys.get(gone) or [getattr(keys_of(LADDER), gone)]))
+    of_ladder = keys_of(LADDER)._asdict()
+    lost_keys = {"ladder": [*of_ladder.values()], "root": [ROOT], "all": list(whole)}
+    client.delete(*(lost_keys.get(gone) or [of_ladder[gone]]))
     client.close()
     if gone != "root":
         assert answers(reader) == NOTHING
@@ -156,7 +157,7 @@ def test_whatever_is_lost_no_answer_is_given(knowing: Knowing, gone: str) -> Non
     with pytest.raises(IndexLost):
         writer.checkpoint(ends(EVENTS))
     again = IndexWriter(at)
-    if gone == "state":  # that leaves rests, which the first write finds
+    if gone == "state":  # this leaves rests, which the first write finds
         again.begin(TOPIC, PARTITIONS)
         with pytest.raises(IndexLost):
             again.apply(EVENTS[:1], ends(EVENTS[:1]), places(EVENTS)[:1])

@@ -26,8 +26,11 @@ from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
+from stream_rater.config.errors import BadConfiguration
 from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.record import Player
+from stream_rater.contract.seeds import RESET
+from stream_rater.pipeline.parts.seed_parts import SeedPart
 from stream_rater.pipeline.ports import (
     NO_PLAYERS,
     REBUILT,
@@ -41,10 +44,14 @@ from stream_rater.pipeline.ports import (
     ReadPriors,
     StoredShard,
 )
+from stream_rater.pipeline.updater.changes import Change
+from stream_rater.pipeline.updater.seeded_changes import build_seed_events_again, compute_seeds
 from stream_rater.rating.record import HEADER_SIZE
 from tests import real
+from tests.builders.seeding import seed_part
 from tests.contract.conftest import NEEDS_FUNCTIONS, OTHERS
 from tests.contract.rigs import Performer
+from tests.unit.test_seeded_changes import batch_of
 
 NOTHING = bytes(HEADER_SIZE)
 BOB: Player = ("ranked-eu", "bob")
@@ -73,11 +80,11 @@ class SqlitePerformer:
     """Performs each effect in a turn of its own, as a process on a data file does."""
 
     def __init__(self, database: Database) -> None:
-        self.database = database
+        self.turn = database.turn
         self.driver = driver.updater_worker(SqliteLog(database), SqliteStore(database))
 
     def perform(self, effect: Effect[Any]) -> Any:
-        with self.database.turn():
+        with self.turn():
             return self.driver.perform(effect)
 
 
@@ -111,8 +118,8 @@ def application(
     return Application(position, BeliefColumn.of(list(beliefs.items())))
 
 
-def apply(store: Performer, shard: int, *call: Application) -> bool:
-    done = store.perform(Apply({shard: call[0]}))
+def apply(store: Performer, shard: int, call: Application) -> bool:
+    done = store.perform(Apply({shard: call}))
     assert done.keys() == {shard}
     return bool(done[shard])
 
@@ -125,6 +132,19 @@ def read(store: Performer, shard: int, *players: Player) -> StoredShard:
 def priors(store: Performer, shard: int, *players: Player) -> Priors:
     found: Priors = store.perform(ReadPriors({shard: PlayerColumn.of(players)}))[shard]
     return found
+
+
+def test_addresses_that_make_no_sense() -> None:
+    """The error is raised before anything is sent."""
+    for address, cluster, message in (
+        ("redis://127.0.0.1:1/3", True, "only database 0"),
+        ("127.0.0.1:1,127.0.0.1", True, "127.0.0.1"),
+        ("127.0.0.1:1,127.0.0.1:2", False, "set redis_cluster"),
+        ("redis://127.0.0.1:1/0?protocol=3", False, "must not set protocol"),
+        ("redis://127.0.0.1:1?decode_responses=true", True, "must not set decode_responses"),
+    ):
+        with pytest.raises(BadConfiguration, match=message):
+            connect(real.Settings(redis=address, redis_cluster=cluster))
 
 
 def test_an_empty_store(store: Performer) -> None:
@@ -347,3 +367,39 @@ def test_beliefs_are_counted_and_read(redis_settings: real.Settings) -> None:
     found = [belief for some in performer.store.beliefs() for belief in some]
     assert len(found) == 150 and dict(found) == expected
     assert read(performer, 0, REBUILT).records == [b"7"]
+
+
+# --- seeds and resets: the events of the last call can be built again ---
+
+
+def stored(at: Performer, part: SeedPart) -> StoredShard:
+    """What shard 0 has of the players of a part."""
+    return read(at, 0, *part.column)
+
+
+def applied(at: Performer, part: SeedPart, offset: int) -> Change:
+    """Apply the part in a record at this offset."""
+    change = compute_seeds(batch_of(part, offset), {0: stored(at, part)})[0]
+    assert apply(at, 0, change)
+    return change
+
+
+def again(at: Performer, part: SeedPart, offset: int) -> Sequence[bytes]:
+    """The events of the last call, which applied the part in a record at this offset."""
+    call = batch_of(part, offset)
+    return [each.value for each in build_seed_events_again(0, call, stored(at, part), offset)]
+
+
+def test_seeds_and_resets_follow_each_other(store: Performer) -> None:
+    """Three players are seeded, two of them again with a fourth one, then two are reset. A player
+    who is never seeded has no belief."""
+    first, second = seed_part((3, "abc")), seed_part((5, "bcd"), mu=1200.0)
+    reset = seed_part((8, "ade"), kind=RESET, mu=1600.0, sigma=200.0)
+    for offset, part, players in ((0, first, "abc"), (1, second, "d"), (2, reset, "ad")):
+        change = applied(store, part, offset)
+        assert [player for (_, player), _ in change.beliefs] == list(players)
+        assert stored(store, part).position == change.position
+        assert again(store, part, offset) == [each.value for each in change.events]
+    assert stored(store, reset).records[2] is None
+    assert applied(store, seed_part((8, "bc")), 3).position.applied == 4
+    assert again(store, seed_part((8, "bc")), 3) == [], "this one changed nothing"

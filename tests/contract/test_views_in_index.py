@@ -1,72 +1,184 @@
 """Who is listed and in which tier, in both indexes, beside a plain table, while ratings move and
-time passes."""
+time passes. In Redis also: lost keys, several processes, and a cluster."""
 
 import asyncio
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import redis
 from msgspec import UNSET
 
-from stream_rater.config.ladders import Ladders
+from stream_rater.adapters.redis.index_keys import VIEWS, keys_of
+from stream_rater.config.ladders import Ladder, Ladders
 from stream_rater.config.settings import Settings
-from stream_rater.config.views import DAY_S, Listing
+from stream_rater.config.views import DAY_S, Listing, Protection, Tier
 from stream_rater.contract.events import CorrectionCause, RatingChanged
+from stream_rater.rating.parameters import EloMMR
 from stream_rater.serve.bodies import MOST_ROWS
 from stream_rater.serve.entries import PlayerErased
 from stream_rater.serve.index import file_index
 from stream_rater.serve.index import writer as index_writer
+from stream_rater.serve.index.file_index import FileIndexReader, FileIndexWriter
+from stream_rater.serve.index.reader import IndexReader, ReadPositions
+from stream_rater.serve.index.writer import KEEP_S, KEPT_S, IndexLost, IndexWriter
 from stream_rater.serve.problems import Refused
+from stream_rater.serve.questions import Incomplete, Questions
 from tests import real
-from tests.contract.test_serve_index import LADDER, an_event, brute
-from tests.contract.views_rigs import (
-    BOTH,
-    DRIFT,
-    LISTING,
-    NAMES,
-    START_S,
-    TIERS,
-    Clock,
-    FileRig,
-    RedisRig,
-    a_ladder,
-    at_time,
-)
+from tests.contract.test_serve_index import LADDER, TOPIC, an_event, brute
+
+START_S = 1_780_000_000
+DRIFT = 40.0
+NAMES = [f"p{i}é" for i in range(12)]
+
+
+def a_ladder(listing: Listing = Listing(), tiers: Sequence[Tier] = ()) -> Ladders:  # noqa: B008
+    rating = EloMMR(weight_limit=0.2, sigma_limit=80.0, drift_per_day=DRIFT)
+    return Ladders(ladders={"*": Ladder(rating=rating, listing=listing, tiers=tuple(tiers))})
+
+
+TIERS = (
+    Tier(name="bronze"), Tier(name="silver", from_rating=1200.0, hysteresis=60.0),
+    Tier(name="gold", from_rating=1500.0, hysteresis=Protection(rounds=4)),
+)  # fmt: skip
+LISTING = Listing(min_rounds=3, max_sigma=120.0, idle_days=20.0)
+BOTH = a_ladder(LISTING, TIERS)
+
+
+class Clock:
+    """A clock that is set by hand, Unix seconds."""
+
+    def __init__(self) -> None:
+        self.now_s = float(START_S)
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Rig:
+    """An index: what writes it, and questions that are answered from it."""
+
+    def __init__(
+        self, writer: Any, reader: Callable[[], Any], ladders: Ladders, clock: Clock
+    ) -> None:
+        self.writer, self._runner = writer, asyncio.Runner()
+
+        async def computed(work: Callable[[], Any]) -> Any:
+            return work()
+
+        async def made() -> Any:
+            return reader()
+
+        self.reader = self._runner.run(made())
+        self._questions = Questions(
+            self.reader, ladders, lambda: True, lambda: clock.now_s, computed, clock
+        )
+
+    def ask(self, question: str, *given: Any) -> Any:
+        return self._runner.run(getattr(self._questions, question)(*given))
+
+    def board(self, ladder: str = LADDER) -> list[str]:
+        """The players of the leaderboard, best first."""
+        found = self.ask("leaderboard", ladder, MOST_ROWS, None, None)
+        assert found.listed == len(found.rows) == self.ask("ladder", ladder).listed
+        return [row.player for row in found.rows]
+
+    def sweep(self) -> None:
+        """Take everybody off the lists whose moment has come."""
+        while self.writer.sweep():
+            pass
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._runner.run(self.reader.close())
+        self._runner.close()
+
+
+class FileRig(Rig):
+    """The index in a file."""
+
+    def __init__(self, path: Path, ladders: Ladders, clock: Clock) -> None:
+        writer = FileIndexWriter(path, 3, ladders, clock)
+        self.next = writer.begin("one", 10**9)
+        super().__init__(writer, lambda: FileIndexReader(path, 3, None, ladders), ladders, clock)
+
+    def apply(self, events: Sequence[Any]) -> Any:
+        self.next += len(events)
+        return self.writer.apply(events, self.next)
+
+    def close(self) -> None:
+        super().close()
+        self.writer.close()
+
+
+class RedisRig(Rig):
+    """The index in Redis. `position`: how many events it has."""
+
+    def __init__(self, at: Settings, ladders: Ladders, clock: Clock, position: int = 0) -> None:
+        writer, self.position = IndexWriter(at, ladders, clock), position
+        self.begun, self.positions = writer.begin(TOPIC, 1), ReadPositions()
+        self.positions.all_read([0])
+        super().__init__(writer, lambda: IndexReader(at, self.positions, ladders), ladders, clock)
+
+    def apply(self, events: Sequence[Any]) -> Any:
+        first, self.position = self.position, self.position + len(events)
+        places = [(0, at) for at in range(first, self.position)]
+        return self.writer.apply(events, [self.position], places)
+
+
+def at_time(at_s: float) -> str:
+    return datetime.fromtimestamp(int(at_s), UTC).isoformat().replace("+00:00", "Z")
+
+
+def played(
+    player: str, offset: int, rating: float = 1500.0, *, at_s: float = START_S, **more: Any
+) -> RatingChanged:
+    """The event of a round at that time. The player is certain enough to be listed."""
+    return an_event(player, offset, rating, **{"completed_at": at_time(at_s), **more})
+
 
 Make = Callable[..., Any]
+REDIS = pytest.param("redis", marks=pytest.mark.integration)
+in_redis = pytest.mark.parametrize("make", [REDIS], indirect=True)
 
 
-@pytest.fixture(params=["file", pytest.param("redis", marks=pytest.mark.integration)])
+@pytest.fixture
+def at(settings: real.SettingsFactory) -> Settings:
+    """Where the indexes of a test are."""
+    return settings(serve_history=3)
+
+
+@pytest.fixture
+def client(at: Settings) -> Iterator[Any]:
+    with closing(redis.Redis.from_url(at.redis)) as found:
+        yield found
+
+
+@pytest.fixture(params=["file", REDIS])
 def make(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Make]:
     """Makes an index of either kind with a clock, or opens it again. Few players leave at once."""
     monkeypatch.setattr(index_writer, "SWEPT_TOGETHER", 2)
     monkeypatch.setattr(file_index, "SWEPT_TOGETHER", 2)
+    in_file = request.param == "file"
     with ExitStack() as stack:
-        if request.param == "file":
 
-            def made(ladders: Ladders, clock: Clock, name: str = "x", **_: Any) -> Any:
-                return stack.enter_context(closing(FileRig(tmp_path / name, ladders, clock)))
-
-            yield made
-            return
-        settings: real.SettingsFactory = request.getfixturevalue("settings")
-        places: dict[str, Settings] = {}
-        runner = stack.enter_context(asyncio.Runner())
-
-        def connected(ladders: Ladders, clock: Clock, name: str = "x", **more: Any) -> Any:
-            if name not in places:
-                places[name] = settings(serve_history=3)
-            rig = RedisRig(places[name], ladders, clock, runner, **more)
+        def made(ladders: Ladders, clock: Clock, *position: int) -> Any:
+            rig = (
+                FileRig(tmp_path / f"index {ladders.views(LADDER).id}", ladders, clock)
+                if in_file
+                else RedisRig(request.getfixturevalue("at"), ladders, clock, *position)
+            )
             return stack.enter_context(closing(rig))
 
-        yield connected
+        yield made
 
 
 # --- a plain table --------------------------------------------------------------------------------
@@ -177,9 +289,9 @@ def test_a_plain_table_says_the_same(make: Make, seed: int) -> None:
                 events.append(PlayerErased(LADDER, name))
                 del table.rows[name]
                 continue
-            event = an_event(
+            event = played(
                 name, offset, rng.choice([900.0, 1150.0, 1230.0, 1490.0, 1500.0, 1600.0]),
-                completed_at=at_time(clock.now_s), rounds=rng.choice([0, 2, 3, 5, 8, 20]),
+                at_s=clock.now_s, rounds=rng.choice([0, 2, 3, 5, 8, 20]),
                 sigma=rng.choice([85.0, 100.0, 119.0, 121.0]),
             )  # fmt: skip
             if rng.random() < 0.2:
@@ -198,7 +310,7 @@ def test_nobody_is_taken_out_before_the_moment(make: Make) -> None:
     the error says why."""
     clock = Clock()
     rig = make(BOTH, clock)
-    rig.apply([an_event("ann", 1, completed_at=at_time(clock.now_s), sigma=119.0)])
+    rig.apply([played("ann", 1, sigma=119.0)])
     last_s = START_S + DAY_S * (120.0**2 - 119.0**2) / DRIFT
     clock.now_s = last_s - 1.0
     rig.sweep()
@@ -211,7 +323,7 @@ def test_nobody_is_taken_out_before_the_moment(make: Make) -> None:
     assert found.rank is None and found.tier is None
     assert found.unlisted.rule == "max_sigma"
     assert found.unlisted.value == pytest.approx(120.0) and found.unlisted.bound == 120.0
-    rig.apply([an_event("bob", 2, completed_at=at_time(START_S), rounds=2)])
+    rig.apply([played("bob", 2, rounds=2)])
     with pytest.raises(Refused, match=r"not listed: 2 of 3 rounds \(min_rounds\)"):
         rig.ask("leaderboard", LADDER, 5, None, "bob")
 
@@ -225,10 +337,9 @@ def test_times_of_last_rounds(make: Make) -> None:
     rig = make(BOTH, clock)
     times = {"idle": at_time(START_S - 1), "active": at_time(START_S + 1), "nobody": "soon"}
     for at, (name, time) in enumerate(times.items()):
-        rig.apply([an_event(name, at, completed_at=time, sigma=80.0)])
-    found = rig.ask("leaderboard", LADDER, 9, None, None)
-    assert [row.player for row in found.rows] == ["active"] and found.listed == 1
-    rig.apply([an_event("active", 3, completed_at="soon", sigma=80.0)])
+        rig.apply([an_event(name, at, completed_at=time)])
+    assert rig.board() == ["active"]
+    rig.apply([an_event("active", 3, completed_at="soon")])
     rig.sweep()
     assert rig.ask("player", LADDER, "active").rank == 1
     assert rig.ask("player", LADDER, "nobody").unlisted.rule == "idle_days"
@@ -238,19 +349,15 @@ def test_many_who_leave_at_the_same_moment(make: Make) -> None:
     """More than leave in one transaction: all of them leave, and those who played later stay."""
     clock = Clock()
     rig = make(BOTH, clock)
-    names = [f"same{i}" for i in range(7)]
-    rig.apply([an_event(n, 1, completed_at=at_time(START_S), sigma=80.0) for n in names])
-    rig.apply([an_event("later", 2, completed_at=at_time(START_S + 1), sigma=80.0)])
+    rig.apply([played(f"same{i}", 1) for i in range(7)])
+    rig.apply([played("later", 2, at_s=START_S + 1)])
     clock.now_s = START_S + 20.0 * DAY_S
     assert rig.writer.sweep()
     assert rig.ask("ladder", LADDER).listed == 6
     # One who plays before it is taken out stays; one who was taken out comes back.
-    again = [an_event(n, 3, completed_at=at_time(clock.now_s), sigma=80.0) for n in
-             ("same0", "same6")]  # fmt: skip
-    rig.apply(again)
+    rig.apply([played(name, 3, at_s=clock.now_s) for name in ("same0", "same6")])
     rig.sweep()
-    found = rig.ask("leaderboard", LADDER, 10, None, None)
-    assert [row.player for row in found.rows] == ["later", "same0", "same6"]
+    assert rig.board() == ["later", "same0", "same6"]
 
 
 def test_tiers_of_events(make: Make) -> None:
@@ -259,18 +366,15 @@ def test_tiers_of_events(make: Make) -> None:
     fields out: they are not null."""
     clock = Clock()
     rig = make(BOTH, clock)
-    time = at_time(START_S)
-    some = [
-        an_event("ann", at, rating, completed_at=time, rounds=at, sigma=80.0)
-        for at, rating in ((3, 1100.0), (4, 1250.0), (5, 1150.0), (6, 1000.0))
-    ]
+    ratings = {3: 1100.0, 4: 1250.0, 5: 1150.0, 6: 1000.0}
+    some = [played("ann", at, rating, rounds=at) for at, rating in ratings.items()]
     found = rig.apply(some)
-    tiers = [found[LADDER, "ann", at].placement for at in (3, 4, 5, 6)]
+    tiers = [found[LADDER, "ann", at].placement for at in ratings]
     assert [(each.previous_tier, each.tier) for each in tiers] == [
         (None, "bronze"), ("bronze", "silver"), ("silver", "silver"), ("silver", "bronze"),
     ]  # fmt: skip
-    assert make(a_ladder(LISTING), clock, "plain").apply(some) == {}
-    rig = make(a_ladder(), clock, "without")
+    assert make(a_ladder(LISTING), clock).apply(some) == {}
+    rig = make(a_ladder(), clock)
     rig.apply([an_event("ann", 1)])
     for answer in (
         rig.ask("player", LADDER, "ann"), rig.ask("lookup", LADDER, ["ann", "eve"]),
@@ -286,39 +390,130 @@ def test_other_views_in_a_file(tmp_path: Path) -> None:
     """At the next start the placements are made again: the list, the histogram, and the tiers that
     are new. Histories stay, and so does the hysteresis of tiers that stay."""
     clock, path = Clock(), tmp_path / "index"
+    with closing(FileRig(path, BOTH, clock)) as first:
+        first.apply([played("ann", 1, 1250.0), played("ann", 2, 1150.0)])
+        first.apply([played("bob", 3, 1100.0, rounds=2)])
 
-    def opened(ladders: Ladders) -> FileRig:
-        rig = FileRig(path, ladders, clock)
-        rig.sweep()
-        return rig
+    def tiers_by(ladders: Ladders) -> dict[str, Any]:
+        """The tiers of those who are listed, after a start with these views."""
+        with closing(FileRig(path, ladders, clock)) as rig:
+            rig.sweep()
+            assert rig.next == 3
+            assert len(rig.ask("history", LADDER, "ann", 9, None).changes) == 2
+            return {name: rig.ask("player", LADDER, name).tier for name in rig.board()}
 
-    def board(rig: FileRig) -> list[tuple[str, Any]]:
-        found = rig.ask("leaderboard", LADDER, 9, None, None)
-        assert found.listed == len(found.rows) == rig.ask("ladder", LADDER).listed
-        return [(row.player, row.tier) for row in found.rows]
-
-    first = opened(BOTH)
-    time = at_time(START_S)
-    first.apply(
-        [
-            an_event("ann", 1, 1250.0, completed_at=time, sigma=80.0),
-            an_event("ann", 2, 1150.0, completed_at=time, sigma=80.0),
-            an_event("bob", 3, 1100.0, completed_at=time, sigma=80.0, rounds=2),
-        ]
-    )
-    assert board(first) == [("ann", "silver")]
-    first.close()
-    looser = opened(a_ladder(Listing(min_rounds=1), TIERS))
-    assert looser.next == 3 and board(looser) == [("ann", "silver"), ("bob", "bronze")]
-    assert len(looser.ask("history", LADDER, "ann", 9, None).changes) == 2
-    looser.close()
+    looser = a_ladder(Listing(min_rounds=1), TIERS)
+    assert tiers_by(BOTH) == {"ann": "silver"}
+    assert tiers_by(looser) == {"ann": "silver", "bob": "bronze"}
     clock.now_s += 21 * DAY_S
-    idle = opened(a_ladder(LISTING, TIERS))
-    assert board(idle) == []
-    idle.close()
-    none = opened(a_ladder())
-    assert board(none) == [("ann", UNSET), ("bob", UNSET)]
-    none.close()
-    again = opened(a_ladder(Listing(min_rounds=1), TIERS))
-    assert board(again) == [("ann", "bronze"), ("bob", "bronze")]
-    again.close()
+    assert tiers_by(BOTH) == {}
+    assert tiers_by(a_ladder()) == {"ann": UNSET, "bob": UNSET}
+    assert tiers_by(looser) == {"ann": "bronze", "bob": "bronze"}
+
+
+# --- what only Redis has ---
+
+
+@in_redis
+def test_other_views_in_redis(make: Make, client: Any) -> None:
+    """Processes with other views have another index, so both answer. One that nobody keeps for a
+    day is deleted, also that of ladders without views; one that somebody keeps stays."""
+    clock = Clock()
+    old, new = (make(each, clock) for each in (a_ladder(), BOTH))
+    for rig in (old, new):
+        assert rig.begun == [0]
+        rig.apply([played("ann", 1, rounds=2)])
+        rig.writer.checkpoint([1])
+        rig.writer.checkpoint([1])
+    assert old.ask("player", LADDER, "ann").rank == 1
+    assert new.ask("player", LADDER, "ann").unlisted.rule == "min_rounds"
+    assert make(BOTH, clock, 1).begun == [1]
+    views = BOTH.views(LADDER).id
+
+    def kept_after(*rigs: RedisRig) -> set[str]:
+        """Which indexes are there, after these processes alone have kept theirs."""
+        for _ in range(int(KEPT_S / KEEP_S) + 2):
+            clock.now_s += KEEP_S
+            for rig in rigs:
+                rig.writer.checkpoint([1])
+        both = {"": keys_of(LADDER), views: keys_of(LADDER, views)}
+        return {name for name, keys in both.items() if client.exists(*keys)}
+
+    assert kept_after(old, new) == {"", views}
+    assert kept_after(new) == {views}
+    with pytest.raises(IndexLost):
+        old.writer.checkpoint([1])
+    assert f":{LADDER}".encode() in client.zrange(VIEWS, 0, -1)
+
+
+@in_redis
+def test_a_lost_key_of_views(make: Make, client: Any) -> None:
+    """Whatever key is lost, no answer is given from the rest, and a sweep finds it, too. Without
+    views the keys are those of earlier releases."""
+    for gone in keys_of(LADDER)._fields:
+        clock = Clock()
+        client.flushdb()
+        rig = make(BOTH, clock)
+        rig.apply([played("ann", 1)])
+        rig.positions.all_read([1])
+        assert rig.ask("player", LADDER, "ann").rank == 1
+        assert client.delete(getattr(keys_of(LADDER, BOTH.views(LADDER).id), gone)) == 1, gone
+        with pytest.raises(Incomplete):
+            rig.ask("player", LADDER, "ann")
+        clock.now_s += 30 * DAY_S
+        with pytest.raises(IndexLost):
+            if not rig.writer.sweep():
+                rig.writer.checkpoint([2])
+    client.flushdb()
+    rig = make(a_ladder(), Clock())
+    rig.apply([an_event("ann", 1)])
+    rig.writer.checkpoint([1])
+    assert client.exists(VIEWS, keys_of(LADDER).dues) == 0
+    assert client.hget(keys_of(LADDER).state, "sizes") == b"1 1 1 1"
+
+
+@in_redis
+def test_two_processes_sweep_at_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one reads who must leave, a player comes back by the other one: the player stays."""
+    clock = Clock()
+    first, second = (make(BOTH, clock) for _ in range(2))
+    for each in (first, second):
+        each.apply([played("ann", 1), played("bob", 1)])
+    clock.now_s += 21 * DAY_S
+    original, done = index_writer._read, list[int]()
+
+    def interrupted(*given: Any) -> Any:
+        found = original(*given)
+        if not done:
+            done.append(1)
+            second.apply([played("ann", 2, at_s=clock.now_s)])
+        return found
+
+    monkeypatch.setattr(index_writer, "_read", interrupted)
+    first.sweep()
+    assert done and second.board() == ["ann"]
+
+
+@pytest.mark.integration
+def test_ladders_of_a_cluster(cluster_settings: Settings) -> None:
+    """Their keys lie in several slots, and each ladder lets its own players go."""
+    clock, ladders = Clock(), [f"ladder-{i}" for i in range(6)]
+    with closing(RedisRig(cluster_settings, BOTH, clock)) as rig:
+        for ladder in ladders:
+            days = [START_S + at * DAY_S for at in range(3)]
+            rig.apply([played(f"p{i}", i, at_s=at, ladder=ladder) for i, at in enumerate(days)])
+        rig.writer.checkpoint([rig.position])
+        clock.now_s += 21 * DAY_S
+        rig.sweep()
+        assert [rig.board(ladder) for ladder in ladders] == [["p2"]] * len(ladders)
+
+
+@in_redis
+def test_tiers_of_events_that_another_process_applied(make: Make) -> None:
+    """The second process knows the tier of each player's newest event, and of no older one."""
+    some = [played("ann", 1, 1100.0), played("ann", 2, 1300.0), played("bob", 3, 1600.0)]
+    first, second = (make(BOTH, Clock()) for _ in range(2))
+    assert sorted(offset for _, _, offset in first.apply(some)) == [1, 2, 3]
+    found = second.apply(some)
+    tiers = {offset: player.placement.tier for (_, _, offset), player in found.items()}
+    assert tiers == {2: "silver", 3: "gold"}

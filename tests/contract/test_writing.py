@@ -46,7 +46,6 @@ from tests.contract.rigs import (
     hurried,
     read_from_start,
     seen,
-    settle,
 )
 from tests.integration.topics import Bytes
 
@@ -378,18 +377,6 @@ def test_an_evicted_member_writes_nothing(rig: Rig) -> None:
         estimator.do(CommitSource({0: 3}))
     estimator.do(NewProducer())
     assert (rig.committed(ESTIMATOR, 0), rig.rejections()) == (7, [])
-
-
-def test_a_member_that_polled_after_the_rebalance_can_publish(rig: Rig) -> None:
-    """A member that keeps some shards continues to publish after it has polled."""
-    first = rig.join(UPDATER)
-    first.poll_until(lambda: first.owned == ALL)
-    second = rig.join(UPDATER)
-    settle(first, second)
-    theirs, ours = min(second.owned), min(first.owned)
-    second.do(Publish([event(theirs, "b")], {theirs: 1}))
-    first.do(Publish([event(ours, "a")], {ours: 1}))
-    assert rig.events() == seen([event(ours, "a"), event(theirs, "b")])
 
 
 def looked(member: Member, partitions: frozenset[int]) -> OffsetEvidence:

@@ -1,6 +1,11 @@
-"""Real servers that evict keys are refused by every command, wherever in a cluster they are."""
+"""Servers that evict keys are refused by every command, wherever in a cluster they are. A store
+that is full, gone or a replica takes no checkpoints, and nothing waits for that; beliefs must be
+taken."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +18,10 @@ from local.stores import chosen
 from stream_rater.adapters.redis.checks import StoreMismatch
 from stream_rater.adapters.redis.functions import LIBRARY
 from stream_rater.adapters.redis.store import RedisStore
+from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import StoreTrouble
+from stream_rater.pipeline.ports import Application, Position
 from tests.redis_cluster import RedisCluster, client_of
 
 pytestmark = pytest.mark.integration
@@ -66,13 +74,6 @@ def test_a_server_that_evicts_is_refused(server: Server, admin: Any) -> None:
         assert RedisStore(at).prepare() == [], denied
 
 
-def test_a_server_that_would_evict_is_warned_of(server: Server, admin: Any) -> None:
-    """The warning comes before the server has a limit."""
-    set_memory(admin, "allkeys-random", 0)
-    (line,) = RedisStore(settings_of(server, admin, "-config")).prepare()
-    assert "maxmemory-policy is allkeys-random" in line
-
-
 def test_a_server_that_evicts_what_expires_deletes_no_belief(server: Server, admin: Any) -> None:
     """Such a server refuses writes instead, as with `noeviction`, so it is accepted."""
     set_memory(admin, "volatile-lru", LIMIT_BYTES)
@@ -83,13 +84,6 @@ def test_a_server_that_evicts_what_expires_deletes_no_belief(server: Server, adm
     with pytest.raises(redis.OutOfMemoryError):
         admin.hset("{0}:belief:l:0", "bob", "belief")
     assert admin.hgetall("{0}:belief:l:0") == {b"ann": b"belief"}
-
-
-def test_a_server_that_shows_nothing_is_warned_of_once(server: Server, admin: Any) -> None:
-    """The warning is given once, whatever the server's settings are."""
-    set_memory(admin, "allkeys-lru", LIMIT_BYTES)
-    (line,) = RedisStore(settings_of(server, admin, "-config", "-info")).prepare()
-    assert "it is unknown" in line
 
 
 def test_each_server_of_a_cluster_is_asked(
@@ -115,3 +109,54 @@ def test_each_server_of_a_cluster_is_asked(
     )
     (line,) = RedisStore(silent).prepare()
     assert "it is unknown" in line
+
+
+BELIEFS = Application(Position(1, 0), BeliefColumn.of([(("duel", "ann"), b"belief")]))
+
+
+REPLICA = "REPLICAOF 127.0.0.1 1"
+"""Of a master that is not there."""
+
+
+@pytest.mark.parametrize(
+    ("commands", "reads", "deletes", "why"),
+    [
+        (["CONFIG SET maxmemory 1"], True, True, "when used memory > 'maxmemory'"),
+        ([REPLICA], True, False, "read only replica"),
+        ([REPLICA, "CONFIG SET replica-serve-stale-data no"], False, False,
+         "MASTER is down|read only replica"),
+        (["SHUTDOWN NOSAVE"], False, False, "connecting to|Connection"),
+    ],
+)  # fmt: skip
+def test_what_the_store_does_not_do_is_reported_and_not_raised(
+    redis_installed: None, tmp_path: Path,
+    commands: Sequence[str], reads: bool, deletes: bool, why: str,
+) -> None:  # fmt: skip
+    """Each call says whether it was done, and reports the reason. A call that changes beliefs
+    raises it."""
+    with start_redis(tmp_path) as server, client_of(server) as client:
+        store, reported = RedisStore(Settings(redis=server.address)), list[str]()
+        store.prepare()
+        kept = store.checkpoints
+        kept.on_failure = reported.append
+        assert kept.write("duel", "7-ab", 0, b"piece")
+        assert kept.keep("duel", "7-ab", b"head")
+        assert reported == []
+        for command in commands:
+            with suppress(redis.ConnectionError):  # of the server that ends
+                client.execute_command(*command.split())
+        assert not kept.write("duel", "7-ab", 1, b"another")
+        assert not kept.keep("duel", "9-cd", b"another")
+        assert len(reported) == 2
+        assert kept.heads("duel") == ({"7-ab": b"head"} if reads else {})
+        assert kept.read("duel", "7-ab", 0) == (b"piece" if reads else None)
+        assert kept.read("duel", "7-ab", 1) is None
+        assert kept.drop("duel", "7-ab", 2) is deletes
+        assert len(reported) == 2 + (0 if reads else 3) + (not deletes)
+        assert all(re.search(why, each) and "\n" not in each for each in reported), reported
+        with pytest.raises(StoreTrouble):
+            store.apply({0: BELIEFS})
+        if not deletes:
+            with pytest.raises(StoreTrouble):
+                kept.drop_all()
+        store.close()

@@ -1,22 +1,25 @@
-"""Every client finds the master that sentinels name, and leaves one that they name no longer."""
+"""Every client leaves a master that became a replica, for the server that its name leads to now, or
+that the sentinels name."""
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from local.tools import find_redis_server
+from local.servers import Server, start_redis
 from stream_rater.adapters.redis import sentinel
 from stream_rater.adapters.redis.connection import async_client
 from stream_rater.adapters.redis.index_keys import ROOT
 from stream_rater.adapters.redis.metadata import LayoutMismatch
 from stream_rater.adapters.redis.store import RedisStore
-from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import StoreTrouble
-from stream_rater.pipeline.ports import Application, Position
 from stream_rater.serve.index.writer import IndexWriter
-from tests.contract.test_store import BOB
+from tests.contract.test_store import BOB, application
 from tests.redis_cluster import client_of
 from tests.sentinels import NAME, Watched, a_watched_redis
 from tests.waits import wait_until
@@ -27,10 +30,8 @@ LAYOUT = {"shards": "1"}
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+def servers(redis_installed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     """Master, replica and sentinels."""
-    if find_redis_server() is None:
-        pytest.skip("Redis is given, and none is installed here")
     with a_watched_redis(tmp_path_factory.mktemp("watched")) as found:
         yield found
 
@@ -55,8 +56,7 @@ def a_store(watched: Watched) -> RedisStore:
 
 def apply(store: RedisStore, turn: int) -> bool:
     """Write a shard's next belief; returns whether it was written."""
-    call = Application(Position(turn + 1, turn), BeliefColumn.of([(BOB, b"%d" % turn)]))
-    return store.apply({0: call})[0]
+    return store.apply({0: application(turn, turn + 1, {BOB: b"%d" % turn})})[0]
 
 
 def applied(store: RedisStore) -> int:
@@ -165,3 +165,67 @@ def test_a_killed_master(watched: Watched) -> None:
     assert apply(store, 1)
     old.start()
     store.close()
+
+
+# --- a host name ---
+
+HOST = "redis.test"
+
+
+def replicate(master: Server, replica: Server) -> None:
+    """Make one server the master of the other, and wait until the other has all data. Valkey's
+    master says so before the replica has read the snapshot."""
+    with client_of(master) as above, client_of(replica) as below:
+
+        def in_sync() -> bool:
+            reply = above.info("replication")
+            seen = reply.get("slave0", {})
+            return bool(
+                seen.get("state") == "online"
+                and seen["offset"] == reply["master_repl_offset"]
+                and below.info("replication")["master_link_status"] == "up"
+            )
+
+        above.replicaof("NO", "ONE")
+        below.replicaof("127.0.0.1", master.port)
+        wait_until(in_sync, "the replica has all")
+
+
+def lay_out(store: RedisStore, turn: int) -> bool:
+    """Make a plain write, of the layout."""
+    store.check_layout({f"turn {turn}": "1"})
+    return True
+
+
+def test_a_master_that_became_a_replica_is_left(
+    redis_installed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refused write raises StoreTrouble, whether it calls a function or is a plain one. The
+    next one goes where the name leads now, although the old connection was intact."""
+    at_once, look_up = {"repl-diskless-sync-delay": "0"}, socket.getaddrinfo
+    with (
+        start_redis(tmp_path / "first", settings=at_once) as old,
+        start_redis(tmp_path / "second", settings=at_once) as new,
+    ):
+        leads_to = {HOST: old}
+
+        def look_up_here(host: Any, port: Any, *rest: Any, **named: Any) -> Any:
+            if host in leads_to:
+                host, port = "127.0.0.1", leads_to[host].port
+            return look_up(host, port, *rest, **named)
+
+        monkeypatch.setattr(socket, "getaddrinfo", look_up_here)
+        for write in (apply, lay_out):
+            store = RedisStore(Settings(redis=f"{HOST}:1", buckets=2))
+            store.prepare()
+            assert write(store, 0)
+            replicate(old, new)
+            replicate(new, old)
+            leads_to[HOST] = new
+            with pytest.raises(StoreTrouble, match="read only replica"):
+                write(store, 1)
+            assert write(store, 1)
+            with client_of(new) as client:
+                assert client.role()[0] == b"master"
+            store.close()
+            old, new = new, old

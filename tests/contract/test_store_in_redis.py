@@ -1,0 +1,231 @@
+"""Redis as the store: its layout, reads and slots, on one server and on a cluster."""
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+import redis
+from redis.crc import key_slot
+
+from stream_rater.adapters.redis.calls import CallBatch, Caller, bulk, encode_command
+from stream_rater.adapters.redis.client import connect
+from stream_rater.adapters.redis.keys import belief_key, position_key
+from stream_rater.adapters.redis.metadata import LayoutMismatch
+from stream_rater.adapters.redis.store import RedisStore
+from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.contract.errors import StoreTrouble
+from stream_rater.contract.record import Player
+from stream_rater.pipeline.ports import UNFINISHED, Position, StoredShard
+from tests import real
+from tests.contract.test_store import BOB, SHARDS, RedisPerformer, application, apply, read
+from tests.redis_cluster import RedisCluster, SlotMove
+
+pytestmark = pytest.mark.integration
+
+
+def test_another_layout_is_refused(redis_settings: real.Settings) -> None:
+    """A store remembers how it was laid out, and refuses another layout by name and way out. Notes
+    of an older release are found, entry by entry, whatever the ladders' ids."""
+    store = RedisStore(redis_settings)
+    store.check_layout({"shards": "4", "buckets": "2"})
+    store.check_layout({"shards": "4", "buckets": "2", "topic": "abc"})
+    for other in ({"shards": "8"}, {"buckets": "3"}):
+        with pytest.raises(LayoutMismatch, match=r"laid out with .*rebuild"):
+            store.check_layout(other)
+        store.layout.check_rebuildable(other)
+    for check in (store.check_layout, store.layout.check_rebuildable):
+        with pytest.raises(LayoutMismatch, match=r"topic = abc, .* abd: .*submit the rounds again"):
+            check({"shards": "4", "topic": "abd"})
+    layout = store.layout
+    assert layout.old_notes() == {}
+    with connect(redis_settings) as client:
+        for field, entry in (("a:0", "0:x"), ("a:1", "7:y"), ("a%3Ab:0", "0:z")):
+            client.hset("stream-rater:ladders", field, entry)
+    assert layout.old_notes() == {"a": ["0:x", "7:y"], "a:b": ["0:z"]}
+
+
+def test_a_rebuild_that_was_given_up(redis_settings: real.Settings) -> None:
+    """Between the start and the end of a rebuild nobody may use the store, which then holds only
+    keys that are not ours."""
+    performer = RedisPerformer(redis_settings)
+    store, layout = performer.store, {"shards": "4"}
+    with connect(redis_settings) as client:
+        for foreign in ("{x}:position", "other", "{1}:beliefs"):
+            client.set(foreign, "1")
+    store.check_layout(layout)
+    assert store.layout.is_empty()
+    assert store.layout.begun_by(1) == 1
+    assert apply(performer, 1, application(0, 1, {("l", "p"): b"x"}))
+    assert not store.layout.is_empty()
+    epoch = store.layout.begin_rebuild(2)
+    assert store.count_beliefs() == 0
+    assert read(performer, 1).position.applied == UNFINISHED
+    assert apply(performer, 1, application(UNFINISHED, 5, {}, epoch=epoch))
+    with pytest.raises(LayoutMismatch, match="rebuild --replace"):
+        store.check_layout(layout)
+    store.layout.end_rebuild({"shards": "8"}, 2)
+    store.check_layout({"shards": "8"})
+    assert store.layout.begun_by(3) == 2
+    with connect(redis_settings) as client:
+        assert client.exists("{x}:position", "other", "{1}:beliefs") == 3
+
+
+def test_a_call_from_before_a_rebuild_writes_nothing(redis_settings: real.Settings) -> None:
+    """A rebuild may end at the `applied` where a worker was stopped within a call. What the worker
+    has read before is of another store."""
+    performer = RedisPerformer(redis_settings)
+    assert apply(performer, 0, application(0, 5, {BOB: b"before"}))
+    stopped = application(5, 6, {BOB: b"stopped"})
+    epoch = performer.store.layout.begin_rebuild(1)
+    assert len(epoch) > 0 and epoch != performer.store.layout.begin_rebuild(1)
+    epoch = read(performer, 0).position.epoch
+    assert apply(performer, 0, application(UNFINISHED, 5, {BOB: b"rebuilt"}, epoch=epoch))
+    assert not apply(performer, 0, stopped)
+    position = Position(5, UNFINISHED, b"", epoch)
+    assert read(performer, 0, BOB) == StoredShard(position, [b"rebuilt"])
+    assert apply(performer, 0, application(5, 6, {BOB: b"next"}, epoch=epoch))
+
+
+def test_a_read_that_failed_leaves_no_replies_behind(redis_settings: real.Settings) -> None:
+    """The next read on this connection gets its own replies."""
+    performer = RedisPerformer(redis_settings)
+    key = belief_key(1, "l", b"ann", redis_settings.buckets)
+    with connect(redis_settings) as client:
+        client.set(key, "no hash")
+        for _ in range(3):
+            with pytest.raises(StoreTrouble, match="WRONGTYPE"):
+                performer.store.read(dict.fromkeys((0, 1, 2), PlayerColumn.of([("l", "ann")])))
+        client.delete(key)
+    assert apply(performer, 1, application(0, 7, {("l", "ann"): b"x"}))
+    assert read(performer, 1, ("l", "ann")) == StoredShard(Position(7, 0, b""), [b"x"])
+
+
+def test_a_reply_that_comes_after_a_failure_is_nobodys(redis_settings: real.Settings) -> None:
+    """The reply to a slow command, after an error, is not taken for the next command's."""
+
+    def asked(*words: str) -> CallBatch:
+        return CallBatch("{0}:x", (encode_command(len(words), bulk(*words)),), 1)
+
+    with connect(redis_settings) as client:
+        caller = Caller(client, redis_settings)
+        for _ in range(3):
+            with pytest.raises(redis.ResponseError, match="not an integer"):
+                caller.call_batches(
+                    [asked("INCRBY", "{0}:x", "x"), asked("BLPOP", "{0}:none", "0.2")]
+                )
+            assert caller.call_batches([asked("ECHO", "mine")]) == [[b"mine"]]
+        caller.close()
+
+
+def misled(performer: RedisPerformer) -> None:
+    """Make the client take every slot for another node's."""
+    client = performer.store._client
+    slots = client.nodes_manager.slots_cache
+    nodes = {node.name: [node] for node in client.get_primaries()}
+    assert len(nodes) > 1
+    for slot, (node, *_) in slots.items():
+        slots[slot] = next(other for name, other in nodes.items() if name != node.name)
+
+
+def test_a_slot_that_moved_is_found(cluster_settings: real.Settings) -> None:
+    """The first read, or the first write, raises StoreTrouble and writes nothing; the next one goes
+    where the cluster says."""
+    performer = RedisPerformer(cluster_settings)
+    shards = dict.fromkeys(range(SHARDS), PlayerColumn.of([BOB]))
+    expected = performer.store.read(shards)
+    misled(performer)
+    with pytest.raises(StoreTrouble, match="a slot moved"):
+        performer.store.read(shards)
+    assert performer.store.read(shards) == expected
+    performer = RedisPerformer(cluster_settings)
+    calls = {shard: application(0, 1, {BOB: b"x"}) for shard in range(SHARDS)}
+    misled(performer)
+    with pytest.raises(StoreTrouble, match="a slot moved"):
+        performer.store.apply(calls)
+    assert performer.store.apply(calls) == dict.fromkeys(range(SHARDS), True)
+
+
+def test_a_cluster_is_to_be_configured(cluster_settings: real.Settings) -> None:
+    """If a node of a cluster is used as a single server, the error names the setting."""
+    node, *_ = cluster_settings.redis.split(",")
+    store = RedisStore(msgspec.structs.replace(cluster_settings, redis=node, redis_cluster=False))
+    with pytest.raises(StoreTrouble, match="STREAM_RATER_REDIS_CLUSTER"):
+        for number in range(3):  # each of three masters has one of these slots
+            store.check_layout({str(number): ""})
+            store.read(dict.fromkeys(range(SHARDS), PlayerColumn.of([BOB])))
+
+
+def test_no_cluster_where_one_is_configured(settings: real.SettingsFactory) -> None:
+    """A single server configured as a cluster raises an error, and so does an address without a
+    server."""
+    with pytest.raises(StoreTrouble, match=r"[Cc]luster"):
+        RedisStore(settings(redis_cluster=True, redis=settings().redis.rpartition("/")[0]))
+    with pytest.raises(StoreTrouble):
+        RedisStore(settings(redis_cluster=True, redis="127.0.0.1:1,127.0.0.1:2"))
+
+
+SHARD, TRIES = 3, 10
+PLAYERS: list[Player] = [("a", f"p{number}") for number in range(40)]
+
+
+@pytest.fixture
+def move(redis_cluster: RedisCluster, cluster_settings: real.Settings) -> Iterator[SlotMove]:
+    """The move of the shard's slot. Afterwards it is completed, and every node knows it."""
+    move = redis_cluster.move(key_slot(position_key(SHARD).encode()))
+    yield move
+    move.finish()
+    redis_cluster.wait_for_owner(move.slot, move.target)
+
+
+def beliefs(number: int, players: list[Player] = PLAYERS) -> dict[Player, bytes]:
+    """The beliefs that the call with this number writes."""
+    return {each: b"belief %d of %s" % (number, each[1].encode()) for each in players}
+
+
+def wrote(store: RedisPerformer, number: int, players: list[Player] = PLAYERS) -> bool:
+    """Whether a call that follows the one before was applied; it may be refused."""
+    try:
+        return apply(store, SHARD, application(number - 1, number, beliefs(number, players)))
+    except StoreTrouble:
+        return False
+
+
+def stored(store: RedisPerformer) -> StoredShard:
+    """The contents of the shard, after as many reads as it takes to find its node."""
+    for _ in range(TRIES):
+        try:
+            return read(store, SHARD, *PLAYERS)
+        except StoreTrouble:
+            continue
+    raise AssertionError("the shard is not found")
+
+
+@pytest.mark.parametrize("first", ["belief", "position"])
+def test_a_call_is_carried_out_whole_or_not_at_all(
+    cluster_settings: real.Settings, move: SlotMove, first: str
+) -> None:
+    """Whichever keys of the shard have moved, no belief is written unless `applied` is."""
+    store = RedisPerformer(cluster_settings)
+    assert wrote(store, 1)
+    move.begin()
+    keys, applied = sorted(move.keys(), key=lambda key: first not in key), 1
+    assert len(keys) > 2
+    for key in keys[:-1]:
+        move.send([key])
+        applied += wrote(store, applied + 1)
+    move.finish()
+    expected = StoredShard(Position(applied, applied - 1, b""), list(beliefs(applied).values()))
+    assert stored(store) == expected
+    assert wrote(store, applied + 1)
+
+
+def test_newcomers_wait_for_the_move(cluster_settings: real.Settings, move: SlotMove) -> None:
+    """A hash that does not exist yet might be on the other master, so nobody's belief is written
+    before the move is done."""
+    store = RedisPerformer(cluster_settings)
+    assert wrote(store, 1, PLAYERS[:1])
+    move.begin()
+    assert not wrote(store, 2)
+    move.finish()
+    assert stored(store).records == [beliefs(1)[PLAYERS[0]], *[None] * (len(PLAYERS) - 1)]
+    assert wrote(store, 2)
