@@ -43,3 +43,8 @@ def cases(
         return check
 
     return decorate
+
+
+def tag(config: Any) -> str:
+    """Names a case by the tag of its struct: a rating system."""
+    return str(config.__struct_config__.tag)

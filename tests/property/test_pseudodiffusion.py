@@ -32,6 +32,7 @@ any_rho = st.just(0.0) | inner_rhos | st.just(math.inf)
 gammas2 = st.floats(1.0, 1e5)
 evidence = st.tuples(st.floats(-3000.0, 3000.0), st.floats(6e3, 3e5), st.floats(10.0, 2e4))
 seasons = st.lists(evidence, min_size=1, max_size=10)
+Season = list[tuple[float, float, float]]
 """Performance less 1500, beta^2 and gamma^2 of each round."""
 
 
@@ -40,7 +41,7 @@ def rate(beliefs: Beliefs, p: float, beta2: float, gamma2: float, rho: float) ->
     update_all(beliefs, np.array([[p, beta2, gamma2]]), rho)
 
 
-def rated(season: list[tuple[float, float, float]], rho: float, scale: float = 1.0) -> Beliefs:
+def rated(season: Season, rho: float, scale: float = 1.0) -> Beliefs:
     """A player after a season, all of it drawn in towards 1500 by `scale`."""
     beliefs = newcomers(1, len(season) + 4, 1500.0, 350.0 * scale)
     for p, beta2, gamma2 in season:
@@ -74,10 +75,7 @@ def value(beliefs: Beliefs, name: str) -> float:
 
 
 @given(seasons, seasons, gammas2, any_rho)
-def test_incentive_compatibility(
-    season: list[tuple[float, float, float]], other: list[tuple[float, float, float]],
-    gamma2: float, rho: float,
-) -> None:  # fmt: skip
+def test_incentive_compatibility(season: Season, other: Season, gamma2: float, rho: float) -> None:
     """What its proof needs: weights change alike whatever the performances, which stay, and the
     Gaussian moves towards mu, not beyond."""
     twin = [(p[0], *spread[1:]) for p, spread in zip(other, season, strict=False)]
@@ -95,23 +93,15 @@ def test_incentive_compatibility(
 
 
 @given(seasons, gammas2, any_rho)
-def test_rating_preservation(
-    season: list[tuple[float, float, float]], gamma2: float, rho: float
+def test_rating_preservation_and_correct_magnitude(
+    season: Season, gamma2: float, rho: float
 ) -> None:
-    """The argmax of the belief stays where it was."""
-    before = rated(season, rho)
-    # Both are roots, found to 1e-9 of sigma with an error that the last step squares.
-    expected = value(before, "mu")
-    assert expected == pytest.approx(value(diffused(before, gamma2, rho), "mu"), rel=0, abs=1e-8)
-
-
-@given(seasons, gammas2, any_rho)
-def test_correct_magnitude(
-    season: list[tuple[float, float, float]], gamma2: float, rho: float
-) -> None:
-    """sigma^2 grows by gamma^2, and the weights sum to its inverse (Equation 8)."""
+    """The argmax of the belief stays where it was. sigma^2 grows by gamma^2, and the weights sum to
+    its inverse (Equation 8)."""
     before = rated(season, rho)
     after = diffused(before, gamma2, rho)
+    # Both are roots, found to 1e-9 of sigma with an error that the last step squares.
+    assert value(before, "mu") == pytest.approx(value(after, "mu"), rel=0, abs=1e-8)
     expected = value(before, "sigma") ** 2 + gamma2
     assert expected == pytest.approx(value(after, "sigma") ** 2, rel=1e-14)  # a few roundings
     gaussian, logistic = weights(after)
@@ -119,9 +109,7 @@ def test_correct_magnitude(
 
 
 @given(seasons, gammas2, gammas2, any_rho)
-def test_composability(
-    season: list[tuple[float, float, float]], first: float, second: float, rho: float
-) -> None:
+def test_composability(season: Season, first: float, second: float, rho: float) -> None:
     """Diffusing by two sizes, one after the other, is diffusing by their sum: of every factor."""
     before = rated(season, rho)
     twice = diffused(diffused(before, first, rho), second, rho)
@@ -131,12 +119,12 @@ def test_composability(
     # kappa^rho is a product of two powers here and one there, each good to some 1e-15 * rho.
     assert expected_logistic == pytest.approx(logistic, rel=1e-12)
     assert expected == pytest.approx(gaussian, rel=1e-12)
-    # Twice it blends towards mu, which is a root: the error of `test_rating_preservation`.
+    # Twice it blends towards mu, which is a root: the error of rating preservation.
     assert value(once, "center") == pytest.approx(value(twice, "center"), rel=0, abs=1e-8)
 
 
 @given(seasons, st.just(0.0) | inner_rhos)
-def test_zero_diffusion(season: list[tuple[float, float, float]], rho: float) -> None:
+def test_zero_diffusion(season: Season, rho: float) -> None:
     """As gamma goes to 0, so does what diffusion does: in proportion to gamma^2 / sigma^2."""
     before = rated(season, rho)
     for gamma2 in (1e-2, 1e-5, 0.0):
@@ -150,9 +138,7 @@ def test_zero_diffusion(season: list[tuple[float, float, float]], rho: float) ->
 
 
 @given(seasons, inner_rhos, st.sampled_from(SCALES))
-def test_zero_uncertainty(
-    season: list[tuple[float, float, float]], rho: float, scale: float
-) -> None:
+def test_zero_uncertainty(season: Season, rho: float, scale: float) -> None:
     """As sigma goes to 0, a Gaussian at mu of variance gamma^2 is left: like kappa^rho."""
     gamma2, before = 1e4, rated(season, rho, scale)
     mu, variance = value(before, "mu"), value(before, "sigma") ** 2
@@ -224,7 +210,7 @@ def bounds(beliefs: Beliefs, beta2: float) -> tuple[float, float]:
 
 @given(st.lists(rounds, max_size=12), rounds, any_rho)
 def test_the_response_to_an_absurd_performance(
-    season: list[tuple[float, float, float]], last: tuple[float, float, float], rho: float
+    season: Season, last: tuple[float, float, float], rho: float
 ) -> None:
     """Delta lies between C / beta / (w_0 + pi^2/6 sum w_k) and C / beta / w_0. mu grows with the
     performance, so this bounds what any performance does."""

@@ -399,13 +399,6 @@ def test_a_surprise_moves_more(played: int, points: float, rounds: float) -> Non
     assert surprise[0, 1] > 1500.0 > surprise[1, 1]
 
 
-def test_without_it_experience_does_not_count() -> None:
-    """To the bit."""
-    config = TwoMoment(inexperience=0.0)
-    few, many = (stages.estimate(config, duel([1500.0, 1640.0], [n, 900])) for n in (3, 900))
-    assert np.array_equal(few[:, :3], many[:, :3])
-
-
 # --- scores: the margin of a victory counts, within bounds ----------------------------------------
 
 PLAIN = TwoMoment(sigma_drift=0.0, inexperience=0.0)

@@ -1,0 +1,404 @@
+"""Parts read many at once are what the decoder makes of each, or are left to it. A convoy does to
+its shards what its rows do one by one: the same records, events and flags."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.strings import StringColumn
+from stream_rater.contract.events import RatingChanged, joined, to_json
+from stream_rater.contract.record import Record, Trace
+from stream_rater.pipeline.parts import decoder, schema, unpacking
+from stream_rater.pipeline.parts.correction_parts import CorrectionPart
+from stream_rater.pipeline.parts.decoder import PartView, rows_of
+from stream_rater.pipeline.parts.schema import (
+    EVIDENCE_BYTES,
+    EVIDENCE_COLUMNS,
+    NotAPart,
+    Part,
+    RoundInPart,
+    UnknownPart,
+)
+from stream_rater.pipeline.parts.seed_parts import SeedPart
+from stream_rater.pipeline.ports import Event, Position, StoredShard
+from stream_rater.pipeline.updater import changes
+from stream_rater.pipeline.updater.shard import Shard, ShardBatch, next_batches
+from stream_rater.rating import record, stages
+from stream_rater.rating.model import Beliefs
+from stream_rater.rating.parameters import EloMMR, EloR, Glicko
+from stream_rater.rating.stages import RatingRule, rule_of
+from tests.builders.cases import cases
+from tests.builders.machines import RULE, part
+
+VERSION, RULES, ROUNDS, ROUND_INDEX, PLACE, EVIDENCE, PLAYERS = range(7)
+OTHER = msgspec.structs.replace(RULE, config="other", floor=-1.5, rho=-1.0)
+TRACE = Trace(f"00-{1:032x}-{2:016x}-01", "a=b")
+
+
+def some(*players: str, first: int = 7, size: int = 1) -> Part:
+    """Rounds with offsets of all sizes, two laws and ladders, and a trace; texts of any length."""
+    plain = part((first, players), (2**39, ["x"]), (-1, ["yy", "zzz"]))
+    rounds = [
+        msgspec.structs.replace(each, rule=i % 2, ladder=ladder, round_id=size * each.round_id)
+        for i, (each, ladder) in enumerate(zip(plain.rounds, ("a", "ß", "a"), strict=True))
+    ]
+    rounds[1] = msgspec.structs.replace(rounds[1], trace=TRACE)
+    return replace(plain, rules=[RULE, OTHER], rounds=rounds)
+
+
+def with_beginnings(plain: Part) -> Part:
+    """A part that says of some of its rows where the round began for them."""
+    began = np.where(np.arange(len(plain.evidence)) % 2, np.nan, 1350.5)
+    return replace(plain, evidence=np.column_stack([plain.evidence, began]))
+
+
+MESSAGES = [
+    schema.encode(each)
+    for each in (
+        some("ann", "bob"), some("Straße", "名\n前", "\U0001f3c6", first=300, size=40),
+        some("a" * 300, first=70_000), part((7, "ab"), (9, "c")), part((7, "")),
+        with_beginnings(some("ann", "bob")), with_beginnings(part((7, "a"))),
+    )
+]  # fmt: skip
+
+
+def contents(view: PartView) -> list[Any]:
+    """All that stage 2 learns of a part."""
+    rows = rows_of([view])
+    ids, (times, completed) = rows.round_ids.texts(), rows.completed_at
+    texts = times.texts()
+    evidence = rows.evidence.tobytes().hex(" ", EVIDENCE_BYTES).split()
+    return [
+        (player, ids[r], texts[completed[r]], rows.traces.get(r), rows.rules[rule], *numbers)
+        for player, r, rule, *numbers in zip(
+            rows.players, rows.round.tolist(), rows.rule_index.tolist(), rows.offset.tolist(),
+            rows.time.tolist(), rows.place.tolist(), evidence, strict=True,
+        )
+    ]  # fmt: skip
+
+
+def decoded(message: bytes) -> list[object]:
+    """The same, by the decoder; raises what it raises. A column that was left out says nothing."""
+    of = schema.decode(message)
+    whole = np.full((len(of.evidence), EVIDENCE_COLUMNS), np.nan)
+    whole[:, : of.evidence.shape[1]] = of.evidence
+    each = [of.rounds[i] for i in of.round_index.tolist()]
+    return [
+        ((r.ladder, player), r.round_id, r.completed_at, r.trace, of.rules[r.rule], r.offset,
+         r.time, place, evidence.tobytes().hex())
+        for r, player, place, evidence in zip(
+            each, of.players, of.place.tolist(), whole, strict=True
+        )
+    ]  # fmt: skip
+
+
+@cases("message", MESSAGES)
+def test_what_is_written_is_read(message: bytes) -> None:
+    """Nothing of it is left to the decoder."""
+    (view,) = decoder.read_all([message])
+    assert view is not None
+    assert contents(view) == decoded(message) == contents(decoder.read(message))
+    assert [trace for trace, *_ in view.traced()] == [TRACE] * message.count(b"a=b")
+
+
+def test_longest_forms() -> None:
+    """Lists and texts whose sizes take two bytes or four, in slabs of their own and together."""
+    many = [f"{i:05}" for i in range(70_000)]
+    message = schema.encode(some(*many, "p" * 70_000))
+    messages = [MESSAGES[0], message, MESSAGES[1], MESSAGES[3]]
+    views = [view for view in decoder.read_all(messages) if view is not None]
+    assert list(map(contents, views)) == list(map(decoded, messages))
+    assert len({id(view.decoded) for view in views}) == 3
+    rows = rows_of([views[3], views[0], views[2]])
+    assert list(rows.players) == [row[0] for i in (3, 0, 2) for row in contents(views[i])]
+    assert len({*rows.rules}) == len(rows.rules) == 2
+
+
+@given(st.sampled_from(MESSAGES), st.binary(max_size=12), st.integers(0, 2000), st.integers(0, 12))
+@example(MESSAGES[0], b"\xff", MESSAGES[0].index(b"bob"), 1)
+@example(MESSAGES[0], b"\xc0\x80", MESSAGES[0].index(b"bob"), 2)
+@example(MESSAGES[0], b"\xed\xa0\x80", MESSAGES[0].index(b"bob"), 3)
+@example(MESSAGES[0], b"\xf4\x90\x80\x80", MESSAGES[0].index(b"\xa3bob"), 4)
+@example(MESSAGES[0], b"00", MESSAGES[0].index(b"00-0"), 2)
+@example(MESSAGES[0], b"\xcf" + b"\xff" * 8, 1 + MESSAGES[0].index(b"\x97\x07"), 1)
+def test_damage(message: bytes, noise: bytes, at: int, size: int) -> None:
+    """Whatever is read of it is what the decoder reads, in any company, which is read all the same;
+    and what the decoder refuses is not read."""
+    at %= len(message)
+    damaged = message[:at] + noise + message[at + size :]
+    before, view, after = decoder.read_all([MESSAGES[1], damaged, MESSAGES[3]])
+    assert before is not None and contents(before) == decoded(MESSAGES[1])
+    assert after is not None and contents(after) == decoded(MESSAGES[3])
+    if view is not None:
+        assert contents(view) == decoded(damaged)
+        return
+    try:
+        expected = decoded(damaged)
+    except (UnknownPart, NotAPart) as error:
+        with pytest.raises(type(error)):
+            decoder.read(damaged)
+        return
+    try:
+        assert contents(decoder.read(damaged)) == expected
+    except UnknownPart as error:
+        assert "twice" in str(error) or "too large" in str(error)
+
+
+def changed(index: int, value: Any) -> bytes:
+    """A message of four rows with one of its elements replaced."""
+    elements = msgspec.msgpack.decode(MESSAGES[0])
+    elements[index] = value(elements[index])
+    return msgspec.msgpack.encode(elements)
+
+
+@cases(
+    "message",
+    [
+        changed(VERSION, lambda _: 2),
+        changed(RULES, lambda rules: rules[:1]),
+        changed(RULES, lambda rules: rules[0]),
+        changed(ROUNDS, lambda rounds: rounds[:2]),
+        changed(ROUNDS, lambda rounds: [[each[0], -1, *each[2:]] for each in rounds]),
+        changed(ROUND_INDEX, lambda _: np.array([0, 0, 1, 2, 3], "<i4").tobytes()),
+        changed(ROUND_INDEX, lambda _: np.array([0, 0, -1, 2, 2], "<i4").tobytes()),
+        changed(ROUND_INDEX, lambda column: column[:-1]),
+        changed(PLACE, lambda column: column + b"0000"),
+        changed(EVIDENCE, lambda column: column[:-24]),
+        changed(PLAYERS, lambda players: players[:-1]),
+        MESSAGES[0] + b"\x00",
+        MESSAGES[0][:-1],
+    ],
+)
+def test_what_does_not_fit_together(message: bytes) -> None:
+    """Is not read, but left to the decoder, which refuses it."""
+    assert decoder.read_all([message, MESSAGES[1]])[0] is None
+    with pytest.raises(UnknownPart):
+        decoder.read(message)
+
+
+def test_a_part_of_another_kernel_is_left_to_the_decoder() -> None:
+    """The decoder refuses it and says why."""
+    newer = replace(some("ann"), rules=[RULE, msgspec.structs.replace(RULE, kernel=77)])
+    message = schema.encode(newer)
+    assert decoder.read_all([message]) == [None]
+    with pytest.raises(UnknownPart, match="newer release"):
+        decoder.read(message)
+    assert decoder.read_all([message], kernel=77) != [None]
+    assert KERNEL_VERSION < 77
+
+
+def test_a_player_twice() -> None:
+    """Refused, though on two ladders it is two."""
+    twice = replace(some("ann", "ann"))
+    assert decoder.read_all([schema.encode(twice)]) == [None]
+    with pytest.raises(UnknownPart, match="twice"):
+        decoder.read(schema.encode(twice))
+    (view,) = decoder.read_all([schema.encode(some("x"))])
+    assert view is not None and view.players[:2] == ["x", "x"]
+
+
+def test_the_same_mark_is_not_the_same_player(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has another's by chance is a player still."""
+    unpack = unpacking.unpack
+
+    def colliding(*arguments: Any) -> np.ndarray:
+        found = unpack(*arguments)
+        found[:, unpacking.DISTINCT] = False
+        return found
+
+    monkeypatch.setattr(unpacking, "unpack", colliding)
+    assert decoder.read_all(MESSAGES[:2]) == [None, None]
+    assert contents(decoder.read(MESSAGES[0])) == decoded(MESSAGES[0])
+
+
+# --- convoys ---
+
+SPREAD: dict[str, Any] = {"weight_limit": 0.2, "sigma_limit": 80.0}
+LAWS = [
+    rule_of(each)
+    for each in (
+        EloMMR(**SPREAD),
+        EloMMR(**SPREAD, initial_mu=1000.0, initial_sigma=200.0, history=2, rho=0.5),
+        EloMMR(**SPREAD, initial_mu=-700.0, floor=100.0, display="mu", provisional_rounds=2),
+        EloR(history=3),
+        Glicko(beta=200.0, sigma_drift=35.0),
+    )
+]
+LADDERS = ("a", "b:c", "ω", 'd"\n', "e")
+"""One for each of them."""
+NAMES = ("ann", "bob", "Straße", "100%", "x{y}", "tab\t")
+LAST = 5
+"""Offset of the last round of whoever has played."""
+
+
+def advanced(
+    rule: RatingRule, beliefs: Beliefs, offset: int, time: int, evidence: Sequence[float]
+) -> None:
+    """One round more of one player."""
+    row, zero = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    stages.update(beliefs, row, np.array([evidence]), [rule], zero)
+    stages.record_round(beliefs, row, np.array([offset]), np.array([time]))
+
+
+def known(rule: RatingRule, rounds: int) -> bytes | None:
+    """The record of who has played so often, the last time at LAST."""
+    if rounds == 0:
+        return None
+    beliefs = record.decode([None], rule.kept + 1, rule.initial_mu, rule.initial_sigma)
+    for i in range(rounds):
+        advanced(rule, beliefs, LAST - rounds + 1 + i, 1000 * i, (1500.0 + 90.0 * i, 4e4, 1e3))
+    return record.encode(beliefs)[0]
+
+
+RECORDS = [[known(rule, rounds) for rounds in (0, 1, 2, 4)] for rule in LAWS]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A player in a round."""
+
+    ladder: int
+    player: str
+    offset: int
+    place: int
+    performance: float
+    rounds: int
+    traced: bool
+
+    @property
+    def stored(self) -> bytes | None:
+        return RECORDS[self.ladder][self.rounds]
+
+    @property
+    def evidence(self) -> tuple[float, float, float]:
+        return self.performance, 3e4 + self.performance, 900.0
+
+    @property
+    def round(self) -> RoundInPart:
+        trace = Trace(f"00-{1 + self.offset:032x}-{1:016x}-01", "a=b") if self.traced else None
+        time, ladder = 100 * self.offset, LADDERS[self.ladder]
+        return RoundInPart(self.offset, 0, time, f"r%{self.offset}", ladder, f"t{time}", trace)
+
+
+rows = st.builds(
+    Row,
+    st.integers(0, len(LAWS) - 1), st.sampled_from(NAMES), st.integers(LAST - 1, LAST + 2),
+    st.integers(0, 3), st.sampled_from([-300.0, 1500.0, 1600.1, 2800.25]), st.integers(0, 3),
+    st.booleans(),
+)  # fmt: skip
+batches = st.lists(rows, max_size=9, unique_by=lambda row: (row.ladder, row.player))
+"""Of one shard."""
+
+
+def part_of(of: Sequence[Row]) -> bytes:
+    """Their laws in the order in which they come."""
+    rules = list(dict.fromkeys(LAWS[row.ladder] for row in of))
+    rounds = dict.fromkeys(row.round for row in of)
+    own = {each.ladder: rules.index(LAWS[LADDERS.index(each.ladder)]) for each in rounds}
+    numbers = {each: i for i, each in enumerate(rounds)}
+    with_laws = [
+        RoundInPart(e.offset, own[e.ladder], e.time, e.round_id, e.ladder, e.completed_at, e.trace)
+        for e in rounds
+    ]
+    return schema.encode(
+        schema.Part(
+            rules=rules,
+            rounds=with_laws,
+            round_index=np.array([numbers[row.round] for row in of], np.int64),
+            place=np.array([row.place for row in of], np.int32),
+            evidence=np.array([row.evidence for row in of]).reshape(-1, 3),
+            names=StringColumn.of([row.player for row in of]),
+        )
+    )
+
+
+def alone(shard: int, row: Row) -> tuple[bytes, Event] | None:
+    """What comes of one row, by the plainest means; nothing, if it is not fresh."""
+    rule, of = LAWS[row.ladder], row.round
+    beliefs = record.decode([row.stored], rule.kept + 1, rule.initial_mu, rule.initial_sigma)
+    if row.offset <= beliefs.header["last"][0]:
+        return None
+    advanced(rule, beliefs, row.offset, of.time, row.evidence)
+    header = beliefs.header[0]
+    mu, sigma, previous_mu, previous_sigma = (
+        float(header[name]) for name in ("mu", "sigma", "previous_mu", "previous_sigma")
+    )
+    event_id, count = joined(of.ladder, of.round_id, row.player), int(header["rounds"])
+    changed = RatingChanged(
+        event_id=event_id, ladder=of.ladder, player=row.player, round_id=of.round_id,
+        completed_at=of.completed_at, rank=row.place or None, mu=mu, sigma=sigma,
+        previous_mu=previous_mu, previous_sigma=previous_sigma, performance=row.performance,
+        rating=rule.rating(mu, sigma), previous_rating=rule.rating(previous_mu, previous_sigma),
+        rounds=count, provisional=count < rule.provisional_rounds, offset=row.offset,
+    )  # fmt: skip
+    key = joined(of.ladder, row.player).encode()
+    event = Event(shard, key, to_json(changed), event_id.encode(), of.completed_at, of.trace)
+    return record.encode(beliefs)[0], event
+
+
+class OfAnybody(Shard):
+    """A shard that takes every player for its own."""
+
+    __slots__ = ()
+
+    def _is_home(self, part: PartView | CorrectionPart | SeedPart, shard: int) -> bool:
+        return True
+
+
+def convoy_of(
+    wanted: Mapping[int, Sequence[Row]], cuts: Sequence[int], together: bool
+) -> ShardBatch:
+    """Each shard's rows in parts of these sizes, in turn; read together or one by one."""
+    records = []
+    for number, some in wanted.items():
+        first = offset = 0
+        while first < len(some) or offset == 0:
+            last = first + cuts[(number + offset) % len(cuts)]
+            records.append(Record(number, offset, part_of(some[first:last])))
+            first, offset = last, offset + 1
+    pieces = decoder.read_all([each.value or b"" for each in records])
+    shards = {number: OfAnybody.at(Position(), 0, 1) for number in wanted}
+    for each, piece in zip(records, pieces, strict=True):
+        assert piece is not None
+        shards[each.partition].read(each, part=piece if together else None)
+    (batch,) = next_batches(shards, 1000)
+    assert not any(shard.barrier or shard.queue for shard in shards.values())
+    return batch
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.integers(0, 9), batches, min_size=1, max_size=4), st.data())
+def test_a_convoy_does_what_its_rows_do(wanted: dict[int, list[Row]], data: st.DataObject) -> None:
+    """A batch gives the same beliefs and events as its rows one by one. This holds for all laws,
+    newcomers, stale rows, shards and parts. The events built again are the same, too."""
+    cuts = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
+    batch = convoy_of(wanted, cuts, data.draw(st.booleans()))
+    asked = {s: list(roster) for s, roster in batch.players.items()}
+    assert asked == {s: [(LADDERS[r.ladder], r.player) for r in own] for s, own in wanted.items()}
+    stored = {s: StoredShard(Position(7), [row.stored for row in own]) for s, own in wanted.items()}
+    done = changes.compute_changes(batch, stored)
+    assert list(done) == list(wanted)
+    for change, (shard, own) in zip(done.values(), wanted.items(), strict=True):
+        found = [(row, alone(shard, row)) for row in own]
+        fresh = [(row, made) for row, made in found if made is not None]
+        flags = np.packbits(np.array([made is not None for _, made in found], np.bool_))
+        position = replace(change.position, tail=None)
+        assert position == Position(batch.ends[shard], 7, flags.tobytes())
+        assert (change.rows, change.fresh) == (len(own), len(fresh))
+        assert list(change.beliefs) == [
+            ((LADDERS[row.ladder], row.player), new) for row, (new, _) in fresh
+        ]
+        assert list(change.events) == [event for _, (_, event) in fresh]
+        new = dict(change.beliefs)
+        left = [new.get(player, row.stored) for player, row in zip(asked[shard], own, strict=True)]
+        again = changes.build_events_again(
+            shard, batch.take([shard]), StoredShard(change.position, left), 0
+        )
+        assert list(again) == list(change.events)
