@@ -78,6 +78,12 @@ def real_settings(settings: real.SettingsFactory) -> real.Settings:
 
 
 @pytest.fixture
+def at(settings: real.SettingsFactory) -> real.Settings:
+    """Where an index is, whose histories have three changes."""
+    return settings(serve_history=3)
+
+
+@pytest.fixture
 def cluster_settings(redis_cluster: RedisCluster) -> real.Settings:
     for server in redis_cluster.servers:
         client_of(server).flushall()

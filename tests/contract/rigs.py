@@ -6,13 +6,11 @@ reads what any subscriber would read.
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
-import pytest
 from confluent_kafka import (
     OFFSET_END,
     ConsumerGroupTopicPartitions,
@@ -399,14 +397,6 @@ def configure(client: Any, topic: str, name: str, value: str) -> None:
     change = admin.ConfigEntry(name, value, incremental_operation=admin.AlterConfigOpType.SET)
     resource = admin.ConfigResource("topic", topic, incremental_configs=[change])
     client.incremental_alter_configs([resource])[resource].result(HANGS_S)
-
-
-@contextmanager
-def hurried(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Shorten the time-outs of effects that can only time out."""
-    with monkeypatch.context() as patch:
-        patch.setattr(consumer, "TIMEOUT_S", 0.6)
-        yield
 
 
 def _seen(messages: Sequence[Message]) -> list[tuple[int, bytes, bytes]]:

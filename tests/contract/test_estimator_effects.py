@@ -210,14 +210,6 @@ def test_a_repeated_note_adds_nothing(rig: Rig) -> None:
     assert found(first) == found(second) == found(rig.join(ESTIMATOR))
 
 
-def test_many_notes(rig: Rig) -> None:
-    """A ban wave of thousands."""
-    member = rig.join(ESTIMATOR)
-    wave = [removed(n, f"player-{n}", 5000) for n in range(5000)]
-    member.do(NoteCorrections({"a": wave}))
-    assert found(rig.join(ESTIMATOR)) == {"a": wave}
-
-
 # --- notes of ladders ---
 
 

@@ -59,6 +59,11 @@ SUMMARY = SeasonKept(
 )  # fmt: skip
 
 
+@pytest.fixture
+def at(settings: real.SettingsFactory) -> Settings:
+    return settings()
+
+
 def topic(at: Settings) -> SeasonTopic:
     return SeasonTopic(at, Admin(at), LADDER, SEASON)
 
@@ -95,9 +100,8 @@ def assert_once(at: Settings) -> None:
     assert kept_seasons(at, Admin(at), LADDER) == [SUMMARY]
 
 
-def test_a_run_writes_all_and_the_next_one_nothing(settings: real.SettingsFactory) -> None:
+def test_a_run_writes_all_and_the_next_one_nothing(at: Settings) -> None:
     """The topic is made with the configuration that keeps its records."""
-    at = settings()
     write(at)
     assert_once(at)
     write(at)
@@ -107,11 +111,10 @@ def test_a_run_writes_all_and_the_next_one_nothing(settings: real.SettingsFactor
 
 
 def test_a_topic_that_would_delete_standings_is_refused(
-    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
+    at: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before anything is written, also if the broker's list was without it; one line has the cure,
     which is enough."""
-    at = settings()
     client: Any = Admin(at)._client
     new = NewTopic(topic_of(at), 4, 1, config={"retention.ms": "86400000"})
     client.create_topics([new])[topic_of(at)].result(HANGS_S)
@@ -132,11 +135,8 @@ def test_a_topic_that_would_delete_standings_is_refused(
 
 
 @pytest.mark.parametrize("before", [0, PAGES - 1])
-def test_a_writer_that_ends_inside_a_transaction(
-    settings: real.SettingsFactory, before: int
-) -> None:
+def test_a_writer_that_ends_inside_a_transaction(at: Settings, before: int) -> None:
     """What it left open is taken back; the next one writes the rest."""
-    at = settings()
     first = topic(at)
     first.begin()
     for page in range(before):
@@ -146,9 +146,8 @@ def test_a_writer_that_ends_inside_a_transaction(
     assert_once(at)
 
 
-def test_an_older_writer_is_ended(settings: real.SettingsFactory) -> None:
+def test_an_older_writer_is_ended(at: Settings) -> None:
     """The newest goes on. The older one cannot write any page, and its run says so."""
-    at = settings()
     older, newer = topic(at), topic(at)
     older.begin()
     write_page(older, 0)
@@ -160,10 +159,9 @@ def test_an_older_writer_is_ended(settings: real.SettingsFactory) -> None:
 
 
 def test_what_an_older_writer_wrote_last_is_seen(
-    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
+    at: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is ended first, and the topic is read after that."""
-    at = settings()
     older, newer = topic(at), topic(at)
     older.begin()
     renew = Transactions.renew
@@ -176,11 +174,8 @@ def test_what_an_older_writer_wrote_last_is_seen(
     assert list(newer.begin()) == [0]
 
 
-def test_a_writer_with_a_broken_connection_reads_again_first(
-    settings: real.SettingsFactory,
-) -> None:
+def test_a_writer_with_a_broken_connection_reads_again_first(at: Settings) -> None:
     """Before it writes more: another one may have begun, and written the page."""
-    at = settings()
     older, newer = topic(at), topic(at)
     older.begin()
     newer.begin()
@@ -193,29 +188,20 @@ def test_a_writer_with_a_broken_connection_reads_again_first(
     assert_once(at)
 
 
-class Interrupted:
-    """A store in which another writer begins after the first page."""
+def test_a_run_that_is_outdone_says_so(at: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line; and the topic has no record twice. Another one begins after the first page."""
+    store, other, writes = topic(at), topic(at), list[Sequence[Message]]()
 
-    def __init__(self, at: Settings) -> None:
-        self.inner, self.other, self.writes = topic(at), topic(at), 0
+    def interrupted(given: Sequence[Message], ended_at: str) -> None:
+        writes.append(given)
+        if len(writes) == 2:
+            other.begin()
+        SeasonTopic.write(store, given, ended_at)
 
-    def begin(self) -> Any:
-        return self.inner.begin()
-
-    def write(self, given: Sequence[Message], time_: str) -> None:
-        self.writes += 1
-        if self.writes == 2:
-            self.other.begin()
-        self.inner.write(given, time_)
-
-
-def test_a_run_that_is_outdone_says_so(settings: real.SettingsFactory) -> None:
-    """In one line; and the topic has no record twice."""
-    at = settings()
-    store = Interrupted(at)
+    monkeypatch.setattr(store, "write", interrupted)
     with pytest.raises(Failed, match="another process writes the standings of season 3 now"):
         write(at, store)
-    write(at, store.other)
+    write(at, other)
     assert_once(at)
 
 

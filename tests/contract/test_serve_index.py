@@ -21,7 +21,6 @@ from stream_rater.serve.entries import PlayerErased, bin_of, encode_entry, playe
 from stream_rater.serve.index import writer as index_writer
 from stream_rater.serve.index.reader import IndexReader
 from stream_rater.serve.index.writer import IndexWriter
-from tests import real
 from tests.builders.cases import cases
 
 pytestmark = pytest.mark.integration
@@ -104,6 +103,19 @@ def assert_equal_to_newest(
     assert found[keys.state.encode()][SUMMARY] == summary
 
 
+def once_it_has_read(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Act once between the next reading of a writer and what it writes then."""
+    read = index_writer._read
+
+    def interrupted(*given: Any) -> Any:
+        found = read(*given)
+        monkeypatch.setattr(index_writer, "_read", read)
+        act()
+        return found
+
+    monkeypatch.setattr(index_writer, "_read", interrupted)
+
+
 def some_events(seed: int) -> list[RatingChanged]:
     """Events of a few players in order: provisional ones, removed ones, equal ratings."""
     rng = random.Random(seed)
@@ -118,20 +130,18 @@ def some_events(seed: int) -> list[RatingChanged]:
 
 
 @cases("seed", range(3))
-def test_any_order_and_any_repetition(
-    blocking: Reader, settings: real.SettingsFactory, seed: int
-) -> None:
+def test_any_order_and_any_repetition(blocking: Reader, at: Settings, seed: int) -> None:
     """Old partitions, replays and other batches lead to the same index; the histories too, as far
     as everything was read."""
-    at, events = settings(serve_history=3), some_events(seed)
+    events = some_events(seed)
     rng = random.Random(seed)
     drop_index(at)
     writer = IndexWriter(at)
     writer.begin(TOPIC, 1)
     given = [*events, *rng.sample(events, 20)]
     rng.shuffle(given)
-    for place, some in enumerate(_batches(given, 7), 1):
-        writer.apply(some, [place])
+    for first in range(0, len(given), 7):
+        writer.apply(given[first : first + 7], [first])
     assert_equal_to_newest(at, events)
     reader = blocking(at)
     for player in {event.player for event in events}:
@@ -139,14 +149,10 @@ def test_any_order_and_any_repetition(
         assert [change.offset for change in reader.history(LADDER, player)] == own
 
 
-def _batches(events: Sequence[RatingChanged], size: int) -> list[Sequence[RatingChanged]]:
-    return [events[i : i + size] for i in range(0, len(events), size)]
-
-
-def test_an_erased_player_leaves_no_trace(settings: real.SettingsFactory) -> None:
+def test_an_erased_player_leaves_no_trace(at: Settings) -> None:
     """The index is what it would be without the player's events, byte for byte, if others came
     after them; and a later event of the id is one of a newcomer."""
-    at, last = settings(serve_history=3), an_event("somebody", 40)
+    last = an_event("somebody", 40)
     for seed in range(3):
         events = some_events(seed)
         gone = events[0].player
@@ -168,11 +174,10 @@ def test_an_erased_player_leaves_no_trace(settings: real.SettingsFactory) -> Non
         assert found[0][0] != found[0][1] != found[0][2]
 
 
-def test_where_reading_begins(settings: real.SettingsFactory) -> None:
+def test_where_reading_begins(at: Settings) -> None:
     """A ladder without news holds it back until the next checkpoint; of a partition that nobody has
     read, everything is read. The index is of one topic: another one is refused until the index is
     deleted."""
-    at = settings()
     writer = IndexWriter(at)
     assert writer.begin(TOPIC, 2) == [0, 0]
     writer.apply([an_event("ann", 1)], [5, 6])
@@ -183,7 +188,6 @@ def test_where_reading_begins(settings: real.SettingsFactory) -> None:
     writer.apply([an_event("ann", 9)], [17, 18])
     assert IndexWriter(at).begin(TOPIC, 3) == [7, 8, 0]
     drop_index(at)
-    at = settings()
     writer = IndexWriter(at)
     writer.begin(TOPIC, 1)
     writer.apply(some_events(1), [1])
@@ -196,12 +200,10 @@ def test_where_reading_begins(settings: real.SettingsFactory) -> None:
     assert IndexWriter(at).begin(f"v2.{TOPIC}", 1) == [0]
 
 
-def test_two_processes_write_at_once(
-    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_processes_write_at_once(at: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both follow everything, one ahead, then the other: nothing counts twice, and what one writes
     after our look makes us look again."""
-    at, events = settings(), some_events(1)
+    events = some_events(1)
     writers = [IndexWriter(at), IndexWriter(at)]
     for each in writers:
         each.begin(TOPIC, 1)
@@ -216,17 +218,7 @@ def test_two_processes_write_at_once(
     first, second = IndexWriter(at), IndexWriter(at)
     first.begin(TOPIC, 1), second.begin(TOPIC, 1)
     events = [an_event("ann", 1), an_event("bob", 2)]
-    original = index_writer._read
-
-    def interrupted(*given: Any) -> Any:
-        found = original(*given)
-        if not looked:
-            looked.append(1)
-            second.apply(events, [2])
-        return found
-
-    looked: list[int] = []
-    monkeypatch.setattr(index_writer, "_read", interrupted)
+    once_it_has_read(monkeypatch, lambda: second.apply(events, [2]))
     first.apply([*events, an_event("cy", 3)], [3])
     assert_equal_to_newest(at, [*events, an_event("cy", 3)])
 
@@ -292,9 +284,8 @@ def _assert_pages(
         assert near.more == (start + limit < len(whole))
 
 
-def test_pages_equal_a_plain_table(blocking: Reader, settings: real.SettingsFactory) -> None:
+def test_pages_equal_a_plain_table(blocking: Reader, at: Settings) -> None:
     """Whatever moves between them."""
-    at = settings()
     writer, reader = IndexWriter(at), blocking(at)
     for seed in range(2):
         drop_index(at)

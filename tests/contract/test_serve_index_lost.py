@@ -3,6 +3,7 @@ from what is left, and it is made again as it was."""
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from tests.contract.test_serve_index import (
     assert_equal_to_newest,
     blocking,
     contents,
+    once_it_has_read,
     some_events,
 )
 
@@ -136,8 +138,8 @@ def test_a_ladder_that_never_was(knowing: Knowing) -> None:
 
 @cases("gone", [*KEYS, "ladder", "root", "all"])
 def test_whatever_is_lost_no_answer_is_given(knowing: Knowing, gone: str) -> None:
-    """A key of a ladder, or all its keys, or the root, or all is lost. Answers that depend on it are
-    refused at once, and at each step of the second reading. Then all is answered as before."""
+    """A key of a ladder, or all its keys, or the root, or all is lost. Answers that depend on it
+    are refused at once, and at each step of the second reading. Then all is answered as before."""
     at, reader, positions = knowing()
     drop_index(at)
     writer = written(at)
@@ -206,7 +208,9 @@ def test_redis_goes_back_behind_an_answer(knowing: Knowing) -> None:
         assert LACKS not in answers(reader).values()
 
 
-def test_a_key_that_is_lost_while_the_topic_is_read(settings: real.SettingsFactory) -> None:
+def test_a_key_that_is_lost_while_the_topic_is_read(
+    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At any moment, before or between two batches, or between the reading and the writing of one:
     in the end the index is as it was, since it is made again."""
     for seed in range(8):
@@ -214,16 +218,16 @@ def test_a_key_that_is_lost_while_the_topic_is_read(settings: real.SettingsFacto
         drop_index(at)
         client = redis.Redis.from_url(at.redis)
         lost = getattr(keys_of(LADDER), rng.choice(KEYS))
-        moment, within = rng.randrange(len(EVENTS)), seed % 2 == 0
+        moment = rng.randrange(len(EVENTS))
         writer, i, losses = IndexWriter(at), 0, 0
         writer.begin(TOPIC, PARTITIONS)
         while i <= len(EVENTS):
             if i == moment and not losses:
                 losses += 1
-                if within:
-                    _lose_within(client, lost)
-                else:
+                if seed % 2:
                     client.delete(lost)
+                else:
+                    once_it_has_read(monkeypatch, partial(client.delete, lost))
             try:
                 if i < len(EVENTS):
                     writer.apply([EVENTS[i]], ends(EVENTS[: i + 1]), [places(EVENTS)[i]])
@@ -236,36 +240,20 @@ def test_a_key_that_is_lost_while_the_topic_is_read(settings: real.SettingsFacto
         assert_equal_to_newest(at, EVENTS)
 
 
-def _lose_within(client: Any, key: str) -> None:
-    """Delete the key once a write has read what there is."""
-    module: Any = index_writer
-    original = module._read
-
-    def lost(*given: Any) -> Any:
-        found = original(*given)
-        module._read = original
-        client.delete(key)
-        return found
-
-    module._read = lost
-
-
 # --- two processes -------------------------------------------------------------------------------
 
 
-def test_an_event_is_applied_at_the_position_and_not_before(settings: real.SettingsFactory) -> None:
+def test_an_event_is_applied_at_the_position_and_not_before(at: Settings) -> None:
     """The position is the next offset: the event there is new, the one before it is not. A process
     that lags behind another one in one partition, and is ahead of it in the other, applies no event
     again: neither an erasure, behind which the player came back, nor an event that an erasure
     stands behind."""
-    at = settings()
     writer = IndexWriter(at)
     writer.begin(TOPIC, 1)
     writer.apply([an_event("ann", 1)], [5], [(0, 4)])
     writer.apply([PlayerErased(LADDER, "ann"), an_event("bob", 2)], [6], [(0, 4), (0, 5)])
     assert_equal_to_newest(at, [an_event("ann", 1), an_event("bob", 2)])
     drop_index(at)
-    at = settings(serve_history=3)
     first, second = IndexWriter(at), IndexWriter(at)
     for each in (first, second):
         each.begin(TOPIC, 2)
@@ -286,11 +274,10 @@ def test_an_event_is_applied_at_the_position_and_not_before(settings: real.Setti
 
 
 def test_a_checkpoint_holds_though_others_write_the_root(
-    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
+    at: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A writer that records positions has written everything before them, even if another process
     adds a ladder during the checkpoint."""
-    at = settings()
     writer, other = written(at), IndexWriter(at)
     other.begin(TOPIC, PARTITIONS)
     original, done = index_writer._checked, list[int]()
@@ -308,9 +295,8 @@ def test_a_checkpoint_holds_though_others_write_the_root(
     assert SUMMARY in contents(at)[keys_of("asia").state.encode()]
 
 
-def test_a_root_without_a_ladder(settings: real.SettingsFactory) -> None:
+def test_a_root_without_a_ladder(at: Settings) -> None:
     """Whoever knows the ladder misses it."""
-    at = settings()
     writer = written(at)
     client = redis.Redis.from_url(at.redis)
     client.zrem(ROOT, member_of(LADDER))

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -279,17 +280,16 @@ def test_position_and_beliefs_are_of_one_instant(redis_settings: real.Settings) 
             record = state(start + 1)
             assert apply(writer, 0, application(start, start + 1, dict.fromkeys(players, record)))
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    seen = set()
-    while thread.is_alive():
-        stored, found = read(reader, 0, *players), priors(reader, 0, *players)
-        seen.add(stored.position.applied)
-        if stored.position.applied:
-            assert list(stored.records) == [state(stored.position.applied)] * len(players)
-        if found.applied:
-            assert found.headers == state(found.applied)[:HEADER_SIZE] * len(players)
-    thread.join()
+    with ThreadPoolExecutor() as pool:
+        seen, writing = set(), pool.submit(write)
+        while not writing.done():
+            stored, found = read(reader, 0, *players), priors(reader, 0, *players)
+            seen.add(stored.position.applied)
+            if stored.position.applied:
+                assert list(stored.records) == [state(stored.position.applied)] * len(players)
+            if found.applied:
+                assert found.headers == state(found.applied)[:HEADER_SIZE] * len(players)
+    writing.result()
     assert len(seen) > 10
 
 
@@ -318,23 +318,16 @@ def test_functions_are_loaded_and_not_replaced(redis_settings: real.Settings) ->
     RedisStore(redis_settings).prepare()
     with connect(redis_settings) as client:
         client.function_delete(LIBRARY)
-    barrier, failures = threading.Barrier(6), []
+    barrier = threading.Barrier(6)
 
-    def start() -> None:
+    def start(_: int) -> None:
         store = RedisStore(redis_settings)
         store.count_beliefs()
         barrier.wait()
-        try:
-            store.prepare()
-        except Exception as error:
-            failures.append(error)
+        store.prepare()
 
-    threads = [threading.Thread(target=start) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(start, range(6)))
 
 
 @pytest.mark.integration

@@ -30,8 +30,7 @@ from stream_rater.serve.index.reader import IndexReader, ReadPositions
 from stream_rater.serve.index.writer import KEEP_S, KEPT_S, IndexLost, IndexWriter
 from stream_rater.serve.problems import Refused
 from stream_rater.serve.questions import Incomplete, Questions
-from tests import real
-from tests.contract.test_serve_index import LADDER, TOPIC, an_event, brute
+from tests.contract.test_serve_index import LADDER, TOPIC, an_event, brute, once_it_has_read
 
 START_S = 1_780_000_000
 DRIFT = 40.0
@@ -146,12 +145,6 @@ def played(
 Make = Callable[..., Any]
 REDIS = pytest.param("redis", marks=pytest.mark.integration)
 in_redis = pytest.mark.parametrize("make", [REDIS], indirect=True)
-
-
-@pytest.fixture
-def at(settings: real.SettingsFactory) -> Settings:
-    """Where the indexes of a test are."""
-    return settings(serve_history=3)
 
 
 @pytest.fixture
@@ -480,18 +473,10 @@ def test_two_processes_sweep_at_once(make: Make, monkeypatch: pytest.MonkeyPatch
     for each in (first, second):
         each.apply([played("ann", 1), played("bob", 1)])
     clock.now_s += 21 * DAY_S
-    original, done = index_writer._read, list[int]()
-
-    def interrupted(*given: Any) -> Any:
-        found = original(*given)
-        if not done:
-            done.append(1)
-            second.apply([played("ann", 2, at_s=clock.now_s)])
-        return found
-
-    monkeypatch.setattr(index_writer, "_read", interrupted)
+    back = [played("ann", 2, at_s=clock.now_s)]
+    once_it_has_read(monkeypatch, lambda: second.apply(back))
     first.sweep()
-    assert done and second.board() == ["ann"]
+    assert second.board() == ["ann"]
 
 
 @pytest.mark.integration

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stream_rater.adapters.kafka import consumer
 from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.contract.errors import Denied, LogTrouble, Regrouped
 from stream_rater.pipeline.ports import (
@@ -43,7 +44,6 @@ from tests.contract.rigs import (
     Rig,
     SqliteRig,
     event,
-    hurried,
     read_from_start,
     seen,
 )
@@ -130,7 +130,8 @@ def test_a_pending_transaction_hides_the_offsets(rig: Rig, monkeypatch: pytest.M
     member.do(Publish([event(0, "before")], {0: 1}))
     rig.leave_open(member, Publish([event(0, "never")], {0: 2}))
     assert rig.events() == seen([event(0, "before")])
-    with hurried(monkeypatch), pytest.raises(LogTrouble):
+    monkeypatch.setattr(consumer, "TIMEOUT_S", 0.6)
+    with pytest.raises(LogTrouble):
         member.do(Committed(ALL))
 
 

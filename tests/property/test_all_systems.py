@@ -43,7 +43,7 @@ from stream_rater.rating.parameters import (
 from stream_rater.rating.systems.codeforces import RISE
 from stream_rater.replay.pool import Pool
 from stream_rater.runtime.selfcheck import SYSTEMS
-from tests.builders.cases import cases
+from tests.builders.cases import cases, tag
 from tests.fair_rounds import PLAYERS, SIZES, Season, Size
 from tests.rounds import day, ranked, read, wave_among
 
@@ -58,10 +58,6 @@ CONSERVED = ("glicko", "bar", "elo", "pairwise-elo", "plackett-luce", "thurstone
 as P depends on differences only; so do Glicko's and BAR's, where all have one sigma, as here."""
 ROUNDED = 0.01
 """Points: float32 at 1500 is 1.2e-4 apart, and PLAYERS * rounds of such errors are averaged."""
-
-
-def name_of(config: RatingConfig) -> str:
-    return str(config.__struct_config__.tag)
 
 
 def moments(season: Season) -> tuple[float, float, float]:
@@ -154,7 +150,7 @@ def check(config: RatingConfig, name: str, season: Season) -> None:
         # ratings adds up to as much again.
         due = codeforces_rise(config, size.sides) * each / size.members
         assert 0.9 * due < rise < 2.0 * due + spread
-    elif name_of(config) in CONSERVED:
+    elif tag(config) in CONSERVED:
         assert abs(rise) < ROUNDED
     else:
         # No drift (`test_no_level_is_favoured`), so a walk. Gains of those in a round are not
@@ -173,7 +169,7 @@ def played(config: RatingConfig, name: str, rounds: int) -> Season:
     return season
 
 
-@cases("config", SYSTEMS, name_of)
+@cases("config", SYSTEMS, tag)
 def test_level_and_spread(config: RatingConfig) -> None:
     """After some hundred rounds of each, in rounds of every size. Ratings can still move: when one
     player wins a hundred duels in a row, the rating rises by twice the spread that chance gives. A
@@ -185,7 +181,7 @@ def test_level_and_spread(config: RatingConfig) -> None:
 
 
 @pytest.mark.slow
-@cases("config", SYSTEMS, name_of)
+@cases("config", SYSTEMS, tag)
 def test_level_and_spread_in_the_long_run(config: RatingConfig) -> None:
     """After LONG rounds: a thousand and more of each player."""
     for name in ("duel", "five", "5v5"):
@@ -214,7 +210,7 @@ def mirrored(config: RatingConfig, name: str, rounds: int) -> tuple[Floats, Floa
 
 
 @cases("name", SIZES)
-@cases("config", SYSTEMS, name_of)
+@cases("config", SYSTEMS, tag)
 def test_no_level_is_favoured(config: RatingConfig, name: str) -> None:
     """Who turns all results around finds all ratings mirrored. Fair results are as likely as those
     turned around, so the mean of the level over all seasons is the initial rating.
@@ -285,7 +281,7 @@ APART = [
 def title_of(config: RatingConfig) -> str:
     """The name of the system, with the other parameters that distinguish the configuration."""
     more = [getattr(config, "ties", ""), "anchor" if getattr(config, "anchor", None) else ""]
-    return " ".join([name_of(config), *filter(None, more)])
+    return " ".join([tag(config), *filter(None, more)])
 
 
 Entry = tuple[tuple[str, ...], int]

@@ -8,6 +8,7 @@ import math
 import zlib
 from contextlib import redirect_stderr
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 import pytest
@@ -130,8 +131,6 @@ def test_corrections(data: bytes) -> None:
 # --- any value has a verdict ----------------------------------------------------------------------
 
 CY = {"player": "cy", "rank": 3}
-
-
 anything = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text()
     | st.sampled_from(("ann", "2026-11-20T20:15:05Z", "ranked-eu", 1, 2, 1.0)),
@@ -160,10 +159,13 @@ def test_damaged_values(content_type: str, outer: dict[str, Any], inner: dict[st
     check_outcome(data, content_type)
 
 
+# --- ids ------------------------------------------------------------------------------------------
+
 nasty = st.sampled_from((":", "%", "{", "}", "%3A", "%25", "\n", "\r", "\0", "*", "[", "\\", "a"))
 ids = st.lists(nasty | st.text(max_size=4), min_size=1, max_size=8).map("".join)
 """Separators, what escapes them, what patterns match, and any Unicode but surrogates."""
 three = st.tuples(ids, ids, ids)
+of_shards = st.tuples(st.integers(0, 99), ids, ids)
 
 
 @given(three, three)
@@ -172,55 +174,42 @@ three = st.tuples(ids, ids, ids)
 def test_event_ids_meet_only_if_all_parts_do(one: tuple[str, ...], other: tuple[str, ...]) -> None:
     """`joined` is one to one, and its parts can be read back."""
     assert (joined(*one) == joined(*other)) == (one == other)
-    assert [unescaped(part) for part in joined(*one).split(":")] == list(one)
+    assert [unquote(part) for part in joined(*one).split(":")] == list(one)
 
 
-def unescaped(part: str) -> str:
-    for character in ":{}%":
-        part = part.replace(f"%{ord(character):02X}", character)
-    return part
-
-
-@given(st.integers(0, 99), ids, ids, st.integers(0, 99), ids, ids, st.integers(1, 1024))
+@given(of_shards, of_shards, st.integers(1, 1024))
 def test_beliefs_keys_stay_apart(
-    shard: int, ladder: str, player: str, shard2: int, ladder2: str, player2: str, buckets: int
+    one: tuple[int, str, str], other: tuple[int, str, str], buckets: int
 ) -> None:
     """Two hash keys are one only for one shard, ladder and bucket; none is a position's key; and
     the only tag is the shard's, so that a key cannot move to another slot."""
-    first, second = player.encode(), player2.encode()
-    key = belief_key(shard, ladder, first, buckets)
-    same = (shard, ladder, zlib.crc32(first) % buckets) == (
-        shard2, ladder2, zlib.crc32(second) % buckets,
-    )  # fmt: skip
-    assert (key == belief_key(shard2, ladder2, second, buckets)) == same
-    assert key != position_key(shard2)
-    assert key.startswith(f"{{{shard}}}:") and key.count("{") == key.count("}") == 1
+    key, key2 = (belief_key(s, ladder, p.encode(), buckets) for s, ladder, p in (one, other))
+    place, place2 = ((s, ladder, zlib.crc32(p.encode()) % buckets) for s, ladder, p in (one, other))
+    assert (key == key2) == (place == place2)
+    assert key != position_key(other[0])
+    assert key.startswith(f"{{{one[0]}}}:") and key.count("{") == key.count("}") == 1
 
 
 @given(ids, ids)
 def test_a_log_line_is_one_line(ladder: str, player: str) -> None:
-    """A rejection is logged as one line of JSON, whatever ids it has. The line contains them."""
-    out = io.StringIO()
+    """A rejection is logged as one line of JSON, whatever ids it has. The line contains them. Each
+    reason is printable, because it goes into headers and `submit`'s output, too."""
+    out, unknown = io.StringIO(), Reader(Ladders(ladders={}))
+    twice = as_json({"player": player, "rank": 1}, {"player": player, "rank": 2})
+    long, short = as_json(ladder=ladder * 200), as_json(ladder=ladder)
     with redirect_stderr(out):
         log.configure()
         observer = ServiceObserver(Metrics(), "estimator", log.logger("estimator"))
-        for number, data in enumerate(
-            (
-                as_json({"player": player, "rank": 1}, {"player": player, "rank": 2}),
-                as_json(ladder=ladder * 200),
-            )
-        ):
+        for at, (reader, data) in enumerate(((READER, twice), (READER, long), (unknown, short))):
             with pytest.raises(Invalid) as rejection:
-                READER.read(data)
-            invalid = rejection.value
-            record = Record(0, number, data)
-            observer.round_rejected(
-                Rejection(record, f"{number}", str(invalid), invalid.ladder, invalid.round_id)
-            )
+                reader.read(data)
+            why, record = rejection.value, Record(0, at, data)
+            assert str(why).isprintable()
+            observer.round_rejected(Rejection(record, f"{at}", str(why), why.ladder, why.round_id))
     structlog.reset_defaults()
-    lines = out.getvalue().split("\n")
-    assert len(lines) == 3 and lines[2] == "" and out.getvalue().isascii()
-    assert [json.loads(line)["offset"] for line in lines[:2]] == [0, 1]
+    *lines, end = out.getvalue().split("\n")
+    assert end == "" and out.getvalue().isascii()
+    assert [json.loads(line)["offset"] for line in lines] == [0, 1, 2]
     assert json.loads(lines[1]).get("ladder", "") == (ladder * 200)[:128]
     if len(player.encode()) <= 128:
         assert repr(player) in json.loads(lines[0])["error"]
@@ -234,16 +223,3 @@ def test_ids_on_a_terminal_cannot_command_it(text: str) -> None:
     assert shown(text).isprintable()
     if text.isprintable():
         assert shown(text) == text
-
-
-@given(ids, ids)
-def test_rejections_reasons_are_printable(ladder: str, player: str) -> None:
-    """So is each reason that names an id: it goes into headers, logs and `submit`'s output."""
-    unknown = Reader(Ladders(ladders={}))
-    for reader, data in (
-        (READER, as_json({"player": player, "rank": 1}, {"player": player, "rank": 2})),
-        (unknown, as_json(ladder=ladder)),
-    ):
-        with pytest.raises(Invalid) as rejection:
-            reader.read(data)
-        assert str(rejection.value).isprintable()

@@ -14,7 +14,6 @@ from stream_rater.adapters.memory import Log, Store
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.ladders import ANY_LADDER, Ladder, Ladders
 from stream_rater.contract.corrections import EVENT_TYPE
-from stream_rater.contract.record import Record
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
 from stream_rater.pipeline.corrections.correction_work import PartOptions, Work
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
@@ -26,10 +25,10 @@ from stream_rater.rounds.seed_records import is_seed
 from stream_rater.rounds.validation import Invalid
 from tests import edited_by_hand
 from tests.builders.cases import cases
-from tests.builders.lines import Line, a_correction, a_round, a_seed
+from tests.builders.lines import Line, a_correction, a_record, a_round, a_seed
 from tests.rounds import day
 
-from .test_corrections import as_lines, some_ladders
+from .test_corrections import some_ladders
 
 OTHERS = Ladders(ladders={"*": Ladder(rating=EloMMR(weight_limit=0.4, sigma_limit=120.0, rho=0.3))})
 """Other parameters than ANY_LADDER has."""
@@ -63,11 +62,11 @@ class Story:
             except StopIteration as ended:
                 done = ended.value
 
-    def append(self, line: bytes, kind: str) -> Any:
-        """Append a record; for a correction, what becomes of it: codes, notes, and who changes."""
-        headers = ((EVENT_TYPE, kind.encode()),) if kind else ()
-        offset = self.log.submit(0, line, headers, LATER_S)
-        record = Record(0, offset, line, headers, LATER_S)
+    def correct(self, line: Line) -> Any:
+        """Append a line; of a correction, what becomes of it: codes, notes, and who changes."""
+        given = a_record(0, line)
+        offset = self.log.submit(0, given.value, tuple(given.headers), LATER_S)
+        record = self.log.rounds[0][offset]
         if not kind_of(record) or is_seed(record):
             return None
         try:
@@ -93,10 +92,6 @@ class Story:
         changed = [pair for some in work.job.corrected() for pair in zip(*some, strict=True)]
         return rejected, notes, sorted(changed), work.job.completed_at if changed else ""
 
-    def correct(self, line: Line) -> Any:
-        """Append a line; what becomes of it."""
-        return self.append(as_lines([line])[0], line.get("event_type", ""))
-
     @property
     def has_beliefs(self) -> bool:
         """Whether there is a round or a seed yet."""
@@ -120,10 +115,8 @@ def test_a_checkpoint_knows_every_kind_of_correction(
     """Also of rounds with other times, weights and ceilings, on ladders that change. The codes are
     those of another editor of the log, if each repeated id is a duplicate."""
     rng = random.Random(seed)
-    log, (ladders, takes_before) = (
-        edited_by_hand.a_log(rng, size, seeds=True),
-        some_ladders(rng, size),
-    )
+    log = edited_by_hand.a_log(rng, size, seeds=True)
+    ladders, takes_before = some_ladders(rng, size)
     plain, quick = Story(window, 0, ladders), Story(window, every, ladders)
     for line in log:
         assert quick.correct(line) == plain.correct(line)
@@ -212,7 +205,7 @@ def spoil(plain: Story, quick: Story, harm: str, patch: pytest.MonkeyPatch) -> N
         case "log":
             place, _ = checkpoint.heads_in({name: head})[0].last
             there = quick.log.rounds[0][place]
-            value = (there.value or b"").replace(b'"rank": 2', b'"rank": 1')
+            value = (there.value or b"").replace(b'"rank":2', b'"rank":1')
             for story in (plain, quick):
                 story.log.rounds[0][place] = msgspec.structs.replace(there, value=value)
         case "gap":  # no round stands there
@@ -312,18 +305,18 @@ def _a_duel(number: int) -> Line:
     return a_round(number, *("abcd"[(number + i) % 4] for i in range(2)))
 
 
-def a_seeded_story(*lines: Line) -> tuple[Story, Story]:
-    """These lines, a checkpoint behind them, and five rounds."""
+SEEDS = [a_seed(0, "x", "a"), a_seed(1, "y", "x")]
+
+
+def a_seeded_story() -> tuple[Story, Story]:
+    """Two seeds, a checkpoint behind them, and five rounds."""
     plain, quick = Story(1000, 0), Story(1000, 1000)
-    for story in (plain, quick):
-        for line in (*lines, *map(_a_duel, range(20, 25))):
-            if line["round_id"] == "r20" and story is quick:
-                story.checkpoint()
+    for line in (*SEEDS, *map(_a_duel, range(20, 25))):
+        if line["round_id"] == "r20":
+            quick.checkpoint()
+        for story in (plain, quick):
             story.correct(line)
     return plain, quick
-
-
-SEEDS = [a_seed(0, "x", "a"), a_seed(1, "y", "x")]
 
 
 @cases(
@@ -344,7 +337,7 @@ SEEDS = [a_seed(0, "x", "a"), a_seed(1, "y", "x")]
 def test_a_checkpoint_of_nothing_but_seeds(correction: Line, begins_at: int, code: str) -> None:
     """It knows the ids, players and times of seeds, and its last record is one. It is used where
     no earlier seed changes."""
-    plain, quick = a_seeded_story(*SEEDS)
+    plain, quick = a_seeded_story()
     assert quick.correct(correction) == plain.correct(correction)
     assert quick.begun_at == [begins_at]
     assert quick.codes.get(len(SEEDS) + 5, "") == code
@@ -352,7 +345,7 @@ def test_a_checkpoint_of_nothing_but_seeds(correction: Line, begins_at: int, cod
 
 def test_a_checkpoint_of_another_seed_is_passed_over() -> None:
     """The log has another one at the place of its last record."""
-    plain, quick = a_seeded_story(*SEEDS)
+    plain, quick = a_seeded_story()
     there = quick.log.rounds[0][1]
     value = (there.value or b"").replace(b"1700", b"1600")
     for story in (plain, quick):

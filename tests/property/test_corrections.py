@@ -44,11 +44,18 @@ def as_lines(log: Sequence[Line | None]) -> list[bytes]:
     return [b"" if each is None else json.dumps(each).encode() for each in log]
 
 
-def rated(lines: Sequence[bytes], ladders: Ladders = ANY_LADDER) -> tuple[Replay, dict[int, str]]:
-    """The replay of a file, and by line the code of each refused correction."""
-    verdicts = verdicts_of_log(lambda: records_of(lines), ladders, WINDOW)
-    replay = Replay(ladders, WINDOW, verdicts=verdicts)
-    for _ in replay.run(records_of(lines)):
+def records(log: Sequence[Line | None]) -> list[Record]:
+    """The records of a file."""
+    return list(records_of(as_lines(log)))
+
+
+def rated(
+    log: Sequence[Record], ladders: Ladders = ANY_LADDER, window: int = WINDOW
+) -> tuple[Replay, dict[int, str]]:
+    """The replay of a log, and by offset the code of each refused correction."""
+    verdicts = verdicts_of_log(lambda: log, ladders, window)
+    replay = Replay(ladders, window, verdicts=verdicts)
+    for _ in replay.run(log):
         pass
     return replay, {place: each.code for (_, place), each in verdicts.rejections.items()}
 
@@ -102,17 +109,17 @@ def test_every_correction_is_that_of_another_editor(seed: int, size: int) -> Non
     log = edited_by_hand.a_log(rng, size, seeds=rng.random() < 0.7)
     ladders, takes_before = some_ladders(rng, size)
     due, codes = edited_by_hand.edited(log, takes_before)
-    replay, refused = rated(as_lines(log), ladders)
-    expected, none = rated(as_lines(due), ladders)
+    replay, refused = rated(records(log), ladders)
+    expected, none = rated(records(due), ladders)
     assert beliefs(replay) == beliefs(expected)
     assert (refused, none) == (codes, {})
 
 
 def test_log_without_verdicts_is_not_rated_past_a_correction() -> None:
     """A caller cannot forget the corrections."""
-    lines = as_lines([a_correction("round-voided", round_id="r")])
+    log = records([a_correction("round-voided", round_id="r")])
     with pytest.raises(MissingVerdicts):
-        list(Replay(ANY_LADDER, WINDOW).run(records_of(lines)))
+        list(Replay(ANY_LADDER, WINDOW).run(log))
 
 
 def _seed(number: int, *players: str) -> Line:
@@ -169,8 +176,8 @@ VOID_SEED = a_correction("round-voided", round_id="s0")
 def test_what_corrections_make_of_seeds(log: list[Line], codes: dict[int, str]) -> None:
     """As another editor has it, and the codes are as expected."""
     due, by_hand = edited_by_hand.edited(log, math.inf)
-    replay, refused = rated(as_lines(log))
-    expected, none = rated([line or b"\n" for line in as_lines(due)])
+    replay, refused = rated(records(log))
+    expected, none = rated(records(due))
     assert beliefs(replay) == beliefs(expected)
     assert refused == by_hand == codes and not none
 
@@ -184,9 +191,7 @@ def a_season(rng: random.Random, rounds: int, corrections: int) -> Iterator[Line
     """Rounds with corrections after every 20 of them: a wave that is applied together, then a
     single one."""
     for number in range(rounds):
-        yield {
-            "round_id": f"r{number}", "completed_at": day(number), "standings": _few(rng),
-        }  # fmt: skip
+        yield {"round_id": f"r{number}", "completed_at": day(number), "standings": _few(rng)}
         if number % 20 == 19:
             for _ in range(20 * corrections // rounds):
                 yield {**_a_late_correction(rng, number), "batched": True}
@@ -235,12 +240,7 @@ def test_all_differences_add_up_to_the_rating(rounds: int, corrections: int) -> 
             events_of.setdefault(event.player, []).append(event)
     corrected = [each for some in events_of.values() for each in some if each.correction]
     assert len(corrected) > corrections / 5
-    records = engine.log.rounds[0]
-    replay = Replay(
-        ANY_LADDER, 100_000, verdicts=verdicts_of_log(lambda: records, ANY_LADDER, 100_000)
-    )
-    for _ in replay.run(records):
-        pass
+    replay, _ = rated(engine.log.rounds[0], window=100_000)
     pool = replay.pools["l"]
     rule = stages.rule_of(pool.rating)
     shown = {player: float(rule.rating(each["mu"], each["sigma"])) for player, each in pool}
@@ -267,16 +267,9 @@ def a_file(rng: random.Random, size: int, *, seeds: bool = False) -> list[bytes]
     return lines
 
 
-def replayed(log: Sequence[Record]) -> Replay:
-    """The replay of a log, as its corrections edit it."""
-
-    def run(verdicts: Verdicts | None) -> Replay:
-        replay = Replay(ANY_LADDER, WINDOW, verdicts=verdicts)
-        for _ in replay.run(log):
-            pass
-        return replay
-
-    return with_verdicts(run, lambda: log, ANY_LADDER, WINDOW)
+def believed(log: Sequence[Record]) -> dict[str, bytes]:
+    """The beliefs after a log, as its corrections edit it."""
+    return beliefs(rated(log)[0])
 
 
 def rewritten(log: Sequence[Record], to: Pseudonym) -> tuple[list[Record], Mentions]:
@@ -311,10 +304,9 @@ def test_the_renamed_log_gives_the_renamed_beliefs(
     new, mentions = rewritten(old, to)
     assume(mentions.verdicts is None or changes_merge_order(mentions.verdicts, to) is None)
     assert [each.offset for each in new] == [each.offset for each in old]
-    expected = {
-        to.name if name == player else name: b for name, b in beliefs(replayed(old)).items()
-    }
-    assert beliefs(replayed(new)) == expected
+    before = believed(old)
+    expected = {to.name if name == player else name: before[name] for name in before}
+    assert believed(new) == expected
     again, left = rewritten(new, to)
     assert again == new
     assert not left
@@ -343,7 +335,7 @@ def test_the_lesser_name_of_merged_accounts_decides(name: str, same: bool) -> No
     old, to = merged_accounts(), Pseudonym("ann", name)
     new, mentions = rewritten(old, to)
     assert mentions.verdicts is not None and mentions.rounds == 2 and mentions.corrections == 1
-    assert (beliefs(replayed(new)) == beliefs(replayed(old))) == same
+    assert (believed(new) == believed(old)) == same
     assert changes_merge_order(mentions.verdicts, to) == (None if same else ("l", "bob"))
 
 

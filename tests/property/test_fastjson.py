@@ -77,12 +77,8 @@ def check(data: bytes, depth: int = DEPTH) -> bool:
         return False
     decoded = fallback.decode(data, depth, packed=False)
     wanted = fallback.columns_of([decoded])
-    assert found.unknown.tolist() == wanted.unknown.tolist()
-    assert found.place.tolist() == wanted.place.tolist()
-    assert found.members.tolist() == wanted.members.tolist()
-    assert found.share.tolist() == wanted.share.tolist()
-    assert found.seat.tobytes() == wanted.seat.tobytes()
-    assert found.score.tobytes() == wanted.score.tobytes()
+    for name in ("unknown", "place", "members", "share", "seat", "score"):
+        assert getattr(found, name).tobytes() == getattr(wanted, name).tobytes(), name
     assert found.names.texts() == wanted.names.texts()
     assert found.names.hashes.tolist() == wanted.names.hashes.tolist()
     assert found.entries.tolist() == [len(wanted.place)]

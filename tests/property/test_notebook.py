@@ -2,11 +2,10 @@
 numbers and the same records, by every system."""
 
 import csv
-import io
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import chain, pairwise, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -28,7 +27,7 @@ from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
 from stream_rater.runtime.selfcheck import SYSTEMS
-from tests.builders.cases import cases
+from tests.builders.cases import cases, tag
 from tests.rounds import day
 
 DRIFTING = EloMMR(
@@ -99,7 +98,7 @@ def ladder_of(rating: RatingConfig) -> Ladder:
 @example(some=[Given([("ann",), ("bob", "cy"), "dee"], [1, 2, 2], None, 1.0, None, 0)])
 @example(some=[Given(["ann", "bob"], [None, None], None, 1.0, None, 0)])
 @settings(max_examples=8)
-@cases("rating", [*SYSTEMS, DRIFTING], lambda rating: rating.__struct_config__.tag)
+@cases("rating", [*SYSTEMS, DRIFTING], tag)
 def test_as_from_a_file(rating: RatingConfig, some: list[Given]) -> None:
     """Each number of each result, and each belief as the service stores it."""
     ladder, replay = ladder_of(rating), Replay(any_ladder(rating), 1000)
@@ -120,9 +119,7 @@ def test_as_from_a_file(rating: RatingConfig, some: list[Given]) -> None:
         ]
         assert list(zip(result.player, result.side, strict=True)) == in_order
         wanted = [events[player] for player, _ in in_order]
-        assert reported == [
-            {name: getattr(event, name) for name in OF_AN_EVENT} for event in wanted
-        ]
+        assert reported == [{name: getattr(e, name) for name in OF_AN_EVENT} for e in wanted]
     pool = replay.pools.get(LADDER)
     assert list(ladder) == ([] if pool is None else pool.players())
     for player in ladder:
@@ -175,20 +172,19 @@ COLUMNS = ["ladder", "round_id", "completed_at", "weight", "team", "player", "ra
          "score", "seat"]  # fmt: skip
 
 
-def rows_of(season: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The long form."""
+def rows_of(one: dict[str, Any]) -> list[dict[str, Any]]:
+    """The long form of a round."""
     found = []
-    for one in season:
-        for number, each in enumerate(one["standings"]):
-            for k, player in enumerate(each.get("team") or [each["player"]]):
-                team = f"team {number}" if "team" in each else None
-                shares = each.get("shares")
-                found.append({
-                    **{name: one.get(name, 1) for name in COLUMNS[:4]}, "team": team,
-                    "player": player, "rank": each.get("rank"), "dnf": each.get("dnf", False),
-                    "share": shares[k] if shares else 1.0, "score": each.get("score"),
-                    "seat": each.get("seat"),
-                })  # fmt: skip
+    for number, each in enumerate(one["standings"]):
+        players = each.get("team") or [each["player"]]
+        shares = each.get("shares") or [1.0] * len(players)
+        for player, share in zip(players, shares, strict=True):
+            found.append({
+                **{name: one.get(name, 1) for name in COLUMNS[:4]},
+                "team": f"team {number}" if "team" in each else None, "player": player,
+                "rank": each.get("rank"), "dnf": each.get("dnf", False), "share": share,
+                "score": each.get("score"), "seat": each.get("seat"),
+            })  # fmt: skip
     return found
 
 
@@ -198,31 +194,26 @@ def run(*words: str) -> str:
     return found.stdout
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(season=seasons())
 def test_a_table_gives_the_events_that_it_was_made_of(season: Any) -> None:
     """From CSV, also with the rows of different rounds mixed, and from Parquet. `rate` gives the
     same bytes for all of them, and `rate_table` the same records."""
-    rows = rows_of(season)
+    of_rounds = list(map(rows_of, season))
+    mixed = [row for some in zip_longest(*of_rounds) for row in some if row is not None]
+    columns = {name: [row[name] for row in chain(*of_rounds)] for name in COLUMNS}
     with TemporaryDirectory() as folder:
         path = Path(folder)
-        text = io.StringIO()
-        writer = csv.DictWriter(text, COLUMNS)
-        writer.writeheader()
-        writer.writerows(_interleaved(rows))
-        (path / "a.csv").write_text(text.getvalue(), newline="")
-        columns = {name: [row[name] for row in rows] for name in COLUMNS}
+        with (path / "a.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS)
+            writer.writeheader()
+            writer.writerows(mixed)
         parquet.write_table(arrow(columns), path / "a.parquet")
-        lines = [
-            json.loads(line) for line in run("convert", str(path / "a.csv"), "-").split("\n")[:-1]
-        ]
-        assert lines == season
+        lines = run("convert", str(path / "a.csv"), "-").split("\n")[:-1]
+        assert list(map(json.loads, lines)) == season
         run("convert", str(path / "a.csv"), str(path / "a.jsonl"))
-        rated = [
-            run("rate", str(path / f"a.{kind}"), "--records")
-            for kind in ("csv", "parquet", "jsonl")
-        ]
-        assert rated[0] == rated[1] == rated[2]
+        files = [str(path / f"a.{kind}") for kind in ("csv", "parquet", "jsonl")]
+        assert len({run("rate", file, "--records") for file in files}) == 1
         ladders = [Ladder() for _ in range(5)]
         ladders[0].rate_file(path / "a.jsonl")
         ladders[1].rate_table(columns)
@@ -238,22 +229,9 @@ def test_a_table_gives_the_events_that_it_was_made_of(season: Any) -> None:
 def arrow(columns: dict[str, list[Any]]) -> Any:
     """With times as times."""
     times = [datetime.fromisoformat(each) for each in columns["completed_at"]]
-    made = {**columns, "completed_at": pa.array(times, pa.timestamp("ms", "UTC"))}
-    return pa.table(
-        {
-            **made,
-            "weight": pa.array(columns["weight"], pa.float64()),
-            "score": pa.array(columns["score"], pa.float64()),
-            "rank": pa.array(columns["rank"], pa.int64()),
-            **{name: pa.array(columns[name], pa.string()) for name in ("team", "seat")},
-        }
-    )
-
-
-def _interleaved(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The first rows of all rounds, then their second rows, and so on."""
-    by_round: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        by_round.setdefault(row["round_id"], []).append(row)
-    longest = max(map(len, by_round.values()))
-    return [own[k] for k in range(longest) for own in by_round.values() if k < len(own)]
+    types = {
+        "completed_at": pa.timestamp("ms", "UTC"), "weight": pa.float64(), "score": pa.float64(),
+        "rank": pa.int64(), "team": pa.string(), "seat": pa.string(),
+    }  # fmt: skip
+    named = {**columns, "completed_at": times}.items()
+    return pa.table({name: pa.array(values, types.get(name)) for name, values in named})

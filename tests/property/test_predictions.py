@@ -1,7 +1,7 @@
 """Facts about predictions that hold for all sides."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -30,14 +30,12 @@ from stream_rater.runtime.selfcheck import SYSTEMS
 from tests.builders.cases import cases
 
 CONFIGS: list[RatingConfig] = [
-    *SYSTEMS,
-    TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=60.0),
-    TwoMoment(draw_width=80.0),
-    TwoMoment(draw_width=30.0, upset=0.1),
+    *SYSTEMS, TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=60.0),
+    TwoMoment(draw_width=80.0), TwoMoment(draw_width=30.0, upset=0.1),
     EloMMR(weight_limit=0.2, sigma_limit=80.0, upset=0.2),
-]
+]  # fmt: skip
 """The systems as they are, and with draws, with upsets, and with both."""
-ROUNDING = EXACT = 1e-9
+ROUNDING = 1e-9
 
 
 class Lineup(NamedTuple):
@@ -74,7 +72,7 @@ def lineups(draw: st.DrawFn) -> Lineup:
 
 @settings(max_examples=100)
 @given(lineups(), st.randoms(use_true_random=False))
-def test_probabilities_are_probabilities(some: Lineup, random: object) -> None:
+def test_probabilities_are_probabilities(some: Lineup, random: Any) -> None:
     """Of each side, of a draw and of each pair: from 0 to 1. All sides' add up to 1, with a draw's.
     Only a system with a width of draws has any. Ranks add up to those of a round without ties; who
     wins for certain has the first. Of two sides the pair is all: the integral and the distribution
@@ -99,7 +97,7 @@ def test_probabilities_are_probabilities(some: Lineup, random: object) -> None:
     pair = [of_two.pairwise[0, 1], of_two.pairwise[1, 0]]
     assert of_two.win == pytest.approx(pair, abs=ROUNDING)
     order = np.arange(sides)
-    random.shuffle(order)  # type: ignore[attr-defined]
+    random.shuffle(order)
     wanted = Forecast(
         found.win[order], found.draw, found.expected_rank[order],
         found.pairwise[np.ix_(order, order)], found.quality,
@@ -111,11 +109,11 @@ def test_probabilities_are_probabilities(some: Lineup, random: object) -> None:
 
 @settings(max_examples=60)
 @given(lineups(), st.floats(1.0, 500.0), st.randoms(use_true_random=False))
-def test_who_is_better_wins_more(some: Lineup, more: float, random: object) -> None:
+def test_who_is_better_wins_more(some: Lineup, more: float, random: Any) -> None:
     """A greater mu of one member makes the side's chances no worse, and no other's better. Where
     there are draws and upsets, the others may share in the upsets of rounds that are no longer
     drawn."""
-    player = random.randrange(len(some.mu))  # type: ignore[attr-defined]
+    player = random.randrange(len(some.mu))
     side = int(np.repeat(np.arange(len(some.sizes)), some.sizes)[player])
     mu = some.mu.copy()
     mu[player] += more
@@ -161,25 +159,6 @@ def predicted(gap: float, sigma: float, width: float, upset: float) -> tuple[flo
     return first, 1.0 - first - second, second
 
 
-@settings(max_examples=60)
-@given(gaps, sigmas, draw_widths, upsets)
-def test_the_outcomes_add_up_and_sides_may_be_swapped(
-    gap: float, sigma: float, width: float, upset: float
-) -> None:
-    """Each lies between 0 and 1. Whoever is called the first, a draw is as likely. An upset is
-    chance alone: it moves both sides nearer to each other, and changes no draw."""
-    win, draw, loss = predicted(gap, sigma, width, upset)
-    assert min(win, draw, loss) >= -ROUNDING
-    assert win + draw + loss == pytest.approx(1.0, abs=ROUNDING)
-    assert predicted(-gap, sigma, width, upset) == pytest.approx((loss, draw, win), abs=ROUNDING)
-    if width == 0.0:
-        assert draw == pytest.approx(0.0, abs=ROUNDING)
-    w, d, x = predicted(gap, sigma, width, 0.0)
-    assert draw == pytest.approx(d, abs=ROUNDING)
-    assert win == pytest.approx((1.0 - d) * upset + (1.0 - 2.0 * upset) * w, abs=ROUNDING)
-    assert loss == pytest.approx((1.0 - d) * upset + (1.0 - 2.0 * upset) * x, abs=ROUNDING)
-
-
 @given(gaps, st.floats(0.0, 3000.0), sigmas, draw_widths, upsets)
 def test_a_greater_lead_wins_more(
     gap: float, more: float, sigma: float, width: float, upset: float
@@ -187,20 +166,20 @@ def test_a_greater_lead_wins_more(
     """And loses less of what is decided: an upset can also befall a round that a lesser lead would
     have drawn. A draw is less likely, the further the sides are apart."""
     one, other = (predicted(each, sigma, width, upset) for each in (gap, gap + more))
-    assert one[0] <= other[0] + EXACT
-    assert one[2] * (1.0 - other[1]) >= other[2] * (1.0 - one[1]) - EXACT
+    assert one[0] <= other[0] + ROUNDING
+    assert one[2] * (1.0 - other[1]) >= other[2] * (1.0 - one[1]) - ROUNDING
     near, far = sorted((abs(gap), abs(gap + more)))
     draws = [predicted(each, sigma, width, upset)[1] for each in (0.0, near, far)]
-    assert draws[0] >= draws[1] - EXACT
-    assert draws[1] >= draws[2] - EXACT
+    assert draws[0] >= draws[1] - ROUNDING
+    assert draws[1] >= draws[2] - ROUNDING
 
 
 @settings(max_examples=60)
-@given(st.lists(gaps, min_size=3, max_size=8), sigmas, draw_widths, upsets)
+@given(st.lists(gaps, min_size=2, max_size=8), sigmas, draw_widths, upsets)
 def test_upsets_in_a_round_of_many_sides(
     mu: list[float], sigma: float, width: float, upset: float
 ) -> None:
-    """Alone and with other rounds: a part of the winners is dealt evenly."""
+    """Alone and with other rounds: a part of the winners is dealt evenly, and no draw changes."""
     sides = Performances(np.array(mu), np.full(len(mu), sigma), width)
     usual = win_probabilities(sides)
     due = (1.0 - 2.0 * upset) * usual + 2.0 * upset * usual.sum() / len(mu)
@@ -251,29 +230,20 @@ LADDERS: list[RatingConfig] = [
 ]  # fmt: skip
 
 
-def forecast_of(config: RatingConfig, mu: Floats) -> Forecast:
-    """A duel of two who have played."""
-    players = Believed(mu, np.array([90.0, 120.0]), np.full(2, 9))
-    return of_round(config, np.arange(3), np.ones(2), players)
-
-
 @cases("config", LADDERS)
 def test_a_ladder_predicts_by_its_three_numbers(config: RatingConfig) -> None:
-    """They change no fingerprint, because they change no rating."""
-    mu = np.array([1600.0, 1500.0])
+    """Of two who have played. They change no fingerprint, because they change no rating."""
+    players = Believed(np.array([1600.0, 1500.0]), np.array([90.0, 120.0]), np.full(2, 9))
+    duel = np.arange(3), np.ones(2), players
     changed = structs.replace(config, variance_factor=2.0, draw_width=60.0, upset=0.1)
-    found = forecast_of(changed, mu)
-    variance = 2.0 * sum(
-        config.chances.sigmas * each**2 + config.chances.noise for each in (90, 120)
-    )
+    found = of_round(changed, *duel)
+    sigmas, noise = config.chances.sigmas, config.chances.noise
+    variance = 2.0 * sum(sigmas * each**2 + noise for each in (90, 120))
     win, draw, loss = predicted(100.0, math.sqrt(0.5 * variance), 60.0, 0.1)
     assert found.win.tolist() == pytest.approx([win, loss], abs=ROUNDING)
     assert found.draw == pytest.approx(draw, abs=ROUNDING)
     assert found.pairwise[0, 1] == pytest.approx(win, abs=ROUNDING)
     assert found.expected_rank[0] == pytest.approx(1.0 + loss + 0.5 * draw, abs=ROUNDING)
     assert fingerprint(changed) == fingerprint(config)
-    doubled = of_round(
-        structs.replace(changed, variance_factor=1.0), np.arange(3), np.ones(2),
-        Believed(mu, np.array([90.0, 120.0]), np.full(2, 9)), 2.0,
-    )  # fmt: skip
+    doubled = of_round(structs.replace(changed, variance_factor=1.0), *duel, 2.0)
     assert doubled.win == pytest.approx(found.win), "the caller's factor multiplies the ladder's"

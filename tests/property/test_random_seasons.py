@@ -49,6 +49,7 @@ from stream_rater.replay.pool import Pool
 from stream_rater.rounds.batch import OneRound, wave_of
 from tests import elo_r_oracle
 from tests.builders.cases import cases
+from tests.property.test_two_moment import wave
 from tests.rounds import day, ranked, read
 from tests.strategies import configs, days, weights
 
@@ -330,12 +331,8 @@ def test_the_evidence_is_finite(name: str, seed: int) -> None:
 
 def in_order(mu: Floats, weight: float = 1.0) -> Wave:
     """Players who come in one after the other."""
-    n = len(mu)
-    return Wave(
-        np.array([0, n]), np.full(1, weight), np.full(1, math.inf), np.zeros(1, np.int64),
-        np.arange(1, n + 1, dtype=np.int32), np.arange(n + 1), np.ones(n), mu, np.full(n, 350.0),
-        np.full(n, 5), np.zeros(n, np.int64),
-    )  # fmt: skip
+    players = wave(range(1, len(mu) + 1), mu, np.full(len(mu), 350.0))
+    return players._replace(weight=np.full(1, weight))
 
 
 @cases("weight", [900.0, 1e300])

@@ -31,7 +31,7 @@ from stream_rater.rating import record as belief_record
 from stream_rater.rating.parameters import Elo, EloMMR, RatingConfig
 from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.corrected import verdicts_of_log
-from stream_rater.replay.edited_log import Verdicts, records_of
+from stream_rater.replay.edited_log import Verdicts
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.replay.sequential import Replay
@@ -42,7 +42,7 @@ from tests.builders.logs import ListedRecords
 from tests.builders.machines import part, record
 from tests.rounds import day
 
-from .test_corrections import WINDOW, as_lines, some_ladders
+from .test_corrections import WINDOW, records, some_ladders
 
 LADDER = edited_by_hand.LADDER
 CORES = {count: Cores(count) for count in (1, 2, 5)}
@@ -87,7 +87,7 @@ def cutoff_of(until: dict[str, int], end: int) -> Cutoff:
 
 
 def a_log(rng: random.Random, size: int) -> list[Record]:
-    return list(records_of(as_lines(edited_by_hand.a_log(rng, size, seeds=True))))
+    return records(edited_by_hand.a_log(rng, size, seeds=True))
 
 
 @settings(max_examples=40, deadline=None)
@@ -119,46 +119,26 @@ def test_each_player_as_of_the_own_cutoff(
     assert found == expected
 
 
-def lines(*given: Line) -> list[Record]:
-    return list(records_of(as_lines(given)))
-
-
+NOTHING = Verdicts({}, {})
+LADDERS, _ = some_ladders(random.Random(1), 10)
 GIVEN = [
     a_seed(0, "a", "b"), a_round(1, "a", "c"), a_seed(2, "c", "d", mu=1600.0),
     a_round(3, "a", "d"), a_seed(4, "d", "e", mu=1300.0), a_round(5, "b", "e"),
 ]  # fmt: skip
-STORY = lines(*GIVEN)
-
-
-@cases(
-    "player, until, like",
-    [
-        ("a", -1, None), ("a", 0, 0), ("a", 1, 1), ("c", 2, 1),  # a veteran's row alone
-        ("c", 1, 1), ("d", 1, None), ("d", 2, 2), ("d", 4, 3), ("e", 4, 4), ("e", 3, None),
-    ],
-)  # fmt: skip
-def test_a_cutoff_before_at_and_after_a_seed(player: str, until: int, like: int | None) -> None:
-    """The belief is that after the record `like`; None: the player has none yet."""
-    nothing = Verdicts({}, {})
-    (ladders, _) = some_ladders(random.Random(1), 10)
-    found = rebuilt(STORY, ladders, nothing, cutoff_of({player: until}, len(STORY)), 100)
-    before = {} if like is None else replayed(STORY[: like + 1], ladders, nothing)
-    assert found.get((LADDER, player)) == before.get((LADDER, player))
 
 
 def test_a_rejected_correction_leaves_nothing_in_beliefs() -> None:
     """The last part of a veteran is of a seed that changed nothing. The rebuilt belief still names
     the round, as the one that workers write does."""
     refused = a_correction("round-voided", round_id="nowhere")
-    log = lines(*GIVEN[:4], refused)
-    (ladders, _) = some_ladders(random.Random(1), 10)
+    log = records([*GIVEN[:4], refused])
     cutoff = cutoff_of({"c": 2}, len(log))
-    (edition,) = editions(lambda: iter(log), ladders, WINDOW, 0, cutoff)
-    traces = CorrectionTraces({}, cutoff, edition, ladders)
-    work = Rebuild(ladders, WINDOW, 1, cutoff, edition.verdicts, traces)
+    (edition,) = editions(lambda: iter(log), LADDERS, WINDOW, 0, cutoff)
+    traces = CorrectionTraces({}, cutoff, edition, LADDERS)
+    work = Rebuild(LADDERS, WINDOW, 1, cutoff, edition.verdicts, traces)
     work.feed(log)
     found = dict(chain.from_iterable(work.beliefs()))
-    assert found == replayed(log, ladders, edition.verdicts)
+    assert found == replayed(log, LADDERS, edition.verdicts)
 
 
 @cases("published", [LastPublished(1, 1512.0, 170.0), None])
@@ -167,20 +147,19 @@ def test_a_correction_in_progress_that_reached_a_player(published: LastPublished
     player. The rebuilt belief says what was last published: the last event's values, or the initial
     ones if there was no event."""
     voided = a_correction("round-voided", round_id="r1")
-    log = lines(a_round(0, "a", "b"), a_round(1, "a", "c"), voided)
-    (ladders, _) = some_ladders(random.Random(1), 10)
-    whole = verdicts_of_log(lambda: iter(log), ladders, WINDOW)
+    log = records([a_round(0, "a", "b"), a_round(1, "a", "c"), voided])
+    whole = verdicts_of_log(lambda: iter(log), LADDERS, WINDOW)
     player = LADDER, "a"
-    corrected = replayed(log, ladders, whole)[player]
+    corrected = replayed(log, LADDERS, whole)[player]
     cutoff = cutoff_of({}, 2)  # the correction's offset is not committed
     cutoff.corrected[player] = 2, corrected
-    (edition,) = editions(lambda: iter(log), ladders, WINDOW, 0, cutoff)
+    (edition,) = editions(lambda: iter(log), LADDERS, WINDOW, 0, cutoff)
     assert not edition.verdicts.edits
     assert corrected_ladders(edition.verdicts, cutoff) == {LADDER}
     traces = CorrectionTraces(
-        {} if published is None else {player: published}, cutoff, edition, ladders
+        {} if published is None else {player: published}, cutoff, edition, LADDERS
     )
-    work = Rebuild(ladders, WINDOW, 1, cutoff, edition.verdicts, traces)
+    work = Rebuild(LADDERS, WINDOW, 1, cutoff, edition.verdicts, traces)
     work.feed(log)
     found = dict(chain.from_iterable(work.beliefs()))[player]
     (now,), (sent,) = belief_record.headers_of([found]), belief_record.headers_of([corrected])
@@ -192,7 +171,7 @@ def test_a_correction_in_progress_that_reached_a_player(published: LastPublished
 def test_seeds_before_and_after_a_change_are_not_applied_together() -> None:
     """A season, or other parameters, hold for the later one only."""
     season = a_correction("season-started", season=1, keep=0.5, sigma=200.0)
-    log = lines(a_seed(0, "a"), season, a_seed(1, "b"), a_seed(2, "c"))
+    log = records([a_seed(0, "a"), season, a_seed(1, "b"), a_seed(2, "c")])
     rating = {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80}
     changes = [{"from_offset": 3, "rating": {**rating, "initial_mu": 1400.0}}]
     table = {"ladders": {LADDER: {"rating": rating, "changes": changes}}}
@@ -209,10 +188,10 @@ def test_many_seeded_players_are_few_calls(monkeypatch: pytest.MonkeyPatch) -> N
     """Seeds that follow each other are applied together, whatever the number of their records. A
     round between them separates only its own players."""
     calls = list[int]()
-    log = lines(
+    log = records([
         *(a_seed(i, *(f"p{i}-{k}" for k in range(40))) for i in range(10)),
         a_round(10, "p3-3", "p4-4"), a_seed(11, "p3-3", "x", "y"), a_round(12, "x", "p5-5"),
-    )  # fmt: skip
+    ])  # fmt: skip
     original = BulkReplay.seed
 
     def counted(self: BulkReplay, wave: SeedWave) -> None:
@@ -220,23 +199,19 @@ def test_many_seeded_players_are_few_calls(monkeypatch: pytest.MonkeyPatch) -> N
         original(self, wave)
 
     monkeypatch.setattr(BulkReplay, "seed", counted)
-    nothing = Verdicts({}, {})
-    rating = {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80}
-    ladders = msgspec.convert({"ladders": {LADDER: {"rating": rating}}}, Ladders)
-    found = rebuilt(log, ladders, nothing, cutoff_of({}, len(log)), 100)
-    assert found == replayed(log, ladders, nothing)
+    found = rebuilt(log, LADDERS, NOTHING, cutoff_of({}, len(log)), 100)
+    assert found == replayed(log, LADDERS, NOTHING)
     assert calls == [402, 1]
 
 
 def test_a_reset_of_somebody_unknown_leaves_no_player() -> None:
     """Neither in a replay nor in a rebuild."""
     reset = a_correction("player-reset", round_id="x", player="nobody", at=day(1), sigma=200.0)
-    log, nothing = lines(a_round(0, "a", "b"), reset), Verdicts({}, {})
-    (ladders, _) = some_ladders(random.Random(3), 10)
-    replay = Replay(ladders, WINDOW)
+    log = records([a_round(0, "a", "b"), reset])
+    replay = Replay(LADDERS, WINDOW)
     assert list(replay.run(log)) and replay.pools[LADDER].players() == ["a", "b"]
-    found = rebuilt(log, ladders, nothing, cutoff_of({}, len(log)), 100)
-    assert found == replayed(log, ladders, nothing)
+    found = rebuilt(log, LADDERS, NOTHING, cutoff_of({}, len(log)), 100)
+    assert found == replayed(log, LADDERS, NOTHING)
     assert len(found) == 2
 
 
@@ -253,7 +228,7 @@ def a_log_of_three(rng: random.Random, size: int) -> list[Record]:
         for together in zip(*each, strict=True)
         for name, line in zip(NAMES, together, strict=True)
     ]
-    return list(records_of(as_lines(lines)))
+    return records(lines)
 
 
 def three_ladders(rng: random.Random, size: int) -> Ladders:
@@ -296,18 +271,18 @@ def without_seasons(rng: random.Random, size: int) -> list[Line]:
 
 def sessions(log: list[Line]) -> tuple[list[Session], dict[str, PlayerIndex]]:
     """The sessions of a log as its corrections edit it, and the players of each ladder."""
-    lines, players = as_lines(log), dict[str, PlayerIndex]()
-    verdicts = verdicts_of_log(lambda: records_of(lines), ANY_LADDER, WINDOW)
-    found = sessions_of(records_of(lines), WINDOW, lambda *_: None, players, verdicts=verdicts)
+    given_log, players = records(log), dict[str, PlayerIndex]()
+    verdicts = verdicts_of_log(lambda: given_log, ANY_LADDER, WINDOW)
+    found = sessions_of(given_log, WINDOW, lambda *_: None, players, verdicts=verdicts)
     return list(found), players
 
 
 def shown(log: list[Line], config: RatingConfig) -> dict[str, tuple[float, ...]]:
     """Mu, sigma and rounds of each player after the log's last round."""
-    lines = as_lines(log)
-    verdicts = verdicts_of_log(lambda: records_of(lines), ANY_LADDER, WINDOW)
+    given_log = records(log)
+    verdicts = verdicts_of_log(lambda: given_log, ANY_LADDER, WINDOW)
     replay, found = Replay(any_ladder(config), WINDOW, verdicts=verdicts), {}
-    for batch in replay.run(records_of(lines)):
+    for batch in replay.run(given_log):
         for rated in batch.rated:
             header = rated.pool.headers(np.arange(len(rated.pool)))
             columns = (header[name].tolist() for name in ("mu", "sigma", "rounds"))
@@ -364,23 +339,18 @@ def test_a_seed_is_cut_to_what_a_configuration_can_have() -> None:
     """A sigma above its initial one, and a mu below its floor."""
     found, _ = sessions([a_seed(0, "a", mu=1100.0, sigma=300.0), a_round(1, "a", "b")])
     narrow = EloMMR(weight_limit=0.2, sigma_limit=80.0, initial_sigma=200.0)
-    ((_, _, wave),) = list(Contender(narrow).rate(found))
-    assert wave is not None and (wave.mu[0], wave.sigma[0]) == (1100.0, 200.0)
     climbing = Elo(learning_rate=32.0, scale=174.0, floor=1200.0)
-    ((_, _, wave),) = list(Contender(climbing).rate(found))
-    assert wave is not None and (wave.mu[0], wave.sigma[0]) == (1200.0, climbing.initial_sigma)
+    due = [(1100.0, 200.0), (1200.0, climbing.initial_sigma)]
+    for config, belief in zip((narrow, climbing), due, strict=True):
+        ((_, _, wave),) = list(Contender(config).rate(found))
+        assert wave is not None and (wave.mu[0], wave.sigma[0]) == belief
 
 
 def test_seeds_of_other_ladders_and_after_the_last_round_are_left_out() -> None:
     """They predict nothing. The first rounds of a season keep the seeds before them."""
     other = {**a_seed(3, "a", mu=1800.0), "ladder": "other"}
-    log = [
-        a_seed(0, "a", mu=1700.0),
-        other,
-        a_round(1, "a", "b"),
-        a_round(2, "b", "a"),
-        a_seed(4, "a", mu=1.0),
-    ]
+    log = [a_seed(0, "a", mu=1700.0), other, a_round(1, "a", "b"), a_round(2, "b", "a")]
+    log += [a_seed(4, "a", mu=1.0)]
     found, players = sessions(log)
     assert len(found[0].seeds) == sum(len(each.seeds) for each in found) == 1
     assert before(found, 1)[0].seeds == found[0].seeds

@@ -187,19 +187,14 @@ def columns(rounds: RoundBatch) -> list[Any]:
 
 def columns_of(rounds: list[ReadRound]) -> list[Any]:
     """The same of the oracle's rounds."""
+    by_entry = ("place", "members", "share", "seat", "score")
     return [
         [(each.round_id, each.ladder, each.completed_at) for each in rounds],
         [player for each in rounds for player in each.players],
-        [each.time for each in rounds],
-        [each.weight for each in rounds],
-        [each.ceiling for each in rounds],
+        *([getattr(each, name) for each in rounds] for name in ("time", "weight", "ceiling")),
         [len(each.place) for each in rounds],
         [len(each.share) for each in rounds],
-        [place for each in rounds for place in each.place],
-        [count for each in rounds for count in each.members],
-        [share for each in rounds for share in each.share],
-        [seat for each in rounds for seat in each.seat],
-        [score for each in rounds for score in each.score],
+        *([item for each in rounds for item in getattr(each, name)] for name in by_entry),
     ]
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import msgspec
 import numpy as np
@@ -41,7 +41,7 @@ from stream_rater.replay.pool import ONE_WAVE, Pool
 from stream_rater.replay.rating_changes import numbers_of
 from stream_rater.replay.sequential import Rated, Replay
 from stream_rater.runtime.selfcheck import SYSTEMS
-from tests.builders.cases import cases
+from tests.builders.cases import cases, tag
 from tests.rounds import Reader, day, ranked, read
 
 DRIFTING: tuple[RatingConfig, ...] = (
@@ -57,10 +57,6 @@ OF_SIGMA = 2e-4
 """The same of sigma, and what TrueSkill's tolerance leaves open."""
 
 
-def ids(config: RatingConfig) -> str:
-    return str(config.__struct_config__.tag)
-
-
 def test_which_number_is_shown() -> None:
     """Where sigma rises by the day, mu; an explicit display holds all the same; all else as it
     was."""
@@ -70,12 +66,10 @@ def test_which_number_is_shown() -> None:
         assert stages.rule_of(type(config)(**table)).rating(1400.0, 300.0) == 500.0
     for config, shown in (
         (EloMMR(weight_limit=0.2, sigma_limit=80.0), 960.0),
-        (EloMMX(weight_limit=0.2, sigma_limit=80.0), 960.0),
-        (EloR(), 1000.0),
-        (Glicko(beta=200.0, sigma_drift=35.0), 800.0),
-        (TwoMoment(drift_per_day=0.0), 800.0),
+        (EloMMX(weight_limit=0.2, sigma_limit=80.0), 960.0), (EloR(), 1000.0),
+        (Glicko(beta=200.0, sigma_drift=35.0), 800.0), (TwoMoment(drift_per_day=0.0), 800.0),
         (Topcoder(), 800.0),
-    ):
+    ):  # fmt: skip
         assert stages.rule_of(config).rating(1500.0, 350.0) == shown
 
 
@@ -94,7 +88,7 @@ def drift(config: RatingConfig, days: Floats) -> Floats:
 
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=5, deadline=None)
-@cases("config", CAUTIOUS, ids)
+@cases("config", CAUTIOUS, tag)
 def test_random_histories_of_duels(config: RatingConfig, seed: int) -> None:
     """Of five players who are far apart, or not, with pauses up to years."""
     rng = np.random.default_rng(seed)
@@ -132,17 +126,9 @@ LINES: Final = {
 """The rounds of each file that are rated."""
 
 
-class Sides(NamedTuple):
-    """The players of R rounds, P in all."""
-
-    won: Flags
-    """(P,) whether the player's side is first alone."""
-    lost: Flags
-    """(P,) whether the player's side is last alone."""
-
-
-def sides_of(rated: Rated) -> Sides:
-    """Who is first or last alone. A round's entries are in order of place."""
+def won_and_lost(rated: Rated) -> tuple[Flags, Flags]:
+    """(P,) whether each player's side is first alone, and whether it is last alone. A round's
+    entries are in order of place."""
     rounds = rated.rounds
     place = rounds.place.astype(np.int64)
     place[place == DID_NOT_FINISH] = np.iinfo(np.int64).max
@@ -151,8 +137,7 @@ def sides_of(rated: Rated) -> Sides:
     won, lost = np.zeros(len(place), bool), np.zeros(len(place), bool)
     won[first] = place[first] < place[first + 1]
     lost[last] = place[last - 1] < place[last]
-
-    return Sides(np.repeat(won, rounds.members), np.repeat(lost, rounds.members))
+    return np.repeat(won, rounds.members), np.repeat(lost, rounds.members)
 
 
 def replayed(path: Path, config: RatingConfig, most: int) -> Iterator[Rated]:
@@ -164,13 +149,7 @@ def replayed(path: Path, config: RatingConfig, most: int) -> Iterator[Rated]:
         yield from batch.rated
 
 
-def rise_of_sigma(config: RatingConfig, sigma: Floats) -> Floats:
-    """The most by which a round of weight 1 raises sigma, without the drift of days."""
-    rise: Floats = np.sqrt(sigma**2 + drift(config, np.zeros(len(sigma)))) - sigma
-    return rise
-
-
-@cases("config", (*SYSTEMS, *DRIFTING[1:]), ids)
+@cases("config", (*SYSTEMS, *DRIFTING[1:]), tag)
 @cases("name", LINES)
 def test_shown_ratings_follow_results(shared: Path, config: RatingConfig, name: str) -> None:
     """Mu follows every result, except with Elo-R (below). So does the rating where it is mu.
@@ -178,19 +157,19 @@ def test_shown_ratings_follow_results(shared: Path, config: RatingConfig, name: 
     more than the fall."""
     path, rule, seen = shared / "data" / f"{name}.jsonl.gz", stages.rule_of(config), 0
     for rated in replayed(path, config, LINES[name]):
-        numbers, sides = numbers_of(rated), sides_of(rated)
+        numbers, (won, lost) = numbers_of(rated), won_and_lost(rated)
         mu, sigma, old_mu, old_sigma = numbers[:, :4].T
         gain, shown = mu - old_mu, numbers[:, 5] - numbers[:, 6]
         k = rule.shown_sigmas
         rise, fall = np.maximum(sigma - old_sigma, 0.0), np.maximum(old_sigma - sigma, 0.0)
         if not isinstance(config, EloR):
-            assert (gain[sides.won] >= -ROUNDED).all()
-            assert (gain[sides.lost] <= ROUNDED).all()
-            assert (shown[sides.won] >= -k * rise[sides.won] - ROUNDED).all()
-            assert (shown[sides.lost] <= k * fall[sides.lost] + ROUNDED).all()
-        if k > 0.0 and not isinstance(config, Topcoder):
-            assert (rise <= rise_of_sigma(config, old_sigma) + OF_SIGMA).all()
-        seen += int(np.count_nonzero(sides.won | sides.lost))
+            assert (gain[won] >= -ROUNDED).all() and (gain[lost] <= ROUNDED).all()
+            assert (shown[won] >= -k * rise[won] - ROUNDED).all()
+            assert (shown[lost] <= k * fall[lost] + ROUNDED).all()
+        if k > 0.0 and not isinstance(config, Topcoder):  # of weight 1, without the drift of days
+            most = np.sqrt(old_sigma**2 + drift(config, np.zeros(len(sigma)))) - old_sigma
+            assert (rise <= most + OF_SIGMA).all()
+        seen += int(np.count_nonzero(won | lost))
     assert seen >= LINES[name]
 
 
@@ -209,9 +188,9 @@ def test_what_the_record_rounds(
     config = msgspec.structs.replace(DRIFTING[1], history=history, drift_per_day=drift_per_day)
     exceptions = 0
     for rated in replayed(shared / "data" / "frc.jsonl.gz", config, 10**9):
-        numbers, sides = numbers_of(rated), sides_of(rated)
+        numbers, (won, lost) = numbers_of(rated), won_and_lost(rated)
         gain, sigma = numbers[:, 0] - numbers[:, 2], numbers[:, 3]
-        loss = np.where(sides.won, -gain, np.where(sides.lost, gain, 0.0))
+        loss = np.where(won, -gain, np.where(lost, gain, 0.0))
         assert (loss <= part * sigma + ROUNDED).all()
         exceptions += int(np.count_nonzero(loss > ROUNDED))
     assert (exceptions > 0) == (part > 0.0)
