@@ -4,6 +4,7 @@ noticed, refused and written again."""
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,7 @@ class Place:
 
         return asyncio.run(answer())
 
+    @cached_property
     def client(self) -> Any:
         return redis.Redis.from_url(self.at.redis)
 
@@ -168,7 +170,7 @@ def test_what_redis_loses_is_written_again(place: Place, lost: str) -> None:
     """A page of the season is refused until then."""
     place.troubles.clear()
     place.follow()
-    client, keys = place.client(), season_keys(LADDER, 2)
+    client, keys = place.client, season_keys(LADDER, 2)
     if lost == "everything":
         client.flushdb()
     else:
@@ -184,7 +186,6 @@ def test_what_redis_loses_is_written_again(place: Place, lost: str) -> None:
     page = place.ask(lambda index: index.page(summary_of(2), None, LISTED))
     assert page.rows == [row_of(each) for each in standings_of(2)]
     assert place.ask(lambda index: index.kept(LADDER)) == [summary_of(0), summary_of(2)]
-    client.close()
 
 
 @pytest.mark.integration
@@ -196,9 +197,7 @@ def test_a_reader_knows_that_a_season_does_not_disappear(place: Place) -> None:
         reader = IndexReader(place.at)
         index = reader.seasons
         assert len(await index.kept(LADDER)) == 2
-        client = place.client()
-        client.delete(summaries_key(LADDER))
-        client.close()
+        place.client.delete(summaries_key(LADDER))
         with pytest.raises(Incomplete):
             await index.kept(LADDER)
         await reader.close()
@@ -218,9 +217,7 @@ def test_another_topic_replaces_them(place: Place) -> None:
     expected = [summary_of(4), summary_of(6), summary_of(8)]
     assert after.ask(lambda index: index.kept(LADDER)) == expected
     keys = season_keys(LADDER, 2)
-    client = place.client()
-    assert not client.exists(keys.players, keys.ranks)
-    client.close()
+    assert not place.client.exists(keys.players, keys.ranks)
     after.follower.close()
     delete_topics(other, [topic_of(other)])
 

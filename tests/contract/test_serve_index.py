@@ -19,14 +19,14 @@ from stream_rater.serve import cursors
 from stream_rater.serve.cursors import AfterRow
 from stream_rater.serve.entries import PlayerErased, bin_of, encode_entry, player_of
 from stream_rater.serve.index import writer as index_writer
-from stream_rater.serve.index.reader import IndexReader
+from stream_rater.serve.index.reader import IndexReader, ReadPositions
 from stream_rater.serve.index.writer import IndexWriter
 from tests.builders.cases import cases
 
 pytestmark = pytest.mark.integration
 
 LADDER = "eu:{1}"
-Reader = Callable[[Settings], Any]
+Reader = Callable[..., Any]
 TOPIC = "rating-changed"
 
 
@@ -41,12 +41,12 @@ class Blocking:
 
 
 @pytest.fixture
-def blocking() -> Iterator[Callable[[Settings], Any]]:
+def blocking() -> Iterator[Reader]:
     with ExitStack() as stack:
 
-        def make(at: Settings) -> Any:
+        def make(at: Settings, positions: ReadPositions | None = None) -> Any:
             async def reader() -> IndexReader:
-                return IndexReader(at)
+                return IndexReader(at, positions)
 
             runner = stack.enter_context(asyncio.Runner())
             found = runner.run(reader())

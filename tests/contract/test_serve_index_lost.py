@@ -23,7 +23,7 @@ from tests.builders.cases import cases
 from tests.contract.test_serve_index import (
     LADDER,
     TOPIC,
-    Blocking,
+    Reader,
     an_event,
     assert_equal_to_newest,
     blocking,
@@ -36,7 +36,6 @@ __all__ = ["blocking"]
 
 pytestmark = pytest.mark.integration
 
-Reader = Callable[..., Any]
 PARTITIONS = 2
 KEYS = [name for name in keys_of(LADDER)._fields if name != "dues"]
 """The keys of a ladder without views."""
@@ -90,27 +89,11 @@ def answers(reader: Any) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture
-def knowing(
-    settings: real.SettingsFactory, blocking: Reader
-) -> Callable[[], tuple[Settings, Blocking, ReadPositions]]:
-    """A place of its own, with a reader that knows how far the index was."""
-
-    def make() -> tuple[Settings, Blocking, ReadPositions]:
-        at, positions = settings(), ReadPositions()
-        reader = blocking(at)
-        reader._reader._positions = positions
-        return at, reader, positions
-
-    return make
-
-
-Knowing = Callable[[], tuple[Settings, Blocking, ReadPositions]]
-
-
-def test_nothing_is_answered_before_it_is_known_what_there_is(knowing: Knowing) -> None:
+def test_nothing_is_answered_before_it_is_known_what_there_is(
+    blocking: Reader, at: Settings
+) -> None:
     """A process that has not read the topic answers nothing, though there is an index."""
-    at, reader, positions = knowing()
+    reader = blocking(at, positions := ReadPositions())
     written(at)
     assert answers(reader) == NOTHING
     for ask in (reader.ladders, reader.check_complete):
@@ -121,10 +104,10 @@ def test_nothing_is_answered_before_it_is_known_what_there_is(knowing: Knowing) 
     assert reader.ladders() == [LADDER]
 
 
-def test_a_ladder_that_never_was(knowing: Knowing) -> None:
+def test_a_ladder_that_never_was(blocking: Reader, at: Settings) -> None:
     """It is unknown, and not incomplete, if the whole index is there; once an event was read about
     it, it is incomplete."""
-    at, reader, positions = knowing()
+    reader = blocking(at, positions := ReadPositions())
     written(at)
     positions.all_read(ends(EVENTS))
     assert reader.ladder("asia") is None
@@ -137,10 +120,10 @@ def test_a_ladder_that_never_was(knowing: Knowing) -> None:
 
 
 @cases("gone", [*KEYS, "ladder", "root", "all"])
-def test_whatever_is_lost_no_answer_is_given(knowing: Knowing, gone: str) -> None:
+def test_whatever_is_lost_no_answer_is_given(blocking: Reader, at: Settings, gone: str) -> None:
     """A key of a ladder, or all its keys, or the root, or all is lost. Answers that depend on it
     are refused at once, and at each step of the second reading. Then all is answered as before."""
-    at, reader, positions = knowing()
+    reader = blocking(at, positions := ReadPositions())
     drop_index(at)
     writer = written(at)
     positions.all_read(ends(EVENTS))
@@ -174,10 +157,10 @@ def test_whatever_is_lost_no_answer_is_given(knowing: Knowing, gone: str) -> Non
     reader.check_complete()
 
 
-def test_redis_goes_back(knowing: Knowing) -> None:
+def test_redis_goes_back(blocking: Reader, at: Settings) -> None:
     """An older state of Redis is whole in itself. A reader that has read one event more in any
     partition does not answer from it."""
-    at, reader, positions = knowing()
+    reader = blocking(at, positions := ReadPositions())
     for size in (len(EVENTS) - 1, len(EVENTS)):
         drop_index(at)
         written(at, EVENTS[:size])
@@ -189,11 +172,12 @@ def test_redis_goes_back(knowing: Knowing) -> None:
         assert (LACKS in answers(reader).values()) == (size < len(EVENTS))
 
 
-def test_redis_goes_back_behind_an_answer(knowing: Knowing) -> None:
+def test_redis_goes_back_behind_an_answer(blocking: Reader, at: Settings) -> None:
     """Another process has made the index newer than this one knows it to be, this one answers from
     it, and Redis goes back. No later answer is older, and answers come again with the events."""
     for asked in QUESTIONS.values():
-        at, reader, positions = knowing()
+        drop_index(at)
+        reader = blocking(at, positions := ReadPositions())
         written(at, EVENTS)
         positions.all_read(ends(EVENTS[:-2]))
         asked(reader)

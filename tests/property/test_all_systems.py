@@ -60,11 +60,6 @@ ROUNDED = 0.01
 """Points: float32 at 1500 is 1.2e-4 apart, and PLAYERS * rounds of such errors are averaged."""
 
 
-def moments(season: Season) -> tuple[float, float, float]:
-    """Level, spread, and the root of the mean variance."""
-    return float(season.mu.mean()), float(season.mu.std()), float(np.sqrt((season.sigma**2).mean()))
-
-
 def step(config: RatingConfig, size: Size) -> tuple[float, float]:
     """(a, v): what a round takes of somebody's distance from the field, and the variance that
     chance adds, for systems without sigma.
@@ -129,7 +124,8 @@ def check(config: RatingConfig, name: str, season: Season) -> None:
     size = SIZES[name]
     assert np.isfinite(season.mu).all() and np.isfinite(season.sigma).all()
     assert (season.sigma > 0.0).all()
-    level, spread, sigma = moments(season)
+    level, spread = float(season.mu.mean()), float(season.mu.std())
+    sigma = float(np.sqrt((season.sigma**2).mean()))
     each = season.played * size.players / PLAYERS
     if isinstance(config, Topcoder):
         assert spread <= config.initial_sigma  # what it was is all that there is

@@ -100,7 +100,6 @@ def some_ladders(rng: random.Random, size: int) -> tuple[Ladders, float]:
     return msgspec.convert({"ladders": ladders}, Ladders), takes_before
 
 
-@settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**32), size=st.integers(6, 50))
 def test_every_correction_is_that_of_another_editor(seed: int, size: int) -> None:
     """Amended times, weights and ceilings, batches, seasons, duplicates, seeds, resets, and every
@@ -287,7 +286,7 @@ def rewritten(log: Sequence[Record], to: Pseudonym) -> tuple[list[Record], Menti
     return with_verdicts(run, lambda: log, ANY_LADDER, WINDOW)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     seed=st.integers(0, 2**32), size=st.integers(4, 40),
     player=st.sampled_from(edited_by_hand.PLAYERS),

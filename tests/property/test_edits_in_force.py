@@ -65,7 +65,6 @@ def with_one_more(
     return found
 
 
-@settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**32), size=st.integers(0, 30))
 def test_at_every_offset_the_edits_of_the_notes_before_hold(seed: int, size: int) -> None:
     """Also where they are asked for in any order, while notes come, and where several were worked
@@ -94,7 +93,7 @@ def test_at_every_offset_the_edits_of_the_notes_before_hold(seed: int, size: int
                 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32), size=st.integers(0, 30))
 def test_names_are_found_by_their_player(seed: int, size: int) -> None:
     """And going on from a version is like going on from what made it."""

@@ -70,7 +70,6 @@ def lineups(draw: st.DrawFn) -> Lineup:
     )  # fmt: skip
 
 
-@settings(max_examples=100)
 @given(lineups(), st.randoms(use_true_random=False))
 def test_probabilities_are_probabilities(some: Lineup, random: Any) -> None:
     """Of each side, of a draw and of each pair: from 0 to 1. All sides' add up to 1, with a draw's.

@@ -416,7 +416,6 @@ def full_rounds(draw: st.DrawFn, players: int = 4) -> dict[str, Any]:
     st.one_of(configs(st.just("inf")), gaussian_configs()),
     st.lists(full_rounds(), min_size=1, max_size=6),
 )
-@settings(max_examples=100)
 def test_memoryless_monotonicity(config: Config, season: list[dict[str, Any]]) -> None:
     """Of two who are equally certain, the higher rated stays ahead if she wins, and gains less
     than the lower rated if that one wins (Theorem 5.6)."""
@@ -437,7 +436,6 @@ def test_memoryless_monotonicity(config: Config, season: list[dict[str, Any]]) -
 
 
 @given(histories, st.just(0.0) | inner_rhos, st.data(), st.floats(0.0, 2000.0))
-@settings(max_examples=100)
 def test_a_better_performance_never_lowers_a_rating(
     season: History, rho: float, data: st.DataObject, more: float
 ) -> None:
@@ -507,7 +505,6 @@ any_field = st.one_of(fields(), fields(SMALL + 60))
 
 
 @given(any_config, any_field, st.randoms(use_true_random=False))
-@settings(max_examples=100)
 def test_performance_falls_strictly_with_rank(config: Config, field: Field, random: Any) -> None:
     """Who beats another performed better, who ties performed alike, the unfinished are below all
     (Theorem 5.2). A shuffled list gives the same, but for sums in another order."""
@@ -528,7 +525,6 @@ def test_performance_falls_strictly_with_rank(config: Config, field: Field, rand
 
 
 @given(any_config, any_field, st.data())
-@settings(max_examples=100)
 def test_finishing_better_is_performing_better(
     config: Config, field: Field, data: st.DataObject
 ) -> None:
@@ -543,7 +539,6 @@ def test_finishing_better_is_performing_better(
 
 
 @given(configs(), any_field, st.data(), st.floats(0.0, 3000.0))
-@settings(max_examples=100)
 def test_a_better_rating_before_is_a_better_performance(
     config: EloMMR, field: Field, data: st.DataObject, more: float
 ) -> None:

@@ -48,13 +48,12 @@ def rounds(draw: st.DrawFn) -> dict[str, Any]:
             "ceiling": draw(st.none() | st.floats(500.0, 2500.0))}  # fmt: skip
 
 
-def configs() -> st.SearchStrategy[TwoMoment]:
-    return st.builds(
-        TwoMoment, initial_mu=st.floats(-2000.0, 3000.0), initial_sigma=st.floats(100.0, 500.0),
-        beta=st.floats(100.0, 900.0), sigma_drift=st.floats(0.0, 100.0),
-        drift_per_day=st.floats(0.0, 400.0), newcomer_offset=st.floats(-300.0, 200.0),
-        newcomer_field=st.floats(0.0, 1.0), history=st.just("full"),
-    )  # fmt: skip
+configs = st.builds(
+    TwoMoment, initial_mu=st.floats(-2000.0, 3000.0), initial_sigma=st.floats(100.0, 500.0),
+    beta=st.floats(100.0, 900.0), sigma_drift=st.floats(0.0, 100.0),
+    drift_per_day=st.floats(0.0, 400.0), newcomer_offset=st.floats(-300.0, 200.0),
+    newcomer_field=st.floats(0.0, 1.0), history=st.just("full"),
+)  # fmt: skip
 
 
 def standings(sides: Sequence[Any]) -> list[dict[str, Any]]:
@@ -65,7 +64,7 @@ def standings(sides: Sequence[Any]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-@given(configs(), st.lists(rounds(), min_size=1, max_size=4))
+@given(configs, st.lists(rounds(), min_size=1, max_size=4))
 @settings(max_examples=30)
 def test_beliefs_equal_the_oracles(config: TwoMoment, season: list[dict[str, Any]]) -> None:
     """Performances, mu and sigma, round by round: newcomers, teams, shares, weights, ceilings,
