@@ -33,8 +33,7 @@ KFAKE = "kfake"
 STORE_SUITES: Mapping[str, Sequence[str]] = {
     "the store": (
         "contract/test_store.py", "contract/test_store_in_redis.py",
-        "contract/test_unfit_servers.py", "contract/test_redis_masters.py",
-        "contract/test_estimator_effects.py",
+        "contract/test_redis_connections.py", "contract/test_estimator_effects.py",
     ),
     "the index of `serve`": (
         "contract/test_serve_index.py", "contract/test_serve_index_lost.py",

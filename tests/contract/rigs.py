@@ -393,7 +393,6 @@ Rig = LocalRig | KafkaRig
 
 
 def configure(client: Any, topic: str, name: str, value: str) -> None:
-    """Set a configuration of a topic on Kafka."""
     change = admin.ConfigEntry(name, value, incremental_operation=admin.AlterConfigOpType.SET)
     resource = admin.ConfigResource("topic", topic, incremental_configs=[change])
     client.incremental_alter_configs([resource])[resource].result(HANGS_S)

@@ -167,9 +167,7 @@ def test_markers_and_aborted_records_are_passed(kafka_rig: KafkaRig) -> None:
 # --- notes of corrections ---
 
 
-def removed(
-    offset: int, player: str = "ann", at: int = 7, reason: str | None = None
-) -> RecordedCorrection:
+def removed(offset: int, player: str = "ann", at: int = 7, reason: str = "") -> RecordedCorrection:
     correction = PlayerRemoved(ladder="a", player=player, reason=reason)
     return RecordedCorrection(offset, name_of(correction), Raw(to_json(correction)), at)
 

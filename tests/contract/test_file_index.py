@@ -132,7 +132,6 @@ def test_what_is_missing(file: Path) -> None:
 
 
 def test_an_index_that_lacks_events_does_not_answer(file: Path) -> None:
-    """It does not answer before it has every event that it is known to have."""
     with closing(Index(file)) as index:
         index.apply([an_event("ann", 1)], 7)
         index.positions.all_read([7])

@@ -35,7 +35,6 @@ def submit(rig: Rig, count: int, *partitions: int) -> None:
 
 
 def test_nothing_is_read_before_a_seek(rig: Rig) -> None:
-    """Nothing is read of a gained partition before a seek."""
     submit(rig, 3)
     member = rig.join(ESTIMATOR)
     member.poll_until(lambda: member.owned == EVERY)

@@ -34,8 +34,6 @@ PAGES, ON_A_PAGE = 4, 10
 
 
 class Standings:
-    """Standings of a few pages, as `write_standings` uses them."""
-
     pages, season, digest = PAGES, SEASON, "d"
 
     @staticmethod

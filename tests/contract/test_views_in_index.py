@@ -94,14 +94,11 @@ class Rig:
             pass
 
     def close(self) -> None:
-        """Close all connections."""
         self._runner.run(self.reader.close())
         self._runner.close()
 
 
 class FileRig(Rig):
-    """The index in a file."""
-
     def __init__(self, path: Path, ladders: Ladders, clock: Clock) -> None:
         writer = FileIndexWriter(path, 3, ladders, clock)
         self.next = writer.begin("one", 10**9)
@@ -223,7 +220,6 @@ class Table:
         return row.event.rounds >= 3 and days < 20.0 and today <= 120.0
 
     def listed(self, at_s: float) -> dict[str, Row]:
-        """Those who are listed."""
         return {name: row for name, row in self.rows.items() if self.is_listed(row, at_s)}
 
 

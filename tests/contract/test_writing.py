@@ -308,7 +308,6 @@ def test_a_new_producer_aborts_what_was_open(rig: Rig) -> None:
 
 
 def test_after_a_transaction_that_did_not_end_nothing_goes_before_a_new_producer(rig: Rig) -> None:
-    """An open transaction is not continued."""
     member = read_from_start(rig, UPDATER)
     rig.leave_open(member, Publish([event(0, "never")], {0: 2}))
     with pytest.raises(LogTrouble):

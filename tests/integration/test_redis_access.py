@@ -20,7 +20,7 @@ from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
 from stream_rater.operations import verify
 from tests.builders.lines import Bytes, a_message, a_round
-from tests.contract.test_redis_users import Account
+from tests.contract.test_redis_connections import Account
 from tests.integration import secured
 from tests.integration.castle import LONG_AGO
 from tests.integration.processes import Start, wait_until

@@ -158,7 +158,6 @@ def check(config: RatingConfig, name: str, season: Season) -> None:
 
 
 def played(config: RatingConfig, name: str, rounds: int) -> Season:
-    """A season that has ended as it should."""
     season = Season(config)
     season.play(SIZES[name], rounds, np.random.default_rng(7))
     check(config, name, season)

@@ -64,7 +64,6 @@ PARTS = [
 
 
 def taken(messages: Sequence[bytes], depth: int = DEPTH) -> list[bool]:
-    """Which messages are taken."""
     rounds_, found = scan(messages, depth)
     assert len(rounds_) == len(rounds_.unknown) == np.count_nonzero(found)
     return found.tolist()
@@ -93,7 +92,6 @@ def check(data: bytes, depth: int = DEPTH) -> bool:
 
 
 def rounds(entries: list[Any], **others: Any) -> dict[str, Any]:
-    """A round with these entries."""
     return {"round_id": "r", "ladder": "l", "completed_at": "t", "standings": entries, **others}
 
 

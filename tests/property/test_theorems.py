@@ -402,7 +402,6 @@ def test_fewer_factors_are_an_incentive() -> None:
 
 @st.composite
 def full_rounds(draw: st.DrawFn, players: int = 4) -> dict[str, Any]:
-    """A round of all the players."""
     places = draw(st.lists(st.integers(0, 5), min_size=players, max_size=players))
     names = [f"p{i}" for i in range(players)]
     return {

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
@@ -172,25 +172,20 @@ NEUTRAL = 1e-6
 """Points by which a tie of equals may move a mean."""
 
 
-@given(sigma=st.floats(5.0, 350.0), beta=st.floats(30.0, 900.0))
-@settings(max_examples=20)
+@given(sigma=st.floats(5.0, 350.0), beta=st.floats(30.0, 900.0), played=st.sampled_from([5, 0]))
+@settings(max_examples=30)
+@example(sigma=TwoMoment().initial_sigma, beta=TwoMoment().beta, played=0)  # once both fell to 1347
 @cases("count", [2, 3, 8, 24, few_sides.FEW + 1, 60])
-def test_a_tie_of_equals_is_neutral(count: int, sigma: float, beta: float) -> None:
+def test_a_tie_of_equals_is_neutral(count: int, sigma: float, beta: float, played: int) -> None:
     """Their means stay, and they are better known. All by as much; two of them to the bit."""
-    equals = wave([1] * count, np.full(count, 1500.0), np.full(count, sigma))
-    found = stages.estimate(TwoMoment(beta=beta, sigma_drift=0.0), equals)
+    equals = wave([1] * count, np.full(count, 1500.0), np.full(count, sigma), played)
+    config = TwoMoment(beta=beta, sigma_drift=0.0, newcomer_offset=0.0)
+    found = stages.estimate(config, equals)
     near = NEUTRAL if count <= few_sides.FEW else BETWEEN * math.hypot(sigma, beta)
     assert found[:, 1] == pytest.approx(1500.0, abs=near)
     assert (found[:, 2] < sigma).all()
     assert np.ptp(found[:, 2]) < NEUTRAL
     assert count > 2 or found[0].tobytes() == found[1].tobytes()
-
-
-def test_newcomers_who_draw_stay() -> None:
-    """Once both fell from 1500 to 1347."""
-    new = wave((1, 1), np.full(2, 1500.0), np.full(2, TwoMoment().initial_sigma), rounds=0)
-    found = stages.estimate(TwoMoment(newcomer_offset=0.0), new)
-    assert found[:, 1] == pytest.approx(1500.0, abs=NEUTRAL)
 
 
 @given(st.floats(-900.0, 900.0), st.floats(20.0, 350.0), st.floats(20.0, 350.0))
