@@ -9,7 +9,7 @@ from confluent_kafka.admin import NewTopic
 
 from stream_rater.adapters.kafka.producers import Transactions
 from stream_rater.adapters.kafka.reader import Reader
-from stream_rater.adapters.kafka.season_topic import Outdone, SeasonTopic, kept_seasons, topic_of
+from stream_rater.adapters.kafka.season_topic import SeasonTopic, kept_seasons, topic_of
 from stream_rater.adapters.kafka.topics import Admin, TopicMismatch
 from stream_rater.config.errors import Failed
 from stream_rater.config.settings import Settings
@@ -144,18 +144,6 @@ def test_a_writer_that_ends_inside_a_transaction(at: Settings, before: int) -> N
     assert_once(at)
 
 
-def test_an_older_writer_is_ended(at: Settings) -> None:
-    """The newest goes on. The older one cannot write any page, and its run says so."""
-    older, newer = topic(at), topic(at)
-    older.begin()
-    write_page(older, 0)
-    assert list(newer.begin()) == [0]
-    with pytest.raises((Outdone, LogTrouble)):
-        write_page(older, 1)
-    write(at, newer)
-    assert_once(at)
-
-
 def test_what_an_older_writer_wrote_last_is_seen(
     at: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,7 +175,7 @@ def test_a_writer_with_a_broken_connection_reads_again_first(at: Settings) -> No
 
 
 def test_a_run_that_is_outdone_says_so(at: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one line; and the topic has no record twice. Another one begins after the first page."""
+    """In one line; the newest goes on, and no record is there twice. It begins after a page."""
     store, other, writes = topic(at), topic(at), list[Sequence[Message]]()
 
     def interrupted(given: Sequence[Message], ended_at: str) -> None:

@@ -141,7 +141,7 @@ def test_any_order_and_any_repetition(blocking: Reader, at: Settings, seed: int)
     given = [*events, *rng.sample(events, 20)]
     rng.shuffle(given)
     for first in range(0, len(given), 7):
-        writer.apply(given[first : first + 7], [first])
+        writer.apply(given[first : first + 7], [first + 7])
     assert_equal_to_newest(at, events)
     reader = blocking(at)
     for player in {event.player for event in events}:

@@ -162,11 +162,13 @@ def predicted(gap: float, sigma: float, width: float, upset: float) -> tuple[flo
 def test_a_greater_lead_wins_more(
     gap: float, more: float, sigma: float, width: float, upset: float
 ) -> None:
-    """And loses less of what is decided: an upset can also befall a round that a lesser lead would
-    have drawn. A draw is less likely, the further the sides are apart."""
+    """Of what is decided, and it loses less: an upset can also befall a round that the other lead
+    would have drawn. A draw is less likely, the further the sides are apart."""
     one, other = (predicted(each, sigma, width, upset) for each in (gap, gap + more))
-    assert one[0] <= other[0] + ROUNDING
+    assert one[0] * (1.0 - other[1]) <= other[0] * (1.0 - one[1]) + ROUNDING
     assert one[2] * (1.0 - other[1]) >= other[2] * (1.0 - one[1]) - ROUNDING
+    if gap >= 0.0 or upset == 0.0:
+        assert one[0] <= other[0] + ROUNDING
     near, far = sorted((abs(gap), abs(gap + more)))
     draws = [predicted(each, sigma, width, upset)[1] for each in (0.0, near, far)]
     assert draws[0] >= draws[1] - ROUNDING
