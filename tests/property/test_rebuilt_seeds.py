@@ -340,8 +340,9 @@ def test_a_seed_is_cut_to_what_a_configuration_can_have() -> None:
     found, _ = sessions([a_seed(0, "a", mu=1100.0, sigma=300.0), a_round(1, "a", "b")])
     narrow = EloMMR(weight_limit=0.2, sigma_limit=80.0, initial_sigma=200.0)
     climbing = Elo(learning_rate=32.0, scale=174.0, floor=1200.0)
+    configs: list[RatingConfig] = [narrow, climbing]
     due = [(1100.0, 200.0), (1200.0, climbing.initial_sigma)]
-    for config, belief in zip((narrow, climbing), due, strict=True):
+    for config, belief in zip(configs, due, strict=True):
         ((_, _, wave),) = list(Contender(config).rate(found))
         assert wave is not None and (wave.mu[0], wave.sigma[0]) == belief
 
