@@ -19,8 +19,7 @@ from stream_rater.contract.seeds import SEEDS
 from tests.builders import doors
 from tests.builders.serves import ServeHere, ServeThread
 from tests.chaos.corrected import matches
-from tests.chaos.correcting import LADDERS_FILE
-from tests.chaos.correcting import LARGE, SeededSeason
+from tests.chaos.correcting import LADDERS_FILE, LARGE, SeededSeason
 from tests.integration.processes import PATIENTLY, Answering, Start, WorkerProcess, done, refused
 from tests.integration.serving import Answered, Serve, ask
 from tests.integration.topics import Bytes, Finished, newest_events, produce, published
