@@ -205,7 +205,7 @@ def test_averages_weigh_each_round_by_its_entries() -> None:
 
 
 LIMITS: dict[str, Any] = {"weight_limit": 0.2, "sigma_limit": 80.0}
-DRIFT = {"beta": 200.0, "sigma_drift": 30.0}
+DRIFT: dict[str, Any] = {"beta": 200.0, "sigma_drift": 30.0}
 
 
 @cases("config, expected", [

@@ -281,7 +281,7 @@ def moves(result: Result) -> dict[str, Any]:
     return {each.pop("player"): tuple(each.values())[1:] for each in lines}
 
 
-AMENDED = {"round_id": "r3", "standings": ranked([1, 2], ["p1", "zoe"])}
+AMENDED: Line = {"round_id": "r3", "standings": ranked([1, 2], ["p1", "zoe"])}
 
 
 def test_a_void_of_a_seed(tmp_path: Path) -> None:
