@@ -7,7 +7,7 @@ executor is opened: processes are started within it, and the cluster runs alread
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 
@@ -36,8 +36,14 @@ def a_cluster(workers: int) -> Iterator[Where]:
         yield Dask(cluster.scheduler_address.removeprefix("tcp://"))
 
 
-PLACES: dict[str, Callable[[], AbstractContextManager[Where]]] = {
-    **{f"processes/{n}": partial(nullcontext, Processes(n)) for n in (1, 2, 4)},
+@contextmanager
+def processes(count: int) -> Iterator[Where]:
+    """So many processes, which are started when they are needed."""
+    yield Processes(count)
+
+
+PLACES = {
+    **{f"processes/{n}": partial(processes, n) for n in (1, 2, 4)},
     "dask/2": partial(a_cluster, 2),
 }
 

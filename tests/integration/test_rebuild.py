@@ -163,11 +163,11 @@ def rated(settings: Settings, start: Start) -> None:
 def forget_offsets(settings: Settings, *groups: str) -> dict[str, dict[int, int | None]]:
     """Delete offsets, as Kafka does some days after the last member left. Returns what they
     were."""
-    admin, topics = Admin(settings), Topics.of(settings)
-    read = {ESTIMATORS: topics.rounds, UPDATERS: topics.parts}
+    admin, names = Admin(settings), Topics.of(settings)
+    read = {ESTIMATORS: names.rounds, UPDATERS: names.parts}
     found = {group: admin.committed(group, read[group], 4) for group in groups}
-    names = [settings.topic_prefix + group for group in groups]
-    topics.carried_out(topics.client_of(settings).delete_consumer_groups(names))
+    deleted = [settings.topic_prefix + group for group in groups]
+    topics.carried_out(topics.client_of(settings).delete_consumer_groups(deleted))
     return found
 
 

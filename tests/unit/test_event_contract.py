@@ -367,10 +367,10 @@ def test_a_rejection_names_the_later_record_that_decided_and_carries_its_rounds_
     assert next_offset_of([("decided-offset", b"11")]) is None
     for carried in TRACES:
         rejection = Rejection(Record(3, 7, b"bad", carried), "malformed", "no JSON")
-        sent = rejection_headers(rejection, events.ROUND_COMPLETED)
-        assert [each for each in sent if each[0].startswith("trace")] == carried
-        headers("roundRejected").validate({n: v.decode() for n, v in sent})
-        broken = {n: v.decode() for n, v in sent} | {"traceparent": "00-1-2-01"}
+        given = rejection_headers(rejection, events.ROUND_COMPLETED)
+        assert [each for each in given if each[0].startswith("trace")] == carried
+        headers("roundRejected").validate({n: v.decode() for n, v in given})
+        broken = {n: v.decode() for n, v in given} | {"traceparent": "00-1-2-01"}
         assert not headers("roundRejected").is_valid(broken)
 
 

@@ -325,7 +325,7 @@ def test_two_readers(judge: Judged) -> None:
 
 
 def answered(path: str, said: Any, c: str = "c1", **more: Any) -> Answered:
-    given = {"status": 200, "body": msgspec.Raw(msgspec.json.encode(said))} | more
+    given: dict[str, Any] = {"status": 200, "body": msgspec.Raw(msgspec.json.encode(said))} | more
     return Answered(c=c, path=path, **given)
 
 

@@ -68,8 +68,10 @@ def test_a_result_has_a_row_for_each_player(ladder: Ladder) -> None:
 def test_numbers_of_numpy_are_numbers() -> None:
     half: Any = np.float32(0.5)
     limits: Any = {"weight_limit": np.float64(0.2), "sigma_limit": np.int64(80)}
-    one, other, ranks = Ladder(**limits), Ladder(), np.array([2, 1])
-    one.rate([PAIR, ["cy"]], ranks, shares=[np.array([0.5, 1.0]), half], weight=half)
+    shares: Any = [np.array([0.5, 1.0]), half]
+    ranks: Any = np.array([2, 1])
+    one, other = Ladder(**limits), Ladder()
+    one.rate([PAIR, ["cy"]], ranks, shares=shares, weight=half)
     other.rate([PAIR, ["cy"]], [2, 1], shares=[[0.5, 1], 0.5], weight=0.5)
     assert state(one) == state(other)
 

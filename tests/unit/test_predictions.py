@@ -151,7 +151,8 @@ def test_what_makes_no_sense_is_refused() -> None:
     for given in rounds:
         with pytest.raises(InvalidRound) as does:
             copy.deepcopy(ladder).rate(**given)
-        for ask in (ladder.what_if, *([] if "ranks" in given else [ladder.predict])):
+        asked: list[Callable[..., Any]] = [ladder.what_if]
+        for ask in asked if "ranks" in given else [*asked, ladder.predict]:
             with pytest.raises(InvalidRound) as would:
                 ask(**given)
             assert str(would.value) == str(does.value)

@@ -386,7 +386,8 @@ def test_info_shows_what_config_does_not(config: Any, info: Any) -> None:
 
 def test_what_cannot_be_known_is_said() -> None:
     """One line says so, and names the right to give. Small hashes are warned of, too."""
-    for info in (None, {}):
+    nothing: list[dict[str, Any] | None] = [None, {}]
+    for info in nothing:
         (line,) = check(server(None, info))
         assert "it is unknown" in line and "`+info`" in line and "\n" not in line
     (line,) = check(server({"hash-max-listpack-value": "64"} | NONE_EVICTED, None))
