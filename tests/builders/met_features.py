@@ -1,0 +1,136 @@
+"""Three ladders on which features meet: a log whose shards were added, a torn log with
+corrections, and two ladders files at once.
+
+Each begins with a place of a test (`settings(partitions=1, shards=2)`) and `worker_process`.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+from confluent_kafka import Consumer, TopicPartition
+
+from stream_rater.adapters.access import CLIENT_LOGGER
+from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.adapters.redis.client import connect
+from stream_rater.adapters.redis.metadata import LAYOUT_KEY
+from stream_rater.config.settings import Settings
+from stream_rater.contract.groups import ESTIMATORS
+from tests.builders.lines import LADDER, Bytes, a_correction, a_message, a_round
+from tests.integration import topics
+from tests.integration.processes import Start, done, stopped
+from tests.integration.test_corrections import rated
+from tests.integration.topics import produce, read_topic
+from tests.waits import STILL_S, wait_until
+
+PLAYERS = [f"p{i}" for i in range(12)]
+SHARDS = 7
+"""After some were added."""
+
+
+def rounds(first: int, count: int, players: Sequence[str] = PLAYERS) -> Iterator[Bytes]:
+    """Rounds of four of these players, on one ladder."""
+    for number in range(first, first + count):
+        yield a_message(a_round(number, *random.Random(number).sample(players, 4)))
+
+
+def voided(number: int) -> Bytes:
+    return a_message(a_correction("round-voided", round_id=f"r{number}"))
+
+
+def added_shards(at: Settings, start: Start, *, corrected: bool = False) -> Settings:
+    """Rounds before and after the shards were added as docs/operations/upgrades.md says: the events
+    of a player may be in two partitions. No worker runs any more. Returns the new settings."""
+    worker = start(at)
+    rated(at, *rounds(0, 40), *([voided(5)] if corrected else []))
+    stopped(worker)
+    topics.add_shards(at, SHARDS)
+    at = msgspec.structs.replace(at, shards=SHARDS)
+    done(at, "rebuild", "--replace")
+    worker = start(at)
+    rated(at, *rounds(40, 40))
+    stopped(worker)
+    return at
+
+
+def torn_log(at: Settings, start: Start, *, corrected: bool) -> list[Bytes]:
+    """A log of rounds that lost its last records, as a broker's loss does: the parts and events of
+    the lost rounds stay, and so do the committed offsets. No worker runs. Returns the lost rounds,
+    to be reported again. `corrected`: a correction stands in the part that is left."""
+    worker = start(at)
+    rated(at, *rounds(0, 30), *([voided(5)] if corrected else []))
+    (kept,) = Admin(at).ends(Topics.of(at).rounds, 1)
+    lost = [*rounds(30, 20)]
+    rated(at, *lost)
+    stopped(worker)
+    cut(at, kept)
+    return lost
+
+
+def cut(at: Settings, kept: int) -> None:
+    """Leave the first records of `round-completed` as they are, and no others."""
+    topic = Topics.of(at).rounds
+    options = {"bootstrap.servers": at.kafka, "group.id": at.topic_prefix + ESTIMATORS}
+    group = Consumer(options, logger=CLIENT_LOGGER)
+    committed = group.committed([TopicPartition(topic, 0)], STILL_S)
+    first = [
+        Bytes(each.value(), each.key(), topics.headers_of(each), 0)
+        for each in read_topic(at, topic)
+        if (each.offset() or 0) < kept
+    ]
+    assert len(first) == kept < committed[0].offset
+    topics.remove_topic(at, topic)
+    topics.make_topics(at, topic)
+    produce(at, first)
+    group.commit(offsets=committed, asynchronous=False)
+    group.close()
+    with connect(at) as store:  # a log that is torn is the same topic
+        store.hset(LAYOUT_KEY, "topic", Admin(at).topic_id(topic))
+
+
+CHANGED_FROM = 20
+"""The offset from which the new file allows more entries."""
+OLD_FILE = f"""
+[ladders.{LADDER}]
+rating = {{ system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }}
+limits = {{ max_entries = 4 }}
+"""
+CHANGE = f"""
+[[ladders.{LADDER}.changes]]
+from_offset = {CHANGED_FROM}
+limits = {{ max_entries = 10 }}
+"""
+
+
+def rolled_out(at: Settings, start: Start, folder: Path, record: Bytes) -> tuple[bool, Settings]:
+    """Whether the old worker leaves a record of the time after the change alone, and the settings
+    of the new one, which has rated all.
+
+    The old worker stands at CHANGED_FROM, and owns the partition: a worker with the new file has
+    announced its change, and has gone again.
+    """
+    old, new = folder / "old.toml", folder / "new.toml"
+    old.write_text(OLD_FILE)
+    new.write_text(OLD_FILE + CHANGE)
+    changed = msgspec.structs.replace(at, ladders=str(new))
+    worker = start(msgspec.structs.replace(at, ladders=str(old)))
+    rated(at, *rounds(0, 10))
+    newer = start(changed, ready=False)
+    wait_until(lambda: bool(newer.events("running")), "the change is announced")
+    newer.terminate()
+    newer.wait()
+    rated(at, *rounds(10, CHANGED_FROM - 10))
+    produce(at, [record])
+    rejected = Topics.of(at).rejected
+
+    def decided() -> bool:
+        waits = worker.metric("stream_rater_refused_ladders") == 1
+        return waits or bool(read_topic(at, rejected))
+
+    wait_until(decided, "the old worker has come to it")
+    left_alone = not read_topic(at, rejected)
+    stopped(worker)
+    start(changed)
+    rated(at)
+    return left_alone and not read_topic(at, rejected), changed
