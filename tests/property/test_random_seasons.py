@@ -303,7 +303,7 @@ def a_round(config: RatingConfig, rng: np.random.Generator) -> Wave:
     n = int(starts[-1])
     mu = config.initial_mu + config.initial_sigma * rng.uniform(-60.0, 60.0, n)
     if isinstance(config, Climbing):
-        mu = rng.choice([-1.0, 1.0], n) * 10.0 ** rng.uniform(-3.0, rng.choice([4.0, 38.0]), n)
+        mu = rng.choice([-1.0, 1.0], n) * 10.0 ** rng.uniform(-3.0, rng.choice([4.0, 34.0]), n)
     reported = np.arange(1, sides + 1) if rng.random() < 0.5 else rng.integers(1, 4, sides)
     place = np.sort(reported).astype(np.int32)
     if rng.random() < 0.4:

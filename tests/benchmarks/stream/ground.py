@@ -262,7 +262,7 @@ def published(settings: Settings) -> Published:
 
 
 def a_consumer(kafka: str, **options: Any) -> Consumer:
-    """Reads what is committed, in partitions that it is told, and commits nothing."""
+    """Reads what is committed, in given partitions, and commits nothing."""
     usual = {
         "bootstrap.servers": kafka, "group.id": "bench-reader", "isolation.level": "read_committed",
         "enable.auto.commit": False,

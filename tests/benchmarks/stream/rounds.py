@@ -47,7 +47,7 @@ class Workload:
     it has no such rounds."""
     make: Callable[["Workload", int], Iterator[Round]]
     beside: str = ""
-    """Another workload that is played meanwhile, where this is a single round."""
+    """Another workload that is played beside it, where this is a single round."""
     team: int = 1
     """Players in a team; 1 where each plays alone."""
 
