@@ -21,13 +21,13 @@ from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from tests.integration.forks import Fork, run_fork
-from tests.waits import HANGS_S, STILL_S, any_of, cpu_of, size_of, wait_until
+from tests.waits import HANGS_S, any_of, cpu_of, size_of, wait_until
 
 THIS_RELEASE, NEXT_RELEASE = "stream_rater", "tests.integration.next_release"
 LAST_RELEASE = "tests.integration.last_release"
 """The modules to run: the command of this release, of the next one, and of the last one."""
 
-PATIENTLY = f"{STILL_S:.0f}"
+PATIENTLY = "900"
 """For `verify --wait`: seconds within which the workers finish, on whatever machine."""
 
 Ended = subprocess.CompletedProcess[str]
