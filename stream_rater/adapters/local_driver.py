@@ -7,7 +7,7 @@ An effect is a generator that pauses after each atomic step, so that a simulator
 workers in between, or end the worker there.
 """
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Container, Generator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -15,7 +15,12 @@ from stream_rater.adapters.local_log import Group, LocalLog, Topic
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.errors import LogTrouble, Regrouped
 from stream_rater.contract.record import Record, checksum
-from stream_rater.pipeline.ladder_history import encode_corrections, encode_histories
+from stream_rater.pipeline.ladder_history import (
+    agreed_histories,
+    encode_corrections,
+    encode_histories,
+    to_note,
+)
 from stream_rater.pipeline.ports import (
     NO_TAILS,
     Application,
@@ -223,16 +228,13 @@ class LocalDriver:
             found[shard] = None if record is None else checksum(record.value)
         return found
 
-    def agree(self, histories: Mapping[str, Sequence[str]]) -> Steps:
+    def agree(self, histories: Mapping[str, Sequence[str]], only_read: Container[str]) -> Steps:
         yield
-        ladder_log = self.log.read()
-        for ladder, own in histories.items():
-            if not ladder_log.in_force(ladder):
-                yield
-                self.log.write(encode_histories("noted", {ladder: own}))
+        for ladder, own in to_note(histories, only_read, self.log.read()).items():
+            yield
+            self.log.write(encode_histories("noted", {ladder: own}))
         yield
-        ladder_log = self.log.read()
-        return {ladder: ladder_log.of(ladder) for ladder in histories}
+        return agreed_histories(histories, self.log.read())
 
     def read_again(self, partition: int, first: int, end: int) -> Steps:
         yield

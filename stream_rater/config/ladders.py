@@ -20,6 +20,10 @@ from stream_rater.rating.parameters import EloMMR, RatingConfig, for_fingerprint
 
 TEMPLATE = "*"
 """The ladder id that stands for every ladder that is not named."""
+FILE_LIMITS = ""
+"""Stands among the ladders for the limits of the whole file. No ladder has this id."""
+NOT_KNOWN = "-"
+"""The fingerprint of a ladder that a file does not know."""
 MOST_VIEWS = 10_000
 """The most ladders whose views a process keeps."""
 
@@ -149,9 +153,12 @@ class Ladders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return sorted({0, *(named.offsets if named is not None else ())})
 
     def history(self, ladder: str) -> tuple[str, ...]:
-        """The history of a ladder's terms: one entry `offset:fingerprint` for each change."""
-        terms_at = ((offset, self.find(ladder, offset)) for offset in self._offsets(ladder))
-        return tuple(f"{at}:{_fingerprint(terms)}" for at, terms in terms_at if terms is not None)
+        """The history of a ladder's terms: one entry `offset:fingerprint` for each change, from
+        offset 0 on. The fingerprint is NOT_KNOWN where the file has no terms, and the ladder's
+        records are rejected. The history of FILE_LIMITS has the limits of size and depth."""
+        if ladder == FILE_LIMITS:
+            return (f"0:{self.limits.max_bytes} bytes, depth {self.limits.max_depth}",)
+        return tuple(f"{at}:{_fingerprint(self.find(ladder, at))}" for at in self._offsets(ladder))
 
 
 class LadderViews:
@@ -171,12 +178,14 @@ class LadderViews:
         return found
 
 
-def _fingerprint(terms: Terms) -> str:
+def _fingerprint(terms: Terms | None) -> str:
     """A short hash of everything that decides the ratings, equal on every machine.
 
     An option that is newer than the first release is hashed only if it is not the default, so that
     workers of older releases get the same hash.
     """
+    if terms is None:
+        return NOT_KNOWN
     rating = for_fingerprint(terms.rating)
     limits = msgspec.to_builtins(terms.limits, order="deterministic")
     for newer in ("unknown_fields", "corrections"):

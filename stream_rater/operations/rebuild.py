@@ -136,7 +136,7 @@ def restate(
     """Write ladder events with the parameter histories and the corrections of a replay."""
     named = (each for each in ladders.ladders if each != TEMPLATE)
     recorded = log.read()
-    every = dict.fromkeys((*work.ladders, *named, *recorded.ladders))
+    every = dict.fromkeys((*work.ladders, *named, *recorded.recorded))
     log.write(encode_histories("restated", {ladder: ladders.history(ladder) for ladder in every}))
     validate_all = partial(verdicts_of_log, read_log, ladders, window, partitions)
     log.write(

@@ -4,9 +4,10 @@ The topic `ladders-noted` has one partition, and nothing is deleted from it. Its
 events. All workers follow the fold of these events in order, so a loss
 of the store does not change a history.
 
-- `noted`: the parameters that rate a ladder. The first such event of a ladder counts. The worker
-  that is about to rate the ladder's first round writes it, and reads it back before it rates the
-  round. A worker also writes it if it starts with announced changes of a ladder.
+- `noted`: the parameters that rate a ladder from offset 0 on. The first such event of a ladder
+  counts. The worker that is about to rate the ladder's first round, or to finish a record of it
+  that is not rated, writes it, and reads it back before. If no ladders file knows the ladder, the
+  event says so (`unknown`). A worker also writes it before it proposes a change.
 - `proposed`: a worker proposes how the history continues. Rounds of the ladder from the first new
   offset on wait. A proposal has an id, and the event that decides the proposal names this id. So a
   late decision cannot be mistaken for one about another proposal.
@@ -25,12 +26,13 @@ of the store does not change a history.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from stream_rater.config.ladders import FILE_LIMITS, NOT_KNOWN
 from stream_rater.contract.sizes import MOST_BYTES
 from stream_rater.pipeline.corrections.correction_ports import (
     CorrectionsByLadder,
@@ -41,7 +43,13 @@ T = TypeVar("T")
 
 History = Sequence[str]
 """Entries `offset:fingerprint`. From that offset on, rounds are rated by the parameters with that
-fingerprint."""
+fingerprint, or rejected if it is NOT_KNOWN. The first entry is that of offset 0."""
+
+UNKNOWN = (f"0:{NOT_KNOWN}",)
+"""The history of a ladder that no ladders file knows."""
+MOST_UNKNOWN = 10_000
+"""The most ladders about which the log says that no file knows them. Records of any further such
+ladder are rejected without an event, because producers may send any number of names."""
 
 UNCONFIRMED = "not confirmed"
 """Takes the place of the fingerprint of an undecided proposal. No ladders file has it."""
@@ -71,6 +79,10 @@ class LadderEvent(msgspec.Struct, frozen=True):
     """The number of events before this one in the series that restates one ladder's corrections."""
     left: int = 0
     """The number of events after this one in that series."""
+    unknown: tuple[str, ...] = ()
+    """The ladders that no ladders file knows. Older releases ignore this field and the next."""
+    limits: str = ""
+    """The limits of size and depth by which records are rejected whose ladder is not known."""
 
 
 class Proposal(NamedTuple):
@@ -99,11 +111,23 @@ them. So the event has less than MOST_BYTES."""
 def encode_histories(
     kind: str, histories: Mapping[str, History], proposal: str = ""
 ) -> list[bytes]:
-    """Encode ladder events of one kind about these ladders, as messages."""
-    return [
-        _encode({"kind": kind, "histories": dict(chunk), "proposal": proposal})
-        for chunk in _in_chunks(list(histories.items()))
-    ]
+    """Encode ladder events of one kind about these ladders, as messages. A history that begins with
+    UNKNOWN is written without it, as older releases do."""
+    messages = []
+    for chunk in _in_chunks(list(histories.items())):
+        of = {ladder: tuple(history) for ladder, history in chunk}
+        (limits,) = of.pop(FILE_LIMITS, ("",))
+        unknown = [ladder for ladder, history in of.items() if history == UNKNOWN]
+        written = {ladder: history[history[:1] == UNKNOWN :] for ladder, history in of.items()}
+        if kind != "restated":  # which deletes what older releases know of a ladder
+            written = {ladder: history for ladder, history in written.items() if history}
+        event = {"kind": kind, "histories": written, "proposal": proposal}
+        if unknown:
+            event["unknown"] = unknown
+        if limits:
+            event["limits"] = limits.removeprefix("0:")
+        messages.append(_encode(event))
+    return messages
 
 
 def encode_corrections(corrections: CorrectionsByLadder) -> list[bytes]:
@@ -166,7 +190,13 @@ class LadderLog:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
         for ladder, history in event.histories.items():
+            if history and offset_of(history[0]):  # before its first entry it was not known
+                history = (*UNKNOWN, *history)
             self._add(event.kind, ladder, Proposal(event.proposal, history))
+        for ladder in event.unknown:
+            self._add(event.kind, ladder, Proposal(event.proposal, UNKNOWN))
+        if event.limits:
+            self._add(event.kind, FILE_LIMITS, Proposal(event.proposal, (f"0:{event.limits}",)))
         for ladder, chunk in event.corrections.items():
             if event.kind == "restated":
                 self._restate(ladder, chunk, event)
@@ -210,8 +240,10 @@ class LadderLog:
             self._in_force[ladder] = proposal.history
             if not proposal.history:  # not in the file any more: as if never rated
                 del self._in_force[ladder]
-        elif kind == "noted":
-            self._in_force.setdefault(ladder, proposal.history)
+        elif kind == "noted" and proposal.history:
+            known = self._in_force.setdefault(ladder, proposal.history)
+            if known == UNKNOWN and continues(proposal.history, known):  # by an older release
+                self._in_force[ladder] = proposal.history
         elif kind == "proposed":
             if continues(proposal.history, self._in_force.get(ladder, ())):
                 self._proposed.setdefault(ladder, proposal)
@@ -226,9 +258,19 @@ class LadderLog:
         return self._in_force.get(ladder, ())
 
     @property
-    def ladders(self) -> list[str]:
-        """All ladders that have a history in force."""
+    def recorded(self) -> list[str]:
+        """All ladders that have a history in force; FILE_LIMITS may be among them."""
         return list(self._in_force)
+
+    @property
+    def ladders(self) -> list[str]:
+        """All ladders that are rated."""
+        return [each for each, known in self._in_force.items() if each and known != UNKNOWN]
+
+    @property
+    def unknown(self) -> list[str]:
+        """The ladders of which records were rejected because no ladders file knew them."""
+        return [each for each, known in self._in_force.items() if known == UNKNOWN]
 
     def proposed(self, ladder: str) -> Proposal | None:
         """The undecided proposal of a ladder, if there is one."""
@@ -282,6 +324,19 @@ def objection(ladder: str, file_history: History, in_force: History) -> str:
     offset = first_contradiction(file_history, in_force)
     if offset == math.inf:
         return ""
+    if ladder == FILE_LIMITS:
+        return (
+            f"[limits] of this worker's ladders file ({_text(file_history)}) are not those by "
+            f"which records were rejected ({_text(in_force)}): give all workers the same file, or, "
+            "to validate all records again by this file, stop all workers and run `stream-rater "
+            "rebuild --replace`"
+        )
+    if tuple(in_force) == UNKNOWN:
+        return (
+            f"ladder {ladder!r}: its records were rejected up to now, because the ladders file did "
+            "not name it: give it a from_offset that its partition has not reached, or, to rate "
+            "those records, stop all workers and run `stream-rater rebuild --replace`"
+        )
     if any(entry.endswith(UNCONFIRMED) for entry in in_force):
         return (
             f"ladder {ladder!r}: a change from offset {offset:.0f} on was announced and not "
@@ -295,6 +350,29 @@ def objection(ladder: str, file_history: History, in_force: History) -> str:
         "rating is to be kept, begin afresh with another STREAM_RATER_TOPIC_PREFIX and an empty "
         "Redis"
     )
+
+
+def _text(limits: History) -> str:
+    return limits[0].removeprefix("0:")
+
+
+def to_note(
+    histories: Mapping[str, History], only_read: Container[str], ladder_log: LadderLog
+) -> dict[str, History]:
+    """The first notes to write before records of these ladders are finished (`Agree`)."""
+    return {
+        ladder: own
+        for ladder, own in histories.items()
+        if ladder not in only_read
+        and not ladder_log.in_force(ladder)
+        and (tuple(own) != UNKNOWN or len(ladder_log.unknown) < MOST_UNKNOWN)
+    }
+
+
+def agreed_histories(histories: Mapping[str, History], ladder_log: LadderLog) -> dict[str, History]:
+    """The histories by which records may be rated or rejected now, by ladder. For a ladder without
+    a note it is that of the file."""
+    return {ladder: ladder_log.of(ladder) or own for ladder, own in histories.items()}
 
 
 class LadderEventLog(Protocol):
@@ -312,12 +390,14 @@ def announce(
     log: LadderEventLog,
     end_of: Callable[[str], int],
     proposal: str,
+    finished_of: Callable[[str], int],
 ) -> None:
     """Announce the changes in the ladders file of a worker that starts, and confirm them.
 
-    `end_of` returns the end offset of a ladder's partition; `proposal` is an id that was never used
-    before. Raises LadderContradiction if the file contradicts the ladder events, if a change comes
-    too late, or if another worker withdrew a change.
+    `end_of` returns the end offset of a ladder's partition, and `finished_of` the offset before
+    which all its records are finished. `proposal` is an id that was never used before. Raises
+    LadderContradiction if the file contradicts the ladder events, if a change comes too late, or if
+    another worker withdrew a change.
     """
     ladder_log = log.read()
     for ladder, history in file_histories.items():
@@ -325,7 +405,8 @@ def announce(
         if left is not None and left.history != tuple(history):
             # The worker that proposed it has died, or it will see that its proposal was withdrawn.
             log.write(encode_histories("withdrawn", {ladder: left.history}, left.id))
-    log.write(encode_histories("noted", _histories_to_record(file_histories, ladder_log)))
+    first_notes = _histories_to_record(file_histories, ladder_log, finished_of)
+    log.write(encode_histories("noted", first_notes))
     ladder_log = log.read()
     for ladder, history in file_histories.items():
         if why := objection(ladder, history, ladder_log.in_force(ladder)):
@@ -363,14 +444,17 @@ def _decide(kind: str, proposals: Mapping[str, Proposal | None], log: LadderEven
 
 
 def _histories_to_record(
-    file_histories: Mapping[str, History], ladder_log: LadderLog
-) -> dict[str, History]:
+    file_histories: Mapping[str, History], ladder_log: LadderLog,
+    finished_of: Callable[[str], int],
+) -> dict[str, History]:  # fmt: skip
     """The ladders for which to write a ladder event before their first round: those without an
     event, for which the file has changes. Otherwise a worker with an older file might write its
-    event first. For a ladder without changes, the event is written with its first round, and the
-    file may be edited until then."""
+    event first. If records at a change may be finished already (by an older release, or because
+    there were MOST_UNKNOWN), the event has only what holds before, and the change is proposed. For
+    a ladder without changes, the event is written with its first record, and the file may be
+    edited until then."""
     return {
-        each: history
+        each: history if offset_of(history[1]) >= finished_of(each) else history[:1]
         for each, history in file_histories.items()
         if len(history) > 1 and not ladder_log.in_force(each)
     }

@@ -6,7 +6,7 @@ An effect on several shards is atomic for each shard alone, not for all of them 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -38,7 +38,9 @@ class Handler(Protocol[R_co]):
     def part_sums(self, offsets: Mapping[int, int], /) -> R_co: ...
     def shard_ends(self) -> R_co: ...
     def read_priors(self, players: Mapping[int, PlayerColumn], /) -> R_co: ...
-    def agree(self, histories: Mapping[str, Sequence[str]], /) -> R_co: ...
+    def agree(
+        self, histories: Mapping[str, Sequence[str]], only_read: Container[str], /
+    ) -> R_co: ...
     def scatter(self, parts: Sequence[tuple[int, bytes]], /) -> R_co: ...
     def commit_source(
         self, offsets: Mapping[int, int], rejections: "Sequence[Rejection]", tails: "Tails", /
@@ -336,9 +338,11 @@ class Agree(Effect[Mapping[str, Sequence[str]]]):
     ladder, the history by which rounds may be rated now."""
 
     histories: Mapping[str, Sequence[str]]
+    only_read: Container[str] = ()
+    """The ladders about which nothing is written."""
 
     def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.agree(self.histories)
+        return handler.agree(self.histories, self.only_read)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
 """Checks the ladders file of a process that starts against the ladder events."""
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import BadConfiguration
-from stream_rater.config.ladders import TEMPLATE, Ladders
+from stream_rater.config.ladders import FILE_LIMITS, TEMPLATE, Ladders
 from stream_rater.contract.errors import LadderEventsMismatch
 from stream_rater.pipeline.ladder_history import (
     LadderContradiction,
@@ -21,9 +21,7 @@ def removed_ladders(ladders: Ladders, ladder_log: LadderLog) -> str:
     After a rebuild with a file that lacks a ladder, the ladder has no ladder events. Then the file
     may lack it.
     """
-    missing = [
-        each for each in ladder_log.ladders if ladder_log.in_force(each) and not ladders.find(each)
-    ]
+    missing = [each for each in ladder_log.ladders if not ladders.find(each)]
     if not missing:
         return ""
     others = {1: "", 2: " (and 1 other)"}.get(len(missing), f" (and {len(missing) - 1} others)")
@@ -35,26 +33,32 @@ def removed_ladders(ladders: Ladders, ladder_log: LadderLog) -> str:
 
 
 def check_ladders(
-    ladders: Ladders, ladder_events: LadderEventLog, ends: Callable[[], Sequence[int]]
-) -> None:
+    ladders: Ladders, ladder_events: LadderEventLog, ends: Callable[[], Sequence[int]],
+    committed: Callable[[], Mapping[int, int | None]],
+) -> None:  # fmt: skip
     """Check the ladders file against the ladder events, and these against the log of rounds. Then
-    announce the file's changes. Raises BadConfiguration if anything is contradictory."""
-    histories = {each: ladders.history(each) for each in ladders.ladders if each != TEMPLATE}
-    if TEMPLATE not in ladders.ladders and (
-        missing := removed_ladders(ladders, ladder_events.read())
-    ):
+    announce the file's changes. `ends` returns the end offsets of the log of rounds, and
+    `committed` the committed offsets there, both by partition. Raises BadConfiguration if anything
+    is contradictory."""
+    ladder_log = ladder_events.read()
+    if TEMPLATE not in ladders.ladders and (missing := removed_ladders(ladders, ladder_log)):
         raise BadConfiguration(missing)
+    named = (each for each in ladders.ladders if each != TEMPLATE)
+    every = dict.fromkeys((*named, *ladder_log.unknown, FILE_LIMITS))
+    histories = {each: ladders.history(each) for each in every}
 
     def end_of(ladder: str) -> int:
         found = ends()
         return found[partition_of(ladder, len(found))]
 
-    for ladder, corrections in ladder_events.read().corrections.items():
+    def finished_of(ladder: str) -> int:
+        return committed().get(partition_of(ladder, len(ends()))) or 0
+
+    for ladder, corrections in ladder_log.corrections.items():
         last = max((max(each.place) for each in corrections), default=-1)
         if last >= end_of(ladder):
             raise BadConfiguration(str(LadderEventsMismatch(ladder, last)))
     try:
-        if histories:
-            announce(histories, ladder_events, end_of, uuid.uuid4().hex)
+        announce(histories, ladder_events, end_of, uuid.uuid4().hex, finished_of)
     except LadderContradiction as error:
         raise BadConfiguration(str(error)) from None

@@ -202,8 +202,9 @@ class Service:
             ladder_events, rounds = LadderEvents(self._settings, admin), admin.topics.rounds
             import_ladder_histories(store, ladder_events)
             check_ladders(
-                self._ladders, ladder_events, lambda: admin.ends(rounds, partitions[rounds])
-            )
+                self._ladders, ladder_events, lambda: admin.ends(rounds, partitions[rounds]),
+                lambda: admin.committed(ESTIMATORS, rounds, partitions[rounds]),
+            )  # fmt: skip
             ladder_events.close()
         store.close()
 

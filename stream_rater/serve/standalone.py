@@ -97,7 +97,8 @@ class Standalone:
             if database.meta("kernel") is None:
                 database.set_meta("kernel", KERNEL_VERSION)
             rounds = self.log.rounds
-            check_ladders(ladders, self.log, lambda: [rounds.end(p) for p in range(len(rounds))])
+            ends = [rounds.end(partition) for partition in range(len(rounds))]
+            check_ladders(ladders, self.log, lambda: ends, lambda: self.log.estimators.committed)
 
     def _machine(self, role: str, ladders: Ladders) -> Machine:
         settings, metrics, store = self._settings, self._metrics, self.store

@@ -40,7 +40,8 @@ def rating(
         with database.turn():
             database.set_meta("duplicate_window", WINDOW)
             database.set_meta("kernel", KERNEL_VERSION)
-            check_ladders(ladders, log, lambda: [log.rounds.end(p) for p in range(partitions)])
+            ends = [log.rounds.end(p) for p in range(partitions)]
+            check_ladders(ladders, log, lambda: ends, lambda: log.estimators.committed)
         machines = [_machine(role, ladders, log, store) for role in ("estimator", "updater")]
         engine = Engine(database, log, machines, lambda: None, _fail)
 

@@ -33,7 +33,12 @@ from stream_rater.pipeline.corrections.correction_ports import (
     WritePiece,
 )
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
-from stream_rater.pipeline.ladder_history import LadderContradiction, announce, encode_histories
+from stream_rater.pipeline.ladder_history import (
+    UNKNOWN,
+    LadderContradiction,
+    announce,
+    encode_histories,
+)
 from stream_rater.pipeline.ports import Agree, LogStarts, Scatter
 from tests import real
 from tests.contract.rigs import (
@@ -220,7 +225,7 @@ def agreed(member: Member, **own: str) -> dict[str, str]:
 def start(rig: Rig, end: int, **own: str) -> None:
     """Announce this file, as a worker does at its start, if the rounds' partition ends there."""
     histories = {each: words.split() for each, words in own.items()}
-    announce(histories, rig.notes(), lambda _: end, uuid.uuid4().hex)
+    announce(histories, rig.notes(), lambda _: end, uuid.uuid4().hex, lambda _: 0)
 
 
 def test_what_notes_decide(rig: Rig) -> None:
@@ -230,11 +235,11 @@ def test_what_notes_decide(rig: Rig) -> None:
     that proposed one has died, neither file may rate from its offset on, until another worker
     starts."""
     first, second = rig.join(ESTIMATOR), rig.join(ESTIMATOR)
-    assert agreed(first, a="0:x", b="5:y") == {"a": "0:x", "b": "5:y"}
+    assert agreed(first, a="0:x", b="0:- 5:y") == {"a": "0:x", "b": "0:- 5:y"}
     assert agreed(second, a="0:z 7:x", c="0:q") == {"a": "0:x", "c": "0:q"}
     assert agreed(first, a="0:x 9:y") == {"a": "0:x"}
     assert agreed(first) == {}
-    odd = {"a:0": "1:q", "a:": "2:q", "\u00fc": "3:q"}
+    odd = {"a:0": "0:q", "a:": "0:r", "\u00fc": "0:s", "": "0:limits", "no": "0:-"}
     assert agreed(first, **odd) == agreed(second, **odd) == odd
     old = rig.join(ESTIMATOR)
     agreed(old, d="0:x")
@@ -297,7 +302,8 @@ def test_notes_and_parts_of_the_greatest_size_are_taken(narrow: KafkaRig) -> Non
     wave = [removed(n, f"p{n}", 5000, noise(1000).hex()) for n in range(1500)]
     member.do(NoteCorrections({"a": wave}))
     assert narrow.join(ESTIMATOR).do(NotedCorrections()) == {"a": wave}
-    history = tuple(f"{2**40 + n}:{noise(n + 8).hex()[:16]}" for n in range(50))
+    later = (f"{2**40 + n}:{noise(n + 8).hex()[:16]}" for n in range(50))
+    history = (*UNKNOWN, *later)
     histories = {f"ladder-{n}": history for n in range(1000)}
     assert {ladder: tuple(h) for ladder, h in member.do(Agree(histories)).items()} == histories
     parts = [(0, noise(MOST_BYTES)), (0, b"x"), (1, noise(MOST_BYTES))]

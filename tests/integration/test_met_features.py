@@ -63,7 +63,7 @@ def test_rounds_that_a_log_lost_are_rated_when_they_are_reported_again(
     stopped(worker)
 
 
-@pytest.mark.parametrize("entries", [4, pytest.param(6, marks=[broken, pytest.mark.slow])])
+@pytest.mark.parametrize("entries", [4, 6])
 def test_a_worker_with_the_old_ladders_file_waits(
     entries: int, at: Settings, worker_process: Start, tmp_path: Path
 ) -> None:

@@ -41,7 +41,7 @@ from .stage import A0, A1, A2, B0, B2, NEVER_HEARS, Stage
 from .world import UnkindDriver
 
 
-def _corrected(stage: Stage, kind: str, **about: object) -> tuple[Actor, Actor]:
+def _corrected(stage: Stage, kind: str, **about: Any) -> tuple[Actor, Actor]:
     """Three rounds are rated, and a correction is applied. Returns an estimator and an
     updater."""
     stage.round(A0, B0)

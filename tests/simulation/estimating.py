@@ -5,7 +5,6 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 
@@ -443,7 +442,7 @@ class IdsInStore(Estimator):
             found = self._admission.decoder.read(record)
         except Invalid:
             return
-        name, reading = f"{found.ladder}:{found.round_id}", (str(next(self._readings)),)
+        name, reading = f"{found.ladder}:{found.round_id}", (f"0:{next(self._readings)}",)
         confirmed = yield from ask(Agree({name: reading}))
         if confirmed[name] != reading:
             self._second.add((record.partition, record.offset))
@@ -453,7 +452,9 @@ class IdsInStore(Estimator):
         if not counts or (record.partition, record.offset) not in self._second:
             return counts
         twice = Invalid("duplicate-round", "recorded in the store")
-        self._inputs[record.partition]._reject(record, twice)
+        source = self._inputs[record.partition]
+        source.reject(record, twice, record.offset)
+        source.finish([record.offset])
         return False
 
 
@@ -465,51 +466,3 @@ def estimator_dies_before_it_sends(stage: Stage) -> None:
     stage.until(first, Scatter)
     stage.crash(first)
     stage.workers()
-
-
-class LadderEventsReadOnce(UnkindDriver):
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self._keep_agreed: dict[str, Any] = {}
-
-    def agree(self, histories: Mapping[str, Sequence[str]]) -> Steps:
-        new = {each: own for each, own in histories.items() if each not in self._keep_agreed}
-        self._keep_agreed |= yield from super().agree(new)
-        return {ladder: self._keep_agreed[ladder] for ladder in histories}
-
-
-@catches("notes-read-once", "notes read after each poll", LadderEventsReadOnce)
-def ladder_is_changed_and_the_store_is_lost(stage: Stage) -> None:
-    """A worker with the old file continues after one with a new file notes a change. The store
-    loses everything and gets it back from the log."""
-    old, updater = stage.rated(A0, B0)
-    stage.announce()
-    stage.store.roll_back(0, 1000)
-    for _ in range(7):
-        stage.round(A0, B0)
-        stage.turns(updater, old)
-    stage.replace(old)
-
-
-class FilesNotCompared(Estimator):
-    def _rate_wave(self) -> Step[None]:
-        with patch.object(self._agreement, "agreed", _as_it_is):
-            yield from super()._rate_wave()
-
-
-def _as_it_is(wave: PendingRounds, *_: object) -> Step[PendingRounds]:
-    yield from ()
-    return wave
-
-
-@catches("files-not-compared", "ladders files compared", FilesNotCompared)
-def worker_that_was_forgotten(stage: Stage) -> None:
-    """A ladder's parameters change at offset 5, but the estimator still has the old file."""
-    forgotten, _ = stage.workers()
-    stage.round(A0, A1)
-    stage.turns(forgotten)
-    stage.announce()
-    for _ in range(6):
-        stage.round(A0, A1)
-        stage.turns()
-    stage.replace(forgotten)

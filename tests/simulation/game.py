@@ -9,7 +9,7 @@ import msgspec
 
 from stream_rater.adapters.memory import Log
 from stream_rater.columns.record_table import ABOUT, SHORTEST, WAYS
-from stream_rater.config.ladders import Change, Ladder, Ladders
+from stream_rater.config.ladders import Change, Ladder, Ladders, Limits
 from stream_rater.contract.corrections import EVENT_TYPE, KINDS
 from stream_rater.contract.record import Headers
 from stream_rater.pipeline.ladder_history import announce
@@ -17,7 +17,12 @@ from stream_rater.rating.parameters import EloMMR
 
 LADDERS = Ladders(
     ladders={
-        "a": Ladder(rating=EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0, history=4)),
+        "a": Ladder(
+            rating=EloMMR(
+                weight_limit=0.2, sigma_limit=80.0, rho=1.0, history=4, skip_all_tied=True
+            ),
+            limits=Limits(max_entries=5),
+        ),
         "d": Ladder(
             rating=EloMMR(
                 weight_limit=0.3, sigma_limit=60.0, rho="inf", drift_per_day=5.0,
@@ -37,20 +42,22 @@ CHANGED = Ladders(
     ladders=LADDERS.ladders | {
         "a": Ladder(
             rating=LADDERS.ladders["a"].rating,
+            limits=LADDERS.ladders["a"].limits,
             changes=(
                 Change(from_offset=5, rating=EloMMR(
                     weight_limit=0.4, sigma_limit=120.0, rho=0.3, initial_mu=1200.0, history=6,
                     dnf="not-compared",
-                )),
+                ), limits=Limits()),
                 Change(from_offset=9, rating=EloMMR(
                     weight_limit=0.2, sigma_limit=90.0, rho=1.0, history=2,
                 )),
             ),
-        )
+        ),
+        "c": Ladder(rating=LADDERS.ladders["f"].rating, from_offset=5),
     }
 )  # fmt: skip
-"""The changes of an upgrade, besides kernels of the next version."""
-PARTITION_OF = {"a": 0, "d": 1, "f": 1}  # one ladder alone, two together
+"""The changes of an upgrade, besides kernels of the next version: one of them is a new ladder."""
+PARTITION_OF = {"a": 0, "c": 0, "d": 1, "f": 1}
 ONE_SET = WAYS * (SHORTEST + ABOUT)
 CACHE_BYTES = (0, ONE_SET, 1_000_000)
 """The sizes of the cache of an updater: none, so small that most records are evicted, and large."""
@@ -160,12 +167,18 @@ def arrival_s(rng: random.Random, number: int) -> float:
     return START_S + number * 3600 + rng.choice([*[7200.0] * 18, 1e6, -1e6])
 
 
-def announced(log: Log) -> None:
+def announced(log: Log, file: Ladders | None = None) -> None:
     """Announce a changed file, as a worker does when it starts, by the production code."""
-    own = {ladder: CHANGED.history(ladder) for ladder in CHANGED.ladders}
-    announce(
-        own, log, lambda ladder: len(log.rounds[PARTITION_OF[ladder]]), f"{len(log.ladder_events)}"
-    )
+    ladders = file or CHANGED
+    own = {ladder: ladders.history(ladder) for ladder in ladders.ladders}
+
+    def end_of(ladder: str) -> int:
+        return len(log.rounds[PARTITION_OF[ladder]])
+
+    def finished_of(ladder: str) -> int:
+        return log.estimators.committed.get(PARTITION_OF[ladder], 0)
+
+    announce(own, log, end_of, f"{len(log.ladder_events)}", finished_of)
 
 
 def traced(number: int) -> Headers:
@@ -192,7 +205,7 @@ def _standings(rng: random.Random, pool: list[str]) -> list[dict[str, object]]:
 def _correction(rng: random.Random, number: int, pool: list[str]) -> Submission:
     """Any correction of any earlier record: often there is no such round on its ladder."""
     oldest = rng.choice([0, max(0, number - 6)])
-    ladder, earlier = rng.choice(list(LADDERS.ladders)), f"r{rng.randrange(oldest, number)}"
+    ladder, earlier = rng.choice(list(CHANGED.ladders)), f"r{rng.randrange(oldest, number)}"
     kind = rng.choice([*KINDS, "round-voided", "round-voided", "player-removed"])
     kinds: dict[str, dict[str, object]] = {
         "round-voided": {"round_id": earlier},
@@ -212,7 +225,7 @@ def _correction(rng: random.Random, number: int, pool: list[str]) -> Submission:
 
 def _seed(rng: random.Random, number: int, pool: list[str]) -> Submission:
     """A seed of some players, or the reset of one. Most of them have played already."""
-    ladder, seconds = rng.choice(list(LADDERS.ladders)), START_S + number * 3600
+    ladder, seconds = rng.choice(list(CHANGED.ladders)), START_S + number * 3600
     about: dict[str, object] = {
         "ladder": ladder, "round_id": f"r{number}", "at": datetime.fromtimestamp(seconds, UTC),
     }  # fmt: skip
@@ -242,7 +255,7 @@ def _span(rng: random.Random, number: int) -> dict[str, object]:
 
 
 def _round(rng: random.Random, number: int, pool: list[str]) -> Submission:
-    ladder = rng.choice(list(LADDERS.ladders))
+    ladder = rng.choice(list(CHANGED.ladders))
     at = datetime.fromtimestamp(START_S + number * 3600 + rng.randint(-7200, 7200), UTC)
     about = {
         "round_id": f"r{number}", "ladder": ladder, "completed_at": at,

@@ -1,7 +1,16 @@
 """All mutants: the protocol with one rule left out at a time, each with the scenario that catches
 it. `@catches` registers both where the scenario is, in these modules."""
 
-from . import cached, corrected, estimating, rebuilt, record_cache, seeded, updating  # noqa: F401
+from . import (  # noqa: F401
+    agreement,
+    cached,
+    corrected,
+    estimating,
+    rebuilt,
+    record_cache,
+    seeded,
+    updating,
+)
 from .registry import MUTANTS, caught, play
 
 __all__ = ["MUTANTS", "caught", "play"]

@@ -8,7 +8,7 @@ C0 in shard 0, A1 in shard 1, and so on.
 import copy
 import random
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, TypeVar
 from unittest.mock import patch
 
@@ -17,8 +17,10 @@ import msgspec
 from stream_rater.adapters.local_log import Group
 from stream_rater.adapters.memory import Log, Records
 from stream_rater.columns.sharding import shards_of
+from stream_rater.config.ladders import Ladders
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import LogTrouble
+from stream_rater.pipeline.ladder_history import LadderContradiction
 from stream_rater.pipeline.ports import CommitSource, Effect, Publish, Scatter
 from tests.builders.lines import a_round
 
@@ -136,11 +138,12 @@ class Stage:
         """Let a module or class have another value under this name until the end."""
         self.patches.enter_context(patch.object(owner, name, value))
 
-    def announce(self) -> None:
+    def announce(self, ladders: Ladders = CHANGED) -> None:
         """Start a worker with a new ladders file, which notes its changes. Later workers have the
-        file, too."""
-        self.ladders = CHANGED
-        announced(self.log)
+        file, too, if it starts."""
+        with suppress(LadderContradiction):
+            announced(self.log, ladders)
+            self.ladders = ladders
 
     # --- what happens ---
 
@@ -197,37 +200,39 @@ class Stage:
         return self.workers()
 
     def round(
-        self, *players: str, round_id: str = "", partition: int = 0, weight: float = 1.0
-    ) -> int:
-        """Report a round of ladder `a` with the players in this order. Returns its offset."""
+        self, *players: str, round_id: str = "", partition: int = 0, ladder: str = "a",
+        **fields: Any,
+    ) -> int:  # fmt: skip
+        """Report a round of a ladder with the players in this order. Returns its offset."""
         self._rounds += 1
         own_id = round_id or f"round-{self._rounds}"
-        line = a_round(self._rounds, *players, ladder="a", round_id=own_id, weight=weight)
+        line = a_round(self._rounds, *players, ladder=ladder, round_id=own_id, **fields)
         return self.report(msgspec.json.encode(line), partition)
 
     def report(self, value: bytes, partition: int = 0) -> int:
         """Append a record to round-completed. Returns its offset."""
         return self.log.submit(partition, value, traced(self._rounds), received_s=1.8e9)
 
-    def correct(self, kind: str, **about: object) -> int:
-        """Append a correction, a seed or a reset of ladder `a`. Returns its offset."""
+    def correct(self, kind: str, ladder: str = "a", **about: Any) -> int:
+        """Append a correction, a seed or a reset of a ladder. Returns its offset."""
         headers = [(EVENT_TYPE, kind.encode())]
-        value = msgspec.json.encode({"ladder": "a", **about})
+        value = msgspec.json.encode({"ladder": ladder, **about})
         return self.log.submit(0, value, headers, received_s=1.8e9)
 
-    def seed(self, *players: str, mu: float = 1800.0, round_id: str = "") -> int:
-        """Append a seed of these players to ladder `a`. Returns its offset."""
+    def seed(self, *players: str, mu: float = 1800.0, round_id: str = "", ladder: str = "a") -> int:
+        """Append a seed of these players to a ladder. Returns its offset."""
         rows = [{"player": each, "mu": mu, "sigma": 90.0, "rounds": 5} for each in players]
-        return self._give("players-seeded", round_id, players=rows)
+        return self._give("players-seeded", round_id, ladder=ladder, players=rows)
 
-    def reset(self, player: str, **about: object) -> int:
+    def reset(self, player: str, **about: Any) -> int:
         """Append a reset of a player of ladder `a`. Returns its offset."""
         return self._give("player-reset", "", player=player, sigma=200.0, **about)
 
-    def _give(self, kind: str, round_id: str, **about: object) -> int:
+    def _give(self, kind: str, round_id: str, ladder: str = "a", **about: Any) -> int:
         self._rounds += 1
         own = {"round_id": round_id or f"round-{self._rounds}"}
-        return self.correct(kind, **own, at=f"2026-01-{self._rounds:02}T00:00:00Z", **about)
+        at = f"2026-01-{self._rounds:02}T00:00:00Z"
+        return self.correct(kind, ladder, **own, at=at, **about)
 
     def perform(self, actor: Actor) -> None:
         self.now_s += 0.1

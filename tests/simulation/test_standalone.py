@@ -15,7 +15,7 @@ import pytest
 from stream_rater.adapters.local_log import Group, Transaction
 from stream_rater.adapters.sqlite import beliefs, events
 from stream_rater.adapters.sqlite.log import SqliteLog
-from stream_rater.contract.errors import LogTrouble
+from stream_rater.contract.errors import LogTrouble, RoundsLost
 from stream_rater.contract.submissions import NewRecord, Place
 from stream_rater.runtime.engine import Engine
 
@@ -223,11 +223,11 @@ def is_noticed(life: Life) -> bool:
     """Whether a life ends in a violation, or in a log that cannot be compared."""
     try:
         return bool(life.play())
-    except AssertionError:
+    except (AssertionError, RoundsLost):
         return True
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_noticed(name: str, tmp_path: Path) -> None:
     """Without the rule, some seed ends in a violation."""
-    assert any(is_noticed(lived(seed, tmp_path, MUTANTS[name])) for seed in range(20))
+    assert any(is_noticed(lived(seed, tmp_path, MUTANTS[name])) for seed in range(60))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.columns.sharding import ANYWHERE
-from stream_rater.config.ladders import Change, Ladder, Ladders
+from stream_rater.config.ladders import FILE_LIMITS, Change, Ladder, Ladders
 from stream_rater.pipeline.estimator.admission import BURST_S, Agreement, RejectionLimiter
 from stream_rater.pipeline.estimator.estimator import REFUSED_S, Estimator
 from stream_rater.pipeline.ladder_history import allowed_before, continues, first_contradiction
@@ -86,7 +86,7 @@ def test_an_estimator_at_odds_waits() -> None:
     other = round_at(0, ONE[0], ONE[1], partition=1)
     read(hand, round_at(0, ZERO[0], ZERO[1]), round_at(1, ZERO[2], ZERO[3]), other)
     own = hand.expect(Agree).histories
-    assert own == {name: ladders.history(name) for name in ("ladder-0", "ladder-1")}
+    assert own == {name: ladders.history(name) for name in ("ladder-0", "ladder-1", FILE_LIMITS)}
     rival = dict(own) | {"ladder-0": [own["ladder-0"][0], "1:x"]}
     hand.answer(Agree, rival)
     priors(hand)

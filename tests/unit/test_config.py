@@ -13,6 +13,7 @@ from stream_rater.config import files
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders, Limits, Terms
 from stream_rater.config.settings import Settings
+from stream_rater.pipeline.ladder_history import UNKNOWN
 from stream_rater.rating.parameters import EloMMR
 
 LADDERS = """
@@ -105,8 +106,8 @@ def test_a_ladder_changes_at_its_offsets(write: Write) -> None:
 
     ladders = files.read_ladders(write("ladders.toml", CHANGING))
     assert at(99) is None
-    assert [entry.split(":")[0] for entry in ladders.history("new")] == ["100", "200", "300"]
-    assert ladders.history("other") == ()
+    assert [entry.split(":")[0] for entry in ladders.history("new")] == ["0", "100", "200", "300"]
+    assert ladders.history("other") == UNKNOWN
 
 
 OTHER = 'rating = { system = "elo-mmx", weight_limit = 0.3, sigma_limit = 60 }'

@@ -8,19 +8,34 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from stream_rater.adapters.kafka import ladder_events
 from stream_rater.adapters.kafka.ladder_events import disagreement
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.errors import BadConfiguration
-from stream_rater.config.ladders import ANY_LADDER, TEMPLATE, Change, Ladder, Ladders
+from stream_rater.config.ladders import (
+    ANY_LADDER,
+    FILE_LIMITS,
+    TEMPLATE,
+    Change,
+    Ladder,
+    Ladders,
+    Limits,
+)
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import SeasonStarted
 from stream_rater.operations import inspect, rebuild, verify
 from stream_rater.pipeline import ladder_history
 from stream_rater.pipeline.corrections.edits_in_force import recorded_correction
-from stream_rater.pipeline.ladder_history import LadderContradiction, LadderLog, encode_histories
+from stream_rater.pipeline.ladder_history import (
+    UNKNOWN,
+    LadderContradiction,
+    LadderLog,
+    encode_histories,
+    objection,
+)
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.runtime import malloc, selfcheck
@@ -52,6 +67,7 @@ class Log:
         self.notes: list[bytes] = []
         self.end = 0
         """Of the rounds."""
+        self.finished = 0
         self.between_steps: Iterator[object] = iter(())
         """Advanced between any two steps of an announcer, which dies where this raises."""
 
@@ -69,7 +85,8 @@ class Log:
 
     def start(self, own: ladder_history.History) -> None:
         """A worker with this file."""
-        ladder_history.announce({"a": own}, self, self.end_of, f"proposal {len(self.notes)}")
+        proposal = f"proposal {len(self.notes)}"
+        ladder_history.announce({"a": own}, self, self.end_of, proposal, lambda _: self.finished)
 
     def rate_one(self, own: ladder_history.History) -> bool | None:
         """A round is reported, and a worker with this file, who has polled it, rates it by the new
@@ -137,7 +154,7 @@ def test_of_rival_notes_the_first_counts() -> None:
     log.write(encode_histories("noted", {"a": ("0:q",)}))
     log.write(encode_histories("proposed", {"a": ("0:q", "7:y"), "c": NEW}))
     ladder_log = log.read()
-    assert (ladder_log.of("a"), ladder_log.of("b"), ladder_log.of("c")) == (OLD, ("3:z",), ())
+    assert [ladder_log.of(each) for each in "abc"] == [OLD, (*UNKNOWN, "3:z"), ()]
 
 
 def test_the_first_decision_counts() -> None:
@@ -192,6 +209,66 @@ def test_changes_of_a_ladder_that_nobody_rated_are_recorded_at_the_start() -> No
         log.start(OLD)
 
 
+def test_a_change_before_what_is_finished_comes_too_late() -> None:
+    """Records of a ladder without a note may have been rejected there."""
+    for finished, starts in ((CHANGE, True), (CHANGE + 1, False)):
+        log = Log()
+        log.end, log.finished = CHANGE + 5, finished
+        late = pytest.raises(LadderContradiction, match="too late")
+        with contextlib.nullcontext() if starts else late:
+            log.start((*UNKNOWN, f"{CHANGE}:y"))
+        assert (len(log.read().of("a")) == 2) == starts
+
+
+def test_that_a_ladder_is_unknown_is_recorded() -> None:
+    """Apart from what older releases read, which write a later history of such a ladder as a first
+    note. A file that knows the ladder from offset 0 on contradicts the note, whatever an empty one
+    says, and a rebuild by that file ends it."""
+    (note,) = encode_histories("noted", {"m": UNKNOWN, FILE_LIMITS: ["0:8 bytes"]})
+    assert msgspec.json.decode(note)["histories"] == {}
+    empty = b'{"kind": "noted", "histories": {"m": []}}'
+    log = added_up([empty, note])
+    assert (log.of("m"), log.of(FILE_LIMITS)) == (UNKNOWN, ("0:8 bytes",))
+    assert (log.ladders, log.unknown, log.recorded) == ([], ["m"], ["m", FILE_LIMITS])
+    known = (*UNKNOWN, "30:x")
+    assert ladder_history.continues(known, log.of("m"))
+    assert "give it a from_offset" in objection("m", ("0:x",), log.of("m"))
+    assert "[limits] of this worker's" in objection(FILE_LIMITS, ["0:9 bytes"], ["0:8 bytes"])
+    older = b'{"kind": "noted", "histories": {"m": ["30:x"]}}'
+    assert added_up([note, older]).of("m") == added_up([older, note]).of("m") == known
+    restated = encode_histories("restated", {"m": UNKNOWN, "n": known})
+    assert msgspec.json.decode(restated[0])["histories"] == {"m": [], "n": ["30:x"]}
+    log = added_up([older, *restated])
+    assert (log.of("m"), log.of("n")) == (UNKNOWN, known)
+    restated = encode_histories("restated", {"m": ("0:x",)})
+    assert added_up([note, *restated]).of("m") == ("0:x",)
+
+
+def test_a_file_that_names_an_unknown_ladder_does_not_start() -> None:
+    """Nor one whose template is for it, or whose own limits are others."""
+    log = Log()
+    limits = Ladders(ladders={"a": ONE}).history(FILE_LIMITS)
+    log.write(encode_histories("noted", {"m": UNKNOWN, FILE_LIMITS: limits}))
+    check(log, "a")
+    for named in ("m", TEMPLATE):
+        with pytest.raises(BadConfiguration, match="ladder 'm': its records were rejected"):
+            check(log, named)
+    smaller = Ladders(ladders={"a": ONE}, limits=Limits(max_bytes=1000))
+    with pytest.raises(BadConfiguration, match=r"\(1000 bytes, depth 16\) are not those"):
+        check_ladders(smaller, log, lambda: [0], dict)
+
+
+def test_so_many_unknown_ladders_get_notes_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor those that are only read, or have a note."""
+    monkeypatch.setattr(ladder_history, "MOST_UNKNOWN", 1)
+    log = added_up(encode_histories("noted", {"a": OLD}))
+    asked = {"a": NEW, "b": OLD, "m": UNKNOWN, "n": OLD}
+    assert ladder_history.to_note(asked, {"b"}, log) == {"m": UNKNOWN, "n": OLD}
+    log = added_up(encode_histories("noted", {"l": UNKNOWN}))
+    assert ladder_history.to_note(asked, {"b"}, log) == {"a": NEW, "n": OLD}
+    assert ladder_history.agreed_histories(asked, log)["m"] == UNKNOWN
+
+
 def test_a_late_decision_is_about_its_own_proposal() -> None:
     """Not about one of the same history that another worker made since."""
     log = log_of(0)
@@ -210,7 +287,7 @@ def test_a_late_decision_is_about_its_own_proposal() -> None:
 
 def check(log: Log, *ladders: str) -> None:
     """A worker with these ladders in its file."""
-    check_ladders(Ladders(ladders=dict.fromkeys(ladders, ONE)), log, lambda: [0])
+    check_ladders(Ladders(ladders=dict.fromkeys(ladders, ONE)), log, lambda: [0], dict)
 
 
 def rated(*ladders: str) -> Log:
@@ -248,7 +325,7 @@ def test_a_rebuild_lets_a_ladder_go_and_come_again() -> None:
 
 def test_other_parameters_are_reported_with_the_way_out() -> None:
     """For production, and for who only tries things."""
-    reported = ladder_history.objection("a", ("0:x",), ("0:y",))
+    reported = objection("a", ("0:x",), ("0:y",))
     assert "rebuild --replace" in reported
     assert "in development" in reported and "another STREAM_RATER_TOPIC_PREFIX" in reported
 

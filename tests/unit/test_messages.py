@@ -35,7 +35,7 @@ from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorr
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.estimator import ROWS_PER_PART
-from stream_rater.pipeline.ladder_history import encode_corrections, encode_histories
+from stream_rater.pipeline.ladder_history import UNKNOWN, encode_corrections, encode_histories
 from stream_rater.pipeline.parts import correction_parts, decoder, schema
 from stream_rater.pipeline.parts.decoder import Rows, rows_of
 from stream_rater.pipeline.parts.schema import NotAPart, Part, RebuildMark, UnknownPart
@@ -459,7 +459,8 @@ def test_notes_fit() -> None:
     assert max(map(len, messages)) <= MOST_BYTES
     assert len(messages) > 4
     assert log_of(*messages).corrections == {long_id(0): wave, "b": wave[:1]}
-    history = tuple(f"{2**40 + offset}:0123456789abcdef" for offset in range(100))
+    later = (f"{2**40 + offset}:0123456789abcdef" for offset in range(100))
+    history = (*UNKNOWN, *later)
     histories = {long_id(number, "\x01"): history for number in range(1000)}
     messages = encode_histories("noted", histories)
     assert len(messages) > 5

@@ -8,7 +8,7 @@ sees every event that was acknowledged before the round was polled.
 import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from stream_rater.adapters.kafka.producers import PartsProducer
 from stream_rater.adapters.kafka.reader import Reader
@@ -21,9 +21,11 @@ from stream_rater.pipeline.ladder_history import (
     History,
     LadderLog,
     UnknownLadderEvent,
+    agreed_histories,
     encode_corrections,
     encode_histories,
     first_contradiction,
+    to_note,
 )
 
 TIMEOUT_S = 10.0
@@ -96,15 +98,16 @@ class LadderEvents:
         """Append events. They are in the log when this returns. Raises LogTrouble or Denied."""
         self._producer.scatter([(0, message) for message in messages])
 
-    def agree(self, histories: Mapping[str, History]) -> dict[str, History]:
-        """Append an event for each ladder that has none yet. Returns, by ladder, the history that
-        rounds may be rated by. Raises LogTrouble or Denied."""
+    def agree(
+        self, histories: Mapping[str, History], only_read: Container[str]
+    ) -> dict[str, History]:
+        """Append an event for each ladder that has none yet, but for those in `only_read`. Returns,
+        by ladder, the history that rounds may be rated by. Raises LogTrouble or Denied."""
         ladder_log = self.read()
-        new = {ladder: own for ladder, own in histories.items() if not ladder_log.in_force(ladder)}
-        if new:
+        if new := to_note(histories, only_read, ladder_log):
             self.write(encode_histories("noted", new))
             ladder_log = self.read()
-        return {ladder: ladder_log.of(ladder) for ladder in histories}
+        return agreed_histories(histories, ladder_log)
 
     def correct(self, corrections: CorrectionsByLadder) -> None:
         """Append events for these corrections. Raises LogTrouble or Denied."""
@@ -139,7 +142,7 @@ def disagreement(
     """
     found = {
         ladder: offset
-        for ladder in ladder_log.ladders
+        for ladder in ladder_log.recorded
         if only in (None, ladder)
         and (offset := first_contradiction(ladders.history(ladder), ladder_log.in_force(ladder)))
         < math.inf
@@ -154,7 +157,8 @@ def disagreement(
         if settings.ladders
         else f"the default parameters ({variable} is not set)"
     )
+    what = f"ladder {ladder!r}" if ladder else "[limits]"
     return (
-        f"ladder {ladder!r}{others}: {file_description} and the notes {place} differ from offset "
+        f"{what}{others}: {file_description} and the notes {place} differ from offset "
         f"{offset:.0f} on: set {variable} to the ladders file of the workers"
     )

@@ -1,5 +1,6 @@
 """Admits rounds: step 2 validates polled records, and returns the rounds to add to the backlog.
 Step 3 leaves out the rounds of ladders on whose parameters the workers do not agree (`Agreement`).
+A record that is not rated is finished only if they agree: another ladders file may accept it.
 """
 
 import math
@@ -11,7 +12,8 @@ import numpy as np
 
 from stream_rater.columns.arrays import Flags
 from stream_rater.columns.player_map import NOTHING
-from stream_rater.config.ladders import Ladders
+from stream_rater.columns.sharding import partition_of
+from stream_rater.config.ladders import FILE_LIMITS, TEMPLATE, Ladders
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.corrections.correction_work import PartOptions
 from stream_rater.pipeline.corrections.corrections import Corrections, Queued
@@ -19,10 +21,10 @@ from stream_rater.pipeline.corrections.log_context import LogContext
 from stream_rater.pipeline.corrections.seed_work import QueuedSeed
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.estimation import PendingRounds
-from stream_rater.pipeline.estimator.input_partition import InputPartition, finish
+from stream_rater.pipeline.estimator.input_partition import InputPartition
 from stream_rater.pipeline.ladder_history import History, allowed_before, objection
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.ports import Agree, Rejection, Step, ask
+from stream_rater.pipeline.ports import Agree, Step, ask
 from stream_rater.rounds import seed_records
 from stream_rater.rounds.batch import RoundHead
 from stream_rater.rounds.decoder import RoundDecoder, split_at_corrections
@@ -77,6 +79,9 @@ class RejectionLimiter:
         return max(0.0, level - self._per_second * (now_s - then_s))
 
 
+Unsettled = dict[str, list[tuple[int, int]]]
+"""By ladder, the partitions and offsets of records that are not rated. They are finished once all
+workers agree on the ladder there. Those of no ladder are under FILE_LIMITS."""
 MakeCorrections = Callable[[LogContext, PartOptions], Corrections]
 """A function that makes the state of the corrections, which is empty at first."""
 
@@ -99,12 +104,15 @@ class Admission:
     def forget(self) -> None:
         """Forget all partitions and their corrections."""
         self.inputs: dict[int, InputPartition] = {}
+        self.unsettled: Unsettled = {}
         self.corrections = self._make_corrections(self._log, self._options)
 
     def drop(self, partitions: frozenset[int]) -> None:
         """Drop partitions."""
         for partition in partitions:
             self.inputs.pop(partition, None)
+        for places in self.unsettled.values():
+            places[:] = [place for place in places if place[0] not in partitions]
         self.corrections.drop(partitions)
 
     def read(self, records: Sequence[Record], now_s: float) -> PendingRounds:
@@ -139,22 +147,49 @@ class Admission:
         """Return the rounds in `pending` that change ratings. The others, and the rounds in `done`,
         count as done."""
         informative = self.decoder.informative(pending.rounds)
-        finish(self.inputs, done)
-        finish(self.inputs, pending.take(np.flatnonzero(~informative)))
+        for silent in (done, pending.take(np.flatnonzero(~informative))):
+            for head, partition, offset in zip(
+                silent.rounds.heads, silent.partitions.tolist(), silent.offsets.tolist(),
+                strict=True,
+            ):  # fmt: skip
+                self._await_agreement(head.ladder, partition, offset)
         return pending.take(np.flatnonzero(informative))
 
     def _is_to_be_rated(self, record: Record, found: RoundHead | Invalid, now_s: float) -> bool:
-        """Whether the round in a record is to be rated. Reports a rejection."""
+        """Whether the round in a record is to be rated. The rejection of a record waits until all
+        workers agree on its ladder. Offsets of another partition than the ladder's mean nothing to
+        its history, so a record there is rejected at once."""
         source = self.inputs.get(record.partition)
-        verdict = source is not None and source.validate(record, found)
-        if isinstance(verdict, Rejection):
-            self._report_rejection(record.partition, verdict, now_s)
+        if source is None:
             return False
-        return verdict
+        verdict = source.validate(record, found)
+        if isinstance(verdict, bool):
+            return verdict
+        rejection = source.reject(record, verdict, record.offset)
+        self._limiter.rejected(record.partition, now_s)
+        partitions = self._log.partitions
+        home = partition_of(verdict.ladder, partitions) if partitions else record.partition
+        if verdict.ladder and home != record.partition:
+            source.finish([record.offset])
+            self._observer.round_rejected(rejection)
+        else:
+            self._await_agreement(verdict.ladder or FILE_LIMITS, record.partition, record.offset)
+        return False
 
-    def _report_rejection(self, partition: int, rejection: Rejection, now_s: float) -> None:
-        self._limiter.rejected(partition, now_s)
-        self._observer.round_rejected(rejection)
+    def _await_agreement(self, ladder: str, partition: int, offset: int) -> None:
+        self.unsettled.setdefault(ladder, []).append((partition, offset))
+
+    def settle(self, allowed_before: Callable[[str], float]) -> None:
+        """Finish the unsettled records on whose ladders all workers agree, and report the
+        rejections among them."""
+        unsettled, self.unsettled = self.unsettled, {}
+        for ladder, places in unsettled.items():
+            before = allowed_before(ladder)
+            if left := [place for place in places if place[1] >= before]:
+                self.unsettled[ladder] = left
+            for partition, offset in places:
+                for each in self.inputs[partition].settle(offset) if offset < before else ():
+                    self._observer.round_rejected(each)
 
     def _enqueue(self, record: Record, now_s: float) -> None:
         """Validate a correction by its record alone, and enqueue it. The rest of its validation
@@ -186,8 +221,8 @@ class Admission:
         partition, source = queued.partition, self.inputs[queued.partition]
         for each, refused in self.corrections.finished(queued):
             for record, invalid in refused:
-                rejection = source.reject(record, invalid, each.offset)
-                self._report_rejection(partition, rejection, now_s)
+                self._limiter.rejected(partition, now_s)
+                self._observer.round_rejected(source.reject(record, invalid, each.offset))
             place = each.ladder, partition, each.offset
             if isinstance(each, QueuedSeed):
                 self._observer.seeded(*place, len(each.seed))
@@ -199,6 +234,7 @@ class Admission:
 
 # --- step 3 --------------------------------------------------------------------------------------
 
+NONE_UNSETTLED: Unsettled = {}
 NOT_ANNOUNCED = "the ladders file has a change that was not announced: start this worker again"
 
 
@@ -214,6 +250,7 @@ class Agreement:
     """
 
     def __init__(self, ladders: Ladders) -> None:
+        self._ladders = ladders
         self._file_histories: Callable[[str], History] = cache(ladders.history)
         """The history of a ladder, according to the file."""
         self._disagreements: dict[str, float] = {}
@@ -251,17 +288,24 @@ class Agreement:
         return disagreements
 
     def agreed(
-        self, wave: PendingRounds, until_s: float, observer: Observer
-    ) -> Step[PendingRounds]:
+        self, wave: PendingRounds, until_s: float, observer: Observer,
+        unsettled: Mapping[str, Sequence[tuple[int, int]]] = NONE_UNSETTLED,
+    ) -> Step[PendingRounds]:  # fmt: skip
         """Compare the file with the ladder events, and keep the rounds of a wave that may be rated.
-        The events are read unless that was done after all these rounds were polled."""
+        The events are read unless that was done after all these rounds were polled. Those of the
+        ladders in `unsettled` are always read, where records may be finished."""
         ladders = {
             head.ladder
             for head, ticket in zip(wave.rounds.heads, wave.tickets.tolist(), strict=True)
             if ticket >= self._agreed_up_to.get(head.ladder, NOTHING)
         }
-        if ladders:
-            yield from self._read(ladders, until_s, observer)
+        finishing = {
+            ladder
+            for ladder, places in unsettled.items()
+            if any(offset < self.allowed_before(ladder) for _, offset in places)
+        } - ladders
+        if ladders or finishing:
+            yield from self._read(ladders, until_s, observer, finishing)
             agreed = ladders - self._disagreements.keys()
             self._agreed_up_to |= dict.fromkeys(agreed, self._issued)
         return wave.take(np.flatnonzero(self.allowed(wave)))
@@ -269,19 +313,34 @@ class Agreement:
     def agreed_at(self, ladder: str, offset: int, until_s: float, observer: Observer) -> Step[bool]:
         """Read the ladder events, and return whether the record of a ladder at this offset may be
         rated."""
-        if offset < self._disagreements.get(ladder, math.inf):
+        if offset < self.allowed_before(ladder):
             yield from self._read({ladder}, until_s, observer)
-        return offset < self._disagreements.get(ladder, math.inf)
+        return offset < self.allowed_before(ladder)
 
-    def _read(self, ladders: set[str], until_s: float, observer: Observer) -> Step[None]:
-        in_force = yield from ask(
-            Agree({ladder: self._file_histories(ladder) for ladder in ladders})
-        )
+    def allowed_before(self, ladder: str) -> float:
+        """The offset before which the ladder's records may be rated, or finished without it,
+        according to the remembered disagreements."""
+        return min(self._disagreements.get(each, math.inf) for each in (ladder, FILE_LIMITS))
+
+    def _read(
+        self, ladders: set[str], until_s: float, observer: Observer, finishing: Iterable[str] = ()
+    ) -> Step[None]:
+        """Read the events of the ladders that are to be rated, and of those with records to finish.
+        Of the latter, only those about which the file itself says something get a first event."""
+        every = {each: self._file_histories(each) for each in (*ladders, *finishing, FILE_LIMITS)}
+        recorded = {*ladders, *filter(self._is_recorded, finishing)}
+        in_force = yield from ask(Agree(every, every.keys() - recorded))
         disagreements = self.compare(in_force, until_s)
         for ladder, offset in disagreements.items():
             why = objection(ladder, self._file_histories(ladder), in_force[ladder]) or NOT_ANNOUNCED
             observer.ladder_refused(ladder, offset, why)
-        observer.ladders_agreed(ladders - disagreements.keys())
+        observer.ladders_agreed({*ladders, *finishing} - disagreements.keys())
+
+    def _is_recorded(self, ladder: str) -> bool:
+        """Whether the first record that is finished without being rated gets its ladder an event.
+        It does not where the template stands for the ladder: producers may send any name."""
+        names = self._ladders.ladders
+        return ladder == FILE_LIMITS or ladder in names or TEMPLATE not in names
 
     def retry(self, now_s: float) -> bool:
         """Whether the remembered disagreements have expired. If so, they are forgotten, because the
@@ -300,6 +359,6 @@ class Agreement:
         """(R,) whether each round may be rated, according to the remembered disagreements."""
         if self.is_full:
             return np.ones(len(pending), np.bool_)
-        ends = [self._disagreements.get(head.ladder, math.inf) for head in pending.rounds.heads]
+        ends = [self.allowed_before(head.ladder) for head in pending.rounds.heads]
         allowed: Flags = pending.offsets < np.array(ends)
         return allowed

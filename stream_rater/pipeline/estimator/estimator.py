@@ -7,10 +7,10 @@ of the protocol.
    the corrections in the ladder events. Read the records at [c - W, c) again to learn their round
    ids (`input_partition`). W is the duplicate window.
 2. Validate each record. The result is a pure function of the record and the W offsets before it
-   (`rounds.validation`).
+   (`rounds.validation`). A record that is rejected, or whose round changes no rating, is unsettled.
 3. Choose a wave from the candidates. A candidate is a round that shares no player with an earlier
    round that is not sent yet (`backlog`), and whose ladder all workers rate by the same parameters
-   (`admission`).
+   (`admission`). Finish the unsettled records on whose ladders they agree.
 4. Read a shard's `applied` and the priors in one call (`priors`). If `applied` < floor[s], the
    shard is not ready. Otherwise floor[s] rises to `applied`. This lazy rule covers takeover,
    rollback and failover (`progress`).
@@ -236,9 +236,8 @@ class Estimator:
         timeout_s = self._backoff.timeout_s(
             waiting=bool(self._backlog), in_flight=self._progress.rows
         )
-        rejected_bytes = sum(each.rejected_bytes for each in self._inputs.values())
         no_fetch = bool(self._inputs) and self._paused >= self._inputs.keys()
-        yield from self._poll(timeout_s, no_fetch=no_fetch or rejected_bytes > MOST_REJECTED_BYTES)
+        yield from self._poll(timeout_s, no_fetch=no_fetch)
         yield from self._mismatches.recheck(self._progress, self._now_s)
 
     def _poll(self, timeout_s: float, *, no_fetch: bool) -> Step[None]:
@@ -264,10 +263,13 @@ class Estimator:
     @property
     def _paused(self) -> frozenset[int]:
         """The partitions from which nothing is read now: too many of their records were rejected,
-        or too many of their records, players or rows of seeds wait. Other partitions go on."""
+        or too many of their records, players or rows of seeds wait, or too many bytes of their
+        rejected records. Other partitions go on."""
         most = READ_AHEAD * self._wave_players
         paused = self._limiter.paused | self._admission.corrections.with_many_seeds(most)
         paused |= {p for p, source in self._inputs.items() if len(source) > most}
+        most_bytes = MOST_REJECTED_BYTES // max(1, len(self._inputs))
+        paused |= {p for p, source in self._inputs.items() if source.rejected_bytes > most_bytes}
         if self._backlog.waiting > most:
             paused |= self._backlog.with_at_least(most // max(1, len(self._inputs)))
         return paused
@@ -338,9 +340,15 @@ class Estimator:
     # --- steps 4 to 6 ---
 
     def _rate_wave(self) -> Step[None]:
+        unsettled = self._admission.unsettled
+        if not (self._backlog or unsettled):
+            return
+        wave = self._wave() if self._backlog else NO_ROUNDS
+        wave = yield from self._agreement.agreed(wave, self._until_s, self._observer, unsettled)
+        if unsettled:
+            self._admission.settle(self._agreement.allowed_before)
         if not self._backlog:
             return
-        wave = yield from self._agreement.agreed(self._wave(), self._until_s, self._observer)
         if not wave:
             self._backoff.waited()
             yield from read_positions(self._progress)

@@ -60,9 +60,10 @@ class InputPartition:
         self._found_end = self._found_end or idle
         return self._next_offset < self._committed and not self._found_end
 
-    def validate(self, record: Record, found: RoundHead | Invalid) -> Rejection | bool:
-        """Validate a record. Returns its rejection, or True if its round is to be rated. Returns
-        False if it is skipped, because it is read for its round id only or was read before."""
+    def validate(self, record: Record, found: RoundHead | Invalid) -> Invalid | bool:
+        """Validate a record. Returns why it is rejected, or True if its round is to be rated.
+        Returns False if it is skipped, because it is read for its round id only or was read
+        before."""
         if record.offset < self._next_offset:
             return False
         self._next_offset = record.offset + 1
@@ -75,7 +76,7 @@ class InputPartition:
                 raise found
             self._duplicates.check(record.offset, found.ladder, found.round_id)
         except Invalid as invalid:
-            return self._reject(record, invalid) if live else False
+            return invalid if live else False
         return live
 
     def enqueue(self, record: Record) -> bool:
@@ -115,9 +116,10 @@ class InputPartition:
         self.rejected_bytes += len(record.value or b"")
         return rejection
 
-    def _reject(self, record: Record, invalid: Invalid) -> Rejection:
-        self._finished.add(record.offset)
-        return self.reject(record, invalid, record.offset)
+    def settle(self, offset: int) -> list[Rejection]:
+        """Finish a record that is not rated. Returns its rejection, if it is rejected."""
+        self._finished.add(offset)
+        return self._rejections.get(offset, [])
 
     def finish(self, offsets: Iterable[int]) -> None:
         """Mark the records at these offsets as finished."""
