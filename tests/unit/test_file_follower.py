@@ -14,6 +14,7 @@ from stream_rater.adapters.sqlite import events
 from stream_rater.adapters.sqlite.database import Database, connect_reader, index_path
 from stream_rater.adapters.sqlite.driver import updater_worker
 from stream_rater.adapters.sqlite.log import SqliteLog
+from stream_rater.adapters.sqlite.reading import data_file
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.config.ladders import ANY_LADDER, DEFAULT_RATING, TEMPLATE, Ladder, Ladders
 from stream_rater.config.views import DAY_S, Listing, Tier
@@ -107,6 +108,29 @@ def test_nothing_is_missed_while_old_events_are_pruned(written: Written) -> None
     with closing(connect_reader(written.path)) as reader:
         keys = {event.key.decode() for _, event in events.read_events(reader, 0, 0)}
     assert keys == in_index(written)
+
+
+def test_a_restored_backup_is_noticed(written: Written, tmp_path: Path) -> None:
+    """Also if it has grown past the index by then: the index has nothing of what the file lost."""
+    written.publish("a", "b", "c")
+    follow(written)
+    backup = tmp_path / "backup"
+    with data_file(str(written.path)) as file:
+        file.copy_to(backup)
+    written.publish("lost", "lost")
+    follow(written)
+    assert in_index(written) == {"a", "b", "c", "lost"}
+    written.database.close()
+    for each in written.path.parent.glob("ratings.db*"):
+        if each != index_path(written.path):
+            each.unlink()
+    backup.rename(written.path)
+    restored = Written(written.path)
+    with closing(restored.database):
+        restored.count = 3
+        restored.publish("d", "d", "e")
+        follow(restored)
+    assert in_index(restored) == {"a", "b", "c", "d", "e"}
 
 
 def test_events_have_tiers(written: Written) -> None:

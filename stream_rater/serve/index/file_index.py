@@ -58,13 +58,13 @@ from stream_rater.serve.questions import (
     PlayerView,
 )
 
-FORMAT = 1
+FORMAT = 2
 """The format of the tables. If a file has another one, the index is made again."""
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS index_state (
     one INTEGER PRIMARY KEY CHECK (one = 1), format INTEGER NOT NULL, data TEXT NOT NULL,
-    next INTEGER NOT NULL
+    next INTEGER NOT NULL, tail INTEGER NOT NULL
 );
 CREATE TABLE IF NOT EXISTS index_ladders (
     ladder TEXT PRIMARY KEY, summary BLOB NOT NULL, listed INTEGER NOT NULL
@@ -91,8 +91,9 @@ CREATE TABLE IF NOT EXISTS index_views (
 """
 """`score` is minus the displayed rating of a listed player, and null for others. `source` is the
 offset in `round-completed`. `data` names the data file. `next` is the offset of `rating-changed`
-before which the index has every event. `due` is the moment in Unix seconds at which a listed player
-leaves the list. `moment` and `player` of `index_views` are those of `LadderIndex.swept`."""
+before which the index has every event, and `tail` the checksum of the last one of them. `due` is
+the moment in Unix seconds at which a listed player leaves the list. `moment` and `player` of
+`index_views` are those of `LadderIndex.swept`."""
 
 NAMES = (
     "index_ladders", "index_players", "index_bins", "index_changes", "index_dues", "index_views",
@@ -125,22 +126,24 @@ class FileIndexWriter:
         self._do.execute("PRAGMA synchronous = NORMAL")  # with OFF, a power cut damages the file
         self._do.executescript(TABLES)
 
-    def begin(self, data: str, end: int) -> int:
+    def begin(self, data: str, end: int, tail_at: Callable[[int], int] = lambda _: 0) -> int:
         """The offset of `rating-changed` from which the events must be applied.
 
-        `data`: a name of the data file that no other one has. `end`: the end of its events. An
-        index of another file, of another format, or of events that the file no longer has is made
+        `data`: a name of the data file that no other one has. `end`: the end of its events.
+        `tail_at`: the checksum of the event before an offset. An index of another file, of another
+        format, or of events that the file no longer has, because a backup was restored, is made
         again.
         """
-        found = self._do.execute("SELECT format, data, next FROM index_state").fetchone()
-        if found is not None and found[:2] == (FORMAT, data) and found[2] <= end:
+        found = self._do.execute("SELECT format, data, next, tail FROM index_state").fetchone()
+        same = found is not None and found[:2] == (FORMAT, data) and found[2] <= end
+        if same and tail_at(found[2]) == found[3]:
             for (ladder,) in self._do.execute("SELECT ladder FROM index_ladders").fetchall():
                 self._adopt(ladder)
             return int(found[2])
         with self._transaction():
             for name in NAMES:
                 self._do.execute(f"DELETE FROM {name}")
-            self._do.execute("REPLACE INTO index_state VALUES (1, ?, ?, 0)", (FORMAT, data))
+            self._do.execute("REPLACE INTO index_state VALUES (1, ?, ?, 0, 0)", (FORMAT, data))
         return 0
 
     def _adopt(self, ladder: str) -> None:
@@ -206,10 +209,12 @@ class FileIndexWriter:
         )
         return moment_s, b""
 
-    def apply(self, events: Sequence[IndexEvent], end: int) -> Mapping[EntryKey, IndexedPlayer]:
-        """Apply the next events. `end`: the offset before which the index then has every event.
-        Returns the player after each event of a ladder with tiers, by the ladder, the player and
-        the event's `offset`."""
+    def apply(
+        self, events: Sequence[IndexEvent], end: int, tail: int = 0
+    ) -> Mapping[EntryKey, IndexedPlayer]:
+        """Apply the next events. `end`: the offset before which the index then has every event, and
+        `tail` the checksum of the last one. Returns the player after each event of a ladder with
+        tiers, by the ladder, the player and the event's `offset`."""
         made: dict[EntryKey, IndexedPlayer] = {}
         by_ladder: dict[str, list[IndexEvent]] = {}
         for event in events:
@@ -221,7 +226,7 @@ class FileIndexWriter:
                 self._write(ladder, before, after)
                 self._write_changes(ladder, own)
                 made |= {(ladder, *key): player for key, player in after.made.items()}
-            self._do.execute("UPDATE index_state SET next = ?", (end,))
+            self._do.execute("UPDATE index_state SET next = ?, tail = ?", (end, tail))
         return made
 
     @contextmanager
