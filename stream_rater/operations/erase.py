@@ -34,11 +34,12 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Denied, Trouble
 from stream_rater.contract.events import shown
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.groups import UPDATERS
 from stream_rater.contract.record import Record
 from stream_rater.operations import erasure_checks, season_copies
 from stream_rater.operations.digests import Digests, difference, digests_of
 from stream_rater.operations.erasure_checks import Generation
+from stream_rater.operations.lost_rounds import RoundLog
 from stream_rater.operations.rebuild import rebuild_from_log
 from stream_rater.operations.rewriting import AcceptedRecords, LogRewriter, Mentions, Pseudonym
 from stream_rater.rating.record import UnknownRecord
@@ -263,7 +264,7 @@ class Erasure:
         player, name = self._pseudonym.player, self._pseudonym.name
         seasons = season_copies.read_renamed(self._old.settings, self._old.admin, player, name)
         season_copies.write_copies(new.settings, new.admin, seasons)
-        new.admin.commit(ESTIMATORS, new.topics.rounds, self._ends)
+        RoundLog(new.settings, new.admin).commit_finished(self._ends)
         new.admin.commit(UPDATERS, new.topics.parts, dict.fromkeys(range(self._shards), 0))
         self._check_quiet()
 

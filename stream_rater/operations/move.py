@@ -30,10 +30,11 @@ from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Denied, Trouble
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.groups import UPDATERS
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations import season_copies
 from stream_rater.operations.digests import Digests, difference, digests_of
+from stream_rater.operations.lost_rounds import RoundLog
 from stream_rater.operations.move_sources import FileSource, KafkaSource, MoveSource, as_records
 from stream_rater.operations.rebuild import check_idle, rebuild_from_log
 from stream_rater.operations.rewriting import AcceptedRecords, LogRewriter
@@ -183,7 +184,7 @@ class Move:
         ):
             Copier(self._settings, topic).write(records)
         season_copies.write_copies(self._settings, admin, source.seasons())
-        admin.commit(ESTIMATORS, topics.rounds, dict(enumerate(source.ends)))
+        RoundLog(self._settings, admin).commit_finished(dict(enumerate(source.ends)))
         admin.commit(UPDATERS, topics.parts, dict.fromkeys(range(shards), 0))
 
     def _rounds(self) -> Iterator[Record]:

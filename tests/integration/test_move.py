@@ -23,7 +23,7 @@ from tests.integration import processes
 from tests.integration.erasing import GERTRUDE, beliefs, season
 from tests.integration.processes import Start, done, refused, stream_rater
 from tests.integration.test_corrections import DUELS, RANKED, correct, played, rated, verified
-from tests.integration.topics import headers_of, published, read_topic
+from tests.integration.topics import headers_of, not_compared, published, read_topic
 from tests.real import SettingsFactory
 from tests.rounds import day
 
@@ -94,6 +94,7 @@ def check_copied(at: Settings, file: DataFile) -> None:
     last event of each player, and the ladder events."""
     topics = Topics.of(at)
     assert Admin(at).all_ends(topics.rounds) == file.ends()
+    assert not_compared(at) == []
     rejected = {(r.record.partition, r.record.offset) for _, r in file.rejections(0)}
     assert len(rejected) == 5
     copied = {(m.partition(), m.offset()): m for m in read_topic(at, topics.rounds)}

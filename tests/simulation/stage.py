@@ -6,6 +6,7 @@ C0 in shard 0, A1 in shard 1, and so on.
 """
 
 import copy
+import math
 import random
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -182,18 +183,20 @@ class Stage:
         self.log.estimators.committed = dict.fromkeys(range(PARTITIONS), 0)
         self.log.updaters.committed = dict.fromkeys(range(shards), 0)
 
-    def rebuild(self) -> None:
-        """Stop all workers, lose the store and rebuild it; with more shards, if there were
-        fewer."""
+    def rebuild(self, steps: float = math.inf, *, store_lost: bool = True) -> None:
+        """Stop all workers, lose the store and rebuild it; with more shards, if there were fewer.
+        The command is killed after so many steps."""
         self.log.add_shards(SHARDS - len(self.log.parts))
         self.actors.clear()
         for group in (self.log.estimators, self.log.updaters):
             for producer in sorted(group.transactions):
                 self.log.fence(group, producer)
-        self.store.wipe()
+        if store_lost:
+            self.store.wipe()
         self.rebuilt = True
         self.watch.to_rebuild.clear()
-        recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines.cutoff)
+        with suppress(recovery.GivenUp):
+            recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines, steps)
 
     def rebuild_and_start(self) -> tuple[Actor, Actor]:
         self.rebuild()
@@ -327,6 +330,6 @@ class Stage:
             return self._unrated
         found = oracle.violations(
             self.log, self.store, self.ladders, WINDOW, self.once, rebuilt=self.rebuilt,
-            events=not self.torn,
+            torn=self.torn,
         )  # fmt: skip
         return found if self.log_restored or self.torn else found + self.watch.false_refusals
