@@ -7,6 +7,7 @@ import shutil
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,6 +82,25 @@ def at_work(settings: Settings, start: Start, count: int) -> WorkerProcess:
     return worker
 
 
+def lag(worker: WorkerProcess) -> float:
+    return worker.metric("stream_rater_lag_records")
+
+
+def is_said(worker: WorkerProcess, server: str, *, up: bool) -> bool:
+    """Whether the worker says that Kafka or Redis answers."""
+    return worker.metric("stream_rater_dependency_up", dependency=server) == up
+
+
+def report_while_redis_is_away(worker: WorkerProcess, at: Settings, numbers: Sequence[int]) -> None:
+    """All that waits is lag, though the worker cannot read any more."""
+    first, *others = (a_round(each) for each in numbers)
+    produce(at, [first])
+    wait_until(lambda: "estimator: redis" in worker.get("/readyz")[1], "it cannot go on")
+    before = lag(worker)
+    produce(at, others)
+    wait_until(lambda: lag(worker) >= before + len(others), "the lag rises")
+
+
 @OWN_SERVERS
 def test_servers_are_killed_and_come_back(
     pair: Pair, at: Settings, worker_process: Start, serve: ServeHere
@@ -102,14 +122,20 @@ def test_servers_are_killed_and_come_back(
         server.kill()
         wait_until(lambda: worker.get("/readyz")[0] == 503, "it is not ready")
         assert worker.get("/healthz")[0] == 200
+        name = "kafka" if server is pair.kafka else "redis"
+        wait_until(partial(is_said, worker, name, up=False), "the metric says so")
+        more = range(200 * number, 200 * (number + 1))
+        if server is pair.redis:
+            report_while_redis_is_away(worker, at, more)
         if server is pair.kafka:
             refused = post(api, DUEL, a_posted_round("during"))
             assert (refused.status, refused.json["code"]) == (503, "not-acknowledged"), refused
             assert refused.headers["retry-after"]
         server.restart()
         wait_until(lambda: worker.get("/readyz")[0] == 200, "it is ready again")
-        more = range(200 * number, 200 * (number + 1))
-        produce(at, [a_round(each) for each in more])
+        wait_until(partial(is_said, worker, name, up=True), "the metric says so")
+        if server is pair.kafka:
+            produce(at, [a_round(each) for each in more])
         # A new client: one that saw the broker die may keep its old coordinator for minutes.
         wait_until(Finished(at), "all is rated")
     posted = ("during", "before", "after")

@@ -184,7 +184,6 @@ WATERMARK, UNREAD = 10, 7
 @pytest.fixture
 def fetched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Input]:
     """An input that has read all records of a partition."""
-    monkeypatch.setattr(consumer, "ENDS_EVERY_S", 0.0)
     client = Client()
     client.end = WATERMARK
     with input_with(client) as found:
@@ -201,7 +200,7 @@ def report(to: Input, next_offset: int = WATERMARK, waiting: int = 0) -> None:
 
 
 def end_of(found: Input) -> int:
-    found._read_ends()
+    found.log_ends = {0: found.consumer.end}  # type: ignore[attr-defined]
     return found.ends()[0]
 
 

@@ -36,9 +36,6 @@ TIMEOUT_S = 5.0
 DRAIN_S = 0.05
 """How long a static member serves outstanding callbacks before it closes."""
 
-ENDS_EVERY_S = 1.0
-"""The interval at which the ends of partitions are read for metrics."""
-
 STATISTICS_MS = 5000
 """The interval at which the client reports how far it has fetched."""
 
@@ -116,7 +113,7 @@ class Input:
     ) -> None:  # fmt: skip
         """`prefer_large_fetches`: fetch only while the client's queue is empty, so that responses
         are few and large."""
-        self.topic = topic
+        self.topic, self.group = topic, group
         self._deadlines = Deadlines(stop)
         self._lost: set[int] = set()
         self._gained: set[int] = set()
@@ -131,13 +128,12 @@ class Input:
         self._moved_s = -math.inf
         """When partitions were last assigned or revoked."""
         self._messages = Messages(TRANSIENT, self._translated)
-        self._ends: dict[int, int] = {}
-        """The end of each partition (`ends`). The dict is replaced, never changed, because
-        metrics read it in another thread."""
+        self.log_ends: Mapping[int, int] = {}
+        """The end of each partition as Kafka said last. Another thread asks, because what broke
+        elsewhere keeps this one from reading."""
         self._fetched: dict[int, int] = {}
         """The next offset that the client fetches of a partition, if it had nothing for us then.
         It may be out of date while a partition is paused."""
-        self._ends_due_s = 0.0
         self._member: str | None = None
         """The member id in the group at the last poll; None if the worker was no member."""
         self._metadata: Any = None
@@ -240,7 +236,6 @@ class Input:
                 self._wake(self._reading - self._paused)
             if max(self._moved_s, time.monotonic() - MEMBER_S) >= self._member_read_s:
                 self._read_membership()
-            self._read_ends()
             if self._may_rejoin:
                 self._rejoin_at_once()
         except KafkaException as error:
@@ -400,38 +395,23 @@ class Input:
         return sorted(self._owned - self._reading)
 
     def ends(self) -> dict[int, int]:
-        """The end of each partition that is read, at most about ENDS_EVERY_S old.
+        """The end of each partition that is read, as old as `log_ends`, for any thread.
 
         It is the high watermark. But where the client has fetched up to there, and we have read
         all that it found, it is the offset after the last record: the ends of transactions and
         aborted records take offsets that nobody finishes. The client reports how far it has
         fetched every STATISTICS_MS.
         """
-        return self._ends
+        ends = {p: self.log_ends[p] for p in tuple(self._reading) if p in self.log_ends}
+        for p, end in ends.items():
+            if p not in self._paused and end <= self._fetched.get(p, -1):
+                ends[p] = min(end, self._next.get(p, end))
+        return ends
 
     def _forget_fetched(self, partitions: Iterable[int]) -> None:
         """Forget how far these partitions were fetched, because they are fetched again."""
         for partition in partitions:
             self._fetched.pop(partition, None)
-
-    def _read_ends(self) -> None:
-        """Read the ends of partitions. This runs in the polling thread: the client serves one
-        thread at a time, and a call from another thread would starve beside one that always
-        polls."""
-        if time.monotonic() < self._ends_due_s:
-            return
-        self._ends_due_s = time.monotonic() + ENDS_EVERY_S
-        ends = {}
-        for partition in self._reading:
-            with suppress(KafkaException):  # nothing has been fetched yet
-                _, end = self.consumer.get_watermark_offsets(
-                    TopicPartition(self.topic, partition), cached=True
-                )
-                if partition not in self._paused and end <= self._fetched.get(partition, -1):
-                    end = min(end, self._next[partition])
-                if end >= 0:
-                    ends[partition] = end
-        self._ends = ends
 
     def close(self) -> None:
         """Leave the group and close the consumer.
