@@ -23,6 +23,8 @@ class Client:
 
     end = 0
     """The end of the partition."""
+    name = "member"
+    """Its id in the group; empty if it is no member."""
 
     def __init__(self) -> None:
         self.at = 0
@@ -34,7 +36,7 @@ class Client:
         return 0, self.end
 
     def memberid(self) -> str:
-        return "member"
+        return self.name
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: None

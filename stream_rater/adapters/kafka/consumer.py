@@ -28,7 +28,7 @@ from stream_rater.adapters.access import (
 from stream_rater.adapters.kafka.commits import source_commit
 from stream_rater.adapters.kafka.deadlines import STOP_GRACE_S, Deadlines
 from stream_rater.adapters.kafka.records import Messages
-from stream_rater.config.settings import Settings
+from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.pipeline.ports import POLL_RECORDS, Poll, Polled, SourceCommit
 
@@ -57,6 +57,9 @@ thread."""
 
 FATAL = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID})
 """Errors that are reported once; after them the consumer returns nothing for ever."""
+
+AGAIN_S = 60.0
+"""For this long after it has joined again, a named member believes that it is fenced."""
 
 REPORTED_ERRORS = FATAL | {KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION}
 
@@ -113,7 +116,7 @@ class Input:
     ) -> None:  # fmt: skip
         """`prefer_large_fetches`: fetch only while the client's queue is empty, so that responses
         are few and large."""
-        self.topic, self.group = topic, group
+        self.topic, self.group, self._settings = topic, group, settings
         self._deadlines = Deadlines(stop)
         self._lost: set[int] = set()
         self._gained: set[int] = set()
@@ -174,8 +177,20 @@ class Input:
         self._static = bool(settings.instance_id)
         if self._static:
             options["group.instance.id"] = settings.instance_id
+        self._options, self._again_s = options, -math.inf
         self.consumer = new_consumer(settings, options)
         self._subscribed = False
+
+    def _join_again(self, error: KafkaError) -> None:
+        """Give up all partitions, and let the next poll join the group as a fresh member."""
+        self._reported_error = error  # the next poll tries again if there is no new client
+        consumer = new_consumer(self._settings, self._options)
+        self._again_s = self._moved_s = time.monotonic()
+        self.close()
+        self._lost |= self._owned
+        for mine in (self._gained, self._owned, self._reading, self._paused):
+            mine.clear()
+        self.consumer, self._subscribed, self._reported_error = consumer, False, None
 
     def _on_error(self, error: KafkaError) -> None:
         is_over = self._reported_error is not None and _is_fatal(self._reported_error)
@@ -326,9 +341,14 @@ class Input:
         return self._metadata
 
     def _translated(self, error: KafkaError) -> Exception:
-        if _is_fatal(error):
-            return Fenced(f"kafka: {error.str()}")
-        return trouble_of(error)
+        if not _is_fatal(error):
+            return trouble_of(error)
+        why, name = f"kafka: {error.str()}", f"{PREFIX}INSTANCE_ID={self._settings.instance_id}"
+        if not self._static or time.monotonic() < self._again_s + AGAIN_S:
+            return Fenced(f"{why}: another worker has {name}, too" if self._static else why)
+        # A broker that was restarted may say so of a name that nobody shares.
+        self._join_again(error)
+        return LogTrouble(f"{why}: if nobody else has {name}, joining again helps")
 
     def _skip_unreadable(self) -> None:
         skips = {p: o for p, o in self._messages.skips.items() if p in self._reading}
