@@ -220,6 +220,7 @@ class Erasure:
         store.check_layout(layout_of(old.settings, old.admin, self._partitions))
         erasure_checks.check_kernel(store.layout.begun_by(KERNEL_VERSION))
         erasure_checks.check_deferred(old)
+        season_copies.check_finished(old.settings, old.admin)
         self._ends = erasure_checks.check_drained(old, self._partitions)
 
     def search(self) -> Mentions:

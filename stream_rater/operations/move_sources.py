@@ -144,6 +144,7 @@ class KafkaSource:
         self._store.layout.check_stored(layout)
         check_kernel(self._store.layout.begun_by(KERNEL_VERSION))
         _check_ladders(self._settings, ladders, self.ladder_log())
+        season_copies.check_finished(self._settings, self._admin)
         ends = erasure_checks.check_drained(self._generation, self._partitions)
         self.ends = [ends[partition] for partition in range(len(ends))]
 

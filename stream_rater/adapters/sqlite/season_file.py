@@ -21,6 +21,7 @@ from stream_rater.contract.season_ended import (
     message_of,
     record_of,
     renamed,
+    unfinished,
 )
 
 FORMAT = 1
@@ -197,12 +198,16 @@ class SeasonRows:
 
 def rename_player(data: Path, new_id: str, player: str, name: str) -> int:
     """Put another name in the place of a player's id in all standings of a data file, and give them
-    to the data file with the id `new_id`. Returns the number of standings."""
+    to the data file with the id `new_id`. Returns the number of standings. Raises Unusable if only
+    a part of a season's standings is written: with another name in it, the rest would not fit."""
     path = seasons_path(data)
     if not path.is_file():
         return 0
     with closing(_opened(path, "")) as connection, _failing(path):
         connection.execute("BEGIN IMMEDIATE")
+        begun = "SELECT ladder, season FROM pages EXCEPT SELECT ladder, season FROM seasons"
+        for season in connection.execute(begun):
+            raise Unusable(unfinished(*season))
         connection.execute("PRAGMA secure_delete = ON")
         found: Sequence[tuple[bytes, bytes]] = connection.execute(
             "SELECT key, value FROM standings WHERE player = ?", (player,)
