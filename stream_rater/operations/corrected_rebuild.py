@@ -142,7 +142,7 @@ def corrected_ladders(verdicts: Verdicts, cutoff: Cutoff) -> set[str]:
 
 
 def last_published(
-    changes: Iterable[RatingChanged], wanted: Callable[[str], bool]
+    changes: Iterable[RatingChanged], wanted: Callable[[str], bool] = lambda _: True
 ) -> dict[Player, LastPublished]:
     """What was last published of each player of the wanted ladders. `changes`: all events, in any
     order."""

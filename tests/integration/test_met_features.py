@@ -40,7 +40,6 @@ def test_beliefs_and_events_agree_after_new_shards(at: Settings, worker_process:
     assert played == counted
 
 
-@broken
 @pytest.mark.slow
 def test_a_move_keeps_the_newest_events(
     at: Settings, settings: SettingsFactory, worker_process: Start, tmp_path: Path
