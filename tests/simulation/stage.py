@@ -82,6 +82,7 @@ class Stage:
         """Whether records vanished from a partition. Then events are not compared."""
         self._rounds = 0
         self.now_s = 0.0
+        self.window = WINDOW
         self.cache_bytes = CACHE_BYTES  # the memory of the cache of updaters that start from now on
         self.patches = ExitStack()  # what `instead` has changed
         self.estimator_cache = 2**20  # the memory of an estimator's cache
@@ -99,7 +100,7 @@ class Stage:
 
     def estimator(self) -> Actor:
         machine = self.machines.estimator(
-            self.ladders, len(self.log.parts), PARTITIONS, window=WINDOW, wave_players=WAVE,
+            self.ladders, len(self.log.parts), PARTITIONS, window=self.window, wave_players=WAVE,
             checkpoint_every=1, cache_bytes=self.estimator_cache,
             rows_in_flight=self.rows_in_flight,
         ).run()  # fmt: skip
@@ -196,7 +197,7 @@ class Stage:
         self.rebuilt = True
         self.watch.to_rebuild.clear()
         with suppress(recovery.GivenUp):
-            recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines, steps)
+            recovery.rebuild(self.log, self.store, self.ladders, self.window, self.machines, steps)
 
     def rebuild_and_start(self) -> tuple[Actor, Actor]:
         self.rebuild()
@@ -329,7 +330,7 @@ class Stage:
         if self._unrated:
             return self._unrated
         found = oracle.violations(
-            self.log, self.store, self.ladders, WINDOW, self.once, rebuilt=self.rebuilt,
+            self.log, self.store, self.ladders, self.window, self.once, rebuilt=self.rebuilt,
             torn=self.torn,
         )  # fmt: skip
         return found if self.log_restored or self.torn else found + self.watch.false_refusals

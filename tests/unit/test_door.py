@@ -127,6 +127,87 @@ async def test_a_known_round_is_not_written_again(place: DoorPlace, client: Clie
     assert place.posted("known") == 4
 
 
+OTHERS: dict[str, dict[str, Any]] = {
+    "other-ranks": {"standings": [{"player": "ann", "rank": 2}, {"player": "bob", "rank": 1}]},
+    "other-player": {"standings": [{"player": "ann", "rank": 1}, {"player": "cy", "rank": 2}]},
+    "not-finished": {"standings": [{"player": "ann", "rank": 1}, {"player": "bob", "dnf": True}]},
+    "a-team": {"standings": [{"team": ["ann", "cy"], "rank": 1}, {"player": "bob", "rank": 2}]},
+    "a-seat": {"standings": [{"player": "ann", "rank": 1, "seat": "home"},
+                             {"player": "bob", "rank": 2}]},
+    "a-score": {"standings": [{"player": "ann", "rank": 1, "score": 3},
+                              {"player": "bob", "rank": 2, "score": 0}]},
+    "other-weight": {"weight": 2.0},
+    "a-ceiling": {"performance_ceiling": 1800.0},
+    "other-time": {"completed_at": "2026-05-01T20:00:01Z"},
+}  # fmt: skip
+
+
+@cases("other", OTHERS.values())
+@at_door()
+async def test_a_known_id_with_another_content(
+    place: DoorPlace, client: Client, other: dict[str, Any]
+) -> None:
+    """It is refused with the place of the first round, and with the cure: by itself, in a batch,
+    and beside the first one in the same batch. Nothing is written."""
+    await client.post(AT, a_round())
+    answer = await client.post(AT, a_round(**other))
+    assert (answer.status, answer.code) == (409, "other-content")
+    assert (answer.json["partition"], answer.json["offset"]) == (home("eu"), 0)
+    assert "round-amended" in answer.json["detail"]
+    batch = [
+        a_round("x", ladder="eu"), a_round("x", ladder="eu", **other),
+        a_round(ladder="eu", **other),
+    ]  # fmt: skip
+    results = (await client.post("/v1/rounds", batch)).json["results"]
+    said = [(each["status"], each["code"], each["offset"]) for each in results]
+    assert said == [(202, None, 1), (409, "other-content", 1), (409, "other-content", 0)]
+    assert len(place.log.all) == 2
+
+
+@at_door()
+async def test_a_known_id_in_another_spelling(place: DoorPlace, client: Client) -> None:
+    """The order of the entries and of a team, and the form of the time, say nothing else. If the
+    first round of a batch is not acknowledged, no other of its id is known either."""
+    team = {"team": ["bob", "cy"], "shares": [1.0, 0.5], "rank": 2}
+    turned = {"team": ["cy", "bob"], "shares": [0.5, 1], "rank": 2}
+    await client.post(AT, a_round(standings=[{"player": "ann", "rank": 1}, team]))
+    again = a_round(
+        completed_at="2026-05-01T22:00:00+02:00", standings=[turned, {"player": "ann", "rank": 1}],
+        weight=1, extra=True,
+    )  # fmt: skip
+    answer = await client.post(AT, again)
+    assert (answer.status, answer.json["offset"]) == (202, 0)
+    place.log.broken = NotAppended("unavailable", "away")
+    batch = [a_round("y", ladder="eu"), a_round("y", ladder="eu", weight=2)]
+    results = (await client.post("/v1/rounds", batch)).json["results"]
+    assert [each["code"] for each in results] == ["not-acknowledged", "not-acknowledged"]
+
+
+@at_door()
+async def test_a_corrected_round(place: DoorPlace, client: Client) -> None:
+    """A voided round that is posted again is not taken, since it would not count. Its state has no
+    changes any more, once the correction is decided. A batched correction is none yet."""
+    place.states.began([0] * PARTITIONS)
+    await client.post(AT, a_round())
+    for name, rank in (("ann", 1), ("bob", 2)):
+        place.door.changed([an_event(name, 0, ladder="eu", round_id="r1", rank=rank)])
+    rated = (await client.get(f"{AT}/r1")).json
+    assert (rated["status"], len(rated["changes"]), rated["corrected_at"]) == ("rated", 2, None)
+    await client.post("/v1/ladders/eu/corrections", VOID | {"batched": True})
+    assert (await client.get(f"{AT}/r1")).json == rated
+    await client.post("/v1/ladders/eu/corrections", VOID)
+    assert (await client.get(f"{AT}/r1")).json["status"] == "pending"
+    place.states.settled([3] * PARTITIONS)
+    state = (await client.get(f"{AT}/r1")).json
+    assert (state["status"], state["changes"], state["corrected_at"]) == ("voided", [], 2)
+    answer = await client.post(AT, a_round())
+    assert (answer.status, answer.code) == (409, "other-content")
+    assert "voided at offset 2" in answer.json["detail"]
+    place.states.rejected(RejectedRecord(Place(home("eu"), 2), "already-voided", "why", "", ""))
+    assert (await client.get(f"{AT}/r1")).json == rated
+    assert (await client.post(AT, a_round())).status == 202
+
+
 @at_door()
 async def test_a_rejected_round_says_why(place: DoorPlace, client: Client) -> None:
     """With code and text; it may be sent again, since a rejected record does not count as seen.

@@ -106,6 +106,34 @@ def test_what_cannot_be_known_is_said() -> None:
     assert shown(found) == ()
 
 
+def test_corrections_that_others_send() -> None:
+    """They are known by their events. Of a round the newest correction counts, and it is about the
+    last round of the id before it. One of a player, or of a batch, says of all earlier rounds that
+    they may have other effects now. A seed is no correction."""
+
+    def event(cause: str, offset: int, round_id: str = "") -> None:
+        of = CorrectionCause(cause=cause, offset=offset, round_id=round_id)
+        found.changed(an_event("ann", offset, ladder="eu", round_id=round_id, correction=of))
+
+    def corrected(offset: int) -> tuple[object, ...]:
+        outcome = found.at(Place(P, offset), "eu", "r")
+        return () if outcome is None else (outcome.status, outcome.complete, outcome.corrected_at)
+
+    found = states()
+    for offset in (3, 9):
+        found.changed(an_event("ann", offset, ladder="eu", round_id="r"))
+    found.settled([10, 10])
+    event("players-seeded", 5, "s")
+    assert (corrected(3), corrected(9)) == (("rated", True, None), ("rated", True, None))
+    event("round-voided", 8, "r")
+    assert (corrected(3), corrected(9)) == (("voided", True, 8), ("rated", True, None))
+    event("round-amended", 7, "r")
+    assert corrected(3) == ("voided", True, 8)
+    event("round-amended", 11, "r")
+    event("player-removed", 12)
+    assert (corrected(3), corrected(9)) == (("voided", True, 12), ("amended", False, 12))
+
+
 def test_states_are_bounded() -> None:
     """The oldest are dropped, by number of rounds and of changes, and are unknown then."""
     found = states(most=2)

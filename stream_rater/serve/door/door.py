@@ -1,8 +1,8 @@
 """Takes rounds, corrections and seeds from clients, and answers what became of a round.
 
 Of a round that this process knows by its id, nothing is written again, and the answer is the place
-of the first record. So a client that had no answer sends the round once more. After a restart of
-this process the duplicate window of the workers does the same.
+of the first record; it is 409 if that one says something else. So a client that had no answer sends
+the round once more. After a restart of this process the workers' duplicate window does the same.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from stream_rater.serve.bodies import (
     RoundTaken,
 )
 from stream_rater.serve.door.log import RoundLog
-from stream_rater.serve.door.status import Outcome, RoundStates
+from stream_rater.serve.door.status import Outcome, RoundState, RoundStates
 from stream_rater.serve.door.validating import (
     OtherLadder,
     Validator,
@@ -110,8 +110,8 @@ class Door:
         self.states = RoundStates() if states is None else states
         self._posted, self._acknowledged = posted, acknowledged
         self._validator: Validator | None = None
-        self._sending: dict[tuple[str, str], asyncio.Future[Appended]] = {}
-        """The rounds that are being written, with their outcomes."""
+        self._sending: dict[tuple[str, str], _Writing] = {}
+        """The rounds that are being written, by ladder and id."""
         self._requests: list[_Request] = []
         """The requests whose rounds are not validated yet."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -167,6 +167,9 @@ class Door:
         if isinstance(outcome, NotAppended):
             raise self._not_appended(outcome)
         self._posted("written")
+        if not getattr(valid.decoded, "batched", False):
+            of = getattr(valid.decoded, "round_id", "")
+            self.states.corrected(ladder, valid.kind, outcome.offset, of)
         return CorrectionTaken(ladder=ladder, event_type=valid.kind, **outcome._asdict())
 
     async def state(
@@ -203,7 +206,7 @@ class Door:
         if isinstance(valid, Invalid | OtherLadder):
             return
         name = valid.ladder, valid.round_id
-        if self.states.first_of(*name) is not None or name in self._sending:
+        if self.states.standing(*name) is not None or name in self._sending:
             return
         players = await beginnings.find(players_in(valid.value))
         if not players:
@@ -242,12 +245,12 @@ class Door:
             loop.call_soon(self._take_requests)
         found: list[RoundTaken | Refused] = []
         for valid, answer in await request.answers:
-            if isinstance(answer, asyncio.Future):
+            if isinstance(answer, _Writing):
                 assert valid is not None
-                outcome = await asyncio.shield(answer)
+                outcome, content = await asyncio.shield(answer.outcome), answer.round_.content
                 found.append(
                     _refused_by_log(outcome) if isinstance(outcome, NotAppended)
-                    else _taken(valid, outcome)
+                    else _known(valid, RoundState(outcome, "", "", content=content))
                 )  # fmt: skip
             else:
                 found.append(answer)
@@ -287,19 +290,20 @@ class Door:
                 self._posted("invalid")
                 answers.append((None, _refused(each)))
                 continue
-            first = self.states.first_of(each.ladder, each.round_id)
+            name = each.ladder, each.round_id
+            first = self.states.standing(*name)
             if first is not None:
                 self._posted("known")
-                answers.append((None, _taken(each, first)))
+                answers.append((None, _known(each, first)))
                 continue
-            name = each.ladder, each.round_id
-            future = self._sending.get(name)
-            if future is None:
-                future = self._sending[name] = asyncio.get_running_loop().create_future()
-                own.append(_Writing(each, trace, future))
+            writing = self._sending.get(name)
+            if writing is None:
+                future = asyncio.get_running_loop().create_future()
+                writing = self._sending[name] = _Writing(each, trace, future)
+                own.append(writing)
             else:
                 self._posted("known")
-            answers.append((each, future))
+            answers.append((each, writing))
         if own:
             # If a client goes away, the records are written and their states stored all the same.
             task = asyncio.ensure_future(self._write(own))
@@ -320,7 +324,9 @@ class Door:
                     self._not_appended(outcome)
                 else:
                     self._posted("written")
-                    self.states.posted(outcome, each.ladder, each.round_id, each.players)
+                    self.states.posted(
+                        outcome, each.ladder, each.round_id, each.players, each.content
+                    )
                 del self._sending[each.ladder, each.round_id]
                 future.set_result(outcome)
             self._waiting.notify()
@@ -366,8 +372,8 @@ class _Writing(NamedTuple):
     outcome: "asyncio.Future[Appended]"
 
 
-_Answer = tuple[None, RoundTaken | Refused] | tuple[ValidRound, "asyncio.Future[Appended]"]
-"""The answer for a round; or the round, and its outcome that is still to come."""
+_Answer = tuple[None, RoundTaken | Refused] | tuple[ValidRound, _Writing]
+"""The answer for a round; or the round, and that of its id whose outcome is still to come."""
 
 
 class _Request(NamedTuple):
@@ -426,7 +432,8 @@ def _refused_one(refused: Refused, index: int) -> RoundTaken:
     problem = refused.problem
     rest = (problem.place or "body").removeprefix("body")
     return RoundTaken(
-        ladder=None, round_id=None, partition=None, offset=None, status=problem.status,
+        ladder=None, round_id=None, partition=problem.partition, offset=problem.offset,
+        status=problem.status,
         code=problem.code, detail=problem.detail, place=f"body[{index}]{rest}",
     )  # fmt: skip
 
@@ -443,11 +450,13 @@ def _record(each: ValidRound, trace: Trace | None) -> NewRecord:
     return NewRecord(each.partition, each.ladder.encode(), each.value, headers)
 
 
-def _taken(each: ValidRound, place: Place) -> RoundTaken:
+def _known(each: ValidRound, state: RoundState) -> RoundTaken | Refused:
+    """The answer about a round for whose id this record stands."""
+    if why := state.why_not(each.content):
+        return Refused("other-content", why, "body.round_id", at=state.place)
     return RoundTaken(
-        ladder=each.ladder, round_id=each.round_id, partition=place.partition, offset=place.offset,
-        status=202,
-    )  # fmt: skip
+        ladder=each.ladder, round_id=each.round_id, **state.place._asdict(), status=202
+    )
 
 
 def _refused(invalid: Invalid | OtherLadder) -> Refused:
@@ -488,7 +497,7 @@ def _answer(found: Outcome, ladder: str, round_id: str) -> RoundStateAnswer:
         partition=state.place.partition, offset=state.place.offset, code=state.code or None,
         detail=state.detail or None,
         changes=[_change(each) for each in state.changes.values()] if rated else [],
-        changes_complete=found.complete,
+        changes_complete=found.complete, corrected_at=found.corrected_at,
     )  # fmt: skip
 
 
