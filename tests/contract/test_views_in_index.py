@@ -22,7 +22,7 @@ from stream_rater.config.views import DAY_S, Listing, Protection, Tier
 from stream_rater.contract.events import CorrectionCause, RatingChanged
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.serve.bodies import MOST_ROWS
-from stream_rater.serve.entries import PlayerErased
+from stream_rater.serve.entries import LadderIndex, LadderSummary, PlayerErased, apply_events
 from stream_rater.serve.index import file_index
 from stream_rater.serve.index import writer as index_writer
 from stream_rater.serve.index.file_index import FileIndexReader, FileIndexWriter
@@ -363,6 +363,9 @@ def test_tiers_of_events(make: Make) -> None:
         (None, "bronze"), ("bronze", "silver"), ("silver", "silver"), ("silver", "bronze"),
     ]  # fmt: skip
     assert make(a_ladder(LISTING), clock).apply(some) == {}
+    views = BOTH.views(LADDER)
+    once = apply_events(LadderIndex({}, {}, {}, LadderSummary()), some, 9, views)
+    assert apply_events(once, some[-1:], 9, views).players == once.players, "read once more"
     rig = make(a_ladder(), clock)
     rig.apply([an_event("ann", 1)])
     for answer in (

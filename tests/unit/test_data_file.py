@@ -18,9 +18,15 @@ from stream_rater.adapters.sqlite.database import Database, Unusable, connect_re
 from stream_rater.adapters.sqlite.driver import updater_worker
 from stream_rater.adapters.sqlite.events import read_events, restore
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog, read_records
-from stream_rater.adapters.sqlite.store import SqliteStore
+from stream_rater.adapters.sqlite.store import SqliteStore, set_position
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
-from stream_rater.contract.errors import Denied, LogTrouble, StoreTrouble, Unrecoverable
+from stream_rater.contract.errors import (
+    Denied,
+    LogTrouble,
+    Regrouped,
+    StoreTrouble,
+    Unrecoverable,
+)
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.ports import Application, Apply, Event, Position
 from tests.builders.cases import cases
@@ -175,6 +181,34 @@ def test_an_apply_ends_with_its_publish(database: Database, path: Path) -> None:
     worker.perform(Apply({0: a_call(0, 1, b"three")}))
     worker.perform(nothing)
     assert (store.read(0, players).records, log.updaters.committed) == ([b"three"], {0: 1})
+
+
+def test_beliefs_stay_if_the_group_changes_before_their_publish(database: Database) -> None:
+    """No event of them is there, and no offset: they are published by what comes next."""
+    log, store = SqliteLog(database), SqliteStore(database)
+    worker, other = updater_worker(log, store), updater_worker(log, store)
+    log.updaters.assign([worker])
+    worker.perform(ports.Poll(0.0))
+    worker.perform(Apply({0: a_call(0, 1, b"one")}))
+    log.updaters.assign([worker, other])
+    with pytest.raises(Regrouped):
+        worker.perform(ports.Publish([Event(0, b"key", b"event")], {0: 1}))
+    assert store.read(0, PlayerColumn.of([ANN])).records == [b"one"]
+    assert (log.updaters.committed, log.changed_end(0)) == ({}, 0)
+
+
+def test_parts_that_may_be_needed_again_stay(path: Path) -> None:
+    """Those of the last call, and those whose events no transaction has published."""
+    with closing(Database.open(path, shards=3)) as database:
+        log = SqliteLog(database)
+        for shard, start in enumerate((2, 4, 4)):
+            for _ in range(6):
+                log.append_part(shard, b"part")
+            set_position(database.connection, shard, Position(5, start))
+        for number, offsets in enumerate(({0: 4, 1: 3, 2: 4}, dict.fromkeys(range(3), 5))):
+            log.transaction(log.updaters, number).offsets.update(offsets)
+            log.commit(log.updaters, number)
+        assert [log.parts.start(shard) for shard in range(3)] == [2, 3, 4]
 
 
 def test_a_full_disk_takes_a_turn_back(database: Database, path: Path) -> None:

@@ -54,6 +54,16 @@ def test_rated_once_all_players_have_changed() -> None:
     assert shown(found) == ("rated", 3, [], True)
 
 
+def test_what_was_dropped_stays_unknown() -> None:
+    """Also when the topics are followed once more, from ends that are no later."""
+    found = states(most=1)
+    for offset in (3, 4):
+        found.posted(Place(P, offset), "eu", f"r{offset}", 2)
+    found.began([0, 0])
+    assert shown(found, "r3", 3) == ()
+    assert shown(found, "r4", 4) == ("pending", 4, [], False)
+
+
 def test_an_event_may_come_before_the_acknowledgement() -> None:
     """And so may a rejection, whose record says neither ladder nor id."""
     found = states()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock, call
 
 import msgspec
 import pytest
@@ -17,12 +18,15 @@ from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.adapters.sqlite.reading import data_file
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.config.ladders import ANY_LADDER, DEFAULT_RATING, TEMPLATE, Ladder, Ladders
+from stream_rater.config.settings import Settings
 from stream_rater.config.views import DAY_S, Listing, Tier
 from stream_rater.contract.events import parse_time
+from stream_rater.contract.record import Record, checksum
 from stream_rater.pipeline.ports import Event, Poll, Publish
 from stream_rater.serve.index import file_follower, file_index
 from stream_rater.serve.index.file_follower import FileFollower
-from stream_rater.serve.index.follower import NewEvent, Watcher
+from stream_rater.serve.index.follower import Follower, NewEvent, Watcher
+from stream_rater.serve.index.writer import Tail
 from tests.contract.test_serve_index import an_event
 
 ANY = ANY_LADDER.ladders[TEMPLATE]
@@ -161,6 +165,16 @@ def test_players_leave_without_an_event(written: Written, monkeypatch: pytest.Mo
             scores += index.execute("SELECT score FROM index_players").fetchone()
         clock[0] += 2 * DAY_S
     assert scores == [-1500.0, None]
+
+
+def test_the_last_records_are_stored_before_positions() -> None:
+    """Else a topic of the same length, with other records, would be taken for this one."""
+    writer, last = Mock(), {0: Record(0, 4, b"event")}
+    Follower(Settings(), Watcher())._checkpoint(writer, [5, 0], last)
+    assert writer.mock_calls == [
+        call.store_tails({0: Tail(4, checksum(b"event"))}), call.checkpoint([5, 0])
+    ]  # fmt: skip
+    assert last == {}
 
 
 def test_no_transaction_stays_open(written: Written) -> None:
