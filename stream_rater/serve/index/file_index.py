@@ -30,6 +30,7 @@ from stream_rater.serve.cursors import AfterRow, ranked
 from stream_rater.serve.entries import (
     BIN,
     NOT_SWEPT,
+    WRONG_CLOCK_S,
     EntryKey,
     History,
     IndexedPlayer,
@@ -148,10 +149,11 @@ class FileIndexWriter:
 
     def _adopt(self, ladder: str) -> None:
         """Make the placements of all players of a ladder again if its views are others than those
-        by which they were made."""
+        by which they were made, or if a wrong clock has taken out who is to be listed."""
         views = self._views.of(ladder)
-        stored = self._do.execute("SELECT views FROM index_views WHERE ladder = ?", (ladder,))
-        if (stored.fetchone() or ("",))[0] == views.id:
+        own = "SELECT views, moment FROM index_views WHERE ladder = ?"
+        made_by, moment_s = self._do.execute(own, (ladder,)).fetchone() or ("", -math.inf)
+        if made_by == views.id and moment_s <= self._now() + WRONG_CLOCK_S:
             return
         with self._transaction():
             for table in ("index_views", "index_dues", "index_bins"):
@@ -173,6 +175,7 @@ class FileIndexWriter:
         more."""
         now_s, more = self._now(), False
         for (ladder,) in self._do.execute("SELECT ladder FROM index_views").fetchall():
+            self._adopt(ladder)
             due = self._do.execute(
                 "SELECT player, due FROM index_dues WHERE ladder = ? AND due <= ? "
                 "ORDER BY due, player LIMIT ?", (ladder, now_s, SWEPT_TOGETHER),
