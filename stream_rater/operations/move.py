@@ -2,10 +2,10 @@
 
 1. Check that nobody uses the old place, that all of it is rated, and that the topics and Redis of
    the new place are empty.
-2. Copy each accepted record to its partition and offset, with an empty record in the place of each
-   rejected one; the newest event of each player; and the ladder events, byte for byte. So all
-   offsets stay as they are. A rejected record would be validated again otherwise, by the time when
-   Kafka received it, and might be accepted.
+2. Mark Redis as half of a move, which all refuse. Copy each accepted record to its partition and
+   offset, with an empty record in the place of each rejected one; the newest event of each player;
+   and the ladder events, byte for byte. So all offsets stay as they are. A rejected record would be
+   validated again otherwise, by the time when Kafka received it, and might be accepted.
 3. Rebuild Redis from these topics, and compare beliefs and newest events with the old place.
 4. Mark the old place as moved, so that no round is rated in two places. Then workers may use Redis.
 
@@ -176,6 +176,7 @@ class Move:
     def copy(self) -> None:
         """Fill the topics, and commit the offsets of the workers' groups."""
         admin, topics, source = self._admin, self._topics, self._source
+        self._store.layout.mark_unfinished(source.name)
         admin.create_topics()
         self._partitions = admin.check_topics()
         shards = self._partitions[topics.parts]
@@ -256,6 +257,7 @@ class Move:
         if ends != self._source.ends:
             raise Failed(f"something else writes to {self._topics.rounds}: stop it")
         self._source.check_unchanged()
+        self._store.layout.mark_unfinished()
         return len(after)
 
     # --- 4 ---

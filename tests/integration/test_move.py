@@ -28,6 +28,7 @@ from tests.real import SettingsFactory
 from tests.rounds import day
 
 EFFECTS = [
+    "stream_rater.adapters.redis.metadata.StoreMetadata.mark_unfinished",
     "stream_rater.adapters.kafka.topics.Admin.create_topics",
     "stream_rater.adapters.kafka.copier.Copier.write",
     "stream_rater.adapters.kafka.topics.Admin.commit",
@@ -177,6 +178,9 @@ def test_a_move_is_killed(
                 break
     rate(path)
     assert "holds records, or once had some" in refused(at, "move", path)
+    half = f"the move of {path} to this place is unfinished: use {path} on"
+    for command in ("run", "verify", "rebuild --replace"):
+        assert half in refused(at, *command.split()), command
     to = generation(at)
     with halting(words, processes.environment_of(to), EFFECTS, tmp_path / "second.log") as halts:
         for name in halts:

@@ -14,10 +14,16 @@ import pytest
 
 from stream_rater.adapters.sqlite import database as module
 from stream_rater.adapters.sqlite import schema
-from stream_rater.adapters.sqlite.database import Database, Unusable, connect_reader
+from stream_rater.adapters.sqlite.database import (
+    Database,
+    Unusable,
+    connect_reader,
+    index_path,
+)
 from stream_rater.adapters.sqlite.driver import updater_worker
 from stream_rater.adapters.sqlite.events import read_events, restore
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog, read_records
+from stream_rater.adapters.sqlite.reading import data_file
 from stream_rater.adapters.sqlite.store import SqliteStore, set_position
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.contract.errors import (
@@ -29,6 +35,7 @@ from stream_rater.contract.errors import (
 )
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.ports import Application, Apply, Event, Position
+from stream_rater.serve.index.file_index import FileIndexWriter
 from tests.builders.cases import cases
 from tests.waits import HANGS_S
 
@@ -63,6 +70,22 @@ def test_a_file_keeps_its_partitions(path: Path) -> None:
     with closing(Database.open(path, partitions=16)) as database:
         assert (database.partitions, database.shards) == (3, 1)
     assert sorted(each.name for each in path.parent.iterdir()) == [path.name, f"{path.name}.lock"]
+
+
+def test_only_its_user_can_read_it(path: Path) -> None:
+    """Nor what is beside it: players' ids are in all of it. Rights that were given to a file later
+    are those of the file that takes its place, too."""
+    with closing(Database.open(path)) as database:
+        database.connection.execute("INSERT INTO meta VALUES ('any', 'thing')")
+        with closing(FileIndexWriter(index_path(path), 9)), data_file(str(path)) as file:
+            file.copy_to(path.with_name("copy"))
+            modes = {each.name: each.stat().st_mode & 0o777 for each in path.parent.iterdir()}
+    assert {*modes} > {path.name, f"{path.name}-wal", f"{path.name}-index", "copy"}
+    assert {*modes.values()} == {0o600}
+    path.chmod(0o640)
+    with closing(Database.open(path)) as database:
+        database.replace_by(path.with_name("copy"))
+    assert path.stat().st_mode & 0o777 == 0o640
 
 
 OPEN_IT = """

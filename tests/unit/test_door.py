@@ -64,7 +64,8 @@ def test_terms_may_change_before_the_offset() -> None:
 async def test_each_round_of_a_batch_is_answered(place: DoorPlace, client: Client) -> None:
     """The valid ones are written, in order; an answer says where the mistake of the others is. A
     batch may be JSON lines: one that is no JSON costs no other. It has neither none nor more than
-    1,000; a body that is no array is said to be none."""
+    1,000; a body that is no array is said to be none. So is an array whose brackets do not fit; an
+    element that is no JSON costs no other."""
     bodies = [a_round("a", ladder="eu"), a_round("", ladder="eu"), a_round("b", ladder="eu")]
     answer = await client.post("/v1/rounds", bodies)
     assert answer.status == 200
@@ -80,12 +81,21 @@ async def test_each_round_of_a_batch_is_answered(place: DoorPlace, client: Clien
     answer = await client.post("/v1/rounds", lines, content_type="application/x-ndjson")
     assert [each["status"] for each in answer.json["results"]] == [422, 202, 202, 202]
     assert len(place.log.all) == 5
+    good = [line.replace(b':"r', b':"s]') for line in lines.splitlines()[2:]]
+    bad = b"nul", b'{"a":1,}', b'{"a":"\\x"}', b"[" * 2000 + b"]" * 2000, b"", b'"\x01"'
+    array = b" [%s] " % b" , ".join([*bad, *good])
+    answer = await client.post("/v1/rounds", array)
+    assert [each["status"] for each in answer.json["results"]] == [422] * 6 + [202] * 3
+    assert len(place.log.all) == 8
+    for whole in (array[:-3], array + b"]", b"nul", b"[" + array, b'["a]'):
+        answer = await client.post("/v1/rounds", whole)
+        assert (answer.status, answer.code) == (400, "bad-request")
     for bodies in ([], [a_round(str(i), ladder="eu") for i in range(1001)]):
         answer = await client.post("/v1/rounds", bodies)
         assert (answer.status, answer.code) == (422, "invalid")
     answer = await client.post("/v1/rounds", {"round_id": "r"})
     assert (answer.status, answer.code) == (400, "bad-request")
-    assert len(place.log.all) == 5
+    assert len(place.log.all) == 8
 
 
 def test_a_round_that_breaks_the_validator_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

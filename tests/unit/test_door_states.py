@@ -93,6 +93,21 @@ def test_what_is_known_from_others() -> None:
     assert shown(found, offset=5)[:2] == ("duplicate", 5)
 
 
+def test_no_id_is_at_the_place_of_a_correction() -> None:
+    """Whether this process sent it, or knows it by its events: such a question is not answered by
+    `pending`, and later by `rated`. A rejected one has an id, and that is rejected."""
+    found = states()
+    found.no_round(Place(P, 3), "eu")
+    seeded = CorrectionCause(cause="players-seeded", offset=5, round_id="s")
+    found.changed(an_event("ann", 4, ladder="eu", round_id="r", correction=seeded))
+    assert (shown(found, offset=3), shown(found, offset=5)) == ((), ())
+    found.settled([9, 9])
+    assert (shown(found, offset=3), shown(found, offset=5)) == ((), ())
+    assert shown(found, offset=6)[0] == "rated"  # another process may have sent a round
+    found.rejected(rejection(3, "unknown-round"))
+    assert shown(found, offset=3)[0] == "rejected"
+
+
 def test_what_cannot_be_known_is_said() -> None:
     """A round from before this process followed, or before it began again, may have had other
     events; one without any trace is unknown, and one behind is pending or settled by its place

@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import os
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -214,6 +216,21 @@ def test_wrong_answers(tmp_path: Path, words: tuple[str, ...], expected: str) ->
     found = run("rate", table(tmp_path, LONG), *words)
     assert (found.exit_code, found.stderr.count("\n")) == (2, 1)
     assert expected in found.stderr
+
+
+@cases("link", [os.symlink, os.link, shutil.copy])
+def test_nothing_is_written_over_what_is_read(tmp_path: Path, link: Any) -> None:
+    """By whatever name it is given: a command says so, and the input stays. A copy is no input."""
+    source = table(tmp_path, LONG)
+    for words in (["convert", source], ["rate", source, "--out"]):
+        (out := tmp_path / "out.jsonl").unlink(missing_ok=True)
+        link(source, out)
+        found = run(*words, str(out))
+        if link is shutil.copy:
+            assert found.exit_code == 0
+        else:
+            assert found.exit_code == 2 and "which is read: name another" in found.stderr
+        assert Path(source).read_text() == LONG
 
 
 def test_options_of_tables_are_for_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

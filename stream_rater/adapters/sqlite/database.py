@@ -73,7 +73,7 @@ class Database:
         Raises Unusable if another process has the file open, if the file is of a newer release, was
         moved to Kafka, or is no data file, and Denied if it may not be read or written.
         """
-        with ExitStack() as undo:
+        with schema.private_files(), ExitStack() as undo:
             lock = undo.enter_context(_locked(path))
             with _opening(path):
                 connection = sqlite3.connect(
@@ -119,6 +119,7 @@ class Database:
                 raise Unusable(
                     f"{found[0]}: another program reads {self.path.name}: end it, and run it again"
                 )
+            path.chmod(self.path.stat().st_mode & 0o777)
             path.replace(self.path)
             descriptor = os.open(self.path.parent, os.O_RDONLY)
             try:

@@ -24,7 +24,7 @@ from stream_rater.adapters.sqlite.log import (
     read_together,
     starts_of,
 )
-from stream_rater.adapters.sqlite.schema import OFFSET_BITS, offset_of, place
+from stream_rater.adapters.sqlite.schema import OFFSET_BITS, offset_of, place, private_files
 from stream_rater.adapters.sqlite.store import position_of
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.errors import LogTrouble
@@ -107,7 +107,8 @@ class DataFile:
     def copy_to(self, path: Path) -> None:
         """Write the file as it is at one instant to a new file, and wait until the copy is on the
         disk. The process that writes to the file goes on during this."""
-        self._rows("VACUUM INTO ?", str(path))
+        with private_files():
+            self._rows("VACUUM INTO ?", str(path))
         for each in (path, path.parent):
             descriptor = os.open(each, os.O_RDONLY)
             try:

@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from stream_rater.adapters.sqlite.database import BUSY_S, Unusable, error_of
+from stream_rater.adapters.sqlite.schema import private_files
 from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.season_ended import (
     Message,
@@ -230,7 +231,7 @@ def rename_player(data: Path, new_id: str, player: str, name: str) -> int:
 def _opened(path: Path, data_id: str) -> sqlite3.Connection:
     """A connection that writes. `data_id`: that of the data file; empty for any. Raises Unusable if
     the file belongs to another data file, or to another release."""
-    with _failing(path):
+    with private_files(), _failing(path):
         connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
         try:
             _prepare(connection, path, data_id)

@@ -6,6 +6,7 @@ the round once more. After a restart of this process the workers' duplicate wind
 """
 
 import asyncio
+import re
 import threading
 import time
 import uuid
@@ -167,6 +168,7 @@ class Door:
         if isinstance(outcome, NotAppended):
             raise self._not_appended(outcome)
         self._posted("written")
+        self.states.no_round(outcome, ladder)
         if not getattr(valid.decoded, "batched", False):
             of = getattr(valid.decoded, "round_id", "")
             self.states.corrected(ladder, valid.kind, outcome.offset, of)
@@ -232,6 +234,7 @@ class Door:
             if isinstance(outcome, NotAppended):
                 raise self._not_appended(outcome)
             self._posted("written")
+            self.states.no_round(outcome, valid.ladder)
 
     async def _take(
         self, bodies: Sequence[bytes], ladder: str, trace: Trace | None
@@ -424,7 +427,28 @@ def elements_in(body: bytes) -> list[bytes]:
     try:
         return [bytes(each) for each in _array(body)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if (found := _split(body)) is not None:
+            return found
         raise Refused("bad-request", f"no JSON array: {error}", "body") from None
+
+
+MOST_SIGNS = 500_000
+"""The most brackets and commas that the event loop looks at in a row."""
+_sign = re.compile(rb'(?:[^"\[\]{},]++|"(?:[^"\\]|\\.)*+")*+([\[\]{},])', re.DOTALL)
+
+
+def _split(body: bytes) -> list[bytes] | None:
+    """The elements of an array of which some are no JSON: they end where the brackets outside of
+    texts say so. None if the brackets do not fit, or are too many."""
+    text, found, first, depth = body.strip(), list[bytes](), 1, 0
+    for sign in islice(iter(_sign.scanner(text).match, None), MOST_SIGNS):  # type: ignore[attr-defined]
+        depth += (sign[1] in b"[{") - (sign[1] in b"]}")
+        if depth == (sign[1] == b","):
+            found.append(text[first : sign.start(1)])
+            first = sign.end()
+        if depth == 0:
+            break
+    return found if depth == 0 and first == len(text) and text.startswith(b"[") else None
 
 
 def _refused_one(refused: Refused, index: int) -> RoundTaken:

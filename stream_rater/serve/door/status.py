@@ -115,9 +115,16 @@ class RoundStates:
                 self._drop()
                 return
 
+    def no_round(self, place: Place, ladder: str) -> None:
+        """Record that the record at a place is a correction, a seed or a reset."""
+        self._state(place, "", "").ladder = ladder
+
     def changed(self, event: RatingChanged) -> None:
         """Record an event. An event of a correction is no state of a round."""
         if (of := event.correction) is not None:
+            if self._known_from:
+                at = Place(partition_of(event.ladder, len(self._known_from)), of.offset)
+                self.no_round(at, event.ladder)
             self.corrected(event.ladder, of.cause, of.offset, of.round_id)
             if of.cause not in SEEDS:
                 self._corrected[event.ladder] = max(of.offset, self._corrected.pop(event.ladder, 0))

@@ -18,11 +18,12 @@ import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from copy import copy
 from pathlib import Path
 from typing import TypeVar
 
+from stream_rater.adapters.sqlite.schema import private_files
 from stream_rater.config.ladders import ANY_LADDER, Ladders, LadderViews
 from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.events import RatingChanged
@@ -122,8 +123,9 @@ class FileIndexWriter:
         views by which the index is made. `now` returns Unix seconds. Creates the file and its
         tables where they are missing."""
         self._max_changes, self._views, self._now = max_changes, LadderViews(ladders), now
-        self._do = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._do.execute("PRAGMA journal_mode = WAL").fetchall()
+        with private_files():
+            self._do = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._do.execute("PRAGMA journal_mode = WAL").fetchall()
         self._do.execute("PRAGMA synchronous = NORMAL")  # with OFF, a power cut damages the file
         self._do.executescript(TABLES)
 
@@ -502,9 +504,13 @@ class FileIndexReader:
 
 
 def make_room(path: Path) -> None:
-    """Delete an index of another format, and whatever else cannot be an index. Nobody may have it
-    open. Raises Denied if that is not allowed."""
+    """Delete an index of another format, and a file that is none of SQLite. Nobody may have it
+    open. Raises Denied if that is not allowed, or if it is a file of somebody else."""
     if path.exists() and not _has_format(path):
+        with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(path)) as connection:
+            found = connection.execute("SELECT name FROM sqlite_schema").fetchall()
+            if found and ("index_state",) not in found:
+                raise Denied(f"{path} is no index of stream-rater: move it away, or rename it")
         delete(path)
 
 
