@@ -195,6 +195,43 @@ def test_a_large_header_is_refused() -> None:
         assert client.recv(12) == b"HTTP/1.1 431"
 
 
+async def patient(scope: Any, receive: Any, send: Any) -> None:
+    """Answers behind the body, by the names of the headers that it was given."""
+    while (await receive()).get("more_body"):
+        pass
+    names = b" ".join(name for name, _ in scope["headers"])
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": names})
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+LARGE = 2 * http.LIMITS.head_bytes
+
+
+@cases(
+    ("sent", "status"),
+    [
+        (CHUNKED + b"0\r\nTrailer: 1\r\n\r\n", b"200"),
+        (CHUNKED + b"0\r\nTrailer: " + b"x" * LARGE + b"\r\n\r\n", b"431"),
+        (CHUNKED + b"0\r\n" + b"a:\r\n" * (LARGE // 4) + b"\r\n", b"431"),
+        (CHUNKED + b"1;" + b"x" * LARGE + b"\r\nx\r\n0\r\n\r\n", b"431"),
+        (CHUNKED + b"1\r\nx\r\n" * LARGE + b"0\r\n\r\n", b"200"),
+        (b"GET / HTTP/1.1\r\n" + b"a:\r\n" * 1001 + b"\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\n\r\n" * 200, b"400"),
+    ],
+    ids=len,
+)
+def test_what_stands_beside_a_body_has_the_limits_of_a_head(sent: bytes, status: bytes) -> None:
+    """Trailers are read and dropped. Small parts of a body are many, and not too many. Headers and
+    requests at once have a number, too, since small ones take much more memory than bytes."""
+    with closing(http.Server("127.0.0.1:0", patient)) as server, connected(server) as client:
+        client.sendall(sent)
+        assert client.recv(12) == b"HTTP/1.1 " + status
+        if status == b"200":
+            client.shutdown(socket.SHUT_WR)
+            assert rest(client).endswith(b"\r\ntransfer-encoding\r\n0\r\n\r\n")
+
+
 def test_a_connection_has_one_answer() -> None:
     """Even if the client sends many requests at once."""
     with serving() as server, connected(server) as client:
