@@ -15,6 +15,7 @@ closed (`OpenConnections`).
 
 import asyncio
 import errno
+import ipaddress
 import logging
 import os
 import resource
@@ -24,6 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
 
 import httptools
 import uvicorn
@@ -123,6 +125,21 @@ def _listening(address: str) -> list[socket.socket]:
     if not sockets:
         raise unavailable
     return sockets
+
+
+def is_loopback(name: str) -> bool:
+    """Whether a name (HOST or HOST:PORT) is one of this machine that others do not reach."""
+    try:
+        found = urlsplit(f"//{name}")
+        host = found.hostname if found.netloc == name and "@" not in name else None
+        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return False
+
+
+def is_local(address: str) -> bool:
+    """Whether a server that listens at HOST:PORT is reached from this machine alone."""
+    return is_loopback(f"127.0.0.1{address}" if address.startswith(":") else address)
 
 
 def _allowed_connections(wanted: int) -> int:

@@ -24,7 +24,7 @@ KINDS = {
     "bad-event-id": Kind(400, "Not an event id of this API"),
     "unauthorized": Kind(401, "The token is missing or wrong"),
     "writing-off": Kind(403, "Writing is switched off"),
-    "foreign-page": Kind(403, "A page of another site may not write"),
+    "foreign-page": Kind(403, "A page of another site may not ask"),
     "read-only": Kind(403, "The token does not allow writing"),
     "not-found": Kind(404, "No such path"),
     "unknown-ladder": Kind(404, "No such ladder"),

@@ -111,8 +111,8 @@ BEGINNINGS: dict[str, Number | Text] = {
 }
 
 COMMON = (
-    "bad-request", "unauthorized", "too-many-requests", "internal", "index-unavailable",
-    "not-ready", "busy",
+    "bad-request", "unauthorized", "foreign-page", "too-many-requests", "internal",
+    "index-unavailable", "not-ready", "busy",
 )  # fmt: skip
 """The codes of the errors that every operation may have."""
 

@@ -161,8 +161,9 @@ class ServeProcess(Watcher):
         self._probes: http.Server | None = None
         if settings.serve_probes:  # probes and metrics have an address of their own
             pages = http.application(
-                self.metrics.registry, self.unhealthy, self._unready_in_another_loop
-            )
+                self.metrics.registry, self.unhealthy, self._unready_in_another_loop,
+                settings.serve_probes,
+            )  # fmt: skip
             self._probes = http.Server(settings.serve_probes, pages)
 
     def _set_gauges(self) -> None:

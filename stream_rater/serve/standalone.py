@@ -22,13 +22,13 @@ from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import StoredShard
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime import log, malloc, selfcheck
+from stream_rater.runtime.connections import is_local
 from stream_rater.runtime.engine import Engine, Full, Machine
 from stream_rater.runtime.ladder_checks import check_ladders
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
 from stream_rater.serve.door.doorway import DoorParts
 from stream_rater.serve.door.on_file import FileProgress, FileRejections, FileRoundLog
 from stream_rater.serve.http.metrics import ApiMetrics
-from stream_rater.serve.http.tokens import is_loopback
 from stream_rater.serve.index.file_follower import FileFollower
 from stream_rater.serve.index.file_index import FileIndexReader, make_room
 from stream_rater.serve.index.file_seasons import FileSeasons
@@ -174,16 +174,16 @@ class Standalone:
         return str(self._database.meta("id"))
 
     def door(self) -> DoorParts:
-        """What the door has of the file. Without a token for writing, whoever can connect may
-        write if the process listens on the loopback interface, and nobody otherwise."""
+        """What the door has of the file. Without any token, the programs of this machine may write
+        if only they can connect. Without a token for writing, nobody may otherwise."""
         settings, stop = self._settings, threading.Event()
         progress = FileProgress(self.ask, self.log)
-        if not (settings.serve_write_token or is_loopback(settings.serve)):
+        token = bool(settings.serve_write_token)
+        if not token and (settings.serve_token or not is_local(settings.serve)):
             return DoorParts(None, progress, None, stop)
         rounds = FileRoundLog(self.engine, len(self.log.rounds))
         rejections = FileRejections(self._database.path, stop).run
         ends = [self.log.rounds.end(p) for p in range(len(self.log.rounds))]
-        token = bool(settings.serve_write_token)
         return DoorParts(rounds, progress, rejections, stop, token, ends)
 
     def hurry(self) -> None:

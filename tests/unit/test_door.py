@@ -290,6 +290,21 @@ async def test_a_correction_is_written_with_its_kind(place: DoorPlace, client: C
 # --- tokens ---
 
 
+@at_door(serve_token="")
+async def test_a_foreign_name_reads_nothing_without_a_token(
+    place: DoorPlace, client: Client
+) -> None:
+    """Neither answers nor the pages for operators; a page of another site could have a name that
+    leads to this machine. With a token it may."""
+    foreign = {"host": "games.example:9109"}
+    for path in (f"{AT}/r1", "/v1/ladders", "/healthz", "/readyz", "/metrics"):
+        answer = await client.get(path, **foreign)
+        assert (answer.status, answer.code) == (403, "foreign-page"), path
+    assert (await client.get(f"{AT}/r1", host="localhost:9109")).code == "unknown-round"
+    assert (await client.get(f"{AT}/r1", TOKEN, **foreign)).code == "unknown-round"
+    assert (await client.post(AT, a_round(), **foreign)).status == 202
+
+
 @at_door(serve_write_token="")
 async def test_without_a_token_for_writing_writing_is_off(place: DoorPlace, client: Client) -> None:
     """The answer names the setting, and nothing is written, whatever token is sent."""

@@ -40,7 +40,7 @@ from stream_rater.serve.http.event_stream import Hub
 from stream_rater.serve.http.limits import BodyReceiver, RateLimit, client_address
 from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.http.page import page_routes
-from stream_rater.serve.http.tokens import Tokens, check_origin
+from stream_rater.serve.http.tokens import Sites, Tokens
 from stream_rater.serve.openapi import document
 from stream_rater.serve.problems import MEDIA_TYPE, Refused
 from stream_rater.serve.questions import Incomplete, Questions
@@ -82,23 +82,26 @@ class Api:
         self._door, self._fresh = door, fresh
         self._seasons = PastSeasons(seasons or NoSeasons(), questions, self._started_seasons)
         self._tokens = Tokens(settings.serve_token, settings.serve_write_token)
-        needs_token = bool(settings.serve_token)
-        self._openapi = msgspec.json.encode(document(version, token=needs_token))
+        self._needs_token = bool(settings.serve_token)
+        origins = [each.strip() for each in settings.serve_cors.split(",") if each.strip()]
+        self._sites = Sites(settings.serve, origins)
+        self._openapi = msgspec.json.encode(document(version, token=self._needs_token))
         self._decoders: dict[str, msgspec.json.Decoder[Any]] = {
             each.name: msgspec.json.Decoder(each.body)
             for each in OPERATIONS
             if each.body and not each.writes
         }
         endpoints = [
-            Route("/healthz", _probe(unhealthy)), Route("/readyz", _probe(unready)),
-            Route("/metrics", self._scrape), Route("/openapi.json", self._describe),
+            Route("/healthz", self._here(_probe(unhealthy))),
+            Route("/readyz", self._here(_probe(unready))),
+            Route("/metrics", self._here(self._scrape)), Route("/openapi.json", self._describe),
         ]  # fmt: skip
         routes = [
             Route(each.path, self._endpoint(each), methods=[each.method]) for each in OPERATIONS
         ]
         self.application: ASGIApp = RawPaths(
             Starlette(
-                routes=[*routes, *endpoints, *page_routes()], middleware=list(_cors(settings)),
+                routes=[*routes, *endpoints, *page_routes()], middleware=list(_cors(origins)),
                 exception_handlers={404: _not_found, 405: _not_allowed},
             )
         )  # fmt: skip
@@ -115,6 +118,18 @@ class Api:
                 operation.name, response.status_code, self._clock() - began_s
             )
             return response
+
+        return answer
+
+    def _here(self, endpoint: Endpoint) -> Endpoint:
+        """The endpoint of a page that needs no token."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                self._sites.check_reading(request.headers)
+            except Refused as refused:
+                return _problem_response(refused)
+            return await endpoint(request)
 
         return answer
 
@@ -149,7 +164,9 @@ class Api:
         if self._answering > MOST_ANSWERED:
             raise Refused("busy", f"{MOST_ANSWERED:,} requests are being answered: try again")
         if operation.writes and open_door:
-            check_origin(request.headers)
+            self._sites.check_writing(request.headers, request.scope["http_version"])
+        elif rights == "none" and not (operation.writes or self._needs_token):
+            self._sites.check_reading(request.headers)
         if operation.writes and self._door is not None and self._door.needs_token:
             self._tokens.check_writing(rights)
         else:
@@ -321,8 +338,8 @@ class RawPaths:
         await self._application(scope, receive, send)
 
 
-def _cors(settings: Settings) -> Iterable[Middleware]:
-    if origins := [each.strip() for each in settings.serve_cors.split(",") if each.strip()]:
+def _cors(origins: Sequence[str]) -> Iterable[Middleware]:
+    if origins:
         yield Middleware(
             CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type", "Last-Event-ID"],
