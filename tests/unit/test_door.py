@@ -2,6 +2,8 @@
 to the log."""
 
 import asyncio
+import tracemalloc
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -9,8 +11,9 @@ import pytest
 from stream_rater.config.ladders import DEFAULT_RATING, Change, Ladder, Ladders, Limits
 from stream_rater.contract.record import header
 from stream_rater.contract.submissions import NotAppended, Place, RejectedRecord
-from stream_rater.serve.door.door import MOST_WAITING
+from stream_rater.serve.door.door import MOST_WAITING, elements_in, lines_in
 from stream_rater.serve.door.validating import Validator
+from stream_rater.serve.problems import Refused
 from tests.builders.cases import cases
 from tests.builders.doors import PARTITIONS, TOKEN, Client, DoorPlace, a_round, at_door, home
 from tests.contract.test_serve_index import an_event
@@ -285,6 +288,31 @@ async def test_a_correction_is_written_with_its_kind(place: DoorPlace, client: C
     (record,) = place.log.records[home("eu")]
     assert header(record.headers, "event-type") == "round-voided"
     assert b'"ladder":"eu"' in record.value
+
+
+# --- how much at once ---
+
+MILLION = 10**6
+
+
+@cases(
+    ("read", "body"),
+    [
+        (elements_in, b"[" + b"0," * MILLION + b"0]"), (lines_in, b"0\n" * MILLION),
+        (elements_in, b"[" + b"[]," * MILLION + b"0]"), (lines_in, b"12\n" * MILLION),
+        (lines_in, b"\n" * MILLION), (lines_in, b" \n" * MILLION),
+    ],
+    ids=lambda case: bytes(case[1][:9]),
+)  # fmt: skip
+def test_too_many_rounds_are_counted_before_they_are_made(read: Any, body: bytes) -> None:
+    """Small elements and lines would take many times their bytes."""
+    tracemalloc.start()
+    try:
+        with suppress(Refused):
+            assert len(read(body)) in (0, 1001)
+        assert tracemalloc.get_traced_memory()[1] < len(body) / 4
+    finally:
+        tracemalloc.stop()
 
 
 # --- tokens ---

@@ -354,6 +354,18 @@ def test_a_quoted_cell_has_several_lines(tmp_path: Path) -> None:
     assert f"a.csv:{len(text.splitlines())}: bad-id" in found.stderr
 
 
+def test_a_row_has_an_end(tmp_path: Path) -> None:
+    """A longer one is refused before its cells are made; the rows around it are taken."""
+    long = "," * (1 << 20) + "\n"
+    found = run("convert", table(tmp_path, f"winner,loser\na,b\n{long}c,d\n"), "-")
+    assert found.stderr.splitlines()[1].endswith(
+        "a.csv:3: malformed: more than 1,048,576 bytes: write a row for each player of a round"
+    )
+    assert found.stdout.count("\n") == 2
+    found = run("convert", table(tmp_path, long), "-")
+    assert "a.csv:1: no header row: more than 1,048,576 bytes" in found.stderr
+
+
 @cases("name", ["a.csv", "a.csv.gz", "A.CSV", "a.tsv"])
 def test_names_and_byte_order_marks(tmp_path: Path, name: str) -> None:
     """The ending decides, in any case; a byte order mark is no part of a name."""

@@ -143,7 +143,7 @@ class Door:
     async def rounds(self, bodies: Sequence[bytes], trace: Trace | None = None) -> RoundsTaken:
         """Take many rounds. Each is answered by itself."""
         if not 1 <= len(bodies) <= MOST_AT_ONCE:
-            raise Refused("invalid", f"send from 1 to {MOST_AT_ONCE:,} rounds", "body")
+            raise _too_many()
         found = await self._take(bodies, "", trace)
         return RoundsTaken(
             results=[
@@ -415,18 +415,27 @@ class Sent(NamedTuple):
 
 
 def lines_in(body: bytes) -> list[bytes]:
-    """The rounds in a body of JSON lines. Empty lines are left out."""
-    return [line for line in body.split(b"\n") if line.strip()]
+    """The rounds in a body of JSON lines, up to the first that is too many. Empty lines are left
+    out."""
+    return [each[0] for each in islice(re.finditer(rb"\S[^\n]*", body), MOST_AT_ONCE + 1)]
 
 
-_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_fields = [(f"round{i}", msgspec.Raw, msgspec.Raw()) for i in range(MOST_AT_ONCE)]
+_array = msgspec.json.Decoder(
+    msgspec.defstruct("_Rounds", _fields, array_like=True, forbid_unknown_fields=True)
+).decode
+"""Decodes an array, and ends at the first element that is too many, before it makes an object for
+each."""
 
 
 def elements_in(body: bytes) -> list[bytes]:
     """The rounds in a body that is a JSON array. Raises Refused."""
     try:
-        return [bytes(each) for each in _array(body)]
+        found = map(bytes, msgspec.structs.astuple(_array(body)))
+        return [each for each in found if each]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if "at most length" in str(error):
+            raise _too_many() from None
         if (found := _split(body)) is not None:
             return found
         raise Refused("bad-request", f"no JSON array: {error}", "body") from None
@@ -449,6 +458,10 @@ def _split(body: bytes) -> list[bytes] | None:
         if depth == 0:
             break
     return found if depth == 0 and first == len(text) and text.startswith(b"[") else None
+
+
+def _too_many() -> Refused:
+    return Refused("invalid", f"send from 1 to {MOST_AT_ONCE:,} rounds", "body")
 
 
 def _refused_one(refused: Refused, index: int) -> RoundTaken:
