@@ -45,7 +45,7 @@ MOST_REPORTS = 16
 """The most reports of the follower that may wait for the event loop. With more, the follower
 waits."""
 MOST_PREDICTIONS = 64
-"""The most predictions that may wait for a thread."""
+"""The most predictions of an address that may wait for a thread."""
 SWITCH_S = 0.0005
 """The interval at which a thread that computes a prediction lets the event loop run."""
 

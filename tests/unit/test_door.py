@@ -11,8 +11,9 @@ import pytest
 from stream_rater.config.ladders import DEFAULT_RATING, Change, Ladder, Ladders, Limits
 from stream_rater.contract.record import header
 from stream_rater.contract.submissions import NotAppended, Place, RejectedRecord
-from stream_rater.serve.door.door import MOST_WAITING, elements_in, lines_in
+from stream_rater.serve.door.door import elements_in, lines_in
 from stream_rater.serve.door.validating import Validator
+from stream_rater.serve.http.limits import Shares
 from stream_rater.serve.problems import Refused
 from tests.builders.cases import cases
 from tests.builders.doors import PARTITIONS, TOKEN, Client, DoorPlace, a_round, at_door, home
@@ -224,8 +225,8 @@ async def test_a_corrected_round(place: DoorPlace, client: Client) -> None:
 @at_door()
 async def test_a_rejected_round_says_why(place: DoorPlace, client: Client) -> None:
     """With code and text; it may be sent again, since a rejected record does not count as seen.
-    Waiting ends with the state at that moment, and too many may not wait. The answer about an
-    unknown round says how to ask for it; half a place is no place."""
+    Waiting ends with the state at that moment. The answer about an unknown round says how to ask
+    for it; half a place is no place."""
     await client.post(AT, a_round())
     at = Place(home("eu"), 0)
     place.states.rejected(RejectedRecord(at, "bad-time", "completed_at: x", "eu", "r1"))
@@ -234,8 +235,6 @@ async def test_a_rejected_round_says_why(place: DoorPlace, client: Client) -> No
     assert answer["detail"] == "completed_at: x"
     assert (await client.post(AT, a_round())).json["offset"] == 1
     assert (await client.get(f"{AT}/r1?wait=1")).json["status"] == "pending"
-    place.waiting.count = MOST_WAITING
-    assert (await client.get(f"{AT}/r1?wait=1")).code == "busy"
     unknown = await client.get(f"{AT}/r9")
     assert (unknown.status, unknown.code) == (404, "unknown-round")
     assert "?partition=&offset=" in unknown.json["detail"]
@@ -313,6 +312,54 @@ def test_too_many_rounds_are_counted_before_they_are_made(read: Any, body: bytes
         assert tracemalloc.get_traced_memory()[1] < len(body) / 4
     finally:
         tracemalloc.stop()
+
+
+@at_door(serve_token="r-token")
+async def test_one_client_keeps_no_other_from_waiting(place: DoorPlace, client: Client) -> None:
+    """An address may have half of what may wait, the next one half of the rest. Writers wait by
+    themselves."""
+    place.waiting._shares = Shares(8, "requests wait here: ask without `wait`")
+    await client.post(AT, a_round())
+    waiting: list[Any] = []
+
+    async def wait(address: str, token: str, wanted: int) -> None:
+        client.address = address
+        for _ in range(wanted):
+            waiting.append(asyncio.ensure_future(client.get(f"{AT}/r1?wait=30", token)))
+            count = place.waiting.count
+            while place.waiting.count == count:
+                await asyncio.sleep(0)
+        refused = await client.get(f"{AT}/r1?wait=30", token)
+        assert (refused.status, refused.code) == (503, "busy"), address
+
+    for address, token, wanted in (
+        ("10.0.0.1", "r-token", 4), ("10.0.0.2", "r-token", 2), ("10.0.0.3", "r-token", 1),
+        ("10.0.0.1", TOKEN, 4),
+    ):  # fmt: skip
+        await wait(address, token, wanted)
+    place.states.rejected(RejectedRecord(Place(home("eu"), 0), "bad-time", "x", "eu", "r1"))
+    place.waiting.notify()
+    assert {(await each).json["status"] for each in waiting} == {"rejected"}
+    assert not place.waiting.count and not place.waiting._shares._held
+
+
+@at_door()
+async def test_bodies_count_until_they_are_answered(place: DoorPlace, client: Client) -> None:
+    """Not only while they are received: what waits for the log stays in memory. A body that
+    announces its size takes it at once."""
+    body = a_round("r1", filler="x" * 300)
+    place.api._bodies = Shares(4 * 500, "bytes are being taken: try again")
+    place.log.gate = asyncio.Event()
+    posts = [client.post(AT, body | {"round_id": f"r{i}"}) for i in range(3)]
+    asked = [asyncio.ensure_future(each) for each in posts]
+    (refused,) = (await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED))[0]
+    assert (refused.result().status, refused.result().code) == (503, "busy")
+    length = {"content-length": "900"}
+    client.address = "10.0.0.2"
+    assert (await client.post(AT, a_round("r4"), **length)).code == "busy"
+    place.log.gate.set()
+    assert sorted([(await each).status for each in asked]) == [202, 202, 503]
+    assert (await client.post(AT, a_round("r4"), **length)).status == 202
 
 
 # --- tokens ---

@@ -43,12 +43,14 @@ from stream_rater.serve.door.validating import (
     place_in,
     players_in,
 )
+from stream_rater.serve.http.limits import Shares
 from stream_rater.serve.problems import Refused, refused_record
 
 MOST_AT_ONCE = 1000
 """The most rounds in one request."""
-MOST_WAITING = 500
-"""The most requests that may wait for the end state of a round, or for the index."""
+MOST_WAITING = 1000
+"""The most requests that may wait for the end state of a round, or for the index, half of them of
+one address."""
 RETRY_LATER_S = 2
 """The seconds after which a client may try again if the log did not acknowledge a record."""
 
@@ -62,6 +64,7 @@ class Waiting:
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
+        self._shares = Shares(MOST_WAITING, "requests wait here: ask without `wait`")
         self.count = 0
         """The number of requests that wait."""
         self.wanted = threading.Event()
@@ -81,20 +84,19 @@ class Waiting:
     async def until(self, deadline_s: float) -> bool:
         """Wait until the next change. Returns whether there was one before the deadline, which is
         in the event loop's time. Raises Refused if too many requests wait."""
-        if self.count >= MOST_WAITING:
-            raise Refused("busy", f"{MOST_WAITING} requests wait here: ask without `wait`")
-        self.count += 1
-        self.wanted.set()
-        try:
-            async with asyncio.timeout_at(deadline_s):
-                await self._changed.wait()
-            return True
-        except TimeoutError:
-            return False
-        finally:
-            self.count -= 1
-            if not self.count:
-                self.wanted.clear()
+        with self._shares.taking(1):
+            self.count += 1
+            self.wanted.set()
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    await self._changed.wait()
+                return True
+            except TimeoutError:
+                return False
+            finally:
+                self.count -= 1
+                if not self.count:
+                    self.wanted.clear()
 
 
 class Door:

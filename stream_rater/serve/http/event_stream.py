@@ -7,6 +7,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import lru_cache
 
 from stream_rater.serve.feed import BadEventId, Feed, FeedEvent, id_of, later
 from stream_rater.serve.index.follower import NewEvent
@@ -190,6 +191,7 @@ def _id_message(positions: Sequence[int]) -> bytes:
     return b"id: %b\n\n" % id_of(positions).encode()
 
 
+@lru_cache(maxsize=16)  # so that the clients of a ladder share it
 def _event_message(event: FeedEvent, event_id: str) -> bytes:
     # JSON of one line: msgspec writes no line breaks, and escapes those in texts.
     return b"id: %b\nevent: rating-changed\ndata: %b\n\n" % (event_id.encode(), event.value)
