@@ -15,7 +15,7 @@ from stream_rater.adapters.kafka.topic_rules import DAY_MS
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.keys import belief_key
 from stream_rater.adapters.redis.store import RedisStore
-from stream_rater.adapters.sqlite.database import holder_of
+from stream_rater.adapters.sqlite.names import holder_of
 from stream_rater.adapters.sqlite.reading import DataFile, data_file
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.player_column import PlayerColumn

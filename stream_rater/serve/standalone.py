@@ -7,9 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stream_rater.adapters.sqlite.database import Database, index_path, warnings_of
+from stream_rater.adapters.sqlite.database import Database, warnings_of
 from stream_rater.adapters.sqlite.driver import estimator_worker, updater_worker
 from stream_rater.adapters.sqlite.log import SqliteLog
+from stream_rater.adapters.sqlite.names import check_name, index_path, real
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
@@ -61,6 +62,7 @@ class Standalone:
         try:
             self.log = SqliteLog(self._database)
             self._prepare(ladders)
+            check_name(index_path(path))
             make_room(index_path(path))
             self._metrics, self.store = Metrics(registry_of.registry), SqliteStore(self._database)
             self._machines = [
@@ -257,11 +259,12 @@ def parts_of_file(settings: Settings, ladders: Ladders, path: Path) -> MakeParts
     """A function that makes the parts of a standalone process."""
 
     def make(watcher: Watcher, positions: ReadPositions, metrics: ApiMetrics) -> Parts:
-        standalone = Standalone(settings, ladders, path, watcher, metrics)
-        index = FileIndexReader(index_path(path), settings.serve_history, positions, ladders)
+        data = real(path)
+        standalone = Standalone(settings, ladders, data, watcher, metrics)
+        index = FileIndexReader(index_path(data), settings.serve_history, positions, ladders)
         return Parts(
             standalone, index, lambda: FileBeliefs(standalone), standalone.door(),
-            FileSeasons(path, standalone.data_id),
+            FileSeasons(data, standalone.data_id),
         )  # fmt: skip
 
     return make

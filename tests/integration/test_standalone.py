@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_rater.adapters.sqlite.database import Database, connect_reader, index_path
-from stream_rater.adapters.sqlite.season_file import seasons_path
+from stream_rater.adapters.sqlite.database import Database, connect_reader
+from stream_rater.adapters.sqlite.names import index_path, seasons_path
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.contract.submissions import Place

@@ -14,15 +14,11 @@ import pytest
 
 from stream_rater.adapters.sqlite import database as module
 from stream_rater.adapters.sqlite import schema
-from stream_rater.adapters.sqlite.database import (
-    Database,
-    Unusable,
-    connect_reader,
-    index_path,
-)
+from stream_rater.adapters.sqlite.database import Database, connect_reader
 from stream_rater.adapters.sqlite.driver import updater_worker
 from stream_rater.adapters.sqlite.events import read_events, restore
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog, read_records
+from stream_rater.adapters.sqlite.names import Unusable, index_path
 from stream_rater.adapters.sqlite.reading import data_file
 from stream_rater.adapters.sqlite.store import SqliteStore, set_position
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
@@ -260,6 +256,7 @@ def test_a_full_disk_takes_a_turn_back(database: Database, path: Path) -> None:
 @cases(("code", "kind", "text"), [
     (sqlite3.SQLITE_FULL, LogTrouble, "sqlite: a.db: why"),
     (sqlite3.SQLITE_BUSY, LogTrouble, "sqlite: a.db: why"),
+    (sqlite3.SQLITE_IOERR_SHMSIZE, LogTrouble, "sqlite: a.db: why: make room on its disk"),
     (sqlite3.SQLITE_IOERR | 4 << 8, Unrecoverable, "a.db: why: the disk failed: check it"),
     (sqlite3.SQLITE_CORRUPT, Unrecoverable, "a.db: why: the file is damaged: restore"),
     (sqlite3.SQLITE_READONLY | 1 << 8, Denied, "a.db: why"),

@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from stream_rater.adapters.sqlite import events
-from stream_rater.adapters.sqlite.database import Database, connect_reader, index_path
+from stream_rater.adapters.sqlite.database import Database, connect_reader
 from stream_rater.adapters.sqlite.driver import updater_worker
 from stream_rater.adapters.sqlite.log import SqliteLog
+from stream_rater.adapters.sqlite.names import index_path
 from stream_rater.adapters.sqlite.reading import data_file
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.config.ladders import ANY_LADDER, DEFAULT_RATING, TEMPLATE, Ladder, Ladders

@@ -3,6 +3,7 @@ and the same bytes whoever writes them."""
 
 import json
 import random
+import re
 import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import closing
@@ -14,7 +15,9 @@ from unittest.mock import patch
 import pytest
 
 from stream_rater.adapters.sqlite.database import Database
-from stream_rater.adapters.sqlite.season_file import SeasonFile, SeasonRows, seasons_path
+from stream_rater.adapters.sqlite.names import index_path, seasons_path
+from stream_rater.adapters.sqlite.reading import DataFile
+from stream_rater.adapters.sqlite.season_file import SeasonFile, SeasonRows
 from stream_rater.adapters.sqlite.submitter import FileSubmitter
 from stream_rater.config import views
 from stream_rater.config.errors import Failed
@@ -360,6 +363,47 @@ def test_standings_that_are_written_in_part_are_not_copied(
             list(copy())
     with pytest.raises(Failed, match=f"season-standings {LADDER} 0` to its end"):
         season_copies.check_finished(*given)
+
+
+def test_an_erasure_that_fails_changes_no_standings(path: Path) -> None:
+    """Nor the index, if a program reads the file. The next one has one pseudonym for all files."""
+    submit(path, [*some_season(), begins(1)])
+    keep(path)
+    index = index_path(path)
+    index.write_bytes(b"index")
+    before = seasons_path(path).read_bytes()
+    with closing(DataFile(path)) as file:
+        file.ends()
+        assert "another program reads" in failed("erase", "p1", "--data", path)
+    assert (seasons_path(path).read_bytes(), index.read_bytes()) == (before, b"index")
+    assert "kept before" in keep(path) and not [*path.parent.glob("*.new*")]
+    done("erase", "p1", "--data", path)
+    pseudonym = re.compile(b"erased-[0-9a-f]{16}").findall
+    names = [set(pseudonym(each.read_bytes())) for each in (path, seasons_path(path))]
+    assert names[0] == names[1] and len(names[0]) == 1 and not index.exists()
+
+
+def test_an_erasure_that_stops_before_the_standings_goes_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever opens the data file next to write puts them in their place."""
+    submit(path, [*some_season(), begins(1)])
+    keep(path)
+    rename = Path.replace
+
+    def stop(new: Path, place: Path) -> Path:
+        if place == seasons_path(path):
+            raise OSError("stopped")
+        return rename(new, place)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", stop)
+        assert failed("erase", "p1", "--pseudonym", "me", "--data", path) == "stopped"
+    assert "another data file" in refused(path)
+    Database.open(path).close()
+    assert "me" in {each.player for each in kept(path, 0)[1]}
+    assert b'"p1"' not in seasons_path(path).read_bytes() + path.read_bytes()
+    assert "kept before" in keep(path) and not [*path.parent.glob("*.new*")]
 
 
 @cases("record", [

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from stream_rater.adapters.sqlite.database import connect_reader, index_path
+from stream_rater.adapters.sqlite.database import connect_reader
 from stream_rater.adapters.sqlite.events import end_of_changed, read_events
+from stream_rater.adapters.sqlite.names import index_path
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.contract.errors import StoreTrouble, Unrecoverable
 from stream_rater.contract.events import UNDECODABLE, RatingChanged, rating_changed_from_json
