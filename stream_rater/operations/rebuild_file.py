@@ -168,4 +168,4 @@ def _last_published(file: DataFile, ladders: Collection[str]) -> Mapping[Player,
     if not ladders:
         return {}
     values = (each.value for shard in range(file.shards) for _, each in file.all_events(shard))
-    return last_published(map(rating_changed_from_json, values), ladders)
+    return last_published(map(rating_changed_from_json, values), ladders.__contains__)

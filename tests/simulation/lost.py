@@ -82,7 +82,7 @@ class PublishedAndUnannounced(Cutoff):
 
     def replay_to(self, ends: Offsets) -> None:
         super().replay_to(ends)
-        self.is_lost = lambda _: False  # type: ignore[method-assign]
+        self.is_lost = lambda ladder: False  # type: ignore[method-assign]
 
 
 @catches("published-and-unannounced", "what is published is announced", PublishedAndUnannounced)
@@ -124,7 +124,7 @@ def event_is_ahead_of_the_commit(stage: Stage) -> None:
     """A round is published, and its estimator dies before it commits the source. Then it is
     lost."""
     stage.rated(A0, B0)
-    stage.rates(*stage.actors, A0, B0)
+    stage.rates(stage.actors[0], stage.actors[1], A0, B0)
     stage.round(B0, A0)
     estimator, updater = stage.actors
     stage.through(estimator, Scatter)
@@ -165,7 +165,7 @@ def offset_is_committed_by_hand(stage: Stage) -> None:
     """The events of lost rounds are lost, too. A rebuild is killed when the log is filled. Instead
     of another one, an operator commits the end of the log, and starts workers."""
     stage.rated(A0, B0)
-    stage.rates(*stage.actors, A0, B0)
+    stage.rates(stage.actors[0], stage.actors[1], A0, B0)
     lose(stage, 1)
     del stage.log.changed[0][2:]
     stage.rebuild(steps=3, store_lost=False)

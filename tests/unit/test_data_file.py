@@ -211,7 +211,9 @@ def test_beliefs_stay_if_the_group_changes_before_their_publish(database: Databa
     worker.perform(Apply({0: a_call(0, 1, b"one")}))
     log.updaters.assign([worker, other])
     with pytest.raises(Regrouped):
-        worker.perform(ports.Publish([Event(0, b"key", b"event")], {0: 1}))
+        worker.perform(
+            ports.Publish([Event(0, b"key", b"event", b"id", "2026-01-01T00:00:00Z")], {0: 1})
+        )
     assert store.read(0, PlayerColumn.of([ANN])).records == [b"one"]
     assert (log.updaters.committed, log.changed_end(0)) == ({}, 0)
 

@@ -85,7 +85,12 @@ def test_offsets_are_known_by_whatever_names_them(evidence: dict[str, Any], reac
     cutoff = Cutoff({}, {0: 0, 1: 0}, 1, everything=True, lost=[HOME])
     if "part" in evidence:
         cutoff.add([record(0, part((evidence.pop("part"), "x")))])
-    given = {"newest": {}, "notes": LadderLog(), "heads": (), "log": Named()} | evidence
+    given: dict[str, Any] = {
+        "newest": {},
+        "notes": LadderLog(),
+        "heads": (),
+        "log": Named(),
+    } | evidence
     assert named_offsets(committed, cutoff, **given) == {HOME: reach, 1 - HOME: 0}
 
 

@@ -438,8 +438,8 @@ def elements_in(body: bytes) -> list[bytes]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if "at most length" in str(error):
             raise _too_many() from None
-        if (found := _split(body)) is not None:
-            return found
+        if (split := _split(body)) is not None:
+            return split
         raise Refused("bad-request", f"no JSON array: {error}", "body") from None
 
 
