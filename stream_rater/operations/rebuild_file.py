@@ -15,7 +15,6 @@ from pathlib import Path
 from stream_rater.adapters.redis.metadata import EPOCH_BYTES
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.log import SqliteLog
-from stream_rater.adapters.sqlite.names import real, seasons_path
 from stream_rater.adapters.sqlite.reading import DataFile, data_file
 from stream_rater.adapters.sqlite.store import SqliteStore, set_position
 from stream_rater.columns.kernels import KERNEL_VERSION
@@ -58,10 +57,10 @@ def rebuild_file(settings: Settings, *, replace: bool, cores: int | None = None)
     ladders, path = ladders_of_settings(settings), Path(settings.data)
     began_s = time.monotonic()
     malloc.configure()
+    new = path.with_name(path.name + ".new")
     with named_failures():
         selfcheck.check()
-        with closing(Database.open_unread(path)) as old:
-            new = real(old.path, ".new")
+        with closing(Database.open_existing(path)) as old:
             try:
                 with data_file(settings.data) as file:
                     _check(settings, ladders, file, replace=replace)
@@ -85,10 +84,7 @@ def rebuild_file(settings: Settings, *, replace: bool, cores: int | None = None)
 
 
 def remove(new: Path) -> None:
-    """Remove a new file that a command left behind, and new standings for it before."""
-    if new.exists():
-        for end in ("", "-journal"):
-            real(seasons_path(new.with_suffix("")), f".new{end}").unlink(missing_ok=True)
+    """Remove a new file that a rebuild left behind."""
     for end in ("", "-wal", "-shm", ".lock"):
         new.with_name(new.name + end).unlink(missing_ok=True)
 
@@ -168,4 +164,4 @@ def _last_published(file: DataFile, ladders: Collection[str]) -> Mapping[Player,
     if not ladders:
         return {}
     values = (each.value for shard in range(file.shards) for _, each in file.all_events(shard))
-    return last_published(map(rating_changed_from_json, values), ladders.__contains__)
+    return last_published(map(rating_changed_from_json, values), ladders)

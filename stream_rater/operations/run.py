@@ -42,8 +42,7 @@ def _end_in_time() -> None:
 def _serve_http(settings: Settings, service: Service) -> http.Server | None:
     if not settings.http:
         return None
-    registry = service.metrics.registry
-    app = http.application(registry, service.unhealthy, service.unready, settings.http)
+    app = http.application(service.metrics.registry, service.unhealthy, service.unready)
     try:
         server = http.Server(settings.http, app)
     except (OSError, ValueError) as error:

@@ -364,7 +364,8 @@ class Simulation:
 
     def _rebuild(self, steps: float = math.inf) -> None:
         recovery.restore_offsets(self.log, self.saved)
-        recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines, steps)
+        cutoff = self.machines.cutoff
+        recovery.rebuild(self.log, self.store, self.ladders, WINDOW, cutoff, steps)
 
     def _upgrade(self) -> None:
         """Begin a rolling upgrade: start a worker with the new file."""

@@ -44,9 +44,6 @@ class Settled:
         """By shard, a claim that passed W2 and waits for this process to read up to R."""
         self._read: list[list[int]] = []
         """By shard, the offsets before which everything is in this process's hands."""
-        self._before: dict[int, int] = {}
-        """By shard, where those events end that were published before shards were added: a player's
-        may be in any partition."""
 
     @property
     def shards(self) -> int:
@@ -63,10 +60,8 @@ class Settled:
         shards = len(progress.part_ends)
         if self.shards != shards:
             none: list[_Claim | None] = [None] * shards
-            self._before = dict(enumerate(progress.change_ends)) if self.shards else {}
             self._parts, self._passed, self._reading = [*none], [*none], [*none]
-            read = [min(each) for each in zip(*self._read, strict=True)]
-            self._read = [read or [0] * len(progress.rated)] * shards
+            self._read = [[0] * len(progress.rated) for _ in range(shards)]
         for s, end in enumerate(progress.part_ends):
             waiting = self._parts[s] or _Claim(progress.rated, end, progress.rejection_ends)
             self._parts[s] = waiting
@@ -80,7 +75,7 @@ class Settled:
     def needed(self, partition: int, offset: int, shards: Iterable[int]) -> dict[int, int] | None:
         """By shard, the position that the index must have (R), so that it includes the record at
         this place and all before it; None while W1 or W2 is not passed."""
-        found = dict(self._before)
+        found = {}
         for s in shards:
             passed = self._passed[s] if s < self.shards else None
             if passed is None or passed.rated[partition] <= offset:

@@ -27,7 +27,6 @@ from stream_rater.serve.entries import (
     decode_players,
     decode_summary,
 )
-from stream_rater.serve.feed import later
 from stream_rater.serve.index import scripts
 from stream_rater.serve.index.evaluation import Evaluation
 from stream_rater.serve.index.seasons import RedisSeasons
@@ -189,9 +188,8 @@ class ReadPositions:
         """Record that the index has every event of every ladder before these positions."""
         self._all = list(positions)
         self._ladders.clear()
-        self._answered = {
-            ladder: at for ladder, at in self._answered.items() if later(at, positions) != self._all
-        }
+        newer = (each for each in self._answered.items() if any(map(gt, each[1], positions)))
+        self._answered = dict(newer)
 
     def event_read(self, ladder: str, partition: int, offset: int) -> None:
         """Record that the ladder's index has this event, and all events before it in this
@@ -202,9 +200,9 @@ class ReadPositions:
     def answered(self, ladder: str, positions: Sequence[int]) -> None:
         """Record that an answer about a ladder was given from an index at these positions. So no
         later answer is older, even if Redis goes back to a state that this process has not made."""
-        known = self.of(ladder)
-        if len(positions) > len(known) or any(map(gt, positions, known)):
-            self._answered[ladder] = later(known, positions)
+        if any(map(gt, positions, self.of(ladder))):
+            before = self._answered.get(ladder, positions)
+            self._answered[ladder] = list(map(max, before, positions))
 
     def knows(self, ladder: str) -> bool:
         """Whether the ladder is known to have an index."""
@@ -220,9 +218,11 @@ class ReadPositions:
         """The positions of a ladder. Raises Incomplete while they are unknown."""
         found = self.of_all()
         if of_ladder := self._ladders.get(ladder):
-            found = later(found, _listed(of_ladder))
+            found = list(found)
+            for partition, at in of_ladder.items():
+                found[partition] = max(found[partition], at)
         if (answered := self._answered.get(ladder)) is not None:
-            found = later(found, answered)
+            found = list(map(max, found, answered))
         return found
 
 
@@ -249,12 +249,7 @@ class AtLeast(ReadPositions):
         return self._raised(self._base.of(ladder))
 
     def _raised(self, positions: list[int]) -> list[int]:
-        return later(positions, _listed(self._needed))
-
-
-def _listed(positions: Mapping[int, int]) -> list[int]:
-    """Positions by partition as a list, with 0 for a partition that has none."""
-    return [positions.get(p, 0) for p in range(max(positions, default=-1) + 1)]
+        return [max(at, self._needed.get(p, 0)) for p, at in enumerate(positions)]
 
 
 def _pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
