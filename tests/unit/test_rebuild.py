@@ -29,6 +29,7 @@ from stream_rater.operations.rebuild import (
     unproven_warning,
 )
 from stream_rater.operations.rebuild_store import Rebuild, StoreInUse, Write, fill_store, past_marks
+from stream_rater.operations.torn_logs import reached
 from stream_rater.pipeline.parts import correction_parts, schema
 from stream_rater.pipeline.parts.correction_parts import CORRECTION, CorrectionPart
 from stream_rater.pipeline.parts.schema import OLDEST_KERNEL, NotAPart, Part, UnknownPart, mark
@@ -39,6 +40,7 @@ from stream_rater.pipeline.ports import (
     Application,
     Position,
     SourceCommit,
+    SourceTail,
 )
 from stream_rater.pipeline.updater.shard import Shard
 from stream_rater.rating import stages
@@ -244,6 +246,17 @@ def test_what_was_deleted_or_forgotten_ends_it() -> None:
         check_committed({0: None, 1: SourceCommit(4)}, [5, 5], [3, 0])
 
 
+def test_a_log_that_lost_rounds() -> None:
+    """All that it has now counts as sent, and all parts as applied. Other partitions are as they
+    were."""
+    committed = {0: SourceCommit(10, 1), 1: SourceCommit(4, 2), 2: None}
+    log = {0: SourceTail(7, None), 1: SourceTail(8, 2)}
+    found = reached({0: 5, 1: None}, [9, 3], committed, log)
+    assert (found.applied, found.sent, found.is_torn) == ({0: 9, 1: 3}, {0: 7, 1: 4, 2: 0}, True)
+    found = reached({0: 5, 1: None}, [9, 3], {1: committed[1]}, log)
+    assert (found.applied, found.sent, found.is_torn) == ({0: 5, 1: 0}, {1: 4}, False)
+
+
 @cases("kernel", [KERNEL_VERSION, TOO_OLD])
 @cases("sent_again", [False, True])
 @cases("committed", [5, 6])
@@ -340,6 +353,15 @@ def corrected_of(*parts: CorrectionPart, waits: int = 0) -> dict[Player, tuple[i
     cutoff = Cutoff({0: len(parts) - waits}, {0: 0}, 1)
     cutoff.add([Record(0, i, correction_parts.encode(part)) for i, part in enumerate(parts)])
     return cutoff.corrected
+
+
+def test_records_of_corrections_that_came_again() -> None:
+    """The store took the first record of a correction, and none of an earlier one, whatever a
+    worker that was paused, or one of another kernel, sent once more."""
+    again = msgspec.structs.replace(CORRECTED, records=[b"again"])
+    assert corrected_of(CORRECTED, again) == {P: (5, b"first")}
+    later = msgspec.structs.replace(CORRECTED, offset=9, records=[b"later"])
+    assert corrected_of(CORRECTED, later, CORRECTED) == {P: (9, b"later")}
 
 
 def test_correction_parts_of_another_kernel() -> None:
