@@ -135,12 +135,12 @@ def restate(
 ) -> None:  # fmt: skip
     """Write ladder events with the parameter histories and the corrections of a replay."""
     named = (each for each in ladders.ladders if each != TEMPLATE)
-    recorded = log.read()
-    every = dict.fromkeys((*work.ladders, *named, *recorded.recorded))
+    ladder_log = log.read()
+    every = dict.fromkeys((*work.ladders, *named, *ladder_log.recorded))
     log.write(encode_histories("restated", {ladder: ladders.history(ladder) for ladder in every}))
     validate_all = partial(verdicts_of_log, read_log, ladders, window, partitions)
     log.write(
-        encode_restated_corrections(to_restate(work.verdicts, recorded.corrections, validate_all))
+        encode_restated_corrections(to_restate(work.verdicts, ladder_log.corrections, validate_all))
     )
 
 

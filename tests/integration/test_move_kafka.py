@@ -23,7 +23,14 @@ from stream_rater.contract.record import Record
 from tests import real
 from tests.builders.lines import Bytes
 from tests.integration.erasing import beliefs, season
-from tests.integration.processes import Start, complaints, stopped, stream_rater, wait_until
+from tests.integration.processes import (
+    Start,
+    complaints,
+    refused,
+    stopped,
+    stream_rater,
+    wait_until,
+)
 from tests.integration.test_corrections import RANKED, correct, played, rated, verified
 from tests.integration.topics import headers_of, produce, read_topic
 
@@ -63,14 +70,6 @@ def done(to: Settings, *words: str) -> str:
     ended = stream_rater(*words, settings=to)
     assert (ended.returncode, complaints(ended.stderr)) == (0, []), ended.stdout + ended.stderr
     return ended.stdout
-
-
-def refused(to: Settings, *words: str) -> str:
-    """The one line of a command that fails."""
-    ended = stream_rater(*words, settings=to)
-    lines = [line for line in complaints(ended.stderr) if not line.startswith("{")]
-    assert ended.returncode in (1, 2) and len(lines) == 1, ended.stdout + ended.stderr
-    return lines[0]
 
 
 def in_transactions(at: Settings, *groups: list[Bytes], abort: int = -1) -> None:

@@ -167,13 +167,12 @@ class Admission:
             return verdict
         rejection = source.reject(record, verdict, record.offset)
         self._limiter.rejected(record.partition, now_s)
-        partitions = self._log.partitions
-        home = partition_of(verdict.ladder, partitions) if partitions else record.partition
-        if verdict.ladder and home != record.partition:
+        ladder, partitions = verdict.ladder, self._log.partitions
+        if ladder and partitions and partition_of(ladder, partitions) != record.partition:
             source.finish([record.offset])
             self._observer.round_rejected(rejection)
         else:
-            self._await_agreement(verdict.ladder or FILE_LIMITS, record.partition, record.offset)
+            self._await_agreement(ladder or FILE_LIMITS, record.partition, record.offset)
         return False
 
     def _await_agreement(self, ladder: str, partition: int, offset: int) -> None:
