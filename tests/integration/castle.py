@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
-from confluent_kafka import KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import NewTopic, OffsetSpec
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import NewTopic
 
 from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topic_rules import topic_settings
@@ -28,7 +28,8 @@ from tests.integration.secured import (
     secured_redis,
     settings_of,
 )
-from tests.waits import STILL_S, wait_until
+from tests.integration.topics import create_topics
+from tests.waits import STILL_S
 
 NOWHERE = Settings(topic_prefix="")
 LONG_AGO = "2020-05-01T20:15:05Z"
@@ -71,22 +72,8 @@ class Castle:
             for at in places
             for name, (partitions, config) in topic_settings(at).items()
         ]
-        if not new:
-            return
-        for future in self.kafka.admin.create_topics(new).values():
-            future.result(STILL_S)
-        latest = {
-            TopicPartition(each.topic, p): OffsetSpec.latest()
-            for each in new
-            for p in range(each.num_partitions)
-        }
-
-        def are_led() -> bool:  # by a client that knows no other state of them
-            client = self.kafka.client()
-            futures = client.list_offsets(latest, request_timeout=STILL_S).values()
-            return all(each.exception(STILL_S) is None for each in futures)
-
-        wait_until(are_led, "the new topics have leaders")
+        if new:
+            create_topics(self.kafka.admin, new)
 
     def fill(self, contents: Mapping[str, Sequence[Bytes]]) -> None:
         """Append records to topics of one partition, by name, all at once."""

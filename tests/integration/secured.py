@@ -105,11 +105,8 @@ class SecuredKafka:
     def __init__(self, server: Server, secured_port: int) -> None:
         self.open = server.address
         self.secured = f"{LOOPBACK}:{secured_port}"
-        self.admin = self.client()
-
-    def client(self) -> AdminClient:
+        self.admin = AdminClient({"bootstrap.servers": self.open}, logger=CLIENT_LOGGER)
         """A client that may do everything."""
-        return AdminClient({"bootstrap.servers": self.open}, logger=CLIENT_LOGGER)
 
     def allow(self, rights: Mapping[str, Sequence[Acl]]) -> None:
         """Grant users rights, which hold when this returns: the broker knows them."""

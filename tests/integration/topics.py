@@ -64,8 +64,16 @@ def make_topics(
         if name in names
     ]
     assert len(new) == len(names)
-    client = client_of(settings)
-    carried_out(client.create_topics(new))
+    create_topics(client_of(settings), new)
+
+
+def create_topics(client: AdminClient, new: Sequence[NewTopic]) -> None:
+    """Create topics, and wait until each partition has a leader that knows that it leads.
+
+    The client lists the topics before each look. Otherwise librdkafka answers from what it knows,
+    and a client that asked before the broker knew the topics never learns that they exist.
+    """
+    carried_out(client.create_topics(list(new)))
     latest = {
         TopicPartition(each.topic, p): OffsetSpec.latest()
         for each in new
@@ -73,6 +81,7 @@ def make_topics(
     }
 
     def are_led() -> bool:
+        client.list_topics(timeout=TIMEOUT_S)
         futures = client.list_offsets(latest, request_timeout=TIMEOUT_S).values()
         return all(each.exception(TIMEOUT_S) is None for each in futures)
 
