@@ -2,8 +2,9 @@
 
 `make image-check` runs the steps of the build stage as they stand there, by the stage's shell, with
 `/opt/stream-rater` and the working directory below a new folder, then what the image would run,
-with no right to write there; a traced round's span goes from it to a collector. Left out is what
-only a container has: the base image, the copy between stages, the user's number. `make test-all`
+with no right to write there; a traced round's span goes from it to a collector. Then the root that
+the image would have is the root of a process, which imports every module and runs every command.
+Left out is what only a container has: the base image, and the copy between stages. `make test-all`
 does the same, but compiles no kernels: it lends the image those that this tree has of the same
 sources, for this machine's level, and warms Elo-MMR only (`tests/integration/test_image_runs.py`).
 """
@@ -25,7 +26,15 @@ from typing import Any
 
 from dockerfile_parse import DockerfileParser
 
-from containers.image import LOADED, SAVED, WARM_S
+from containers.image import (
+    COMMANDS,
+    IMPORTS,
+    LOADED,
+    OF_THE_LAB,
+    SAVED,
+    WARM_S,
+    commands_in,
+)
 from local.tools import ROOT
 from stream_rater.columns import kernel_files, kernels  # noqa: F401  # which sets the level
 from tests.helm.chart import worker_pods
@@ -80,6 +89,8 @@ class Building:
     def __init__(self, root: Path, stage: Stage, *, brief: bool = False) -> None:
         self.installed = root / PREFIX.lstrip("/")
         self._work = root / "work"
+        self.root = self._work / "root"
+        """What the last step makes: the image's root, which lacks what is installed."""
         self._work.mkdir(parents=True)
         self._environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         self._environment |= variables(stage)
@@ -150,6 +161,41 @@ def in_the_image(
     return [*powerless, found, *arguments], environment | {"PATH": path}
 
 
+def in_the_root(command: Sequence[str], building: Building, image: Stage) -> str:
+    """What a command prints in the image's own root, by its own Python, as its own user.
+
+    Without root's rights, the user is root of a namespace of its own.
+    """
+    inside = Path(f"{building.root}{building.installed}")
+    if not inside.exists():
+        shutil.copytree(building.installed, inside, symlinks=True, copy_function=os.link)
+        (building.root / "dev").mkdir(exist_ok=True)
+        (building.root / "dev" / "null").touch(0o666)  # an engine has a true one
+    user = ["chroot", f"--userspec={image.all('USER')[-1]}"]
+    if os.geteuid():
+        user = ["unshare", "--map-root-user", "chroot"]
+    environment = variables(image)
+    environment["PATH"] = environment["PATH"].replace(PREFIX, str(building.installed))
+    program = f"{building.installed}/bin/{command[0]}"
+    found = [shutil.which(user[0]) or user[0], *user[1:], str(building.root)]
+    done = subprocess.run(
+        [*found, program, *command[1:]], env=environment, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:]
+    return done.stdout
+
+
+def check_root(building: Building, image: Stage) -> None:
+    """In the root, every module can be imported but for what only a laboratory needs, and every
+    command runs."""
+    _, lacking = in_the_root(["python", "-c", IMPORTS], building, image).split()[-2:]
+    assert set(lacking.split(",")) <= OF_THE_LAB | {"-"}, lacking
+    output = in_the_root(["python", "-c", COMMANDS], building, image)
+    count, wrong = commands_in(output)
+    assert count and not wrong, output[-3000:]
+
+
 class Collector(BaseHTTPRequestHandler):
     """Takes what is sent by OTLP over HTTP."""
 
@@ -212,6 +258,7 @@ def main() -> int:
             print(f"{took_s:6.1f} s  {' '.join(step.split())[:80]}", file=sys.stderr)
         lock_up(building.installed)
         check(building.installed, image)
+        check_root(building, image)
     print("the image builds; what it runs starts warm and writes nothing into it", file=sys.stderr)
     return 0
 

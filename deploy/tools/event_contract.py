@@ -16,7 +16,7 @@ from stream_rater.adapters.kafka.envelopes import DECIDED_OFFSET, SOURCE
 from stream_rater.config.ladders import Limits
 from stream_rater.contract import corrections, events, record
 from stream_rater.contract.corrections import EVENT_TYPE, KINDS, Correction
-from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
+from stream_rater.contract.events import LOG_LOST, MAX_ID_BYTES, MAX_RANK
 from stream_rater.contract.season_ended import (
     PAGE,
     SEASON_ENDED,
@@ -155,7 +155,7 @@ CHANGED: Final = {
     "correction": {"description": "Why the rating changed without a round. Left out after one."},
 }
 CAUSE: Final = {
-    "cause": {"description": f"Its kind: {', '.join((*KINDS, *SEEDS))}."},
+    "cause": {"description": f"Its kind: {', '.join((*KINDS, *SEEDS))}, or {LOG_LOST}."},
     "offset": {"description": "Its own, in round-completed."},
     "round_id": {"description": "Of the corrected round. Left out if it is not about one."},
 }

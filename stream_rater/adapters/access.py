@@ -15,7 +15,7 @@ from stream_rater.adapters import logins
 from stream_rater.adapters.logins import TOKEN_SETTING, WITH_PASSWORD, WITH_TOKEN, TokenFailure
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.files import check_readable
-from stream_rater.config.settings import Settings
+from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Cause, Denied, LogTrouble, Regrouped
 
 CLIENT_LOGGER = logging.getLogger("stream_rater.librdkafka")
@@ -35,6 +35,8 @@ DENIALS = frozenset(
         KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.INVALID_TRANSACTION_TIMEOUT,
+        KafkaError.INVALID_SESSION_TIMEOUT,
         *UNAUTHENTICATED,
     }
 )
@@ -46,6 +48,16 @@ REGROUPED = frozenset({KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PR
 
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 """Errors that a retry cures only after the topic accepts larger messages."""
+
+CURES: Mapping[int, str] = {
+    **dict.fromkeys(TOO_LARGE, "raise max.message.bytes of the topic"),
+    KafkaError.INVALID_REPLICATION_FACTOR: f"{PREFIX}REPLICATION must not exceed the brokers",
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: f"lower {PREFIX}TRANSACTION_TIMEOUT_MS, or raise "
+    "transaction.max.timeout.ms of the brokers to it",
+    KafkaError.INVALID_SESSION_TIMEOUT: f"{PREFIX}SESSION_TIMEOUT_MS must lie within "
+    "group.min.session.timeout.ms and group.max.session.timeout.ms of the brokers",
+}
+"""What helps where a setting of ours and one of the brokers do not fit together."""
 
 LARGEST_RESPONSE_BYTES = 100_000_000
 """The most bytes of one fetch response, and of one batch after decompression. A larger batch cannot
@@ -66,7 +78,7 @@ def trouble_of(error: BaseException | KafkaError | None) -> LogTrouble | Denied:
     inner = error.args[0] if isinstance(error, KafkaException) else error
     if not isinstance(inner, KafkaError):
         return LogTrouble(f"kafka: {inner}")
-    cure = ": raise max.message.bytes of the topic" if inner.code() in TOO_LARGE else ""
+    cure = f": {CURES[inner.code()]}" if inner.code() in CURES else ""
     reason = f"kafka: {inner.str()}{cure}"
     if inner.code() in UNAUTHENTICATED:
         return refused(reason)

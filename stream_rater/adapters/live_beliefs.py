@@ -22,7 +22,7 @@ from stream_rater.replay.pool import Pool
 from stream_rater.replay.what_if import KnownBeliefs, playing_as
 
 REFRESH_S = 1.0
-"""The time after which the ladder events and the ends of the partitions are read again."""
+"""The time after which the ladder events and the partitions are looked at again."""
 
 NOTHING_PUBLISHED: Mapping[str, int] = {}
 
@@ -57,8 +57,8 @@ class BeliefSource(Protocol):
     """The number of partitions of `round-completed`, after `prepare`."""
 
     def prepare(self) -> None:
-        """Find the two numbers. Raises LayoutMismatch if the store is not that of the workers, and
-        TopicMismatch."""
+        """Find the two numbers, as they are now. Raises LayoutMismatch if the store is not that of
+        the workers, and TopicMismatch."""
 
     def ladder_log(self) -> LadderLog:
         """The ladder events that exist now."""
@@ -84,12 +84,14 @@ class ServiceBeliefs:
     def prepare(self) -> None:
         """Check that the workers use this Redis."""
         topics = self._admin.topics
-        (shards,) = self._admin.partitions_of(topics.changed)
-        (self.partitions,) = self._admin.partitions_of(topics.rounds)
-        self._admin.partitions_of(topics.ladder_events)  # raises TopicMismatch
-        layout = {"shards": str(shards), "buckets": str(self._settings.buckets)}
+        self.shards, self.partitions, _ = self._admin.partitions_of(
+            topics.changed, topics.rounds, topics.ladder_events
+        )
+        self._check_layout()
+
+    def _check_layout(self) -> None:
+        layout = {"shards": str(self.shards), "buckets": str(self._settings.buckets)}
         self._store.layout.check_stored(layout)
-        self.shards = shards
 
     def ladder_log(self) -> LadderLog:
         """The ladder events that exist now."""
@@ -100,7 +102,9 @@ class ServiceBeliefs:
 
     def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, StoredShard]:
         """The position and the records of each shard."""
-        return self._store.read(players)
+        found = self._store.read(players)
+        self._check_layout()  # a rebuild with more shards may have ended before the read
+        return found
 
     def ends(self) -> Sequence[int]:
         """The end offset of each partition of `round-completed`."""
@@ -171,10 +175,9 @@ class LiveBeliefs:
         return [each.number for each in edits.started]
 
     def _prepare(self) -> None:
-        """Check once that the workers use this store. Read new ladder events."""
-        if not self._source.shards:
-            self._source.prepare()
+        """Check that the workers use this store, and read new ladder events, every REFRESH_S."""
         if self._clock() > self._until_s:
+            self._source.prepare()
             self._ladder_log, self._ends = self._source.ladder_log(), self._source.ends()
             self._until_s = self._clock() + REFRESH_S
 

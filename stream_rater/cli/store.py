@@ -7,6 +7,7 @@ import click
 
 from stream_rater.cli.options import (
     CORES,
+    COUNT,
     DATA,
     NEW_FILE,
     SETTINGS,
@@ -23,10 +24,19 @@ from stream_rater.config.files import read_settings
 @click.option("--replace", is_flag=True,
               help="Replace what Redis, or the data file, holds.")  # fmt: skip
 @CORES
+@click.option(
+    "--fill",
+    metavar="N",
+    type=COUNT,
+    help="How many empty records may be appended to a partition that lost some, where it "
+    "must be more than 50,000,000.",
+)
 @DATA
 @SETTINGS
 @one_line_errors
-def rebuild(replace: bool, cores: int | None, settings_path: Path | None) -> None:
+def rebuild(
+    replace: bool, cores: int | None, fill: int | None, settings_path: Path | None
+) -> None:  # fmt: skip
     """Replay the log into an empty Redis, while no worker runs; they then go on from there. Of a
     data file, the ratings are replaced, while its process is stopped."""
     settings = settings_of(settings_path)
@@ -37,7 +47,7 @@ def rebuild(replace: bool, cores: int | None, settings_path: Path | None) -> Non
         return
     from stream_rater.operations.rebuild import rebuild as run_rebuild
 
-    run_rebuild(settings, replace=replace, cores=cores)
+    run_rebuild(settings, replace=replace, cores=cores, fill=fill)
 
 
 @click.command()

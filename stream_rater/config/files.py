@@ -119,7 +119,24 @@ def _with_secrets(settings: Settings, where: Path | str) -> Settings:
         found[name] = _naming_place(file, Path(file).read_text).rstrip("\r\n")
         if not found[name]:
             raise BadConfiguration(f"{file}: empty")
-    return msgspec.structs.replace(settings, **found)
+    settings = msgspec.structs.replace(settings, **found)
+    _check_tokens(settings, where)
+    return settings
+
+
+def _check_tokens(settings: Settings, where: Path | str) -> None:
+    """Raise BadConfiguration for a token that no request can send, and if two are one."""
+    for name in ("serve_token", "serve_write_token"):
+        token = getattr(settings, name)
+        if not re.fullmatch(r"([!-~]([ -~]{0,4094}[!-~])?)?", token):
+            raise BadConfiguration(
+                f"{where}: {name}: no request can send it: give visible ASCII, 4,096 at most"
+            )
+    if settings.serve_token and settings.serve_token == settings.serve_write_token:
+        raise BadConfiguration(
+            f"{where}: serve_token and serve_write_token are the same, so whoever may read could "
+            "write: give two"
+        )
 
 
 def ladders_of_environment(environment: Mapping[str, str]) -> Ladders:

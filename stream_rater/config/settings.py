@@ -58,7 +58,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     serve_history: Annotated[int, Meta(ge=0, le=1000)] = 20
     """Changes that the index keeps of each player; 0: none."""
     serve_cors: str = ""
-    """Origins whose pages may send requests, separated by commas; `*`: any."""
+    """Origins whose pages may send requests, separated by commas; `*`: any. On the loopback
+    interface, readers without a token may use the names of these origins."""
 
 
 class AccessSettings(ServeSettings, frozen=True, kw_only=True):

@@ -15,6 +15,9 @@ LADDERS_NOTED = "ladders-noted"
 RATING_CHANGED = "rating-changed"
 ROUND_REJECTED = "round-rejected"
 
+LOG_LOST = "log-lost"
+"""The cause of an event that a rebuild publishes because the rounds of older events were lost."""
+
 MAX_ID_BYTES = 128
 MAX_RANK = 2**31 - 2
 """The greatest rank. The next int32 is left free, so that entries that did not finish sort last."""

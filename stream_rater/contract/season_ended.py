@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from stream_rater.contract.events import UNDECODABLE, joined, to_json
+from stream_rater.contract.events import UNDECODABLE, joined, shown, to_json
 
 PLAYERS_PER_PAGE = 5000
 """The players of a page, except of the last one, which may have fewer."""
@@ -149,6 +149,14 @@ def record_of(key: bytes, value: bytes | None) -> SeasonRecord | None:
 def renamed(standing: Standing, name: str) -> Standing:
     """The standing of the same player by another name."""
     return msgspec.structs.replace(standing, player=name)
+
+
+def unfinished(ladder: str, season: int) -> str:
+    """The error text where only a part of a season's standings is written."""
+    return (
+        f"ladder {shown(ladder)!r}, season {season}: only a part of its standings is written: run "
+        f"`stream-rater season-standings {shown(ladder)} {season}` to its end, then this again"
+    )
 
 
 def digest_of(parts: Iterable[bytes]) -> str:

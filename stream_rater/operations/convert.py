@@ -25,7 +25,7 @@ def convert(path: Path, out: Path, reading: Reading) -> None:
     if is_table(out):
         raise BadConfiguration(f"{out}: it would have JSON lines: end its name in .jsonl")
     if out != STANDARD_INPUT:
-        check_writable(out)
+        check_writable(out, path)
     file = RoundsFile(path, None, reading)
     with file_failures():
         table = file.table()

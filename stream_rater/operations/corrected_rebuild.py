@@ -44,11 +44,13 @@ from stream_rater.rounds.validation import Invalid
 
 
 class LastPublished(NamedTuple):
-    """The mu and sigma in a player's last published event, and the event's source offset."""
+    """The mu, sigma and rounds in a player's last published event, and the event's source
+    offset."""
 
     offset: int
     mu: float
     sigma: float
+    rounds: int = 0
 
 
 class Edition(NamedTuple):
@@ -140,16 +142,15 @@ def corrected_ladders(verdicts: Verdicts, cutoff: Cutoff) -> set[str]:
 
 
 def last_published(
-    changes: Iterable[RatingChanged], ladders: Iterable[str]
+    changes: Iterable[RatingChanged], wanted: Callable[[str], bool] = lambda _: True
 ) -> dict[Player, LastPublished]:
-    """The last published mu and sigma of each player of these ladders. `changes`: their events, in
-    any order."""
+    """What was last published of each player of the wanted ladders. `changes`: all events, in any
+    order."""
     found: dict[Player, LastPublished] = {}
-    wanted = set(ladders)
     for each in changes:
         player = each.ladder, each.player
-        if each.ladder in wanted and (player not in found or found[player].offset < each.offset):
-            found[player] = LastPublished(each.offset, each.mu, each.sigma)
+        if wanted(each.ladder) and (player not in found or found[player].offset < each.offset):
+            found[player] = LastPublished(each.offset, each.mu, each.sigma, each.rounds)
     return found
 
 
@@ -161,16 +162,20 @@ class CorrectionTraces:
         self, published: Mapping[Player, LastPublished], cutoff: Cutoff, edition: Edition,
         ladders: Ladders,
     ) -> None:  # fmt: skip
-        """`published`: the last published mu and sigma of players of ladders with corrections."""
+        """`published`: the last published mu and sigma of players of ladders with corrections.
+
+        In a partition that lost records, the replay alone counts: what was left in beliefs may be
+        of lost rounds. All of it is published in the end, so nothing is unannounced either."""
+        self._cutoff = cutoff
         self._pending = cutoff.pending_corrections()
         self._limits = edition.limits
         self._published = {
-            player: each for player, each in published.items() if self._covers(player)
+            player: each for player, each in published.items() if self._has_traces(player)
         }
         sent = cutoff.corrected.items()
-        self._sent = {player: each for player, each in sent if self._covers(player)}
-        self._cutoff = cutoff
-        self._corrected = edition.verdicts.applied.keys()
+        self._sent = {player: each for player, each in sent if self._has_traces(player)}
+        applied = edition.verdicts.applied
+        self._corrected = {ladder for ladder in applied if not cutoff.is_lost(ladder)}
         """The ladders with accepted corrections. On the others, nothing was left in beliefs."""
         self._ladders = ladders
 
@@ -178,6 +183,9 @@ class CorrectionTraces:
         """Whether the edition is for this player."""
         pending = self._pending.get(player)
         return not self._limits if pending is None else pending == self._limits.get(player[0])
+
+    def _has_traces(self, player: Player) -> bool:
+        return self._covers(player) and not self._cutoff.is_lost(player[0])
 
     def restored(self, beliefs: BeliefColumn) -> BeliefColumn:
         """The replayed beliefs of this edition's players, with the values that corrections left.
@@ -219,7 +227,7 @@ class CorrectionTraces:
         return LastPublished(-1, rule.initial_mu, rule.initial_sigma)
 
     def _newcomer(self, ladder: str) -> bytes:
-        _, mu, sigma = self._initial(ladder)
+        _, mu, sigma, _ = self._initial(ladder)
         return belief_record.encode(newcomers(1, 1, mu, sigma, coded=True))[0]
 
     def _with_traces(self, beliefs: BeliefColumn) -> BeliefColumn:
@@ -231,9 +239,10 @@ class CorrectionTraces:
             return beliefs
         own, records = [players[i] for i in rows.tolist()], beliefs.records.strings()
         found = self._as_sent(own, [records[i] for i in rows.tolist()])
-        header, last = found.header, self._last_published(own)
-        applied = self._cutoff.applied_offsets(beliefs.players.take(rows))
-        for offset in (applied, last["offset"]):  # a removed round must not be applied again
+        header, last, chosen = found.header, self._last_published(own), beliefs.players.take(rows)
+        published = np.where(self._cutoff.counts(chosen, last["offset"]), last["offset"], -1)
+        for offset in (self._cutoff.applied_offsets(chosen), published):
+            # a removed round must not be applied again
             header["last"] = np.maximum(header["last"], offset)
         differs = (last["mu"] != header["mu"]) | (last["sigma"] != header["sigma"])
         header["previous_mu"][differs] = last["mu"][differs]
@@ -266,4 +275,4 @@ class CorrectionTraces:
         return np.array(found, PUBLISHED)
 
 
-PUBLISHED = np.dtype([("offset", "<i8"), ("mu", "<f8"), ("sigma", "<f8")])
+PUBLISHED = np.dtype([("offset", "<i8"), ("mu", "<f8"), ("sigma", "<f8"), ("rounds", "<i8")])

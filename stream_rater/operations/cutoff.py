@@ -25,7 +25,7 @@ it first. A part behind such a mark was sent by a process that the group had alr
 next owner of its rounds sent them again, for the number of shards at that time.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
@@ -51,6 +51,7 @@ AT_ONCE = 10_000
 
 Offsets = Mapping[int, int]
 """The committed offset of every partition; 0 where nothing was committed."""
+NO_OFFSETS: dict[int, int] = {}
 
 
 class Misplaced(ValueError):
@@ -100,11 +101,17 @@ class Cutoff:
 
     def __init__(
         self, applied: Offsets, sent: Offsets, shards: int, kernel: int = KERNEL_VERSION,
-        *, everything: bool = False,
+        *, everything: bool = False, replayed: dict[int, int] = NO_OFFSETS,
+        lost: Collection[int] = (),
     ) -> None:  # fmt: skip
         """`everything`: each round before `sent` counts, because the parts are of another history
-        (`torn_logs`)."""
+        (`torn_logs`). `replayed`: by partition, up to where an earlier rebuild took all rounds for
+        that reason. `lost`: the partitions that lost records. A part, or an event, that names a
+        lower offset than `replayed`, or any of these partitions, says nothing: it may be of a lost
+        round."""
         self._everything = everything
+        since = replayed | dict.fromkeys(lost, NONE_AFTER)
+        self._since = np.array([since.get(p, 0) for p in range(len(sent))], np.int64)
         self.players = PlayerTable()
         self._applied = applied
         self._sent = np.array([sent[p] for p in range(len(sent))], np.int64)
@@ -180,20 +187,21 @@ class Cutoff:
         """Note the players and source offsets of published events."""
         left = iter(published)
         while group := list(islice(left, AT_ONCE)):
-            rows = self.players.rows(PlayerColumn.of([player for player, _ in group]))
-            self._published.add(rows, np.array([offset for _, offset in group], np.int64))
+            players = PlayerColumn.of([player for player, _ in group])
+            offsets = np.array([offset for _, offset in group], np.int64)
+            chosen = np.flatnonzero(self.counts(players, offsets))
+            self._published.add(self.players.rows(players)[chosen], offsets[chosen])
 
     def check(self) -> None:
         """Check the ignored parts, once all parts are recorded. Raises Misplaced if an ignored part
         belongs to a committed round, and no other part of its player shows that this round is
         applied or pending."""
         for players, offsets in self._ignored:
-            ladders = [partition_of(each, len(self._sent)) for each in players.ladders.texts]
-            partition = np.array(ladders, np.int64)[players.ladder]
+            partition = self._partitions(players)
             rows = self.players.rows(players)
             there = np.maximum(self._before.of(rows), self._elsewhere.of(rows)) >= offsets
             there |= self._after.of(rows) <= offsets
-            lost = ~there & (offsets < self._sent[partition])
+            lost = ~there & (offsets < self._sent[partition]) & self.counts(players, offsets)
             if lost.any():
                 at = int(np.argmax(lost))
                 raise Misplaced(
@@ -201,6 +209,34 @@ class Cutoff:
                     f"{partition[at]} was cut for fewer than {self._shards} shards and was not "
                     "applied"
                 )
+
+    def _partitions(self, players: PlayerColumn) -> Ints:
+        """(P,) the partition of the rounds of each player."""
+        homes = [partition_of(each, len(self._sent)) for each in players.ladders.texts]
+        return np.array(homes, np.int64)[players.ladder]
+
+    def counts(self, players: PlayerColumn, offsets: Ints) -> Flags:
+        """(P,) whether these source offsets can be of rounds that the log has (`replayed`)."""
+        if not self._since.any():
+            return np.ones(len(offsets), np.bool_)
+        found: Flags = offsets >= self._since[self._partitions(players)]
+        return found
+
+    def is_lost(self, ladder: str) -> bool:
+        """Whether the partition of a ladder lost records."""
+        return bool(self._since[partition_of(ladder, len(self._sent))] == NONE_AFTER)
+
+    def replay_to(self, ends: Offsets) -> None:
+        """Let all rounds before these ends count, in partitions that lost records."""
+        for partition, end in ends.items():
+            self._sent[partition] = end
+
+    def named(self) -> Iterator[tuple[str, int]]:
+        """Yield ladders with source offsets that parts name, the largest one of each at least."""
+        yield from self._furthest.items()
+        for players, offsets in self._ignored:
+            names = players.ladders.texts
+            yield from zip((names[i] for i in players.ladder), offsets.tolist(), strict=True)
 
     def _takes_effect(self, cut_for: int, record: Record) -> bool:
         """Whether updaters apply, or have applied, a part that was cut for `cut_for` shards (0:
@@ -268,7 +304,9 @@ class Cutoff:
             return  # the sender's successor applies the correction again
         players = [(part.ladder, each) for each in part.players]
         offsets = np.full(len(players), part.offset)
-        self._add_rows([record], [len(players)], PlayerColumn.of(players), offsets)
+        self._add_rows([record], [len(players)], column := PlayerColumn.of(players), offsets)
+        if not self.counts(column, offsets).all():
+            return  # the correction was lost
         if self._is_pending(record):
             for player in players:
                 self._corrections.setdefault(player, []).append(part.offset)
@@ -335,9 +373,11 @@ class Cutoff:
         for number, ladder in enumerate(players.ladders.texts):
             own = offsets[players.ladder == number]
             self._furthest[ladder] = max(self.furthest(ladder), int(own.max(initial=-1)))
+        counts = self.counts(players, offsets)
         for table, chosen in (
             (self._before, at_home & ~pending), (self._after, pending), (self._elsewhere, ~at_home),
         ):  # fmt: skip
+            chosen &= counts
             if chosen.any():
                 table.add(rows[chosen], offsets[chosen])
 

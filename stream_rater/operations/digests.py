@@ -6,7 +6,7 @@ no digest. Seeds and resets are no corrections.
 """
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from stream_rater.contract.events import shown
@@ -31,6 +31,16 @@ def digests_of(beliefs: Sequence[tuple[Player, bytes]], corrected: Collection[st
             decoded.header[name] = 0
         normalized = zip(others, record.encode(decoded), played, strict=True)
         found |= {player: _digest(data) for (player, _), data, counts in normalized if counts}
+    return found
+
+
+def digests_of_all(
+    batches: Iterable[list[tuple[Player, bytes]]], corrected: Collection[str]
+) -> Digests:
+    """The digests of the beliefs in all batches, as `digests_of` gives them."""
+    found: Digests = {}
+    for batch in batches:
+        found |= digests_of(batch, corrected)
     return found
 
 

@@ -14,7 +14,6 @@ The old topics do not change before step 4. If the command is interrupted before
 
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
 
 import msgspec
@@ -32,13 +31,13 @@ from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
-from stream_rater.contract.errors import Denied, Trouble
-from stream_rater.contract.events import shown
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import rating_changed_from_json, shown
+from stream_rater.contract.groups import UPDATERS
 from stream_rater.contract.record import Record
 from stream_rater.operations import erasure_checks, season_copies
-from stream_rater.operations.digests import Digests, difference, digests_of
+from stream_rater.operations.digests import Digests, difference, digests_of_all
 from stream_rater.operations.erasure_checks import Generation
+from stream_rater.operations.lost_rounds import RoundLog
 from stream_rater.operations.rebuild import rebuild_from_log
 from stream_rater.operations.rewriting import AcceptedRecords, LogRewriter, Mentions, Pseudonym
 from stream_rater.rating.record import UnknownRecord
@@ -46,7 +45,7 @@ from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import Verdicts
 from stream_rater.rounds.validation import id_mistake
 from stream_rater.runtime import malloc, selfcheck
-from stream_rater.runtime.failures import named_failures
+from stream_rater.runtime.failures import named_failures, with_cure
 from stream_rater.runtime.progress import counted, track_batches
 from stream_rater.runtime.service import layout_of
 
@@ -87,12 +86,12 @@ def erase(
         if dry_run:
             print("--dry-run: nothing was copied")
             return
-        with _with_cure(work.after_copying):
+        with with_cure(work.after_copying):
             work.copy(mentions)
-        with _with_cure(work.after_rebuilding):
+        with with_cure(work.after_rebuilding):
             beliefs = work.rebuild()
         print(f"{counted(beliefs, 'belief')}, all equal to those before, bit for bit")
-        with _with_cure(work.after_all):
+        with with_cure(work.after_all):
             work.conclude(delete_old=delete_old)
     print(OUT_OF_REACH)
 
@@ -114,13 +113,8 @@ def pseudonym_of(player: str, name: str | None) -> Pseudonym:
     return Pseudonym(player, name)
 
 
-@contextmanager
-def _with_cure(cure: str) -> Iterator[None]:
-    """Raise Failed where the work fails, with the cure at the end of the text."""
-    try:
-        yield
-    except (Trouble, Denied, Failed) as error:
-        raise Failed(f"{error}: {cure}") from None
+def _offset_of(event: Record) -> int:
+    return rating_changed_from_json(event.value).offset if event.value else -1
 
 
 def _announce(mentions: Mentions, pseudonym: Pseudonym, prefix: str) -> None:
@@ -219,6 +213,7 @@ class Erasure:
         store.check_layout(layout_of(old.settings, old.admin, self._partitions))
         erasure_checks.check_kernel(store.layout.begun_by(KERNEL_VERSION))
         erasure_checks.check_deferred(old)
+        season_copies.check_finished(old.settings, old.admin)
         self._ends = erasure_checks.check_drained(old, self._partitions)
 
     def search(self) -> Mentions:
@@ -263,7 +258,7 @@ class Erasure:
         player, name = self._pseudonym.player, self._pseudonym.name
         seasons = season_copies.read_renamed(self._old.settings, self._old.admin, player, name)
         season_copies.write_copies(new.settings, new.admin, seasons)
-        new.admin.commit(ESTIMATORS, new.topics.rounds, self._ends)
+        RoundLog(new.settings, new.admin).commit_finished(self._ends)
         new.admin.commit(UPDATERS, new.topics.parts, dict.fromkeys(range(self._shards), 0))
         self._check_quiet()
 
@@ -274,14 +269,22 @@ class Erasure:
         yield from rewriter.fill_to(self._ends)
 
     def _renamed_events(self) -> Iterator[Record]:
+        """Yield the events under the new name, in which the player's newest ones come last: they
+        come from several partitions into one, where compaction keeps the last of each ladder."""
+        newest: dict[bytes | None, Record] = {}
         home = int(shards_of([self._pseudonym.name], self._shards)[0])
         for batch in self._read_topic(self._old.topics.changed, self._shards, "copying ratings"):
             for record in batch:
                 copied = structs.replace(record, offset=ANYWHERE)
-                if self._pseudonym.is_key(record.key):
-                    self._keys[record.partition, record.key] = None
+                if self._pseudonym.is_key(key := record.key):
+                    self._keys[record.partition, key] = None
                     copied = structs.replace(self._pseudonym.event(copied), partition=home)
-                yield copied
+                    both = filter(None, (newest.get(key), copied))
+                    *older, newest[key] = sorted(both, key=_offset_of)
+                    yield from older
+                else:
+                    yield copied
+        yield from newest.values()
 
     def _renamed_ladder_events(self) -> Iterator[Record]:
         for record in read_all(self._old.settings, self._old.topics.ladder_events, 1):
@@ -316,13 +319,10 @@ class Erasure:
         return {new: self._partitions[old] for new, old in names}
 
     def _digests(self, label: str) -> Digests:
-        found: Digests = {}
         try:
-            for batch in track_batches(self._store.beliefs(), label):
-                found |= digests_of(batch, self._corrected)
+            return digests_of_all(track_batches(self._store.beliefs(), label), self._corrected)
         except UnknownRecord as error:
             raise Failed(str(error)) from None
-        return found
 
     def _under_new_name(self, before: Digests) -> Digests:
         player, name = self._pseudonym.player, self._pseudonym.name

@@ -3,8 +3,9 @@ id.
 
 The new file is written from nothing, so no page of it can hold the id. It has the accepted records,
 the events that are kept and the ladder events. Its ratings are computed from them, and compared
-with those before. Then it takes the place of the old file, which is deleted. The process that uses
-the file must be stopped.
+with those before. Then it takes the place of the old file, which is deleted, and at last the new
+file of standings that of the old one: after a kill in between, whoever opens the data file to write
+does this (`names.settle`). The process that uses the file must be stopped.
 """
 
 from collections.abc import Iterator
@@ -14,10 +15,11 @@ from itertools import islice
 from pathlib import Path
 
 from stream_rater.adapters.sqlite import events
-from stream_rater.adapters.sqlite.database import Database, index_path
+from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
+from stream_rater.adapters.sqlite.names import LOG_ENDS, check_name, index_path, real
 from stream_rater.adapters.sqlite.reading import DataFile, data_file
-from stream_rater.adapters.sqlite.season_file import rename_player
+from stream_rater.adapters.sqlite.season_file import copy_renamed
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.errors import Failed
 from stream_rater.config.files import ladders_of_settings
@@ -62,7 +64,6 @@ def erase_file(settings: Settings, player: str, name: str | None, *, dry_run: bo
     pseudonym = pseudonym_of(player, name)
     ladders, path = ladders_of_settings(settings), Path(settings.data)
     malloc.configure()
-    new = path.with_name(path.name + ".new")
     with named_failures():
         selfcheck.check()
         if dry_run:
@@ -70,27 +71,35 @@ def erase_file(settings: Settings, player: str, name: str | None, *, dry_run: bo
                 _announce(_Erasure(settings, ladders, file, pseudonym).search(), pseudonym)
             print("--dry-run: nothing was written")
             return
-        with closing(Database.open_existing(path)) as old:
-            try:
-                remove(new)
-                with data_file(settings.data) as file:
-                    work = _Erasure(settings, ladders, file, pseudonym)
-                    work.check()
-                    mentions = work.search()
-                    _announce(mentions, pseudonym)
-                    work.copy(new, mentions.verdicts)
-                    fill(settings, ladders, new)
-                    count = work.compare(new)
-                for end in ("", "-wal", "-shm"):  # it is made again
-                    index = index_path(path)
-                    index.with_name(index.name + end).unlink(missing_ok=True)
-                with data_file(str(new)) as made:
-                    rename_player(path, str(made.meta("id")), pseudonym.player, pseudonym.name)
-                old.replace_by(new)
-            finally:
-                remove(new)
+        with closing(Database.open_unread(path)) as old:
+            count = _erase(settings, ladders, old, pseudonym)
     print(f"{counted(count, 'belief')}, all equal to those before, bit for bit")
     print(OUT_OF_REACH)
+
+
+def _erase(settings: Settings, ladders: Ladders, old: Database, pseudonym: Pseudonym) -> int:
+    """Write new files, and put them in the place of the old ones. Returns the number of beliefs.
+    What can fail comes before the first file changes."""
+    path, index = old.path, index_path(old.path)
+    new = real(path, ".new")
+    check_name(index)
+    try:
+        remove(new)
+        with data_file(str(path)) as file:
+            work = _Erasure(settings, ladders, file, pseudonym)
+            work.check()
+            mentions = work.search()
+            _announce(mentions, pseudonym)
+            work.copy(new, mentions.verdicts)
+            fill(settings, ladders, new)
+            count = work.compare(new)
+        with data_file(str(new)) as made:
+            ids = str(old.meta("id")), str(made.meta("id"))
+        copy_renamed(path, *ids, pseudonym.player, pseudonym.name)
+        old.replace_by(new, [Path(f"{index}{end}") for end in ("", *LOG_ENDS)])
+    finally:
+        remove(new)
+    return count
 
 
 def _announce(mentions: Mentions, pseudonym: Pseudonym) -> None:

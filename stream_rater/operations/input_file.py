@@ -141,9 +141,12 @@ def file_failures() -> Iterator[None]:
         raise Failed(str(error)) from None
 
 
-def check_writable(out: Path) -> None:
-    """Check before the work begins that this file can be written. Raises BadConfiguration."""
+def check_writable(out: Path, *inputs: Path | None) -> None:
+    """Raise BadConfiguration before the work if a file cannot be written, or is an input."""
     folder = out.parent
+    for each in inputs:
+        if each is not None and out.exists() and each.exists() and out.samefile(each):
+            raise BadConfiguration(f"{out}: it is {each}, which is read: name another file")
     if not folder.is_dir():
         raise BadConfiguration(f"{out}: no folder {folder}")
     if not os.access(out if out.exists() else folder, os.W_OK):

@@ -2,7 +2,8 @@
 
 import math
 import sys
-from collections.abc import Generator, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +15,7 @@ from stream_rater.adapters.kafka.topic_rules import DAY_MS
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.keys import belief_key
 from stream_rater.adapters.redis.store import RedisStore
-from stream_rater.adapters.sqlite.database import holder_of
+from stream_rater.adapters.sqlite.names import holder_of
 from stream_rater.adapters.sqlite.reading import DataFile, data_file
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.player_column import PlayerColumn
@@ -116,16 +117,16 @@ def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
     if record is None:
         raise Failed(_unknown_player(ladder, player, shard, ladder_log.ladders))
     ends, topic = admin.all_ends(admin.topics.rounds), admin.topics.changed
-    of_player = joined(ladder, player)
-    newest, _ = read_back(settings, topic, shard, of_player.encode(), count=1, within_s=SEARCH_S)
-    seed = seed_in([each.value for each in newest])
-    rounds = yield from _belief(settings, ladder, player, record, ladder_log, ends, seed)
+    of_player = joined(ladder, player).encode()
+    events, begin = _last_events(
+        lambda p, n, s: read_back(settings, topic, p, of_player, count=n, within_s=s),
+        shard, shards, record,
+    )  # fmt: skip
+    yield from _belief(settings, ladder, player, record, ladder_log, ends, seed_in(events))
     key = belief_key(shard, ladder, player.encode(), settings.buckets)
     encoding = store.encoding(shard, (ladder, player)) or "unknown encoding"
     yield f"in Redis: shard {shard}, {len(record)} bytes in the hash {shown(key)} ({encoding})"
-    # A count above the number of rounds would search the whole partition. It may be 0.
-    count = max(1, min(LAST_ROUNDS, rounds))
-    yield from _last_rounds(settings, topic, shard, of_player, count)
+    yield from _last_rounds(events, f"{topic}, partition {shard}, from offset {begin} on")
 
 
 def _player_in_file(settings: Settings, file: DataFile, ladder: str, player: str) -> Iterator[str]:
@@ -137,27 +138,50 @@ def _player_in_file(settings: Settings, file: DataFile, ladder: str, player: str
     if record is None:
         raise Failed(_unknown_player(ladder, player, shard, ladder_log.ladders))
     key = joined(ladder, player).encode()
-    newest, _ = file.last_events(shard, key, 1, SEARCH_S)
-    seed = seed_in([each.value for each in newest])
-    rounds = yield from _belief(settings, ladder, player, record, ladder_log, file.ends(), seed)
+    events, begin = _last_events(
+        lambda p, n, s: file.last_events(p, key, n, s), shard, file.shards, record
+    )
+    yield from _belief(settings, ladder, player, record, ladder_log, file.ends(), seed_in(events))
     yield f"in {file.path}: {len(record)} bytes"
-    count = max(1, min(LAST_ROUNDS, rounds))
-    events, begin = file.last_events(shard, key, count, SEARCH_S)
-    yield f"last rounds, by the events that are kept, from {begin} on:"
-    for each in events:
-        event = rating_changed_from_json(each.value)
-        yield f"  {in_utc(event.completed_at)}  {outcome_of(event)}"
-    if not events:
-        yield "  none"
+    yield from _last_rounds(events, f"the events that are kept, from {begin} on")
+
+
+def _last_events(
+    read: Callable[[int, int, float], tuple[Sequence[Any], int]], home: int, partitions: int,
+    data: bytes,
+) -> tuple[list[bytes | None], int]:  # fmt: skip
+    """The values of a player's last events, oldest first, and the offset down to which the player's
+    partition was searched. `read` searches a partition for so many events for so long.
+
+    Others are searched if these events do not lead to the belief, `data`, one by one: events may be
+    there from before shards were added, or, in a data file, from before `erase`.
+    """
+    (header,) = belief_record.read_headers(data[: belief_record.HEADER_SIZE])
+    # A count above the number of rounds would search the whole partition. It may be 0.
+    count, end_s = max(1, min(LAST_ROUNDS, int(header["rounds"]))), time.monotonic() + SEARCH_S
+    found, begin = read(home, count, SEARCH_S)
+    values = [each.value for each in found]
+    events = [rating_changed_from_json(each) for each in filter(None, values)]
+    next_mu = [each.previous_mu for each in events[1:]]
+    next_mu.append(header["previous_mu" if header["untold"] else "mu"])
+    if len(events) < count or [each.mu for each in events] != next_mu:
+        for partition in {*range(partitions)} - {home}:
+            found, _ = read(partition, count, max(0.0, end_s - time.monotonic()))
+            values += [each.value for each in found]
+        values.sort(key=_offset_of)
+    return values[-count:], begin
+
+
+def _offset_of(value: bytes | None) -> int:
+    return rating_changed_from_json(value).offset if value else -1
 
 
 def _belief(
     settings: Settings, ladder: str, player: str, record: bytes, ladder_log: LadderLog,
     ends: Sequence[int], seed: CorrectionCause | None,
-) -> Generator[str, None, int]:  # fmt: skip
-    """Yield lines that describe a player's belief. Returns the number of its rounds. `ends`: the
-    end of each partition of `round-completed`. `seed`: the seed or reset in the player's newest
-    event."""
+) -> Iterator[str]:  # fmt: skip
+    """Yield lines that describe a player's belief. `ends`: the end of each partition of
+    `round-completed`. `seed`: the seed or reset in the player's newest event."""
     ladders = ladders_of_settings(settings)
     terms = ladders.find(ladder, ends[partition_of(ladder, len(ends))])
     if why := disagreement(settings, ladders, ladder_log, only=ladder):
@@ -175,7 +199,6 @@ def _belief(
     cause = seed.cause if seed is not None and seed.offset == last else cause_of(edits, last)
     yield from belief_lines(header, factors_of(beliefs)[0], cause)
     yield from seasons_of(header, edits, rule)
-    return int(header["rounds"])
 
 
 def seed_in(events: Sequence[bytes | None]) -> CorrectionCause | None:
@@ -218,16 +241,15 @@ def _unknown_player(ladder: str, player: str, shard: int, rated: Sequence[str]) 
     return unknown_ladder(ladder, rated)
 
 
-def _last_rounds(settings: Settings, topic: str, shard: int, key: str, count: int) -> Iterator[str]:
-    records, begin = read_back(settings, topic, shard, key.encode(), count=count, within_s=SEARCH_S)
-    yield f"last rounds, by {topic}, partition {shard}, from offset {begin} on:"
-    for record in records:
-        if record.value is None:
+def _last_rounds(events: Sequence[bytes | None], where: str) -> Iterator[str]:
+    yield f"last rounds, by {where}:"
+    for value in events:
+        if value is None:
             yield "  erased: these topics are an old generation (`stream-rater erase`)"
             continue
-        event = rating_changed_from_json(record.value)
+        event = rating_changed_from_json(value)
         yield f"  {in_utc(event.completed_at)}  {outcome_of(event)}"
-    if not records:
+    if not events:
         yield "  none"
 
 

@@ -2,45 +2,49 @@
 
 1. Check that nobody uses the old place, that all of it is rated, and that the topics and Redis of
    the new place are empty.
-2. Copy each accepted record to its partition and offset, with an empty record in the place of each
-   rejected one; the last event of each player; and the ladder events, byte for byte. So all offsets
-   stay as they are. A rejected record would be validated again otherwise, by the time when Kafka
-   received it, and might be accepted.
-3. Rebuild Redis from these topics, and compare each belief with that in the old place.
+2. Mark Redis as half of a move, which all refuse. Copy each accepted record to its partition and
+   offset, with an empty record in the place of each rejected one; the newest event of each player;
+   and the ladder events, byte for byte. So all offsets stay as they are. A rejected record would be
+   validated again otherwise, by the time when Kafka received it, and might be accepted.
+3. Rebuild Redis from these topics, and compare beliefs and newest events with the old place.
 4. Mark the old place as moved, so that no round is rated in two places. Then workers may use Redis.
 
 The old place does not change before step 4. Until then it can be used on, or moved again.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
 import msgspec
 
-from stream_rater.adapters.kafka.copier import Copier
+from stream_rater.adapters.kafka.copier import ANYWHERE, Copier
+from stream_rater.adapters.kafka.reader import read_all
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.reading import data_file
 from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.sharding import shards_of
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
-from stream_rater.contract.errors import Denied, Trouble
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import rating_changed_from_json, shown
+from stream_rater.contract.groups import UPDATERS
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations import season_copies
-from stream_rater.operations.digests import Digests, difference, digests_of
+from stream_rater.operations.corrected_rebuild import LastPublished, last_published
+from stream_rater.operations.digests import difference, digests_of_all
+from stream_rater.operations.lost_rounds import RoundLog
 from stream_rater.operations.move_sources import FileSource, KafkaSource, MoveSource, as_records
 from stream_rater.operations.rebuild import check_idle, rebuild_from_log
 from stream_rater.operations.rewriting import AcceptedRecords, LogRewriter
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import Verdicts
 from stream_rater.runtime import malloc, selfcheck
-from stream_rater.runtime.failures import named_failures
+from stream_rater.runtime.failures import named_failures, with_cure
 from stream_rater.runtime.progress import counted, track, track_batches
 from stream_rater.runtime.service import layout_of
 
@@ -89,26 +93,23 @@ def _move(settings: Settings, ladders: Ladders, source: MoveSource) -> None:
     selfcheck.check()
     work = Move(msgspec.structs.replace(settings, data=""), ladders, source)
     work.check()
-    with _with_cure(work.after_failure):
+    with with_cure(work.after_failure):
         work.copy()
         beliefs = work.rebuild()
     source.mark_moved(work.place)
-    with _with_cure(f"{source.name} is marked as moved: run `stream-rater rebuild --replace`"):
+    with with_cure(f"{source.name} is marked as moved: run `stream-rater rebuild --replace`"):
         work.release()
     print(
         f"{counted(sum(source.ends), 'record')} are in the topics and {counted(beliefs, 'belief')} "
-        f"in Redis, all equal to those in {source.name}, bit for bit. Next: start `stream-rater "
-        "run`, and give game backends the new address"
+        f"in Redis. These and each player's newest event are all equal to those in {source.name}, "
+        "bit for bit. Next: start `stream-rater run`, and give game backends the new address"
     )
 
 
-@contextmanager
-def _with_cure(cure: str) -> Iterator[None]:
-    """Raise Failed where the work fails, with the cure at the end of the text."""
-    try:
-        yield
-    except (Trouble, Denied, Failed) as error:
-        raise Failed(f"{error}: {cure}") from None
+def _newest(events: Iterable[Record]) -> Mapping[Player, LastPublished]:
+    """What the newest event of each player says: the one with the greatest `offset`, in whatever
+    partition it is. `events`: records of `rating-changed`, in any order."""
+    return last_published(rating_changed_from_json(each.value) for each in events if each.value)
 
 
 class Move:
@@ -123,6 +124,8 @@ class Move:
         """The number of partitions of each topic."""
         self._corrected: frozenset[str] = frozenset()
         """The ladders with corrections."""
+        self._newest: Mapping[Player, LastPublished] = {}
+        """What each player's newest event in the old place says."""
 
     @property
     def place(self) -> str:
@@ -173,17 +176,18 @@ class Move:
     def copy(self) -> None:
         """Fill the topics, and commit the offsets of the workers' groups."""
         admin, topics, source = self._admin, self._topics, self._source
+        self._store.layout.mark_unfinished(source.name)
         admin.create_topics()
         self._partitions = admin.check_topics()
         shards = self._partitions[topics.parts]
         for topic, records in (
             (topics.rounds, self._rounds()),
-            (topics.changed, source.last_events(self._partitions[topics.changed])),
+            (topics.changed, self._newest_events(self._partitions[topics.changed])),
             (topics.ladder_events, as_records(source.ladder_events())),
         ):
             Copier(self._settings, topic).write(records)
         season_copies.write_copies(self._settings, admin, source.seasons())
-        admin.commit(ESTIMATORS, topics.rounds, dict(enumerate(source.ends)))
+        RoundLog(self._settings, admin).commit_finished(dict(enumerate(source.ends)))
         admin.commit(UPDATERS, topics.parts, dict.fromkeys(range(shards), 0))
 
     def _rounds(self) -> Iterator[Record]:
@@ -197,6 +201,16 @@ class Move:
         for batch in self._batches("copying rounds"):
             yield from rewriter.feed(batch, accepted.of(batch))
         yield from rewriter.fill_to(dict(enumerate(self._source.ends)))
+
+    def _newest_events(self, shards: int) -> Iterator[Record]:
+        """Yield the newest event of each player, for a topic with so many partitions."""
+        self._newest = _newest(self._source.events())
+        for each in self._source.events():
+            event = rating_changed_from_json(each.value) if each.value else None
+            newest = event and self._newest.get((event.ladder, event.player))
+            if event and newest and event.offset == newest.offset:
+                home = int(shards_of([event.player], shards)[0])
+                yield msgspec.structs.replace(each, partition=home, offset=ANYWHERE)
 
     def _validated(self, verdicts: Verdicts | None) -> Verdicts | None:
         """The verdicts, if they are all that the log needs. Raises MissingVerdicts."""
@@ -218,28 +232,33 @@ class Move:
 
     def rebuild(self) -> int:
         """Rebuild Redis from the topics. Returns the number of beliefs. Raises Failed if a belief
-        differs from that in the old place. Workers refuse this Redis until `release`."""
-        before = self._digests(self._source.beliefs(), f"beliefs in {self._source.name}")
+        or a newest event differs from that in the old place. Workers refuse this Redis until
+        `release`."""
+        beliefs = track_batches(self._source.beliefs(), f"beliefs in {self._source.name}")
+        before = digests_of_all(beliefs, self._corrected)
         rebuild_from_log(self._admin, self._settings, self._ladders, self._store, self._partitions)
-        after = self._digests(self._store.beliefs(), "beliefs in Redis")
+        beliefs = track_batches(self._store.beliefs(), "beliefs in Redis")
+        after = digests_of_all(beliefs, self._corrected)
         found = difference(before, after)
         if found.first is not None:
             raise Failed(
                 f"{found}: `{self._source.verify_command}` says whether {self._source.name} was "
                 "right"
             )
+        topic = self._topics.changed
+        published = _newest(read_all(self._settings, topic, self._partitions[topic]))
+        for (ladder, player), _ in sorted(self._newest.items() ^ published.items()):
+            raise Failed(
+                f"{topic}: the newest event of ladder {shown(ladder)!r}, player {shown(player)!r} "
+                f"is not that in {self._source.name}: does something else write to it?"
+            )
         check_idle(self._admin, self._settings)
         ends = self._admin.ends(self._topics.rounds, len(self._source.ends))
         if ends != self._source.ends:
             raise Failed(f"something else writes to {self._topics.rounds}: stop it")
         self._source.check_unchanged()
+        self._store.layout.mark_unfinished()
         return len(after)
-
-    def _digests(self, batches: Iterator[list[tuple[Player, bytes]]], label: str) -> Digests:
-        found: Digests = {}
-        for batch in track_batches(batches, label):
-            found |= digests_of(batch, self._corrected)
-        return found
 
     # --- 4 ---
 

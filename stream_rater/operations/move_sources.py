@@ -1,7 +1,6 @@
 """What `move` moves: a data file, or the topics and the Redis of another Kafka."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -17,11 +16,9 @@ from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.reading import DataFile
 from stream_rater.adapters.sqlite.season_file import SeasonRows
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.columns.sharding import shards_of
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.record import Player, Record
 from stream_rater.contract.season_ended import Message
 from stream_rater.operations import erasure_checks, season_copies
@@ -53,8 +50,8 @@ class MoveSource(Protocol):
     def rounds(self) -> Iterator[Record]:
         """Yield all records of `round-completed`."""
 
-    def last_events(self, shards: int) -> Iterator[Record]:
-        """Yield the last event of each player, for a topic with so many partitions."""
+    def events(self) -> Iterator[Record]:
+        """Yield all records of `rating-changed`. Those of each partition come in order."""
 
     def ladder_events(self) -> Iterator[bytes]:
         """Yield the messages of `ladders-noted`."""
@@ -96,15 +93,11 @@ class FileSource:
                 f"standalone {file.path}` rate them, stop it, and run it again"
             )
 
-    def last_events(self, shards: int) -> Iterator[Record]:
-        """Yield the last event of each player (`MoveSource.last_events`)."""
+    def events(self) -> Iterator[Record]:
+        """Yield the events that are kept (`MoveSource.events`)."""
         for shard in range(self._file.shards):
-            last = {event.key: offset for offset, event in self._file.all_events(shard)}
             for offset, event in self._file.all_events(shard):
-                if last[event.key] == offset:
-                    player = rating_changed_from_json(event.value).player
-                    home = int(shards_of([player], shards)[0])
-                    yield Record(home, ANYWHERE, event.value, change_headers(event), key=event.key)
+                yield Record(shard, offset, event.value, change_headers(event), key=event.key)
 
     def ladder_events(self) -> Iterator[bytes]:
         """Yield the ladder events."""
@@ -144,6 +137,7 @@ class KafkaSource:
         self._store.layout.check_stored(layout)
         check_kernel(self._store.layout.begun_by(KERNEL_VERSION))
         _check_ladders(self._settings, ladders, self.ladder_log())
+        season_copies.check_finished(self._settings, self._admin)
         ends = erasure_checks.check_drained(self._generation, self._partitions)
         self.ends = [ends[partition] for partition in range(len(ends))]
 
@@ -162,16 +156,10 @@ class KafkaSource:
         """Yield all records of `round-completed`."""
         return read_all(self._settings, self._topics.rounds, len(self.ends))
 
-    def last_events(self, shards: int) -> Iterator[Record]:
-        """Yield the last event of each player (`MoveSource.last_events`)."""
+    def events(self) -> Iterator[Record]:
+        """Yield all records of `rating-changed` (`MoveSource.events`)."""
         topic = self._topics.changed
-        read = partial(read_all, self._settings, topic, self._partitions[topic])
-        last = {each.key: (each.partition, each.offset) for each in read()}
-        for each in read():
-            if last[each.key] == (each.partition, each.offset) and each.value:
-                player = rating_changed_from_json(each.value).player
-                home = int(shards_of([player], shards)[0])
-                yield msgspec.structs.replace(each, partition=home, offset=ANYWHERE)
+        return read_all(self._settings, topic, self._partitions[topic])
 
     def ladder_events(self) -> Iterator[bytes]:
         """Yield the messages of `ladders-noted`."""

@@ -47,7 +47,9 @@ def rate(
     Raises BadConfiguration or Failed.
     """
     for each in filter(None, (out, changes)):
-        check_writable(each)
+        check_writable(each, path)
+    if out is not None and changes is not None:
+        check_writable(out, changes)
     for caution in cautions_of(ladders):
         print(f"warning: {caution}", file=sys.stderr)
     with file_failures():

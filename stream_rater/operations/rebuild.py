@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 
 import msgspec
 
@@ -18,7 +18,6 @@ from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import TEMPLATE, Ladders
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations.corrected_rebuild import (
@@ -26,10 +25,15 @@ from stream_rater.operations.corrected_rebuild import (
     LastPublished,
     corrected_ladders,
     editions,
-    last_published,
     to_restate,
 )
 from stream_rater.operations.cutoff import Cutoff, Misplaced
+from stream_rater.operations.lost_rounds import (
+    MOST_FILLERS,
+    Closing,
+    RoundLog,
+    named_offsets,
+)
 from stream_rater.operations.rebuild_store import (
     Rebuild,
     Rebuilds,
@@ -41,11 +45,14 @@ from stream_rater.operations.rebuild_store import (
 from stream_rater.operations.torn_logs import reached
 from stream_rater.pipeline.ladder_history import (
     LadderEventLog,
+    LadderLog,
     encode_histories,
+    encode_replayed,
     encode_restated_corrections,
 )
 from stream_rater.pipeline.parts.schema import UnknownPart, mark
 from stream_rater.pipeline.ports import SourceCommit, SourceTail
+from stream_rater.replay.checkpoint import heads_in
 from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import MissingVerdicts
@@ -59,9 +66,12 @@ MOST_AHEAD = 4
 """The number of batches that are read, or encoded, ahead."""
 
 
-def rebuild(settings: Settings, *, replace: bool, cores: int | None = None) -> None:
+def rebuild(
+    settings: Settings, *, replace: bool, cores: int | None = None, fill: int | None = None
+) -> None:
     """Replay the log into the store, which must be empty unless `replace` is given. `cores`: how
-    many to use; None: all. Raises BadConfiguration or Failed."""
+    many to use; None: all. `fill`: the most records that are appended to a partition that lost
+    some; None: MOST_FILLERS. Raises BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     began_s = time.monotonic()
     malloc.configure()
@@ -83,7 +93,7 @@ def rebuild(settings: Settings, *, replace: bool, cores: int | None = None) -> N
             raise BadConfiguration(
                 f"{why}, or give --replace to rate all rounds again by other parameters"
             )
-        work = rebuild_from_log(admin, settings, ladders, store, partitions, cores)
+        work = rebuild_from_log(admin, settings, ladders, store, partitions, cores, fill)
         store.layout.end_rebuild(layout, KERNEL_VERSION)
         store.close()
     report(work, began_s)
@@ -113,13 +123,13 @@ def unproven_warning(offsets: Collection[int]) -> str:
 
 def rebuild_from_log(
     admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore,
-    partitions: Mapping[str, int], cores: int | None = None,
+    partitions: Mapping[str, int], cores: int | None = None, fill: int | None = None,
 ) -> Rebuilds:  # fmt: skip
     """Rebuild the store from the log. Then write ladder events with the parameter histories and the
-    corrections of this replay. The store stays marked as unfinished. `cores`: how many to use;
-    None: all. Raises Failed."""
+    corrections of this replay. The store stays marked as unfinished. `cores`, `fill`: as in
+    `rebuild`. Raises Failed."""
     try:
-        work = _rebuild(admin, settings, ladders, store, partitions, Cores.of(cores))
+        work = _rebuild(admin, settings, ladders, store, partitions, Cores.of(cores), fill)
     except (UnknownPart, Misplaced, StoreInUse) as error:
         raise Failed(str(error)) from None
     log, rounds = LadderEvents(settings, admin), admin.topics.rounds
@@ -146,12 +156,13 @@ def restate(
 
 def _rebuild(
     admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore,
-    partitions: Mapping[str, int], cores: Cores,
+    partitions: Mapping[str, int], cores: Cores, fill: int | None,
 ) -> Rebuilds:  # fmt: skip
     """Read all topics, mark the shards, and replace the contents of the store.
 
-    Nothing changes before the marks are written. From then on workers refuse the store, until a
-    rebuild has run to its end. Only after the marks are the store's contents deleted.
+    Nothing changes before the marks are written, unless the rounds lost records (`lost_rounds`).
+    From then on workers refuse the store, until a rebuild has run to its end. Only after the marks
+    are the store's contents deleted.
     """
     rounds, parts = admin.topics.rounds, admin.topics.parts
     shards = partitions[parts]
@@ -166,13 +177,31 @@ def _rebuild(
     check_committed(of_estimators, admin.ends(rounds, partitions[rounds]), parts_start)
     if found.warning:
         print(f"warning: {found.warning}", file=sys.stderr)
-    cutoff = Cutoff(applied, found.sent, shards, everything=found.is_torn)
+    notes = LadderEvents(settings, admin)
+    recorded = notes.read()
+    cutoff = Cutoff(
+        applied, found.sent, shards, everything=found.is_torn, replayed=recorded.replayed,
+        lost=found.lost,
+    )  # fmt: skip
     for batch in _read_topic(admin, settings, parts, shards, "parts", cores):
         cutoff.add(batch)
     cutoff.check()
     if any(parts_start):
         cutoff.add_published(_published(admin, settings))
     check_published(of_updaters, cutoff.with_parts)
+    begin = partial(store.layout.begin_rebuild, shards)
+    closing: Closing | None = None
+    if found.lost:
+        closing = _closing(
+            admin, settings, ladders, store, found.lost, of_estimators, cutoff, recorded
+        )
+        closing.check(fill or MOST_FILLERS)
+        check_idle(admin, settings)
+        cutoff.replay_to(closing.close(begin))
+        store.checkpoints.drop_all()  # they may be of lost rounds
+    if found.is_torn:
+        notes.write(encode_replayed([cutoff.sent(p) for p in range(partitions[rounds])]))
+    notes.close()
     work = _replayed(admin, settings, ladders, partitions[rounds], cutoff, cores)
     check_idle(admin, settings)
     marks = _write_marks(settings, parts, shards)
@@ -181,15 +210,29 @@ def _rebuild(
     admin.commit(UPDATERS, parts, moved)
     applied |= moved
     tails = tails_at(applied, moved, cutoff)
-    epoch = store.layout.begin_rebuild(shards)
+    epoch = begin()
     check_idle(admin, settings)
     beliefs = track_batches(cores.ahead(work.beliefs(), MOST_AHEAD), "beliefs")
     fill_store(beliefs, applied, marks, tails, epoch, store.apply)
     if _committed(admin, UPDATERS, parts, shards) != applied:
         raise StoreInUse("workers ran while the store was being rebuilt: stop them, run it again")
-    # Last: until then, another rebuild sees what this one saw.
-    admin.commit(ESTIMATORS, rounds, {p: found.sent[p] for p in found.lost})
+    if closing is not None:  # last: until then, another rebuild sees what this one saw
+        closing.publish(store.beliefs(), work.verdicts, shards, partitions[rounds])
+        closing.release()
     return work
+
+
+def _closing(
+    admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore, lost: Collection[int],
+    committed: Mapping[int, SourceCommit | None], cutoff: Cutoff, notes: LadderLog,
+) -> Closing:  # fmt: skip
+    """What closes the partitions that lost records. Nothing is changed yet."""
+    log = RoundLog(settings, admin)
+    newest = log.newest(cache(cutoff.is_lost))
+    known = {*notes.ladders, *notes.corrections}
+    heads = ((of, head) for of in known for head in heads_in(store.checkpoints.heads(of)))
+    reach = named_offsets(committed, cutoff, newest, notes, heads, log)
+    return Closing(lost, log, ladders, newest, reach)
 
 
 def _tails(
@@ -246,14 +289,10 @@ def replayed(
 def _read_last_published(
     admin: Admin, settings: Settings, ladders: Collection[str]
 ) -> Mapping[Player, LastPublished]:
-    """The last published mu and sigma of the players of ladders with corrections. Records without a
-    value are skipped: their players were erased."""
+    """What was last published of the players of ladders with corrections."""
     if not ladders:
         return {}
-    topic = admin.topics.changed
-    (count,) = admin.partitions_of(topic)
-    values = (each.value for each in read_all(settings, topic, count))
-    return last_published(map(rating_changed_from_json, filter(None, values)), ladders)
+    return RoundLog(settings, admin).newest(ladders.__contains__)
 
 
 def _published(admin: Admin, settings: Settings) -> Iterator[tuple[Player, int]]:

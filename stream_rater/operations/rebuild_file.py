@@ -15,6 +15,7 @@ from pathlib import Path
 from stream_rater.adapters.redis.metadata import EPOCH_BYTES
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.log import SqliteLog
+from stream_rater.adapters.sqlite.names import real, seasons_path
 from stream_rater.adapters.sqlite.reading import DataFile, data_file
 from stream_rater.adapters.sqlite.store import SqliteStore, set_position
 from stream_rater.columns.kernels import KERNEL_VERSION
@@ -57,10 +58,10 @@ def rebuild_file(settings: Settings, *, replace: bool, cores: int | None = None)
     ladders, path = ladders_of_settings(settings), Path(settings.data)
     began_s = time.monotonic()
     malloc.configure()
-    new = path.with_name(path.name + ".new")
     with named_failures():
         selfcheck.check()
-        with closing(Database.open_existing(path)) as old:
+        with closing(Database.open_unread(path)) as old:
+            new = real(old.path, ".new")
             try:
                 with data_file(settings.data) as file:
                     _check(settings, ladders, file, replace=replace)
@@ -84,7 +85,10 @@ def rebuild_file(settings: Settings, *, replace: bool, cores: int | None = None)
 
 
 def remove(new: Path) -> None:
-    """Remove a new file that a rebuild left behind."""
+    """Remove a new file that a command left behind, and new standings for it before."""
+    if new.exists():
+        for end in ("", "-journal"):
+            real(seasons_path(new.with_suffix("")), f".new{end}").unlink(missing_ok=True)
     for end in ("", "-wal", "-shm", ".lock"):
         new.with_name(new.name + end).unlink(missing_ok=True)
 
@@ -164,4 +168,4 @@ def _last_published(file: DataFile, ladders: Collection[str]) -> Mapping[Player,
     if not ladders:
         return {}
     values = (each.value for shard in range(file.shards) for _, each in file.all_events(shard))
-    return last_published(map(rating_changed_from_json, values), ladders)
+    return last_published(map(rating_changed_from_json, values), ladders.__contains__)

@@ -7,13 +7,16 @@ place, which is rejected, too. An empty record also fills each offset at which t
 record, as at the end of a transaction.
 
 A record that does not name the player stays as it is, byte for byte. In the other records the
-player's id is replaced, and all other fields keep their bytes.
+player's id is replaced, and all other fields keep their bytes. Where a key is given twice, all
+readers take the last value; if another one has the id, the record is encoded again without it.
 """
 
+import json
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -85,6 +88,7 @@ class Pseudonym:
         self.name = name
         self._bytes = player.encode()
         self._escaped = escape(player)
+        self._raw_word = re.compile(rb"(?<![^\W_])%b(?![^\W_])" % re.escape(self._bytes)).search
         self._word = re.compile(rf"(?<![^\W_]){re.escape(player)}(?![^\W_])").search
 
     # --- round-completed ---
@@ -100,6 +104,16 @@ class Pseudonym:
         if self._bytes not in value and b"\\" not in value:  # escapes may hide the id
             return record
         codec = _codec_of(record)
+        new = self._renamed(codec, record, value)
+        left = value if new is None else new
+        if self._raw_word(left) or b"\\" in left:  # perhaps under a key that is given twice
+            once = codec.encode(codec.anything(value))
+            if self._count(codec, once) < self._count(codec, value):
+                new = self._renamed(codec, record, once) or once
+        return record if new is None else structs.replace(record, value=new)
+
+    def _renamed(self, codec: _Codec, record: Record, value: bytes) -> bytes | None:
+        """The value of a record with the new name; None if it does not name the player."""
         fields = codec.fields(value)
         found = bool(kind_of(record)) and self._rename(codec, fields, PLAYER_FIELDS)
         if SEEDED_FIELD in fields and is_seed(record):
@@ -110,7 +124,14 @@ class Pseudonym:
             entries = codec.entries(fields["standings"])
             if sum([self._rename_entry(codec, each) for each in entries]):
                 fields["standings"], found = Raw(codec.encode(entries)), True
-        return structs.replace(record, value=codec.encode(fields)) if found else record
+        return codec.encode(fields) if found else None
+
+    def _count(self, codec: _Codec, value: bytes) -> int:
+        """How often the id stands in a value, with all values of keys that are given twice."""
+        if codec is _MSGPACK:
+            return value.count(self._bytes)
+        whole = json.loads(value, object_pairs_hook=lambda pairs: [*chain.from_iterable(pairs)])
+        return sum(self._word(each) is not None for each in _texts(whole))
 
     def _rename(self, codec: _Codec, fields: Fields, names: Sequence[str]) -> bool:
         """Put the new name into those of these fields that name the player. Returns whether there

@@ -42,7 +42,8 @@ def _end_in_time() -> None:
 def _serve_http(settings: Settings, service: Service) -> http.Server | None:
     if not settings.http:
         return None
-    app = http.application(service.metrics.registry, service.unhealthy, service.unready)
+    registry = service.metrics.registry
+    app = http.application(registry, service.unhealthy, service.unready, settings.http)
     try:
         server = http.Server(settings.http, app)
     except (OSError, ValueError) as error:

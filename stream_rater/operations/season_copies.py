@@ -8,16 +8,18 @@ from stream_rater.adapters.kafka.reader import read_all
 from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.columns.sharding import partition_of
-from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.record import Record, header
 from stream_rater.contract.season_ended import (
     Message,
+    SeasonKept,
     SeasonRecord,
     Standing,
     message_of,
     record_of,
     renamed,
+    unfinished,
 )
 
 
@@ -76,13 +78,24 @@ def read_copies(settings: Settings, admin: Admin) -> Iterator[tuple[Message, str
         yield message_of(found), time_
 
 
+def check_finished(settings: Settings, admin: Admin) -> None:
+    """Raise Failed if only a part of a season's standings is written, as whoever copies it does:
+    with another name in it, the rest would be part of other standings."""
+    for _ in _read(settings, admin):
+        pass
+
+
 def _read(settings: Settings, admin: Admin) -> Iterator[tuple[SeasonRecord, str]]:
     topic = topic_of(settings)
     count = admin.partitions_if_any(topic)
     if count is None:
         return
+    begun, kept = set[tuple[str, int]](), set[tuple[str, int]]()
     for record in read_all(settings, topic, count):
         found = record_of(record.key or b"", record.value)
         if found is None:
             continue
+        (kept if isinstance(found, SeasonKept) else begun).add((found.ladder, found.season))
         yield found, header(record.headers, "ce_time")
+    for season in begun - kept:
+        raise Failed(unfinished(*season))

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from stream_rater.adapters.kafka.season_topic import Outdone, SeasonTopic, kept_seasons
-from stream_rater.adapters.sqlite.season_file import SeasonFile, SeasonRows, seasons_path
+from stream_rater.adapters.sqlite.names import seasons_path
+from stream_rater.adapters.sqlite.season_file import SeasonFile, SeasonRows
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders

@@ -31,11 +31,15 @@ class Reached:
         """What an operator must know; empty if no log lost records."""
         if not self.is_torn:
             return ""
-        rounds = "; ".join(self.lost.values()) or "performance-estimated lost parts"
+        lost = "; ".join(self.lost.values()) or "performance-estimated lost parts"
+        after = (
+            "Empty records take the lost offsets, and players whose last event is not true any "
+            "more get one with the cause log-lost. Report the lost rounds again"
+            if self.lost else "Events that were not published are never published"
+        )  # fmt: skip
         return (
-            f"Kafka lost records that were acknowledged: {rounds}. All rounds that the log has now "
-            "count. Events that were not published are never published. Report the lost rounds "
-            "again"
+            f"Kafka lost records that were acknowledged: {lost}. All rounds that the log has now "
+            f"count. {after}"
         )
 
 

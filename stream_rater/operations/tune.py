@@ -111,7 +111,7 @@ def tune_file(
     `reading`: how a table is to be read. Raises BadConfiguration or Failed.
     """
     if out is not None:
-        check_writable(out)
+        check_writable(out, path)
     with trials_on(where) as executor:
         return _tune_file(path, system, measure, out, train, trials, executor, reading)
 

@@ -9,7 +9,7 @@ from stream_rater.adapters.kafka.ladder_events import disagreement, read_ladder_
 from stream_rater.adapters.kafka.reader import KafkaRounds
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
-from stream_rater.adapters.sqlite.database import holder_of
+from stream_rater.adapters.sqlite.names import holder_of
 from stream_rater.adapters.sqlite.reading import DataFile, data_file, frozen
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import partition_of

@@ -20,6 +20,8 @@ of the store does not change a history.
   history.
 - `corrected`: corrections of a ladder were accepted, or wait for `corrections-applied`
   (`correction_ports`). If two events give one correction the same state, the first counts.
+- `restated` with `replayed`: a `rebuild` of a log that had lost records took all rounds before
+  these offsets. Parts and events that name lower ones may be of lost rounds.
 - `restated` with corrections: a `rebuild` has found these corrections of a ladder in the log. They
   replace all earlier events about the ladder's corrections. If they do not fit into one event, they
   are split over several numbered events, and they count once all of these are read.
@@ -83,6 +85,9 @@ class LadderEvent(msgspec.Struct, frozen=True):
     """The ladders that no ladders file knows. Older releases ignore this field and the next."""
     limits: str = ""
     """The limits of size and depth by which records are rejected whose ladder is not known."""
+    replayed: tuple[int, ...] = ()
+    """By partition of `round-completed`, the offset before which a rebuild of a log that had lost
+    records took all rounds. Only later rebuilds need it. Older releases do not know it."""
 
 
 class Proposal(NamedTuple):
@@ -152,6 +157,11 @@ def encode_restated_corrections(corrections: CorrectionsByLadder) -> list[bytes]
     return messages
 
 
+def encode_replayed(offsets: Sequence[int]) -> list[bytes]:
+    """Encode the ladder event of a rebuild of a log that had lost records, as messages."""
+    return [_encode(LadderEvent("restated", replayed=tuple(offsets)))]
+
+
 def _in_chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
     """Split the items, in order, into runs that each fit into one ladder event."""
     first = size = 0
@@ -178,6 +188,8 @@ class LadderLog:
         self._restated: dict[str, list[Sequence[RecordedCorrection]]] = {}
         """By ladder, the corrections in the events that restate them, until the last of these
         events is read."""
+        self.replayed: dict[int, int] = {}
+        """By partition, the largest offset of `LadderEvent.replayed`."""
 
     def read(self, message: bytes) -> None:
         """Add a record of the topic. Raises UnknownLadderEvent for a ladder event that this release
@@ -189,6 +201,8 @@ class LadderLog:
             return
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
+        for p, offset in enumerate(event.replayed):
+            self.replayed[p] = max(offset, self.replayed.get(p, 0))
         for ladder, history in event.histories.items():
             if history and offset_of(history[0]):  # before its first entry it was not known
                 history = (*UNKNOWN, *history)

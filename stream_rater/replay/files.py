@@ -18,11 +18,16 @@ from stream_rater.replay.read_ahead import prefetched
 
 BLOCK = 1 << 17
 """The number of bytes that are read from a file at once. A compressed block contains about half a
-megabyte of text, and at most 128 MiB. The decompressing thread needs the interpreter lock only once
-for each block."""
+megabyte of text. The decompressing thread needs the interpreter lock only once for each block."""
+
+TEXT_BLOCK = 1 << 20
+"""The most bytes of text that are decompressed at once."""
 
 BLOCKS_AHEAD = 256
 """The most decompressed blocks that wait for the reader, about 128 MiB of text."""
+
+MOST_LINE = 64 * 1024 * 1024
+"""The most bytes of a line."""
 
 BUFFER = 1 << 18
 
@@ -76,9 +81,12 @@ def json_lines(lines: Iterator[bytes], name: str) -> Iterator[bytes]:
     Without this check, a file of another format would give one error for each line.
     """
     seen: list[bytes] = []
-    bad = 0
+    bad = size = 0
     for line in lines:
         seen.append(line)
+        size += len(line)
+        if size > TEXT_BLOCK:
+            break
         if not line.strip():
             continue
         if line.lstrip().startswith(b"{"):
@@ -125,7 +133,8 @@ def _text(path: Path) -> Iterator[bytes]:
         compressed = path.suffix == ".gz" or first.startswith(GZIP_MAGIC)
         blocks = chain([first] if first else [], blocks)
         try:
-            yield from _decompressed(blocks) if compressed else blocks
+            text = _decompressed(blocks) if compressed else blocks
+            yield from _with_short_lines(text, name_of(path))
         except (EOFError, zlib.error) as error:
             raise OSError(f"{name_of(path)}: {error}") from None
 
@@ -141,17 +150,33 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
             yield file
 
 
+def _with_short_lines(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """The blocks of a text. Raises OSError if a line of it is longer than MOST_LINE, before the
+    line is in memory as a whole."""
+    begin = end = 0
+    for block in blocks:
+        at = block.rfind(b"\n")
+        begin, end = begin if at < 0 else end + at + 1, end + len(block)
+        if end - begin > MOST_LINE:
+            raise OSError(
+                f"{name}: the line that begins at byte {begin:,} has more than "
+                f"{MOST_LINE >> 20} MiB: begin a new line behind each round"
+            )
+        yield block
+
+
 def _decompressed(blocks: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the text of all members of a gzip file. Zero bytes between and after members are
     skipped."""
-    member = None
+    member, text = None, b""
     for block in blocks:
-        while block := block if member else block.lstrip(b"\0"):
+        while len(text) == TEXT_BLOCK or (block := block if member else block.lstrip(b"\0")):
             member = member or zlib.decompressobj(GZIP)
-            yield member.decompress(block)
-            block = member.unused_data
+            text = member.decompress(block, TEXT_BLOCK)
+            yield text
+            block = member.unconsumed_tail or member.unused_data
             if member.eof:
-                member = None
+                member, text = None, b""
     if member:
         raise EOFError("the compressed file is cut off")
 

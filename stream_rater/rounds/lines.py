@@ -156,18 +156,24 @@ class LineReader(Iterator[Record]):
     def _take_some(self, most_bytes: int, most_lines: int) -> Sequence[bytes]:
         """The next lines: at most so many, and at most so many bytes or one line. Empty if all
         lines were taken."""
-        values = self._take(most_lines)
+        values = self._take(most_lines, most_bytes)
         ends = [*accumulate(map(len, values))]
         if len(values) > 1 and ends[-1] > most_bytes:
             fitting = max(1, bisect_right(ends, most_bytes))
             values, self._ahead = values[:fitting], [*values[fitting:], *self._ahead]
         return values
 
-    def _take(self, count: int) -> list[bytes]:
-        """The next lines, at most so many. Empty if all lines were taken."""
+    def _take(self, count: int, enough_bytes: float = math.inf) -> list[bytes]:
+        """The next lines, at most so many, and none behind so many bytes. Empty if all lines were
+        taken."""
         found = self._ahead[:count]
         self._ahead = self._ahead[count:]
-        found += islice(self._lines, count - len(found))
+        size = sum(map(len, found))
+        for line in islice(self._lines, count - len(found)):
+            found.append(line)
+            size += len(line)
+            if size > enough_bytes:
+                break
         return found
 
 

@@ -15,6 +15,7 @@ closed (`OpenConnections`).
 
 import asyncio
 import errno
+import ipaddress
 import logging
 import os
 import resource
@@ -24,7 +25,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
 
+import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -34,6 +37,10 @@ LINGER_S = 2.0
 KEEP_ALIVE_S = 30.0
 OTHER_FILES = 200
 """Files that a process needs besides its connections."""
+MOST_HEADERS = 1000
+"""The most headers of a request."""
+MOST_PIPELINED = 100
+"""The most requests of a connection that wait for their turn."""
 
 HEAD_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
@@ -49,7 +56,8 @@ class Limits(NamedTuple):
     per_address: int
     """The number of open connections of one client address; 0: no limit."""
     head_bytes: int
-    """The size up to which the server waits for the rest of a request's head."""
+    """The most bytes of a request's head. As many may stand before, between and behind the parts
+    of a body: the sizes of chunks with their extensions, and trailers."""
     answer_s: float | None = None
     """Seconds that making an answer may take; a connection that waits for its answer may be closed
     to make room. None: no limit, and such a connection is never closed to make room."""
@@ -119,6 +127,21 @@ def _listening(address: str) -> list[socket.socket]:
     return sockets
 
 
+def is_loopback(name: str) -> bool:
+    """Whether a name (HOST or HOST:PORT) is one of this machine that others do not reach."""
+    try:
+        found = urlsplit(f"//{name}")
+        host = found.hostname if found.netloc == name and "@" not in name else None
+        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return False
+
+
+def is_local(address: str) -> bool:
+    """Whether a server that listens at HOST:PORT is reached from this machine alone."""
+    return is_loopback(f"127.0.0.1{address}" if address.startswith(":") else address)
+
+
 def _allowed_connections(wanted: int) -> int:
     """`wanted`, or fewer if the process may not open as many files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -144,7 +167,8 @@ class Connection(HttpToolsProtocol):
         """The timer of a client that does not read."""
         self._in_head = self._in_body = False
         """Whether the head or the body of a request has begun and not ended."""
-        self._head_bytes = 0
+        self._beside = 0
+        """The bytes of the request that have come in a row without being part of its body."""
 
     def drop(self) -> None:
         """Close the connection at once."""
@@ -162,30 +186,48 @@ class Connection(HttpToolsProtocol):
         self._open.add(self, self.client[0] if self.client else "")
 
     def data_received(self, data: bytes) -> None:
-        """Parse data from the client. A head that is too large ends the connection."""
-        super().data_received(data)
-        if self._in_head and not self.transport.is_closing():
-            self._head_bytes += len(data)
-            if self._head_bytes > self._limits.head_bytes:
+        """Parse data from the client, in pieces. Before each of them is parsed, it is counted what
+        has come beside the body: if that is too much, the connection ends."""
+        while data and not self.transport.is_closing():
+            if not (self._in_head or self._in_body):
+                self._beside = 0
+            if (room := self._limits.head_bytes - self._beside) <= 0:
                 self.transport.write(HEAD_TOO_LARGE)
-                self._close()
+                return self._close()
+            piece, data = data[:room], data[room:]
+            self._beside += len(piece)
+            super().data_received(piece)
 
     def on_message_begin(self) -> None:
         """The first byte of a request has arrived."""
         super().on_message_begin()
-        self._in_head, self._head_bytes = True, 0
+        self._in_head = True
         self._wait(STEP_S)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header of a request, or a trailer, which is dropped. Too many end the connection."""
+        if self._in_head:
+            if len(self.headers) == MOST_HEADERS:
+                raise httptools.HttpParserError("too many headers")
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """The head of a request is complete: its body has REQUEST_S seconds."""
-        self._in_head, self._in_body = False, True
+        if len(self.pipeline) == MOST_PIPELINED:
+            raise httptools.HttpParserError("too many requests at once")
+        self._in_head, self._in_body, self._beside = False, True, 0
         self._wait(REQUEST_S)
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A part of a body has come."""
+        self._beside = 0
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         """A request is complete."""
         super().on_message_complete()
-        self._in_body = False
+        self._in_body, self._beside = False, 0
         if self.cycle.response_complete:  # this was the rest of an unwanted body
             self._idle()
         else:

@@ -21,3 +21,12 @@ def named_failures() -> Iterator[None]:
         raise  # the process that reads our output has ended
     except (Trouble, Unrecoverable, Denied, OSError, ArithmeticMismatch) as error:
         raise Failed(str(error)) from None
+
+
+@contextmanager
+def with_cure(cure: str) -> Iterator[None]:
+    """Raise Failed where the work fails, with the cure at the end of the text."""
+    try:
+        yield
+    except (Trouble, Denied, Failed) as error:
+        raise Failed(f"{error}: {cure}") from None

@@ -60,12 +60,20 @@ class Server:
         self._thread.join()
 
 
-def application(registry: CollectorRegistry, unhealthy: Reasons, unready: Reasons) -> Application:
-    """The ASGI application. Each probe answers 200, or 503 with one reason per line."""
+def application(
+    registry: CollectorRegistry, unhealthy: Reasons, unready: Reasons, address: str = ""
+) -> Application:
+    """The ASGI application. Each probe answers 200, or 503 with one reason per line. If `address`
+    is one of this machine alone, requests that name another host get no answer: a page of another
+    site could read by a name of its own that leads here."""
+    local = connections.is_local(address)
     metrics = _MetricsPage(registry)
     probes = dict(zip(PROBES, (unhealthy, unready), strict=True))
 
     async def page(scope: Any) -> Page:
+        hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+        if local and not all(map(connections.is_loopback, filter(None, hosts))):
+            return "403 Forbidden", PLAIN, b"ask for localhost or 127.0.0.1\n"
         if scope["method"] not in METHODS:
             allow = [*PLAIN, ("Allow", ", ".join(METHODS))]
             return "405 Method Not Allowed", allow, b"GET or HEAD\n"

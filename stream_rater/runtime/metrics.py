@@ -169,6 +169,21 @@ class Metrics:
             "Partitions of round-completed (estimator) or shards (updater) that exist.",
             ["role"], registry=self.registry,
         )  # fmt: skip
+        self.unowned = Gauge(
+            "stream_rater_unowned",
+            "Partitions of round-completed (estimator) or shards (updater) without an owner.",
+            ["role"], registry=self.registry,
+        )  # fmt: skip
+        self.log_ends = Gauge(
+            "stream_rater_log_end_offset",
+            "The sum of the ends of all partitions of a topic, whoever owns them.",
+            ["topic"], registry=self.registry,
+        )  # fmt: skip
+        self.answers = Gauge(
+            "stream_rater_dependency_up",
+            "1 while kafka or redis answers this worker, else 0.",
+            ["dependency"], registry=self.registry,
+        )  # fmt: skip
         self.assignments = Counter(
             "stream_rater_assignments_total",
             "Changes of the set of partitions or shards that a role owns.",
@@ -245,6 +260,8 @@ class ServiceObserver(Observer):
         self._role = role
         self._log = log
         self._logged_s: dict[str, float] = {}
+        self._reason = ""
+        """Why the role started over last, until it works again."""
         self._refilled: Counts[int] = Counts()
         """By shard that is being refilled, the number of updates that were applied again."""
         self.finished: dict[int, int] = {}
@@ -387,10 +404,13 @@ class ServiceObserver(Observer):
     def started_over(self, trouble: Trouble) -> None:
         self._metrics.troubles.labels(self._role, trouble.cause).inc()
         self.corrections.keep_only(())  # their work begins again
-        self._warn_seldom("trouble", "started over", reason=str(trouble))
+        if str(trouble) != self._reason:
+            self._reason = str(trouble)
+            self._log.warning("started over", reason=self._reason)
 
     def recovered(self, after_s: float) -> None:
         """The role works again, `after_s` seconds after the first trouble."""
+        self._reason = ""
         self._log.info("recovered", after_s=round(after_s, 3))
 
     def shard_refilled(self, shard: int, offset: int) -> None:

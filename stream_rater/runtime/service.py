@@ -42,6 +42,9 @@ from stream_rater.runtime.spans import spans_of
 STALE_S = 30.0
 """A role whose last poll is longer ago than this is not healthy."""
 
+ASK_EVERY_S = 2.0
+"""The interval at which Kafka and Redis are asked, whatever the roles do."""
+
 HUNG_S = 60.0
 """A role whose last poll is longer ago than this hangs in a call that does not return. The process
 then ends. No call waits this long on purpose."""
@@ -93,6 +96,23 @@ def import_ladder_histories(store: RedisStore, ladder_events: LadderEvents) -> N
             each: history for each, history in found.items() if not ladder_log.in_force(each)
         }
         ladder_events.write(encode_histories("noted", missing))
+
+
+def keep_asking(name: str, ask: Callable[[], object], up: Any, stop: threading.Event) -> None:
+    """Ask Kafka or Redis at intervals. The metric `up` says whether it answers, and one line of the
+    log says when that changes."""
+    failure = ""
+    while not stop.is_set():
+        before, failure = failure, ""
+        try:
+            ask()
+        except Exception as error:
+            failure = str(error) or repr(error)
+        up.set(not failure)
+        if bool(failure) != bool(before):
+            event = f"{name} {'does not answer' if failure else 'answers again'}"
+            log.logger("service").warning(event, reason=failure or before)
+        stop.wait(ASK_EVERY_S)
 
 
 @dataclass
@@ -271,6 +291,10 @@ class Service:
             threading.Thread(target=role.drive, args=(self._ended,), name=role.name, daemon=True)
             for role in self._roles
         ]
+        kernel_of = RedisStore(self._settings).layout.begun_by
+        for name, ask in (("kafka", self._ask_kafka), ("redis", lambda: kernel_of(0))):
+            asked = name, ask, self.metrics.answers.labels(name), self._stop
+            threading.Thread(target=keep_asking, args=asked, name=name, daemon=True).start()
         for thread in threads:
             thread.start()
         self.log.info("running", roles=[role.name for role in self._roles], pid=os.getpid())
@@ -283,6 +307,19 @@ class Service:
         if late:
             raise LogTrouble(f"{', '.join(late)} did not finish within {STOP_S:g} s")
         self.log.info("stopped")
+
+    def _ask_kafka(self) -> None:
+        """Ask for the ends of the topics, then for the owners of the roles' partitions."""
+        names = self._admin.topics
+        for topic in (names.rounds, names.parts, names.changed, names.rejected):
+            ends = self._admin.ends(topic, self._partitions[topic])
+            self.metrics.log_ends.labels(topic).set(sum(ends))
+            for each in (r.driver.input for r in self._roles if r.driver.input.topic == topic):
+                each.log_ends = dict(enumerate(ends))
+        for role in self._roles:
+            topic, group = role.driver.input.topic, role.driver.input.group
+            unowned = self._partitions[topic] - len(self._admin.owners(group, topic))
+            self.metrics.unowned.labels(role.name).set(unowned)
 
     def _wait_for(self, threads: Sequence[threading.Thread]) -> list[str]:
         """Wait until all threads have ended. Returns the names of the threads that are late.

@@ -465,7 +465,7 @@ class RoundTaken(Answer, frozen=True, kw_only=True):
     """The ladder and the id; null if the round was refused."""
     partition: int | None
     offset: int | None
-    """The place of the record in `round-completed`; null if the round was refused."""
+    """The place of the record in `round-completed`; null if the round was not valid."""
     status: int
     """The HTTP status that the round would have by itself: 202 if it is stored for good, also if it
     was sent before. It is no verdict yet: ask for the state of the round."""
@@ -513,9 +513,9 @@ class RoundStateAnswer(Answer, frozen=True, kw_only=True):
 
     ladder: str
     round_id: str
-    status: Literal["pending", "rated", "rejected", "duplicate"]
+    status: Literal["pending", "rated", "rejected", "duplicate", "voided", "amended"]
     """`pending` until the workers have decided. `duplicate`: another record with this id was
-    rated."""
+    rated. `voided`, `amended`: what the newest correction of the round has done."""
     partition: int
     offset: int
     """The place of the record in `round-completed`."""
@@ -529,6 +529,9 @@ class RoundStateAnswer(Answer, frozen=True, kw_only=True):
     changes_complete: bool
     """Whether `changes` has the change of every player. It is false while the round is pending, and
     if this process cannot know all changes."""
+    corrected_at: int | None = None
+    """The offset of the newest known correction behind the round, of any round or player of the
+    ladder. Since then the round may have other effects than `changes` say."""
 
 
 # --- errors ---
@@ -546,3 +549,6 @@ class Problem(Answer, frozen=True, kw_only=True):
     """A text that says what is wrong and how to correct it."""
     place: str | None = None
     """The place of the mistake in the request, such as `body.players[3]` or `query.limit`."""
+    partition: int | None = None
+    offset: int | None = None
+    """With `other-content`: the place of the round for which the id stands."""

@@ -48,6 +48,9 @@ Swept = tuple[float, bytes]
 """The place of a player among those who leave the list: the moment in Unix seconds, and the id."""
 NOT_SWEPT: Swept = (-math.inf, b"")
 """The place before all others."""
+WRONG_CLOCK_S = 600.0
+"""The least seconds by which a moment that was stored must be ahead of now for the clock that it is
+of to be wrong. Clocks of processes differ by less."""
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False, array_like=True):

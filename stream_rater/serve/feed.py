@@ -53,6 +53,11 @@ def positions_in(event_id: str) -> list[int]:
     return [int(each) for each in parts]
 
 
+def later(one: Sequence[int], other: Sequence[int]) -> list[int]:
+    """The greater offset of the two in each partition. One may lack partitions that were added."""
+    return [max(pair) for pair in itertools.zip_longest(one, other, fillvalue=0)]
+
+
 class Feed:
     """A ring of the last events, for one thread."""
 
@@ -85,15 +90,14 @@ class Feed:
         return event
 
     def position_of(self, event_id: str) -> list[int]:
-        """Decode an event id as `positions_in` does, but to one offset for each partition that
-        exists. Raises BadEventId."""
-        padded = itertools.chain(positions_in(event_id), itertools.repeat(0))
-        return [next(padded) for _ in self._first]
+        """Decode an event id as `positions_in` does, with an offset for each partition that exists.
+        Raises BadEventId."""
+        return later(positions_in(event_id), [0] * len(self._first))
 
     def since(self, wanted: Sequence[int], ladder: str) -> list[FeedEvent] | None:
         """A ladder's events from a position on, in order; None if the ring no longer has all of
-        them."""
-        if any(at < first for at, first in zip(wanted, self._first, strict=True)):
+        them, or if the position has partitions that are not read yet."""
+        if later(wanted, self._first) != wanted or len(wanted) > len(self._first):
             return None
         return list(self._after(wanted, ladder))
 

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from stream_rater.contract.submissions import Place
 from stream_rater.serve.bodies import Problem
 
 MEDIA_TYPE = "application/problem+json"
@@ -23,7 +24,7 @@ KINDS = {
     "bad-event-id": Kind(400, "Not an event id of this API"),
     "unauthorized": Kind(401, "The token is missing or wrong"),
     "writing-off": Kind(403, "Writing is switched off"),
-    "foreign-page": Kind(403, "A page of another site may not write"),
+    "foreign-page": Kind(403, "A page of another site may not ask"),
     "read-only": Kind(403, "The token does not allow writing"),
     "not-found": Kind(404, "No such path"),
     "unknown-ladder": Kind(404, "No such ladder"),
@@ -31,6 +32,7 @@ KINDS = {
     "unknown-round": Kind(404, "No such round"),
     "unknown-season": Kind(404, "No standings of this season are kept"),
     "not-listed": Kind(404, "The player is not on the leaderboard"),
+    "other-content": Kind(409, "The round id stands for another content"),
     "method-not-allowed": Kind(405, "The path has no such method"),
     "body-too-slow": Kind(408, "The body did not arrive in time"),
     "body-too-large": Kind(413, "The body is too large"),
@@ -61,14 +63,14 @@ class Refused(Exception):
 
     def __init__(
         self, code: str, detail: str, place: str | None = None, retry_after_s: int | None = None,
-        kind: Kind | None = None,
+        kind: Kind | None = None, at: Place | None = None,
     ) -> None:  # fmt: skip
-        """`kind` is that of the code, unless it is given."""
+        """`kind` is that of the code, unless it is given. `at` is where the round stands."""
         super().__init__(detail)
         kind = kind or KINDS[code]
         self.problem = Problem(
             type=TYPE, title=kind.title, status=kind.status, code=code, detail=detail,
-            place=place,
+            place=place, partition=at.partition if at else None, offset=at.offset if at else None,
         )  # fmt: skip
         self.headers: dict[str, str] = {}
         if kind.status == 503 or retry_after_s is not None:

@@ -111,8 +111,8 @@ BEGINNINGS: dict[str, Number | Text] = {
 }
 
 COMMON = (
-    "bad-request", "unauthorized", "too-many-requests", "internal", "index-unavailable",
-    "not-ready", "busy",
+    "bad-request", "unauthorized", "foreign-page", "too-many-requests", "internal",
+    "index-unavailable", "not-ready", "busy",
 )  # fmt: skip
 """The codes of the errors that every operation may have."""
 
@@ -192,8 +192,8 @@ OPERATIONS = (
     Operation(
         "send-round", "POST", LADDER + "/rounds",
         "Send a round to rate; the answer comes once it is stored for good", RoundTaken,
-        RoundReport, query=BEGINNINGS, codes=(*WRITING, "unknown-ladder", "no-beliefs"),
-        writes=True, success=202,
+        RoundReport, query=BEGINNINGS, writes=True, success=202,
+        codes=(*WRITING, "other-content", "unknown-ladder", "no-beliefs"),
     ),
     Operation(
         "send-rounds", "POST", "/v1/rounds",
@@ -203,7 +203,7 @@ OPERATIONS = (
     ),
     Operation(
         "round", "GET", LADDER + "/rounds/{round_id}",
-        "The state of a round: pending, rated with each player's change, rejected or duplicate",
+        "The state of a round: pending, rated with each change, rejected, duplicate, corrected",
         RoundStateAnswer,
         query={
             "wait": WAIT._replace(description="Seconds to wait until it is no longer pending"),

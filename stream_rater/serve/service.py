@@ -45,7 +45,7 @@ MOST_REPORTS = 16
 """The most reports of the follower that may wait for the event loop. With more, the follower
 waits."""
 MOST_PREDICTIONS = 64
-"""The most predictions that may wait for a thread."""
+"""The most predictions of an address that may wait for a thread."""
 SWITCH_S = 0.0005
 """The interval at which a thread that computes a prediction lets the event loop run."""
 
@@ -161,8 +161,9 @@ class ServeProcess(Watcher):
         self._probes: http.Server | None = None
         if settings.serve_probes:  # probes and metrics have an address of their own
             pages = http.application(
-                self.metrics.registry, self.unhealthy, self._unready_in_another_loop
-            )
+                self.metrics.registry, self.unhealthy, self._unready_in_another_loop,
+                settings.serve_probes,
+            )  # fmt: skip
             self._probes = http.Server(settings.serve_probes, pages)
 
     def _set_gauges(self) -> None:

@@ -7,9 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stream_rater.adapters.sqlite.database import Database, index_path, warnings_of
+from stream_rater.adapters.sqlite.database import Database, warnings_of
 from stream_rater.adapters.sqlite.driver import estimator_worker, updater_worker
 from stream_rater.adapters.sqlite.log import SqliteLog
+from stream_rater.adapters.sqlite.names import check_name, index_path, real
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
@@ -22,13 +23,13 @@ from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import StoredShard
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime import log, malloc, selfcheck
+from stream_rater.runtime.connections import is_local
 from stream_rater.runtime.engine import Engine, Full, Machine
 from stream_rater.runtime.ladder_checks import check_ladders
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
 from stream_rater.serve.door.doorway import DoorParts
 from stream_rater.serve.door.on_file import FileProgress, FileRejections, FileRoundLog
 from stream_rater.serve.http.metrics import ApiMetrics
-from stream_rater.serve.http.tokens import is_loopback
 from stream_rater.serve.index.file_follower import FileFollower
 from stream_rater.serve.index.file_index import FileIndexReader, make_room
 from stream_rater.serve.index.file_seasons import FileSeasons
@@ -61,6 +62,7 @@ class Standalone:
         try:
             self.log = SqliteLog(self._database)
             self._prepare(ladders)
+            check_name(index_path(path))
             make_room(index_path(path))
             self._metrics, self.store = Metrics(registry_of.registry), SqliteStore(self._database)
             self._machines = [
@@ -174,16 +176,16 @@ class Standalone:
         return str(self._database.meta("id"))
 
     def door(self) -> DoorParts:
-        """What the door has of the file. Without a token for writing, whoever can connect may
-        write if the process listens on the loopback interface, and nobody otherwise."""
+        """What the door has of the file. Without any token, the programs of this machine may write
+        if only they can connect. Without a token for writing, nobody may otherwise."""
         settings, stop = self._settings, threading.Event()
         progress = FileProgress(self.ask, self.log)
-        if not (settings.serve_write_token or is_loopback(settings.serve)):
+        token = bool(settings.serve_write_token)
+        if not token and (settings.serve_token or not is_local(settings.serve)):
             return DoorParts(None, progress, None, stop)
         rounds = FileRoundLog(self.engine, len(self.log.rounds))
         rejections = FileRejections(self._database.path, stop).run
         ends = [self.log.rounds.end(p) for p in range(len(self.log.rounds))]
-        token = bool(settings.serve_write_token)
         return DoorParts(rounds, progress, rejections, stop, token, ends)
 
     def hurry(self) -> None:
@@ -257,11 +259,12 @@ def parts_of_file(settings: Settings, ladders: Ladders, path: Path) -> MakeParts
     """A function that makes the parts of a standalone process."""
 
     def make(watcher: Watcher, positions: ReadPositions, metrics: ApiMetrics) -> Parts:
-        standalone = Standalone(settings, ladders, path, watcher, metrics)
-        index = FileIndexReader(index_path(path), settings.serve_history, positions, ladders)
+        data = real(path)
+        standalone = Standalone(settings, ladders, data, watcher, metrics)
+        index = FileIndexReader(index_path(data), settings.serve_history, positions, ladders)
         return Parts(
             standalone, index, lambda: FileBeliefs(standalone), standalone.door(),
-            FileSeasons(path, standalone.data_id),
+            FileSeasons(data, standalone.data_id),
         )  # fmt: skip
 
     return make

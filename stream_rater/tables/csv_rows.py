@@ -19,6 +19,9 @@ from stream_rater.tables.source import Reject, Source
 MOST_LINES: Final = 100
 """The most lines of a row. More mean that a quote is not closed."""
 
+MOST_BYTES: Final = 1 << 20
+"""The most bytes of a row."""
+
 DELIMITERS: Final = ",;\t"
 
 UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
@@ -110,6 +113,8 @@ class CsvRows(Source):
                 raise csv.Error("NUL")
             if len(taken) > MOST_LINES:
                 raise csv.Error("unexpected end of data")
+            if sum(map(len, taken)) > MOST_BYTES:
+                raise csv.Error("too long")
             try:
                 yield raw.decode()
             except UnicodeDecodeError as error:
@@ -140,6 +145,8 @@ def _ragged(cells: int, width: int) -> str:
 
 
 def _damage(error: str) -> str:
+    if error == "too long":
+        return f"more than {MOST_BYTES:,} bytes: write a row for each player of a round"
     if error == "NUL":
         return "it contains a NUL: remove it"
     if error == "unexpected end of data" or "field larger" in error:

@@ -103,6 +103,7 @@ class Client:
 
     def __init__(self, application: Any) -> None:
         self._application = application
+        self.address = "127.0.0.1"
 
     async def post(
         self, path: str, body: Any, token: str = TOKEN, content_type: str = "application/json",
@@ -111,8 +112,8 @@ class Client:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         return await self._ask("POST", path, data, token, content_type, **headers)
 
-    async def get(self, path: str, token: str = "") -> Answered:
-        return await self._ask("GET", path, b"", token, "")
+    async def get(self, path: str, token: str = "", **headers: str) -> Answered:
+        return await self._ask("GET", path, b"", token, "", **headers)
 
     async def _ask(
         self, method: str, path: str, body: bytes, token: str, content_type: str, **more: str
@@ -123,7 +124,7 @@ class Client:
         headers += [(b"authorization", f"Bearer {token}".encode())] if token else []
         scope = {
             "type": "http", "method": method, "path": at, "raw_path": at.encode(),
-            "query_string": query.encode(), "headers": headers, "client": ("127.0.0.1", 1),
+            "query_string": query.encode(), "headers": headers, "client": (self.address, 1),
             "http_version": "1.1", "scheme": "http", "server": ("door", 80), "root_path": "",
         }  # fmt: skip
         sent: list[dict[str, Any]] = []

@@ -8,6 +8,7 @@ import http.client
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -78,8 +79,19 @@ def words_of(settings: Settings, redisplayed: Mapping[str, int] = {}) -> list[st
         "--kafka", settings.kafka, "--prefix", settings.topic_prefix,
         "--window", str(settings.duplicate_window),
         "--threshold", str(settings.correction_threshold),
+        "--rated", msgspec.json.encode(_rated(settings)).decode(),
         "--redisplayed", msgspec.json.encode(redisplayed).decode(),
     ]  # fmt: skip
+
+
+def _rated(settings: Settings) -> dict[str, Any]:
+    """The tables `rating` of the ladders file, by ladder; without a file, the default of all."""
+    if not settings.ladders:
+        return {"*": {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80}}
+    ladders = tomllib.loads(Path(settings.ladders).read_text())["ladders"]
+    return {
+        name: {} if "changes" in each else each.get("rating", {}) for name, each in ladders.items()
+    }
 
 
 def asking(addresses: Sequence[str]) -> list[str]:

@@ -74,6 +74,47 @@ def _some(change: Callable[[dict[str, Any]], dict[str, Any]], **having: bool) ->
     return _publishing(lambda events: list(map(changed, events)))
 
 
+def _all(change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> Any:
+    """Let updaters publish another value in every event; None: leave it out."""
+
+    def changed(events: Events) -> Events:
+        bodies = [change(msgspec.json.decode(each.value)) for each in events]
+        return [
+            msgspec.structs.replace(each, value=msgspec.json.encode(body))
+            for each, body in zip(events, bodies, strict=True) if body is not None
+        ]  # fmt: skip
+
+    return _publishing(changed)
+
+
+def _higher(points: float) -> Any:
+    """All is that much too high from each player's third round on, and goes on from each other."""
+    higher: dict[tuple[str, str], float] = {}
+
+    def change(body: dict[str, Any]) -> dict[str, Any]:
+        who = body["ladder"], body["player"]
+        by = {"previous_mu": higher.get(who, 0.0), "previous_rating": higher.get(who, 0.0)}
+        if body["rounds"] >= 3:
+            higher[who] = points
+        by |= {"mu": higher.get(who, 0.0), "rating": higher.get(who, 0.0)}
+        return body | {name: body[name] + more for name, more in by.items()}
+
+    return _all(change)
+
+
+def _window(longer: int) -> Any:
+    began = DuplicateWindow.__init__
+
+    def begin(self: DuplicateWindow, window: int, *given: Any, **named: Any) -> None:
+        began(self, window + longer, *given, **named)
+
+    return patch.object(DuplicateWindow, "__init__", begin)
+
+
+def _plus(name: str, points: float, **having: bool) -> Any:
+    return _some(lambda b: b | {name: b[name] if b[name] is None else b[name] + points}, **having)
+
+
 def _rejecting(change: Callable[[Sequence[Rejection]], Sequence[Rejection]]) -> Any:
     def alter(effect: Any) -> Any:
         if not isinstance(effect, CommitSource):
@@ -146,6 +187,28 @@ FAULTS: dict[str, Callable[[], Any]] = {
     ),
     "invalid-rated": lambda: _taking("too-few-entries"),
     "another-code": lambda: _rejecting(lambda some: [replace(s, code="bad-shares") for s in some]),
+    "begins-elsewhere": lambda: _all(
+        lambda b: b | {"previous_mu": 1400.0, "previous_rating": 860.0} if b["rounds"] == 1 else b
+    ),
+    "provisional-turned": lambda: _all(lambda b: b | {"provisional": not b["provisional"]}),
+    "performance-higher": lambda: _plus("performance", 1.0),
+    "display-of-another": lambda: _all(
+        lambda b: b | {"rating": b["mu"] - 500.0, "previous_rating": b["previous_mu"] - 500.0}
+    ),
+    "sigma-zero": lambda: _all(lambda b: b | {"sigma": 0.0, "previous_sigma": 0.0}),
+    "sigma-higher": lambda: _plus("sigma", 1.0),
+    "all-higher": lambda: _higher(7.0),
+    "correction-of-the-gone-left-out": lambda: _all(lambda b: b if b["rounds"] else None),
+    "correction-of-another-round": lambda: _some(lambda b: b | {"round_id": "x"}, correction=True),
+    "correction-at-another-time": lambda: _some(
+        lambda b: b | {"completed_at": "2026-01-01T00:00:00Z"}, correction=True
+    ),
+    "seed-not-taken": lambda: _all(
+        lambda b: b | {"mu": b["mu"] + 9.0, "rating": b["rating"] + 9.0}
+        if b.get("correction", {}).get("cause") == "players-seeded" else b
+    ),
+    "window-shorter": lambda: _window(-1),
+    "window-longer": lambda: _window(1),
     "aborted-is-committed": _committing_aborted,
 }  # fmt: skip
 

@@ -26,8 +26,9 @@ import msgspec
 from local.servers import Server, start_kafka
 from stream_rater.adapters.kafka.round_log import ACKNOWLEDGED_S
 from stream_rater.adapters.kafka.topics import Topics
-from stream_rater.adapters.sqlite.database import Unusable, connect_reader
+from stream_rater.adapters.sqlite.database import connect_reader
 from stream_rater.adapters.sqlite.events import read_events
+from stream_rater.adapters.sqlite.names import Unusable
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json

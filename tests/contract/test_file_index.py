@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stream_rater.contract.errors import StoreTrouble
+from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.events import RatingChanged
 from stream_rater.serve.entries import PlayerErased, bin_of, player_of
 from stream_rater.serve.index import file_index
@@ -180,6 +180,17 @@ def test_what_is_no_index_of_this_format_is_deleted(file: Path, kind: str) -> No
     assert left == ([file.name] if kind == "this format" else [])
     with closing(Index(file)) as index:
         assert index.next == (7 if kind == "this format" else 0)
+
+
+def test_a_file_of_somebody_else_is_not_deleted(tmp_path: Path) -> None:
+    """One of SQLite with other tables: the error names it."""
+    theirs = tmp_path / "ratings.db-index"
+    with closing(sqlite3.connect(theirs)) as connection:
+        connection.execute("CREATE TABLE precious (x)")
+    with pytest.raises(Denied, match="is no index of stream-rater: move it away"):
+        file_index.make_room(theirs)
+    with closing(sqlite3.connect(theirs)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("precious",)]
 
 
 def test_a_power_cut_does_not_damage_it(file: Path) -> None:

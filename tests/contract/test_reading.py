@@ -18,6 +18,7 @@ from tests.contract.rigs import (
     ESTIMATOR,
     GAIN_S,
     PARTITIONS,
+    MemoryRig,
     Rig,
     read_from_start,
     settle,
@@ -217,6 +218,16 @@ def test_an_evicted_member_learns_it(rig: Rig) -> None:
     second = rig.join(ESTIMATOR)
     rig.evict(first, [second])
     first.poll_until(lambda: first.lost == EVERY)
+
+
+def test_who_missed_a_generation_begins_again() -> None:
+    """Another member may have owned its partitions in between, though they are its own again."""
+    rig = MemoryRig()
+    first = rig.join(ESTIMATOR)
+    first.poll()
+    rig.leave(rig.join(ESTIMATOR))
+    first.poll()
+    assert first.lost == first.owned == EVERY
 
 
 KEY = b"eu:ann"

@@ -16,7 +16,8 @@ from stream_rater.adapters.kafka.copier import ANYWHERE, Copier, delete_topics
 from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.index_keys import season_keys, summaries_key
-from stream_rater.adapters.sqlite.season_file import SeasonFile, seasons_path
+from stream_rater.adapters.sqlite.names import seasons_path
+from stream_rater.adapters.sqlite.season_file import SeasonFile
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
 from stream_rater.contract.season_ended import Message, SeasonKept, Standing, message_of

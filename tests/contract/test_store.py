@@ -188,8 +188,8 @@ def test_shards_are_apart(store: Performer) -> None:
 
 
 def test_a_stale_call_writes_nothing(store: Performer) -> None:
-    """If `applied` is not the start of the call, neither position nor beliefs change. The first
-    call begins at 0."""
+    """If `applied` is not the start of the call, or the epoch is another one, neither position nor
+    beliefs change. The first call begins at 0."""
     assert not apply(store, 1, application(3, 4, {BOB: b"no"}))
     assert read(store, 1, BOB) == StoredShard(Position(), [None])
     assert apply(store, 1, application(0, 2**40, {}))
@@ -198,6 +198,7 @@ def test_a_stale_call_writes_nothing(store: Performer) -> None:
     for start in (0, 4, 6, 50):
         stale = application(start, 9, {BOB: b"stale", ("x", "y"): b"stale"}, b"\x40")
         assert not apply(store, 0, stale)
+    assert not apply(store, 0, application(5, 9, {BOB: b"stale"}, epoch=b"rebuilt"))
     assert read(store, 0, BOB, ("x", "y")) == StoredShard(Position(5, 0, b"\x80"), [b"first", None])
     assert apply(store, 0, application(5, 6, {BOB: b"second"}))
     assert read(store, 0, BOB) == StoredShard(Position(6, 5, b""), [b"second"])

@@ -22,7 +22,7 @@ from stream_rater.config.views import DAY_S, Listing, Protection, Tier
 from stream_rater.contract.events import CorrectionCause, RatingChanged
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.serve.bodies import MOST_ROWS
-from stream_rater.serve.entries import PlayerErased
+from stream_rater.serve.entries import LadderIndex, LadderSummary, PlayerErased, apply_events
 from stream_rater.serve.index import file_index
 from stream_rater.serve.index import writer as index_writer
 from stream_rater.serve.index.file_index import FileIndexReader, FileIndexWriter
@@ -317,6 +317,32 @@ def test_nobody_is_taken_out_before_the_moment(make: Make) -> None:
         rig.ask("leaderboard", LADDER, 5, None, "bob")
 
 
+@pytest.mark.parametrize("begun_days", [0, 40])
+def test_a_wrong_clock_takes_nobody_out_for_good(make: Make, begun_days: int) -> None:
+    """After a sweep by a clock that is weeks ahead, or if the index was begun by it: by the right
+    clock, everybody is listed whose moment has not come. A file lists them in its place, and the
+    index in Redis is made again."""
+    clock = Clock()
+    events = [played(name, at, at_s=START_S - at * 5 * DAY_S) for at, name in enumerate("abcdef")]
+    clock.now_s += begun_days * DAY_S
+    rig = make(BOTH, clock)
+    rig.apply(events)
+    clock.now_s = START_S + 40 * DAY_S
+    rig.sweep()
+    assert rig.board() == []
+    clock.now_s = START_S
+    try:
+        rig.sweep()
+    except IndexLost:
+        rig = make(BOTH, clock)
+        assert rig.begun == [0]
+        rig.apply(events)
+    assert rig.board() == ["a", "b", "c", "d"]
+    rig.apply([played("e", 9)])
+    rig.sweep()
+    assert rig.board() == ["a", "b", "c", "d", "e"]
+
+
 def test_times_of_last_rounds(make: Make) -> None:
     """Who has left long ago is never listed, also while an index is made again, before the first
     sweep. An event without a time stops nothing: a player whose last round has none counts as
@@ -363,6 +389,9 @@ def test_tiers_of_events(make: Make) -> None:
         (None, "bronze"), ("bronze", "silver"), ("silver", "silver"), ("silver", "bronze"),
     ]  # fmt: skip
     assert make(a_ladder(LISTING), clock).apply(some) == {}
+    views = BOTH.views(LADDER)
+    once = apply_events(LadderIndex({}, {}, {}, LadderSummary()), some, 9, views)
+    assert apply_events(once, some[-1:], 9, views).players == once.players, "read once more"
     rig = make(a_ladder(), clock)
     rig.apply([an_event("ann", 1)])
     for answer in (

@@ -149,10 +149,6 @@ def test_the_notes_are_shown() -> None:
 KEPT_OUT = "serviceMonitor.enabled=true"
 WARNED = {
     KEPT_OUT: "WARNING: Prometheus cannot reach the workers",
-    "serve.enabled=true,serve.ingress.enabled=true,serve.ingress.host=h,"
-    "serve.token.existingSecret=t": "anybody on the way can read the token",
-    "serve.enabled=true,serve.ingress.enabled=true,serve.ingress.host=h,"
-    "serve.writeToken.existingSecret=t": "anybody on the way can read the token",
     r"kafka.options.enable\.ssl\.certificate\.verification=false": "is taken for Kafka",
     r"kafka.options.ssl\.endpoint\.identification\.algorithm=none": "is taken for Kafka",
 }

@@ -13,6 +13,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.operations.run import STOP_TIMEOUT_S
 from stream_rater.runtime.service import STALE_S
 from tests import tools
+from tests.builders.cases import cases
 from tests.helm import kubernetes
 from tests.helm.chart import (
     CASES,
@@ -254,6 +255,24 @@ def test_egress_goes_to_the_ports_of_the_addresses() -> None:
     assert ports("sentinel", "networkPolicy.redisPorts={7}") == [9093, 7]
     assert ports("separate", "tracing.endpoint=http://c:4318/a/9") == [9092, 6379, 4318]
     assert ports("separate", "tracing.endpoint=https://c") == [9092, 6379, 443]
+
+
+@cases("name", [f"rater-stream-rater{each}" for each in ("", "-serve", "-seasons")])
+def test_egress_goes_to_the_peers_of_the_values(name: str) -> None:
+    """Each server's ports to its own peers; without peers, to any address. So workers can be kept
+    from all others that listen on these ports."""
+    at = "networkPolicy.to"
+    changes = [f"{at}.{each}[0].podSelector.matchLabels.app={each}" for each in ("dns", "redis")]
+    changes += [f"{at}.kafka[0].ipBlock.cidr=10.0.0.0/8", "tracing.endpoint=http://c:4318"]
+    policies = of_kind("NetworkPolicy", "serving", *changes)
+    (rules,) = (each["spec"]["egress"] for each in policies if each["metadata"]["name"] == name)
+    found = [([each["port"] for each in rule["ports"]], rule.get("to")) for rule in rules]
+    assert found == [
+        ([53, 53], [{"podSelector": {"matchLabels": {"app": "dns"}}}]),
+        ([9093], [{"ipBlock": {"cidr": "10.0.0.0/8"}}]),
+        ([6380], [{"podSelector": {"matchLabels": {"app": "redis"}}}]),
+        ([4318], None),
+    ]
 
 
 def test_pods_are_spread_by_role() -> None:

@@ -48,6 +48,8 @@ WRONG = {
     "estimator.resources.limits.memory=1..2": "does not match pattern",
     "estimator.resources.limits.memory=-1": "minimum: got -1, want 0",
     "estimator.resources.limits.memry=1Gi": "invalid propertyName 'memry'",
+    "networkPolicy.to.dns[0].podselector.a=b": "invalid propertyName 'podselector'",
+    "networkPolicy.to.redis={10.0.0.0/8}": "got string, want object",
     "serviceMonitor.interval=0s": "does not match pattern",
     # no names: of a Service, which has neither a dot nor a digit at its beginning, or of a Secret
     "fullnameOverride=My_Ratings": "does not match pattern",
@@ -122,7 +124,14 @@ def test_is_refused() -> None:
     assert taken == []
 
 
+PUBLISHED = "--set=serve.enabled=true,serve.ingress.enabled=true,serve.ingress.host=a.example"
+
 UNCOMPARED = {
+    f"{PUBLISHED},serve.token.existingSecret=t":
+        "serve.ingress.tlsSecret: none, so whoever is on the way reads the tokens of requests",
+    f"{PUBLISHED},serve.writeToken.existingSecret=t": "serve.ingress.tlsSecret: none",
+    "--set=serve.enabled=true,serve.token.existingSecret=t,serve.writeToken.existingSecret=t":
+        "serve.writeToken: the same as serve.token",
     "--set=keda.enabled=true,keda.lagThreshold=3":
         "keda.lagThreshold: less than 4: transaction markers alone look like that lag",
     "--set=serviceMonitor.enabled=true,serviceMonitor.scrapeTimeout=60s":
@@ -132,7 +141,8 @@ UNCOMPARED = {
         f"{name}: YAML takes it for another value than a text: set another"
     for name in ("true", "null", "off")
 }  # fmt: skip
-"""What no schema can compare: with the number of shards; with the interval, or Prometheus would
+"""What no schema can compare, or say so that it helps: tokens over plain HTTP, two of them that are
+one; with the number of shards; with the interval, or Prometheus would
 take none of its configuration; a name that Kubernetes would refuse without a word that helps."""
 
 
@@ -162,6 +172,11 @@ TAKEN = (
     "kafka.bootstrapServers=a:1\\,b:2\\, c:3",
     f"kafka.securityProtocol=sasl_plaintext,{SASL}",
     "global.imageRegistry=anything",
+    PUBLISHED.removeprefix("--set="),
+    f"{PUBLISHED},serve.token.existingSecret=t,serve.ingress.tlsElsewhere=true"[6:],
+    f"{PUBLISHED},serve.writeToken.existingSecret=t,serve.ingress.tlsSecret=c"[6:],
+    "serve.enabled=true,serve.token.existingSecret=t,serve.writeToken.existingSecret=t,"
+    "serve.writeToken.key=write",
     "extraEnv[0].name=HTTPS_PROXY,extraEnv[0].value=http://gate:8080",
 )
 

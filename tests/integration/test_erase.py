@@ -39,7 +39,7 @@ from tests.integration.test_corrections import (
     verified,
 )
 from tests.integration.test_rebuild import flush, rebuild
-from tests.integration.topics import TIMEOUT_S, read_topic
+from tests.integration.topics import TIMEOUT_S, not_compared, read_topic
 
 SEEDS = [
     a_message(a_seed(0, GERTRUDE, "p0", "never", ladder=RANKED)),
@@ -119,6 +119,7 @@ def test_the_id_is_gone_and_ratings_are_as_before(
     assert f"--delete --topic '{topics}'" in done.stdout
 
     assert where_named(at, to) == []
+    assert not_compared(to) == []
     assert digests(to) == under_new_name(before)
     assert not read_topic(to, Topics.of(to).rejected)
     assert Admin(to).all_ends(Topics.of(to).rounds) == Admin(at).all_ends(Topics.of(at).rounds)

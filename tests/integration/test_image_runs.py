@@ -32,14 +32,20 @@ pytestmark = pytest.mark.slow  # what the Dockerfile says is in unit/test_image
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Stage]]:
-    """The image's /opt/stream-rater, which is read-only, and its last stage."""
-    build, final = image.stages()
+def building(tmp_path_factory: pytest.TempPathFactory) -> Building:
+    """The stage that builds, after its steps; /opt/stream-rater is read-only."""
+    build, _ = image.stages()
     building = Building(tmp_path_factory.mktemp("image"), build, brief=True)
     for step, took_s in building.run():
         print(f"{took_s:6.1f} s  {' '.join(step.split())[:80]}")
     image.lock_up(building.installed)
-    yield building.installed, final
+    return building
+
+
+@pytest.fixture(scope="module")
+def built(building: Building) -> tuple[Path, Stage]:
+    """The image's /opt/stream-rater, and its last stage."""
+    return building.installed, image.stages()[-1]
 
 
 def test_the_container_starts_warm_and_rates(
@@ -68,6 +74,12 @@ def test_the_image_holds_what_it_should(built: tuple[Path, Stage]) -> None:
     """The image holds the locked packages, no build tools, and the bill of materials."""
     installed, final = built
     image.check_contents(installed, final)
+
+
+def test_every_module_and_every_command_run_in_the_images_root(building: Building) -> None:
+    """Python of the root that the image has, and nothing of this machine: all that the root leaves
+    out is needed by no module, and by no command's help or refusal."""
+    image.check_root(building, image.stages()[-1])
 
 
 # --- a pod of the chart ---

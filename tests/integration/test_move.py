@@ -23,11 +23,12 @@ from tests.integration import processes
 from tests.integration.erasing import GERTRUDE, beliefs, season
 from tests.integration.processes import Start, done, refused, stream_rater
 from tests.integration.test_corrections import DUELS, RANKED, correct, played, rated, verified
-from tests.integration.topics import headers_of, published, read_topic
+from tests.integration.topics import headers_of, not_compared, published, read_topic
 from tests.real import SettingsFactory
 from tests.rounds import day
 
 EFFECTS = [
+    "stream_rater.adapters.redis.metadata.StoreMetadata.mark_unfinished",
     "stream_rater.adapters.kafka.topics.Admin.create_topics",
     "stream_rater.adapters.kafka.copier.Copier.write",
     "stream_rater.adapters.kafka.topics.Admin.commit",
@@ -94,6 +95,7 @@ def check_copied(at: Settings, file: DataFile) -> None:
     last event of each player, and the ladder events."""
     topics = Topics.of(at)
     assert Admin(at).all_ends(topics.rounds) == file.ends()
+    assert not_compared(at) == []
     rejected = {(r.record.partition, r.record.offset) for _, r in file.rejections(0)}
     assert len(rejected) == 5
     copied = {(m.partition(), m.offset()): m for m in read_topic(at, topics.rounds)}
@@ -176,6 +178,9 @@ def test_a_move_is_killed(
                 break
     rate(path)
     assert "holds records, or once had some" in refused(at, "move", path)
+    half = f"the move of {path} to this place is unfinished: use {path} on"
+    for command in ("run", "verify", "rebuild --replace"):
+        assert half in refused(at, *command.split()), command
     to = generation(at)
     with halting(words, processes.environment_of(to), EFFECTS, tmp_path / "second.log") as halts:
         for name in halts:

@@ -7,17 +7,22 @@ import shutil
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import msgspec
 import pytest
+from confluent_kafka import Consumer
 
 from local.kafka_node import FORMATTED
 from local.servers import Addresses, Server, start_kafka, start_redis
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, find_redis_server, given_address
+from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.client import connect
 from stream_rater.config.settings import Settings
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from tests import real
 from tests.builders.lines import Bytes
 from tests.builders.serves import ServeHere
@@ -81,6 +86,25 @@ def at_work(settings: Settings, start: Start, count: int) -> WorkerProcess:
     return worker
 
 
+def lag(worker: WorkerProcess) -> float:
+    return worker.metric("stream_rater_lag_records")
+
+
+def is_said(worker: WorkerProcess, server: str, *, up: bool) -> bool:
+    """Whether the worker says that Kafka or Redis answers."""
+    return worker.metric("stream_rater_dependency_up", dependency=server) == up
+
+
+def report_while_redis_is_away(worker: WorkerProcess, at: Settings, numbers: Sequence[int]) -> None:
+    """All that waits is lag, though the worker cannot read any more."""
+    first, *others = (a_round(each) for each in numbers)
+    produce(at, [first])
+    wait_until(lambda: "estimator: redis" in worker.get("/readyz")[1], "it cannot go on")
+    before = lag(worker)
+    produce(at, others)
+    wait_until(lambda: lag(worker) >= before + len(others), "the lag rises")
+
+
 @OWN_SERVERS
 def test_servers_are_killed_and_come_back(
     pair: Pair, at: Settings, worker_process: Start, serve: ServeHere
@@ -102,14 +126,20 @@ def test_servers_are_killed_and_come_back(
         server.kill()
         wait_until(lambda: worker.get("/readyz")[0] == 503, "it is not ready")
         assert worker.get("/healthz")[0] == 200
+        name = "kafka" if server is pair.kafka else "redis"
+        wait_until(partial(is_said, worker, name, up=False), "the metric says so")
+        more = range(200 * number, 200 * (number + 1))
+        if server is pair.redis:
+            report_while_redis_is_away(worker, at, more)
         if server is pair.kafka:
             refused = post(api, DUEL, a_posted_round("during"))
             assert (refused.status, refused.json["code"]) == (503, "not-acknowledged"), refused
             assert refused.headers["retry-after"]
         server.restart()
         wait_until(lambda: worker.get("/readyz")[0] == 200, "it is ready again")
-        more = range(200 * number, 200 * (number + 1))
-        produce(at, [a_round(each) for each in more])
+        wait_until(partial(is_said, worker, name, up=True), "the metric says so")
+        if server is pair.kafka:
+            produce(at, [a_round(each) for each in more])
         # A new client: one that saw the broker die may keep its old coordinator for minutes.
         wait_until(Finished(at), "all is rated")
     posted = ("during", "before", "after")
@@ -147,6 +177,42 @@ def test_a_hung_worker_does_no_harm(settings: SettingsFactory, worker_process: S
     wait_until(Finished(at), "all is rated")
     assert_all_rated_once(at, 600)
     assert worker.running
+
+
+def test_a_named_worker_joins_again_if_nobody_shares_its_name(
+    settings: SettingsFactory, worker_process: Start
+) -> None:
+    """As after the restart of a broker that does not know it any more: here, for each role, another
+    member takes its name, which fences it, and is gone at once."""
+    at = msgspec.structs.replace(settings(), instance_id="w-1")
+    worker = at_work(at, worker_process, 300)
+    wait_until(Finished(at), "all is rated")
+    topics = Topics.of(at)
+    for group, topic in ((ESTIMATORS, topics.rounds), (UPDATERS, topics.parts)):
+        before = len(worker.events("started over"))
+        fence(at, group, topic)
+        wait_until(
+            lambda before=before: len(worker.events("started over")) > before, "it is fenced",
+            moves=worker.moves,
+        )  # fmt: skip
+    produce(at, [a_round(number) for number in range(300, 600)])
+    wait_until(Finished(at), "all is rated")
+    assert worker.running
+    assert_all_rated_once(at, 600)
+    assert any("w-1" in str(each) for each in worker.events("started over"))
+
+
+def fence(at: Settings, group: str, topic: str) -> None:
+    """Join a group by the name of a worker, and go without leaving it."""
+    options: dict[str, Any] = {
+        "bootstrap.servers": at.kafka, "group.id": at.topic_prefix + group,
+        "group.instance.id": at.instance_id, "session.timeout.ms": at.session_timeout_ms,
+        "partition.assignment.strategy": "cooperative-sticky", "enable.auto.commit": False,
+    }  # fmt: skip
+    member, joined = Consumer(options, logger=CLIENT_LOGGER), list[Any]()
+    member.subscribe([topic], on_assign=lambda _, partitions: joined.append(partitions))
+    wait_until(lambda: bool(member.poll(0.1) or joined), "it has joined")
+    member.close()
 
 
 def test_a_call_that_hangs_ends_the_worker(addresses: Addresses, worker_process: Start) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_rater.adapters.sqlite.database import Database, connect_reader, index_path
-from stream_rater.adapters.sqlite.season_file import seasons_path
+from stream_rater.adapters.sqlite.database import Database, connect_reader
+from stream_rater.adapters.sqlite.names import index_path, seasons_path
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.contract.submissions import Place
@@ -215,10 +215,14 @@ def test_page_api_and_stream(here: StartHere) -> None:
 
 def test_who_may_write(here: StartHere) -> None:
     """On an address that others reach, nobody without a token. With one, who has it; also on the
-    loopback interface."""
+    loopback interface. A token for reading closes the door there, too."""
     everywhere = here(msgspec.structs.replace(SETTINGS, serve="0.0.0.0:0"))
     assert ask(everywhere, f"{DUEL}/rounds", a_body("r1")).status in (403, 404, 405)
     everywhere.close()
+    read_only = here(msgspec.structs.replace(SETTINGS, serve_token="r"))
+    answer = send(read_only, "r1", Authorization="Bearer r")
+    assert (answer.status, answer.json["code"]) == (403, "writing-off")
+    read_only.close()
     guarded = here(msgspec.structs.replace(SETTINGS, serve_write_token="w"))
     assert send(guarded, "r1").status == 401
     assert send(guarded, "r1", Authorization="Bearer w").status == 202

@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSp
 
 from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.copier import delete_topics
+from stream_rater.adapters.kafka.reader import source_tails
 from stream_rater.adapters.kafka.topic_rules import topic_settings
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
@@ -184,6 +185,16 @@ def newest_events(settings: Settings) -> dict[tuple[str, str], RatingChanged]:
         if who not in found or event.offset >= found[who].offset:
             found[who] = event
     return found
+
+
+def not_compared(settings: Settings) -> list[int]:
+    """The partitions of the rounds whose committed offset does not have the checksum of the record
+    before it. There, a worker cannot see whether the log lost this record."""
+    admin, topic = Admin(settings), Topics.of(settings).rounds
+    found = admin.source_commits(ESTIMATORS, topic, *admin.partitions_of(topic))
+    known = {p: each for p, each in found.items() if each is not None and each.offset}
+    tails = source_tails(settings, admin, {p: each.offset for p, each in known.items()})
+    return [p for p, each in known.items() if each.tail is None or each.tail != tails[p].tail]
 
 
 class Finished:

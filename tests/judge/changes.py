@@ -4,11 +4,12 @@ ended, and for each accepted round exactly one event of each of its players."""
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from tests.judge.accepted import SEEDS, partition_of
+from tests.judge.accepted import ROUND, SEEDS, partition_of
+from tests.judge.documented import Documented, Numbers
 from tests.judge.edited import EditedLadder
 from tests.judge.findings import Findings
 from tests.judge.observations import Run, Seen
@@ -74,7 +75,9 @@ class Due(msgspec.Struct):
     ranks: dict[str, int | None]  # the players who must have an event, with their ranks
     may: frozenset[str] = frozenset()  # players who may have one
     everyone: bool = False  # whether any player may have one: of a correction
-    rounds: Mapping[str, int] = {}  # for a seed: the rounds that it gives
+    given: Mapping[str, Mapping[str, Any]] = {}  # by player: the rows of a seed or a reset
+    body: Mapping[str, Any] = {}  # the round, if its numbers follow from its events alone
+    numbers: dict[str, Numbers] = {}  # those of the events that came
 
 
 Early = tuple[Event, Last | None, int, int]
@@ -111,6 +114,16 @@ class Changes:
         self._read: dict[str, int] = {}  # by ladder, the last offset of rounds that was read
         self._early: dict[tuple[str, int], list[Early]] = {}
         self._shards: dict[str, int] = {}  # the partition of each player's events
+        self._documented: dict[str, Documented | None] = {}
+
+    def documented(self, ladder: str, offset: int) -> Documented | None:
+        """What the parameters of a ladder say at an offset; None if they are not known."""
+        if offset >= self._run.redisplayed.get(ladder, offset + 1):
+            return None
+        if ladder not in self._documented:
+            rating = self._run.rated.get(ladder, self._run.rated.get("*"))
+            self._documented[ladder] = Documented(rating) if rating else None
+        return self._documented[ladder]
 
     def due(self, ladder: str, offset: int, due: Due) -> None:
         if due.ranks or due.may or due.everyone:
@@ -139,6 +152,11 @@ class Changes:
         self._names(event, record, where)
         if last is not None:
             self._chain(event, last, where)
+        if (documented := self.documented(event.ladder, event.offset)) is None:
+            self._findings.left_open["changes of ladders whose parameters are not known"] += 1
+        else:
+            for rule, must in documented.wrong(event, is_first=last is None):
+                self._findings.wrong(rule, _who(event), where, f"{must}: {shown(event)}")
         self.last[who] = Last.of(event, record.p, record.o)
         if event.offset <= self._read.get(event.ladder, -1):
             self._match(event, last, record.p, record.o)
@@ -185,7 +203,7 @@ class Changes:
     def _match(self, event: Event, last: Last | None, partition: int, place: int) -> None:
         where = f"rating-changed-{partition}@{place}"
         due, wrong = self._due.get((event.ladder, event.offset)), self._findings.wrong
-        kind = event.correction.cause if event.correction else "round-completed"
+        kind = event.correction.cause if event.correction else ROUND
         if due is None or not (
             event.player in due.ranks or event.player in due.may or due.everyone
         ):
@@ -198,10 +216,11 @@ class Changes:
         if event.season != (season := ladder.season_at(event.offset)):
             wrong("season", _who(event), where, f"{event.season}, not {season}: {shown(event)}")
         if due.everyone:
-            self._moved(event, where)
+            self._moved(event, due, where)
             return
         due.may -= {event.player}
         rank = due.ranks.pop(event.player, event.rank)
+        self._computed(event, due, rank, where)
         if not due.ranks and not due.may:
             del self._due[event.ladder, event.offset]
         said = event.round_id, event.completed_at, event.rank
@@ -211,10 +230,38 @@ class Changes:
         if (event.performance is None) != (event.correction is not None):
             wrong("performance", _who(event), where, shown(event))
 
-    def _moved(self, event: Event, where: str) -> None:
-        """Check that a correction's event moved the rating by as much as the texts say."""
-        if event.rank is not None or event.performance is not None:
-            self._findings.wrong("correction", _who(event), where, shown(event))
+    def _computed(self, event: Event, due: Due, rank: int | None, where: str) -> None:
+        """Check the numbers of a seed, and those of a round once all its events are there."""
+        if row := due.given.get(event.player):
+            exact = row.get("mu"), row.get("sigma") if due.kind == SEEDS[0] else None
+            pairs = zip(exact, (event.mu, event.sigma), strict=True)
+            if any(must is not None and abs(must - has) > 0.01 for must, has in pairs):
+                self._findings.wrong("seed", _who(event), where, f"{row}: {shown(event)}")
+        if not due.body or event.performance is None:
+            return
+        due.numbers[event.player] = Numbers(
+            math.inf if rank is None else rank, event.previous_mu, event.previous_sigma,
+            event.performance, (event.mu, event.sigma),
+        )  # fmt: skip
+        documented = self.documented(event.ladder, event.offset)
+        if due.ranks or documented is None:
+            return
+        self._findings.checked["rounds whose numbers were computed"] += 1
+        players = list(due.numbers)
+        field, weight = list(due.numbers.values()), due.body.get("weight") or 1.0
+        for at, what in documented.performed(weight, field):
+            self._findings.wrong(
+                "numbers", named(event.ladder, players[at]),
+                f"round-completed@{event.offset}", f"{what}, of {due.round_id!r}",
+            )  # fmt: skip
+
+    def _moved(self, event: Event, due: Due, where: str) -> None:
+        """Check what a correction's event says of it, and that it moved the rating by as much as
+        the texts say."""
+        of = event.correction.round_id if event.correction else ""
+        said = event.rank, event.performance, event.round_id, of, event.completed_at
+        if said != (None, None, due.round_id, due.round_id, due.completed_at):
+            self._findings.wrong("correction", _who(event), where, f"{said}: {shown(event)}")
         if abs(event.rating - event.previous_rating) < self._run.threshold:
             self._findings.wrong("too small", _who(event), where, shown(event))
 
@@ -228,7 +275,7 @@ class Changes:
             return
         expected = before + ladder.counted_between(player, since, event.offset)
         if due.kind in SEEDS:
-            expected = due.rounds.get(player, expected)
+            expected = due.given.get(player, {}).get("rounds", expected)
         elif not due.everyone:
             expected += 1
         if event.rounds != expected:
@@ -244,6 +291,16 @@ class Changes:
                 self._findings.wrong(
                     "lost", f"{ladder}:{player}", f"round-completed@{offset}",
                     f"no event of {due.round_id!r}; the last one: {last}",
+                )  # fmt: skip
+        for (ladder, player), last in self.last.items():
+            edited, documented = self._ladders.get(ladder), self.documented(ladder, last.offset)
+            if documented is None or edited is None or player in edited.seeded:
+                continue
+            gone = last.rounds > 0 and edited.counts.get(player) == 0
+            if gone and abs(last.rating - documented.newcomer()) >= self._run.threshold:
+                self._findings.wrong(
+                    "lost", named(ladder, player), f"rating-changed-{last.partition}@{last.place}",
+                    f"no event says that no round counts any more; the last one: {last}",
                 )  # fmt: skip
         for (ladder, offset), some in self._early.items():
             for event, _, partition, place in some:

@@ -90,6 +90,7 @@ class EditedLadder:
         self.corrections: dict[int, str] = {}  # by offset, the kinds of those with events
         self.deltas: dict[str, list[tuple[int, int]]] = {}
         """By player: by how many rounds a correction at an offset changed the player's count."""
+        self.newest_time = ""  # the reported time of the last round, seed or reset
         self.counts: dict[str, int] = {}  # how many rounds of a player count now
         self.seeded: set[str] = set()  # players who began with a seed, without corrections
         self.touched: set[str] = set()  # players whom a correction concerns
@@ -99,6 +100,7 @@ class EditedLadder:
     def add(self, offset: int, read: Read) -> dict[str, int | None]:
         """Add an accepted round. Returns the rank of each player who must have an event of it."""
         number = self._names.of
+        self.newest_time = read.body["completed_at"]
         self._offsets.append(offset)
         self._times_s.append(read.time_s)
         self._hashes.append(crc32(read.body["round_id"].encode()))

@@ -4,6 +4,7 @@ in which they were read."""
 from array import array
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 from tests.judge.accepted import ROUND, SEEDS, Read, read
@@ -49,9 +50,11 @@ class Rounds:
             assert ladder is not None
             if found.kind == ROUND:
                 self._findings.checked["accepted rounds"] += 1
+                documented = self.changes.documented(found.ladder, record.o)
+                computed = documented and not ladder.corrections and documented.judges(found.body)
                 due = Due(
                     ROUND, found.body["round_id"], found.body["completed_at"],
-                    ladder.add(record.o, found),
+                    ladder.add(record.o, found), body=found.body if computed else {},
                 )  # fmt: skip
                 self.changes.due(found.ladder, record.o, due)
             elif found.kind in SEEDS:
@@ -98,6 +101,8 @@ class Rounds:
             self._findings.checked["rejections"] += 1
             if rejection.v != record.v and not rejection.header("original-bytes"):
                 self._findings.wrong("rejection", place, where, "its value is another's")
+            if rejection.key != record.key:
+                self._findings.wrong("rejection", place, where, f"its key is {rejection.key!r}")
         if open_:
             self._findings.left_open["verdicts that the texts leave open"] += 1
             return rejection is None
@@ -121,13 +126,15 @@ class Rounds:
                     if self._judged(ladder.verdict(each), record, offset):
                         ladder.correct(record.o, each)
                 ladder.corrections[record.o] = found.kind
-                due = Due(found.kind, "", "", {}, everyone=True)
+                due = Due(found.kind, "", ladder.newest_time, {}, everyone=True)
                 self.changes.due(found.ladder, record.o, due)
             return
         if self._judged(ladder.verdict(found), record, record.o):
             ladder.correct(record.o, found)
             if found.kind != "season-started":
-                due = Due(found.kind, body.get("round_id", ""), "", {}, everyone=True)
+                due = Due(
+                    found.kind, body.get("round_id", ""), ladder.newest_time, {}, everyone=True
+                )
                 self.changes.due(found.ladder, record.o, due)
 
     def _judged(self, verdict: Verdict, record: Seen, offset: int) -> bool:
@@ -144,17 +151,22 @@ class Rounds:
         rows = [body] if is_reset else body["players"]
         players = tuple(each["player"] for each in rows)
         ladder.seeds[body["round_id"]] = offset, players
+        ladder.newest_time = body["at"]
         sure = [each for each in players if each not in ladder.touched and not _merged(ladder)]
         plays = {p for p in sure if ladder.counts.get(p, 0) > 0 or p in ladder.seeded}
         must = [each for each in sure if (each in plays) == is_reset]
         may = frozenset(players) - frozenset(sure)
-        rounds = {each["player"]: each.get("rounds") or 1 for each in rows}
+        given: dict[str, Any] = {}
+        if not ladder.corrections:
+            given = {each["player"]: dict(each) for each in rows if each["player"] in must}
+        for each in () if is_reset else rows:
+            given.setdefault(each["player"], {})["rounds"] = each.get("rounds") or 1
         if not is_reset:
             ladder.seeded.update(players)
         self._findings.checked["seeds and resets"] += 1
         return Due(
             found.kind, body["round_id"], body["at"], dict.fromkeys(must), may,
-            rounds={} if is_reset else rounds,
+            given=given,
         )  # fmt: skip
 
     def finish(self) -> None:
@@ -173,7 +185,8 @@ def _merged(ladder: EditedLadder) -> bool:
 
 def _at(record: Seen, offset: int, rejection: Seen | None) -> Seen:
     """The record of a batched correction, as its rejection repeats it."""
-    return Seen(t="rounds", p=record.p, o=offset, v=rejection.v if rejection else None)
+    value, key = (rejection.v, rejection.key) if rejection else (None, None)
+    return Seen(t="rounds", p=record.p, o=offset, v=value, key=key)
 
 
 NOTHING = 0  # the checksum of an offset at which the first reader saw no record

@@ -9,7 +9,7 @@ import io
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -30,7 +30,10 @@ class Run(Line, frozen=True, tag="run", kw_only=True):
     window: int = 100_000  # the duplicate window, in offsets
     threshold: float = 0.5  # the correction threshold, in points
     ladders: list[str] | None = None  # the configured ones; None if a template stands for all
-    redisplayed: dict[str, int] = {}  # ladders with another display from this offset on
+    rated: dict[str, dict[str, Any]] = {}
+    """The tables `rating` of the ladders file, empty where it is not known; `*` is the template."""
+    redisplayed: dict[str, int] = {}
+    """Ladders with other parameters, which are not known, from this offset on."""
     corrections_refused: list[str] = []  # the ladders that take no corrections
 
 
@@ -96,9 +99,9 @@ class End(Line, frozen=True, tag="end", kw_only=True):
     records: int = 0  # the records in this file
 
 
-Any = Run | Seen | Sent | Answered | Streamed | End
+Anything = Run | Seen | Sent | Answered | Streamed | End
 
-decode = msgspec.json.Decoder(Any).decode
+decode = msgspec.json.Decoder(Anything).decode
 encode = msgspec.json.Encoder().encode
 _seen = msgspec.json.Decoder(Seen).decode
 BUFFER = 2**20
@@ -133,7 +136,7 @@ def lines_of(path: Path) -> Iterator[bytes]:
         raise BadObservations(f"{path}: {error}: let the recorder end by itself") from None
 
 
-def others_of(path: Path) -> Iterator[Any]:
+def others_of(path: Path) -> Iterator[Anything]:
     """Everything in a file but the records of `round-completed` and `rating-changed`."""
     for number, line in enumerate(lines_of(path), 1):
         if not line.startswith(RECORD) or line.startswith(REJECTED):
@@ -150,7 +153,7 @@ def records_of(path: Path) -> Iterator[Seen]:
                 raise BadObservations(f"{path}:{number}: {error}") from None
 
 
-def _decoded(path: Path, number: int, line: bytes) -> Any:
+def _decoded(path: Path, number: int, line: bytes) -> Anything:
     try:
         return decode(line)
     except msgspec.DecodeError as error:

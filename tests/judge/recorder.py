@@ -118,7 +118,8 @@ class Recorder:
             Run(
                 reader=self._given.name, partitions=count["rounds"], shards=count["changed"],
                 window=self._given.window, threshold=self._given.threshold,
-                ladders=self._given.ladders, redisplayed=self._given.redisplayed,
+                ladders=self._given.ladders, rated=self._given.rated,
+                redisplayed=self._given.redisplayed,
             )
         )  # fmt: skip
 
@@ -182,6 +183,10 @@ def main() -> int:
     parser.add_argument("--window", type=int, default=100_000, help="the duplicate window")
     parser.add_argument("--threshold", type=float, default=0.5, help="that of corrections")
     parser.add_argument("--ladders", type=json.loads, help="the ladders, a JSON array; none: any")
+    parser.add_argument(
+        "--rated", type=json.loads, default={},
+        help="a JSON object: the tables `rating` of the ladders file; `*`: the template",
+    )  # fmt: skip
     parser.add_argument(
         "--redisplayed", type=json.loads, default={},
         help="a JSON object: from which offsets ladders have other parameters of display",

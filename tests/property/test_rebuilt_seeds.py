@@ -168,6 +168,21 @@ def test_a_correction_in_progress_that_reached_a_player(published: LastPublished
     assert (now["previous_mu"], now["previous_sigma"]) == expected
 
 
+def test_a_removed_round_is_not_applied_again() -> None:
+    """The last event of its player is of the correction that removed it; its parts are deleted."""
+    voided = a_correction("round-voided", round_id="r1")
+    log = records([a_round(0, "a", "b"), a_round(1, "a", "c"), voided])
+    cutoff = cutoff_of({}, len(log))
+    (edition,) = editions(lambda: iter(log), LADDERS, WINDOW, 0, cutoff)
+    published = {(LADDER, "a"): LastPublished(2, 1512.0, 170.0)}
+    traces = CorrectionTraces(published, cutoff, edition, LADDERS)
+    work = Rebuild(LADDERS, WINDOW, 1, cutoff, edition.verdicts, traces)
+    work.feed(log)
+    found = dict(chain.from_iterable(work.beliefs()))
+    last = {name: belief_record.headers_of([each])[0]["last"] for (_, name), each in found.items()}
+    assert last == {"a": 2, "b": 0}
+
+
 def test_seeds_before_and_after_a_change_are_not_applied_together() -> None:
     """A season, or other parameters, hold for the later one only."""
     season = a_correction("season-started", season=1, keep=0.5, sigma=200.0)

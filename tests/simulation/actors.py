@@ -13,6 +13,7 @@ from stream_rater.adapters.local_log import Group
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.contract.errors import Trouble, Unrecoverable
 from stream_rater.operations.cutoff import Cutoff
+from stream_rater.operations.lost_rounds import Closing
 from stream_rater.pipeline.corrections.correction_ports import (
     DropCheckpoint,
     KeepCheckpoint,
@@ -66,6 +67,7 @@ class Machines:
     updater: type[Updater] = Updater
     driver: type[UnkindDriver] = UnkindDriver
     cutoff: type[Cutoff] = Cutoff  # the cut-off that a rebuild uses
+    closing: type[Closing] = Closing  # how a rebuild closes partitions that lost records
 
 
 PRODUCTION = Machines()

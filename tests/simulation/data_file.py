@@ -1,8 +1,8 @@
 """The engine of a standalone process on a data file whose disk fails, and whose power is cut.
 
-A power cut, or a kill, at some instant is simulated by a copy of the file and of its write-ahead
-log, with which another process goes on. It comes before or after any statement, or within a
-commit. There, the sectors of the write-ahead log that are not synchronized yet are the old or the
+A power cut, or a kill, at some instant is simulated by a copy of the file, its write-ahead log and
+its lock file, with which another process goes on. It comes before or after any statement, or within
+a commit. There, the sectors of the write-ahead log that are not synchronized yet are the old or the
 new ones, in any mixture. If the commit also moves pages into the file, those of the file are.
 
 Not simulated: that a disk loses what it has confirmed (`synchronous` is tested in
@@ -149,6 +149,7 @@ class UnkindConnection:
         old = contents(path)
         self._real.execute(sql)
         disk.left = torn(disk.rng, old, contents(path), disk.new_file())
+        shutil.copyfile(beside(path, ".lock"), beside(disk.left, ".lock"))
         raise Cut
 
     def executemany(self, sql: str, *given: Any) -> Any:
@@ -171,18 +172,18 @@ class UnkindConnection:
 
 
 def copied(path: Path, to: Path) -> Path:
-    shutil.copyfile(path, to)
-    if wal_of(path).exists():
-        shutil.copyfile(wal_of(path), wal_of(to))
+    for end in ("", "-wal", ".lock"):
+        if beside(path, end).exists():
+            shutil.copyfile(beside(path, end), beside(to, end))
     return to
 
 
-def wal_of(path: Path) -> Path:
-    return path.with_name(path.name + "-wal")
+def beside(path: Path, end: str) -> Path:
+    return path.with_name(path.name + end)
 
 
 def contents(path: Path) -> tuple[bytes, bytes]:
-    wal = wal_of(path)
+    wal = beside(path, "-wal")
     return path.read_bytes(), wal.read_bytes() if wal.exists() else b""
 
 
@@ -191,7 +192,7 @@ def torn(rng: random.Random, old: tuple[bytes, bytes], new: tuple[bytes, bytes],
     before pages move into the file."""
     moved = old[0] != new[0] and rng.random() < 0.5
     to.write_bytes(mixed(rng, old[0], new[0]) if moved else old[0])
-    wal_of(to).write_bytes(new[1] if moved else mixed(rng, old[1], new[1]))
+    beside(to, "-wal").write_bytes(new[1] if moved else mixed(rng, old[1], new[1]))
     return to
 
 

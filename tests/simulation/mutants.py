@@ -6,6 +6,7 @@ from . import (  # noqa: F401
     cached,
     corrected,
     estimating,
+    lost,
     rebuilt,
     record_cache,
     seeded,

@@ -3,13 +3,15 @@ rejections."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from stream_rater.adapters.memory import Log, Store
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.corrections import Correction
-from stream_rater.contract.events import RatingChanged, joined, rating_changed_from_json
+from stream_rater.contract.events import LOG_LOST, RatingChanged, joined, rating_changed_from_json
 from stream_rater.contract.record import Player, Record
+from stream_rater.operations.lost_rounds import FILLER
 from stream_rater.pipeline.ports import REBUILT, Position
 from stream_rater.rating import record as belief_record
 from stream_rater.replay.edited_log import RecordValidator
@@ -101,31 +103,71 @@ def _seed(record: Record, validator: RecordValidator, expected: Expected) -> Non
 
 def violations(
     log: Log, store: Store, ladders: Ladders, window: int, once: int, *, rebuilt: bool,
-    events: bool = True,
+    torn: bool = False,
 ) -> list[str]:  # fmt: skip
     """The differences of log and store from the expected outcome. `once` is the former number of
-    shards. `rebuilt`: beliefs may be as a rebuild leaves them. `events`: whether events are
-    compared."""
+    shards. `rebuilt`: beliefs may be as a rebuild leaves them. `torn`: the log lost records. Then
+    events of lost rounds stay, and of each player the newest event is compared."""
     expected = replay(log, ladders, window)
     shards = len(log.parts)
-    found = _beliefs(store, expected, shards, rebuilt=rebuilt)
+    found = _beliefs(store, expected, shards, rebuilt=rebuilt, torn=torn)
     changes = _changes(log, once)
-    for player in sorted(changes.keys() | expected.changes.keys()) if events else ():
+    if torn:
+        found += _newest(store, changes)
+    for player in sorted(changes.keys() | expected.changes.keys()) if not torn else ():
         published, due = changes.get(player, []), expected.changes.get(player, [])
         if published != due:
             found.append(f"events of {player}: {_rounds(published)}, not {_rounds(due)}")
     elsewhere = {(p, o) for p, o, code in expected.rejections if code == "wrong-partition"}
-    rejections = [
+    rejections = sorted(
         (p, o, "wrong-partition" if (p, o) in elsewhere else r.code)  # an older file has its code
         for r in log.rejected
         for p, o in [(r.record.partition, r.record.offset)]
-    ]
-    if sorted(rejections) != sorted(expected.rejections):
-        found.append(f"rejections: {rejections}, not {expected.rejections}")
+    )
+    refused = sorted(expected.rejections)
+    if torn:  # what a rebuild appends is rejected only if the offset was lost afterwards
+        appended = [p for p in refused if is_appended(log.rounds[p[0]][p[1]])]
+        rejections = [p for p in rejections if p not in appended]
+        refused = [p for p in refused if p not in appended]
+    if rejections != refused:
+        found.append(f"rejections: {rejections}, not {refused}")
     return found
 
 
-def _beliefs(store: Store, expected: Expected, shards: int, *, rebuilt: bool) -> list[str]:
+def is_appended(record: Record) -> bool:
+    """Whether a rebuild has appended a record to a log that lost some."""
+    return not record.value or record.value.startswith(FILLER)
+
+
+def _newest(store: Store, changes: Mapping[Player, Sequence[EventValues]]) -> list[str]:
+    """Where the event with the greatest offset is not what the store has, and where events do not
+    go on from the one before, once a rebuild has published what differed."""
+    found = []
+    stored = {who: data for beliefs in store.beliefs.values() for who, data in beliefs.items()}
+    for player in sorted(changes.keys() | stored.keys() - {REBUILT}):
+        events = sorted(changes.get(player, ()), key=lambda each: each.offset)
+        if not events:
+            found.append(f"events of {player}: none")
+            continue
+        last, rounds, waits = events[-1], 0, False
+        if player in stored:
+            row = belief_record.decode([stored[player]], 0, 0.0, 1.0).header[0]
+            rounds, waits = int(row["rounds"]), bool(row["untold"])
+            if not waits and (last.mu, last.sigma) != (float(row["mu"]), float(row["sigma"])):
+                found.append(f"newest event of {player}: {_rounds([last])}, not {row['mu']:.6f}")
+        if not waits and last.rounds != rounds:
+            found.append(f"newest event of {player}: of {last.rounds} rounds, not {rounds}")
+        first = next((i for i, each in enumerate(events) if each.cause == LOG_LOST), len(events))
+        for before, after in pairwise(events[max(0, first - 1) :]):
+            goes_on = (before.mu, before.sigma) == (after.previous_mu, after.previous_sigma)
+            if not goes_on or before.offset == after.offset:
+                found.append(f"events of {player} do not go on: {_rounds([before, after])}")
+    return found
+
+
+def _beliefs(
+    store: Store, expected: Expected, shards: int, *, rebuilt: bool, torn: bool
+) -> list[str]:
     stored = {
         player: (shard, data)
         for shard, beliefs in store.beliefs.items()
@@ -138,6 +180,7 @@ def _beliefs(store: Store, expected: Expected, shards: int, *, rebuilt: bool) ->
             for player, data in expected.beliefs(written_by).items()
         }
         for written_by in (WrittenBy if rebuilt else (WrittenBy.APPLIED,))
+        if torn or written_by is not WrittenBy.CLOSED
     ]
     wrong = [
         p

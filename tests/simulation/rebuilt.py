@@ -244,9 +244,7 @@ def rounds_vanish_and_others_take_their_offsets(stage: Stage) -> None:
 class CutoffOfParts(Cutoff):
     """Believes the parts, although a log lost records."""
 
-    def __init__(
-        self, applied: Offsets, sent: Offsets, shards: int, kernel: int, *, everything: bool
-    ) -> None:
+    def __init__(self, applied: Offsets, sent: Offsets, shards: int, kernel: int, **_: Any) -> None:
         super().__init__(applied, sent, shards, kernel)
 
 

@@ -4,12 +4,12 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from stream_rater.adapters.memory import Log
 from stream_rater.config.ladders import Ladders
-from stream_rater.contract.events import rating_changed_from_json
+from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.contract.record import Player, Record, checksum
 from stream_rater.operations.corrected_rebuild import (
     CorrectionTraces,
@@ -19,6 +19,7 @@ from stream_rater.operations.corrected_rebuild import (
     to_restate,
 )
 from stream_rater.operations.cutoff import Cutoff
+from stream_rater.operations.lost_rounds import Closing, RoundLog, named_offsets
 from stream_rater.operations.rebuild_store import (
     Rebuild,
     Rebuilds,
@@ -27,13 +28,26 @@ from stream_rater.operations.rebuild_store import (
     tails_at,
 )
 from stream_rater.operations.torn_logs import Reached, reached
-from stream_rater.pipeline.ladder_history import encode_histories, encode_restated_corrections
+from stream_rater.pipeline.ladder_history import (
+    encode_histories,
+    encode_replayed,
+    encode_restated_corrections,
+)
 from stream_rater.pipeline.parts import correction_parts, schema, seed_parts
 from stream_rater.pipeline.parts.schema import NotAPart
-from stream_rater.pipeline.ports import UNFINISHED, Application, Position, SourceCommit, SourceTail
+from stream_rater.pipeline.ports import (
+    UNFINISHED,
+    Application,
+    Event,
+    Position,
+    SourceCommit,
+    SourceTail,
+    Tails,
+)
+from stream_rater.replay.checkpoint import Head, heads_in
 from stream_rater.replay.corrected import verdicts_of_log
 
-from .actors import NEXT_KERNEL
+from .actors import NEXT_KERNEL, Machines
 from .game import PARTITION_OF
 from .world import StoreWithPast
 
@@ -44,12 +58,48 @@ class GivenUp(Exception):
     """The command was stopped before its end."""
 
 
+class SimulatedRounds(RoundLog):
+    """The simulated log, for `lost_rounds`."""
+
+    def __init__(self, log: Log, step: Callable[[], None]) -> None:
+        self.log = log
+        self.step = step  # before each change
+
+    def ends(self) -> Sequence[int]:
+        return list(map(len, self.log.rounds))
+
+    def append(self, records: Iterable[Record]) -> None:
+        self.step()
+        for each in records:
+            self.log.submit(each.partition, each.value)
+
+    def commit(self, offsets: Mapping[int, int], tails: Tails) -> None:
+        self.step()
+        self.log.estimators.committed |= offsets
+        self.log.estimators.tails |= tails
+
+    def commit_finished(self, offsets: Mapping[int, int]) -> None:
+        last = {p: self.log.rounds[p][offset - 1] for p, offset in offsets.items()}
+        self.commit(offsets, {p: checksum(each.value) for p, each in last.items()})
+
+    def rejected(self) -> Iterator[tuple[int, int]]:
+        return iter(self.log.after_rejected())
+
+    def seasons(self) -> Iterator[tuple[str, int]]:
+        return iter(())
+
+    def publish(self, events: Iterable[Event]) -> None:
+        self.step()
+        for each in events:
+            self.log.changed[each.shard].append(each)
+
+
 def rebuild(
-    log: Log, store: StoreWithPast, ladders: Ladders, window: int, cutoff_of: type[Cutoff],
+    log: Log, store: StoreWithPast, ladders: Ladders, window: int, machines: Machines,
     steps: float = math.inf,
 ) -> None:  # fmt: skip
     """Rebuild the store with the command's own functions. Raises GivenUp after `steps` steps."""
-    ends = itertools.count()
+    ends, cutoff_of = itertools.count(), machines.cutoff
 
     def step() -> None:
         if next(ends) >= steps:
@@ -59,23 +109,70 @@ def rebuild(
         step()
         return {s: store.apply(s, each) for s, each in calls.items()}
 
+    def begin() -> bytes:
+        step()
+        store.beliefs.clear()
+        epoch = b"%d" % next(store.epochs)
+        for shard in range(shards):
+            store.positions[shard] = Position(UNFINISHED, UNFINISHED, epoch=epoch)
+        return epoch
+
     shards, before = len(log.parts), _reached(log)
     applied = dict(before.applied)
-    cutoff = cutoff_of(applied, before.sent, shards, NEXT_KERNEL, everything=before.is_torn)
+    notes = log.read()
+    cutoff = cutoff_of(
+        applied, before.sent, shards, NEXT_KERNEL, everything=before.is_torn,
+        replayed=notes.replayed, lost=before.lost,
+    )  # fmt: skip
     for parts in log.parts:
         cutoff.add(parts[parts.start :])
     cutoff.check()
-    all_published = [
-        rating_changed_from_json(each.value) for shard in log.changed for each in shard
-    ]
+    all_published = [rating_changed_from_json(e.value) for shard in log.changed for e in shard]
     if any(shard.start for shard in log.parts):
         cutoff.add_published(((each.ladder, each.player), each.offset) for each in all_published)
+    closing: Closing | None = None
+    if before.lost:
+        newest, rounds = last_published(all_published, cutoff.is_lost), SimulatedRounds(log, step)
+        reach = named_offsets(_committed(log), cutoff, newest, notes, _heads(store), rounds)
+        closing = machines.closing(before.lost, rounds, ladders, newest, reach)
+        cutoff.replay_to(closing.close(begin))
+        store.checkpoints.clear()
+        store.pieces.clear()
+    if before.is_torn:
+        step()
+        log.write(encode_replayed([cutoff.sent(p) for p in range(len(log.rounds))]))
+    work = _replayed(log, ladders, window, cutoff, all_published)
+
+    step()
+    marks = {shard: log.append_part(shard, schema.mark(shards)) for shard in range(shards)}
+    moved = past_marks(applied, marks)
+    step()
+    log.updaters.committed |= moved
+    applied |= moved
+    epoch = begin()
+    fill_store(work.beliefs(), applied, marks, tails_at(marks, moved, cutoff), epoch, write)
+    if closing is not None:
+        beliefs = [list(each.items()) for each in store.beliefs.values()]
+        closing.publish(beliefs, work.verdicts, shards, len(log.rounds))
+        closing.release()
+    log.write(encode_histories("restated", {each: ladders.history(each) for each in work.ladders}))
+    if getattr(cutoff, "restates", True):
+        again = partial(itertools.chain.from_iterable, log.rounds)
+        validate_all = partial(verdicts_of_log, again, ladders, window, len(log.rounds))
+        saved = log.read().corrections
+        log.write(encode_restated_corrections(to_restate(work.verdicts, saved, validate_all)))
+    for number, parts in enumerate(log.parts):
+        store.forget_before(number, parts.start)
+
+
+def _replayed(
+    log: Log, ladders: Ladders, window: int, cutoff: Cutoff, all_published: Sequence[RatingChanged]
+) -> Rebuilds:
     again = partial(itertools.chain.from_iterable, log.rounds)
     found = editions(again, ladders, window, len(log.rounds), cutoff)
     corrected = corrected_ladders(found[0].verdicts, cutoff)
-    published = (
-        last_published(all_published, corrected) if getattr(cutoff, "knows_published", True) else {}
-    )
+    knows = getattr(cutoff, "knows_published", True)
+    published = last_published(all_published, corrected.__contains__) if knows else {}
     works = [
         Rebuild(
             ladders, window, len(log.rounds), cutoff, each.verdicts,
@@ -85,40 +182,24 @@ def rebuild(
     ]  # fmt: skip
     for records, one in itertools.product(log.rounds, works):
         one.feed(records)
-    work = Rebuilds(works, found[0].verdicts)
-
-    step()
-    marks = {shard: log.append_part(shard, schema.mark(shards)) for shard in range(shards)}
-    moved = past_marks(applied, marks)
-    step()
-    log.updaters.committed |= moved
-    applied |= moved
-    store.beliefs.clear()
-    epoch = b"%d" % next(store.epochs)
-    for shard in range(shards):
-        store.positions[shard] = Position(UNFINISHED, UNFINISHED, epoch=epoch)
-    fill_store(work.beliefs(), applied, marks, tails_at(marks, moved, cutoff), epoch, write)
-    log.write(
-        encode_histories("restated", {ladder: ladders.history(ladder) for ladder in work.ladders})
-    )
-    if getattr(cutoff, "restates", True):
-        validate_all = partial(verdicts_of_log, again, ladders, window, len(log.rounds))
-        saved = log.read().corrections
-        log.write(encode_restated_corrections(to_restate(work.verdicts, saved, validate_all)))
-    for partition in before.lost:
-        log.estimators.committed[partition] = before.sent[partition]
-        log.estimators.tails[partition] = None
-    for number, parts in enumerate(log.parts):
-        store.forget_before(number, parts.start)
+    return Rebuilds(works, found[0].verdicts)
 
 
-def _reached(log: Log) -> Reached:
-    committed = {
+def _heads(store: StoreWithPast) -> Iterator[tuple[str, Head]]:
+    for ladder, some in store.checkpoints.items():
+        yield from ((ladder, head) for head in heads_in(some))
+
+
+def _committed(log: Log) -> dict[int, SourceCommit | None]:
+    return {
         p: SourceCommit(offset, log.estimators.tails.get(p)) if offset is not None else None
         for p in range(len(log.rounds))
         for offset in [log.estimators.committed.get(p)]
     }
-    found = {}
+
+
+def _reached(log: Log) -> Reached:
+    committed, found = _committed(log), {}
     for p, each in committed.items():
         if each is not None and each.offset:
             last = log.rounds[p][each.offset - 1 : each.offset]

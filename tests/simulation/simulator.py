@@ -364,8 +364,7 @@ class Simulation:
 
     def _rebuild(self, steps: float = math.inf) -> None:
         recovery.restore_offsets(self.log, self.saved)
-        cutoff = self.machines.cutoff
-        recovery.rebuild(self.log, self.store, self.ladders, WINDOW, cutoff, steps)
+        recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines, steps)
 
     def _upgrade(self) -> None:
         """Begin a rolling upgrade: start a worker with the new file."""

@@ -6,6 +6,7 @@ C0 in shard 0, A1 in shard 1, and so on.
 """
 
 import copy
+import math
 import random
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -81,6 +82,7 @@ class Stage:
         """Whether records vanished from a partition. Then events are not compared."""
         self._rounds = 0
         self.now_s = 0.0
+        self.window = WINDOW
         self.cache_bytes = CACHE_BYTES  # the memory of the cache of updaters that start from now on
         self.patches = ExitStack()  # what `instead` has changed
         self.estimator_cache = 2**20  # the memory of an estimator's cache
@@ -98,7 +100,7 @@ class Stage:
 
     def estimator(self) -> Actor:
         machine = self.machines.estimator(
-            self.ladders, len(self.log.parts), PARTITIONS, window=WINDOW, wave_players=WAVE,
+            self.ladders, len(self.log.parts), PARTITIONS, window=self.window, wave_players=WAVE,
             checkpoint_every=1, cache_bytes=self.estimator_cache,
             rows_in_flight=self.rows_in_flight,
         ).run()  # fmt: skip
@@ -182,18 +184,20 @@ class Stage:
         self.log.estimators.committed = dict.fromkeys(range(PARTITIONS), 0)
         self.log.updaters.committed = dict.fromkeys(range(shards), 0)
 
-    def rebuild(self) -> None:
-        """Stop all workers, lose the store and rebuild it; with more shards, if there were
-        fewer."""
+    def rebuild(self, steps: float = math.inf, *, store_lost: bool = True) -> None:
+        """Stop all workers, lose the store and rebuild it; with more shards, if there were fewer.
+        The command is killed after so many steps."""
         self.log.add_shards(SHARDS - len(self.log.parts))
         self.actors.clear()
         for group in (self.log.estimators, self.log.updaters):
             for producer in sorted(group.transactions):
                 self.log.fence(group, producer)
-        self.store.wipe()
+        if store_lost:
+            self.store.wipe()
         self.rebuilt = True
         self.watch.to_rebuild.clear()
-        recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines.cutoff)
+        with suppress(recovery.GivenUp):
+            recovery.rebuild(self.log, self.store, self.ladders, self.window, self.machines, steps)
 
     def rebuild_and_start(self) -> tuple[Actor, Actor]:
         self.rebuild()
@@ -326,7 +330,7 @@ class Stage:
         if self._unrated:
             return self._unrated
         found = oracle.violations(
-            self.log, self.store, self.ladders, WINDOW, self.once, rebuilt=self.rebuilt,
-            events=not self.torn,
+            self.log, self.store, self.ladders, self.window, self.once, rebuilt=self.rebuilt,
+            torn=self.torn,
         )  # fmt: skip
         return found if self.log_restored or self.torn else found + self.watch.false_refusals

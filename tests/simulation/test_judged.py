@@ -3,6 +3,8 @@ finds nothing in production code, and each fault that is planted in what clients
 
 from pathlib import Path
 
+from msgspec import to_builtins
+
 from stream_rater.adapters.kafka.envelopes import rejection_headers
 from stream_rater.contract.record import Headers
 from tests.chaos.planted import FAULTS, planted
@@ -12,8 +14,9 @@ from tests.judge.observations import End, Line, Run, Seen, write_all
 
 from .actors import PRODUCTION
 from .game import LADDERS, PARTITIONS, SHARDS
-from .stage import A0, A1, A2, B0, B1, WINDOW, Stage
+from .stage import A0, A1, A2, B0, B1, C0, Stage
 
+W = 10  # the duplicate window
 IN_MEMORY = sorted(FAULTS.keys() - {"aborted-is-committed"})  # the faults that need no broker
 
 
@@ -22,8 +25,10 @@ def test_it_finds_nothing_in_production_code(tmp_path: Path) -> None:
     found = story(tmp_path)
     assert found.clean, found.lines
     assert found.checked["changes"] > 20
-    assert found.checked["rejections"] == 3
+    assert found.checked["rejections"] == 4 + W
     assert found.checked["corrections"] == 3
+    assert found.checked["rounds whose numbers were computed"] == 7
+    assert set(found.left_open) == {"verdicts that the texts leave open"}, found.left_open
 
 
 def test_it_finds_each_planted_fault(tmp_path: Path) -> None:
@@ -38,20 +43,28 @@ def test_it_finds_each_planted_fault(tmp_path: Path) -> None:
 
 
 def story(folder: Path) -> Findings:
-    """Play rounds, a repeated and an invalid one, corrections and a season, and judge them."""
+    """Play rounds, repeated and invalid ones, seeds, corrections and a season, and judge them."""
     stage = Stage(PRODUCTION)
-    for _ in range(3):
-        stage.round(A0, A1, B1)
-    stage.round(A0, B0, round_id="round-1")  # a duplicate
+    stage.window = W
+    stage.seed(C0)
+    for weight in (1.0, 1.0, 1.0, 0.5, 2.0, 1.0):
+        stage.round(A0, A1, B1, weight=weight)
+    stage.round(C0, A1)
+    again = stage.round(A0, B0, round_id="round-2")  # a duplicate
     stage.round(A0)  # too few
     stage.round(A1, A1)  # a player twice
     stage.correct("season-started", season=1, keep=0.5, sigma=100.0)
     stage.round(A2, A0, B0)
     stage.round(A2, B0, A1)
-    stage.correct("round-voided", round_id="round-2")
+    stage.correct("round-voided", round_id="round-3")
     stage.correct("player-removed", player=B1)
     stage.round(A0, B1, A1)
     stage.round(B0, A2)
+    last = stage.round(A0, B0, round_id="round-2")  # a duplicate, at the window's edge
+    assert last == again + W
+    while stage.round(A0) < last + W:  # too few
+        pass
+    stage.round(A0, B0, round_id="round-2")  # behind the window: another round
     stage.workers()
     with stage.patches:
         stage.finish()
@@ -84,8 +97,9 @@ def observed(stage: Stage) -> list[Line]:
         for offset, each in enumerate(events)
     ]
     run = Run(
-        reader="memory", partitions=PARTITIONS, shards=SHARDS, window=WINDOW,
+        reader="memory", partitions=PARTITIONS, shards=SHARDS, window=stage.window,
         ladders=sorted(LADDERS.ladders),
+        rated={name: to_builtins(each.rating) for name, each in LADDERS.ladders.items()},
     )  # fmt: skip
     return [run, *records, End(records=len(records))]
 

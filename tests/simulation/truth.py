@@ -77,6 +77,7 @@ class WrittenBy(Enum):
     APPLIED = auto()  # updaters
     REPLAYED = auto()  # a rebuild, which knows only the unannounced part of a correction
     FROM_PARTS = auto()  # a rebuild that found the correction in parts: it was in progress
+    CLOSED = auto()  # a rebuild of a partition that lost records: it publishes what differs
 
 
 @dataclass
@@ -233,6 +234,8 @@ class LadderTruth:
         found = {}
         for player, row in self.pool:
             data, mark = self.pool.belief_bytes(player), self.marks.get(player)
+            if written_by is WrittenBy.CLOSED:
+                mark = None
             if mark is not None and written_by is WrittenBy.FROM_PARTS and not mark.unannounced:
                 data = _written(mark, last=mark.offset)
             elif mark is not None and (written_by is WrittenBy.APPLIED or mark.unannounced):

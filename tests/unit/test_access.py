@@ -22,7 +22,7 @@ from stream_rater.adapters.redis.client import connect
 from stream_rater.config import files
 from stream_rater.config.changing_credentials import PATIENCE_S, ChangingCredentials, Credentials
 from stream_rater.config.errors import BadConfiguration
-from stream_rater.config.settings import Settings, without_password
+from stream_rater.config.settings import PREFIX, Settings, without_password
 from stream_rater.runtime import http, log
 from stream_rater.runtime.certificates import not_after
 from tests import pages
@@ -126,6 +126,26 @@ def test_secrets_from_files(tmp_path: Path) -> None:
     ):
         with pytest.raises(BadConfiguration, match=says):
             files.read_settings(None, given)
+
+
+@cases("token", [" ", "tök€n", "a\nb", " lead", "end ", "\x7f", "a" * 5000])
+def test_a_token_that_no_request_can_send_is_refused(tmp_path: Path, token: str) -> None:
+    """In the environment and in a file. The error does not show it."""
+    (file := tmp_path / "token").write_text(f"{token}\n", encoding="utf-8")
+    for name in ("SERVE_TOKEN", "SERVE_WRITE_TOKEN"):
+        for given in ({f"{PREFIX}{name}": token}, {f"{PREFIX}{name}_FILE": str(file)}):
+            with pytest.raises(BadConfiguration, match=f"{name.lower()}: no request can") as found:
+                files.read_settings(None, given)
+            assert len(str(found.value)) < 150
+
+
+def test_the_token_for_reading_is_not_that_for_writing() -> None:
+    """Nor is a token with a blank within refused: requests send it."""
+    given = {f"{PREFIX}SERVE_TOKEN": "a b", f"{PREFIX}SERVE_WRITE_TOKEN": "a b"}
+    with pytest.raises(BadConfiguration, match="are the same"):
+        files.read_settings(None, given)
+    given[f"{PREFIX}SERVE_WRITE_TOKEN"] = "c"
+    assert files.read_settings(None, given).serve_token == "a b"
 
 
 def test_tracebacks_in_the_log_show_no_variables() -> None:

@@ -80,13 +80,37 @@ CASES = {
         "stream_rater_ready" + of("b"): "0 0 0 1 0 0 0 1 0 0 0 1",  # as when it starts
     }),
     "StreamRaterPartitionUnowned": Case(not_yet=4, fires=6, series={
-        "stream_rater_owned" + of("a", role="updater"): "3x20",
-        "stream_rater_owned" + of("b", role="updater"): "4x20",
-        "stream_rater_partitions" + of("a", role="updater"): "8x20",
-        "stream_rater_partitions" + of("b", role="updater"): "8x20",
-        "stream_rater_owned" + of("a", role="estimator"): "4x20",
+        "stream_rater_unowned" + of("a", role="updater"): "1x20",
+        "stream_rater_unowned" + of("b", role="updater"): "1x20",
+        # A worker that is not scraped owns the others.
+        "stream_rater_owned" + of("a", role="estimator"): "2x20",
         "stream_rater_partitions" + of("a", role="estimator"): "4x20",
+        "stream_rater_unowned" + of("a", role="estimator"): "0x20",
     }, labels=[JOB | {"role": "updater"}]),
+    "StreamRaterNothingRated": Case(not_yet=6, fires=9, labels=[JOB], series={
+        f'stream_rater_log_end_offset{{job="{job}", instance="a", topic="{topic}"}}': values
+        for job, of_topics in {
+            "stream-rater": {"round-completed": "0x4 0+50x30", "rating-changed": "9x40",
+                             "performance-estimated": "0+1x40", "round-rejected": "4x40"},
+            "rated": {"x.round-completed": "0+50x40", "x.rating-changed": "0+1x40",
+                      "x.round-rejected": "0x40"},
+            "rejected": {"round-completed": "0+50x40", "rating-changed": "0x40",
+                         "round-rejected": "0+1x40"},
+            "idle": {"round-completed": "7x40", "rating-changed": "7x40", "round-rejected": "0x40"},
+            "correcting": {"round-completed": "0+50x40", "rating-changed": "0x40",
+                           "round-rejected": "0x40"},
+        }.items()
+        for topic, values in of_topics.items()
+    } | {
+        'stream_rater_correction_progress{job="correcting", instance="a", partition="0"}':
+        "0+0.02x40",
+    }),
+    "StreamRaterDependencyDown": Case(not_yet=2, fires=5, labels=[A | {"dependency": "redis"}],
+                                      series={
+        "stream_rater_dependency_up" + of("a", dependency="redis"): "1 1 0x20",
+        "stream_rater_dependency_up" + of("a", dependency="kafka"): "1x20",
+        "stream_rater_dependency_up" + of("b", dependency="redis"): "1 0 1x20",
+    }),
     "StreamRaterPartitionStalled": Case(not_yet=1, fires=8, labels=[A | P0], series={
         "stream_rater_lag_records" + of("a", **P0): "5x20",
         "stream_rater_next_offset" + of("a", **P0): "7x20",

@@ -16,10 +16,12 @@ from stream_rater.pipeline import ports
 from stream_rater.pipeline.estimator.belief_cache import CACHE_BYTES, BeliefCache
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.estimator import Estimator
-from stream_rater.pipeline.estimator.priors import POSITIONS_EVERY_S
+from stream_rater.pipeline.estimator.priors import POSITIONS_EVERY_S, PriorReader
+from stream_rater.pipeline.estimator.progress import Progress
 from stream_rater.pipeline.ports import Poll, Polled, Position, ReadBeliefs, StoredShard
 from stream_rater.pipeline.updater.updater import Updater
-from tests.builders.machines import ByHand, Recorder
+from tests.builders.cases import cases
+from tests.builders.machines import NOWHERE, ByHand, Recorder
 from tests.builders.pending import pending_of
 from tests.unit.test_ban_waves import Actor
 from tests.unit.test_estimator import (
@@ -181,6 +183,25 @@ def test_fingerprints_that_collide_let_nobody_pass(monkeypatch: pytest.MonkeyPat
     assert found(cache, one) + found(cache, other) == [None, "2"]
     cache.drop(one.fingerprints)  # a round of either
     assert not cache.may_contain(one.fingerprints).any() and len(cache) == 0
+
+
+@cases("record, sent", [(b"\x63" + bytes(200), False), (None, True)])
+def test_priors_that_do_not_count(record: bytes | None, sent: bool) -> None:
+    """Those in a shard with a record of another version, for whom it would be as if they had never
+    played; and a player with a pending part, whose fingerprint is that of a cached one."""
+    pending, progress = pending_of([2]), Progress(3)
+    order, cuts = pending.by_shard
+    if sent:
+        each_print = {shard: pending.fingerprints[order[where]] for shard, where in cuts}
+        progress.sent(dict.fromkeys(each_print, 1), each_print)
+    reader = PriorReader(3, Recorder())
+    steps = reader.read_with_cache(pending, BeliefCache(CACHE_BYTES), progress, 1.0, 0.0)
+    asked = next(steps)
+    assert isinstance(asked, ReadBeliefs)
+    answer = {s: StoredShard(NOWHERE, [record] * len(who)) for s, who in asked.players.items()}
+    with pytest.raises(StopIteration) as done:
+        steps.send(answer)
+    assert not done.value.value.usable.any()
 
 
 def test_a_ladder_is_dropped_whole() -> None:

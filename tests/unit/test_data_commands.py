@@ -400,13 +400,17 @@ def test_a_backup_is_whole(path: Path, ladders: Path, monkeypatch: pytest.Monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(reading.DataFile, "faults", late)
-        assert "File exists" in failed("backup", path, to)
+        assert failed("backup", path, to).startswith(f"{to}: there is such a file already")
     assert to.read_bytes() == b"mine"
     to.unlink()
     with monkeypatch.context() as patch:
         patch.setattr(reading.DataFile, "faults", lambda _: ["page 7 is wrong"])
         assert f"{path}: its copy is damaged, so it is, too: page 7" in failed("backup", path, to)
     assert not [each for each in path.parent.iterdir() if each.name.startswith("copy")]
+    left = path.with_name("copy.db.stream-rater-abcdefgh")  # of a backup that was killed
+    left.mkdir()
+    done("backup", path, to)
+    assert not left.exists() and "all equal" in done("verify", "--data", to)
 
 
 def test_a_file_in_use_is_not_written_to(path: Path, ladders: Path) -> None:

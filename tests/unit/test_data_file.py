@@ -14,15 +14,24 @@ import pytest
 
 from stream_rater.adapters.sqlite import database as module
 from stream_rater.adapters.sqlite import schema
-from stream_rater.adapters.sqlite.database import Database, Unusable, connect_reader
+from stream_rater.adapters.sqlite.database import Database, connect_reader
 from stream_rater.adapters.sqlite.driver import updater_worker
 from stream_rater.adapters.sqlite.events import read_events, restore
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog, read_records
-from stream_rater.adapters.sqlite.store import SqliteStore
+from stream_rater.adapters.sqlite.names import Unusable, index_path
+from stream_rater.adapters.sqlite.reading import data_file
+from stream_rater.adapters.sqlite.store import SqliteStore, set_position
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
-from stream_rater.contract.errors import Denied, LogTrouble, StoreTrouble, Unrecoverable
+from stream_rater.contract.errors import (
+    Denied,
+    LogTrouble,
+    Regrouped,
+    StoreTrouble,
+    Unrecoverable,
+)
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.ports import Application, Apply, Event, Position
+from stream_rater.serve.index.file_index import FileIndexWriter
 from tests.builders.cases import cases
 from tests.waits import HANGS_S
 
@@ -57,6 +66,22 @@ def test_a_file_keeps_its_partitions(path: Path) -> None:
     with closing(Database.open(path, partitions=16)) as database:
         assert (database.partitions, database.shards) == (3, 1)
     assert sorted(each.name for each in path.parent.iterdir()) == [path.name, f"{path.name}.lock"]
+
+
+def test_only_its_user_can_read_it(path: Path) -> None:
+    """Nor what is beside it: players' ids are in all of it. Rights that were given to a file later
+    are those of the file that takes its place, too."""
+    with closing(Database.open(path)) as database:
+        database.connection.execute("INSERT INTO meta VALUES ('any', 'thing')")
+        with closing(FileIndexWriter(index_path(path), 9)), data_file(str(path)) as file:
+            file.copy_to(path.with_name("copy"))
+            modes = {each.name: each.stat().st_mode & 0o777 for each in path.parent.iterdir()}
+    assert {*modes} > {path.name, f"{path.name}-wal", f"{path.name}-index", "copy"}
+    assert {*modes.values()} == {0o600}
+    path.chmod(0o640)
+    with closing(Database.open(path)) as database:
+        database.replace_by(path.with_name("copy"))
+    assert path.stat().st_mode & 0o777 == 0o640
 
 
 OPEN_IT = """
@@ -177,6 +202,36 @@ def test_an_apply_ends_with_its_publish(database: Database, path: Path) -> None:
     assert (store.read(0, players).records, log.updaters.committed) == ([b"three"], {0: 1})
 
 
+def test_beliefs_stay_if_the_group_changes_before_their_publish(database: Database) -> None:
+    """No event of them is there, and no offset: they are published by what comes next."""
+    log, store = SqliteLog(database), SqliteStore(database)
+    worker, other = updater_worker(log, store), updater_worker(log, store)
+    log.updaters.assign([worker])
+    worker.perform(ports.Poll(0.0))
+    worker.perform(Apply({0: a_call(0, 1, b"one")}))
+    log.updaters.assign([worker, other])
+    with pytest.raises(Regrouped):
+        worker.perform(
+            ports.Publish([Event(0, b"key", b"event", b"id", "2026-01-01T00:00:00Z")], {0: 1})
+        )
+    assert store.read(0, PlayerColumn.of([ANN])).records == [b"one"]
+    assert (log.updaters.committed, log.changed_end(0)) == ({}, 0)
+
+
+def test_parts_that_may_be_needed_again_stay(path: Path) -> None:
+    """Those of the last call, and those whose events no transaction has published."""
+    with closing(Database.open(path, shards=3)) as database:
+        log = SqliteLog(database)
+        for shard, start in enumerate((2, 4, 4)):
+            for _ in range(6):
+                log.append_part(shard, b"part")
+            set_position(database.connection, shard, Position(5, start))
+        for number, offsets in enumerate(({0: 4, 1: 3, 2: 4}, dict.fromkeys(range(3), 5))):
+            log.transaction(log.updaters, number).offsets.update(offsets)
+            log.commit(log.updaters, number)
+        assert [log.parts.start(shard) for shard in range(3)] == [2, 3, 4]
+
+
 def test_a_full_disk_takes_a_turn_back(database: Database, path: Path) -> None:
     """Nothing of it is there, also if a machine goes on after the failure; the next turn works once
     there is room."""
@@ -203,6 +258,7 @@ def test_a_full_disk_takes_a_turn_back(database: Database, path: Path) -> None:
 @cases(("code", "kind", "text"), [
     (sqlite3.SQLITE_FULL, LogTrouble, "sqlite: a.db: why"),
     (sqlite3.SQLITE_BUSY, LogTrouble, "sqlite: a.db: why"),
+    (sqlite3.SQLITE_IOERR_SHMSIZE, LogTrouble, "sqlite: a.db: why: make room on its disk"),
     (sqlite3.SQLITE_IOERR | 4 << 8, Unrecoverable, "a.db: why: the disk failed: check it"),
     (sqlite3.SQLITE_CORRUPT, Unrecoverable, "a.db: why: the file is damaged: restore"),
     (sqlite3.SQLITE_READONLY | 1 << 8, Denied, "a.db: why"),

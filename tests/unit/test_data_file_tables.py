@@ -92,6 +92,20 @@ def merge_beliefs(path: Path, seed: int) -> None:
 
 
 @pytest.mark.usefixtures("hurried")
+def test_merged_calls_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that the merge began with, and none that came in the meantime."""
+    monkeypatch.setattr(beliefs, "RECENT", 3)
+    sizes = list[int]()
+    with closing(Database.open(tmp_path / "ratings.db")) as database:
+        store = SqliteStore(database)
+        for n in range(5):
+            one = BeliefColumn.of([(PLAYERS[n], b"x")])
+            assert store.apply(0, Application(Position(n + 1, n), one))
+            sizes += database.connection.execute("SELECT count(*) FROM recent").fetchone()
+    assert sizes == [1, 2, 3, 1, 2]
+
+
+@pytest.mark.usefixtures("hurried")
 def test_the_last_event_of_each_player_is_never_pruned(tmp_path: Path) -> None:
     """Of the older ones the newest stay, too, and a subscriber can begin at any of them."""
     rng, path = random.Random(1), tmp_path / "ratings.db"

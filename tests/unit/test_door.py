@@ -2,6 +2,8 @@
 to the log."""
 
 import asyncio
+import tracemalloc
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -9,8 +11,10 @@ import pytest
 from stream_rater.config.ladders import DEFAULT_RATING, Change, Ladder, Ladders, Limits
 from stream_rater.contract.record import header
 from stream_rater.contract.submissions import NotAppended, Place, RejectedRecord
-from stream_rater.serve.door.door import MOST_WAITING
+from stream_rater.serve.door.door import elements_in, lines_in
 from stream_rater.serve.door.validating import Validator
+from stream_rater.serve.http.limits import Shares
+from stream_rater.serve.problems import Refused
 from tests.builders.cases import cases
 from tests.builders.doors import PARTITIONS, TOKEN, Client, DoorPlace, a_round, at_door, home
 from tests.contract.test_serve_index import an_event
@@ -64,7 +68,8 @@ def test_terms_may_change_before_the_offset() -> None:
 async def test_each_round_of_a_batch_is_answered(place: DoorPlace, client: Client) -> None:
     """The valid ones are written, in order; an answer says where the mistake of the others is. A
     batch may be JSON lines: one that is no JSON costs no other. It has neither none nor more than
-    1,000; a body that is no array is said to be none."""
+    1,000; a body that is no array is said to be none. So is an array whose brackets do not fit; an
+    element that is no JSON costs no other."""
     bodies = [a_round("a", ladder="eu"), a_round("", ladder="eu"), a_round("b", ladder="eu")]
     answer = await client.post("/v1/rounds", bodies)
     assert answer.status == 200
@@ -80,12 +85,21 @@ async def test_each_round_of_a_batch_is_answered(place: DoorPlace, client: Clien
     answer = await client.post("/v1/rounds", lines, content_type="application/x-ndjson")
     assert [each["status"] for each in answer.json["results"]] == [422, 202, 202, 202]
     assert len(place.log.all) == 5
+    good = [line.replace(b':"r', b':"s]') for line in lines.splitlines()[2:]]
+    bad = b"nul", b'{"a":1,}', b'{"a":"\\x"}', b"[" * 2000 + b"]" * 2000, b"", b'"\x01"'
+    array = b" [%s] " % b" , ".join([*bad, *good])
+    answer = await client.post("/v1/rounds", array)
+    assert [each["status"] for each in answer.json["results"]] == [422] * 6 + [202] * 3
+    assert len(place.log.all) == 8
+    for whole in (array[:-3], array + b"]", b"nul", b"[" + array, b'["a]'):
+        answer = await client.post("/v1/rounds", whole)
+        assert (answer.status, answer.code) == (400, "bad-request")
     for bodies in ([], [a_round(str(i), ladder="eu") for i in range(1001)]):
         answer = await client.post("/v1/rounds", bodies)
         assert (answer.status, answer.code) == (422, "invalid")
     answer = await client.post("/v1/rounds", {"round_id": "r"})
     assert (answer.status, answer.code) == (400, "bad-request")
-    assert len(place.log.all) == 5
+    assert len(place.log.all) == 8
 
 
 def test_a_round_that_breaks_the_validator_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,11 +141,92 @@ async def test_a_known_round_is_not_written_again(place: DoorPlace, client: Clie
     assert place.posted("known") == 4
 
 
+OTHERS: dict[str, dict[str, Any]] = {
+    "other-ranks": {"standings": [{"player": "ann", "rank": 2}, {"player": "bob", "rank": 1}]},
+    "other-player": {"standings": [{"player": "ann", "rank": 1}, {"player": "cy", "rank": 2}]},
+    "not-finished": {"standings": [{"player": "ann", "rank": 1}, {"player": "bob", "dnf": True}]},
+    "a-team": {"standings": [{"team": ["ann", "cy"], "rank": 1}, {"player": "bob", "rank": 2}]},
+    "a-seat": {"standings": [{"player": "ann", "rank": 1, "seat": "home"},
+                             {"player": "bob", "rank": 2}]},
+    "a-score": {"standings": [{"player": "ann", "rank": 1, "score": 3},
+                              {"player": "bob", "rank": 2, "score": 0}]},
+    "other-weight": {"weight": 2.0},
+    "a-ceiling": {"performance_ceiling": 1800.0},
+    "other-time": {"completed_at": "2026-05-01T20:00:01Z"},
+}  # fmt: skip
+
+
+@cases("other", OTHERS.values())
+@at_door()
+async def test_a_known_id_with_another_content(
+    place: DoorPlace, client: Client, other: dict[str, Any]
+) -> None:
+    """It is refused with the place of the first round, and with the cure: by itself, in a batch,
+    and beside the first one in the same batch. Nothing is written."""
+    await client.post(AT, a_round())
+    answer = await client.post(AT, a_round(**other))
+    assert (answer.status, answer.code) == (409, "other-content")
+    assert (answer.json["partition"], answer.json["offset"]) == (home("eu"), 0)
+    assert "round-amended" in answer.json["detail"]
+    batch = [
+        a_round("x", ladder="eu"), a_round("x", ladder="eu", **other),
+        a_round(ladder="eu", **other),
+    ]  # fmt: skip
+    results = (await client.post("/v1/rounds", batch)).json["results"]
+    said = [(each["status"], each["code"], each["offset"]) for each in results]
+    assert said == [(202, None, 1), (409, "other-content", 1), (409, "other-content", 0)]
+    assert len(place.log.all) == 2
+
+
+@at_door()
+async def test_a_known_id_in_another_spelling(place: DoorPlace, client: Client) -> None:
+    """The order of the entries and of a team, and the form of the time, say nothing else. If the
+    first round of a batch is not acknowledged, no other of its id is known either."""
+    team = {"team": ["bob", "cy"], "shares": [1.0, 0.5], "rank": 2}
+    turned = {"team": ["cy", "bob"], "shares": [0.5, 1], "rank": 2}
+    await client.post(AT, a_round(standings=[{"player": "ann", "rank": 1}, team]))
+    again = a_round(
+        completed_at="2026-05-01T22:00:00+02:00", standings=[turned, {"player": "ann", "rank": 1}],
+        weight=1, extra=True,
+    )  # fmt: skip
+    answer = await client.post(AT, again)
+    assert (answer.status, answer.json["offset"]) == (202, 0)
+    place.log.broken = NotAppended("unavailable", "away")
+    batch = [a_round("y", ladder="eu"), a_round("y", ladder="eu", weight=2)]
+    results = (await client.post("/v1/rounds", batch)).json["results"]
+    assert [each["code"] for each in results] == ["not-acknowledged", "not-acknowledged"]
+
+
+@at_door()
+async def test_a_corrected_round(place: DoorPlace, client: Client) -> None:
+    """A voided round that is posted again is not taken, since it would not count. Its state has no
+    changes any more, once the correction is decided. A batched correction is none yet."""
+    place.states.began([0] * PARTITIONS)
+    await client.post(AT, a_round())
+    for name, rank in (("ann", 1), ("bob", 2)):
+        place.door.changed([an_event(name, 0, ladder="eu", round_id="r1", rank=rank)])
+    rated = (await client.get(f"{AT}/r1")).json
+    assert (rated["status"], len(rated["changes"]), rated["corrected_at"]) == ("rated", 2, None)
+    await client.post("/v1/ladders/eu/corrections", VOID | {"batched": True})
+    assert (await client.get(f"{AT}/r1")).json == rated
+    await client.post("/v1/ladders/eu/corrections", VOID)
+    assert (await client.get(f"{AT}/r1")).json["status"] == "pending"
+    place.states.settled([3] * PARTITIONS)
+    state = (await client.get(f"{AT}/r1")).json
+    assert (state["status"], state["changes"], state["corrected_at"]) == ("voided", [], 2)
+    answer = await client.post(AT, a_round())
+    assert (answer.status, answer.code) == (409, "other-content")
+    assert "voided at offset 2" in answer.json["detail"]
+    place.states.rejected(RejectedRecord(Place(home("eu"), 2), "already-voided", "why", "", ""))
+    assert (await client.get(f"{AT}/r1")).json == rated
+    assert (await client.post(AT, a_round())).status == 202
+
+
 @at_door()
 async def test_a_rejected_round_says_why(place: DoorPlace, client: Client) -> None:
     """With code and text; it may be sent again, since a rejected record does not count as seen.
-    Waiting ends with the state at that moment, and too many may not wait. The answer about an
-    unknown round says how to ask for it; half a place is no place."""
+    Waiting ends with the state at that moment. The answer about an unknown round says how to ask
+    for it; half a place is no place."""
     await client.post(AT, a_round())
     at = Place(home("eu"), 0)
     place.states.rejected(RejectedRecord(at, "bad-time", "completed_at: x", "eu", "r1"))
@@ -140,8 +235,6 @@ async def test_a_rejected_round_says_why(place: DoorPlace, client: Client) -> No
     assert answer["detail"] == "completed_at: x"
     assert (await client.post(AT, a_round())).json["offset"] == 1
     assert (await client.get(f"{AT}/r1?wait=1")).json["status"] == "pending"
-    place.waiting.count = MOST_WAITING
-    assert (await client.get(f"{AT}/r1?wait=1")).code == "busy"
     unknown = await client.get(f"{AT}/r9")
     assert (unknown.status, unknown.code) == (404, "unknown-round")
     assert "?partition=&offset=" in unknown.json["detail"]
@@ -196,7 +289,95 @@ async def test_a_correction_is_written_with_its_kind(place: DoorPlace, client: C
     assert b'"ladder":"eu"' in record.value
 
 
+# --- how much at once ---
+
+MILLION = 10**6
+
+
+@cases(
+    ("read", "body"),
+    [
+        (elements_in, b"[" + b"0," * MILLION + b"0]"), (lines_in, b"0\n" * MILLION),
+        (elements_in, b"[" + b"[]," * MILLION + b"0]"), (lines_in, b"12\n" * MILLION),
+        (lines_in, b"\n" * MILLION), (lines_in, b" \n" * MILLION),
+    ],
+    ids=lambda case: bytes(case[1][:9]),
+)  # fmt: skip
+def test_too_many_rounds_are_counted_before_they_are_made(read: Any, body: bytes) -> None:
+    """Small elements and lines would take many times their bytes."""
+    tracemalloc.start()
+    try:
+        with suppress(Refused):
+            assert len(read(body)) in (0, 1001)
+        assert tracemalloc.get_traced_memory()[1] < len(body) / 4
+    finally:
+        tracemalloc.stop()
+
+
+@at_door(serve_token="r-token")
+async def test_one_client_keeps_no_other_from_waiting(place: DoorPlace, client: Client) -> None:
+    """An address may have half of what may wait, the next one half of the rest. Writers wait by
+    themselves."""
+    place.waiting._shares = Shares(8, "requests wait here: ask without `wait`")
+    await client.post(AT, a_round())
+    waiting: list[Any] = []
+
+    async def wait(address: str, token: str, wanted: int) -> None:
+        client.address = address
+        for _ in range(wanted):
+            waiting.append(asyncio.ensure_future(client.get(f"{AT}/r1?wait=30", token)))
+            count = place.waiting.count
+            while place.waiting.count == count:
+                await asyncio.sleep(0)
+        refused = await client.get(f"{AT}/r1?wait=30", token)
+        assert (refused.status, refused.code) == (503, "busy"), address
+
+    for address, token, wanted in (
+        ("10.0.0.1", "r-token", 4), ("10.0.0.2", "r-token", 2), ("10.0.0.3", "r-token", 1),
+        ("10.0.0.1", TOKEN, 4),
+    ):  # fmt: skip
+        await wait(address, token, wanted)
+    place.states.rejected(RejectedRecord(Place(home("eu"), 0), "bad-time", "x", "eu", "r1"))
+    place.waiting.notify()
+    assert {(await each).json["status"] for each in waiting} == {"rejected"}
+    assert not place.waiting.count and not place.waiting._shares._held
+
+
+@at_door()
+async def test_bodies_count_until_they_are_answered(place: DoorPlace, client: Client) -> None:
+    """Not only while they are received: what waits for the log stays in memory. A body that
+    announces its size takes it at once."""
+    body = a_round("r1", filler="x" * 300)
+    place.api._bodies = Shares(4 * 500, "bytes are being taken: try again")
+    place.log.gate = asyncio.Event()
+    posts = [client.post(AT, body | {"round_id": f"r{i}"}) for i in range(3)]
+    asked = [asyncio.ensure_future(each) for each in posts]
+    (refused,) = (await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED))[0]
+    assert (refused.result().status, refused.result().code) == (503, "busy")
+    length = {"content-length": "900"}
+    client.address = "10.0.0.2"
+    assert (await client.post(AT, a_round("r4"), **length)).code == "busy"
+    place.log.gate.set()
+    assert sorted([(await each).status for each in asked]) == [202, 202, 503]
+    assert (await client.post(AT, a_round("r4"), **length)).status == 202
+
+
 # --- tokens ---
+
+
+@at_door(serve_token="")
+async def test_a_foreign_name_reads_nothing_without_a_token(
+    place: DoorPlace, client: Client
+) -> None:
+    """Neither answers nor the pages for operators; a page of another site could have a name that
+    leads to this machine. With a token it may."""
+    foreign = {"host": "games.example:9109"}
+    for path in (f"{AT}/r1", "/v1/ladders", "/healthz", "/readyz", "/metrics"):
+        answer = await client.get(path, **foreign)
+        assert (answer.status, answer.code) == (403, "foreign-page"), path
+    assert (await client.get(f"{AT}/r1", host="localhost:9109")).code == "unknown-round"
+    assert (await client.get(f"{AT}/r1", TOKEN, **foreign)).code == "unknown-round"
+    assert (await client.post(AT, a_round(), **foreign)).status == 202
 
 
 @at_door(serve_write_token="")

@@ -54,6 +54,16 @@ def test_rated_once_all_players_have_changed() -> None:
     assert shown(found) == ("rated", 3, [], True)
 
 
+def test_what_was_dropped_stays_unknown() -> None:
+    """Also when the topics are followed once more, from ends that are no later."""
+    found = states(most=1)
+    for offset in (3, 4):
+        found.posted(Place(P, offset), "eu", f"r{offset}", 2)
+    found.began([0, 0])
+    assert shown(found, "r3", 3) == ()
+    assert shown(found, "r4", 4) == ("pending", 4, [], False)
+
+
 def test_an_event_may_come_before_the_acknowledgement() -> None:
     """And so may a rejection, whose record says neither ladder nor id."""
     found = states()
@@ -83,6 +93,21 @@ def test_what_is_known_from_others() -> None:
     assert shown(found, offset=5)[:2] == ("duplicate", 5)
 
 
+def test_no_id_is_at_the_place_of_a_correction() -> None:
+    """Whether this process sent it, or knows it by its events: such a question is not answered by
+    `pending`, and later by `rated`. A rejected one has an id, and that is rejected."""
+    found = states()
+    found.no_round(Place(P, 3), "eu")
+    seeded = CorrectionCause(cause="players-seeded", offset=5, round_id="s")
+    found.changed(an_event("ann", 4, ladder="eu", round_id="r", correction=seeded))
+    assert (shown(found, offset=3), shown(found, offset=5)) == ((), ())
+    found.settled([9, 9])
+    assert (shown(found, offset=3), shown(found, offset=5)) == ((), ())
+    assert shown(found, offset=6)[0] == "rated"  # another process may have sent a round
+    found.rejected(rejection(3, "unknown-round"))
+    assert shown(found, offset=3)[0] == "rejected"
+
+
 def test_what_cannot_be_known_is_said() -> None:
     """A round from before this process followed, or before it began again, may have had other
     events; one without any trace is unknown, and one behind is pending or settled by its place
@@ -104,6 +129,34 @@ def test_what_cannot_be_known_is_said() -> None:
     found, cause = states(), CorrectionCause(cause="round-voided", offset=3, round_id="r")
     found.changed(an_event("ann", 3, ladder="eu", round_id="r", correction=cause))
     assert shown(found) == ()
+
+
+def test_corrections_that_others_send() -> None:
+    """They are known by their events. Of a round the newest correction counts, and it is about the
+    last round of the id before it. One of a player, or of a batch, says of all earlier rounds that
+    they may have other effects now. A seed is no correction."""
+
+    def event(cause: str, offset: int, round_id: str = "") -> None:
+        of = CorrectionCause(cause=cause, offset=offset, round_id=round_id)
+        found.changed(an_event("ann", offset, ladder="eu", round_id=round_id, correction=of))
+
+    def corrected(offset: int) -> tuple[object, ...]:
+        outcome = found.at(Place(P, offset), "eu", "r")
+        return () if outcome is None else (outcome.status, outcome.complete, outcome.corrected_at)
+
+    found = states()
+    for offset in (3, 9):
+        found.changed(an_event("ann", offset, ladder="eu", round_id="r"))
+    found.settled([10, 10])
+    event("players-seeded", 5, "s")
+    assert (corrected(3), corrected(9)) == (("rated", True, None), ("rated", True, None))
+    event("round-voided", 8, "r")
+    assert (corrected(3), corrected(9)) == (("voided", True, 8), ("rated", True, None))
+    event("round-amended", 7, "r")
+    assert corrected(3) == ("voided", True, 8)
+    event("round-amended", 11, "r")
+    event("player-removed", 12)
+    assert (corrected(3), corrected(9)) == (("voided", True, 12), ("amended", False, 12))
 
 
 def test_states_are_bounded() -> None:

@@ -136,6 +136,30 @@ def test_where_the_id_still_stands_is_reported(value: bytes, headers: Headers, w
 # --- rating-changed and ladders-noted ------------------------------------------------------------
 
 
+@cases(("value", "expected"), [
+    (b'{"standings":[{"player":"ann","player":"zz","rank":1}], "weight":1.50}',
+     b'{"standings":[{"player":"zz","rank":1}],"weight":1.5}'),
+    (b'{"standings":[{"player":"ann"}],"standings":[{"player":"ann"},{"player":"b"}]}',
+     b'{"standings":[{"player":"x-1"},{"player":"b"}]}'),
+    (b'{"standings":[{"player":"b"}],"stand\\u0069ngs":[{"team":["\\u0061nn"],"team":["c"]}]}',
+     b'{"standings":[{"team":["c"]}]}'),
+    (b'{"note":{"by":"ann","by":1},"standings":[]}', b'{"note":{"by":1},"standings":[]}'),
+    (b'{"standings":[{"player":"ann","note":{"by":"ann","by":1}}]}',
+     b'{"standings":[{"player":"x-1","note":{"by":1}}]}'),
+])  # fmt: skip
+def test_an_id_under_a_key_that_is_given_twice(value: bytes, expected: bytes) -> None:
+    """All readers take the last value. The others are not copied if the id is in one of them."""
+    assert renamed(value) == expected
+
+
+def test_keys_given_twice_otherwise() -> None:
+    """In MessagePack they are the same. A record without the id keeps its bytes."""
+    twice = b"\x82\xa4note\xa3ann\xa4note\xa1b"
+    assert renamed(twice, MSGPACK_HEADERS) == b"\x81\xa4note\xa1b"
+    for value in (b'{"note":1, "note":"hannah"}', b'{"note":"\\n", "note":"ann"}'):
+        assert renamed(value) == value
+
+
 @cases("to", [TO, ODD])
 @cases("parts", [("l:1", "r:1"), ("l:1", "correction", "7")])
 def test_events_have_another_key_and_id(to: Pseudonym, parts: tuple[str, ...]) -> None:

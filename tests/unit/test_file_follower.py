@@ -6,22 +6,28 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock, call
 
 import msgspec
 import pytest
 
 from stream_rater.adapters.sqlite import events
-from stream_rater.adapters.sqlite.database import Database, connect_reader, index_path
+from stream_rater.adapters.sqlite.database import Database, connect_reader
 from stream_rater.adapters.sqlite.driver import updater_worker
 from stream_rater.adapters.sqlite.log import SqliteLog
+from stream_rater.adapters.sqlite.names import index_path
+from stream_rater.adapters.sqlite.reading import data_file
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.config.ladders import ANY_LADDER, DEFAULT_RATING, TEMPLATE, Ladder, Ladders
+from stream_rater.config.settings import Settings
 from stream_rater.config.views import DAY_S, Listing, Tier
 from stream_rater.contract.events import parse_time
+from stream_rater.contract.record import Record, checksum
 from stream_rater.pipeline.ports import Event, Poll, Publish
 from stream_rater.serve.index import file_follower, file_index
 from stream_rater.serve.index.file_follower import FileFollower
-from stream_rater.serve.index.follower import NewEvent, Watcher
+from stream_rater.serve.index.follower import Follower, NewEvent, Watcher
+from stream_rater.serve.index.writer import Tail
 from tests.contract.test_serve_index import an_event
 
 ANY = ANY_LADDER.ladders[TEMPLATE]
@@ -109,6 +115,29 @@ def test_nothing_is_missed_while_old_events_are_pruned(written: Written) -> None
     assert keys == in_index(written)
 
 
+def test_a_restored_backup_is_noticed(written: Written, tmp_path: Path) -> None:
+    """Also if it has grown past the index by then: the index has nothing of what the file lost."""
+    written.publish("a", "b", "c")
+    follow(written)
+    backup = tmp_path / "backup"
+    with data_file(str(written.path)) as file:
+        file.copy_to(backup)
+    written.publish("lost", "lost")
+    follow(written)
+    assert in_index(written) == {"a", "b", "c", "lost"}
+    written.database.close()
+    for each in written.path.parent.glob("ratings.db*"):
+        if each != index_path(written.path):
+            each.unlink()
+    backup.rename(written.path)
+    restored = Written(written.path)
+    with closing(restored.database):
+        restored.count = 3
+        restored.publish("d", "d", "e")
+        follow(restored)
+    assert in_index(restored) == {"a", "b", "c", "d", "e"}
+
+
 def test_events_have_tiers(written: Written) -> None:
     """On a ladder with tiers the feed gets each event as it was published, with the tier and the
     one before. What the index has already is sent without."""
@@ -137,6 +166,16 @@ def test_players_leave_without_an_event(written: Written, monkeypatch: pytest.Mo
             scores += index.execute("SELECT score FROM index_players").fetchone()
         clock[0] += 2 * DAY_S
     assert scores == [-1500.0, None]
+
+
+def test_the_last_records_are_stored_before_positions() -> None:
+    """Else a topic of the same length, with other records, would be taken for this one."""
+    writer, last = Mock(), {0: Record(0, 4, b"event")}
+    Follower(Settings(), Watcher())._checkpoint(writer, [5, 0], last)
+    assert writer.mock_calls == [
+        call.store_tails({0: Tail(4, checksum(b"event"))}), call.checkpoint([5, 0])
+    ]  # fmt: skip
+    assert last == {}
 
 
 def test_no_transaction_stays_open(written: Written) -> None:

@@ -3,6 +3,7 @@
 import gzip
 import math
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.record import Record
 from stream_rater.operations.input_file import Order
+from stream_rater.replay import files
 from stream_rater.replay.edited_log import EditedLog, RecordValidator, batches_of, records_of
 from stream_rater.replay.files import BLOCK, BUFFER, begin_to_read, read_lines
 from stream_rater.rounds.lines import LineReader, Lines
@@ -52,6 +54,45 @@ def test_what_cannot_be_read_is_reported_to_the_reader(tmp_path: Path, harm: str
         path.write_bytes(packed[: len(packed) // 2] if harm == "cut" else packed)
     with pytest.raises(OSError, match=r"rounds\.jsonl\.gz"):
         list(begin_to_read(path))
+
+
+def test_text_comes_in_small_blocks(tmp_path: Path) -> None:
+    """However small it is when it is compressed; nothing of it is lost where a block ends."""
+    path, text = tmp_path / "a.jsonl.gz", b"".join([bytes(1 << 23), NOISE, b"a" * (1 << 20)])
+    path.write_bytes(gzip.compress(text) + gzip.compress(b"b" * (1 << 21)) + gzip.compress(b"c"))
+    blocks = [*files._decompressed(iter([path.read_bytes()]))]
+    assert b"".join(blocks) == text + b"b" * (1 << 21) + b"c"
+    assert max(map(len, blocks)) <= 1 << 20
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+def test_a_line_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A longer one is reported with its place, before it is in memory as a whole. Lines that
+    together are longer are not."""
+    monkeypatch.setattr(files, "MOST_LINE", 3 << 20, raising=False)
+    path, short = tmp_path / name, b"x" * (1 << 20) + b"\n"
+    for last, taken in ((short, True), (b"y" * (4 << 20), False)):
+        text = short * 5 + last
+        path.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+        if taken:
+            assert len([*read_lines(path)]) == 6
+        else:
+            with pytest.raises(OSError, match=r"a\.jsonl.*at byte 5,242,885 has more than 3 MiB"):
+                [*read_lines(path)]
+
+
+def test_blank_lines_are_not_collected() -> None:
+    """Where the first line of a file is looked for."""
+    taken = 0
+
+    def blank() -> Iterator[bytes]:
+        nonlocal taken
+        while taken < 1 << 24:
+            taken += 1 << 16
+            yield b" " * (1 << 16) + b"\n"
+
+    next(files.json_lines(blank(), "a.jsonl"))
+    assert taken < 1 << 22
 
 
 # --- batches --------------------------------------------------------------------------------------
@@ -103,6 +144,21 @@ def test_batches_are_filled() -> None:
     for batch in batches_of(reader):
         found += batch
     assert found == singly(lines[:10])
+
+
+def test_long_lines_behind_short_ones_are_not_read_ahead() -> None:
+    """A batch of bytes is taken, whatever the number of lines was before."""
+    taken: list[int] = []
+
+    def lines() -> Iterator[bytes]:
+        for size in [10] * 5000 + [10**5] * 100:
+            taken.append(size)
+            yield b"x" * size + b"\n"
+
+    for batch in LineReader(lines()).batches(10**6):
+        if len(batch[0].value or b"") > 100:
+            break
+    assert sum(taken) < 3 * 10**6
 
 
 def test_a_record_of_a_line() -> None:

@@ -15,13 +15,14 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
+from starlette.datastructures import Headers
 from structlog.testing import capture_logs
 
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
 from stream_rater.operations import run
 from stream_rater.runtime import connections, http
-from stream_rater.serve.http.tokens import check_origin, is_loopback
+from stream_rater.serve.http.tokens import Sites
 from stream_rater.serve.problems import Refused
 from tests.builders.cases import cases
 from tests.waits import HANGS_S, Watch
@@ -195,6 +196,43 @@ def test_a_large_header_is_refused() -> None:
         assert client.recv(12) == b"HTTP/1.1 431"
 
 
+async def patient(scope: Any, receive: Any, send: Any) -> None:
+    """Answers behind the body, by the names of the headers that it was given."""
+    while (await receive()).get("more_body"):
+        pass
+    names = b" ".join(name for name, _ in scope["headers"])
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": names})
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+LARGE = 2 * http.LIMITS.head_bytes
+
+
+@cases(
+    ("sent", "status"),
+    [
+        (CHUNKED + b"0\r\nTrailer: 1\r\n\r\n", b"200"),
+        (CHUNKED + b"0\r\nTrailer: " + b"x" * LARGE + b"\r\n\r\n", b"431"),
+        (CHUNKED + b"0\r\n" + b"a:\r\n" * (LARGE // 4) + b"\r\n", b"431"),
+        (CHUNKED + b"1;" + b"x" * LARGE + b"\r\nx\r\n0\r\n\r\n", b"431"),
+        (CHUNKED + b"1\r\nx\r\n" * LARGE + b"0\r\n\r\n", b"200"),
+        (b"GET / HTTP/1.1\r\n" + b"a:\r\n" * 1001 + b"\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\n\r\n" * 200, b"400"),
+    ],
+    ids=len,
+)
+def test_what_stands_beside_a_body_has_the_limits_of_a_head(sent: bytes, status: bytes) -> None:
+    """Trailers are read and dropped. Small parts of a body are many, and not too many. Headers and
+    requests at once have a number, too, since small ones take much more memory than bytes."""
+    with closing(http.Server("127.0.0.1:0", patient)) as server, connected(server) as client:
+        client.sendall(sent)
+        assert client.recv(12) == b"HTTP/1.1 " + status
+        if status == b"200":
+            client.shutdown(socket.SHUT_WR)
+            assert rest(client).endswith(b"\r\ntransfer-encoding\r\n0\r\n\r\n")
+
+
 def test_a_connection_has_one_answer() -> None:
     """Even if the client sends many requests at once."""
     with serving() as server, connected(server) as client:
@@ -287,30 +325,98 @@ def test_a_port_in_use_is_reported_with_the_cure() -> None:
 HERE = "127.0.0.1:9109"
 
 
-def test_own_pages_and_programs_may_write() -> None:
-    """Programs send no origin, and the process' own page sends its own."""
-    for host in (HERE, "localhost:9109", "[::1]:9109"):
-        check_origin({"host": host})
-    check_origin({"host": HERE, "origin": f"http://{HERE}"})
+def headed(*lines: str) -> Headers:
+    """Headers, each as `name: value`. They may repeat."""
+    parts = [each.partition(": ") for each in lines]
+    return Headers(raw=[(name.encode(), value.encode()) for name, _, value in parts])
 
 
 @cases(
-    "headers",
+    "sent",
     [
-        {}, {"host": "games.example:9109"}, {"host": HERE, "origin": "http://games.example"},
-        {"host": "games.example:9109", "origin": "http://games.example:9109"},
-        {"host": HERE, "origin": "http://127.0.0.1:80"}, {"host": HERE, "origin": "null"},
-        {"host": "127.0.0.1.games.example", "origin": "http://127.0.0.1.games.example"},
+        [f"host: {HERE}"], ["host: localhost:9109"], ["host: [::1]:9109"],
+        [f"host: {HERE}", f"origin: http://{HERE}"], [f"host: {HERE}", "sec-fetch-site: none"],
+        [f"host: {HERE}", f"origin: http://{HERE}", "sec-fetch-site: same-origin"],
     ],
 )  # fmt: skip
-def test_others_may_not(headers: dict[str, str]) -> None:
-    """A form of another site; and a name of another site that leads to this machine."""
-    with pytest.raises(Refused, match="SERVE_WRITE_TOKEN"):
-        check_origin(headers)
+def test_own_pages_and_programs_may_write(sent: list[str]) -> None:
+    """Programs send no origin, and the process' own page sends its own."""
+    Sites(HERE, []).check_writing(headed(*sent), "1.1")
+
+
+@cases(
+    ("sent", "code"),
+    [
+        ([], "foreign-page"), (["host: games.example:9109"], "foreign-page"),
+        ([f"host: {HERE}", "origin: http://games.example"], "foreign-page"),
+        (["host: games.example:9109", "origin: http://games.example:9109"], "foreign-page"),
+        ([f"host: {HERE}", "origin: http://127.0.0.1:80"], "foreign-page"),
+        ([f"host: {HERE}", "origin: null"], "foreign-page"),
+        ([f"host: {HERE}", f"origin: chrome-extension://{HERE}"], "foreign-page"),
+        (["host: 127.0.0.1.games.example"], "foreign-page"),
+        (["host: games.example@127.0.0.1"], "foreign-page"),
+        (["host: 127.0.0.1#.games.example"], "foreign-page"), (["host: ["], "foreign-page"),
+        (["host: 0.0.0.0:9109"], "foreign-page"),
+        ([f"host: {HERE}", "host: games.example"], "foreign-page"),
+        ([f"host: {HERE}", f"origin: http://{HERE}", "origin: http://a.example"], "foreign-page"),
+        ([f"host: {HERE}", "sec-fetch-site: cross-site"], "foreign-page"),
+        ([f"host: {HERE}", "sec-fetch-site: same-site"], "foreign-page"),
+        ([f"host: {HERE}", "via: 1.1 nginx"], "writing-off"),
+        ([f"host: {HERE}", "x-forwarded-for: 203.0.113.9"], "writing-off"),
+        ([f"host: {HERE}", "forwarded: for=203.0.113.9"], "writing-off"),
+        ([f"host: {HERE}", "x-real-ip: 203.0.113.9"], "writing-off"),
+    ],
+)  # fmt: skip
+def test_others_may_not_write(sent: list[str], code: str) -> None:
+    """A form of another site; a name of another site that leads to this machine; and whoever comes
+    through a proxy on this machine."""
+    with pytest.raises(Refused, match="SERVE_WRITE_TOKEN") as refused:
+        Sites(HERE, []).check_writing(headed(*sent), "1.1")
+    assert refused.value.problem.code == code
+
+
+def test_a_proxy_that_adds_no_header_is_seen_by_its_version() -> None:
+    """Programs of today speak HTTP/1.1."""
+    with pytest.raises(Refused, match=r"a proxy sends it \(HTTP/1.0\)"):
+        Sites(HERE, []).check_writing(headed(f"host: {HERE}"), "1.0")
+
+
+@cases(
+    ("address", "origins", "hosts", "allowed"),
+    [
+        (HERE, [], [], True), (HERE, [], [HERE], True), (":9109", [], ["localhost"], True),
+        (HERE, [], ["games.example:9109"], False), (":9109", [], ["games.example:9109"], False),
+        (HERE, [], [HERE, "games.example"], False),
+        (HERE, ["https://games.example"], ["games.example"], True),
+        (HERE, ["https://games.example"], ["a.example"], False), (HERE, ["*"], ["a.example"], True),
+        ("0.0.0.0:9109", [], ["games.example"], True),
+    ],
+)  # fmt: skip
+def test_names_under_which_this_machine_is_read(
+    address: str, origins: list[str], hosts: list[str], allowed: bool
+) -> None:
+    """A process that others reach does not know its names."""
+    headers = headed(*(f"host: {each}" for each in hosts))
+    if allowed:
+        Sites(address, origins).check_reading(headers)
+    else:
+        with pytest.raises(Refused, match=r"SERVE_CORS.*SERVE_TOKEN"):
+            Sites(address, origins).check_reading(headers)
+
+
+def test_a_name_of_another_site_gets_no_page_of_a_worker() -> None:
+    """If the worker listens for this machine alone."""
+    for address, status in (("127.0.0.1:0", 403), ("0.0.0.0:0", 200)):
+        app = http.application(CollectorRegistry(), list, list, address)
+        with closing(http.Server(address, app)) as server:
+            assert ask(server)[0] == 200
+            with closing(HTTPConnection("127.0.0.1", server.port, timeout=HANGS_S)) as client:
+                client.request("GET", "/metrics", headers={"Host": "games.example"})
+                assert client.getresponse().status == status
 
 
 def test_what_only_this_machine_can_reach() -> None:
-    """An empty host stands for all addresses."""
-    here = ["127.0.0.1:0", "[::1]:9109", "localhost"]
-    others = ["0.0.0.0:9109", "[::]:9109", "games.example:9109", ":9109", ""]
-    assert [each for each in [*here, *others] if is_loopback(each)] == here
+    """An empty host is 127.0.0.1, as where the server listens."""
+    here = ["127.0.0.1:0", "[::1]:9109", "localhost", ":9109"]
+    others = ["0.0.0.0:9109", "[::]:9109", "games.example:9109", "*:9109", ""]
+    assert [each for each in [*here, *others] if connections.is_local(each)] == here

@@ -5,6 +5,7 @@ That the commands of the Dockerfile work, and what they strip and trim, is
 `tests/integration/test_image_runs.py`'s to see.
 """
 
+import ast
 import json
 import re
 import shutil
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from image_parts import Root, read_ldd
+from image_parts import OF_NO_USE, UNLINKED, Root, read_ldd
 
 from local.prometheus_node import API_JOB, DASHBOARD, JOB, RULES
 from local.redis_node import ADVISED, start_redis
@@ -97,6 +98,28 @@ def test_the_image_installs_what_was_locked() -> None:
     assert runs.keys() & {"pytest", "mypy", "hatchling", "matplotlib", "scipy"} == set()
     for install in re.findall(r"\binstall (.*)", "\n".join(image.stages()[0].all("RUN"))):
         assert "--require-hashes --only-binary :all:" in install or "--no-index" in install
+
+
+def imported(file: Path) -> set[str]:
+    """The modules that a file imports, wherever in it."""
+    found: set[str] = set()
+    for each in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(each, ast.Import):
+            found |= {name.name for name in each.names}
+        elif isinstance(each, ast.ImportFrom) and each.module:
+            found.add(each.module)
+    return found
+
+
+def test_the_root_lacks_nothing_that_the_service_imports() -> None:
+    """What `image_parts` leaves out of the standard library: no file of the package imports any of
+    it, at its beginning or later, and nor does what it imports."""
+    names = set().union(*map(imported, (ROOT / "stream_rater").rglob("*.py")))
+    ours = [each for each in names if each.partition(".")[0] in sys.stdlib_module_names]
+    lacking = dict.fromkeys([*UNLINKED, *OF_NO_USE])
+    program = f"import sys; sys.modules.update({lacking}); import {', '.join(sorted(ours))}"
+    assert "sqlite3" in ours
+    quiet(sys.executable, "-I", "-S", "-c", program)
 
 
 def test_compose_is_valid() -> None:

@@ -167,7 +167,7 @@ def rejection(of: Seen, code: str, offset: int = 0) -> Seen:
     headers: list[tuple[str, str | None]] = [
         ("error-code", code), ("source-partition", str(of.p)), ("source-offset", str(of.o))
     ]  # fmt: skip
-    return Seen(t="rejected", p=of.p, o=offset, v=of.v, h=headers)
+    return Seen(t="rejected", p=of.p, o=offset, v=of.v, key=of.key, h=headers)
 
 
 def changes(run: InventedRun, of: Seen) -> Iterator[Seen]:
@@ -233,7 +233,7 @@ def correction(offset: int, kind: str, **fields: Any) -> Seen:
 
 def corrected(run: InventedRun, of: Seen, player: str, kind: str, **more: Any) -> Seen:
     made = run.change(LADDER, player, None, body_of(of).get("round_id", ""), of.o, **more)
-    cause = {"cause": kind, "offset": of.o}
+    cause = {"cause": kind, "offset": of.o, "round_id": body_of(of).get("round_id", "")}
     return edited(
         made, performance=None, correction=cause,
         event_id=named(LADDER, "correction", str(of.o), player),
@@ -295,7 +295,8 @@ def test_seeds(judge: Judged) -> None:
 
     def seeded(player: str, **more: Any) -> Seen:
         made = run.change(LADDER, player, None, "s", 1, **more)
-        return edited(made, performance=None, correction={"cause": "players-seeded", "offset": 1})
+        cause = {"cause": "players-seeded", "offset": 1}
+        return edited(made, mu=1.0, performance=None, correction=cause)
 
     before = list(changes(run, first))
     right = seeded("new", counted=7)

@@ -184,7 +184,6 @@ WATERMARK, UNREAD = 10, 7
 @pytest.fixture
 def fetched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Input]:
     """An input that has read all records of a partition."""
-    monkeypatch.setattr(consumer, "ENDS_EVERY_S", 0.0)
     client = Client()
     client.end = WATERMARK
     with input_with(client) as found:
@@ -201,7 +200,7 @@ def report(to: Input, next_offset: int = WATERMARK, waiting: int = 0) -> None:
 
 
 def end_of(found: Input) -> int:
-    found._read_ends()
+    found.log_ends = {0: found.consumer.end}  # type: ignore[attr-defined]
     return found.ends()[0]
 
 
@@ -388,6 +387,53 @@ def test_what_ends_the_client_outweighs_the_rest() -> None:
                 found._on_error(error)
             with pytest.raises(Fenced):
                 found._raise_reported(records)
+
+
+def test_a_named_worker_joins_again_before_it_believes_that_it_is_fenced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a fresh member without partitions, whose new client answers from then on, once there is
+    one. It believes what it hears again, until it has been a member for some time."""
+    clients = list[Client]()
+
+    def new_client(*_: Any) -> Client:
+        clients.append(Client())
+        return clients[-1]
+
+    def no_client(*_: Any) -> Client:
+        raise LogTrouble("no token")
+
+    monkeypatch.setattr(consumer, "new_consumer", new_client)
+    found = Input(Settings(kafka="127.0.0.1:1", instance_id="w-1"), "t", "g")
+    found.poll(Poll(0.0, no_fetch=True))
+    found._assigned(found.consumer, [TopicPartition("t", p) for p in (0, 1)])
+    assert found.poll(Poll(0.0, no_fetch=True)).gained == {0, 1}
+    found.seek({0: UNREAD})
+    found._on_error(FENCED)
+    with monkeypatch.context() as failing, pytest.raises(LogTrouble, match="no token"):
+        failing.setattr(consumer, "new_consumer", no_client)
+        found.poll(Poll(0.0, no_fetch=True))
+    with pytest.raises(LogTrouble, match="fenced: if nobody else has STREAM_RATER_INSTANCE_ID=w-1"):
+        found.poll(Poll(0.0, no_fetch=True))  # tries again
+    assert len(clients) == 2 and found.consumer is cast(Any, clients[1])
+    assert not found.not_read()
+    clients[1].name = ""  # until it has joined
+    polled = found.poll(Poll(0.0, no_fetch=True))
+    assert (polled.lost, polled.gained) == ({0, 1}, frozenset())
+    assert not found.joined
+    with pytest.raises(LogTrouble, match="no longer a member"):
+        found.membership()
+    found._on_error(FENCED)
+    with pytest.raises(Fenced, match=r"another worker has STREAM_RATER_INSTANCE_ID=w-1, too"):
+        found.poll(Poll(0.0, no_fetch=True))
+    found._again_s -= consumer.AGAIN_S
+    with pytest.raises(LogTrouble):
+        raise found._translated(FENCED)
+
+
+def test_a_worker_without_a_name_believes_what_ends_its_client() -> None:
+    with input_of_nobody() as found, pytest.raises(Fenced, match=r"^kafka: fenced$"):
+        raise found._translated(FENCED)
 
 
 # --- a call that succeeds may fail for one partition ----------------------------------------------

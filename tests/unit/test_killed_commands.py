@@ -23,7 +23,7 @@ EFFECTS = {
         "stream_rater.adapters.sqlite.log.SqliteLog.submit_all",
         "stream_rater.operations.rebuild_file.fill_store",
         "stream_rater.operations.rebuild_file.restate",
-        "stream_rater.operations.erase_file.rename_player",
+        "stream_rater.operations.erase_file.copy_renamed",
         "stream_rater.adapters.sqlite.database.Database.replace_by",
     ],
 }

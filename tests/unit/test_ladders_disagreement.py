@@ -424,6 +424,6 @@ def test_inspect_warns_and_shows_no_rating(servers: None, monkeypatch: pytest.Mo
     monkeypatch.setattr(belief_record, "decode", lambda *_: beliefs)
     monkeypatch.setattr(inspect, "factors_of", lambda _: [None])
     monkeypatch.setattr(inspect, "belief_lines", lambda *_: iter(["believed"]))
-    monkeypatch.setattr(inspect, "read_back", lambda *_, **__: ([], None))
+    monkeypatch.setattr(inspect, "_last_events", lambda *_: ([], 0))
     lines = inspect._player(Settings(), "blitz", "ida")
     assert [next(lines), next(lines)] == ["ida on blitz", "believed"]

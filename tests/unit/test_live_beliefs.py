@@ -1,7 +1,7 @@
 """Beliefs as they are in Redis now, with the parameters of the next round. A belief that is older
 than the last published one is refused."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 
 from stream_rater.adapters import live_beliefs
 from stream_rater.adapters.live_beliefs import LaddersDiffer, LiveBeliefs, StaleBeliefs
+from stream_rater.adapters.redis.metadata import LayoutMismatch
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.config.files import read_ladders
@@ -45,16 +46,20 @@ class Place:
         self.applied = [5] * SHARDS
         self.beliefs: dict[str, bytes] = {}
         self.now_s = 0.0
+        self.on_read: Callable[[Iterable[int]], None] = lambda _: None
+        """Receives the shards that are read."""
         topics = SimpleNamespace(changed="changed", rounds="rounds", ladder_events="notes")
-        counts = {"changed": SHARDS, "rounds": PARTITIONS, "notes": 1}
+        self.counts = {"changed": SHARDS, "rounds": PARTITIONS, "notes": 1}
+        self.stored_shards = [SHARDS]
+        """The number of shards by the layout, at each look at it; the last one stays."""
         admin = SimpleNamespace(
-            topics=topics, partitions_of=lambda topic: [counts[topic]],
+            topics=topics, partitions_of=lambda *of: [self.counts[each] for each in of],
             ends=lambda topic, count: self.ends if (topic, count) == ("rounds", 3) else None,
         )  # fmt: skip
         ladder_log = SimpleNamespace(ladders=("l",), corrections={})
         events = SimpleNamespace(read=lambda: ladder_log, close=lambda: None)
         store = SimpleNamespace(
-            layout=SimpleNamespace(check_stored=lambda _: None), read=self._read
+            layout=SimpleNamespace(check_stored=self._check_stored), read=self._read
         )
         monkeypatch.setattr(live_beliefs, "Admin", lambda *_, **__: admin)
         monkeypatch.setattr(live_beliefs, "RedisStore", lambda _: store)
@@ -63,7 +68,14 @@ class Place:
         source = live_beliefs.ServiceBeliefs(Settings())
         self.live = LiveBeliefs(Settings(), ladders, source, lambda: self.now_s)
 
+    def _check_stored(self, layout: Mapping[str, str]) -> None:
+        now, *later = self.stored_shards
+        self.stored_shards = later or [now]
+        if layout["shards"] != str(now):
+            raise LayoutMismatch(f"the store was laid out with shards = {now}")
+
     def _read(self, players: Mapping[int, PlayerColumn]) -> dict[int, StoredShard]:
+        self.on_read(players)
         return {
             shard: StoredShard(
                 Position(self.applied[shard]), [self.beliefs.get(name) for _, name in wanted]
@@ -126,3 +138,21 @@ def test_a_shard_whose_rebuild_is_unfinished(place: Place) -> None:
         place.live.of("l", ["ann"])
     other = next(n for n in "bcdefghijk" if int(shards_of([n], SHARDS)[0]) != shard)
     place.live.of("l", [other])
+
+
+def test_shards_that_are_added_while_the_process_runs(place: Place) -> None:
+    """Beliefs are looked for in the new shards. A rebuild that ends between the count and the read
+    makes no newcomer of a player: the question is refused."""
+    place.beliefs["ann"] = a_belief(10)
+    assert place.live.of("l", ["ann"]).pool.find("ann") is not None
+    place.counts["changed"], place.applied = 7, [5] * 7
+    place.stored_shards = [7]
+    place.beliefs.clear()  # from the old shard
+    with pytest.raises(LayoutMismatch, match="7"):
+        place.live.of("l", ["ann"])
+    place.beliefs["ann"] = a_belief(10)
+    place.now_s = live_beliefs.REFRESH_S + 0.1
+    asked = list[int]()
+    place.on_read = asked.extend
+    assert place.live.of("l", ["ann"]).pool.find("ann") is not None
+    assert asked == shards_of(["ann"], 7).tolist()

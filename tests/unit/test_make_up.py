@@ -16,6 +16,7 @@ import pytest
 
 from local import background, kafka_install, processes, system
 from local.processes import Launch, Server, free_port, start_on, start_ticks
+from local.redis_node import ADVISED
 from local.servers import LocalServerError, main
 from local.tools import (
     KAFKA_VARIABLE,
@@ -92,6 +93,17 @@ def test_what_is_exported_is_what_clients_take(
     assert "(process " in capsys.readouterr().out
     with pytest.raises(SystemExit, match="2"):
         main(["up", "grafana"])
+
+
+def test_redis_keeps_beliefs_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the settings that the service advises: otherwise our own alert fires here. When data are
+    stored is as by default, so what an older `make up` left is still found."""
+    start = Mock()
+    monkeypatch.setattr(background, "start_redis", start)
+    background._start("redis", 6379)
+    given = start.call_args.kwargs["settings"]
+    assert given["hash-max-listpack-value"] == ADVISED["hash-max-listpack-value"]
+    assert not any("append" in name or "save" in name for name in given)
 
 
 def test_data_and_addresses_stay_after_down(

@@ -23,14 +23,17 @@ from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.adapters.redis.client import translated_failures
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import CAUSES, Cause, Denied, LogTrouble, StoreTrouble
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.pipeline.ports import Effect, Poll, ReadPriors
 from stream_rater.runtime import log
+from stream_rater.runtime import service as service_module
 from stream_rater.runtime.correction_reports import LOG_EVERY_S, MAX_UNFINISHED, CorrectionReports
 from stream_rater.runtime.lag import Lag
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
 from stream_rater.runtime.recovery import QUIET_S, Recovery
-from stream_rater.runtime.service import Role, Service, other_counts
+from stream_rater.runtime.service import Role, Service, keep_asking, other_counts
 from tests.builders.cases import cases
+from tests.builders.consumers import Client, input_with
 
 READ, PAUSE = Poll(0.0), Poll(0.0, no_fetch=True)
 AT = "sasl_ssl://127.0.0.1:9093/bootstrap"
@@ -181,6 +184,94 @@ def test_the_log_says_what_recovered(lines: io.StringIO) -> None:
     assert role["event"] == "recovered" and role["after_s"] >= 0.0
     assert shard["event"] == "shard refilled from the log"
     assert (shard["shard"], shard["offset"], shard["updates"]) == (3, 9, 42)
+
+
+def test_a_trouble_is_logged_when_it_changes(lines: io.StringIO) -> None:
+    """Not at each new start. The counter has them all."""
+    metrics = Metrics()
+    observer = ServiceObserver(metrics, "updater", log.logger("updater"))
+    for _ in range(2):
+        for reason in ("redis: gone", "redis: gone", "redis: still loading"):
+            observer.started_over(StoreTrouble(reason))
+        observer.recovered(1.0)
+    said = [json.loads(line) for line in lines.getvalue().splitlines()]
+    once = ["redis: gone", "redis: still loading", None]
+    assert [each.get("reason") for each in said] == once * 2
+    labels = {"role": "updater", "cause": "redis"}
+    assert metrics.registry.get_sample_value("stream_rater_restarts_total", labels) == 6.0
+
+
+def test_the_log_says_when_a_server_does_not_answer(
+    lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line each time that changes, with its name; the metric says it at any time. Whatever goes
+    wrong is no answer."""
+    monkeypatch.setattr(service_module, "ASK_EVERY_S", 0.0)
+    metrics, stop, seen = Metrics(), threading.Event(), list[float | None]()
+    gone = StoreTrouble("redis: gone")
+    outcomes = iter([None, gone, gone, ZeroDivisionError("x"), None, None])
+
+    def ask() -> None:
+        seen.append(metrics.registry.get_sample_value("stream_rater_dependency_up", labels))
+        outcome = next(outcomes, stop)
+        if outcome is stop:
+            stop.set()
+        elif isinstance(outcome, Exception):
+            raise outcome
+
+    labels = {"dependency": "redis"}
+    keep_asking("redis", ask, metrics.answers.labels("redis"), stop)
+    assert seen == [0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1.0]
+    said = [json.loads(line) for line in lines.getvalue().splitlines()]
+    assert [(each["event"], each["reason"]) for each in said] == [
+        ("redis does not answer", "redis: gone"), ("redis answers again", "x"),
+    ]  # fmt: skip
+
+
+def test_the_lag_rises_while_nothing_is_polled() -> None:
+    """Kafka is asked for the ends of the topics, whatever keeps the roles from reading: the worker
+    of a Redis that is away reads nothing. It is asked for owners, too: other workers, which
+    nobody may scrape, own the rest."""
+    names = Topics.of(Settings())
+    partitions = {names.rounds: 2, names.parts: 3, names.changed: 3, names.rejected: 1}
+    ends = {name: [9] * count for name, count in partitions.items()}
+    owners = {names.rounds: {0: "this", 1: "another"}, names.parts: {1: "another"}}
+    admin = SimpleNamespace(
+        topics=names, ends=lambda topic, count: ends[topic][:count],
+        owners=lambda group, topic: owners[topic] if group in (ESTIMATORS, UPDATERS) else {},
+    )  # fmt: skip
+    metrics, lag = Metrics(), Lag()
+    metrics.registry.register(lag)
+    with input_with(Client()) as input_:
+        input_.topic, input_.group = names.rounds, ESTIMATORS
+        input_.seek({0: 4})
+        observer = ServiceObserver(metrics, "estimator", log.logger("estimator"))
+        observer.positions({0: 4})
+        lag.add(names.rounds, input_.ends, observer, corrections=True)
+        driver: Any = SimpleNamespace(input=input_)
+        nothing: Any = None
+        roles = [Role("estimator", driver, observer, nothing)]
+        service: Any = SimpleNamespace(
+            _admin=admin, _partitions=partitions, _roles=roles, metrics=metrics
+        )
+        for end in (9, 1909):
+            ends[names.rounds][0] = end
+            Service._ask_kafka(service)
+            of_one = {"topic": names.rounds, "partition": "0"}
+            found = metrics.registry.get_sample_value("stream_rater_lag_records", of_one)
+            assert found == end - 4 == roles[0].lag()
+        for name, total in ((names.rounds, 1918.0), (names.changed, 27.0), (names.rejected, 9.0)):
+            of_topic = {"topic": name}
+            ended = metrics.registry.get_sample_value("stream_rater_log_end_offset", of_topic)
+            assert ended == total
+        for lost in (0, 1):
+            if lost:
+                del owners[names.rounds][1]
+                Service._ask_kafka(service)
+            unowned = metrics.registry.get_sample_value(
+                "stream_rater_unowned", {"role": "estimator"}
+            )
+            assert unowned == lost
 
 
 def test_a_count_that_is_not_the_topics_is_reported() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from stream_rater.config.errors import Failed
@@ -11,9 +12,11 @@ from stream_rater.contract.corrections import (
     Correction,
     CorrectionsApplied,
     PlayerRemoved,
+    RoundAmended,
     RoundVoided,
 )
 from stream_rater.contract.errors import LadderEventsMismatch
+from stream_rater.contract.events import StrictEntry
 from stream_rater.contract.record import Record
 from stream_rater.contract.sizes import MOST_BYTES
 from stream_rater.operations.corrected_rebuild import to_restate
@@ -21,6 +24,7 @@ from stream_rater.pipeline.corrections.correction_ports import RecordedCorrectio
 from stream_rater.pipeline.corrections.correction_validator import CorrectionValidator
 from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders, recorded_correction
 from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
+from stream_rater.pipeline.corrections.lookahead import CorrectionQueue, QueueLookahead
 from stream_rater.pipeline.ladder_history import (
     AT_ONCE,
     LadderLog,
@@ -29,9 +33,14 @@ from stream_rater.pipeline.ladder_history import (
     encode_restated_corrections,
 )
 from stream_rater.replay.edited_log import AppliedCorrection, Verdicts
+from stream_rater.replay.edits import NO_EDITS
+from stream_rater.replay.id_filter import IdFilter
+from stream_rater.replay.ledger import Base
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.runtime.failures import named_failures
 from tests.builders.cases import cases
+from tests.builders.pending import pending_of
+from tests.rounds import ranked
 
 
 def removed(offset: int) -> RecordedCorrection:
@@ -133,6 +142,28 @@ def hear(*records: Record) -> None:
             pass
     for _ in validator.validate(QueuedCorrection(correction_at(5), VOIDED)):
         pass
+
+
+def test_no_verdict_follows_one_that_needs_earlier_rounds() -> None:
+    """What it would have changed is unknown: the amendment may have brought in the player whom the
+    next correction removes."""
+    ids = IdFilter()
+    ids.add(pending_of([2], ladders=["l"]).rounds)
+    standings = msgspec.convert(ranked([1], ["new"]), list[StrictEntry])
+    amended = RoundAmended(ladder="l", round_id="r0", standings=standings)
+    corrections: Sequence[Correction] = amended, PlayerRemoved(ladder="l", player="new")
+    polled = [QueuedCorrection(correction_at(20 + i, of), of) for i, of in enumerate(corrections)]
+    log = LogContext(ANY_LADDER, 10, 1)
+    base = Base(NO_EDITS, 0, (), ids)
+    for first, expected in ((0, {}), (1, {21: "unknown-player"})):
+        queue = CorrectionQueue("l", polled[first:], (), ())
+        decoder = RoundDecoder(ANY_LADDER)
+        validator = CorrectionValidator(log, 0, decoder, (), queue.to_validate, 15, base)
+        ahead = QueueLookahead(queue, validator, log)
+        for each in queue.polled:
+            list(ahead.reach(each.record))
+        codes = {at: found[0][1].code for at, found in ahead.rejections.items() if found}
+        assert codes == expected
 
 
 @cases("records", [

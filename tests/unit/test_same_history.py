@@ -7,6 +7,7 @@ import pytest
 from stream_rater.contract.errors import OffsetsForgotten, Regrouped, Resharded, RoundsLost
 from stream_rater.contract.record import Record, checksum
 from stream_rater.pipeline.corrections.correction_ports import NotedCorrections
+from stream_rater.pipeline.estimator.input_partition import InputPartition
 from stream_rater.pipeline.ports import (
     NO_PLAYERS,
     REGROUPING_S,
@@ -34,6 +35,7 @@ from stream_rater.pipeline.ports import (
     StoredShard,
 )
 from stream_rater.pipeline.updater.updater import Updater
+from stream_rater.rounds.validation import DuplicateWindow
 from tests.builders.cases import cases
 from tests.builders.machines import NOWHERE, ByHand, Recorder, part, record
 from tests.unit import test_updater as updating
@@ -133,6 +135,10 @@ def test_first_records_were_deleted(hand: ByHand) -> None:
     owning(hand, 0)
     read(hand, Record(0, 4, b"no round", received_s=4e9), now_s=1.0)
     hand.expect(CommitSource, offsets={0: 5}, tails={0: checksum(b"no round")})
+    source = InputPartition(DuplicateWindow(1), start=0, committed=0)
+    assert source.enqueue(Record(0, 0, b"correction"))
+    source.finish([0])
+    assert source.take_finished()[0] == SourceCommit(1, checksum(b"correction"))
 
 
 def test_shards_were_added(hand: ByHand) -> None:

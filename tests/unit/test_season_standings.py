@@ -3,24 +3,33 @@ and the same bytes whoever writes them."""
 
 import json
 import random
+import re
 import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from stream_rater.adapters.sqlite.database import Database
-from stream_rater.adapters.sqlite.season_file import SeasonFile, SeasonRows, seasons_path
+from stream_rater.adapters.sqlite.names import index_path, seasons_path
+from stream_rater.adapters.sqlite.reading import DataFile
+from stream_rater.adapters.sqlite.season_file import SeasonFile, SeasonRows
 from stream_rater.adapters.sqlite.submitter import FileSubmitter
 from stream_rater.config import views
+from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.config.settings import Settings
 from stream_rater.config.views import Listing, Tier, Views
 from stream_rater.contract import season_ended
+from stream_rater.contract.record import Record
 from stream_rater.contract.season_ended import SeasonKept, Standing
+from stream_rater.operations import season_copies
 from stream_rater.operations import season_standings as module
+from stream_rater.operations.season_copies import read_copies, read_renamed
 from stream_rater.rating import seasons
 from stream_rater.replay import standings
 from stream_rater.replay.corrected import verdicts_of_log
@@ -307,6 +316,94 @@ def test_erased_players_have_the_pseudonym_there_too(path: Path) -> None:
     assert {each.player for each in after} == {e.player for e in before} - {"p1"} | {"somebody"}
     assert b"p1" not in seasons_path(path).read_bytes()
     assert "kept before" in keep(path)
+
+
+def test_erase_waits_for_a_season_that_is_written_in_part(path: Path) -> None:
+    """With another name in it, nobody could write the rest. Nothing has changed then."""
+    submit(path, [*some_season(), begins(1)])
+    erase = "erase", "p1", "--pseudonym", "somebody", "--data", path
+
+    def first_page(store: Any, found: Any, summary: Any, marks: Any) -> None:
+        store.write([*found.page(0)], summary.ended_at)
+        before = rows_of(path)
+        assert failed(*erase) == (
+            f"ladder {LADDER!r}, season 0: only a part of its standings is written: run "
+            f"`stream-rater season-standings {LADDER} 0` to its end, then this again"
+        )
+        assert rows_of(path) == before
+        raise Killed
+
+    with patch.object(module, "_write_missing", first_page), pytest.raises(Killed):
+        keep(path)
+    keep(path, "0")
+    done(*erase)
+    assert b"p1" not in seasons_path(path).read_bytes()
+    assert "kept before" in keep(path)
+
+
+def test_standings_that_are_written_in_part_are_not_copied(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To other topics, under another name or not, also if it was begun after the check. What is
+    written in whole is copied with all that was there."""
+    submit(path, [*some_season(), begins(1)])
+    keep(path)
+    messages = [message for message, _ in SeasonRows(path).all_records()]
+    records = [Record(0, n, each.value, key=each.key) for n, each in enumerate(messages)]
+    admin: Any = SimpleNamespace(partitions_if_any=lambda _: 1)
+    monkeypatch.setattr(season_copies, "read_all", lambda *_: iter(records))
+    given = Settings(), admin
+    copies = [lambda: read_copies(*given), lambda: read_renamed(*given, "p1", "x")]
+    for copy in copies:
+        assert len([*copy()]) == len(records) == 12
+    season_copies.check_finished(*given)
+    records.pop()  # the summary
+    for copy in copies:
+        with pytest.raises(Failed, match=rf"ladder {LADDER!r}, season 0: only a part of its"):
+            list(copy())
+    with pytest.raises(Failed, match=f"season-standings {LADDER} 0` to its end"):
+        season_copies.check_finished(*given)
+
+
+def test_an_erasure_that_fails_changes_no_standings(path: Path) -> None:
+    """Nor the index, if a program reads the file. The next one has one pseudonym for all files."""
+    submit(path, [*some_season(), begins(1)])
+    keep(path)
+    index = index_path(path)
+    index.write_bytes(b"index")
+    before = seasons_path(path).read_bytes()
+    with closing(DataFile(path)) as file:
+        file.ends()
+        assert "another program reads" in failed("erase", "p1", "--data", path)
+    assert (seasons_path(path).read_bytes(), index.read_bytes()) == (before, b"index")
+    assert "kept before" in keep(path) and not [*path.parent.glob("*.new*")]
+    done("erase", "p1", "--data", path)
+    pseudonym = re.compile(b"erased-[0-9a-f]{16}").findall
+    names = [set(pseudonym(each.read_bytes())) for each in (path, seasons_path(path))]
+    assert names[0] == names[1] and len(names[0]) == 1 and not index.exists()
+
+
+def test_an_erasure_that_stops_before_the_standings_goes_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever opens the data file next to write puts them in their place."""
+    submit(path, [*some_season(), begins(1)])
+    keep(path)
+    rename = Path.replace
+
+    def stop(new: Path, place: Path) -> Path:
+        if place == seasons_path(path):
+            raise OSError("stopped")
+        return rename(new, place)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", stop)
+        assert failed("erase", "p1", "--pseudonym", "me", "--data", path) == "stopped"
+    assert "another data file" in refused(path)
+    Database.open(path).close()
+    assert "me" in {each.player for each in kept(path, 0)[1]}
+    assert b'"p1"' not in seasons_path(path).read_bytes() + path.read_bytes()
+    assert "kept before" in keep(path) and not [*path.parent.glob("*.new*")]
 
 
 @cases("record", [

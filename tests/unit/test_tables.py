@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import os
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -216,6 +218,21 @@ def test_wrong_answers(tmp_path: Path, words: tuple[str, ...], expected: str) ->
     assert expected in found.stderr
 
 
+@cases("link", [os.symlink, os.link, shutil.copy])
+def test_nothing_is_written_over_what_is_read(tmp_path: Path, link: Any) -> None:
+    """By whatever name it is given: a command says so, and the input stays. A copy is no input."""
+    source = table(tmp_path, LONG)
+    for words in (["convert", source], ["rate", source, "--out"]):
+        (out := tmp_path / "out.jsonl").unlink(missing_ok=True)
+        link(source, out)
+        found = run(*words, str(out))
+        if link is shutil.copy:
+            assert found.exit_code == 0
+        else:
+            assert found.exit_code == 2 and "which is read: name another" in found.stderr
+        assert Path(source).read_text() == LONG
+
+
 def test_options_of_tables_are_for_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """JSON lines name everything. What is not Parquet is one line, and so is a missing extra."""
     found = run("rate", table(tmp_path, "{}\n", "a.jsonl"), "--score", "low")
@@ -335,6 +352,18 @@ def test_a_quoted_cell_has_several_lines(tmp_path: Path) -> None:
     found = run("convert", table(tmp_path, text), "-")
     assert found.stdout.count("\n") == 5 + 4 * MOST_LINES
     assert f"a.csv:{len(text.splitlines())}: bad-id" in found.stderr
+
+
+def test_a_row_has_an_end(tmp_path: Path) -> None:
+    """A longer one is refused before its cells are made; the rows around it are taken."""
+    long = "," * (1 << 20) + "\n"
+    found = run("convert", table(tmp_path, f"winner,loser\na,b\n{long}c,d\n"), "-")
+    assert found.stderr.splitlines()[1].endswith(
+        "a.csv:3: malformed: more than 1,048,576 bytes: write a row for each player of a round"
+    )
+    assert found.stdout.count("\n") == 2
+    found = run("convert", table(tmp_path, long), "-")
+    assert "a.csv:1: no header row: more than 1,048,576 bytes" in found.stderr
 
 
 @cases("name", ["a.csv", "a.csv.gz", "A.CSV", "a.tsv"])

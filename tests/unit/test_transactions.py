@@ -13,6 +13,7 @@ from stream_rater.adapters.kafka.consumer import Input
 from stream_rater.adapters.kafka.producers import Transactions
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble
+from tests.builders.cases import cases
 from tests.builders.consumers import input_of_nobody
 
 
@@ -121,6 +122,53 @@ def test_a_refused_password_puts_a_transaction_in_doubt(input_: Input) -> None:
         transactions._on_disconnect("Disconnected")
         with pytest.raises(LogTrouble, match=r"in doubt: .*Disconnected"):
             transactions.abort() if undone else transactions.end({})
+
+
+class Ended(Quiet):
+    """A producer that has ended by an error, and raises it in every call."""
+
+    def __init__(self, code: int) -> None:
+        self._error = KafkaException(KafkaError(code, "the broker's reason", fatal=True))
+
+    def poll(self, _: float) -> None:
+        raise self._error
+
+    def init_transactions(self, _: float) -> None:
+        raise self._error
+
+
+@cases("code, names", [
+    (KafkaError.INVALID_TRANSACTION_TIMEOUT,
+     ("STREAM_RATER_TRANSACTION_TIMEOUT_MS", "transaction.max.timeout.ms")),
+    (KafkaError.INVALID_SESSION_TIMEOUT,
+     ("STREAM_RATER_SESSION_TIMEOUT_MS", "group.max.session.timeout.ms")),
+])  # fmt: skip
+def test_a_setting_that_the_brokers_do_not_take(
+    input_: Input, monkeypatch: pytest.MonkeyPatch, code: int, names: tuple[str, str]
+) -> None:
+    """The worker ends with one line that names both settings."""
+    monkeypatch.setattr(producers, "new_producer", lambda *_, **__: Ended(code))
+    with pytest.raises(Denied) as ended:
+        Transactions(Settings(kafka="127.0.0.1:1"), "updater", input_).ready()
+    assert all(each in str(ended.value) for each in names) and "\n" not in str(ended.value)
+
+
+def test_a_producer_that_has_ended_is_replaced(
+    input_: Input, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever it says so: before the next transaction, or while one ends, which is in doubt then.
+    One that ends while it is made is trouble."""
+    ended, made = Ended(KafkaError.INVALID_PRODUCER_EPOCH), Quiet()
+    monkeypatch.setattr(producers, "new_producer", lambda *_, **__: made)
+    transactions = transactions_of(ended, input_)
+    assert transactions.ready() is made
+    transactions.begin(lambda _: None)
+    transactions._producer = ended  # type: ignore[assignment]
+    with pytest.raises(LogTrouble, match="in doubt: the broker's reason"):
+        transactions.abort()
+    monkeypatch.setattr(producers, "new_producer", lambda *_, **__: ended)
+    with pytest.raises(LogTrouble, match="the broker's reason"):
+        transactions.renew()
 
 
 class Full:

@@ -136,16 +136,18 @@ def test_somebody_else_wrote(lost_at: str) -> None:
     assert hand.answer(Seek).offsets == {0: 0}
 
 
-def test_idle_store_that_goes_back_is_noticed(hand: ByHand) -> None:
-    """The position is checked at intervals, even if there is nothing to do."""
+@cases("found", [Position(1, 0), Position(2, 1, epoch=b"rebuilt")])
+def test_idle_store_that_goes_back_is_noticed(found: Position) -> None:
+    """Or that was rebuilt. The position is checked at intervals, even if there is nothing to do."""
+    hand = updating(Recorder(), 1)
     owning(hand, Position(2, 1), 2)
     read(hand, now_s=module.RECHECK_S)
     hand.answer(ReadBeliefs, {0: ports.StoredShard(Position(2, 1))})
     read(hand, now_s=1.5 * module.RECHECK_S)
     read(hand, now_s=2 * module.RECHECK_S)
-    hand.answer(ReadBeliefs, {0: ports.StoredShard(Position(1, 0))})
-    opened(hand, {0: Position(1, 0)}, {0: 2})
-    assert hand.answer(Seek).offsets == {0: 1}
+    hand.answer(ReadBeliefs, {0: ports.StoredShard(found)})
+    opened(hand, {0: found}, {0: 2})
+    assert hand.answer(Seek).offsets == {0: found.applied}
 
 
 def test_shards_that_are_lost(hand: ByHand) -> None:

@@ -57,6 +57,48 @@ for name in names:
             lacking[name] = error.name or str(error)
 print(len(names), ",".join(sorted(set(lacking.values()))) or "-")
 """
+COMMANDS: Final = """
+import os, sys, traceback
+from stream_rater.cli.app import main
+words = {
+    "backup": "no.db b.db", "compare-logs": "v2.", "convert": "/etc/passwd o.jsonl",
+    "correct void": "l r", "demo": "--rounds 0", "erase": "x --to v2.",
+    "evaluate": "/etc/passwd --config /etc/passwd", "evidence": "/nowhere",
+    "move": "no.db", "predict": "l a b", "rate": "/etc/passwd",
+    "reset": "x --ladder l", "season-standings": "l 1", "seed": "/etc/passwd --ladder l",
+    "standalone": "/etc/passwd/x.db", "submit": "/etc/passwd", "tune": "/etc/passwd --system elo",
+}
+def run(arguments):
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    code = 99
+    try:
+        main(arguments, "stream-rater")
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 98
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+def named(group, before=()):
+    for name, each in group.commands.items():
+        yield (*before, name), each
+        yield from named(each, (*before, name)) if hasattr(each, "commands") else ()
+os.chdir("/tmp")
+os.environ["STREAM_RATER_PARTITIONS"] = "0"
+found, wrong = dict(named(main)), []
+for name, command in found.items():
+    codes = [run([*name, "--help"])]
+    if not hasattr(command, "commands"):
+        codes.append(run([*name, *words.get(" ".join(name), "").split()]))
+    if codes[0] or not {*codes[1:]} <= {1, 2}:
+        wrong.append(f"{' '.join(name)} ends with {codes}")
+print(len(found), ", ".join(wrong) or "-", flush=True)
+"""
+"""Runs each command twice, for its help and with what it must refuse before it asks a server. The
+last line has their number, and those that did otherwise."""
 HOLDS: Final = """
 import importlib.metadata, json, pathlib
 bill = json.loads(pathlib.Path("/opt/stream-rater/sbom.cdx.json").read_bytes())
@@ -128,6 +170,7 @@ class Image:
             ("no shell", self._shells),
             ("kernels", self._kernels),
             ("modules", self._imports),
+            ("commands", self._commands),
             ("what is in it", self._holds),
         )
         for name, what in checks:
@@ -185,6 +228,13 @@ class Image:
         left = "" if lacking == "-" else f", but for those that need {lacking}"
         return f"{count} can be imported{left}"
 
+    def _commands(self) -> str:
+        """Each shows its help, and refuses what is wrong."""
+        count, wrong = commands_in(self.python("-c", COMMANDS))
+        if wrong:
+            raise Failed(wrong)
+        return f"{count} show their help and refuse what is wrong"
+
     def _holds(self) -> str:
         listed: dict[str, Any] = json.loads(self.python("-c", HOLDS))
         locked = dict(
@@ -199,6 +249,12 @@ class Image:
         return (
             f"{len(there)} packages as locked, all in the SBOM; {len(listed['system'])} of Debian's"
         )
+
+
+def commands_in(output: str) -> tuple[int, str]:
+    """What `COMMANDS` printed: how many there are, and those that went wrong."""
+    count, _, wrong = output.strip().splitlines()[-1].partition(" ")
+    return int(count), wrong.strip("-")
 
 
 def plain(name: str) -> str:

@@ -17,7 +17,7 @@ from typing import Final
 from local.kafka_node import start_kafka
 from local.processes import Server, port_is_free, start_ticks, stop_process
 from local.prometheus_node import WORKER, start_prometheus
-from local.redis_node import start_redis
+from local.redis_node import ADVISED, start_redis
 from local.tools import (
     FORGET,
     KAFKA_VARIABLE,
@@ -35,6 +35,8 @@ VARIABLES: Final = {"kafka": KAFKA_VARIABLE, "redis": REDIS_VARIABLE}
 """Where these name another server than ours, it is taken, and none is started."""
 OPTIONAL: Final = {"prometheus": PROMETHEUS_VARIABLE}
 """Started where they are asked for, wherever their variables point."""
+LISTPACKS: Final = {name: value for name, value in ADVISED.items() if "listpack" in name}
+"""Small hashes stay small, as the service advises; what is stored, and when, is as by default."""
 FORMS: Final = {"redis": "redis://{}", "prometheus": "http://{}"}
 """What is exported, as `redis-cli -u` and `promtool query` take it; others as host:port."""
 
@@ -137,7 +139,7 @@ def _given(name: str, known: Running | None) -> str | None:
 def _start(name: str, port: int | None) -> Server:
     starters: dict[str, Callable[[], Server]] = {
         "kafka": lambda: start_kafka(DATA / "kafka", port=port, outlive=True),
-        "redis": lambda: start_redis(DATA / "redis", port=port, outlive=True),
+        "redis": lambda: start_redis(DATA / "redis", port=port, settings=LISTPACKS, outlive=True),
         "prometheus": lambda: start_prometheus(DATA / "prometheus", port=port, outlive=True),
     }
     return starters[name]()

@@ -3,6 +3,9 @@
 {{/* Where it listens, and what only it may know: the settings file is also the workers'. */}}
 {{- define "stream-rater.serveEnv" -}}
 {{- $own := .Values.serve -}}
+{{- if and $own.token.existingSecret (eq (toJson $own.token) (toJson $own.writeToken)) -}}
+{{- fail "serve.writeToken: the same as serve.token, so whoever may read could write: name another Secret or key" -}}
+{{- end -}}
 - {name: STREAM_RATER_SERVE, value: "0.0.0.0:{{ include "stream-rater.port" . }}"}
 - {name: STREAM_RATER_SERVE_PROBES, value: "0.0.0.0:{{ include "stream-rater.probesPort" . }}"}
 - {name: STREAM_RATER_SERVE_CONNECTIONS, value: {{ int $own.connections | quote }}}

@@ -17,6 +17,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from stream_rater.adapters.access import (
+    CALLBACK_FAILURES,
     LARGEST_RESPONSE_BYTES,
     UNAUTHENTICATED,
     cause_in,
@@ -153,6 +154,13 @@ class Transactions:
     def _on_disconnect(self, reason: str) -> None:
         self._doubt = reason
 
+    def _call_back(self, producer: Producer) -> None:
+        """Let the client call back about broken connections. Its own end it raises."""
+        try:
+            producer.poll(0)
+        except CALLBACK_FAILURES as error:
+            self._on_disconnect(str(trouble_of(error)).removeprefix("kafka: "))
+
     def renew(self) -> None:
         """Make another producer with the same transactional id. The broker aborts what the old one
         left open."""
@@ -167,7 +175,7 @@ class Transactions:
         try:
             self._deadlines.call(2 * TIMEOUT_S, producer.init_transactions)
         except LogTrouble:
-            producer.poll(0)  # calls `_on_error`
+            self._call_back(producer)
             if self._refusal is not None:  # the call itself only timed out
                 raise trouble_of(self._refusal) from None
             raise
@@ -176,7 +184,7 @@ class Transactions:
     def ready(self) -> Producer:
         """The producer. A transaction that a former process of the same id left open is aborted."""
         if self._producer is not None:
-            self._producer.poll(0)  # calls back about broken connections
+            self._call_back(self._producer)
         if self._producer is None or self._doubt:
             self.renew()
         assert self._producer is not None
@@ -230,7 +238,7 @@ class Transactions:
         began_s = time.monotonic()
         self._deadlines.call(TIMEOUT_S, action)
         took_s = time.monotonic() - began_s
-        producer.poll(0)  # calls back about connections that broke during `action`
+        self._call_back(producer)
         if self._doubt or took_s > SLOW_COMMIT_S:
             doubt = self._doubt or f"it took {took_s:.1f} s"
             raise LogTrouble(

@@ -30,33 +30,36 @@ class KafkaProgress:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._connected: Admin | None = None
-        self._counts: list[int] = []
+        self._rounds = 0
+        """The number of partitions of `round-completed`, which never changes."""
 
     def read(self) -> Progress:
         """The progress now. Each field is read after the one before it."""
         admin = self._admin()
-        topics, (rounds, parts, changed, rejected) = admin.topics, self._counts
-        if parts != changed:
+        topics = admin.topics
+        rated = admin.committed(ESTIMATORS, topics.rounds, self._rounds)
+        # Shards may have been added. Whoever rated by their new number knew it before.
+        part_ends = admin.all_ends(topics.parts)
+        applied = admin.committed(UPDATERS, topics.parts, len(part_ends))
+        change_ends = admin.all_ends(topics.changed)
+        if len(part_ends) != len(change_ends):
             raise LogTrouble(f"kafka: {topics.parts} and {topics.changed} differ in partitions")
-        rated = admin.committed(ESTIMATORS, topics.rounds, rounds)
-        part_ends = admin.ends(topics.parts, parts)
-        applied = admin.committed(UPDATERS, topics.parts, parts)
         return Progress(
-            [rated[p] or 0 for p in range(rounds)], part_ends,
-            [applied[s] or 0 for s in range(parts)], admin.ends(topics.changed, changed),
-            admin.ends(topics.rejected, rejected),
+            [rated[p] or 0 for p in range(self._rounds)], part_ends,
+            [applied[s] or 0 for s in range(len(part_ends))], change_ends,
+            admin.all_ends(topics.rejected),
         )  # fmt: skip
 
     def ends(self) -> list[int]:
         """The end of each partition of `round-completed`."""
         admin = self._admin()
-        return admin.ends(admin.topics.rounds, self._counts[0])
+        return admin.ends(admin.topics.rounds, self._rounds)
 
     def _admin(self) -> Admin:
         if self._connected is None:
             admin = Admin(self._settings, request_timeout_s=PROGRESS_TIMEOUT_S)
             names = admin.topics
-            self._counts = admin.partitions_of(
+            self._rounds, *_ = admin.partitions_of(
                 names.rounds, names.parts, names.changed, names.rejected
             )
             self._connected = admin
@@ -75,18 +78,19 @@ class RejectionReader:
         self._positions: list[int] = []
 
     def run(self, begun: Callable[[], None], rejected: Rejected) -> None:
-        """Follow until `stop` is set. `begun` is called once the topic is being read. Raises
-        LogTrouble, Denied or TopicMismatch."""
+        """Follow until `stop` is set, or until the topic has more partitions: then call it again.
+        `begun` is called once the topic is being read. Raises LogTrouble, Denied or
+        TopicMismatch."""
         admin = Admin(self._settings, request_timeout_s=REQUEST_TIMEOUT_S)
         topic = admin.topics.rejected
         (partitions,) = admin.partitions_of(topic)
         with Reader(self._settings, topic, placeholders=True) as reader:
-            if not self._positions:
-                bounds = [reader.bounds(p) for p in range(partitions)]
-                self._positions = [max(first, end - LOOK_BACK) for first, end in bounds]
+            back = 0 if self._positions else LOOK_BACK  # 0: all of partitions that were added
+            bounds = [reader.bounds(p) for p in range(len(self._positions), partitions)]
+            self._positions += [max(first, end - back) if back else first for first, end in bounds]
             reader.start_at(dict(enumerate(self._positions)))
             begun()
-            while not self._stop.is_set():
+            while not (self._stop.is_set() or reader.added(len(self._positions))):
                 records = reader.read(POLL_S)
                 for record in records:
                     self._positions[record.partition] = record.offset + 1

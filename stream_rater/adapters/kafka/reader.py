@@ -4,6 +4,7 @@ records of a key, or some records again."""
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, TopicPartition
@@ -49,6 +50,9 @@ FETCH_WAIT_MS = 20
 """How long a broker lets a consumer wait at the end of a partition where it only reads back. The
 default is half a second."""
 
+COUNT_S = 2.0
+"""The interval at which a reader that goes on for long asks for the number of partitions."""
+
 
 class Reader:
     """Reads partitions of one topic from given offsets on. Every method raises LogTrouble or
@@ -62,6 +66,7 @@ class Reader:
         value; otherwise it is an error. `plain`: whether records may come as PlainRecords.
         `options`: further settings of the client."""
         self.topic = topic
+        self._counted_s = time.monotonic()
         self._messages = Messages(IGNORED, placeholders=placeholders)
         self._convert = self._messages.rounds if plain else self._messages.records
         self._consumer = new_consumer(
@@ -135,6 +140,17 @@ class Reader:
             _, end = self._consumer.get_watermark_offsets(place, cached=True)
             return int(end)
 
+    def added(self, partitions: int) -> range:
+        """The partitions that the topic has now besides the first `partitions`. Kafka is asked
+        every COUNT_S. Otherwise, and if it does not answer, none is known."""
+        known = partitions
+        if time.monotonic() >= self._counted_s + COUNT_S:
+            with suppress(LogTrouble), translated_failures():
+                found = self._consumer.list_topics(self.topic, 1.0)
+                known = len(found.topics[self.topic].partitions)
+            self._counted_s = time.monotonic()
+        return range(partitions, known)
+
     def close(self) -> None:
         """Close the connections."""
         self._consumer.close()
@@ -150,10 +166,16 @@ def follow(
     one. Raises LogTrouble or Denied."""
     with Reader(settings, topic) as reader:
         begin = OFFSET_BEGINNING if from_start else OFFSET_END
-        reader.start_at(dict.fromkeys(range(partitions), begin))
+        positions = dict.fromkeys(range(partitions), begin)
+        reader.start_at(positions)
         while True:
             records = reader.read(wait_s)
+            positions |= {each.partition: each.offset + 1 for each in records}
+            positions |= reader.ends
             yield from records
+            if added := reader.added(len(positions)):
+                positions |= dict.fromkeys(added, OFFSET_BEGINNING)
+                reader.start_at(positions)
             if not (records or reader.ends):
                 yield None
 

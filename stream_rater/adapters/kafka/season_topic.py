@@ -14,6 +14,7 @@ from urllib.parse import quote
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from stream_rater.adapters.access import translated_failures
 from stream_rater.adapters.kafka.envelopes import cloud_event_headers
 from stream_rater.adapters.kafka.producers import Transactions
 from stream_rater.adapters.kafka.reader import Reader
@@ -155,7 +156,8 @@ class _SeasonTransactions(Transactions):
         """The producer. Unlike that of a worker it is not replaced here: a new one ends other
         writers, after which the topic must be read again."""
         if self._producer is not None:
-            self._producer.poll(0)  # calls back about broken connections
+            with translated_failures():
+                self._producer.poll(0)  # calls back about broken connections
         if self._producer is None or self._doubt:
             raise LogTrouble(f"kafka: {self._doubt or 'the writer has not begun'}")
         return self._producer

@@ -31,7 +31,7 @@ from stream_rater.adapters.access import (
     translated_failures,
     trouble_of,
 )
-from stream_rater.adapters.kafka.commits import source_commit
+from stream_rater.adapters.kafka.commits import committing, source_commit
 from stream_rater.adapters.kafka.topic_rules import (
     ENVELOPE_BYTES,
     MESSAGE_BYTES,
@@ -45,7 +45,7 @@ from stream_rater.adapters.kafka.topic_rules import (
 from stream_rater.config.settings import Settings, origin
 from stream_rater.contract import events
 from stream_rater.contract.errors import Denied, LogTrouble
-from stream_rater.pipeline.ports import SourceCommit
+from stream_rater.pipeline.ports import NO_TAILS, SourceCommit, Tails
 
 TIMEOUT_S = 10.0
 """The time-out of requests for all topics, and of waits for new topics."""
@@ -400,9 +400,12 @@ class Admin:
         raise_first(found)
         return {tp.partition: source_commit(tp) for tp in found}
 
-    def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Commit offsets for a group that has no members."""
-        ends = [TopicPartition(topic, p, offset) for p, offset in offsets.items()]
+    def commit(
+        self, group: str, topic: str, offsets: Mapping[int, int], tails: Tails = NO_TAILS
+    ) -> None:
+        """Commit offsets for a group that has no members. `tails`: of `round-completed`, the
+        checksums of the records before them."""
+        ends = committing(topic, offsets, tails)
         if not ends:
             return
         with translated_failures():

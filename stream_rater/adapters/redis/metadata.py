@@ -23,6 +23,8 @@ entry in each field."""
 KERNEL = "kernel"
 """Field of the layout: the kernel version of the first workers, or of the last rebuild."""
 REBUILDING = "rebuilding"
+MOVING = b"move of "
+"""How the value of REBUILDING begins until what `move` has copied is whole."""
 """Field of the layout that exists while a rebuild is in progress, or after it was abandoned."""
 MOVED = "moved"
 """Field of the layout: where `move` has taken the log and the ratings."""
@@ -65,6 +67,16 @@ def _check_not_moved(moved: Any) -> None:
         )
 
 
+def _check_not_half(rebuilding: Any) -> None:
+    """Raise LayoutMismatch if the field REBUILDING is that of an unfinished move to this place."""
+    if rebuilding is not None and rebuilding.startswith(MOVING):
+        source = rebuilding.removeprefix(MOVING).decode()
+        raise LayoutMismatch(
+            f"the move of {source} to this place is unfinished: use {source} on; or delete the "
+            "topics here, empty this Redis, and run `stream-rater move` again"
+        )
+
+
 class StoreMetadata:
     """Reads and writes the metadata. `guard` runs a call to Redis and turns its errors into
     StoreTrouble."""
@@ -79,7 +91,8 @@ class StoreMetadata:
         self._guard(lambda: self._check(layout))
 
     def _check(self, layout: Mapping[str, str]) -> None:
-        if self._client.hexists(LAYOUT_KEY, REBUILDING):
+        if (rebuilding := self._client.hget(LAYOUT_KEY, REBUILDING)) is not None:
+            _check_not_half(rebuilding)
             raise LayoutMismatch(
                 "a rebuild of the store is unfinished: run `stream-rater rebuild --replace`"
             )
@@ -100,6 +113,7 @@ class StoreMetadata:
         rebuilding, moved, *stored = found
         _check_not_moved(moved)
         if rebuilding is not None:
+            _check_not_half(rebuilding)
             raise LayoutMismatch("the store is being rebuilt: try again when it is finished")
         for (name, wanted), value in zip(layout.items(), stored, strict=True):
             if value is None:
@@ -123,8 +137,9 @@ class StoreMetadata:
             )
 
     def check_rebuildable(self, layout: Mapping[str, str]) -> None:
-        """Raise LayoutMismatch if offsets no longer order the rounds, which a rebuild cannot
-        repair."""
+        """Raise LayoutMismatch if offsets no longer order the rounds, or if a move to this place is
+        unfinished: a rebuild cannot repair that."""
+        _check_not_half(self._guard(partial(self._client.hget, LAYOUT_KEY, REBUILDING)))
         for name in OF_THE_ROUNDS & layout.keys():
             stored: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, name))
             if stored is not None and stored.decode() != layout[name]:
@@ -174,13 +189,18 @@ class StoreMetadata:
         until a rebuild."""
         self._guard(partial(self._client.hset, LAYOUT_KEY, MOVED, place))
 
+    def mark_unfinished(self, move_of: str = "") -> None:
+        """Mark the store as unfinished: by a move from a place, or until a rebuild."""
+        mark = MOVING + move_of.encode() if move_of else b"1"
+        self._guard(partial(self._client.hset, LAYOUT_KEY, REBUILDING, mark))
+
     def begin_rebuild(self, shards: int) -> bytes:
         """Mark the store and each shard as unfinished, then delete the shards' other keys. Returns
         the epoch that begins here. From now on, Redis executes no call of an older epoch."""
         epoch = secrets.token_hex(EPOCH_BYTES).encode()
 
         def clear() -> None:
-            self._client.hset(LAYOUT_KEY, REBUILDING, "1")
+            self._client.hsetnx(LAYOUT_KEY, REBUILDING, "1")
             unfinished = {position_key(shard).encode() for shard in range(shards)}
             for key in unfinished:
                 self._client.hset(key, "epoch", epoch)

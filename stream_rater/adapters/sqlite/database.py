@@ -1,6 +1,6 @@
 """Opens a data file, and runs the transactions of the one connection that writes to it.
 
-One process at a time may write to a file: it holds a lock on `FILE.lock`. Its only writing
+One process at a time may write to a file: it holds the locks (`names.Hold`). Its only writing
 connection also checkpoints the write-ahead log. Other processes and threads use read-only
 connections (`connect_reader`).
 
@@ -9,20 +9,18 @@ connections, after which the file may be corrupt. Here one connection does both,
 happen. `warnings_of` says so for a foreign program that opens the file to write.
 """
 
-import fcntl
-import os
 import secrets
-import socket
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from stream_rater.adapters.sqlite import schema
-from stream_rater.contract.errors import Denied, LogTrouble, StoreTrouble, Trouble, Unrecoverable
+from stream_rater.adapters.sqlite import names, schema
+from stream_rater.adapters.sqlite.names import LOG_ENDS, Hold, SameFiles, Unusable
+from stream_rater.contract.errors import Denied, LogTrouble, StoreTrouble, Trouble
 
 CACHE_KIB = 64 * 1024
 """The size of the page cache of the connection that writes."""
@@ -41,17 +39,15 @@ WAL_RACE_MENDED = ((3, 44, 6), (3, 45, 0)), ((3, 50, 7), (3, 51, 0)), ((3, 51, 3
 connections. Versions before 3.7.0 have no write-ahead log."""
 
 
-class Unusable(Unrecoverable):
-    """A data file that cannot be opened, or must not be used any more. The text is one line."""
-
-
 class Database:
     """The one connection that writes to a data file. One thread at a time may use it."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, lock: IO[str]) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, hold: Hold) -> None:
         self.path = path
         self.connection = connection
-        self._lock = lock
+        self._hold = hold
+        self._same: SameFiles | None = None
+        """The files, once this file has the mark of this process (`names`)."""
         self.on_rollback: list[Callable[[], None]] = []
         """What is called after a rollback: what is known of the file must be read again."""
         self.in_turn = False
@@ -73,15 +69,18 @@ class Database:
         Raises Unusable if another process has the file open, if the file is of a newer release, was
         moved to Kafka, or is no data file, and Denied if it may not be read or written.
         """
-        with ExitStack() as undo:
-            lock = undo.enter_context(_locked(path))
+        path = names.real(path)
+        with schema.private_files(), ExitStack() as undo:
+            hold = undo.enter_context(closing(Hold(path)))
+            names.drop_copies(path)
+            names.settle(path)
             with _opening(path):
                 connection = sqlite3.connect(
                     path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
                 )
                 undo.callback(connection.close)
                 _prepare(connection, path, partitions, shards)
-                database = cls(path, connection, lock)
+                database = cls(path, connection, hold)
             undo.pop_all()
         return database
 
@@ -92,41 +91,46 @@ class Database:
             raise Unusable(f"{path}: there is no such file: `stream-rater standalone` makes one")
         return cls.open(path)
 
+    @classmethod
+    def open_unread(cls, path: Path) -> "Database":
+        """Open a file as `open_existing` does, to replace it. Raises Unusable, too, if another
+        program reads it."""
+        cls.open_existing(path).close()
+        names.check_unread(names.real(path))
+        return cls.open_existing(path)
+
     def close(self) -> None:
         """Roll back what is open, move the write-ahead log into the file, and release the lock. To
         close it again does nothing."""
-        if self._lock.closed:
+        if self._hold.text.closed:
             return
         self._roll_back()
         with suppress(sqlite3.Error):  # the write-ahead log is read at the next start
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self.connection.close()
-        self._lock.close()
+        self._hold.close()
 
-    def replace_by(self, path: Path) -> None:
+    def replace_by(self, path: Path, gone: Collection[Path] = ()) -> None:
         """Put another file, which no process has open, in the place of this one, and release the
-        lock. Raises Unusable if another program has this file open.
+        lock. Raises Unusable if another program has this file open; then nothing has changed.
 
-        A write-ahead log that is left behind would be played into the new file.
+        `gone`: files to delete before. A write-ahead log that is left behind would be played into
+        the new file.
         """
         self._roll_back()
         with self._failing(StoreTrouble):
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self.connection.close()
-        left = [self.path.with_name(self.path.name + end) for end in ("-wal", "-shm")]
         try:
-            if found := [each for each in left if each.exists()]:
-                raise Unusable(
-                    f"{found[0]}: another program reads {self.path.name}: end it, and run it again"
-                )
+            names.check_unread(self.path)
+            for each in gone:
+                each.unlink(missing_ok=True)
+            path.chmod(self.path.stat().st_mode & 0o777)
             path.replace(self.path)
-            descriptor = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            names.sync(self.path.parent)
+            names.settle(self.path)
         finally:
-            self._lock.close()
+            self._hold.close()
 
     # --- transactions ---
 
@@ -145,7 +149,7 @@ class Database:
             yield
             with self._failing(LogTrouble):
                 self._check_open()
-                self.connection.execute("COMMIT")
+                self._commit()
         except BaseException:
             self._roll_back()
             raise
@@ -165,7 +169,7 @@ class Database:
         with self._failing(trouble):
             try:
                 yield self.connection
-                self.connection.execute("COMMIT")
+                self._commit()
             except BaseException:
                 self._roll_back()
                 raise
@@ -195,7 +199,26 @@ class Database:
         if self._stale:
             self._load_again()
         with self._failing(trouble):
+            if self._same is None:
+                self._mark()
             self.connection.execute("BEGIN IMMEDIATE")
+
+    def _commit(self) -> None:
+        """Commit. Raises Unusable if it went to a file that nobody finds any more."""
+        self.connection.execute("COMMIT")
+        if self._same is not None:
+            self._same.check()
+
+    def _mark(self) -> None:
+        """Set the mark by which this file's write-ahead log is known (`names`)."""
+        new, connection = secrets.token_hex(8), self.connection
+        # Until its log is moved into it, the file has an old one.
+        self._hold.note(*self._hold.marks[-9:], names.mark_of(self.path) or "-", new)
+        connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (names.MARK, new))
+        _, pages, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if pages == moved:  # no reader needs what was there before
+            self._hold.note(new)
+        self._same = SameFiles(self.path, *(names.real(self.path, end) for end in LOG_ENDS))
 
     @contextmanager
     def joined(self) -> Iterator[None]:
@@ -211,7 +234,7 @@ class Database:
         self.owner = None
         try:
             with self._failing(LogTrouble):
-                self.connection.execute("COMMIT")
+                self._commit()
         except BaseException:
             self._roll_back()
             raise
@@ -280,9 +303,12 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     Raises Unusable if there is no such file, or if it is no data file of this release, and Denied
     if it may not be read.
     """
+    path = names.real(path)
     with _opening(path):
         if not path.is_file():
             raise Unusable(f"{path}: there is no such file")
+        names.check_name(path)
+        names.check_log(path)
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=ro", timeout=BUSY_S, isolation_level=None, uri=True,
             check_same_thread=False,
@@ -293,47 +319,6 @@ def connect_reader(path: Path) -> sqlite3.Connection:
             connection.close()
             raise
         return connection
-
-
-def _locked(path: Path) -> IO[str]:
-    """Take the lock of a file for the life of this process."""
-    name = path.with_name(path.name + ".lock")
-    try:
-        lock = name.open("a+", encoding="utf-8")
-    except OSError as error:
-        raise Denied(f"{name}: {error.strerror}") from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        lock.seek(0)
-        holder = lock.read(1000).strip() or "another process"
-        lock.close()
-        raise Unusable(
-            f"{path} is in use by {holder}: stop that process first, or use its HTTP API"
-        ) from None
-    since = datetime.now(UTC).isoformat(timespec="seconds")
-    lock.truncate(0)
-    lock.write(f"process {os.getpid()} on {socket.gethostname()} since {since}\n")
-    lock.flush()
-    return lock
-
-
-def index_path(data: Path) -> Path:
-    """The file of the index of a data file."""
-    return data.with_name(f"{data.name}-index")
-
-
-def holder_of(path: Path) -> str:
-    """The process that holds the lock of a file; empty if none does."""
-    try:
-        with path.with_name(path.name + ".lock").open(encoding="utf-8") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                return lock.read(1000).strip() or "another process"
-    except FileNotFoundError:
-        pass
-    return ""
 
 
 @contextmanager
@@ -392,6 +377,8 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} has format {found}, and this release knows formats up to {schema.FORMAT}: "
             "use the release that wrote it, or a newer one"
         )
+    if any(each not in schema.UPGRADES for each in range(found, schema.FORMAT)):
+        raise Unusable(f"{path} has format {found}, which no release wrote: restore a backup")
     moved = connection.execute("SELECT value FROM meta WHERE name = 'moved'").fetchone()
     if moved:
         raise Unusable(
@@ -409,6 +396,9 @@ BROKEN = {
 }
 """The errors after which nothing is known of the file, and the remedy."""
 
+FULL = sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE
+"""The errors of a full disk. The second one is that of the index of the write-ahead log."""
+
 DENYING = (
     sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH,
 )  # fmt: skip
@@ -417,8 +407,10 @@ DENYING = (
 def error_of(error: sqlite3.Error, path: Path, trouble: type[Trouble]) -> Exception:
     """The error that a machine gets for an error of SQLite: `trouble` if it may go away, as that of
     a full disk may, Denied for missing rights, and Unusable if the process must end."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    text = f"{path}: {error}"
+    extended = getattr(error, "sqlite_errorcode", 0)
+    code, text = extended & 0xFF, f"{path}: {error}"
+    if extended in FULL:
+        return trouble(f"sqlite: {text}: make room on its disk", "file")
     if code in BROKEN:
         return Unusable(f"{text}: {BROKEN[code]}")
     return Denied(text) if code in DENYING else trouble(f"sqlite: {text}", "file")

@@ -4,17 +4,15 @@ The connection is read-only. Its transactions are short, because the write-ahead
 while one is open. Only `snapshot` keeps one open.
 """
 
-import os
 import sqlite3
-import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stream_rater.adapters.sqlite import beliefs
+from stream_rater.adapters.sqlite import beliefs, names
 from stream_rater.adapters.sqlite.database import connect_reader, error_of
 from stream_rater.adapters.sqlite.events import decode, end_of_changed, read_events
 from stream_rater.adapters.sqlite.log import (
@@ -24,7 +22,7 @@ from stream_rater.adapters.sqlite.log import (
     read_together,
     starts_of,
 )
-from stream_rater.adapters.sqlite.schema import OFFSET_BITS, offset_of, place
+from stream_rater.adapters.sqlite.schema import OFFSET_BITS, offset_of, place, private_files
 from stream_rater.adapters.sqlite.store import position_of
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.errors import LogTrouble
@@ -54,8 +52,9 @@ class DataFile:
     """The log and the store in a data file. The methods raise LogTrouble, Denied or Unusable."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._connection = connect_reader(path)
+        self.path = names.real(path)
+        self._connection = connect_reader(self.path)
+        self._same = names.SameFiles(self.path)
         self._recent: Mapping[int, dict[Player, bytes]] = {}
         """By shard, the beliefs that are not merged yet, during a snapshot."""
         self.partitions = int(self.meta("partitions"))
@@ -105,22 +104,24 @@ class DataFile:
                 self._recent = {}
 
     def copy_to(self, path: Path) -> None:
-        """Write the file as it is at one instant to a new file, and wait until the copy is on the
-        disk. The process that writes to the file goes on during this."""
-        self._rows("VACUUM INTO ?", str(path))
+        """Write the file as it is at one instant to a new file, without the mark of its writer,
+        and wait until the copy is on the disk. The process that writes to the file goes on during
+        this."""
+        with private_files():
+            self._rows("VACUUM INTO ?", str(path))
+        with self._failing(), closing(sqlite3.connect(path)) as copy, copy:
+            copy.execute("DELETE FROM meta WHERE name = ?", (names.MARK,))
         for each in (path, path.parent):
-            descriptor = os.open(each, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            names.sync(each)
 
     def faults(self) -> list[str]:
         """What SQLite finds to be wrong with the file's structure."""
         return [text for (text,) in self._rows("PRAGMA quick_check") if text != "ok"]
 
     def await_change(self, wait_s: float) -> None:
-        """Return once the file has changed since the last call, or after `wait_s`."""
+        """Return once the file has changed since the last call, or after `wait_s`. Raises Unusable
+        if there is another file in its place."""
+        self._same.check()
         end_s, before = time.monotonic() + wait_s, self._version()
         while self._version() == before and time.monotonic() < end_s:
             time.sleep(LOOK_S)
@@ -350,8 +351,7 @@ def frozen(file: DataFile) -> Iterator[DataFile]:
         with file.snapshot():
             yield file
         return
-    with tempfile.TemporaryDirectory(prefix=f"{file.path.name}-", dir=file.path.parent) as folder:
-        copy = Path(folder) / file.path.name
+    with names.copying(file.path) as copy:
         file.copy_to(copy)
         with data_file(str(copy)) as found, found.snapshot():
             yield found

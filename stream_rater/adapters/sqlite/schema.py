@@ -4,7 +4,9 @@ A *place* is a partition and an offset in one integer, so that each partition is
 order of its key, and a range of offsets is one scan.
 """
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 APPLICATION_ID = 0x53524154
 """The `application_id` in the file's header, which shows that a file of SQLite is ours: "SRAT"."""
@@ -81,3 +83,13 @@ newer than those in `beliefs`."""
 
 UPGRADES: Mapping[int, str] = {}
 """By format, the statements that lead from it to the next format."""
+
+
+@contextmanager
+def private_files() -> Iterator[None]:
+    """Files that are made within can be read by their user alone: they name players."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
-from stream_rater.adapters.sqlite.database import BUSY_S, Unusable, error_of
+from stream_rater.adapters.sqlite.database import BUSY_S, error_of
+from stream_rater.adapters.sqlite.names import Unusable, check_name, real, seasons_path
+from stream_rater.adapters.sqlite.schema import private_files
 from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.season_ended import (
     Message,
@@ -21,6 +23,7 @@ from stream_rater.contract.season_ended import (
     message_of,
     record_of,
     renamed,
+    unfinished,
 )
 
 FORMAT = 1
@@ -44,11 +47,6 @@ PRAGMA user_version = {FORMAT};
 """
 """`score` is minus the displayed rating, and `value` the record as in the topic `season-ended`.
 `of_data` has the id of the data file."""
-
-
-def seasons_path(data: Path) -> Path:
-    """Where the standings of a data file are."""
-    return data.with_name(data.name + "-seasons")
 
 
 class SeasonFile:
@@ -184,25 +182,32 @@ class SeasonRows:
         if not self._path.is_file():
             yield None
             return
+        check_name(self._path)
         uri = f"{self._path.absolute().as_uri()}?mode=rw"
         with _failing(self._path), ExitStack() as stack:
             connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_S)
             stack.enter_context(closing(connection))
             connection.execute("PRAGMA query_only = ON")
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version:
+            (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            if objects:
                 _check_owner(connection, self._path, self._data_id)
-            yield connection if version else None
+            yield connection if objects else None
 
 
-def rename_player(data: Path, new_id: str, player: str, name: str) -> int:
-    """Put another name in the place of a player's id in all standings of a data file, and give them
-    to the data file with the id `new_id`. Returns the number of standings."""
+def copy_renamed(data: Path, old_id: str, new_id: str, player: str, name: str) -> None:
+    """Write all standings of the data file with the id `old_id`, if there are any, to a new file,
+    with another name in the place of a player's id, for the data file with the id `new_id`."""
     path = seasons_path(data)
     if not path.is_file():
-        return 0
-    with closing(_opened(path, "")) as connection, _failing(path):
+        return
+    new = real(path, ".new")
+    with closing(_opened(path, old_id)) as connection, _failing(path):
+        connection.execute("VACUUM INTO ?", (str(new),))
+    with closing(_opened(new, "")) as connection, _failing(new):
         connection.execute("BEGIN IMMEDIATE")
+        begun = "SELECT ladder, season FROM pages EXCEPT SELECT ladder, season FROM seasons"
+        for season in connection.execute(begun):
+            raise Unusable(unfinished(*season))
         connection.execute("PRAGMA secure_delete = ON")
         found: Sequence[tuple[bytes, bytes]] = connection.execute(
             "SELECT key, value FROM standings WHERE player = ?", (player,)
@@ -219,13 +224,13 @@ def rename_player(data: Path, new_id: str, player: str, name: str) -> int:
         connection.execute("UPDATE of_data SET id = ?", (new_id,))
         connection.execute("COMMIT")
         connection.execute("VACUUM")
-    return len(found)
 
 
 def _opened(path: Path, data_id: str) -> sqlite3.Connection:
     """A connection that writes. `data_id`: that of the data file; empty for any. Raises Unusable if
     the file belongs to another data file, or to another release."""
-    with _failing(path):
+    check_name(path)
+    with private_files(), _failing(path):
         connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
         try:
             _prepare(connection, path, data_id)
@@ -238,21 +243,24 @@ def _opened(path: Path, data_id: str) -> sqlite3.Connection:
 def _prepare(connection: sqlite3.Connection, path: Path, data_id: str) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version == 0:
+    (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if not objects:
         for statement in TABLES.split(";\n"):
             if statement.strip():
                 connection.execute(statement)
         connection.execute("INSERT INTO of_data VALUES (1, ?)", (data_id,))
-    elif version > FORMAT:
-        raise Unusable(
-            f"{path} has format {version}: use the release that wrote it, or a newer one"
-        )
     _check_owner(connection, path, data_id)
     connection.execute("COMMIT")
 
 
 def _check_owner(connection: sqlite3.Connection, path: Path, data_id: str) -> None:
+    """Raise Unusable if the standings are of another release, or of another data file."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version != FORMAT:
+        raise Unusable(
+            f"{path} has format {version}, and this release knows format {FORMAT}: use the release "
+            "that wrote it, or delete it, and run `stream-rater season-standings` again"
+        )
     (found,) = connection.execute("SELECT id FROM of_data").fetchone()
     if data_id and found != data_id:
         raise Unusable(

@@ -1,11 +1,12 @@
 """Takes rounds, corrections and seeds from clients, and answers what became of a round.
 
 Of a round that this process knows by its id, nothing is written again, and the answer is the place
-of the first record. So a client that had no answer sends the round once more. After a restart of
-this process the duplicate window of the workers does the same.
+of the first record; it is 409 if that one says something else. So a client that had no answer sends
+the round once more. After a restart of this process the workers' duplicate window does the same.
 """
 
 import asyncio
+import re
 import threading
 import time
 import uuid
@@ -34,7 +35,7 @@ from stream_rater.serve.bodies import (
     RoundTaken,
 )
 from stream_rater.serve.door.log import RoundLog
-from stream_rater.serve.door.status import Outcome, RoundStates
+from stream_rater.serve.door.status import Outcome, RoundState, RoundStates
 from stream_rater.serve.door.validating import (
     OtherLadder,
     Validator,
@@ -42,12 +43,14 @@ from stream_rater.serve.door.validating import (
     place_in,
     players_in,
 )
+from stream_rater.serve.http.limits import Shares
 from stream_rater.serve.problems import Refused, refused_record
 
 MOST_AT_ONCE = 1000
 """The most rounds in one request."""
-MOST_WAITING = 500
-"""The most requests that may wait for the end state of a round, or for the index."""
+MOST_WAITING = 1000
+"""The most requests that may wait for the end state of a round, or for the index, half of them of
+one address."""
 RETRY_LATER_S = 2
 """The seconds after which a client may try again if the log did not acknowledge a record."""
 
@@ -61,6 +64,7 @@ class Waiting:
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
+        self._shares = Shares(MOST_WAITING, "requests wait here: ask without `wait`")
         self.count = 0
         """The number of requests that wait."""
         self.wanted = threading.Event()
@@ -80,20 +84,19 @@ class Waiting:
     async def until(self, deadline_s: float) -> bool:
         """Wait until the next change. Returns whether there was one before the deadline, which is
         in the event loop's time. Raises Refused if too many requests wait."""
-        if self.count >= MOST_WAITING:
-            raise Refused("busy", f"{MOST_WAITING} requests wait here: ask without `wait`")
-        self.count += 1
-        self.wanted.set()
-        try:
-            async with asyncio.timeout_at(deadline_s):
-                await self._changed.wait()
-            return True
-        except TimeoutError:
-            return False
-        finally:
-            self.count -= 1
-            if not self.count:
-                self.wanted.clear()
+        with self._shares.taking(1):
+            self.count += 1
+            self.wanted.set()
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    await self._changed.wait()
+                return True
+            except TimeoutError:
+                return False
+            finally:
+                self.count -= 1
+                if not self.count:
+                    self.wanted.clear()
 
 
 class Door:
@@ -110,8 +113,8 @@ class Door:
         self.states = RoundStates() if states is None else states
         self._posted, self._acknowledged = posted, acknowledged
         self._validator: Validator | None = None
-        self._sending: dict[tuple[str, str], asyncio.Future[Appended]] = {}
-        """The rounds that are being written, with their outcomes."""
+        self._sending: dict[tuple[str, str], _Writing] = {}
+        """The rounds that are being written, by ladder and id."""
         self._requests: list[_Request] = []
         """The requests whose rounds are not validated yet."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -142,7 +145,7 @@ class Door:
     async def rounds(self, bodies: Sequence[bytes], trace: Trace | None = None) -> RoundsTaken:
         """Take many rounds. Each is answered by itself."""
         if not 1 <= len(bodies) <= MOST_AT_ONCE:
-            raise Refused("invalid", f"send from 1 to {MOST_AT_ONCE:,} rounds", "body")
+            raise _too_many()
         found = await self._take(bodies, "", trace)
         return RoundsTaken(
             results=[
@@ -167,6 +170,10 @@ class Door:
         if isinstance(outcome, NotAppended):
             raise self._not_appended(outcome)
         self._posted("written")
+        self.states.no_round(outcome, ladder)
+        if not getattr(valid.decoded, "batched", False):
+            of = getattr(valid.decoded, "round_id", "")
+            self.states.corrected(ladder, valid.kind, outcome.offset, of)
         return CorrectionTaken(ladder=ladder, event_type=valid.kind, **outcome._asdict())
 
     async def state(
@@ -203,7 +210,7 @@ class Door:
         if isinstance(valid, Invalid | OtherLadder):
             return
         name = valid.ladder, valid.round_id
-        if self.states.first_of(*name) is not None or name in self._sending:
+        if self.states.standing(*name) is not None or name in self._sending:
             return
         players = await beginnings.find(players_in(valid.value))
         if not players:
@@ -229,6 +236,7 @@ class Door:
             if isinstance(outcome, NotAppended):
                 raise self._not_appended(outcome)
             self._posted("written")
+            self.states.no_round(outcome, valid.ladder)
 
     async def _take(
         self, bodies: Sequence[bytes], ladder: str, trace: Trace | None
@@ -242,12 +250,12 @@ class Door:
             loop.call_soon(self._take_requests)
         found: list[RoundTaken | Refused] = []
         for valid, answer in await request.answers:
-            if isinstance(answer, asyncio.Future):
+            if isinstance(answer, _Writing):
                 assert valid is not None
-                outcome = await asyncio.shield(answer)
+                outcome, content = await asyncio.shield(answer.outcome), answer.round_.content
                 found.append(
                     _refused_by_log(outcome) if isinstance(outcome, NotAppended)
-                    else _taken(valid, outcome)
+                    else _known(valid, RoundState(outcome, "", "", content=content))
                 )  # fmt: skip
             else:
                 found.append(answer)
@@ -287,19 +295,20 @@ class Door:
                 self._posted("invalid")
                 answers.append((None, _refused(each)))
                 continue
-            first = self.states.first_of(each.ladder, each.round_id)
+            name = each.ladder, each.round_id
+            first = self.states.standing(*name)
             if first is not None:
                 self._posted("known")
-                answers.append((None, _taken(each, first)))
+                answers.append((None, _known(each, first)))
                 continue
-            name = each.ladder, each.round_id
-            future = self._sending.get(name)
-            if future is None:
-                future = self._sending[name] = asyncio.get_running_loop().create_future()
-                own.append(_Writing(each, trace, future))
+            writing = self._sending.get(name)
+            if writing is None:
+                future = asyncio.get_running_loop().create_future()
+                writing = self._sending[name] = _Writing(each, trace, future)
+                own.append(writing)
             else:
                 self._posted("known")
-            answers.append((each, future))
+            answers.append((each, writing))
         if own:
             # If a client goes away, the records are written and their states stored all the same.
             task = asyncio.ensure_future(self._write(own))
@@ -320,7 +329,9 @@ class Door:
                     self._not_appended(outcome)
                 else:
                     self._posted("written")
-                    self.states.posted(outcome, each.ladder, each.round_id, each.players)
+                    self.states.posted(
+                        outcome, each.ladder, each.round_id, each.players, each.content
+                    )
                 del self._sending[each.ladder, each.round_id]
                 future.set_result(outcome)
             self._waiting.notify()
@@ -366,8 +377,8 @@ class _Writing(NamedTuple):
     outcome: "asyncio.Future[Appended]"
 
 
-_Answer = tuple[None, RoundTaken | Refused] | tuple[ValidRound, "asyncio.Future[Appended]"]
-"""The answer for a round; or the round, and its outcome that is still to come."""
+_Answer = tuple[None, RoundTaken | Refused] | tuple[ValidRound, _Writing]
+"""The answer for a round; or the round, and that of its id whose outcome is still to come."""
 
 
 class _Request(NamedTuple):
@@ -406,19 +417,53 @@ class Sent(NamedTuple):
 
 
 def lines_in(body: bytes) -> list[bytes]:
-    """The rounds in a body of JSON lines. Empty lines are left out."""
-    return [line for line in body.split(b"\n") if line.strip()]
+    """The rounds in a body of JSON lines, up to the first that is too many. Empty lines are left
+    out."""
+    return [each[0] for each in islice(re.finditer(rb"\S[^\n]*", body), MOST_AT_ONCE + 1)]
 
 
-_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_fields = [(f"round{i}", msgspec.Raw, msgspec.Raw()) for i in range(MOST_AT_ONCE)]
+_array = msgspec.json.Decoder(
+    msgspec.defstruct("_Rounds", _fields, array_like=True, forbid_unknown_fields=True)
+).decode
+"""Decodes an array, and ends at the first element that is too many, before it makes an object for
+each."""
 
 
 def elements_in(body: bytes) -> list[bytes]:
     """The rounds in a body that is a JSON array. Raises Refused."""
     try:
-        return [bytes(each) for each in _array(body)]
+        found = map(bytes, msgspec.structs.astuple(_array(body)))
+        return [each for each in found if each]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if "at most length" in str(error):
+            raise _too_many() from None
+        if (split := _split(body)) is not None:
+            return split
         raise Refused("bad-request", f"no JSON array: {error}", "body") from None
+
+
+MOST_SIGNS = 500_000
+"""The most brackets and commas that the event loop looks at in a row."""
+_sign = re.compile(rb'(?:[^"\[\]{},]++|"(?:[^"\\]|\\.)*+")*+([\[\]{},])', re.DOTALL)
+
+
+def _split(body: bytes) -> list[bytes] | None:
+    """The elements of an array of which some are no JSON: they end where the brackets outside of
+    texts say so. None if the brackets do not fit, or are too many."""
+    text, found, first, depth = body.strip(), list[bytes](), 1, 0
+    for sign in islice(iter(_sign.scanner(text).match, None), MOST_SIGNS):  # type: ignore[attr-defined]
+        depth += (sign[1] in b"[{") - (sign[1] in b"]}")
+        if depth == (sign[1] == b","):
+            found.append(text[first : sign.start(1)])
+            first = sign.end()
+        if depth == 0:
+            break
+    return found if depth == 0 and first == len(text) and text.startswith(b"[") else None
+
+
+def _too_many() -> Refused:
+    return Refused("invalid", f"send from 1 to {MOST_AT_ONCE:,} rounds", "body")
 
 
 def _refused_one(refused: Refused, index: int) -> RoundTaken:
@@ -426,7 +471,8 @@ def _refused_one(refused: Refused, index: int) -> RoundTaken:
     problem = refused.problem
     rest = (problem.place or "body").removeprefix("body")
     return RoundTaken(
-        ladder=None, round_id=None, partition=None, offset=None, status=problem.status,
+        ladder=None, round_id=None, partition=problem.partition, offset=problem.offset,
+        status=problem.status,
         code=problem.code, detail=problem.detail, place=f"body[{index}]{rest}",
     )  # fmt: skip
 
@@ -443,11 +489,13 @@ def _record(each: ValidRound, trace: Trace | None) -> NewRecord:
     return NewRecord(each.partition, each.ladder.encode(), each.value, headers)
 
 
-def _taken(each: ValidRound, place: Place) -> RoundTaken:
+def _known(each: ValidRound, state: RoundState) -> RoundTaken | Refused:
+    """The answer about a round for whose id this record stands."""
+    if why := state.why_not(each.content):
+        return Refused("other-content", why, "body.round_id", at=state.place)
     return RoundTaken(
-        ladder=each.ladder, round_id=each.round_id, partition=place.partition, offset=place.offset,
-        status=202,
-    )  # fmt: skip
+        ladder=each.ladder, round_id=each.round_id, **state.place._asdict(), status=202
+    )
 
 
 def _refused(invalid: Invalid | OtherLadder) -> Refused:
@@ -488,7 +536,7 @@ def _answer(found: Outcome, ladder: str, round_id: str) -> RoundStateAnswer:
         partition=state.place.partition, offset=state.place.offset, code=state.code or None,
         detail=state.detail or None,
         changes=[_change(each) for each in state.changes.values()] if rated else [],
-        changes_complete=found.complete,
+        changes_complete=found.complete, corrected_at=found.corrected_at,
     )  # fmt: skip
 
 

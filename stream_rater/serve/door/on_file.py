@@ -9,7 +9,9 @@ from typing import Protocol, TypeVar
 
 from stream_rater.adapters.sqlite.database import connect_reader
 from stream_rater.adapters.sqlite.log import SqliteLog, read_rejections
+from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import LogTrouble
+from stream_rater.contract.record import header
 from stream_rater.contract.submissions import (
     Appended,
     NewRecord,
@@ -127,9 +129,9 @@ class FileRejections:
                 found = []
                 for number, each in read_rejections(connection, at):
                     place = Place(each.record.partition, each.record.offset)
-                    found.append(
-                        RejectedRecord(place, each.code, each.message, each.ladder, each.round_id)
-                    )
+                    is_round = not header(each.record.headers, EVENT_TYPE)
+                    names = (each.ladder, each.round_id) if is_round else ("", "")
+                    found.append(RejectedRecord(place, each.code, each.message, *names))
                     at = number
                 rejected(found, [at + 1])
                 self._stop.wait(LOOK_S)

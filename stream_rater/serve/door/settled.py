@@ -44,6 +44,9 @@ class Settled:
         """By shard, a claim that passed W2 and waits for this process to read up to R."""
         self._read: list[list[int]] = []
         """By shard, the offsets before which everything is in this process's hands."""
+        self._before: dict[int, int] = {}
+        """By shard, where those events end that were published before shards were added: a player's
+        may be in any partition."""
 
     @property
     def shards(self) -> int:
@@ -60,8 +63,10 @@ class Settled:
         shards = len(progress.part_ends)
         if self.shards != shards:
             none: list[_Claim | None] = [None] * shards
+            self._before = dict(enumerate(progress.change_ends)) if self.shards else {}
             self._parts, self._passed, self._reading = [*none], [*none], [*none]
-            self._read = [[0] * len(progress.rated) for _ in range(shards)]
+            read = [min(each) for each in zip(*self._read, strict=True)]
+            self._read = [read or [0] * len(progress.rated)] * shards
         for s, end in enumerate(progress.part_ends):
             waiting = self._parts[s] or _Claim(progress.rated, end, progress.rejection_ends)
             self._parts[s] = waiting
@@ -75,7 +80,7 @@ class Settled:
     def needed(self, partition: int, offset: int, shards: Iterable[int]) -> dict[int, int] | None:
         """By shard, the position that the index must have (R), so that it includes the record at
         this place and all before it; None while W1 or W2 is not passed."""
-        found = {}
+        found = dict(self._before)
         for s in shards:
             passed = self._passed[s] if s < self.shards else None
             if passed is None or passed.rated[partition] <= offset:

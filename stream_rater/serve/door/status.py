@@ -3,10 +3,10 @@
 The key of an outcome is the record's place. An id may have several records; by id, the answer is
 about the record with the greatest offset that is no duplicate.
 
-What is known comes from this process's own posts, the events of `rating-changed`, and the records
-of `round-rejected`. It is in memory, and bounded. So the state says where it may be incomplete: a
-round whose events may have been published before this process followed the topic, or that was
-dropped to keep the bounds.
+What is known, also of corrections, comes from this process's own posts, the events of
+`rating-changed`, and the records of `round-rejected`. It is in memory, and bounded. So the state
+says where it may be incomplete: a round whose events may have been published before this process
+followed the topic, or that was dropped to keep the bounds.
 """
 
 from collections import OrderedDict
@@ -17,6 +17,7 @@ import msgspec
 
 from stream_rater.columns.sharding import partition_of
 from stream_rater.contract.events import RatingChanged
+from stream_rater.contract.seeds import SEEDS
 from stream_rater.contract.submissions import Place, RejectedRecord
 
 MOST_ROUNDS = 100_000
@@ -25,6 +26,8 @@ MOST_CHANGES = 1_000_000
 """The most changes of players that are stored with them."""
 
 DUPLICATE = "duplicate-round"
+CORRECTED = {"round-voided": "voided", "round-amended": "amended"}
+"""The states of a round by the kinds of corrections that are about one round."""
 
 
 class RoundState(msgspec.Struct, gc=False):
@@ -41,17 +44,33 @@ class RoundState(msgspec.Struct, gc=False):
     detail: str = ""
     changes: dict[str, RatingChanged] = {}
     """Its events, by player."""
+    content: int = 0
+    """What it says (`validating.content_of`); 0 if it was not sent to this process."""
+    corrections: dict[int, str] = {}
+    """The kinds of the corrections that are about this round, by their offsets."""
+
+    def why_not(self, content: int) -> str:
+        """Why a round with this content is not the one that stands for its id; empty if it is."""
+        newest = max(self.corrections, default=-1)
+        why = "has another content" if self.content not in (0, content) else ""
+        if newest >= 0:
+            why = f"was {CORRECTED[self.corrections[newest]]} at offset {newest}"
+        where = f"partition {self.place.partition}, offset {self.place.offset}"
+        cure = "if this one is right, send it as a round-amended"
+        return why and f"the round with this id, at {where}, {why}: {cure}"
 
 
 class Outcome(NamedTuple):
     """The state of a round, as it is answered."""
 
     status: str
-    """`pending`, `rated`, `rejected` or `duplicate`."""
+    """`pending`, `rated`, `rejected`, `duplicate`, `voided` or `amended`."""
     state: RoundState
     complete: bool
     """Whether `state` has the change of every player. If it has not, the process cannot know the
     others."""
+    corrected_at: int | None = None
+    """As in the answer (`bodies.RoundStateAnswer`)."""
 
 
 class RoundStates:
@@ -63,6 +82,10 @@ class RoundStates:
         self._places: dict[tuple[str, str], tuple[Place, ...]] = {}
         """The places of the records with an id, in order of offset."""
         self._changes = 0
+        self._corrections: dict[Place, Place] = {}
+        """By the place of a correction that is about one round, the place of the round."""
+        self._corrected: dict[str, int] = {}
+        """By ladder, the offset of the newest correction that has changed a rating."""
         self._known_from: list[int] = []
         """By partition, the offset from which on nothing can be missing."""
         self._settled: list[int] = []
@@ -73,13 +96,41 @@ class RoundStates:
 
     # --- what becomes known ---
 
-    def posted(self, place: Place, ladder: str, round_id: str, players: int) -> None:
+    def posted(
+        self, place: Place, ladder: str, round_id: str, players: int, content: int = 0
+    ) -> None:
         """Record that this process has written a round."""
-        self._state(place, ladder, round_id).players = players
+        state = self._state(place, ladder, round_id)
+        state.players, state.content = players, content
+
+    def corrected(self, ladder: str, kind: str, offset: int, round_id: str) -> None:
+        """Record a correction, which may be rejected yet. It changes the state of the round that it
+        is about, if this is known."""
+        for place in reversed(self._places.get((ladder, round_id), ())):
+            state, own = self._states[place], Place(place.partition, offset)
+            if kind in CORRECTED and place < own and not state.code and own not in self._states:
+                self._changes += offset not in state.corrections
+                state.corrections[offset] = kind
+                self._corrections[own] = place
+                self._drop()
+                return
+
+    def no_round(self, place: Place, ladder: str) -> None:
+        """Record that the record at a place is a correction, a seed or a reset."""
+        self._state(place, "", "").ladder = ladder
 
     def changed(self, event: RatingChanged) -> None:
         """Record an event. An event of a correction is no state of a round."""
-        if event.correction is not None or not self._known_from:
+        if (of := event.correction) is not None:
+            if self._known_from:
+                at = Place(partition_of(event.ladder, len(self._known_from)), of.offset)
+                self.no_round(at, event.ladder)
+            self.corrected(event.ladder, of.cause, of.offset, of.round_id)
+            if of.cause not in SEEDS:
+                self._corrected[event.ladder] = max(of.offset, self._corrected.pop(event.ladder, 0))
+                if len(self._corrected) > self._most:
+                    del self._corrected[next(iter(self._corrected))]
+        if of is not None or not self._known_from:
             return
         partition = partition_of(event.ladder, len(self._known_from))
         state = self._state(Place(partition, event.offset), event.ladder, event.round_id)
@@ -90,6 +141,9 @@ class RoundStates:
 
     def rejected(self, record: RejectedRecord) -> None:
         """Record a rejection."""
+        if (of := self._corrections.pop(record.place, None)) is not None:
+            del self._states[of].corrections[record.place.offset]
+            self._changes -= 1
         state = self._state(record.place, record.ladder, record.round_id)
         state.code, state.detail = record.code, record.detail
 
@@ -134,11 +188,10 @@ class RoundStates:
         newest = (others or states)[-1:]
         return self._outcome(newest[0]) if newest else None
 
-    def first_of(self, ladder: str, round_id: str) -> Place | None:
-        """The place of the newest record with an id that is neither rejected nor a duplicate; None
-        if none is known."""
+    def standing(self, ladder: str, round_id: str) -> RoundState | None:
+        """The newest record with an id that is not rejected; None if none is known."""
         states = [self._states[place] for place in self._places.get((ladder, round_id), ())]
-        return next((each.place for each in reversed(states) if not each.code), None)
+        return next((each for each in reversed(states) if not each.code), None)
 
     # --- below ---
 
@@ -146,12 +199,20 @@ class RoundStates:
         if state.code:
             status = "duplicate" if state.code == DUPLICATE else "rejected"
             return Outcome(status, state, complete=True)
-        if state.players and len(state.changes) == state.players:
-            return Outcome("rated", state, complete=True)
         partition, offset = state.place
-        settled = partition < len(self._settled) and offset < self._settled[partition]
+        settled_to = self._settled[partition] if partition < len(self._settled) else 0
+        newest, decided = max(state.corrections, default=-1), self._corrected.get(state.ladder, -1)
+        corrected = max(newest, decided) if max(newest, decided) > offset else None
+        if newest >= max(settled_to, decided + 1):
+            return Outcome("pending", state, complete=False)
+        if newest >= 0:
+            done = CORRECTED[state.corrections[newest]]
+            return Outcome(done, state, done == "voided", corrected)
+        if state.players and len(state.changes) == state.players:
+            return Outcome("rated", state, True, corrected)
+        settled = offset < settled_to
         known = partition < len(self._known_from) and offset >= self._known_from[partition]
-        return Outcome("rated" if settled else "pending", state, complete=settled and known)
+        return Outcome("rated" if settled else "pending", state, settled and known, corrected)
 
     def _state(self, place: Place, ladder: str, round_id: str) -> RoundState:
         state = self._states.get(place)
@@ -171,7 +232,9 @@ class RoundStates:
             len(self._states) > self._most or self._changes > self._most_changes
         ):
             place, state = self._states.popitem(last=False)
-            self._changes -= len(state.changes)
+            self._changes -= len(state.changes) + len(state.corrections)
+            for offset in state.corrections:
+                self._corrections.pop(Place(place.partition, offset), None)
             name = state.ladder, state.round_id
             known = self._places.get(name, ())
             if left := tuple(each for each in known if each != place):

@@ -9,9 +9,10 @@ duplicate, or by the terms at its offset.
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
+import numpy as np
 from msgspec import UNSET, UnsetType
 
 from stream_rater.columns.sharding import partition_of
@@ -21,6 +22,7 @@ from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import MAX_ID_BYTES, UNDECODABLE, to_json
 from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import SEEDS
+from stream_rater.rating.seats import NO_SEAT
 from stream_rater.rounds import correction_records, seed_records
 from stream_rater.rounds.batch import OneRound
 from stream_rater.rounds.decoder import RoundDecoder
@@ -42,6 +44,8 @@ class ValidRound(NamedTuple):
     partition: int
     players: int
     """The number of its players."""
+    content: int
+    """What it says, as `content_of` gives it."""
     value: bytes
     """The record's value: the round as it was sent, with the ladder."""
 
@@ -53,6 +57,8 @@ class ValidCorrection(NamedTuple):
     kind: str
     partition: int
     value: bytes
+    decoded: object
+    """What it says."""
 
 
 class OtherLadder(Exception):
@@ -105,7 +111,7 @@ class Validator:
                 found.append(
                     ValidRound(
                         each.ladder, each.round_id, each.completed_at, record.partition,
-                        int(each.batch.sizes[0]), record.value or b"",
+                        int(each.batch.sizes[0]), content_of(each), record.value or b"",
                     )
                 )  # fmt: skip
         return found
@@ -122,22 +128,21 @@ class Validator:
             raise Invalid("malformed", f"event_type: give one of {known}")
         record = self._record(name, value, now_s)
         headed = msgspec.structs.replace(record, headers=[(EVENT_TYPE, kind.encode())])
-        self._check_correction(headed)
-        return ValidCorrection(ladder, kind, record.partition, value)
+        decoded = self._decoded_correction(headed)
+        return ValidCorrection(ladder, kind, record.partition, value, decoded)
 
-    def _check_correction(self, record: Record) -> None:
-        """Raise Invalid if the correction, seed or reset is rejected at all offsets that it may
-        have."""
+    def _decoded_correction(self, record: Record) -> object:
+        """The correction, seed or reset. Raises Invalid if it is rejected at all offsets that it
+        may have."""
         decode: Callable[[Record, Ladders, int], object] = correction_records.decode
         if is_seed(record):
             decode = seed_records.decode
         try:
-            decode(record, self._ladders, self._partitions)
+            return decode(record, self._ladders, self._partitions)
         except Invalid:
             for later in self._later(record):
                 with suppress(Invalid):
-                    decode(later, self._ladders, self._partitions)
-                    return
+                    return decode(later, self._ladders, self._partitions)
             raise
 
     def _accepted_later(self, record: Record) -> OneRound | None:
@@ -164,6 +169,22 @@ class Validator:
         fits = 0 < len(ladder) <= MAX_ID_BYTES
         partition = partition_of(ladder, self._partitions) if fits else 0
         return Record(partition, self._end_of(partition), value, received_s=now_s)
+
+
+def content_of(each: OneRound) -> int:
+    """A number, within this process the same for two rounds that say the same, whatever the order
+    of their entries and the form of their times. It is not 0."""
+    batch, names = each.batch, each.batch.names.hashes
+    of = np.repeat(np.arange(len(batch.place)), batch.members)
+    sides = np.zeros(len(batch.place), np.uint64)
+    np.add.at(sides, of, names)
+    seat = batch.seat if (batch.seat != NO_SEAT).any() else sides  # of all entries, or of none
+    score = sides if np.isnan(batch.score).all() else batch.score
+    order = np.argsort(names)
+    entries: list[Any] = [sides, batch.place, seat, score]
+    parts = [names, batch.share, *(column[of] for column in entries)]
+    numbers = each.time, each.weight, each.ceiling
+    return hash((numbers, *(part[order].tobytes() for part in parts))) or 1
 
 
 def place_in(invalid: Invalid) -> str | None:

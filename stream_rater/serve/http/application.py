@@ -35,12 +35,12 @@ from stream_rater.serve.door.door import (
     lines_in,
 )
 from stream_rater.serve.door.fresh import Ask, FreshAnswers
+from stream_rater.serve.http import limits
 from stream_rater.serve.http.beliefs import BeliefQuestions
 from stream_rater.serve.http.event_stream import Hub
-from stream_rater.serve.http.limits import BodyReceiver, RateLimit, client_address
 from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.http.page import page_routes
-from stream_rater.serve.http.tokens import Tokens, check_origin
+from stream_rater.serve.http.tokens import Sites, Tokens
 from stream_rater.serve.openapi import document
 from stream_rater.serve.problems import MEDIA_TYPE, Refused
 from stream_rater.serve.questions import Incomplete, Questions
@@ -54,9 +54,9 @@ from stream_rater.serve.routes import (
 )
 from stream_rater.serve.seasons import NoSeasons, PastSeasons, SeasonIndex
 
-MOST_ANSWERED = 1000
-"""The most requests that are answered at the same time. Clients that follow changes do not
-count."""
+MOST_ANSWERED = 2000
+"""The most requests that are answered at the same time, half of them of one address. Clients that
+follow changes do not count."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T")
@@ -76,29 +76,34 @@ class Api:
         None if nothing does. `seasons` has the standings of past seasons; None if nothing has."""
         self._questions, self._hub, self._metrics, self._clock = questions, hub, metrics, clock
         self._unready = unready
-        self._answering = 0
-        self._rate, self._body_receiver = RateLimit(settings.serve_rate), BodyReceiver()
+        self._rate = limits.RateLimit(settings.serve_rate)
+        self._answered = limits.Shares(MOST_ANSWERED, "requests are being answered: try again")
+        most_bytes = max(limits.MOST_BODIES_BYTES, 2 * door.door.largest if door else 0)
+        self._bodies = limits.Shares(most_bytes, "bytes are being taken: try again")
         self._beliefs = beliefs
         self._door, self._fresh = door, fresh
         self._seasons = PastSeasons(seasons or NoSeasons(), questions, self._started_seasons)
         self._tokens = Tokens(settings.serve_token, settings.serve_write_token)
-        needs_token = bool(settings.serve_token)
-        self._openapi = msgspec.json.encode(document(version, token=needs_token))
+        self._needs_token = bool(settings.serve_token)
+        origins = [each.strip() for each in settings.serve_cors.split(",") if each.strip()]
+        self._sites = Sites(settings.serve, origins)
+        self._openapi = msgspec.json.encode(document(version, token=self._needs_token))
         self._decoders: dict[str, msgspec.json.Decoder[Any]] = {
             each.name: msgspec.json.Decoder(each.body)
             for each in OPERATIONS
             if each.body and not each.writes
         }
         endpoints = [
-            Route("/healthz", _probe(unhealthy)), Route("/readyz", _probe(unready)),
-            Route("/metrics", self._scrape), Route("/openapi.json", self._describe),
+            Route("/healthz", self._here(_probe(unhealthy))),
+            Route("/readyz", self._here(_probe(unready))),
+            Route("/metrics", self._here(self._scrape)), Route("/openapi.json", self._describe),
         ]  # fmt: skip
         routes = [
             Route(each.path, self._endpoint(each), methods=[each.method]) for each in OPERATIONS
         ]
         self.application: ASGIApp = RawPaths(
             Starlette(
-                routes=[*routes, *endpoints, *page_routes()], middleware=list(_cors(settings)),
+                routes=[*routes, *endpoints, *page_routes()], middleware=list(_cors(origins)),
                 exception_handlers={404: _not_found, 405: _not_allowed},
             )
         )  # fmt: skip
@@ -106,11 +111,7 @@ class Api:
     def _endpoint(self, operation: Operation) -> Endpoint:
         async def answer(request: Request) -> Response:
             began_s = self._clock()
-            self._answering += 1
-            try:
-                response = await self._answer_or_problem(operation, request)
-            finally:
-                self._answering -= 1
+            response = await self._answer_or_problem(operation, request)
             self._metrics.record_request(
                 operation.name, response.status_code, self._clock() - began_s
             )
@@ -118,10 +119,23 @@ class Api:
 
         return answer
 
+    def _here(self, endpoint: Endpoint) -> Endpoint:
+        """The endpoint of a page that needs no token."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                self._sites.check_reading(request.headers)
+            except Refused as refused:
+                return _problem_response(refused)
+            return await endpoint(request)
+
+        return answer
+
     async def _answer_or_problem(self, operation: Operation, request: Request) -> Response:
         try:
             self._admit(operation, request)
-            return await self._answer(operation, request)
+            with self._answered.taking(1), self._bodies.taking() as take:
+                return await self._answer(operation, request, take)
         except Refused as error:
             refused = error
         except Incomplete as why:
@@ -137,25 +151,29 @@ class Api:
         return _problem_response(refused)
 
     def _admit(self, operation: Operation, request: Request) -> None:
-        """Raise Refused if the client asks too often or without the token, or if too many requests
-        are being answered. Clients who may write may do so as often as they like."""
+        """Raise Refused if the client asks too often, or may not ask. Clients who may write may do
+        so as often as they like."""
         address = request.client.host if request.client else ""
-        client_address.set(address)
         rights = self._tokens.rights(request.headers.get("authorization", ""))
         open_door = self._door is not None and not self._door.needs_token
         may_write = rights == "write" or (open_door and operation.of_writers)
+        limits.client_address.set(address)
+        limits.client_writes.set(may_write)
         if not may_write:
             self._rate.take(address, self._clock())
-        if self._answering > MOST_ANSWERED:
-            raise Refused("busy", f"{MOST_ANSWERED:,} requests are being answered: try again")
         if operation.writes and open_door:
-            check_origin(request.headers)
+            self._sites.check_writing(request.headers, request.scope["http_version"])
+        elif rights == "none" and not (operation.writes or self._needs_token):
+            self._sites.check_reading(request.headers)
         if operation.writes and self._door is not None and self._door.needs_token:
             self._tokens.check_writing(rights)
         else:
             self._tokens.check_reading(rights)
 
-    async def _answer(self, operation: Operation, request: Request) -> Response:
+    async def _answer(
+        self, operation: Operation, request: Request, take: Callable[[int], None]
+    ) -> Response:
+        """Answer a request. `take` takes the bytes of its body from their share."""
         path = {name: _decoded(name, text) for name, text in request.path_params.items()}
         query = read_query(operation, request.query_params.multi_items())
         if operation.name == "changes":
@@ -167,10 +185,9 @@ class Api:
                 "without the header", "header.Upgrade",
             )  # fmt: skip
         if operation.writes:
-            given = await self._to_write(request)
+            given = await self._to_write(request, take)
         elif operation.body is not None:
-            body = await self._body_receiver.receive(request.stream())
-            given = self._parsed(operation.name, body)
+            given = self._parsed(operation.name, await limits.receive(request, take))
         answer = await self._ask(operation.name, path, query, given)
         body = to_json(answer)
         headers = {"Cache-Control": "no-cache"}
@@ -181,10 +198,9 @@ class Api:
                 return Response(status_code=304, headers=headers)
         return Response(body, operation.success, media_type="application/json", headers=headers)
 
-    async def _to_write(self, request: Request) -> Sent:
+    async def _to_write(self, request: Request, take: Callable[[int], None]) -> Sent:
         """The body of a request that writes, as it was sent."""
-        most = self._opened_door().largest
-        body = await self._body_receiver.receive(request.stream(), most)
+        body = await limits.receive(request, take, self._opened_door().largest)
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         names = PARENT, STATE
         headers = [(each, request.headers.get(each, "").encode()) for each in names]
@@ -295,7 +311,7 @@ class Api:
         if reasons := await self._unready():
             raise Refused("not-ready", reasons[0])
         await self._questions.check_ladder(ladder)
-        stream = self._hub.follow(ladder, last_id, client_address.get())
+        stream = self._hub.follow(ladder, last_id, limits.client_address.get())
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(stream, media_type=EVENT_STREAM, headers=headers)
 
@@ -321,8 +337,8 @@ class RawPaths:
         await self._application(scope, receive, send)
 
 
-def _cors(settings: Settings) -> Iterable[Middleware]:
-    if origins := [each.strip() for each in settings.serve_cors.split(",") if each.strip()]:
+def _cors(origins: Sequence[str]) -> Iterable[Middleware]:
+    if origins:
         yield Middleware(
             CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type", "Last-Event-ID"],

@@ -52,7 +52,7 @@ from stream_rater.serve.problems import Refused
 from stream_rater.serve.questions import AbsentLadder, Index
 
 MOST_WAITING = 32
-"""The most questions that may wait for the thread."""
+"""The most questions of an address that may wait for the thread."""
 UNKNOWN_S = 30.0
 """The time after which it asks again for the seasons that have started, if it may not know them."""
 

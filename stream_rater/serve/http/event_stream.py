@@ -7,8 +7,9 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import lru_cache
 
-from stream_rater.serve.feed import BadEventId, Feed, FeedEvent, id_of
+from stream_rater.serve.feed import BadEventId, Feed, FeedEvent, id_of, later
 from stream_rater.serve.index.follower import NewEvent
 from stream_rater.serve.problems import Refused
 
@@ -45,7 +46,7 @@ class _Client:
             self.ahead = any(
                 mine > at for mine, at in zip(self.next_offsets, positions, strict=True)
             )
-        place = id_of(_later(self.next_offsets, positions)) if self.ahead else event.id
+        place = id_of(later(self.next_offsets, positions)) if self.ahead else event.id
         self.put(_event_message(event, place))
 
     def put(self, text: bytes | None) -> None:
@@ -75,13 +76,16 @@ class Hub:
         return len(self._clients)
 
     def begin(self, positions: Sequence[int]) -> None:
-        """Record that reading begins at these positions. It may begin again, and then no client
-        receives an event twice."""
+        """Record that reading begins at these positions. It may begin again, with more partitions,
+        too. Then no client receives an event twice, and one that misses some receives RESET."""
         self._feed.begin(positions)
-        self._published += positions[len(self._published) :]
+        added = [0] * (len(positions) - len(self._published))  # nothing of them was published
+        self._published += added if self._published else positions
         for client in self._clients:
             client.ahead = True
-            client.next_offsets += positions[len(client.next_offsets) :]
+            client.next_offsets = later(client.next_offsets, self._published)
+            if any(map(operator.lt, client.next_offsets, positions)):
+                self._reset(client)
 
     def publish(self, events: Sequence[NewEvent]) -> None:
         """Send events that are in the index now."""
@@ -102,9 +106,13 @@ class Hub:
             if arrived_s > long_ago_s:
                 break
             if client.ahead and any(map(operator.gt, client.next_offsets, ends)):
-                client.next_offsets = self._live_position()
-                client.put(RESET)
-                client.put(_id_message(client.next_offsets))
+                self._reset(client)
+
+    def _reset(self, client: _Client) -> None:
+        """Let a client ask for the ratings again, and go on from now."""
+        client.next_offsets = self._live_position()
+        client.put(RESET)
+        client.put(_id_message(client.next_offsets))
 
     def close(self) -> None:
         """End all streams, and accept no more."""
@@ -133,9 +141,9 @@ class Hub:
             else:
                 # A greater id: this process lags behind the one that gave it.
                 first += [
-                    _event_message(each, id_of(_later(wanted, each.positions))) for each in missed
+                    _event_message(each, id_of(later(wanted, each.positions))) for each in missed
                 ]
-                client.next_offsets = _later(wanted, self._feed.positions)
+                client.next_offsets = later(wanted, self._feed.positions)
         first.append(_id_message(client.next_offsets))
         self._clients[client] = self._clock()
         stream = self._stream(client, first)
@@ -145,7 +153,7 @@ class Hub:
 
     def _live_position(self) -> list[int]:
         """The position from which a new client receives events."""
-        return _later(self._feed.positions, self._published)
+        return later(self._feed.positions, self._published)
 
     def _has_room(self, address: str) -> bool:
         """Whether one more client may follow. If another address has many more clients than this
@@ -179,15 +187,11 @@ class Hub:
             self._clients.pop(client, None)
 
 
-def _later(one: Sequence[int], other: Sequence[int]) -> list[int]:
-    """The greater offset of the two in each partition."""
-    return list(map(max, one, other))
-
-
 def _id_message(positions: Sequence[int]) -> bytes:
     return b"id: %b\n\n" % id_of(positions).encode()
 
 
+@lru_cache(maxsize=16)  # so that the clients of a ladder share it
 def _event_message(event: FeedEvent, event_id: str) -> bytes:
     # JSON of one line: msgspec writes no line breaks, and escapes those in texts.
     return b"id: %b\nevent: rating-changed\ndata: %b\n\n" % (event_id.encode(), event.value)

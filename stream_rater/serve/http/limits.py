@@ -5,12 +5,15 @@ The limits of connections are in `runtime.connections`.
 
 import asyncio
 import math
-from collections import OrderedDict, deque
-from collections.abc import AsyncIterable, Callable
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
+
+from starlette.requests import Request
 
 from stream_rater.serve.bodies import MOST_BODY_BYTES
 from stream_rater.serve.problems import Refused
@@ -18,7 +21,7 @@ from stream_rater.serve.problems import Refused
 BODY_S = 10.0
 """The seconds within which a body must be complete."""
 MOST_BODIES_BYTES = 64 * 1024 * 1024
-"""The most bytes of all bodies together that are being received at the same time."""
+"""The most bytes of all bodies together whose requests are not answered yet."""
 BURST_S = 2.0
 """The size of a full bucket: an address may send the requests of this many seconds at once."""
 MOST_ADDRESSES = 10_000
@@ -29,6 +32,8 @@ T = TypeVar("T")
 
 client_address: ContextVar[str] = ContextVar("client_address", default="")
 """The address of the client whose request is being answered."""
+client_writes: ContextVar[bool] = ContextVar("client_writes", default=False)
+"""Whether this client may write."""
 
 
 class RateLimit:
@@ -61,36 +66,69 @@ class RateLimit:
             )  # fmt: skip
 
 
-class BodyReceiver:
-    """Receives the bodies of requests, each within its time and size. It is for one event loop."""
+class Shares:
+    """Hands out a bounded amount of something to the clients whose requests are being answered. An
+    address may hold as much as it leaves free, so that no client keeps all others out. Those who
+    may write share an amount of their own. It is for one event loop."""
 
-    def __init__(self) -> None:
-        self._bytes = 0
-        """The number of received bytes of all incomplete bodies."""
+    def __init__(self, most: int, what: str) -> None:
+        """`most` is the amount for readers, and that for writers. `what` is the end of the sentence
+        that tells a client how much is held."""
+        self._most, self._what = most, what
+        self._held: Counter[tuple[bool, str]] = Counter()
+        """The amounts that are held, by whether the client may write, and by address; those of all
+        addresses together under an empty one."""
 
-    async def receive(
-        self, stream: AsyncIterable[bytes], most_bytes: int = MOST_BODY_BYTES
-    ) -> bytes:
-        """Receive a whole body of at most `most_bytes`. Raises Refused if it is too large or too
-        slow, or if too many bodies are being received."""
-        parts, size = [], 0
+    @contextmanager
+    def taking(self, amount: int = 0) -> Iterator[Callable[[int], None]]:
+        """Hold an amount until the block ends. The yielded function takes more. Both raise Refused
+        if there is not enough."""
+        writes, mine = client_writes.get(), 0
+        all_of, own = (writes, ""), (writes, client_address.get() or "unknown")
+
+        def take(more: int) -> None:
+            nonlocal mine
+            if more and self._held[own] + self._held[all_of] + 2 * more > self._most:
+                raise Refused("busy", f"{self._held[all_of]:,} {self._what}")
+            mine += more
+            self._hold(more, own, all_of)
+
         try:
-            async with asyncio.timeout(BODY_S):
-                async for part in stream:
-                    size += len(part)
-                    self._bytes += len(part)
-                    if size > most_bytes:
-                        raise Refused(
-                            "body-too-large", f"send {most_bytes:,} bytes at most", "body"
-                        )
-                    if self._bytes > MOST_BODIES_BYTES:
-                        raise Refused("busy", "too much is being sent at once: try again")
-                    parts.append(part)
-        except TimeoutError:
-            raise Refused("body-too-slow", f"send it within {BODY_S:g} s", "body") from None
+            take(amount)
+            yield take
         finally:
-            self._bytes -= size
-        return b"".join(parts)
+            self._hold(-mine, own, all_of)
+
+    def _hold(self, more: int, *holders: tuple[bool, str]) -> None:
+        for each in holders:
+            self._held[each] += more
+            if not self._held[each]:
+                del self._held[each]
+
+
+async def receive(
+    request: Request, take: Callable[[int], None], most_bytes: int = MOST_BODY_BYTES
+) -> bytes:
+    """Receive a whole body of at most `most_bytes`. `take` takes its bytes from a share: those that
+    are announced before the first one comes. Raises Refused if it is too large or too slow, or if
+    the share is too small."""
+    too_large = Refused("body-too-large", f"send {most_bytes:,} bytes at most", "body")
+    announced = int(request.headers.get("content-length") or 0)
+    if announced > most_bytes:
+        raise too_large
+    take(announced)
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                taken, size = max(size, announced), size + len(part)
+                if size > most_bytes:
+                    raise too_large
+                take(max(size - taken, 0))
+                parts.append(part)
+    except TimeoutError:
+        raise Refused("body-too-slow", f"send it within {BODY_S:g} s", "body") from None
+    return b"".join(parts)
 
 
 class _Job(NamedTuple):
@@ -101,19 +139,18 @@ class _Job(NamedTuple):
 
 
 class FairExecutor:
-    """Threads for long computations, with a bounded queue. It is for one event loop.
+    """Threads for long computations. It is for one event loop.
 
     Each address has its own queue, and the queues are served in turn. So a client that asks many
-    questions delays only its own. If too many questions wait, the newest question of the address
-    with the most waiting questions is refused. If no address has more than that of the new
-    question, counting the new question, then the new question is refused.
+    questions delays only its own.
     """
 
     def __init__(self, name: str, threads: int, max_waiting: int) -> None:
-        """`threads` is the number of threads, and `max_waiting` the most questions that may
-        wait."""
-        self._pool = ThreadPoolExecutor(threads, name)
-        self._free, self._max_waiting, self._waiting = threads, max_waiting, 0
+        """`threads` is the number of threads, and `max_waiting` the most questions of an address
+        that may wait."""
+        self._pool, self._free = ThreadPoolExecutor(threads, name), threads
+        most = 2 * (threads + max_waiting)
+        self._shares = Shares(most, "questions that take long wait here: try again")
         self._queues: OrderedDict[str, deque[_Job]] = OrderedDict()
         """The waiting jobs of each address. Addresses are in the order in which they are served
         next. No queue is empty."""
@@ -123,16 +160,14 @@ class FairExecutor:
         questions wait."""
         address = client_address.get()
         job = _Job(work, asyncio.get_running_loop().create_future())
-        if self._waiting >= self._max_waiting:
-            self._make_room(address)
-        self._queues.setdefault(address, deque()).append(job)
-        self._waiting += 1
-        self._start()
-        try:
-            result: T = await job.done
-        except asyncio.CancelledError:
-            self._cancel(address, job)
-            raise
+        with self._shares.taking(1):
+            self._queues.setdefault(address, deque()).append(job)
+            self._start()
+            try:
+                result: T = await job.done
+            except asyncio.CancelledError:
+                self._cancel(address, job)
+                raise
         return result
 
     def _start(self) -> None:
@@ -140,7 +175,6 @@ class FairExecutor:
         while self._free and self._queues:
             address, queue = self._queues.popitem(last=False)
             job = queue.popleft()
-            self._waiting -= 1
             if queue:
                 self._queues[address] = queue
             self._free -= 1
@@ -157,24 +191,10 @@ class FairExecutor:
                 job.done.set_exception(error)
         self._start()
 
-    def _make_room(self, address: str) -> None:
-        """Refuse the newest job of the address with the most waiting jobs. If that address has no
-        more than `address`, counting its new question, raise Refused for the new question."""
-        queue = max(self._queues.values(), key=len)
-        if len(queue) <= len(self._queues.get(address, ())) + 1:
-            raise _busy(self._max_waiting)
-        self._waiting -= 1
-        queue.pop().done.set_exception(_busy(self._max_waiting))
-
     def _cancel(self, address: str, job: _Job) -> None:
         """Drop a job whose client has disconnected, if the job still waits."""
         queue = self._queues.get(address)
         if queue is not None and job in queue:
             queue.remove(job)
-            self._waiting -= 1
             if not queue:
                 del self._queues[address]
-
-
-def _busy(max_waiting: int) -> Refused:
-    return Refused("busy", f"{max_waiting} questions that take long wait here: try again")

@@ -1,13 +1,21 @@
 """The tokens that requests must have."""
 
 import hmac
-import ipaddress
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Literal
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
+
 from stream_rater.config.settings import PREFIX
+from stream_rater.runtime.connections import is_local, is_loopback
 from stream_rater.serve.problems import Refused
+
+OF_PROXIES = (
+    "forwarded", "via", "x-forwarded", "x-real-ip", "x-client-ip", "x-cluster-client-ip",
+    "x-original-", "x-envoy-", "true-client-ip", "cf-", "fastly-",
+)  # fmt: skip
+"""How the names of headers begin by which a proxy says for whom it asks."""
 
 Rights = Literal["none", "read", "write"]
 """What a token allows. The token for writing also allows reading."""
@@ -45,30 +53,45 @@ class Tokens:
             raise _unauthorized("WRITE_TOKEN")
 
 
-def check_origin(headers: Mapping[str, str]) -> None:
-    """Raise Refused if a browser sends the request for a page of another site, or under a name that
-    is not this machine's.
+class Sites:
+    """Whose pages may ask where no token is needed.
 
-    A page that the user of this machine visits could otherwise write where no token is needed: by a
-    form, which no CORS rule stops, or by a name of its own that leads to this machine.
+    A browser of this machine lets each page send requests to it: by a form, which no CORS rule
+    stops, and by a name of the page's own that leads to this machine, whose answers it reads (DNS
+    rebinding).
     """
-    host = headers.get("host", "")
-    origin = headers.get("origin", host and f"http://{host}")
-    if origin.partition("://")[2] != host or not is_loopback(host):
-        raise Refused(
-            "foreign-page", f"set {PREFIX}SERVE_WRITE_TOKEN, and send it", "header.Origin"
-        )
 
+    def __init__(self, address: str, origins: Sequence[str]) -> None:
+        """`address` is where the process listens. `origins` are those whose pages may ask; `*`: of
+        any site."""
+        self._any = not is_local(address) or "*" in origins
+        self._names = {urlsplit(each).netloc for each in origins}
 
-def is_loopback(address: str) -> bool:
-    """Whether only this machine can connect to an address (HOST or HOST:PORT)."""
-    host = urlsplit(f"//{address}").hostname or ""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    def check_reading(self, headers: Headers) -> None:
+        """Raise Refused if a request to this machine names another host. One that names none is
+        from no browser."""
+        for host in filter(None, headers.getlist("host")):
+            if not (self._any or host in self._names or is_loopback(host)):
+                raise Refused(
+                    "foreign-page", f"ask for localhost or 127.0.0.1; or name https://{host[:80]} "
+                    f"in {PREFIX}SERVE_CORS; or set {PREFIX}SERVE_TOKEN, and send it",
+                    "header.Host",
+                )  # fmt: skip
+
+    @staticmethod
+    def check_writing(headers: Headers, version: str) -> None:
+        """Raise Refused unless a program of this machine sends the request, or the page of this
+        process. `version` is that of HTTP."""
+        cure = f"set {PREFIX}SERVE_WRITE_TOKEN, and send it"
+        by = [name for name in headers if name.startswith(OF_PROXIES)]
+        if by or version == "1.0":  # the version of proxies that add no header
+            what = f"header {by[0]}" if by else "HTTP/1.0"
+            raise Refused("writing-off", f"a proxy sends it ({what}): {cure}", "header")
+        hosts, origins = headers.getlist("host"), headers.getlist("origin")
+        sites = set(headers.getlist("sec-fetch-site")) - {"none", "same-origin"}
+        own = len(hosts) == 1 and is_loopback(hosts[0]) and {*origins} <= {f"http://{hosts[0]}"}
+        if sites or not own:
+            raise Refused("foreign-page", cure, "header.Origin")
 
 
 def _unauthorized(name: str) -> Refused:

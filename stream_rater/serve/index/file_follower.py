@@ -11,11 +11,13 @@ from pathlib import Path
 
 import msgspec
 
-from stream_rater.adapters.sqlite.database import connect_reader, index_path
+from stream_rater.adapters.sqlite.database import connect_reader
 from stream_rater.adapters.sqlite.events import end_of_changed, read_events
+from stream_rater.adapters.sqlite.names import index_path
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.contract.errors import StoreTrouble, Unrecoverable
 from stream_rater.contract.events import UNDECODABLE, RatingChanged, rating_changed_from_json
+from stream_rater.contract.record import checksum
 from stream_rater.pipeline.ports import Event, pause_s
 from stream_rater.serve.entries import EntryKey, IndexedPlayer
 from stream_rater.serve.feed import RING_SIZE
@@ -96,7 +98,7 @@ class FileFollower:
     def _read(self, connection: sqlite3.Connection, writer: FileIndexWriter) -> None:
         end = end_of_changed(connection, SHARD)
         (data,) = connection.execute("SELECT value FROM meta WHERE name = 'id'").fetchone()
-        stored = writer.begin(data, end)
+        stored = writer.begin(data, end, lambda at: _tail_at(connection, at))
         # The feed gets the newest events again, although the index has them.
         reported = max(0, end - RING_SIZE)
         at = min(stored, reported)
@@ -135,7 +137,7 @@ class FileFollower:
             except UNDECODABLE:
                 self._watcher.skipped(SHARD, offset)
         end = some[-1][0] + 1
-        return writer.apply(changes, end) if end > stored else {}
+        return writer.apply(changes, end, checksum(some[-1][1].value)) if end > stored else {}
 
     def _new_events(
         self, some: Sequence[tuple[int, Event]], first: int,
@@ -157,6 +159,14 @@ def _read_some(connection: sqlite3.Connection, first: int) -> list[tuple[int, Ev
     transaction is open after that, however long it takes to add them to the index."""
     with instant(connection):
         return [*itertools.islice(read_events(connection, SHARD, first), READ_TOGETHER)]
+
+
+def _tail_at(connection: sqlite3.Connection, end: int) -> int:
+    """The checksum of the event before an offset; 0 before the first one, and where the file does
+    not have it any more."""
+    with instant(connection):
+        last = next(read_events(connection, SHARD, end - 1), None) if end else None
+    return checksum(last[1].value) if last is not None and last[0] == end - 1 else 0
 
 
 class _OfLadder(msgspec.Struct):

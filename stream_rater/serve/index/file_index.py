@@ -18,11 +18,12 @@ import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from copy import copy
 from pathlib import Path
 from typing import TypeVar
 
+from stream_rater.adapters.sqlite.schema import private_files
 from stream_rater.config.ladders import ANY_LADDER, Ladders, LadderViews
 from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.events import RatingChanged
@@ -30,6 +31,7 @@ from stream_rater.serve.cursors import AfterRow, ranked
 from stream_rater.serve.entries import (
     BIN,
     NOT_SWEPT,
+    WRONG_CLOCK_S,
     EntryKey,
     History,
     IndexedPlayer,
@@ -58,13 +60,13 @@ from stream_rater.serve.questions import (
     PlayerView,
 )
 
-FORMAT = 1
+FORMAT = 2
 """The format of the tables. If a file has another one, the index is made again."""
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS index_state (
     one INTEGER PRIMARY KEY CHECK (one = 1), format INTEGER NOT NULL, data TEXT NOT NULL,
-    next INTEGER NOT NULL
+    next INTEGER NOT NULL, tail INTEGER NOT NULL
 );
 CREATE TABLE IF NOT EXISTS index_ladders (
     ladder TEXT PRIMARY KEY, summary BLOB NOT NULL, listed INTEGER NOT NULL
@@ -91,8 +93,9 @@ CREATE TABLE IF NOT EXISTS index_views (
 """
 """`score` is minus the displayed rating of a listed player, and null for others. `source` is the
 offset in `round-completed`. `data` names the data file. `next` is the offset of `rating-changed`
-before which the index has every event. `due` is the moment in Unix seconds at which a listed player
-leaves the list. `moment` and `player` of `index_views` are those of `LadderIndex.swept`."""
+before which the index has every event, and `tail` the checksum of the last one of them. `due` is
+the moment in Unix seconds at which a listed player leaves the list. `moment` and `player` of
+`index_views` are those of `LadderIndex.swept`."""
 
 NAMES = (
     "index_ladders", "index_players", "index_bins", "index_changes", "index_dues", "index_views",
@@ -120,35 +123,39 @@ class FileIndexWriter:
         views by which the index is made. `now` returns Unix seconds. Creates the file and its
         tables where they are missing."""
         self._max_changes, self._views, self._now = max_changes, LadderViews(ladders), now
-        self._do = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._do.execute("PRAGMA journal_mode = WAL").fetchall()
+        with private_files():
+            self._do = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._do.execute("PRAGMA journal_mode = WAL").fetchall()
         self._do.execute("PRAGMA synchronous = NORMAL")  # with OFF, a power cut damages the file
         self._do.executescript(TABLES)
 
-    def begin(self, data: str, end: int) -> int:
+    def begin(self, data: str, end: int, tail_at: Callable[[int], int] = lambda _: 0) -> int:
         """The offset of `rating-changed` from which the events must be applied.
 
-        `data`: a name of the data file that no other one has. `end`: the end of its events. An
-        index of another file, of another format, or of events that the file no longer has is made
+        `data`: a name of the data file that no other one has. `end`: the end of its events.
+        `tail_at`: the checksum of the event before an offset. An index of another file, of another
+        format, or of events that the file no longer has, because a backup was restored, is made
         again.
         """
-        found = self._do.execute("SELECT format, data, next FROM index_state").fetchone()
-        if found is not None and found[:2] == (FORMAT, data) and found[2] <= end:
+        found = self._do.execute("SELECT format, data, next, tail FROM index_state").fetchone()
+        same = found is not None and found[:2] == (FORMAT, data) and found[2] <= end
+        if same and tail_at(found[2]) == found[3]:
             for (ladder,) in self._do.execute("SELECT ladder FROM index_ladders").fetchall():
                 self._adopt(ladder)
             return int(found[2])
         with self._transaction():
             for name in NAMES:
                 self._do.execute(f"DELETE FROM {name}")
-            self._do.execute("REPLACE INTO index_state VALUES (1, ?, ?, 0)", (FORMAT, data))
+            self._do.execute("REPLACE INTO index_state VALUES (1, ?, ?, 0, 0)", (FORMAT, data))
         return 0
 
     def _adopt(self, ladder: str) -> None:
         """Make the placements of all players of a ladder again if its views are others than those
-        by which they were made."""
+        by which they were made, or if a wrong clock has taken out who is to be listed."""
         views = self._views.of(ladder)
-        stored = self._do.execute("SELECT views FROM index_views WHERE ladder = ?", (ladder,))
-        if (stored.fetchone() or ("",))[0] == views.id:
+        own = "SELECT views, moment FROM index_views WHERE ladder = ?"
+        made_by, moment_s = self._do.execute(own, (ladder,)).fetchone() or ("", -math.inf)
+        if made_by == views.id and moment_s <= self._now() + WRONG_CLOCK_S:
             return
         with self._transaction():
             for table in ("index_views", "index_dues", "index_bins"):
@@ -170,6 +177,7 @@ class FileIndexWriter:
         more."""
         now_s, more = self._now(), False
         for (ladder,) in self._do.execute("SELECT ladder FROM index_views").fetchall():
+            self._adopt(ladder)
             due = self._do.execute(
                 "SELECT player, due FROM index_dues WHERE ladder = ? AND due <= ? "
                 "ORDER BY due, player LIMIT ?", (ladder, now_s, SWEPT_TOGETHER),
@@ -206,10 +214,12 @@ class FileIndexWriter:
         )
         return moment_s, b""
 
-    def apply(self, events: Sequence[IndexEvent], end: int) -> Mapping[EntryKey, IndexedPlayer]:
-        """Apply the next events. `end`: the offset before which the index then has every event.
-        Returns the player after each event of a ladder with tiers, by the ladder, the player and
-        the event's `offset`."""
+    def apply(
+        self, events: Sequence[IndexEvent], end: int, tail: int = 0
+    ) -> Mapping[EntryKey, IndexedPlayer]:
+        """Apply the next events. `end`: the offset before which the index then has every event, and
+        `tail` the checksum of the last one. Returns the player after each event of a ladder with
+        tiers, by the ladder, the player and the event's `offset`."""
         made: dict[EntryKey, IndexedPlayer] = {}
         by_ladder: dict[str, list[IndexEvent]] = {}
         for event in events:
@@ -221,7 +231,7 @@ class FileIndexWriter:
                 self._write(ladder, before, after)
                 self._write_changes(ladder, own)
                 made |= {(ladder, *key): player for key, player in after.made.items()}
-            self._do.execute("UPDATE index_state SET next = ?", (end,))
+            self._do.execute("UPDATE index_state SET next = ?, tail = ?", (end, tail))
         return made
 
     @contextmanager
@@ -494,9 +504,13 @@ class FileIndexReader:
 
 
 def make_room(path: Path) -> None:
-    """Delete an index of another format, and whatever else cannot be an index. Nobody may have it
-    open. Raises Denied if that is not allowed."""
+    """Delete an index of another format, and a file that is none of SQLite. Nobody may have it
+    open. Raises Denied if that is not allowed, or if it is a file of somebody else."""
     if path.exists() and not _has_format(path):
+        with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(path)) as connection:
+            found = connection.execute("SELECT name FROM sqlite_schema").fetchall()
+            if found and ("index_state",) not in found:
+                raise Denied(f"{path} is no index of stream-rater: move it away, or rename it")
         delete(path)
 
 

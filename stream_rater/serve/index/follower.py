@@ -162,6 +162,10 @@ class Follower:
         checkpointed_s, ended, stored = -CHECKPOINT_S, set[int](), list[int]()
         last: dict[int, Record] = {}
         while not self._stop.is_set():
+            if added := reader.added(len(positions)):
+                raise LogTrouble(
+                    f"kafka: {reader.topic} has {added.stop} partitions now: reading begins again"
+                )
             self.last_poll_s = self._clock()
             changes: list[tuple[EventPlace, IndexEvent]] = []
             events: list[NewEvent] = []

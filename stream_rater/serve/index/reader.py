@@ -27,6 +27,7 @@ from stream_rater.serve.entries import (
     decode_players,
     decode_summary,
 )
+from stream_rater.serve.feed import later
 from stream_rater.serve.index import scripts
 from stream_rater.serve.index.evaluation import Evaluation
 from stream_rater.serve.index.seasons import RedisSeasons
@@ -188,8 +189,9 @@ class ReadPositions:
         """Record that the index has every event of every ladder before these positions."""
         self._all = list(positions)
         self._ladders.clear()
-        newer = (each for each in self._answered.items() if any(map(gt, each[1], positions)))
-        self._answered = dict(newer)
+        self._answered = {
+            ladder: at for ladder, at in self._answered.items() if later(at, positions) != self._all
+        }
 
     def event_read(self, ladder: str, partition: int, offset: int) -> None:
         """Record that the ladder's index has this event, and all events before it in this
@@ -200,9 +202,9 @@ class ReadPositions:
     def answered(self, ladder: str, positions: Sequence[int]) -> None:
         """Record that an answer about a ladder was given from an index at these positions. So no
         later answer is older, even if Redis goes back to a state that this process has not made."""
-        if any(map(gt, positions, self.of(ladder))):
-            before = self._answered.get(ladder, positions)
-            self._answered[ladder] = list(map(max, before, positions))
+        known = self.of(ladder)
+        if len(positions) > len(known) or any(map(gt, positions, known)):
+            self._answered[ladder] = later(known, positions)
 
     def knows(self, ladder: str) -> bool:
         """Whether the ladder is known to have an index."""
@@ -218,11 +220,9 @@ class ReadPositions:
         """The positions of a ladder. Raises Incomplete while they are unknown."""
         found = self.of_all()
         if of_ladder := self._ladders.get(ladder):
-            found = list(found)
-            for partition, at in of_ladder.items():
-                found[partition] = max(found[partition], at)
+            found = later(found, _listed(of_ladder))
         if (answered := self._answered.get(ladder)) is not None:
-            found = list(map(max, found, answered))
+            found = later(found, answered)
         return found
 
 
@@ -249,7 +249,12 @@ class AtLeast(ReadPositions):
         return self._raised(self._base.of(ladder))
 
     def _raised(self, positions: list[int]) -> list[int]:
-        return [max(at, self._needed.get(p, 0)) for p, at in enumerate(positions)]
+        return later(positions, _listed(self._needed))
+
+
+def _listed(positions: Mapping[int, int]) -> list[int]:
+    """Positions by partition as a list, with 0 for a partition that has none."""
+    return [positions.get(p, 0) for p in range(max(positions, default=-1) + 1)]
 
 
 def _pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:

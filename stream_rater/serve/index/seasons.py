@@ -220,6 +220,8 @@ class SeasonFollower:
         if self._whole and self._clock() - self._checked_s >= CHECK_S:
             self._checked_s = self._clock()
             self._writer.check()
+            if reader.added(len(self._positions)):
+                self.close()  # the next call reads them, too
 
     def _open(self) -> bool:
         """Begin to read the topic. Returns whether it exists."""

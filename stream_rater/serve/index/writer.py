@@ -27,7 +27,7 @@ If players may leave a leaderboard without an event, a fourth step takes them ou
 
 4. Sweep, about once a second: for each ladder, take out players whose moment has come, in order of
    moment and player, and write the place of the last one with them. At most SWEPT_TOGETHER leave in
-   one MULTI/EXEC.
+   one MULTI/EXEC. If that place is ahead of the clock, the ladder's index is made again.
 """
 
 import time
@@ -57,6 +57,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import StoreTrouble, Unrecoverable
 from stream_rater.serve.entries import (
     NOT_SWEPT,
+    WRONG_CLOCK_S,
     EntryKey,
     IndexedPlayer,
     IndexEvent,
@@ -190,7 +191,12 @@ class IndexWriter:
         with translated_failures(self._login), self._client.pipeline(transaction=False) as pipe:
             for ladder in ladders:
                 pipe.zcount(self._keys(ladder).dues, "-inf", now_s)
-            for ladder, due in zip(ladders, pipe.execute(), strict=True):
+                pipe.hget(self._keys(ladder).state, SWEPT)
+            found = pipe.execute()
+            for ladder, due, swept in zip(ladders, found[::2], found[1::2], strict=True):
+                if swept and _decode_swept(swept)[0] > now_s + WRONG_CLOCK_S:
+                    self._client.unlink(*self._keys(ladder))
+                    raise IndexLost(f"{ladder!r}: a clock was ahead, and players left too early")
                 if due:
                     more |= self._sweep(ladder, now_s)
         return more
@@ -206,7 +212,7 @@ class IndexWriter:
         """Store that everything before these positions is applied, and check that the index still
         exists. Raises IndexLost."""
         with translated_failures(self._login):
-            if self._now() >= self._kept_s + KEEP_S:
+            if not 0.0 <= self._now() - self._kept_s < KEEP_S:  # or the clock was set back
                 self._keep()
             for ladder in list(self._ladders):
                 self._apply(ladder, (), positions)
@@ -304,6 +310,8 @@ class IndexWriter:
             self._client.zadd(VIEWS, {f":{name}": now_s for name in with_views}, nx=True)
             own = {f"{found}:{name}": now_s for name, found in with_views.items()}
             self._client.zadd(VIEWS, own)
+        if ahead := self._client.zrange(VIEWS, now_s + WRONG_CLOCK_S, "+inf", byscore=True):
+            self._client.zadd(VIEWS, dict.fromkeys(ahead, now_s), xx=True)  # of a wrong clock
         for member in self._client.zrange(VIEWS, "-inf", now_s - KEPT_S, byscore=True):
             views, _, ladder = member.decode().partition(":")
             self._client.unlink(*keys_of(ladder, views))

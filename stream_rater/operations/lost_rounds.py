@@ -1,0 +1,240 @@
+"""Closes partitions of `round-completed` that lost records, as a part of a rebuild (`torn_logs`).
+
+Parts, events and other records still name offsets of the lost rounds. If other rounds took these
+offsets, subscribers would take the older event for the newer one. So the rebuild
+
+1. marks the store as unfinished;
+2. commits an offset with a checksum that no record has. From now on each reader sees that the log
+   lost records, also once the log reaches the offset again;
+3. appends empty records, until all later offsets are new ones;
+4. writes a ladder event, so that no later rebuild believes parts of lost rounds;
+5. replays the log up to the end that it has then, and writes the beliefs;
+6. publishes an event of each player whose last event says something else than the belief;
+7. commits the end, with the checksum of the last record.
+
+Each step may be repeated, and whatever the log lacks is still known after each of them.
+"""
+
+import secrets
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from itertools import chain
+
+import numpy as np
+
+from stream_rater.adapters.kafka.copier import ANYWHERE, Copier
+from stream_rater.adapters.kafka.envelopes import change_headers, next_offset_of
+from stream_rater.adapters.kafka.reader import read_all, source_tails
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.columns.sharding import partition_of, shards_of
+from stream_rater.config.errors import Failed
+from stream_rater.config.ladders import Ladders
+from stream_rater.config.settings import Settings
+from stream_rater.contract.events import LOG_LOST, CorrectionCause, rating_changed_from_json
+from stream_rater.contract.groups import ESTIMATORS
+from stream_rater.contract.record import Player, Record
+from stream_rater.contract.season_ended import SeasonKept, record_of
+from stream_rater.operations import season_copies
+from stream_rater.operations.corrected_rebuild import PUBLISHED, LastPublished, last_published
+from stream_rater.operations.cutoff import Cutoff
+from stream_rater.pipeline.ladder_history import LadderLog
+from stream_rater.pipeline.ports import Event, SourceCommit, Tails
+from stream_rater.pipeline.updater.corrected_changes import correction_events
+from stream_rater.rating import record as belief_record
+from stream_rater.rating import stages
+from stream_rater.rating.model import newcomers
+from stream_rater.rating.stages import RatingRule
+from stream_rater.replay.checkpoint import Head
+from stream_rater.replay.edited_log import Verdicts
+
+Published = Mapping[Player, LastPublished]
+
+NO_RECORD = 2**32
+"""A checksum that no record has."""
+FILLER = b"log-lost "
+"""What the last of the appended records begins with. A random word follows. The others are empty,
+and so all have one checksum: if the log lost some of them, that would not show."""
+MOST_FILLERS = 50_000_000
+"""The most records that are appended to a partition unless an operator has named a greater number:
+an offset that is wrong must not fill a disk."""
+
+
+class RoundLog:
+    """The topic `round-completed` and the estimators' offsets on it, and what names its offsets."""
+
+    def __init__(self, settings: Settings, admin: Admin) -> None:
+        self._settings, self._admin, self._topics = settings, admin, admin.topics
+
+    def ends(self) -> Sequence[int]:
+        """The end of each partition."""
+        return self._admin.all_ends(self._topics.rounds)
+
+    def append(self, records: Iterable[Record]) -> None:
+        """Append records. They are in the log when this returns."""
+        Copier(self._settings, self._topics.rounds).write(records)
+
+    def commit(self, offsets: Mapping[int, int], tails: Tails) -> None:
+        """Commit offsets of the estimators, each with a checksum."""
+        self._admin.commit(ESTIMATORS, self._topics.rounds, offsets, tails)
+
+    def commit_finished(self, offsets: Mapping[int, int]) -> None:
+        """Commit offsets of the estimators, each with the checksum of the record before it."""
+        known = {p: offset for p, offset in offsets.items() if offset}
+        found = source_tails(self._settings, self._admin, known) if known else {}
+        self.commit(offsets, {p: each.tail for p, each in found.items()})
+
+    def publish(self, events: Iterable[Event]) -> None:
+        """Publish events. They are in `rating-changed` when this returns."""
+        Copier(self._settings, self._topics.changed).write(
+            Record(each.shard, ANYWHERE, each.value, change_headers(each), key=each.key)
+            for each in events
+        )
+
+    def newest(self, wanted: Callable[[str], bool]) -> dict[Player, LastPublished]:
+        """What was last published of each player of the wanted ladders. Records without a value are
+        skipped: their players were erased."""
+        values = (each.value for each in self._read(self._topics.changed))
+        return last_published(map(rating_changed_from_json, filter(None, values)), wanted)
+
+    def rejected(self) -> Iterator[tuple[int, int]]:
+        """Yield the partition and the next offset of each rejection."""
+        found = (next_offset_of(each.headers) for each in self._read(self._topics.rejected))
+        return filter(None, found)
+
+    def seasons(self) -> Iterator[tuple[str, int]]:
+        """Yield the ladder of each past season, and the offset at which the next one starts."""
+        for message, _ in season_copies.read_copies(self._settings, self._admin):
+            found = record_of(message.key, message.value)
+            if isinstance(found, SeasonKept):
+                yield found.ladder, found.offset
+
+    def _read(self, topic: str) -> Iterator[Record]:
+        return read_all(self._settings, topic, *self._admin.partitions_of(topic))
+
+
+def named_offsets(
+    committed: Mapping[int, SourceCommit | None], cutoff: Cutoff, newest: Published,
+    notes: LadderLog, heads: Iterable[tuple[str, Head]], log: RoundLog,
+) -> dict[int, int]:  # fmt: skip
+    """By partition, the offset after all that anything names. `committed`: the estimators' offsets.
+    `newest`: what was last published of the players of interest. `heads`: the ladders of the
+    checkpoints, and these."""
+    found = {p: each.offset if each is not None else 0 for p, each in committed.items()}
+    home = cache(lambda ladder: partition_of(ladder, len(found)))
+    for ladder, offset in chain(
+        cutoff.named(), log.seasons(),
+        ((ladder, each.offset) for (ladder, _), each in newest.items()),
+        ((ladder, max(each.place)) for ladder, some in notes.corrections.items() for each in some),
+        ((name, max(of.offset - 1, *chain(of.last[:1], *of.corrections))) for name, of in heads),
+    ):  # fmt: skip
+        found[home(ladder)] = max(found[home(ladder)], offset + 1)
+    for partition, offset in chain(log.rejected(), notes.replayed.items()):
+        found[partition] = max(found.get(partition, 0), offset)
+    return found
+
+
+class Closing:
+    """Closes the partitions that lost records."""
+
+    def __init__(
+        self, lost: Collection[int], log: RoundLog, ladders: Ladders, newest: Published,
+        reach: Mapping[int, int],
+    ) -> None:  # fmt: skip
+        """`newest`: what was last published of each player of these partitions, or of more.
+        `reach`: by partition, the offset after all that anything names."""
+        self._lost, self._log, self._ladders = lost, log, ladders
+        self._newest, self._reach = newest, reach
+        self._ends: dict[int, int] = {}
+        """By partition that lost records, its end after the last appended record."""
+
+    def check(self, most: int) -> None:
+        """Raise Failed if more than `most` records would be appended to a partition."""
+        for partition, end in enumerate(self._log.ends()):
+            if partition in self._lost and (count := self._reach[partition] - end) > most:
+                raise Failed(
+                    f"partition {partition} of the rounds lost records and ends at {end}, and "
+                    f"something names its offset {self._reach[partition] - 1}: if that is right, "
+                    f"give --fill {count}, and so many empty records are appended"
+                )
+
+    def close(self, begin: Callable[[], object]) -> dict[int, int]:
+        """Append empty records up to the offsets that something names, and one record more. Returns
+        the ends of the partitions that lost records. `begin`: marks the store as unfinished."""
+        begin()
+        self._disown()
+        self._fill()
+        ends = self._log.ends()
+        self._ends = {p: ends[p] for p in self._lost}
+        return self._ends
+
+    def _disown(self) -> None:
+        """Commit offsets that no log can have led to. A repeated rebuild reads from them how far
+        to fill, whatever else is gone by then."""
+        ends = self._log.ends()
+        offsets = {p: max(self._reach[p], ends[p]) for p in self._lost}
+        self._log.commit(offsets, dict.fromkeys(offsets, NO_RECORD))
+
+    def _fill(self) -> None:
+        for p in self._lost:
+            while (count := self._reach[p] - self._log.ends()[p]) > 0:
+                self._log.append(Record(p, ANYWHERE, None) for _ in range(count))
+            self._log.append([Record(p, ANYWHERE, self._last_value())])
+
+    def _last_value(self) -> bytes | None:
+        return FILLER + secrets.token_hex(8).encode()
+
+    def publish(
+        self, beliefs: Iterable[Sequence[tuple[Player, bytes]]], verdicts: Verdicts, shards: int,
+        partitions: int,
+    ) -> None:  # fmt: skip
+        """Publish an event of each player whose belief is not what was last published, or who has
+        no belief any more. `beliefs`: all that the store has, in batches; a player may appear in
+        several."""
+        now, seen, newest = datetime.now(UTC).isoformat(), set[Player](), self._newest
+        end_of = cache(lambda ladder: self._ends.get(partition_of(ladder, partitions), 0))
+
+        def events(group: Iterable[tuple[Player, bytes | None]]) -> Iterator[Event]:
+            by_ladder: dict[str, list[tuple[str, bytes | None]]] = {}
+            for (ladder, name), data in group:
+                by_ladder.setdefault(ladder, []).append((name, data))
+            for ladder, own in by_ladder.items():
+                place = end_of(ladder) - 1
+                terms = self._ladders.find(ladder, place)
+                if place < 0 or terms is None:
+                    continue
+                rule = stages.rule_of(terms.rating, verdicts.of(ladder).started_before(place))
+                before = [newest.get((ladder, name)) for name, _ in own]
+                yield from _events(ladder, dict(own), before, place, rule, shards, now)
+
+        def all_events() -> Iterator[Event]:
+            for batch in beliefs:
+                yield from events((who, data) for who, data in batch if who not in seen)
+                seen.update(who for who, _ in batch if end_of(who[0]))
+            yield from events((who, None) for who in newest if who not in seen)
+
+        self._log.publish(all_events())
+
+    def release(self) -> None:
+        """Commit the ends, so that workers go on behind all that was replayed."""
+        self._log.commit_finished(self._ends)
+
+
+def _events(
+    ladder: str, records: Mapping[str, bytes | None], before: Sequence[LastPublished | None],
+    place: int, rule: RatingRule, shards: int, now: str,
+) -> Iterator[Event]:  # fmt: skip
+    """Yield the events of those players of a ladder whose record (None: a newcomer's) differs from
+    what was last published (`before`). `place`: the offset of all events."""
+    names, header = list(records), belief_record.headers_of(list(records.values()))
+    newcomer = newcomers(1, 0, rule.initial_mu, rule.initial_sigma, coded=True).header
+    header[header["version"] == 0] = newcomer
+    initial = LastPublished(-1, rule.initial_mu, rule.initial_sigma)
+    last = np.array([each or initial for each in before], PUBLISHED)
+    header["previous_mu"], header["previous_sigma"] = last["mu"], last["sigma"]
+    differs = np.any([last[name] != header[name] for name in ("mu", "sigma", "rounds")], axis=0)
+    homes, cause = shards_of(names, shards), CorrectionCause(cause=LOG_LOST, offset=place)
+    for shard in np.unique(homes[differs]).tolist():
+        rows = np.flatnonzero(differs & (homes == shard))
+        own, every = [names[i] for i in rows.tolist()], np.ones(len(rows), np.bool_)
+        yield from correction_events(shard, ladder, cause, now, rule, own, header[rows], every)

@@ -1,0 +1,241 @@
+"""Partitions that are added while a process reads: it notices them, and nothing is answered, sent
+or skipped as if they were not there."""
+
+import threading
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from stream_rater.adapters.kafka import progress, reader
+from stream_rater.adapters.kafka.progress import KafkaProgress, RejectionReader
+from stream_rater.adapters.kafka.reader import follow
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import LogTrouble
+from stream_rater.contract.record import Record
+from stream_rater.contract.submissions import Progress, RejectedRecord
+from stream_rater.serve.door.settled import Settled
+from stream_rater.serve.http.event_stream import Hub
+from stream_rater.serve.index import follower
+from stream_rater.serve.index.follower import Follower, Watcher
+from stream_rater.serve.index.reader import AtLeast, ReadPositions
+from tests.builders.consumers import Topic
+from tests.unit.test_serve_feed import Followed, events, in_a_loop
+
+
+def records(partition: int, count: int) -> list[Record]:
+    return [Record(partition, o, b"%d:%d" % (partition, o)) for o in range(count)]
+
+
+@pytest.fixture
+def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
+    """A topic of one partition, for every reader. Its partitions are counted at every turn."""
+    found = Topic(records(0, 2))
+    monkeypatch.setattr(reader, "new_consumer", found.client)
+    monkeypatch.setattr(reader, "COUNT_S", 0.0)
+    for module in (progress, follower):
+        monkeypatch.setattr(module, "Admin", lambda *_, **__: Kafka(found))
+    return found
+
+
+class Kafka:
+    """What an Admin says, if every topic has the partitions of one, and all is rated."""
+
+    def __init__(self, topic: Topic) -> None:
+        names = SimpleNamespace(rounds="rounds", parts="parts", changed="changed", rejected="no")
+        self.topics, self._topic = names, topic
+        self.fewer = ""
+        """A topic without the newest partition."""
+
+    def partitions_of(self, *names: str) -> list[int]:
+        return [len(self.all_ends(name)) for name in names]
+
+    def ends(self, name: str, partitions: int) -> list[int]:
+        return self.all_ends(name)[:partitions]
+
+    def all_ends(self, name: str) -> list[int]:
+        return [*map(len, self._topic.partitions[: -1 if name == self.fewer else None])]
+
+    def committed(self, _: str, __: str, partitions: int) -> dict[int, int | None]:
+        return {p: len(self._topic.partitions[p]) for p in range(partitions)}
+
+
+def test_who_watches_gets_each_record_once(topic: Topic) -> None:
+    """Of the partitions that were there, and everything of those that are added. While Kafka does
+    not say how many there are, nothing else changes."""
+    for from_start in (True, False):
+        topic.partitions = [records(0, 2)]
+        topic.away = True
+        watched, found = follow(Settings(), "t", 1, from_start=from_start), list[bytes | None]()
+
+        def take(watched: Any = watched, found: list[bytes | None] = found) -> None:
+            while (record := next(watched)) is not None:
+                found.append(record.value)
+
+        take()
+        topic.partitions += [records(1, 2), []]
+        take()
+        topic.away = False
+        topic.partitions[0] += records(0, 3)[2:]
+        take()
+        take()
+        topic.partitions[2] += records(2, 1)
+        take()
+        before = [b"0:0", b"0:1"] if from_start else []
+        assert found == [*before, b"0:2", b"1:0", b"1:1", b"2:0"]
+
+
+def test_rejections_of_added_partitions_are_read(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them: the look back is for partitions that were there. Positions are of all, so that
+    a round whose outcome they decide is settled."""
+    monkeypatch.setattr(progress, "LOOK_BACK", 1)
+    topic.partitions = [rejections(0, 2)]
+    stop, seen, positions = threading.Event(), list[tuple[int, int]](), list[list[int]]()
+
+    def rejected(records: Sequence[RejectedRecord], at: Sequence[int]) -> None:
+        seen.extend(each.place for each in records)
+        positions.append([*at])
+        if len(at) > 1:
+            stop.set()
+        else:
+            topic.partitions.append(rejections(1, 3))
+
+    following = RejectionReader(Settings(), stop)
+    while not stop.is_set():
+        following.run(lambda: None, rejected)
+    assert seen == [(0, 1), (1, 0), (1, 1), (1, 2)]
+    assert positions == [[2], [2, 3]]
+
+
+def rejections(partition: int, count: int) -> list[Record]:
+    """Rejections of the rounds at the same places."""
+    return [
+        Record(partition, offset, b"{}", headers=[
+            ("source-partition", b"%d" % partition), ("source-offset", b"%d" % offset),
+        ])
+        for offset in range(count)
+    ]  # fmt: skip
+
+
+def test_progress_is_that_of_all_shards(topic: Topic) -> None:
+    """At every question. While one of both topics lacks the new shard, there is no progress."""
+    found = KafkaProgress(Settings())
+    assert found.read() == Progress([2], [2], [2], [2], [2])
+    topic.partitions.append(records(1, 3))
+    assert found.read() == Progress([2], [2, 3], [2, 3], [2, 3], [2, 3])
+    assert found._connected is not None
+    found._connected.fewer = "changed"  # type: ignore[attr-defined]
+    with pytest.raises(LogTrouble, match="differ in partitions"):
+        found.read()
+
+
+def test_an_answer_needs_the_events_of_old_and_of_new_shards() -> None:
+    """A player's round that was rated before is in the partition of another shard. What was
+    settled stays so."""
+    settled = Settled()
+    settled.observe(Progress([5], [2], [2], [7], [0]))
+    assert settled.needed(0, 4, [0]) == {0: 7} and settled.read([7], [0]) == [5]
+    more = Progress([6], [2, 0, 0], [2, 0, 0], [8, 0, 0], [0])
+    settled.observe(more)
+    assert settled.needed(0, 5, [2]) == {0: 8, 1: 0, 2: 0}
+    assert settled.read([7], [0]) == [5]
+    settled.observe(more._replace(rated=[9], part_ends=[2, 0, 1], change_ends=[8, 0, 3]))
+    assert settled.needed(0, 8, [2]) is None  # the part is not applied
+    settled.observe(Progress([9], [2, 0, 1], [2, 0, 1], [8, 0, 3], [0]))
+    assert settled.needed(0, 8, [2]) == {0: 8, 1: 0, 2: 3}
+
+
+def test_an_index_without_the_new_partitions_does_not_answer() -> None:
+    """Positions that are needed there are asked for, though this process does not read them yet.
+    No later answer is older than one that had them."""
+    known = ReadPositions()
+    known.all_read([5])
+    needed = AtLeast(known, {2: 3})
+    assert needed.of("l") == needed.of_all() == [5, 0, 3]
+    needed.answered("l", [5, 1, 3])
+    assert (known.of("l"), known.of("x")) == ([5, 1, 3], [5])
+    known.all_read([6])
+    assert known.of("l") == [6, 1, 3]
+    known.event_read("x", 1, 8)  # before the first checkpoint of all
+    assert known.of("x") == [6, 9]
+    known.all_read([6, 9, 3])
+    assert known.of("l") == [6, 9, 3]
+
+
+@in_a_loop
+async def test_a_client_gets_the_events_of_added_partitions() -> None:
+    """All of them, with ids of all partitions. An id from before stays good. If reading begins
+    behind some of them, or behind what was sent, the client receives a reset."""
+    hub = Hub()
+    hub.begin([0])
+    old = Followed(hub)
+    hub.publish(events(0, 0, 1))
+    assert await Followed(hub, "2.1").read() == ["reset", "id:2"]  # who gave it has read more
+    hub.begin([0, 0])
+    back = Followed(hub, "2")
+    hub.publish([*events(0, 0, 1), *events(1, 0)])
+    assert await old.read() == ["id:0", "0:0@1", "0:1@2", "1:0@2.1"]
+    assert (await back.read())[-1] == "1:0@2.1"
+    hub.begin([2, 1, 4])  # another process was faster
+    hub.publish(events(2, 4))
+    assert await old.read() == ["reset", "id:2.1.4", "2:4@2.1.5"]
+    hub.begin([9, 1, 5])
+    assert await old.read() == ["reset", "id:9.1.5"]
+    hub.begin([8, 0, 0])
+    hub.publish([*events(0, 8, 9), *events(1, 0), *events(2, 4)])
+    assert await old.read() == ["0:9@10.1.5"]
+
+
+class Restarts(Watcher):
+    """Notes what a follower reports, and stops it once it has read both partitions."""
+
+    def __init__(self, topic: Topic) -> None:
+        self.topic, self.reports = topic, list[Any]()
+        self.follower = Follower(Settings(), self)
+
+    def begun(self, positions: Sequence[int]) -> None:
+        self.reports.append(("begun", [*positions]))
+
+    def trouble(self, why: str) -> None:
+        self.reports.append(why)
+
+    def checkpointed(self, positions: Sequence[int]) -> None:
+        self.reports.append(("checkpointed", [*positions]))
+        if len(positions) == 2:
+            self.follower.stop()
+        else:
+            self.topic.partitions.append(records(1, 3))
+
+
+def test_the_index_is_complete_with_the_added_partitions_only(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The follower begins again with them, and says so."""
+
+    class Index:
+        """An index in memory, in the place of the one in Redis."""
+
+        def __getattr__(self, _: str) -> Any:
+            return lambda *_, **__: {}
+
+        def begin(self, _: str, partitions: int) -> list[int]:
+            return [0] * partitions
+
+    done = SimpleNamespace(poll=lambda: None, close=lambda: None, caught_up=True)
+
+    async def allowed(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr(follower, "IndexWriter", lambda *_: Index())
+    monkeypatch.setattr(follower, "SeasonFollower", lambda *_: done)
+    monkeypatch.setattr(follower, "_check_rights", allowed)
+    watcher = Restarts(topic)
+    watcher.follower.run()
+    assert watcher.reports == [
+        ("begun", [0]), ("checkpointed", [2]),
+        "kafka: changed has 2 partitions now: reading begins again",
+        ("begun", [0, 0]), ("checkpointed", [2, 3]),
+    ]  # fmt: skip

@@ -1,0 +1,124 @@
+"""A log that lost records: how far it must be filled."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.columns.sharding import partition_of
+from stream_rater.config.errors import Failed
+from stream_rater.config.ladders import any_ladder
+from stream_rater.contract.record import Player
+from stream_rater.operations.corrected_rebuild import LastPublished
+from stream_rater.operations.cutoff import Cutoff
+from stream_rater.operations.lost_rounds import Closing, RoundLog, named_offsets
+from stream_rater.operations.torn_logs import Reached
+from stream_rater.pipeline.ladder_history import LadderLog, encode_replayed
+from stream_rater.pipeline.ports import RecordedCorrection, SourceCommit
+from stream_rater.replay.checkpoint import Head
+from tests.builders.cases import cases
+from tests.builders.machines import CONFIG, part, record
+
+LADDER = "a"
+HOME = partition_of(LADDER, 2)
+
+
+class Named(RoundLog):
+    """A log whose rejections and seasons name these offsets."""
+
+    def __init__(
+        self, rejected: Iterable[tuple[int, int]] = (), seasons: Iterable[tuple[str, int]] = ()
+    ) -> None:
+        self._rejected, self._seasons = rejected, seasons
+
+    def rejected(self) -> Iterator[tuple[int, int]]:
+        return iter(self._rejected)
+
+    def seasons(self) -> Iterator[tuple[str, int]]:
+        return iter(self._seasons)
+
+    def ends(self) -> list[int]:
+        return [4, 4]
+
+
+def a_head(*corrections: tuple[int, int], offset: int = 5, last: int = 4) -> Head:
+    return Head(offset, b"", corrections, (last, 0), 0, "", 1)
+
+
+def corrected(offset: int, at: int) -> LadderLog:
+    log = LadderLog()
+    log.corrections[LADDER] = [RecordedCorrection(offset, "round-voided", msgspec.Raw(b"{}"), at)]
+    return log
+
+
+def replayed(offset: int) -> LadderLog:
+    log = LadderLog()
+    for message in encode_replayed([offset if p == HOME else 0 for p in range(2)]):
+        log.read(message)
+    return log
+
+
+PLAYER: Player = (LADDER, "x")
+
+
+@cases(
+    "evidence, reach",
+    [
+        ({}, 3),  # the committed offset
+        ({"newest": {PLAYER: LastPublished(8, 0.0, 0.0)}}, 9),
+        ({"notes": corrected(6, -1)}, 7),
+        ({"notes": corrected(6, 9)}, 10),
+        ({"notes": replayed(11)}, 11),
+        ({"heads": [(LADDER, a_head())]}, 5),
+        ({"heads": [(LADDER, a_head((3, 12)))]}, 13),
+        ({"log": Named(rejected=[(HOME, 14)])}, 14),
+        ({"log": Named(seasons=[(LADDER, 15)])}, 16),
+        ({"part": 17}, 18),
+    ],
+)
+def test_offsets_are_known_by_whatever_names_them(evidence: dict[str, Any], reach: int) -> None:
+    """The other partition is as it was."""
+    committed = {HOME: SourceCommit(3), 1 - HOME: None}
+    cutoff = Cutoff({}, {0: 0, 1: 0}, 1, everything=True, lost=[HOME])
+    if "part" in evidence:
+        cutoff.add([record(0, part((evidence.pop("part"), "x")))])
+    given: dict[str, Any] = {
+        "newest": {},
+        "notes": LadderLog(),
+        "heads": (),
+        "log": Named(),
+    } | evidence
+    assert named_offsets(committed, cutoff, **given) == {HOME: reach, 1 - HOME: 0}
+
+
+def test_a_wrong_offset_does_not_fill_a_disk() -> None:
+    """An operator says how many records may be appended, if they are very many."""
+    closing = Closing([HOME], Named(), any_ladder(CONFIG), {}, {HOME: 104, 1 - HOME: 10**12})
+    closing.check(100)
+    with pytest.raises(Failed, match=r"names its offset 103: .* give --fill 100,"):
+        closing.check(99)
+
+
+@cases("lost", [{}, {0: "partition 0 lost some"}])
+def test_the_warning_says_what_was_lost(lost: dict[int, str]) -> None:
+    """And what becomes of it: rounds that were lost can be reported again."""
+    warning = Reached({}, {}, lost, is_torn=True).warning
+    assert ("Report the lost rounds again" in warning) is bool(lost)
+    assert ("never published" in warning) is not bool(lost)
+
+
+def test_parts_of_lost_rounds_are_no_cut_offs() -> None:
+    """Nor in later rebuilds, up to where the first one has replayed all."""
+    for options in ({"everything": True, "lost": [0]}, {"replayed": {0: 12}}):
+        found = Cutoff({0: 2}, {0: 12}, 1, **options)
+        found.add([record(0, part((4, "x"))), record(1, part((8, "x")))])
+        found.add_published([(PLAYER, 8)])
+        assert list(found.named()) == [(LADDER, 8)]
+        row = found.players.rows(PlayerColumn.of([PLAYER]))
+        assert found.of(row, np.array([0])).tolist() == [11]
+    found = Cutoff({0: 1}, {0: 12}, 1, replayed={0: 7})  # sent after that rebuild
+    found.add([record(0, part((8, "x")))])
+    assert found.of(found.players.rows(PlayerColumn.of([PLAYER])), np.array([0])).tolist() == [8]

@@ -1,0 +1,197 @@
+"""Of a player's events, the newest is the one with the greatest `offset`, in whatever partition and
+order they are read: for `move`, `erase` and `inspect`."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from stream_rater.adapters.kafka.copier import ANYWHERE
+from stream_rater.adapters.kafka.envelopes import cloud_event_headers
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.columns.sharding import shards_of
+from stream_rater.config.errors import Failed
+from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.config.settings import Settings
+from stream_rater.contract.events import RATING_CHANGED, joined, rating_changed_from_json, to_json
+from stream_rater.contract.record import Record
+from stream_rater.operations import move
+from stream_rater.operations.erase import Erasure
+from stream_rater.operations.inspect import LAST_ROUNDS, _last_events
+from stream_rater.operations.move import Move
+from stream_rater.operations.rewriting import Pseudonym
+from stream_rater.rating import record as belief_record
+from stream_rater.rating.model import newcomers
+from tests.builders.cases import cases
+from tests.unit.test_event_contract import CHANGED
+
+LADDER = "l:1"
+SHARDS = 7
+
+
+def an_event(
+    partition: int, place: int, offset: int | None, *, player: str = "ann", **more: Any
+) -> Record:
+    """An event at a place, about a record at an offset; None: no value, as of who was erased."""
+    key, value = joined(LADDER, player), None
+    if offset is not None:
+        about = {"event_id": joined(LADDER, f"r{offset}", player), "ladder": LADDER}
+        event = msgspec.structs.replace(CHANGED, **about, player=player, offset=offset, **more)
+        value = to_json(event)
+    headers = cloud_event_headers(key, RATING_CHANGED, CHANGED.completed_at)
+    return Record(partition, place, value, headers, key=key.encode())
+
+
+def offset_of(record: Record) -> int:
+    return -1 if record.value is None else rating_changed_from_json(record.value).offset
+
+
+def read_in_any_order(records: Sequence[Record]) -> Iterator[list[Record]]:
+    """The records as they may be read: each partition's in order."""
+    partitions = [
+        [each for each in records if each.partition == p] for p in {e.partition for e in records}
+    ]
+    for order in itertools.permutations(partitions):
+        yield [each for partition in order for each in partition]
+        yield [e for group in itertools.zip_longest(*order) for e in group if e is not None]
+
+
+# --- move ----------------------------------------------------------------------------------------
+
+# Events of one player in several partitions, which are in order, and the greatest offset. Records
+# without a value say nothing: the log has the player's rounds.
+EVENTS: list[tuple[list[Record], int]] = [
+    ([an_event(0, 9, 3), an_event(0, 10, 20), an_event(5, 0, 41), an_event(2, 3, 30)], 41),
+    ([an_event(5, 0, 41), an_event(6, 0, 5)], 41),
+    ([an_event(1, 0, 7), an_event(1, 1, None), an_event(1, 2, 9), an_event(0, 0, 2)], 9),
+    ([an_event(1, 0, 30), an_event(1, 1, None), an_event(0, 4, 20)], 30),
+]
+BOB = an_event(3, 0, 99, player="bob", mu=1234.5)
+
+
+def a_move(events: Sequence[Record]) -> Any:
+    """A move from a place with these events."""
+    work: Any = Move.__new__(Move)
+    work._source = SimpleNamespace(
+        events=lambda: iter(events), name="the old place", ends=[0],
+        beliefs=lambda: iter(()), check_unchanged=lambda: None,
+    )  # fmt: skip
+    work._topics = Topics.of(Settings())
+    work._partitions = {work._topics.changed: SHARDS}
+    work._settings, work._ladders, work._corrected = Settings(), ANY_LADDER, frozenset()
+    work._store = SimpleNamespace(beliefs=lambda: iter(()))
+    work._admin = SimpleNamespace(ends=lambda *_: [0])
+    return work
+
+
+@cases("events, newest", EVENTS)
+def test_a_move_takes_the_event_with_the_greatest_offset(events: list[Record], newest: int) -> None:
+    """Once, to the partition of its player in the new topic, with all of it."""
+    homes = {name: int(shards_of([name], SHARDS)[0]) for name in ("ann", "bob")}
+    (whole,) = (each for each in events if offset_of(each) == newest)
+    expected = [(homes["ann"], whole), (homes["bob"], BOB)]
+    for records in read_in_any_order([*events, BOB]):
+        sent = sorted(a_move(records)._newest_events(SHARDS), key=lambda each: each.key)
+        assert sent == [
+            msgspec.structs.replace(record, partition=home, offset=ANYWHERE)
+            for home, record in expected
+        ]
+
+
+def test_a_move_compares_the_newest_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the beliefs: none may be missing, another one, or one too many."""
+    work = a_move([*EVENTS[0][0], BOB])
+    sent = [*work._newest_events(SHARDS)]
+    for name in ("rebuild_from_log", "check_idle"):
+        monkeypatch.setattr(move, name, lambda *_: None)
+    published = list[Record]()
+    monkeypatch.setattr(move, "read_all", lambda *_: iter(published))
+    older, altered = an_event(0, 9, 30), an_event(0, 9, 41, mu=1.5)
+    for who, others in (
+        ("ann", sent[1:]), ("ann", [older, *sent[1:]]), ("ann", [altered, *sent[1:]]),
+        ("ann", [*sent, an_event(4, 0, 42)]), ("cy", [*sent, an_event(2, 0, 1, player="cy")]),
+    ):  # fmt: skip
+        published[:] = others
+        with pytest.raises(Failed, match=f"player '{who}' is not that in the old place: does"):
+            work.rebuild()
+    published[:] = [older, *sent]
+    assert work.rebuild() == 0
+
+
+# --- erase ---------------------------------------------------------------------------------------
+
+
+def test_an_erasure_leaves_the_newest_event_last() -> None:
+    """In the partition of the pseudonym, to which all of the player's events go: compaction keeps
+    the last. Events of others stay where they are, in order."""
+    ann = [an_event(0, 9, 3), an_event(0, 11, 20), an_event(5, 0, 41), an_event(5, 2, 57)]
+    bob = [an_event(0, 10, 4, player="bob"), an_event(5, 1, 50, player="bob")]
+    home = int(shards_of(["x-1"], SHARDS)[0])
+    for records in read_in_any_order(sorted([*ann, *bob], key=lambda e: (e.partition, e.offset))):
+        work: Any = Erasure.__new__(Erasure)
+        work._pseudonym, work._shards, work._keys = Pseudonym("ann", "x-1"), SHARDS, {}
+        work._old = SimpleNamespace(topics=Topics.of(Settings()))
+        work._read_topic = lambda *_, records=records: iter([records[:2], records[2:]])
+        sent = [*work._renamed_events()]
+        renamed = [each for each in sent if each.key == b"l%3A1:x-1"]
+        offsets = [*map(offset_of, renamed)]
+        assert {each.partition for each in renamed} == {home}
+        assert sorted(offsets) == [3, 20, 41, 57] and offsets[-1] == 57
+        assert {key for key, _ in work._keys} == {0, 5}
+        for partition in (0, 5):
+            kept = [e.value for e in sent if e.key == bob[0].key and e.partition == partition]
+            assert kept == [e.value for e in bob if e.partition == partition]
+
+
+# --- inspect -------------------------------------------------------------------------------------
+
+HOME = 4
+
+
+def a_chain(count: int) -> list[Any]:
+    """Fields of events of which each goes on from the one before."""
+    return [{"mu": 1500.0 + n, "previous_mu": 1499.0 + n, "offset": 10 * n} for n in range(count)]
+
+
+def a_belief(rounds: int, mu: float) -> bytes:
+    beliefs = newcomers(1, 1, mu, 80.0, coded=True)
+    beliefs.header["rounds"] = rounds
+    return belief_record.encode(beliefs)[0]
+
+
+CHAIN = a_chain(9)
+# What partitions have, the rounds of the belief, the numbers of the events that are shown, and
+# whether others than the player's own were searched.
+PLACES: list[tuple[dict[int, list[int]], int, list[int], bool]] = [
+    ({HOME: [*range(9)]}, 9, [4, 5, 6, 7, 8], False),
+    ({HOME: [7, 8], 2: [*range(7)]}, 9, [4, 5, 6, 7, 8], True),
+    ({2: [*range(9)]}, 9, [4, 5, 6, 7, 8], True),
+    ({HOME: [0, 1, 2, 3, 4], 5: [5, 6], 0: [7, 8]}, 9, [4, 5, 6, 7, 8], True),
+    ({HOME: [0, 1, 2, 3, 8], 5: [5, 6, 7, 4]}, 9, [4, 5, 6, 7, 8], True),
+    ({HOME: [8]}, 9, [8], True),
+    ({0: [8]}, 0, [8], True),
+    ({}, 1, [], True),
+]
+
+
+@cases("places, rounds, shown, searched", PLACES)
+def test_inspect_finds_events_outside_of_the_players_partition(
+    places: dict[int, list[int]], rounds: int, shown: list[int], searched: bool
+) -> None:
+    """The last ones, in order of `offset`. If the player's partition has all, no other is read."""
+    asked = list[int]()
+
+    def read(partition: int, count: int, _: float) -> tuple[list[Any], int]:
+        asked.append(partition)
+        numbers = places.get(partition, [])[-count:]
+        values = (to_json(msgspec.structs.replace(CHANGED, **CHAIN[n])) for n in numbers)
+        return [SimpleNamespace(value=each) for each in values], 0
+
+    found, _ = _last_events(read, HOME, SHARDS, a_belief(rounds, CHAIN[8]["mu"]))
+    assert [rating_changed_from_json(each or b"").offset for each in found] == [
+        CHAIN[n]["offset"] for n in shown[-max(1, min(LAST_ROUNDS, rounds)) :]
+    ]
+    assert (len(asked) > 1, asked[0]) == (searched, HOME)
