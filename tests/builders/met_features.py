@@ -95,6 +95,8 @@ OLD_FILE = f"""
 [ladders.{LADDER}]
 rating = {{ system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }}
 limits = {{ max_entries = 4 }}
+[ladders.other]
+rating = {{ system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }}
 """
 CHANGE = f"""
 [[ladders.{LADDER}.changes]]
@@ -105,7 +107,7 @@ limits = {{ max_entries = 10 }}
 
 def rolled_out(at: Settings, start: Start, folder: Path, record: Bytes) -> tuple[bool, Settings]:
     """Whether the old worker leaves a record of the time after the change alone, and the settings
-    of the new one, which has rated all.
+    of the new one, which has rated all. No worker runs any more.
 
     The old worker stands at CHANGED_FROM, and owns the partition: a worker with the new file has
     announced its change, and has gone again.
@@ -131,6 +133,18 @@ def rolled_out(at: Settings, start: Start, folder: Path, record: Bytes) -> tuple
     wait_until(decided, "the old worker has come to it")
     left_alone = not read_topic(at, rejected)
     stopped(worker)
-    start(changed)
+    newest = start(changed)
     rated(at)
+    stopped(newest)
     return left_alone and not read_topic(at, rejected), changed
+
+
+def rated_at_once(at: Settings, to: Settings, start: Start) -> Settings:
+    """A new place with the same log, whose settings and ladders file were always those that `at`
+    has now. Returns its settings."""
+    to = msgspec.structs.replace(to, partitions=at.partitions, shards=at.shards, ladders=at.ladders)
+    worker = start(to)
+    log = read_topic(at, Topics.of(at).rounds)
+    rated(to, *(Bytes(each.value(), each.key(), topics.headers_of(each), 0) for each in log))
+    stopped(worker)
+    return to

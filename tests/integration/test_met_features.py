@@ -1,31 +1,51 @@
 """Where features meet (`builders/met_features`)."""
 
-import subprocess
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from local.servers import Addresses
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import LOG_LOST
-from tests.builders.lines import a_message, a_round
-from tests.builders.met_features import PLAYERS, added_shards, rolled_out, rounds, torn_log
+from tests import real
+from tests.builders.lines import LADDER, a_message, a_round
+from tests.builders.met_features import (
+    CHANGED_FROM,
+    PLAYERS,
+    added_shards,
+    rated_at_once,
+    rolled_out,
+    rounds,
+    torn_log,
+)
+from tests.builders.serves import ServeHere
 from tests.chaos.season import differing
 from tests.integration import topics
-from tests.integration.processes import Start, done, stopped
+from tests.integration.processes import PATIENTLY, Start, done, refused, stopped, stream_rater
+from tests.integration.serving import ask
 from tests.integration.test_corrections import rated, verified
 from tests.integration.test_move_kafka import file_of
 from tests.integration.topics import newest_events
 from tests.real import SettingsFactory
-
-broken = pytest.mark.xfail(strict=True, raises=(AssertionError, subprocess.TimeoutExpired))
-"""What the next issue mends: it then passes, and so the mark must go."""
 
 
 @pytest.fixture
 def at(settings: SettingsFactory) -> Settings:
     """One ladder, in one partition."""
     return settings(partitions=1, shards=2)
+
+
+@pytest.fixture
+def another(addresses: Addresses) -> Iterator[Callable[[], Settings]]:
+    """Makes places beside it."""
+    with ExitStack() as stack:
+        yield lambda: msgspec.structs.replace(
+            stack.enter_context(real.a_place(addresses)), partitions=1, shards=2
+        )
 
 
 def test_beliefs_and_events_agree_after_new_shards(at: Settings, worker_process: Start) -> None:
@@ -42,11 +62,11 @@ def test_beliefs_and_events_agree_after_new_shards(at: Settings, worker_process:
 
 @pytest.mark.slow
 def test_a_move_keeps_the_newest_events(
-    at: Settings, settings: SettingsFactory, worker_process: Start, tmp_path: Path
+    at: Settings, another: Callable[[], Settings], worker_process: Start, tmp_path: Path
 ) -> None:
     """Also where a player's events are in two partitions."""
     at = added_shards(at, worker_process, corrected=True)
-    before, to = newest_events(at), settings(partitions=1, shards=2)
+    before, to = newest_events(at), another()
     done(to, "move", "--from", file_of(at, tmp_path))
     assert newest_events(to) == before
 
@@ -81,3 +101,87 @@ def test_a_worker_with_the_old_ladders_file_waits(
     left_alone, new = rolled_out(at, worker_process, tmp_path, record)
     assert left_alone
     verified(new)
+
+
+PLAYER = "p3"
+ANSWERS = {
+    "verify": (("verify", "--wait", PATIENTLY), r"\d+ rounds replayed|\d+ beliefs .* all equal"),
+    "inspect": (
+        ("inspect", "--ladder", LADDER, "--player", PLAYER), r"shown: .*|believed: .*| +\d+.*%$"
+    ),
+    "corrections": (("inspect", "--ladder", LADDER), r"applied: \w+|round_id \w+"),
+    "predict": (("predict", "--ladder", LADDER, "--format", "json", "p0,p1", "p3"), ".+"),
+    "correct": (("correct", "void", LADDER, "r7", "--dry-run", "--format", "json"), ".+"),
+    "tune": (
+        ("tune", "--from-topic", "--ladder", LADDER, "--trials", "1"),
+        r"\d+ rounds to tune on and \d+|[{].+",
+    ),
+    "checkpoint": (("checkpoint",), r"\d+ players"),
+    "seed": (
+        ("seed", "--ladder", "other", "--from-ladder", LADDER, "--at", "2026-01-01T00:00:00Z",
+         "--dry-run"), ".+",
+    ),
+    "rejected": (
+        ("rejected", "--json", "--from-start", "--wait", "1"), r'"code":"(?!malformed)[\w-]+"'
+    ),
+    "erase": (("erase", PLAYER, "--to", "x.", "--dry-run"), r"\d+ rounds .* name the player"),
+}  # fmt: skip
+"""Commands that open a log, and what of their answers follows from the log and the ladders file."""
+ON_FILE = [name for name in ANSWERS if name not in ("inspect", "corrections", "rejected")]
+"""Those that nothing answers by another ladders file."""
+
+
+def added(at: Settings, start: Start, _: Path) -> Settings:
+    return added_shards(at, start, corrected=True)
+
+
+def torn(at: Settings, start: Start, _: Path) -> Settings:
+    torn_log(at, start, corrected=True)
+    done(at, "rebuild", "--replace")
+    return at
+
+
+def two_files(at: Settings, start: Start, folder: Path) -> Settings:
+    record = a_message(a_round(100, *PLAYERS[:6]))._replace(partition=0)
+    _, new = rolled_out(at, start, folder, record)
+    old = msgspec.structs.replace(new, ladders=str(folder / "old.toml"))
+    for name in ON_FILE:
+        assert f"differ from offset {CHANGED_FROM} on" in refused(old, *ANSWERS[name][0], code=2)
+    return new
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("met", [added, torn, two_files], ids=lambda each: each.__name__)
+def test_commands_answer_as_on_a_log_that_was_rated_at_once(
+    met: Callable[[Settings, Start, Path], Settings], at: Settings,
+    another: Callable[[], Settings], worker_process: Start, serve: ServeHere, tmp_path: Path,
+) -> None:  # fmt: skip
+    """All commands that open a log, and `serve`. Then a player is erased, and the rest is moved."""
+    at = met(at, worker_process, tmp_path)
+    plain = rated_at_once(at, another(), worker_process)
+    for name, (words, what) in ANSWERS.items():
+        said, usual = (stream_rater(*words, settings=each) for each in (at, plain))
+        assert said.returncode == usual.returncode, (name, said, usual)
+        found, wanted = (
+            re.findall(what, each.stdout + each.stderr, re.M) for each in (said, usual)
+        )
+        assert found == wanted, name
+        assert found or name == "rejected", said
+    path = f"/v1/ladders/{LADDER}/players/{PLAYER}"
+    shown, usual = (ask(serve(each), path).json for each in (at, plain))
+    assert {k: shown[k] for k in ("rating", "sigma", "rounds")}.items() <= usual.items()
+
+    before = newest_events(at)
+    erased = msgspec.structs.replace(at, topic_prefix=f"{at.topic_prefix}x.")
+    done(at, "erase", PLAYER, "--to", erased.topic_prefix, "--pseudonym", "gone", "--delete-old")
+    verified(erased)
+    to = msgspec.structs.replace(another(), shards=at.shards, ladders=at.ladders)
+    done(to, "move", "--from", file_of(erased, tmp_path))
+    verified(to)
+    after = newest_events(to)
+    assert {
+        (ladder, player): (each.mu, each.rounds) for (ladder, player), each in after.items()
+    } == {
+        (ladder, "gone" if player == PLAYER else player): (each.mu, each.rounds)
+        for (ladder, player), each in before.items()
+    }  # fmt: skip
