@@ -7,7 +7,7 @@ the place of the old one. The process that uses the file must be stopped.
 import secrets
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -120,7 +120,7 @@ def fill(settings: Settings, ladders: Ladders, new: Path, cores: Cores = ONE_COR
             changes = _changes(file)
             cutoff.add_published(((each.ladder, each.player), each.offset) for each in changes)
         work = replayed(
-            file.log_reader(), partial(_last_published, file),
+            file.log_reader(), partial(_newest, file),
             ladders, window, file.partitions, cutoff, cores,
         )  # fmt: skip
         _write(log, work, applied, cutoff, cores)
@@ -163,6 +163,6 @@ def _changes(file: DataFile) -> Iterator[RatingChanged]:
             yield rating_changed_from_json(each.value)
 
 
-def _last_published(file: DataFile, ladders: Collection[str]) -> Mapping[Player, LastPublished]:
-    """The last published mu and sigma of the players of ladders with corrections."""
-    return last_published(_changes(file), ladders.__contains__) if ladders else {}
+def _newest(file: DataFile, wanted: Callable[[str], bool]) -> Mapping[Player, LastPublished]:
+    """What was last published of each player of the wanted ladders."""
+    return last_published(_changes(file), wanted)
