@@ -1,6 +1,6 @@
 """The metrics of `serve`. No metric has a label by player or ladder."""
 
-from functools import cache
+from functools import cache, partial
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -18,52 +18,50 @@ class ApiMetrics:
         self._log = log
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self.requests = Counter(
-            "stream_rater_serve_requests_total", "Requests by operation and HTTP status.",
-            ["operation", "status"], registry=self.registry,
-        )  # fmt: skip
-        self.seconds = Histogram(
-            "stream_rater_serve_request_seconds", "Time from the head of a request to its answer.",
-            ["operation"], buckets=FAST_S, registry=self.registry,
-        )  # fmt: skip
-        self.events = Counter(
-            "stream_rater_serve_events_total", "Events of rating-changed that were read.",
-            registry=self.registry,
-        )  # fmt: skip
-        self.skipped = Counter(
-            "stream_rater_serve_skipped_total", "Records of rating-changed that are not events.",
-            registry=self.registry,
-        )  # fmt: skip
-        self.troubles = Counter(
+        self._counter = partial(Counter, registry=self.registry)
+        self._gauge = partial(Gauge, registry=self.registry)
+        self._histogram = partial(Histogram, registry=self.registry)
+        self.requests = self._counter(
+            "stream_rater_serve_requests_total",
+            "Requests by operation and HTTP status.",
+            ["operation", "status"],
+        )
+        self.seconds = self._histogram(
+            "stream_rater_serve_request_seconds",
+            "Time from the head of a request to its answer.",
+            ["operation"],
+            buckets=FAST_S,
+        )
+        self.events = self._counter(
+            "stream_rater_serve_events_total", "Events of rating-changed that were read."
+        )
+        self.skipped = self._counter(
+            "stream_rater_serve_skipped_total", "Records of rating-changed that are not events."
+        )
+        self.troubles = self._counter(
             "stream_rater_serve_troubles_total",
             "Failures of Kafka or Redis after which reading started again.",
-            registry=self.registry,
-        )  # fmt: skip
-        self.followers = Gauge(
-            "stream_rater_serve_followers", "Clients that follow changes.", registry=self.registry
         )
-        self.caught_up = Gauge(
+        self.followers = self._gauge("stream_rater_serve_followers", "Clients that follow changes.")
+        self.caught_up = self._gauge(
             "stream_rater_serve_caught_up",
             "1 if the index has every event that existed at the start, else 0.",
-            registry=self.registry,
-        )  # fmt: skip
-        self.lag = Gauge(
-            "stream_rater_serve_lag", "Records of rating-changed that are not in the index yet.",
-            registry=self.registry,
-        )  # fmt: skip
-        self.connections = Gauge(
-            "stream_rater_serve_connections", "Open connections.", registry=self.registry
         )
-        self.closed_for_room = Counter(
+        self.lag = self._gauge(
+            "stream_rater_serve_lag", "Records of rating-changed that are not in the index yet."
+        )
+        self.connections = self._gauge("stream_rater_serve_connections", "Open connections.")
+        self.closed_for_room = self._counter(
             "stream_rater_serve_room_total",
             "Connections closed to make room, by cause: too many in all (all), or of one address "
             "(address).",
-            ["cause"], registry=self.registry,
-        )  # fmt: skip
-        self.refused = Counter(
-            "stream_rater_serve_refused_total", "Requests that were refused, by error code.",
-            ["code"], registry=self.registry,
-        )  # fmt: skip
+            ["cause"],
+        )
+        self.refused = self._counter(
+            "stream_rater_serve_refused_total",
+            "Requests that were refused, by error code.",
+            ["code"],
+        )
         self._declare_posts()
         for cause in ("all", "address"):
             self.closed_for_room.labels(cause)
@@ -78,23 +76,22 @@ class ApiMetrics:
             self._request_timer(each.name)
 
     def _declare_posts(self) -> None:
-        self.posted = Counter(
+        self.posted = self._counter(
             "stream_rater_serve_rounds_total",
             "Rounds and corrections that clients sent, by outcome: written (Kafka has acknowledged "
             "it), known (its id was sent before), invalid, busy (too many wait for Kafka), "
             "unavailable (Kafka has not acknowledged it).",
-            ["outcome"], registry=self.registry,
-        )  # fmt: skip
-        self.acknowledged = Histogram(
+            ["outcome"],
+        )
+        self.acknowledged = self._histogram(
             "stream_rater_serve_acknowledged_seconds",
             "Time from a valid request with rounds to Kafka's acknowledgement.",
-            buckets=FAST_S, registry=self.registry,
-        )  # fmt: skip
-        self.unacknowledged = Gauge(
+            buckets=FAST_S,
+        )
+        self.unacknowledged = self._gauge(
             "stream_rater_serve_unacknowledged",
             "Rounds and corrections that wait for Kafka's acknowledgement.",
-            registry=self.registry,
-        )  # fmt: skip
+        )
         for outcome in ("written", "known", "invalid", "busy", "unavailable"):
             self.posted.labels(outcome)
 
