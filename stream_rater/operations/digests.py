@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from stream_rater.config.errors import Failed
 from stream_rater.contract.events import shown
 from stream_rater.contract.record import Player
 from stream_rater.operations.compare_store import SET_BY_CORRECTIONS
@@ -37,10 +38,14 @@ def digests_of(beliefs: Sequence[tuple[Player, bytes]], corrected: Collection[st
 def digests_of_all(
     batches: Iterable[list[tuple[Player, bytes]]], corrected: Collection[str]
 ) -> Digests:
-    """The digests of the beliefs in all batches, as `digests_of` gives them."""
+    """The digests of the beliefs in all batches, as `digests_of` gives them. Raises Failed if this
+    release cannot read one."""
     found: Digests = {}
-    for batch in batches:
-        found |= digests_of(batch, corrected)
+    try:
+        for batch in batches:
+            found |= digests_of(batch, corrected)
+    except record.UnknownRecord as error:
+        raise Failed(str(error)) from None
     return found
 
 

@@ -34,7 +34,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import LOG_LOST, CorrectionCause, rating_changed_from_json
 from stream_rater.contract.groups import ESTIMATORS
 from stream_rater.contract.record import Player, Record
-from stream_rater.contract.season_ended import SeasonKept, record_of
+from stream_rater.contract.season_ended import SeasonKept
 from stream_rater.operations import season_copies
 from stream_rater.operations.corrected_rebuild import PUBLISHED, LastPublished, last_published
 from stream_rater.operations.cutoff import Cutoff
@@ -104,8 +104,7 @@ class RoundLog:
 
     def seasons(self) -> Iterator[tuple[str, int]]:
         """Yield the ladder of each past season, and the offset at which the next one starts."""
-        for message, _ in season_copies.read_copies(self._settings, self._admin):
-            found = record_of(message.key, message.value)
+        for found, _ in season_copies.read_seasons(self._settings, self._admin):
             if isinstance(found, SeasonKept):
                 yield found.ladder, found.offset
 
