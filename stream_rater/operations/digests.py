@@ -20,9 +20,21 @@ DIGEST_BYTES = 16
 Digests = dict[Player, bytes]
 
 
-def digests_of(beliefs: Sequence[tuple[Player, bytes]], corrected: Collection[str]) -> Digests:
-    """The digest of each belief. `beliefs`: players with their encoded beliefs. `corrected`: the
-    ladders with corrections. Raises UnknownRecord."""
+def digests_of(
+    batches: Iterable[list[tuple[Player, bytes]]], corrected: Collection[str]
+) -> Digests:
+    """The digest of each belief. `batches`: players with their encoded beliefs. `corrected`: the
+    ladders with corrections. Raises Failed if this release cannot read one."""
+    found: Digests = {}
+    try:
+        for batch in batches:
+            found |= _digests_of(batch, corrected)
+    except record.UnknownRecord as error:
+        raise Failed(str(error)) from None
+    return found
+
+
+def _digests_of(beliefs: Sequence[tuple[Player, bytes]], corrected: Collection[str]) -> Digests:
     found = {player: _digest(data) for player, data in beliefs if player[0] not in corrected}
     others = [each for each in beliefs if each[0][0] in corrected]
     if others:
@@ -32,20 +44,6 @@ def digests_of(beliefs: Sequence[tuple[Player, bytes]], corrected: Collection[st
             decoded.header[name] = 0
         normalized = zip(others, record.encode(decoded), played, strict=True)
         found |= {player: _digest(data) for (player, _), data, counts in normalized if counts}
-    return found
-
-
-def digests_of_all(
-    batches: Iterable[list[tuple[Player, bytes]]], corrected: Collection[str]
-) -> Digests:
-    """The digests of the beliefs in all batches, as `digests_of` gives them. Raises Failed if this
-    release cannot read one."""
-    found: Digests = {}
-    try:
-        for batch in batches:
-            found |= digests_of(batch, corrected)
-    except record.UnknownRecord as error:
-        raise Failed(str(error)) from None
     return found
 
 

@@ -36,7 +36,7 @@ from stream_rater.contract.events import offset_of, shown
 from stream_rater.contract.groups import UPDATERS
 from stream_rater.contract.record import Record
 from stream_rater.operations import erasure_checks, season_copies
-from stream_rater.operations.digests import Digests, difference, digests_of_all
+from stream_rater.operations.digests import Digests, difference, digests_of
 from stream_rater.operations.erasure_checks import Generation
 from stream_rater.operations.lost_rounds import RoundLog
 from stream_rater.operations.rebuild import read_topic, rebuild_from_log
@@ -319,7 +319,7 @@ class Erasure:
         return {new: self._partitions[old] for new, old in names}
 
     def _digests(self, label: str) -> Digests:
-        return digests_of_all(track_batches(self._store.beliefs(), label), self._corrected)
+        return digests_of(track_batches(self._store.beliefs(), label), self._corrected)
 
     def _under_new_name(self, before: Digests) -> Digests:
         player, name = self._pseudonym.player, self._pseudonym.name

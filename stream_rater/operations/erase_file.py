@@ -10,7 +10,6 @@ does this (`names.settle`). The process that uses the file must be stopped.
 
 from collections.abc import Iterator
 from contextlib import closing
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -29,7 +28,7 @@ from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.events import shown
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Record
-from stream_rater.operations.digests import Digests, difference, digests_of
+from stream_rater.operations.digests import difference, digests_of
 from stream_rater.operations.erase import pseudonym_of
 from stream_rater.operations.erasure_checks import (
     check_kernel,
@@ -156,7 +155,7 @@ class _Erasure:
 
     def _batches(self, label: str) -> Iterator[list[Record]]:
         records = iter(track(self._file.all_rounds(), label, sum(self._file.ends())))
-        return iter(partial(_next, records), [])
+        return iter(lambda: [*islice(records, AT_ONCE)], [])
 
     def copy(self, new: Path, verdicts: Verdicts | None) -> None:
         """Write a new file without the id, and without ratings."""
@@ -203,10 +202,10 @@ class _Erasure:
         player, name = self._pseudonym.player, self._pseudonym.name
         before = {
             (of, name if who == player else who): each
-            for (of, who), each in _digests(self._file, corrected).items()
+            for (of, who), each in digests_of(self._file.beliefs(), corrected).items()
         }
         with data_file(str(new)) as file:
-            after = _digests(file, corrected)
+            after = digests_of(file.beliefs(), corrected)
         found = difference(before, after)
         if found.first is not None:
             raise Failed(
@@ -214,14 +213,3 @@ class _Erasure:
                 "was right: nothing was erased"
             )
         return len(after)
-
-
-def _next(records: Iterator[Record]) -> list[Record]:
-    return list(islice(records, AT_ONCE))
-
-
-def _digests(file: DataFile, corrected: frozenset[str]) -> Digests:
-    found: Digests = {}
-    for batch in file.beliefs():
-        found |= digests_of(batch, corrected)
-    return found

@@ -23,9 +23,9 @@ entry in each field."""
 KERNEL = "kernel"
 """Field of the layout: the kernel version of the first workers, or of the last rebuild."""
 REBUILDING = "rebuilding"
+"""Field of the layout that exists while a rebuild is in progress, or after it was abandoned."""
 MOVING = b"move of "
 """How the value of REBUILDING begins until what `move` has copied is whole."""
-"""Field of the layout that exists while a rebuild is in progress, or after it was abandoned."""
 MOVED = "moved"
 """Field of the layout: where `move` has taken the log and the ratings."""
 WINDOW = "duplicate_window"
@@ -128,8 +128,11 @@ class StoreMetadata:
                 )
 
     def check_window(self, window: int) -> None:
-        """Raise LayoutMismatch if workers have another duplicate window. Writes nothing."""
-        stored: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, WINDOW))
+        """Raise LayoutMismatch if workers have another duplicate window, or if a move to this place
+        is unfinished. Writes nothing."""
+        found: Any = self._guard(partial(self._client.hmget, LAYOUT_KEY, [REBUILDING, WINDOW]))
+        rebuilding, stored = found
+        _check_not_half(rebuilding)
         if stored is not None and int(stored) != window:
             raise LayoutMismatch(
                 f"the workers have {WINDOW} = {stored.decode()}, here it is {window}: set what the "
