@@ -1,13 +1,14 @@
 """Where features meet (`builders/met_features`)."""
 
-import subprocess
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from local.servers import Addresses
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import LOG_LOST
+from tests import real
 from tests.builders.lines import a_message, a_round
 from tests.builders.met_features import PLAYERS, added_shards, rolled_out, rounds, torn_log
 from tests.chaos.season import differing
@@ -17,9 +18,6 @@ from tests.integration.test_corrections import rated, verified
 from tests.integration.test_move_kafka import file_of
 from tests.integration.topics import newest_events
 from tests.real import SettingsFactory
-
-broken = pytest.mark.xfail(strict=True, raises=(AssertionError, subprocess.TimeoutExpired))
-"""What the next issue mends: it then passes, and so the mark must go."""
 
 
 @pytest.fixture
@@ -42,13 +40,13 @@ def test_beliefs_and_events_agree_after_new_shards(at: Settings, worker_process:
 
 @pytest.mark.slow
 def test_a_move_keeps_the_newest_events(
-    at: Settings, settings: SettingsFactory, worker_process: Start, tmp_path: Path
+    at: Settings, addresses: Addresses, worker_process: Start, tmp_path: Path
 ) -> None:
     """Also where a player's events are in two partitions."""
     at = added_shards(at, worker_process, corrected=True)
-    before, to = newest_events(at), settings(partitions=1, shards=2)
-    done(to, "move", "--from", file_of(at, tmp_path))
-    assert newest_events(to) == before
+    with real.a_place(addresses) as to:
+        done(to, "move", "--from", file_of(at, tmp_path))
+        assert newest_events(to) == newest_events(at)
 
 
 @pytest.mark.parametrize("corrected", [False, pytest.param(True, marks=pytest.mark.slow)])
