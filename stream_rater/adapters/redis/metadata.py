@@ -203,7 +203,8 @@ class StoreMetadata:
         epoch = secrets.token_hex(EPOCH_BYTES).encode()
 
         def clear() -> None:
-            self._client.hsetnx(LAYOUT_KEY, REBUILDING, "1")
+            if self._client.hget(LAYOUT_KEY, REBUILDING) is None:  # else it may be that of a move
+                self._client.hset(LAYOUT_KEY, REBUILDING, "1")
             unfinished = {position_key(shard).encode() for shard in range(shards)}
             for key in unfinished:
                 self._client.hset(key, "epoch", epoch)
