@@ -328,7 +328,7 @@ class Service:
         """
         names = self._admin.topics
         for topic in (names.rounds, names.parts, names.changed, names.rejected):
-            ends = self._admin.ends(topic, self._partitions[topic])
+            ends = self._admin.all_ends(topic)  # partitions may be added
             self.metrics.log_ends.labels(topic).set(sum(ends))
             for each in (r.driver.input for r in self._roles if r.driver.input.topic == topic):
                 each.log_ends = dict(enumerate(ends))

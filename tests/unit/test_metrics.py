@@ -238,7 +238,7 @@ def test_the_lag_rises_while_nothing_is_polled(read: bool) -> None:
     ends = {name: [9] * count for name, count in partitions.items()}
     committed: dict[int, int | None] = {0: 4, 1: None}
     admin = SimpleNamespace(
-        topics=names, ends=lambda topic, count: ends[topic][:count],
+        topics=names, all_ends=ends.__getitem__,
         committed=lambda *asked: committed if asked == (ESTIMATORS, names.rounds, 2) else {},
     )  # fmt: skip
     metrics, lag = Metrics(), Lag()
@@ -253,9 +253,7 @@ def test_the_lag_rises_while_nothing_is_polled(read: bool) -> None:
         driver: Any = SimpleNamespace(input=input_)
         nothing: Any = None
         roles = [Role("estimator", driver, observer, nothing)]
-        service: Any = SimpleNamespace(
-            _admin=admin, _partitions=partitions, _roles=roles, metrics=metrics
-        )
+        service: Any = SimpleNamespace(_admin=admin, _roles=roles, metrics=metrics)
         for end in (9, 1909):
             ends[names.rounds][0] = end
             Service._ask_kafka(service)
