@@ -16,7 +16,7 @@ from stream_rater.adapters.kafka.envelopes import (
 )
 from stream_rater.adapters.kafka.ladder_events import LadderEvents
 from stream_rater.adapters.kafka.producers import PartsProducer, Transactions
-from stream_rater.adapters.kafka.reader import Rereader, part_sums, read_all, source_tails
+from stream_rater.adapters.kafka.reader import Rereader, read_all, record_sums, source_tails
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
@@ -219,7 +219,7 @@ class Driver:
         return self._ladder_events.read().corrections
 
     def part_sums(self, offsets: Mapping[int, int]) -> Mapping[int, int | None]:
-        return part_sums(self._settings, self._admin, offsets)
+        return record_sums(self._settings, self._admin, self._admin.topics.parts, offsets)
 
     def log_starts(self, partitions: frozenset[int]) -> Mapping[int, int]:
         found = self._admin.starts(self.input.topic, max(partitions) + 1)

@@ -159,6 +159,12 @@ def escape(part: str) -> str:
     return part.translate(_ESCAPES) if _RESERVED(part) else part
 
 
+def offset_of(value: bytes | None) -> int:
+    """`offset` of a `rating-changed` event in JSON; -1 if the record has no value, as after an
+    erasure."""
+    return rating_changed_from_json(value).offset if value else -1
+
+
 def joined(*parts: str) -> str:
     """Join escaped parts with colons into a key or event id. Different parts never give the same
     result."""

@@ -95,25 +95,19 @@ class _Log:
                     f"others were accepted: {NOT_ACCEPTED}"
                 )
         read_log = partial(read_all, settings, self.topic, partitions)
-        self._verdicts = with_verdicts(
-            self._needed, read_log, ladders, window, partitions
-        )  # passes over the log only if it has corrections
+        with_verdicts(self._validate, read_log, ladders, window, partitions)
 
-    def _needed(self, verdicts: Verdicts | None) -> Verdicts | None:
-        """The verdicts, if they are all that the log needs. Raises MissingVerdicts."""
+    def _validate(self, verdicts: Verdicts | None) -> None:
+        """Take these verdicts, if they are all that the log needs. Raises MissingVerdicts."""
+        self._verdicts = verdicts
         for partition in range(len(self.ends)):
-            for _ in self._accepted(partition, verdicts):
+            for _ in self.accepted(partition):
                 pass
-        return verdicts
 
     def accepted(self, partition: int) -> Iterator[Record]:
         """Yield the accepted records of a partition, in order."""
-        return self._accepted(partition, self._verdicts)
-
-    def _accepted(self, partition: int, verdicts: Verdicts | None) -> Iterator[Record]:
-        partitions = len(self.ends)
-        validated = AcceptedRecords(self._ladders, self._window, partitions, verdicts)
-        end = self.ends[partition]
+        partitions, end = len(self.ends), self.ends[partition]
+        validated = AcceptedRecords(self._ladders, self._window, partitions, self._verdicts)
         records = read_partition(self._settings, self.topic, partition, end) if end else iter(())
         while batch := list(islice(records, AT_ONCE)):
             for record, counts in zip(batch, validated.of(batch), strict=True):

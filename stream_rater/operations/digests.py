@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from stream_rater.config.errors import Failed
 from stream_rater.contract.events import shown
 from stream_rater.contract.record import Player
 from stream_rater.operations.compare_store import SET_BY_CORRECTIONS
@@ -23,10 +24,13 @@ def digests_of(
     batches: Iterable[list[tuple[Player, bytes]]], corrected: Collection[str]
 ) -> Digests:
     """The digest of each belief. `batches`: players with their encoded beliefs. `corrected`: the
-    ladders with corrections. Raises UnknownRecord."""
+    ladders with corrections. Raises Failed if this release cannot read one."""
     found: Digests = {}
-    for batch in batches:
-        found |= _digests_of(batch, corrected)
+    try:
+        for batch in batches:
+            found |= _digests_of(batch, corrected)
+    except record.UnknownRecord as error:
+        raise Failed(str(error)) from None
     return found
 
 

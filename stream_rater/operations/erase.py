@@ -20,27 +20,27 @@ import msgspec
 from msgspec import structs
 
 from stream_rater.adapters.kafka.copier import ANYWHERE, Copier, delete_topics
-from stream_rater.adapters.kafka.reader import read_all, read_batches
+from stream_rater.adapters.kafka.ladder_events import read_ladder_events
+from stream_rater.adapters.kafka.reader import read_all
 from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.index_keys import drop_index
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import shards_of
-from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
-from stream_rater.contract.events import rating_changed_from_json, shown
+from stream_rater.contract.events import offset_of, shown
 from stream_rater.contract.groups import UPDATERS
 from stream_rater.contract.record import Record
 from stream_rater.operations import erasure_checks, season_copies
 from stream_rater.operations.digests import Digests, difference, digests_of
 from stream_rater.operations.erasure_checks import Generation
 from stream_rater.operations.lost_rounds import RoundLog
-from stream_rater.operations.rebuild import rebuild_from_log
+from stream_rater.operations.rebuild import read_topic, rebuild_from_log
 from stream_rater.operations.rewriting import AcceptedRecords, LogRewriter, Mentions, Pseudonym
-from stream_rater.rating.record import UnknownRecord
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import Verdicts
 from stream_rater.rounds.validation import id_mistake
@@ -111,10 +111,6 @@ def pseudonym_of(player: str, name: str | None) -> Pseudonym:
     if name == player:
         raise BadConfiguration(f"--pseudonym: {name!r} is the player's id: name another one")
     return Pseudonym(player, name)
-
-
-def _offset_of(event: Record) -> int:
-    return rating_changed_from_json(event.value).offset if event.value else -1
 
 
 def _announce(mentions: Mentions, pseudonym: Pseudonym, prefix: str) -> None:
@@ -200,8 +196,7 @@ class Erasure:
     def check_topics(self) -> None:
         """Check the new topics and the ladders file. Workers may run during this check. Raises
         BadConfiguration."""
-        erasure_checks.check_free(self._new, self._old, self._partitions)
-        season_copies.check_unused(self._new.settings, self._new.admin)
+        erasure_checks.check_free(self._new, "--to", self._new_partitions, "its old one")
         self._corrected = erasure_checks.check_ladders(self._old, self._ladders)
 
     def check_idle(self) -> None:
@@ -212,7 +207,8 @@ class Erasure:
         store.prepare()
         store.check_layout(layout_of(old.settings, old.admin, self._partitions))
         erasure_checks.check_kernel(store.layout.begun_by(KERNEL_VERSION))
-        erasure_checks.check_deferred(old)
+        ladder_log = read_ladder_events(old.settings, old.admin)
+        erasure_checks.check_none_deferred(ladder_log.corrections)
         season_copies.check_finished(old.settings, old.admin)
         self._ends = erasure_checks.check_drained(old, self._partitions)
 
@@ -226,20 +222,24 @@ class Erasure:
         return found
 
     def _count_mentions(self, verdicts: Verdicts | None) -> Mentions:
-        mentions, accepted = Mentions(verdicts), self._accepted(verdicts)
-        for batch in self._read_topic(self._old.topics.rounds, self._rounds, "rounds"):
-            mentions.read(batch, accepted.of(batch), self._pseudonym)
+        mentions = Mentions(verdicts)
+        for batch, accepted in self._validated("rounds", verdicts):
+            mentions.read(batch, accepted, self._pseudonym)
         return mentions
 
-    def _accepted(self, verdicts: Verdicts | None) -> AcceptedRecords:
+    def _validated(
+        self, label: str, verdicts: Verdicts | None
+    ) -> Iterator[tuple[list[Record], list[bool]]]:
+        """Yield the rounds in batches, with whether each of them was accepted."""
         window = self._old.settings.duplicate_window
-        return AcceptedRecords(self._ladders, window, self._rounds, verdicts)
+        log = AcceptedRecords(self._ladders, window, self._rounds, verdicts)
+        for batch in self._read_topic(self._old.topics.rounds, label):
+            yield batch, log.of(batch)
 
-    def _read_topic(self, topic: str, partitions: int, label: str) -> Iterator[list[Record]]:
+    def _read_topic(self, topic: str, label: str) -> Iterator[list[Record]]:
         """Yield all records of an old topic in batches, with a progress bar."""
-        settings, admin = self._old.settings, self._old.admin
-        total = sum(admin.ends(topic, partitions)) - sum(admin.starts(topic, partitions))
-        return track_batches(read_batches(settings, topic, partitions), label, total)
+        partitions = self._partitions[topic]
+        return read_topic(self._old.admin, self._old.settings, topic, partitions, label)
 
     # --- 2 ---
 
@@ -256,16 +256,16 @@ class Erasure:
         ):
             Copier(new.settings, topic).write(records)
         player, name = self._pseudonym.player, self._pseudonym.name
-        seasons = season_copies.read_renamed(self._old.settings, self._old.admin, player, name)
+        seasons = season_copies.read_copies(self._old.settings, self._old.admin, player, name)
         season_copies.write_copies(new.settings, new.admin, seasons)
         RoundLog(new.settings, new.admin).commit_finished(self._ends)
         new.admin.commit(UPDATERS, new.topics.parts, dict.fromkeys(range(self._shards), 0))
         self._check_quiet()
 
     def _rewritten(self, mentions: Mentions) -> Iterator[Record]:
-        accepted, rewriter = self._accepted(mentions.verdicts), LogRewriter(self._pseudonym)
-        for batch in self._read_topic(self._old.topics.rounds, self._rounds, "copying rounds"):
-            yield from rewriter.feed(batch, accepted.of(batch))
+        rewriter = LogRewriter(self._pseudonym)
+        for batch, accepted in self._validated("copying rounds", mentions.verdicts):
+            yield from rewriter.feed(batch, accepted)
         yield from rewriter.fill_to(self._ends)
 
     def _renamed_events(self) -> Iterator[Record]:
@@ -273,14 +273,14 @@ class Erasure:
         come from several partitions into one, where compaction keeps the last of each ladder."""
         newest: dict[bytes | None, Record] = {}
         home = int(shards_of([self._pseudonym.name], self._shards)[0])
-        for batch in self._read_topic(self._old.topics.changed, self._shards, "copying ratings"):
+        for batch in self._read_topic(self._old.topics.changed, "copying ratings"):
             for record in batch:
                 copied = structs.replace(record, offset=ANYWHERE)
                 if self._pseudonym.is_key(key := record.key):
                     self._keys[record.partition, key] = None
                     copied = structs.replace(self._pseudonym.event(copied), partition=home)
                     both = filter(None, (newest.get(key), copied))
-                    *older, newest[key] = sorted(both, key=_offset_of)
+                    *older, newest[key] = sorted(both, key=lambda each: offset_of(each.value))
                     yield from older
                 else:
                     yield copied
@@ -319,10 +319,7 @@ class Erasure:
         return {new: self._partitions[old] for new, old in names}
 
     def _digests(self, label: str) -> Digests:
-        try:
-            return digests_of(track_batches(self._store.beliefs(), label), self._corrected)
-        except UnknownRecord as error:
-            raise Failed(str(error)) from None
+        return digests_of(track_batches(self._store.beliefs(), label), self._corrected)
 
     def _under_new_name(self, before: Digests) -> Digests:
         player, name = self._pseudonym.player, self._pseudonym.name

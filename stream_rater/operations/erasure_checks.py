@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from stream_rater.adapters.kafka.ladder_events import disagreement, read_ladder_events
 from stream_rater.adapters.kafka.reader import source_tails
+from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topic_rules import LARGEST, advice_to_set, size_of
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.columns.kernels import KERNEL_VERSION
@@ -47,25 +48,26 @@ class Generation(NamedTuple):
         return self.admin.topics
 
 
-def check_free(new: Generation, old: Generation, partitions: Mapping[str, int]) -> None:
+def check_free(new: Generation, option: str, partitions: Mapping[str, int], old: str) -> None:
     """Raise BadConfiguration if a new topic has or had records, or another number of partitions
-    than its old one. `partitions`: the number of partitions of each old topic, by name."""
+    than is needed. `option`: what names the prefix. `partitions`: the numbers that are needed, by
+    topic. `old`: what has them."""
     if not TOPIC_NAME.fullmatch(new.prefix):
         raise BadConfiguration(
-            f"--to: {new.prefix!r} cannot begin the name of a topic: use letters, digits, '.', '_' "
-            "and '-'"
+            f"{option}: {new.prefix!r} cannot begin the name of a topic: use letters, digits, '.', "
+            "'_' and '-'"
         )
-    twins = dict(zip(new.topics.names, old.topics.names, strict=True))
-    for name, count in new.admin.partitions().items():
-        if any(new.admin.ends(name, count)):
+    found, seasons = new.admin.partitions(), topic_of(new.settings)
+    for name, count in {**found, seasons: new.admin.partitions_if_any(seasons) or 0}.items():
+        if count and any(new.admin.ends(name, count)):
             raise BadConfiguration(
-                f"--to: topic {name} holds records, or once had some: name another prefix, or "
-                f"delete the topics of {new.prefix!r}"
+                f"topic {name} holds records, or once had some: name another {option}, or delete "
+                f"the topics of {new.prefix!r}"
             )
-        if count != partitions[twins[name]]:
+        if (needed := partitions.get(name, count)) != count:
             raise BadConfiguration(
-                f"--to: topic {name} has {count} partitions, and {twins[name]} has "
-                f"{partitions[twins[name]]}: delete it: it will be created as it must be"
+                f"topic {name} has {count} partitions, and {old} has {needed}: delete it: it will "
+                "be created as it must be"
             )
 
 
@@ -92,11 +94,6 @@ def check_ladders(old: Generation, ladders: Ladders) -> frozenset[str]:
     if why := disagreement(old.settings, ladders, ladder_log):
         raise BadConfiguration(f"{why}: nothing was erased")
     return frozenset(ladder_log.corrections)
-
-
-def check_deferred(old: Generation) -> None:
-    """Raise Failed if a correction is deferred until corrections-applied."""
-    check_none_deferred(read_ladder_events(old.settings, old.admin).corrections)
 
 
 def check_none_deferred(corrections: Mapping[str, Sequence[RecordedCorrection]]) -> None:
@@ -137,13 +134,13 @@ def check_drained(old: Generation, partitions: Mapping[str, int]) -> dict[int, i
 
 
 def check_quiet(old: Generation, ends: Mapping[int, int]) -> None:
-    """Raise Failed if a record has come to the old topic of rounds since it had these ends."""
+    """Raise Failed if a record has come to the topic of rounds since it had these ends."""
     for partition, end in enumerate(old.admin.ends(old.topics.rounds, len(ends))):
         if end != ends[partition]:
             raise Failed(
                 f"{old.topics.rounds}, partition {partition}: "
-                f"{counted(end - ends[partition], 'record')} came after erase began: stop the "
-                "reports of rounds, and let workers of the old topics finish these"
+                f"{counted(end - ends[partition], 'record')} came after the command began: stop "
+                "the reports of rounds, and let workers of these topics finish them"
             )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from stream_rater.adapters.kafka.reader import follow
-from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.sqlite.following import changed_records, rejected_records
 from stream_rater.adapters.sqlite.reading import DataFile, data_file
 from stream_rater.config.errors import BadConfiguration, Failed
@@ -67,13 +67,8 @@ def watch(
             return None
         return value.decode() if as_json else line_of(event)
 
-    with named_failures():
-        chosen = {"ladder": ladder, "player": player}
-        if settings.data:
-            yield from _lines_of_file(settings, changed_records, following, line, chosen)
-        else:
-            admin = Admin(settings)
-            yield from _lines(settings, admin, admin.topics.changed, following, line, chosen)
+    topic, chosen = Topics.of(settings).changed, {"ladder": ladder, "player": player}
+    yield from _lines(settings, topic, changed_records, following, line, chosen)
 
 
 def rejected(
@@ -91,33 +86,25 @@ def rejected(
             return None
         return msgspec.json.encode(found).decode() if as_json else _line_of_rejection(found)
 
-    with named_failures():
-        chosen = {"ladder": ladder, "code": code}
-        if settings.data:
-            yield from _lines_of_file(settings, rejected_records, following, line, chosen)
-        else:
-            admin = Admin(settings)
-            yield from _lines(settings, admin, admin.topics.rejected, following, line, chosen)
+    topic, chosen = Topics.of(settings).rejected, {"ladder": ladder, "code": code}
+    yield from _lines(settings, topic, rejected_records, following, line, chosen)
 
 
 def _lines(
-    settings: Settings, admin: Admin, topic: str, following: Following,
+    settings: Settings, topic: str, read: FileRecords, following: Following,
     line: Callable[[Record], str | None], chosen: Mapping[str, str | None],
 ) -> Iterator[str]:  # fmt: skip
-    """Yield the lines of a topic's records (`_lines_of`)."""
-    (partitions,) = admin.partitions_of(topic)
-    records = follow(settings, topic, partitions, from_start=following.from_start)
-    yield from _lines_of(records, topic, following, line, chosen)
-
-
-def _lines_of_file(
-    settings: Settings, read: FileRecords, following: Following,
-    line: Callable[[Record], str | None], chosen: Mapping[str, str | None],
-) -> Iterator[str]:  # fmt: skip
-    """Yield the lines of the records that `read` finds in the data file (`_lines_of`)."""
-    with data_file(settings.data) as file:
-        records = read(file, from_start=following.from_start)
-        yield from _lines_of(records, str(file.path), following, line, chosen)
+    """Yield the lines of a topic's records, or of those that `read` finds in the data file
+    (`_lines_of`)."""
+    with named_failures():
+        if settings.data:
+            with data_file(settings.data) as file:
+                records = read(file, from_start=following.from_start)
+                yield from _lines_of(records, str(file.path), following, line, chosen)
+        else:
+            (partitions,) = Admin(settings).partitions_of(topic)
+            records = follow(settings, topic, partitions, from_start=following.from_start)
+            yield from _lines_of(records, topic, following, line, chosen)
 
 
 def _lines_of(

@@ -27,6 +27,7 @@ from stream_rater.contract.corrections import Correction
 from stream_rater.contract.events import (
     CorrectionCause,
     joined,
+    offset_of,
     rating_changed_from_json,
     shown,
 )
@@ -168,12 +169,8 @@ def _last_events(
         for partition in {*range(partitions)} - {home}:
             found, _ = read(partition, count, max(0.0, end_s - time.monotonic()))
             values += [each.value for each in found]
-        values.sort(key=_offset_of)
+        values.sort(key=offset_of)
     return values[-count:], begin
-
-
-def _offset_of(value: bytes | None) -> int:
-    return rating_changed_from_json(value).offset if value else -1
 
 
 def _belief(

@@ -27,7 +27,6 @@ import numpy as np
 from stream_rater.adapters.kafka.copier import ANYWHERE, Copier
 from stream_rater.adapters.kafka.envelopes import change_headers, next_offset_of
 from stream_rater.adapters.kafka.reader import read_all, source_tails
-from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.config.errors import Failed
@@ -36,7 +35,8 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import LOG_LOST, CorrectionCause, rating_changed_from_json
 from stream_rater.contract.groups import ESTIMATORS
 from stream_rater.contract.record import Player, Record
-from stream_rater.contract.season_ended import SeasonKept, record_of
+from stream_rater.contract.season_ended import SeasonKept
+from stream_rater.operations import season_copies
 from stream_rater.operations.corrected_rebuild import LastPublished, last_published
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.pipeline.ladder_history import LadderLog
@@ -104,10 +104,7 @@ class RoundLog:
 
     def seasons(self) -> Iterator[tuple[str, int]]:
         """Yield the ladder of each past season, and the offset at which the next one starts."""
-        topic = topic_of(self._settings)
-        count = self._admin.partitions_if_any(topic)
-        for each in read_all(self._settings, topic, count) if count else ():
-            found = record_of(each.key or b"", each.value)
+        for found, _ in season_copies.read_seasons(self._settings, self._admin):
             if isinstance(found, SeasonKept):
                 yield found.ladder, found.offset
 

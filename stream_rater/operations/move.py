@@ -37,6 +37,7 @@ from stream_rater.contract.record import Player, Record
 from stream_rater.operations import season_copies
 from stream_rater.operations.corrected_rebuild import LastPublished, last_published
 from stream_rater.operations.digests import difference, digests_of
+from stream_rater.operations.erasure_checks import Generation, check_free
 from stream_rater.operations.lost_rounds import RoundLog
 from stream_rater.operations.move_sources import FileSource, KafkaSource, MoveSource, as_records
 from stream_rater.operations.rebuild import check_idle, rebuild_from_log
@@ -124,6 +125,7 @@ class Move:
         """The number of partitions of each topic."""
         self._corrected: frozenset[str] = frozenset()
         """The ladders with corrections."""
+        self._verdicts: Verdicts | None = None
         self._newest: Mapping[Player, LastPublished] = {}
         """What each player's newest event in the old place says."""
 
@@ -147,29 +149,15 @@ class Move:
         """Check both places. Raises an error if one of them cannot be used."""
         self._source.check(self._ladders)
         self._corrected = frozenset(self._source.ladder_log().corrections)
-        self._check_topics()
+        rounds = {self._topics.rounds: len(self._source.ends)}
+        place, option = Generation(self._settings, self._admin), f"{PREFIX}TOPIC_PREFIX"
+        check_free(place, option, rounds, self._source.name)
         self._store.prepare()
         check_idle(self._admin, self._settings)
         if not self._store.layout.is_unused():
             raise BadConfiguration(
                 f"the Redis of {PREFIX}REDIS holds ratings: name another one, or empty it"
             )
-
-    def _check_topics(self) -> None:
-        """Raise BadConfiguration if a topic has or had records, or the rounds' topic another number
-        of partitions than the old place."""
-        season_copies.check_unused(self._settings, self._admin)
-        for name, count in self._admin.partitions().items():
-            if any(self._admin.ends(name, count)):
-                raise BadConfiguration(
-                    f"topic {name} holds records, or once had some: name another "
-                    f"{PREFIX}TOPIC_PREFIX, or delete the topics"
-                )
-            if name == self._topics.rounds and count != len(self._source.ends):
-                raise BadConfiguration(
-                    f"topic {name} has {count} partitions, and {self._source.name} has "
-                    f"{len(self._source.ends)}: delete it: it will be created as it must be"
-                )
 
     # --- 2 ---
 
@@ -193,13 +181,13 @@ class Move:
     def _rounds(self) -> Iterator[Record]:
         """Yield the accepted records, with empty ones in the places of the others, and where the
         log has none."""
-        verdicts = with_verdicts(
-            self._validated, self._source.rounds, self._ladders, self._settings.duplicate_window,
+        with_verdicts(
+            self._validate, self._source.rounds, self._ladders, self._settings.duplicate_window,
             len(self._source.ends),
         )  # fmt: skip
-        accepted, rewriter = self._accepted(verdicts), LogRewriter(None)
-        for batch in self._batches("copying rounds"):
-            yield from rewriter.feed(batch, accepted.of(batch))
+        rewriter = LogRewriter(None)
+        for batch, accepted in self._validated("copying rounds"):
+            yield from rewriter.feed(batch, accepted)
         yield from rewriter.fill_to(dict(enumerate(self._source.ends)))
 
     def _newest_events(self, shards: int) -> Iterator[Record]:
@@ -212,21 +200,19 @@ class Move:
                 home = int(shards_of([event.player], shards)[0])
                 yield msgspec.structs.replace(each, partition=home, offset=ANYWHERE)
 
-    def _validated(self, verdicts: Verdicts | None) -> Verdicts | None:
-        """The verdicts, if they are all that the log needs. Raises MissingVerdicts."""
-        accepted = self._accepted(verdicts)
-        for batch in self._batches("rounds"):
-            accepted.of(batch)
-        return verdicts
+    def _validate(self, verdicts: Verdicts | None) -> None:
+        """Take these verdicts, if they are all that the log needs. Raises MissingVerdicts."""
+        self._verdicts = verdicts
+        for _ in self._validated("rounds"):
+            pass
 
-    def _accepted(self, verdicts: Verdicts | None) -> AcceptedRecords:
-        window = self._settings.duplicate_window
-        return AcceptedRecords(self._ladders, window, len(self._source.ends), verdicts)
-
-    def _batches(self, label: str) -> Iterator[list[Record]]:
-        records = track(self._source.rounds(), label, sum(self._source.ends))
+    def _validated(self, label: str) -> Iterator[tuple[list[Record], list[bool]]]:
+        """Yield the records in batches, with whether each of them was accepted."""
+        window, ends = self._settings.duplicate_window, self._source.ends
+        log = AcceptedRecords(self._ladders, window, len(ends), self._verdicts)
+        records = track(self._source.rounds(), label, sum(ends))
         while batch := list(islice(records, AT_ONCE)):
-            yield batch
+            yield batch, log.of(batch)
 
     # --- 3 ---
 

@@ -120,6 +120,7 @@ class KafkaSource:
 
     def __init__(self, settings: Settings) -> None:
         self._admin, self._settings = Admin(settings), settings
+        self._place = Generation(settings, self._admin)
         self._topics = self._admin.topics
         self._partitions = self._admin.check_topics()
         self._store = RedisStore(settings)
@@ -138,9 +139,7 @@ class KafkaSource:
         check_kernel(self._store.layout.begun_by(KERNEL_VERSION))
         _check_ladders(self._settings, ladders, self.ladder_log())
         season_copies.check_finished(self._settings, self._admin)
-        generation = Generation(self._settings, self._admin)
-        ends = erasure_checks.check_drained(generation, self._partitions)
-        self.ends = [ends[partition] for partition in range(len(ends))]
+        self.ends = [*erasure_checks.check_drained(self._place, self._partitions).values()]
 
     def ladder_log(self) -> LadderLog:
         """The combined ladder events."""
@@ -171,11 +170,7 @@ class KafkaSource:
     def check_unchanged(self) -> None:
         """Raise Failed if a worker has started or a record has arrived since `check`."""
         check_idle(self._admin, self._settings)
-        ends = self._admin.ends(self._topics.rounds, len(self.ends))
-        if ends != self.ends:
-            raise Failed(
-                f"records came to {self.name} after the move began: stop the reports of rounds"
-            )
+        erasure_checks.check_quiet(self._place, dict(enumerate(self.ends)))
 
     def mark_moved(self, place: str) -> None:
         """Let workers refuse the Redis."""

@@ -178,7 +178,7 @@ def _rebuild(
         applied, found.sent, shards, everything=found.is_torn, replayed=recorded.replayed,
         lost=found.lost,
     )  # fmt: skip
-    for batch in _read_topic(admin, settings, parts, shards, "parts", cores):
+    for batch in read_topic(admin, settings, parts, shards, "parts", cores):
         cutoff.add(batch)
     cutoff.check()
     if any(parts_start):
@@ -274,7 +274,7 @@ def _published(admin: Admin, settings: Settings) -> Iterator[RatingChanged]:
     """Yield each published event."""
     topic = admin.topics.changed
     (count,) = admin.partitions_of(topic)
-    for batch in _read_topic(admin, settings, topic, count, "ratings"):
+    for batch in read_topic(admin, settings, topic, count, "ratings"):
         yield from (rating_changed_from_json(each.value) for each in batch if each.value)
 
 
@@ -289,7 +289,7 @@ def _write_marks(settings: Settings, topic: str, shards: int) -> dict[int, int]:
     return dict(enumerate(marks))
 
 
-def _read_topic(
+def read_topic(
     admin: Admin, settings: Settings, topic: str, partitions: int, label: str,
     cores: Cores = ONE_CORE,
 ) -> Iterator[list[Record]]:  # fmt: skip

@@ -8,8 +8,8 @@ from stream_rater.adapters.kafka.reader import read_all
 from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.columns.sharding import partition_of
-from stream_rater.config.errors import BadConfiguration, Failed
-from stream_rater.config.settings import PREFIX, Settings
+from stream_rater.config.errors import Failed
+from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record, header
 from stream_rater.contract.season_ended import (
     Message,
@@ -21,17 +21,6 @@ from stream_rater.contract.season_ended import (
     renamed,
     unfinished,
 )
-
-
-def check_unused(settings: Settings, admin: Admin) -> None:
-    """Raise BadConfiguration if the topic of past seasons holds records, or once had some."""
-    topic = topic_of(settings)
-    count = admin.partitions_if_any(topic)
-    if count is not None and any(admin.ends(topic, count)):
-        raise BadConfiguration(
-            f"topic {topic} holds records, or once had some: name another prefix of topics "
-            f"({PREFIX}TOPIC_PREFIX), or delete it"
-        )
 
 
 def write_copies(settings: Settings, admin: Admin, messages: Iterable[tuple[Message, str]]) -> int:
@@ -59,43 +48,34 @@ def _record(message: Message, time_: str, partitions: int) -> Record:
     return Record(partition, ANYWHERE, message.value, headers, key=message.key)
 
 
-def read_renamed(
-    settings: Settings, admin: Admin, player: str, name: str
+def read_copies(
+    settings: Settings, admin: Admin, player: str = "", name: str = ""
 ) -> Iterator[tuple[Message, str]]:
-    """Yield the records of the topic of past seasons, with another name in the place of a player's
-    id, and their times. There are none if there is no topic."""
-    for found, time_ in _read(settings, admin):
+    """Yield the records of the topic of past seasons, with `name` in the place of the id `player`,
+    and their times. Raises Failed if only a part of a season's standings is written: with another
+    name in it, the rest would be part of other standings."""
+    begun, kept = set[tuple[str, int]](), set[tuple[str, int]]()
+    for found, time_ in read_seasons(settings, admin):
+        (kept if isinstance(found, SeasonKept) else begun).add((found.ladder, found.season))
         if isinstance(found, Standing) and found.player == player:
             yield message_of(renamed(found, name)), time_
         else:
             yield message_of(found), time_
-
-
-def read_copies(settings: Settings, admin: Admin) -> Iterator[tuple[Message, str]]:
-    """Yield the records of the topic of past seasons, and their times. There are none if there is
-    no topic."""
-    for found, time_ in _read(settings, admin):
-        yield message_of(found), time_
+    for season in begun - kept:
+        raise Failed(unfinished(*season))
 
 
 def check_finished(settings: Settings, admin: Admin) -> None:
-    """Raise Failed if only a part of a season's standings is written, as whoever copies it does:
-    with another name in it, the rest would be part of other standings."""
-    for _ in _read(settings, admin):
+    """Raise Failed if only a part of a season's standings is written."""
+    for _ in read_copies(settings, admin):
         pass
 
 
-def _read(settings: Settings, admin: Admin) -> Iterator[tuple[SeasonRecord, str]]:
+def read_seasons(settings: Settings, admin: Admin) -> Iterator[tuple[SeasonRecord, str]]:
+    """Yield the records of the topic of past seasons, and their times. There are none if there is
+    no topic."""
     topic = topic_of(settings)
     count = admin.partitions_if_any(topic)
-    if count is None:
-        return
-    begun, kept = set[tuple[str, int]](), set[tuple[str, int]]()
-    for record in read_all(settings, topic, count):
-        found = record_of(record.key or b"", record.value)
-        if found is None:
-            continue
-        (kept if isinstance(found, SeasonKept) else begun).add((found.ladder, found.season))
-        yield found, header(record.headers, "ce_time")
-    for season in begun - kept:
-        raise Failed(unfinished(*season))
+    for record in read_all(settings, topic, count) if count else ():
+        if (found := record_of(record.key or b"", record.value)) is not None:
+            yield found, header(record.headers, "ce_time")

@@ -8,6 +8,7 @@ import time
 from collections import Counter as Counts
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from logging import DEBUG
 
 import structlog
@@ -50,6 +51,9 @@ class Metrics:
         self.registry = CollectorRegistry() if registry is None else registry
         if registry is None:
             ProcessCollector(registry=self.registry)
+        self._counter = partial(Counter, registry=self.registry)
+        self._gauge = partial(Gauge, registry=self.registry)
+        self._histogram = partial(Histogram, registry=self.registry)
         self._declare_work()
         self._declare_cache()
         self._declare_health()
@@ -65,148 +69,131 @@ class Metrics:
                 labelled.labels(value)
 
     def _declare_work(self) -> None:
-        self.rounds = Counter(
+        self.rounds = self._counter(
             "stream_rater_rounds_total",
             "Rounds by outcome: accepted; rejected; scattered (estimated, and their parts "
             "acknowledged by Kafka); resumed (sent by a previous owner of the partition).",
-            ["outcome"], registry=self.registry,
-        )  # fmt: skip
-        self.rejected = Counter(
-            "stream_rater_rejected_total",
-            "Rejected records by error code.",
-            ["code"],
-            registry=self.registry,
+            ["outcome"],
         )
-        self.unknown_fields = Counter(
+        self.rejected = self._counter(
+            "stream_rater_rejected_total", "Rejected records by error code.", ["code"]
+        )
+        self.unknown_fields = self._counter(
             "stream_rater_unknown_fields_total",
             "Accepted rounds with a field that this release does not know, or a rank beside dnf.",
-            registry=self.registry,
         )
-        self.corrections = Counter(
+        self.corrections = self._counter(
             "stream_rater_corrections_total",
             "Corrections finished: applied, or deferred until corrections-applied. Rejected ones "
             "also count as rejected.",
-            registry=self.registry,
         )
-        self.seeds = Counter(
-            "stream_rater_seeds_total",
-            "Seeds and resets whose parts Kafka has acknowledged.",
-            registry=self.registry,
+        self.seeds = self._counter(
+            "stream_rater_seeds_total", "Seeds and resets whose parts Kafka has acknowledged."
         )
-        self.seeds_without_effect = Counter(
+        self.seeds_without_effect = self._counter(
             "stream_rater_seed_rows_without_effect_total",
             "Rows of seeds and resets that changed nothing: the player of a seed already had a "
             "round, or the player of a reset had none.",
-            registry=self.registry,
         )
-        self.checkpoints = Counter(
+        self.checkpoints = self._counter(
             "stream_rater_checkpoint_failures_total",
             "Checkpoints that could not be read, written or deleted. Corrections take longer; "
             "nothing else is affected.",
-            registry=self.registry,
         )
-        self.paused = Gauge(
+        self.paused = self._gauge(
             "stream_rater_resting_partitions",
             "Partitions of round-completed that are paused after too many rejected records.",
-            registry=self.registry,
         )
-        self.updates = Counter(
+        self.updates = self._counter(
             "stream_rater_updates_total",
             "Updates of beliefs by outcome: applied; repeated (already in Redis); replayed (Redis "
             "had lost them).",
-            ["outcome"], registry=self.registry,
-        )  # fmt: skip
-        self.events = Counter(
+            ["outcome"],
+        )
+        self.events = self._counter(
             "stream_rater_events_total",
             "rating-changed events by outcome: published; settled (published for a previous owner "
             "of the shard).",
-            ["outcome"], registry=self.registry,
-        )  # fmt: skip
-        self.latency = Histogram(
+            ["outcome"],
+        )
+        self.latency = self._histogram(
             "stream_rater_latency_seconds",
             "Time from the arrival of a record in Kafka until it is finished, for one record of "
             "each poll: a round until its parts are in the log (estimator), a part until its "
             "events are committed (updater).",
-            ["role"], buckets=WAITS_S, registry=self.registry,
-        )  # fmt: skip
-        self.seconds = Histogram(
+            ["role"],
+            buckets=WAITS_S,
+        )
+        self.seconds = self._histogram(
             "stream_rater_stage_seconds",
             "Duration of each effect. Poll includes waiting for records.",
-            ["role", "stage"], buckets=FAST_S, registry=self.registry,
-        )  # fmt: skip
+            ["role", "stage"],
+            buckets=FAST_S,
+        )
 
     def _declare_cache(self) -> None:
-        self.cached = Counter(
+        self.cached = self._counter(
             "stream_rater_cache_lookups_total",
             "Beliefs that a batch needed, by outcome: hit (kept in memory, see "
             "STREAM_RATER_CACHE_MB); miss (read from Redis).",
-            ["role", "outcome"], registry=self.registry,
-        )  # fmt: skip
-        self.evictions = Counter(
+            ["role", "outcome"],
+        )
+        self.evictions = self._counter(
             "stream_rater_cache_evictions_total",
             "Beliefs that were kept in memory and gave way to others.",
-            ["role"], registry=self.registry,
-        )  # fmt: skip
-        self.cache_bytes = Gauge(
-            "stream_rater_cache_bytes",
-            "Bytes of the beliefs that are kept in memory.",
-            ["role"], registry=self.registry,
-        )  # fmt: skip
+            ["role"],
+        )
+        self.cache_bytes = self._gauge(
+            "stream_rater_cache_bytes", "Bytes of the beliefs that are kept in memory.", ["role"]
+        )
 
     def _declare_health(self) -> None:
-        self.ready = Gauge(
-            "stream_rater_ready",
-            "1 while /readyz answers 200, else 0.",
-            registry=self.registry,
-        )
-        self.owned = Gauge(
+        self.ready = self._gauge("stream_rater_ready", "1 while /readyz answers 200, else 0.")
+        self.owned = self._gauge(
             "stream_rater_owned",
             "Partitions of round-completed (estimator) or shards (updater) that this worker owns.",
-            ["role"], registry=self.registry,
-        )  # fmt: skip
-        self.partitions = Gauge(
+            ["role"],
+        )
+        self.partitions = self._gauge(
             "stream_rater_partitions",
             "Partitions of round-completed (estimator) or shards (updater) that exist.",
-            ["role"], registry=self.registry,
-        )  # fmt: skip
-        self.unowned = Gauge(
-            "stream_rater_unowned",
-            "Partitions of round-completed (estimator) or shards (updater) without an owner.",
-            ["role"], registry=self.registry,
-        )  # fmt: skip
-        self.log_ends = Gauge(
+            ["role"],
+        )
+        self.unattended = self._gauge(
+            "stream_rater_unattended",
+            "Partitions of round-completed (estimator) or shards (updater) that this worker does "
+            "not own, in which records have come and none was finished since.",
+            ["role"],
+        )
+        self.log_ends = self._gauge(
             "stream_rater_log_end_offset",
             "The sum of the ends of all partitions of a topic, whoever owns them.",
-            ["topic"], registry=self.registry,
-        )  # fmt: skip
-        self.answers = Gauge(
+            ["topic"],
+        )
+        self.answers = self._gauge(
             "stream_rater_dependency_up",
             "1 while kafka or redis answers this worker, else 0.",
-            ["dependency"], registry=self.registry,
-        )  # fmt: skip
-        self.assignments = Counter(
+            ["dependency"],
+        )
+        self.assignments = self._counter(
             "stream_rater_assignments_total",
             "Changes of the set of partitions or shards that a role owns.",
             ["role"],
-            registry=self.registry,
         )
-        self.refused = Gauge(
+        self.refused = self._gauge(
             "stream_rater_refused_shards",
             "Shards that wait for an operator, or for workers of a newer release.",
-            registry=self.registry,
         )
-        self.refused_ladders = Gauge(
+        self.refused_ladders = self._gauge(
             "stream_rater_refused_ladders",
             "Ladders that wait until all workers have the same ladders file.",
-            registry=self.registry,
         )
-        self.troubles = Counter(
+        self.troubles = self._counter(
             "stream_rater_restarts_total",
             "Failures after which a role started over, by cause: kafka, redis, file (that of a "
             "standalone process), or tls (a TLS handshake). "
             "After denied, a wrong password or a missing right, the role ended.",
             ["role", "cause"],
-            registry=self.registry,
         )
 
     def _declare_environment(self) -> None:
@@ -215,28 +202,27 @@ class Metrics:
             "Release and kernel version. Different kernel versions compute different bits.",
             registry=self.registry,
         )
-        self.hashes = Counter(
+        self.hashes = self._counter(
             "stream_rater_sampled_hashes_total",
             "Sampled hashes of beliefs by their encoding in Redis: a hashtable takes twice the "
             "memory of a listpack.",
-            ["encoding"], registry=self.registry,
-        )  # fmt: skip
-        self.certificates = Gauge(
+            ["encoding"],
+        )
+        self.certificates = self._gauge(
             "stream_rater_certificate_expiry_timestamp_seconds",
             "When the first certificate of a file that the settings name expires, as Unix seconds.",
-            ["server", "use"], registry=self.registry,
-        )  # fmt: skip
-        self.clock = Gauge(
+            ["server", "use"],
+        )
+        self.clock = self._gauge(
             "stream_rater_clock_timestamp_seconds",
             "This worker's clock at the scrape, to compare with the scraper's.",
-            registry=self.registry,
         )
         self.clock.set_function(time.time)
-        self.ahead = Gauge(
+        self.ahead = self._gauge(
             "stream_rater_clock_ahead_seconds",
             "How far the time of the last sampled record is ahead of this worker's clock.",
-            ["role"], registry=self.registry,
-        )  # fmt: skip
+            ["role"],
+        )
 
 
 def _traced(record: Record) -> dict[str, str]:

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
 
@@ -128,6 +128,8 @@ class Role:
     """The reason why it started over and does not read yet; empty if it reads."""
     last_polled_s: float = 0.0
     stalled_s: float = 0.0
+    seen: dict[int, tuple[int | None, int]] = field(default_factory=dict)
+    """The committed offset of each partition, and the end that it had when this was first seen."""
 
     def stalled(self, slice_s: float) -> float:
         """The seconds since its last poll, without the time for which the whole process was frozen.
@@ -143,6 +145,16 @@ class Role:
         """The largest number of unfinished records of any partition."""
         ends, finished = self.driver.input.ends(), self.observer.finished
         return max((max(0, end - finished.get(p, end)) for p, end in ends.items()), default=0)
+
+    def unattended(self, committed: Mapping[int, int | None]) -> int:
+        """The number of partitions that this worker does not own, in which records have come since
+        the committed offset moved."""
+        mine, found = self.driver.input.ends(), 0
+        for p, end in self.driver.input.log_ends.items():
+            if p not in self.seen or self.seen[p][0] != committed[p]:
+                self.seen[p] = committed[p], end
+            found += p not in mine and end > self.seen[p][1]
+        return found
 
     def drive(self, on_end: Callable[["Role"], None]) -> None:
         """Perform effects until the role is asked to stop or fails. Then call `on_end`, and leave
@@ -309,17 +321,21 @@ class Service:
         self.log.info("stopped")
 
     def _ask_kafka(self) -> None:
-        """Ask for the ends of the topics, then for the owners of the roles' partitions."""
+        """Ask for the ends of the topics, then for what the groups of the roles have committed.
+
+        Nobody asks who owns a partition: librdkafka may abort the process if the broker dies that
+        is asked about a group's members (its issue 4605).
+        """
         names = self._admin.topics
         for topic in (names.rounds, names.parts, names.changed, names.rejected):
-            ends = self._admin.ends(topic, self._partitions[topic])
+            ends = self._admin.all_ends(topic)  # partitions may be added
             self.metrics.log_ends.labels(topic).set(sum(ends))
             for each in (r.driver.input for r in self._roles if r.driver.input.topic == topic):
                 each.log_ends = dict(enumerate(ends))
         for role in self._roles:
-            topic, group = role.driver.input.topic, role.driver.input.group
-            unowned = self._partitions[topic] - len(self._admin.owners(group, topic))
-            self.metrics.unowned.labels(role.name).set(unowned)
+            input_ = role.driver.input
+            committed = self._admin.committed(input_.group, input_.topic, len(input_.log_ends))
+            self.metrics.unattended.labels(role.name).set(role.unattended(committed))
 
     def _wait_for(self, threads: Sequence[threading.Thread]) -> list[str]:
         """Wait until all threads have ended. Returns the names of the threads that are late.

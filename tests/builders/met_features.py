@@ -56,18 +56,20 @@ def added_shards(at: Settings, start: Start, *, corrected: bool = False) -> Sett
     return at
 
 
-def torn_log(at: Settings, start: Start, *, corrected: bool) -> list[Bytes]:
+def torn_log(
+    at: Settings, start: Start, *, corrected: bool, half_season: bool = False
+) -> list[Bytes]:
     """A log of rounds that lost its last records, as a broker's loss does: the parts and events of
     the lost rounds stay, and so do the committed offsets. No worker runs. Returns the lost rounds,
-    to be reported again. `corrected`: a correction stands in the part that is left, and standings
-    of a season are written in part."""
+    to be reported again. `corrected`: a correction stands in the part that is left. `half_season`:
+    standings of a season are written in part."""
     worker = start(at)
     rated(at, *rounds(0, 30), *([voided(5)] if corrected else []))
     (kept,) = Admin(at).ends(Topics.of(at).rounds, 1)
     lost = [*rounds(30, 20)]
     rated(at, *lost)
     stopped(worker)
-    if corrected:
+    if half_season:
         page = message_of(PageWritten(ladder=LADDER, season=0, page=0, pages=2, digest=""))
         write_copies(at, Admin(at), [(page, "")])
     cut(at, kept)

@@ -24,7 +24,7 @@ KNOWING = "+info"
 """The right to know whether Redis deletes ratings when its memory is full. Without it a worker
 warns and continues."""
 AT_START = (
-    LAYOUT, *READING, "+hexists", "+hsetnx", "+hget", "+function|list", "+function|load", KNOWING,
+    LAYOUT, *READING, "+hsetnx", "+hget", "+function|list", "+function|load", KNOWING,
     "+select",
 )  # fmt: skip
 
@@ -183,7 +183,7 @@ REDIS = {
         READ_BELIEFS, READ_POSITIONS, READ_LAYOUT, *READING, "+hget", "+hlen", "+scan", "+select",
     ),
     "rebuild": REBUILDING,
-    "erase": (*REBUILDING, CHECKPOINTS, *INDEX, "+hexists", "+hgetall", "+hsetnx"),
+    "erase": (*REBUILDING, CHECKPOINTS, *INDEX, "+hgetall", "+hsetnx"),
     "erase --to": (),
     "inspect": (READ_POSITIONS, "+hmget", "+select"),
     "inspect --player": (READ_BELIEFS, READ_POSITIONS, *READING, "+select"),

@@ -82,7 +82,7 @@ def test_what_could_not_be_undone_is_refused(
     work.check_idle()
     found = work.search()
     produce(at, [played(500, "p1", "p2")])
-    with pytest.raises(Failed, match=r"partition \d: 1 record came after erase began"):
+    with pytest.raises(Failed, match=r"partition \d: 1 record came after the command began"):
         work.copy(found)
     to = generation(at, "v3")
     assert re.search(

@@ -60,24 +60,13 @@ def test_beliefs_and_events_agree_after_new_shards(at: Settings, worker_process:
     assert played == counted
 
 
-@pytest.mark.slow
-def test_a_move_keeps_the_newest_events(
-    at: Settings, another: Callable[[], Settings], worker_process: Start, tmp_path: Path
-) -> None:
-    """Also where a player's events are in two partitions."""
-    at = added_shards(at, worker_process, corrected=True)
-    before, to = newest_events(at), another()
-    done(to, "move", "--from", file_of(at, tmp_path))
-    assert newest_events(to) == before
-
-
 @pytest.mark.parametrize("corrected", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_rounds_that_a_log_lost_are_rated_when_they_are_reported_again(
     corrected: bool, at: Settings, worker_process: Start
 ) -> None:
     """After one rebuild, beliefs equal the replay of what is left, and then of all. Each player's
     event with the greatest offset says what the belief says. A second rebuild changes nothing."""
-    lost = torn_log(at, worker_process, corrected=corrected)
+    lost = torn_log(at, worker_process, corrected=corrected, half_season=corrected)
     why = "only a part of its standings" if corrected else "lost records: partition 0 was"
     assert why in refused(at, "erase", PLAYERS[0], "--to", "new.")
     for _ in range(2):

@@ -191,15 +191,17 @@ def test_a_named_worker_joins_again_if_nobody_shares_its_name(
     for group, topic in ((ESTIMATORS, topics.rounds), (UPDATERS, topics.parts)):
         before = len(worker.events("started over"))
         fence(at, group, topic)
-        wait_until(
-            lambda before=before: len(worker.events("started over")) > before, "it is fenced",
-            moves=worker.moves,
-        )  # fmt: skip
+        wait_until(partial(started_over, worker, before), "it is fenced", moves=worker.moves)
     produce(at, [a_round(number) for number in range(300, 600)])
     wait_until(Finished(at), "all is rated")
     assert worker.running
     assert_all_rated_once(at, 600)
     assert any("w-1" in str(each) for each in worker.events("started over"))
+
+
+def started_over(worker: WorkerProcess, before: int) -> bool:
+    """Whether a worker has started over once more than before."""
+    return len(worker.events("started over")) > before
 
 
 def fence(at: Settings, group: str, topic: str) -> None:

@@ -80,12 +80,15 @@ CASES = {
         "stream_rater_ready" + of("b"): "0 0 0 1 0 0 0 1 0 0 0 1",  # as when it starts
     }),
     "StreamRaterPartitionUnowned": Case(not_yet=4, fires=6, series={
-        "stream_rater_unowned" + of("a", role="updater"): "1x20",
-        "stream_rater_unowned" + of("b", role="updater"): "1x20",
-        # A worker that is not scraped owns the others.
+        "stream_rater_unattended" + of("a", role="updater"): "1x20",
+        "stream_rater_unattended" + of("b", role="updater"): "2x20",
+        # A worker that is not scraped owns the others, and finishes records.
         "stream_rater_owned" + of("a", role="estimator"): "2x20",
         "stream_rater_partitions" + of("a", role="estimator"): "4x20",
-        "stream_rater_unowned" + of("a", role="estimator"): "0x20",
+        "stream_rater_unattended" + of("a", role="estimator"): "0 1 0 0 1 1 0 0x20",
+        # Redis is away, and so nobody finishes a record.
+        "stream_rater_unattended" + of("c", job="away", role="updater"): "1x20",
+        "stream_rater_dependency_up" + of("c", job="away", dependency="redis"): "0x20",
     }, labels=[JOB | {"role": "updater"}]),
     "StreamRaterNothingRated": Case(not_yet=6, fires=9, labels=[JOB], series={
         f'stream_rater_log_end_offset{{job="{job}", instance="a", topic="{topic}"}}': values

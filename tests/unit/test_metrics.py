@@ -23,7 +23,7 @@ from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.adapters.redis.client import translated_failures
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import CAUSES, Cause, Denied, LogTrouble, StoreTrouble
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.groups import ESTIMATORS
 from stream_rater.pipeline.ports import Effect, Poll, ReadPriors
 from stream_rater.runtime import log
 from stream_rater.runtime import service as service_module
@@ -228,32 +228,32 @@ def test_the_log_says_when_a_server_does_not_answer(
     ]  # fmt: skip
 
 
-def test_the_lag_rises_while_nothing_is_polled() -> None:
+@pytest.mark.parametrize("read", [True, False])
+def test_the_lag_rises_while_nothing_is_polled(read: bool) -> None:
     """Kafka is asked for the ends of the topics, whatever keeps the roles from reading: the worker
-    of a Redis that is away reads nothing. It is asked for owners, too: other workers, which
-    nobody may scrape, own the rest."""
+    of a Redis that is away reads nothing, nor what it gains. It is asked for offsets, too: other
+    workers, which nobody may scrape, own the rest. Where they commit, nothing is unattended."""
     names = Topics.of(Settings())
     partitions = {names.rounds: 2, names.parts: 3, names.changed: 3, names.rejected: 1}
     ends = {name: [9] * count for name, count in partitions.items()}
-    owners = {names.rounds: {0: "this", 1: "another"}, names.parts: {1: "another"}}
+    committed: dict[int, int | None] = {0: 4, 1: None}
     admin = SimpleNamespace(
-        topics=names, ends=lambda topic, count: ends[topic][:count],
-        owners=lambda group, topic: owners[topic] if group in (ESTIMATORS, UPDATERS) else {},
+        topics=names, all_ends=ends.__getitem__,
+        committed=lambda *asked: committed if asked == (ESTIMATORS, names.rounds, 2) else {},
     )  # fmt: skip
     metrics, lag = Metrics(), Lag()
     metrics.registry.register(lag)
     with input_with(Client()) as input_:
         input_.topic, input_.group = names.rounds, ESTIMATORS
-        input_.seek({0: 4})
+        if read:
+            input_.seek({0: 4})
         observer = ServiceObserver(metrics, "estimator", log.logger("estimator"))
         observer.positions({0: 4})
         lag.add(names.rounds, input_.ends, observer, corrections=True)
         driver: Any = SimpleNamespace(input=input_)
         nothing: Any = None
         roles = [Role("estimator", driver, observer, nothing)]
-        service: Any = SimpleNamespace(
-            _admin=admin, _partitions=partitions, _roles=roles, metrics=metrics
-        )
+        service: Any = SimpleNamespace(_admin=admin, _roles=roles, metrics=metrics)
         for end in (9, 1909):
             ends[names.rounds][0] = end
             Service._ask_kafka(service)
@@ -264,14 +264,12 @@ def test_the_lag_rises_while_nothing_is_polled() -> None:
             of_topic = {"topic": name}
             ended = metrics.registry.get_sample_value("stream_rater_log_end_offset", of_topic)
             assert ended == total
-        for lost in (0, 1):
-            if lost:
-                del owners[names.rounds][1]
-                Service._ask_kafka(service)
-            unowned = metrics.registry.get_sample_value(
-                "stream_rater_unowned", {"role": "estimator"}
-            )
-            assert unowned == lost
+        of_role = {"role": "estimator"}
+        for end, at, unattended in ((9, None, 0), (11, 5, 0), (12, 5, 1), (12, 11, 0)):
+            ends[names.rounds][1], committed[1] = end, at
+            Service._ask_kafka(service)
+            found = metrics.registry.get_sample_value("stream_rater_unattended", of_role)
+            assert found == unattended
 
 
 def test_a_count_that_is_not_the_topics_is_reported() -> None:

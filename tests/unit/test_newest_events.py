@@ -16,7 +16,7 @@ from stream_rater.columns.sharding import shards_of
 from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import RATING_CHANGED, joined, rating_changed_from_json, to_json
+from stream_rater.contract.events import RATING_CHANGED, joined, offset_of, to_json
 from stream_rater.contract.record import Record
 from stream_rater.operations import move
 from stream_rater.operations.erase import Erasure
@@ -43,10 +43,6 @@ def an_event(
         value = to_json(event)
     headers = cloud_event_headers(key, RATING_CHANGED, CHANGED.completed_at)
     return Record(partition, place, value, headers, key=key.encode())
-
-
-def offset_of(record: Record) -> int:
-    return -1 if record.value is None else rating_changed_from_json(record.value).offset
 
 
 def read_in_any_order(records: Sequence[Record]) -> Iterator[list[Record]]:
@@ -82,7 +78,8 @@ def a_move(events: Sequence[Record]) -> Any:
     work._topics = Topics.of(Settings())
     work._partitions = {work._topics.changed: SHARDS}
     work._settings, work._ladders, work._corrected = Settings(), ANY_LADDER, frozenset()
-    work._store = SimpleNamespace(beliefs=lambda: iter(()))
+    layout = SimpleNamespace(mark_unfinished=lambda *_: None)
+    work._store = SimpleNamespace(beliefs=lambda: iter(()), layout=layout)
     work._admin = SimpleNamespace(ends=lambda *_: [0])
     return work
 
@@ -91,7 +88,7 @@ def a_move(events: Sequence[Record]) -> Any:
 def test_a_move_takes_the_event_with_the_greatest_offset(events: list[Record], newest: int) -> None:
     """Once, to the partition of its player in the new topic, with all of it."""
     homes = {name: int(shards_of([name], SHARDS)[0]) for name in ("ann", "bob")}
-    (whole,) = (each for each in events if offset_of(each) == newest)
+    (whole,) = (each for each in events if offset_of(each.value) == newest)
     expected = [(homes["ann"], whole), (homes["bob"], BOB)]
     for records in read_in_any_order([*events, BOB]):
         sent = sorted(a_move(records)._newest_events(SHARDS), key=lambda each: each.key)
@@ -137,7 +134,7 @@ def test_an_erasure_leaves_the_newest_event_last() -> None:
         work._read_topic = lambda *_, records=records: iter([records[:2], records[2:]])
         sent = [*work._renamed_events()]
         renamed = [each for each in sent if each.key == b"l%3A1:x-1"]
-        offsets = [*map(offset_of, renamed)]
+        offsets = [offset_of(each.value) for each in renamed]
         assert {each.partition for each in renamed} == {home}
         assert sorted(offsets) == [3, 20, 41, 57] and offsets[-1] == 57
         assert {key for key, _ in work._keys} == {0, 5}
@@ -191,7 +188,7 @@ def test_inspect_finds_events_outside_of_the_players_partition(
         return [SimpleNamespace(value=each) for each in values], 0
 
     found, _ = _last_events(read, HOME, SHARDS, a_belief(rounds, CHAIN[8]["mu"]))
-    assert [rating_changed_from_json(each or b"").offset for each in found] == [
+    assert [*map(offset_of, found)] == [
         CHAIN[n]["offset"] for n in shown[-max(1, min(LAST_ROUNDS, rounds)) :]
     ]
     assert (len(asked) > 1, asked[0]) == (searched, HOME)

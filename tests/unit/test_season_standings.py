@@ -29,7 +29,8 @@ from stream_rater.contract.record import Record
 from stream_rater.contract.season_ended import SeasonKept, Standing
 from stream_rater.operations import season_copies
 from stream_rater.operations import season_standings as module
-from stream_rater.operations.season_copies import read_copies, read_renamed
+from stream_rater.operations.lost_rounds import RoundLog
+from stream_rater.operations.season_copies import read_copies
 from stream_rater.rating import seasons
 from stream_rater.replay import standings
 from stream_rater.replay.corrected import verdicts_of_log
@@ -345,19 +346,21 @@ def test_standings_that_are_written_in_part_are_not_copied(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To other topics, under another name or not, also if it was begun after the check. What is
-    written in whole is copied with all that was there."""
+    written in whole is copied with all that was there. A rebuild needs the summaries alone."""
     submit(path, [*some_season(), begins(1)])
     keep(path)
     messages = [message for message, _ in SeasonRows(path).all_records()]
     records = [Record(0, n, each.value, key=each.key) for n, each in enumerate(messages)]
-    admin: Any = SimpleNamespace(partitions_if_any=lambda _: 1)
+    admin: Any = SimpleNamespace(partitions_if_any=lambda _: 1, topics=None)
     monkeypatch.setattr(season_copies, "read_all", lambda *_: iter(records))
     given = Settings(), admin
-    copies = [lambda: read_copies(*given), lambda: read_renamed(*given, "p1", "x")]
+    copies = [lambda: read_copies(*given), lambda: read_copies(*given, "p1", "x")]
     for copy in copies:
         assert len([*copy()]) == len(records) == 12
     season_copies.check_finished(*given)
+    assert len([*RoundLog(*given).seasons()]) == 1
     records.pop()  # the summary
+    assert not [*RoundLog(*given).seasons()]
     for copy in copies:
         with pytest.raises(Failed, match=rf"ladder {LADDER!r}, season 0: only a part of its"):
             list(copy())

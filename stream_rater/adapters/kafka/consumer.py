@@ -415,16 +415,17 @@ class Input:
         return sorted(self._owned - self._reading)
 
     def ends(self) -> dict[int, int]:
-        """The end of each partition that is read, as old as `log_ends`, for any thread.
+        """The end of each partition that is owned, as old as `log_ends`, for any thread.
 
         It is the high watermark. But where the client has fetched up to there, and we have read
         all that it found, it is the offset after the last record: the ends of transactions and
         aborted records take offsets that nobody finishes. The client reports how far it has
         fetched every STATISTICS_MS.
         """
-        ends = {p: self.log_ends[p] for p in tuple(self._reading) if p in self.log_ends}
+        ends = {p: end for p, end in self.log_ends.items() if p in self._owned}
         for p, end in ends.items():
-            if p not in self._paused and end <= self._fetched.get(p, -1):
+            read = p in self._reading and p not in self._paused
+            if read and end <= self._fetched.get(p, -1):
                 ends[p] = min(end, self._next.get(p, end))
         return ends
 

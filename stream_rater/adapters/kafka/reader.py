@@ -339,14 +339,6 @@ class Rereader:
             self._reader = None
 
 
-def part_sums(
-    settings: Settings, admin: Admin, offsets: Mapping[int, int]
-) -> dict[int, int | None]:
-    """The checksum of the record at one offset of each of these shards; None if the log does not
-    hold it any more. Raises LogTrouble or Denied."""
-    return record_sums(settings, admin, admin.topics.parts, offsets)
-
-
 def record_sums(
     settings: Settings, admin: Admin, topic: str, offsets: Mapping[int, int]
 ) -> dict[int, int | None]:

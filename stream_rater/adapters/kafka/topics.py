@@ -146,11 +146,7 @@ class Admin:
     def partitions_if_any(self, topic: str) -> int | None:
         """The number of partitions of any topic; None if there is no such topic, or if this
         service may not see it."""
-        try:
-            known = self._client.list_topics(timeout=TIMEOUT_S).topics
-        except KafkaException as error:
-            raise self._unreachable(error.args[0]) from None
-        found = known.get(topic)
+        found = self._listed().get(topic)
         return None if found is None or found.error is not None else len(found.partitions) or None
 
     def create_season_topic(self, topic: str) -> int:
@@ -216,15 +212,15 @@ class Admin:
             if time.monotonic() > deadline_s:
                 break
             time.sleep(NEW_TOPIC_PAUSE_S)
-        return known
+        return {name: known[name] for name in self.topics.names if name in known}
 
-    def _listed(self) -> dict[str, Any]:
-        """The metadata of our topics, from one broker."""
+    def _listed(self, timeout_s: float = TIMEOUT_S, **one: str) -> Mapping[str, Any]:
+        """The metadata of all topics, or of `one`, from one broker."""
         try:
-            known = self._client.list_topics(timeout=TIMEOUT_S).topics
+            known: Mapping[str, Any] = self._client.list_topics(timeout=timeout_s, **one).topics
         except KafkaException as error:
             raise self._unreachable(error.args[0]) from None
-        return {name: known[name] for name in self.topics.names if name in known}
+        return known
 
     def _described(self, topic: str, ask: "Callable[[], Future[Any]]") -> Any:
         """The description of a topic. Waits for a topic that this service created."""
@@ -321,10 +317,7 @@ class Admin:
     def all_ends(self, topic: str) -> list[int]:
         """The end offset of each partition that the topic has now, whether transactions are pending
         or not."""
-        try:
-            known = self._client.list_topics(topic, timeout=self._timeout_s).topics[topic]
-        except KafkaException as error:
-            raise self._unreachable(error.args[0]) from None
+        known = self._listed(self._timeout_s, topic=topic)[topic]
         if known.error is not None:
             raise trouble_of(known.error)
         return self.ends(topic, len(known.partitions))

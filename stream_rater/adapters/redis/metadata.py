@@ -128,8 +128,11 @@ class StoreMetadata:
                 )
 
     def check_window(self, window: int) -> None:
-        """Raise LayoutMismatch if workers have another duplicate window. Writes nothing."""
-        stored: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, WINDOW))
+        """Raise LayoutMismatch if workers have another duplicate window, or if a move to this place
+        is unfinished. Writes nothing."""
+        found: Any = self._guard(partial(self._client.hmget, LAYOUT_KEY, [REBUILDING, WINDOW]))
+        rebuilding, stored = found
+        _check_not_half(rebuilding)
         if stored is not None and int(stored) != window:
             raise LayoutMismatch(
                 f"the workers have {WINDOW} = {stored.decode()}, here it is {window}: set what the "
@@ -200,7 +203,8 @@ class StoreMetadata:
         epoch = secrets.token_hex(EPOCH_BYTES).encode()
 
         def clear() -> None:
-            self._client.hsetnx(LAYOUT_KEY, REBUILDING, "1")
+            if self._client.hget(LAYOUT_KEY, REBUILDING) is None:  # else it may be that of a move
+                self._client.hset(LAYOUT_KEY, REBUILDING, "1")
             unfinished = {position_key(shard).encode() for shard in range(shards)}
             for key in unfinished:
                 self._client.hset(key, "epoch", epoch)
