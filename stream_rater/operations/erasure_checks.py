@@ -158,7 +158,6 @@ def check_mentions(mentions: Mentions, pseudonym: Pseudonym) -> None:
             f"--pseudonym: {shown(pseudonym.name)!r} is a player already "
             f"({mentions.conflict}): name another"
         )
-
     if mentions.verdicts is not None and (
         found := changes_merge_order(mentions.verdicts, pseudonym)
     ):

@@ -124,6 +124,7 @@ class KafkaSource:
         self._topics = self._admin.topics
         self._partitions = self._admin.check_topics()
         self._store = RedisStore(settings)
+        self.beliefs = self._store.beliefs
         self.name = f"{self._topics.rounds} on {settings.kafka}"
         self.ends: Sequence[int] = self._admin.ends(
             self._topics.rounds, self._partitions[self._topics.rounds]
@@ -162,10 +163,6 @@ class KafkaSource:
     def seasons(self) -> Iterator[tuple[Message, str]]:
         """Yield the standings of past seasons."""
         return season_copies.read_copies(self._settings, self._admin)
-
-    def beliefs(self) -> Iterator[list[tuple[Player, bytes]]]:
-        """Yield all beliefs in Redis."""
-        return self._store.beliefs()
 
     def check_unchanged(self) -> None:
         """Raise Failed if a worker has started or a record has arrived since `check`."""
