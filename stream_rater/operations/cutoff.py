@@ -114,7 +114,8 @@ class Cutoff:
         self._since = np.array([since.get(p, 0) for p in range(len(sent))], np.int64)
         self.players = PlayerTable()
         self._applied = applied
-        self._sent = np.array([sent[p] for p in range(len(sent))], np.int64)
+        reached = (max(sent[p], replayed.get(p, 0)) for p in range(len(sent)))
+        self._sent = np.fromiter(reached, np.int64, len(sent))
         self._shards = shards
         self._kernel = kernel
         self._before = _OffsetByRow(self.players, np.maximum, NONE_BEFORE)
@@ -241,12 +242,8 @@ class Cutoff:
     def _takes_effect(self, cut_for: int, record: Record) -> bool:
         """Whether updaters apply, or have applied, a part that was cut for `cut_for` shards (0:
         unknown)."""
-        now = (
-            self._shards
-            if self._is_pending(record)
-            else self._shards_in_mark.get(record.partition, 0)
-        )
-        return not 0 < cut_for < now
+        marked = self._shards_in_mark.get(record.partition, 0)
+        return not 0 < cut_for < (self._shards if self._is_pending(record) else marked)
 
     def _is_of_former_owner(self, cut_for: int, record: Record) -> bool:
         """Whether a part that was cut for `cut_for` shards lies behind a mark that names more. Then
@@ -271,25 +268,24 @@ class Cutoff:
             return
         except NotAPart:
             return
-        self.with_parts.add(record.partition)
         rounds = [part.rounds[i] for i in part.round_index.tolist()]
         ladders = [each.ladder for each in rounds]
-        offsets = np.array([each.offset for each in rounds], np.int64)
         players = PlayerColumn.of(list(zip(ladders, part.players, strict=True)))
-        if self._takes_effect(part.shards, record):
-            self._add_rows([record], [len(rounds)], players, offsets)
-        elif not self._is_of_former_owner(part.shards, record):
+        offsets = np.array([each.offset for each in rounds], np.int64)
+        self._add_part(record, part.shards, players, offsets)
+
+    def _add_part(self, record: Record, cut_for: int, players: PlayerColumn, offsets: Ints) -> None:
+        """Note a part that was cut for so many shards (0: unknown)."""
+        self.with_parts.add(record.partition)
+        if self._takes_effect(cut_for, record):
+            self._add_rows([record], [len(offsets)], players, offsets)
+        elif not self._is_of_former_owner(cut_for, record):
             self._ignored.append((players, offsets))
 
     def _add_seeds(self, record: Record) -> None:
         """Note a seed part. The source offset of a row is that of its seed or reset."""
         part = seed_parts.decode(record.value or b"", self._newest_kernel(record), oldest=0)
-        self.with_parts.add(record.partition)
-        players, offsets = part.column, part.offset
-        if self._takes_effect(part.shards, record):
-            self._add_rows([record], [len(part)], players, offsets)
-        elif not self._is_of_former_owner(part.shards, record):
-            self._ignored.append((players, offsets))
+        self._add_part(record, part.shards, part.column, part.offset)
 
     def _newest_kernel(self, record: Record) -> int:
         """The newest kernel version that a part may have. Updaters of this release must be able to

@@ -3,7 +3,7 @@
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -341,12 +341,9 @@ def topic_line(topic: str, partitions: int, copies: int, configuration: Mapping[
 
 
 def _table(
-    admin: Admin,
-    topic: str,
-    copies: Sequence[tuple[int, int]],
-    group: str,
+    admin: Admin, topic: str, copies: Sequence[tuple[int, int]], group: str,
     applied: Sequence[Position],
-) -> Iterator[str]:
+) -> Iterator[str]:  # fmt: skip
     """Yield a line for each partition. `group`: the consumer group that reads the topic; empty if
     none does. `applied`: the position of each partition in Redis; empty if Redis has none."""
     count = len(copies)
@@ -360,8 +357,13 @@ def _table(
         columns |= {"in Redis": [each.applied for each in applied]} if applied else {}
         columns |= {"behind": [ends[p] - done[p] for p in range(count)]}
         columns |= {"owner": [f" {owners.get(p, 'nobody')}" for p in range(count)]}
+    yield from _lines(columns, range(count))
+
+
+def _lines(columns: Mapping[str, Sequence[object]], rows: Iterable[int]) -> Iterator[str]:
+    """Yield a table with these rows."""
     yield f"  {'':>5}" + "".join(f" {name:>10}" for name in columns)
-    for p in range(count):
+    for p in rows:
         yield f"  {p:>5}" + "".join(f" {values[p]!s:>10}" for values in columns.values())
 
 
@@ -369,7 +371,7 @@ def _table(
 
 
 def _file(file: DataFile) -> Iterator[str]:
-    """Yield lines about a data file, with a table of its partitions."""
+    """Yield lines about a data file, with tables of the partitions that have or had records."""
     holder, size = holder_of(file.path), file.path.stat().st_size / 1e6
     yield (
         f"{file.path}: {size:,.1f} MB, created {file.meta('created_at')}, partitions "
@@ -377,18 +379,11 @@ def _file(file: DataFile) -> Iterator[str]:
     )
     ends, part_ends = file.ends(), file.part_ends()
     done, applied = file.committed(ESTIMATORS, len(ends)), file.committed(UPDATERS, len(part_ends))
-    yield from _positions("rounds", file.starts(), ends, done)
-    yield from _positions("parts", [0] * len(part_ends), part_ends, applied)
+    for what, starts, to, reached in (
+        ("rounds", file.starts(), ends, done), ("parts", [0] * len(part_ends), part_ends, applied),
+    ):  # fmt: skip
+        yield f"{what}:"
+        behind = [end - each for end, each in zip(to, reached, strict=True)]
+        columns = {"from": starts, "to": to, "done": reached, "behind": behind}
+        yield from _lines(columns, [p for p, end in enumerate(to) if end])
     yield f"rating changes: {sum(file.changed_ends()):,}; rejections: {file.last_rejection():,}"
-
-
-def _positions(
-    what: str, starts: Sequence[int], ends: Sequence[int], done: Sequence[int]
-) -> Iterator[str]:
-    """Yield a table with a line for each partition that has or had records."""
-    yield f"{what}:"
-    yield f"  {'':>5}" + "".join(f" {name:>10}" for name in ("from", "to", "done", "behind"))
-    for p, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        if end:
-            values = start, end, done[p], end - done[p]
-            yield f"  {p:>5}" + "".join(f" {value:>10}" for value in values)

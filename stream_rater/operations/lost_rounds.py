@@ -26,6 +26,7 @@ import numpy as np
 from stream_rater.adapters.kafka.copier import ANYWHERE, Copier
 from stream_rater.adapters.kafka.envelopes import change_headers, next_offset_of
 from stream_rater.adapters.kafka.reader import read_all, source_tails
+from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.config.errors import Failed
@@ -35,15 +36,13 @@ from stream_rater.contract.events import LOG_LOST, CorrectionCause, rating_chang
 from stream_rater.contract.groups import ESTIMATORS
 from stream_rater.contract.record import Player, Record
 from stream_rater.contract.season_ended import SeasonKept, record_of
-from stream_rater.operations import season_copies
-from stream_rater.operations.corrected_rebuild import PUBLISHED, LastPublished, last_published
+from stream_rater.operations.corrected_rebuild import LastPublished, last_published
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import Event, SourceCommit, Tails
 from stream_rater.pipeline.updater.corrected_changes import correction_events
 from stream_rater.rating import record as belief_record
 from stream_rater.rating import stages
-from stream_rater.rating.model import newcomers
 from stream_rater.rating.stages import RatingRule
 from stream_rater.replay.checkpoint import Head
 from stream_rater.replay.edited_log import Verdicts
@@ -81,7 +80,7 @@ class RoundLog:
     def commit_finished(self, offsets: Mapping[int, int]) -> None:
         """Commit offsets of the estimators, each with the checksum of the record before it."""
         known = {p: offset for p, offset in offsets.items() if offset}
-        found = source_tails(self._settings, self._admin, known) if known else {}
+        found = source_tails(self._settings, self._admin, known)
         self.commit(offsets, {p: each.tail for p, each in found.items()})
 
     def publish(self, events: Iterable[Event]) -> None:
@@ -104,8 +103,10 @@ class RoundLog:
 
     def seasons(self) -> Iterator[tuple[str, int]]:
         """Yield the ladder of each past season, and the offset at which the next one starts."""
-        for message, _ in season_copies.read_copies(self._settings, self._admin):
-            found = record_of(message.key, message.value)
+        topic = topic_of(self._settings)
+        exists = self._admin.partitions_if_any(topic) is not None
+        for each in self._read(topic) if exists else ():
+            found = record_of(each.key or b"", each.value)
             if isinstance(found, SeasonKept):
                 yield found.ladder, found.offset
 
@@ -185,56 +186,51 @@ class Closing:
         return FILLER + secrets.token_hex(8).encode()
 
     def publish(
-        self, beliefs: Iterable[Sequence[tuple[Player, bytes]]], verdicts: Verdicts, shards: int,
-        partitions: int,
-    ) -> None:  # fmt: skip
+        self, beliefs: Iterable[Sequence[tuple[Player, bytes]]], verdicts: Verdicts, shards: int
+    ) -> None:
         """Publish an event of each player whose belief is not what was last published, or who has
         no belief any more. `beliefs`: all that the store has, in batches; a player may appear in
         several."""
-        now, seen, newest = datetime.now(UTC).isoformat(), set[Player](), self._newest
-        end_of = cache(lambda ladder: self._ends.get(partition_of(ladder, partitions), 0))
+        told, now = dict(self._newest), datetime.now(UTC).isoformat()
+        every = np.ones(1, np.bool_)
 
-        def events(group: Iterable[tuple[Player, bytes | None]]) -> Iterator[Event]:
-            by_ladder: dict[str, list[tuple[str, bytes | None]]] = {}
-            for (ladder, name), data in group:
-                by_ladder.setdefault(ladder, []).append((name, data))
-            for ladder, own in by_ladder.items():
-                place = end_of(ladder) - 1
-                terms = self._ladders.find(ladder, place)
-                if place < 0 or terms is None:
+        @cache
+        def end_of(ladder: str) -> tuple[int, RatingRule] | None:
+            """The last place of the ladder's partition, and its rule there; None if the partition
+            lost nothing, or if the ladder is not known."""
+            place = self._ends.get(partition_of(ladder, len(self._reach)), 0) - 1
+            terms = self._ladders.find(ladder, place) if place >= 0 else None
+            started = verdicts.of(ladder).started_before(place)
+            return None if terms is None else (place, stages.rule_of(terms.rating, started))
+
+        def events(batch: Sequence[tuple[Player, bytes | None]]) -> Iterator[Event]:
+            headers = belief_record.headers_of([data for _, data in batch])
+            for (who, data), header in zip(batch, headers[:, np.newaxis], strict=True):
+                if (end := end_of(who[0])) is None:
                     continue
-                rule = stages.rule_of(terms.rating, verdicts.of(ladder).started_before(place))
-                before = [newest.get((ladder, name)) for name, _ in own]
-                yield from _events(ladder, dict(own), before, place, rule, shards, now)
+                place, rule = end
+                initial = LastPublished(place, rule.initial_mu, rule.initial_sigma)
+                before, of_belief = told.get(who, initial), header[["mu", "sigma", "rounds"]].item()
+                told[who] = LastPublished(place, *of_belief) if data else initial
+                if before[1:] == told[who][1:]:
+                    continue
+                header["mu"], header["sigma"] = told[who].mu, told[who].sigma
+                header["previous_mu"], header["previous_sigma"] = before.mu, before.sigma
+                ladder, name = who
+                cause, shard = (
+                    CorrectionCause(cause=LOG_LOST, offset=place),
+                    shards_of([name], shards),
+                )
+                yield from correction_events(
+                    int(shard[0]), ladder, cause, now, rule, [name], header, every
+                )
 
-        def all_events() -> Iterator[Event]:
-            for batch in beliefs:
-                yield from events((who, data) for who, data in batch if who not in seen)
-                seen.update(who for who, _ in batch if end_of(who[0]))
-            yield from events((who, None) for who in newest if who not in seen)
+        def gone() -> Iterator[list[tuple[Player, None]]]:
+            ends = ((who, each, end_of(who[0])) for who, each in told.items())
+            yield [(who, None) for who, each, end in ends if end and each.offset < end[0]]
 
-        self._log.publish(all_events())
+        self._log.publish(chain.from_iterable(map(events, chain(beliefs, gone()))))
 
     def release(self) -> None:
         """Commit the ends, so that workers go on behind all that was replayed."""
         self._log.commit_finished(self._ends)
-
-
-def _events(
-    ladder: str, records: Mapping[str, bytes | None], before: Sequence[LastPublished | None],
-    place: int, rule: RatingRule, shards: int, now: str,
-) -> Iterator[Event]:  # fmt: skip
-    """Yield the events of those players of a ladder whose record (None: a newcomer's) differs from
-    what was last published (`before`). `place`: the offset of all events."""
-    names, header = list(records), belief_record.headers_of(list(records.values()))
-    newcomer = newcomers(1, 0, rule.initial_mu, rule.initial_sigma, coded=True).header
-    header[header["version"] == 0] = newcomer
-    initial = LastPublished(-1, rule.initial_mu, rule.initial_sigma)
-    last = np.array([each or initial for each in before], PUBLISHED)
-    header["previous_mu"], header["previous_sigma"] = last["mu"], last["sigma"]
-    differs = np.any([last[name] != header[name] for name in ("mu", "sigma", "rounds")], axis=0)
-    homes, cause = shards_of(names, shards), CorrectionCause(cause=LOG_LOST, offset=place)
-    for shard in np.unique(homes[differs]).tolist():
-        rows = np.flatnonzero(differs & (homes == shard))
-        own, every = [names[i] for i in rows.tolist()], np.ones(len(rows), np.bool_)
-        yield from correction_events(shard, ladder, cause, now, rule, own, header[rows], every)

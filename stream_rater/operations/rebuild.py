@@ -28,12 +28,7 @@ from stream_rater.operations.corrected_rebuild import (
     to_restate,
 )
 from stream_rater.operations.cutoff import Cutoff, Misplaced
-from stream_rater.operations.lost_rounds import (
-    MOST_FILLERS,
-    Closing,
-    RoundLog,
-    named_offsets,
-)
+from stream_rater.operations.lost_rounds import MOST_FILLERS, Closing, RoundLog, named_offsets
 from stream_rater.operations.rebuild_store import (
     Rebuild,
     Rebuilds,
@@ -51,7 +46,7 @@ from stream_rater.pipeline.ladder_history import (
     encode_restated_corrections,
 )
 from stream_rater.pipeline.parts.schema import UnknownPart, mark
-from stream_rater.pipeline.ports import SourceCommit, SourceTail
+from stream_rater.pipeline.ports import SourceCommit
 from stream_rater.replay.checkpoint import heads_in
 from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.corrected import verdicts_of_log
@@ -169,7 +164,8 @@ def _rebuild(
     of_updaters = admin.committed(UPDATERS, parts, shards)
     of_estimators = admin.source_commits(ESTIMATORS, rounds, partitions[rounds])
     parts_start, ends = admin.starts(parts, shards), admin.ends(parts, shards)
-    found = reached(of_updaters, ends, of_estimators, _tails(admin, settings, of_estimators))
+    known = {p: each.offset for p, each in of_estimators.items() if each and each.offset}
+    found = reached(of_updaters, ends, of_estimators, source_tails(settings, admin, known))
     # `applied` is g of each shard (`cutoff`), and later the offset after the mark.
     applied = dict(found.applied)
     check_parts_complete(parts_start, applied)
@@ -217,7 +213,7 @@ def _rebuild(
     if _committed(admin, UPDATERS, parts, shards) != applied:
         raise StoreInUse("workers ran while the store was being rebuilt: stop them, run it again")
     if closing is not None:  # last: until then, another rebuild sees what this one saw
-        closing.publish(store.beliefs(), work.verdicts, shards, partitions[rounds])
+        closing.publish(store.beliefs(), work.verdicts, shards)
         closing.release()
     return work
 
@@ -235,14 +231,6 @@ def _closing(
     return Closing(lost, log, ladders, newest, reach)
 
 
-def _tails(
-    admin: Admin, settings: Settings, committed: Mapping[int, SourceCommit | None]
-) -> Mapping[int, SourceTail]:
-    """What the log of rounds has at the committed offsets, where it can be compared."""
-    known = {p: each.offset for p, each in committed.items() if each is not None and each.offset}
-    return source_tails(settings, admin, known) if known else {}
-
-
 def _replayed(
     admin: Admin, settings: Settings, ladders: Ladders, partitions: int, cutoff: Cutoff,
     cores: Cores,
@@ -251,21 +239,17 @@ def _replayed(
     rounds = admin.topics.rounds
     ends = dict(enumerate(admin.ends(rounds, partitions)))
     return replayed(
-        LogReader(KafkaRounds(settings, rounds), ends),
-        partial(_read_last_published, admin, settings),
+        LogReader(KafkaRounds(settings, rounds), ends), RoundLog(settings, admin).newest,
         ladders, settings.duplicate_window, partitions, cutoff, cores,
     )  # fmt: skip
 
 
 def replayed(
-    log: LogReader,
-    read_last_published: Callable[[Collection[str]], Mapping[Player, LastPublished]],
+    log: LogReader, newest: Callable[[Callable[[str], bool]], Mapping[Player, LastPublished]],
     ladders: Ladders, window: int, partitions: int, cutoff: Cutoff, cores: Cores = ONE_CORE,
 ) -> Rebuilds:  # fmt: skip
-    """Replay all rounds, as the applied corrections edit them.
-
-    `read_last_published`: returns the last published mu and sigma of the players of some ladders.
-    """
+    """Replay all rounds, as the applied corrections edit them. `newest`: returns what was last
+    published of each player of the wanted ladders."""
 
     def run(work: Rebuild, label: str) -> Rebuild:
         with advancing(label, log.total) as advance:
@@ -279,20 +263,12 @@ def replayed(
     published: Mapping[Player, LastPublished] = {}
     found = editions(log.records, ladders, window, partitions, cutoff)
     for each in found:
-        published = published or read_last_published(corrected_ladders(each.verdicts, cutoff))
+        if (corrected := corrected_ladders(each.verdicts, cutoff)) and not published:
+            published = newest(corrected.__contains__)
         traces = CorrectionTraces(published, cutoff, each, ladders)
         work = Rebuild(ladders, window, partitions, cutoff, each.verdicts, traces, cores)
         rebuilds.append(run(work, "corrected rounds"))
     return Rebuilds(rebuilds, found[0].verdicts)
-
-
-def _read_last_published(
-    admin: Admin, settings: Settings, ladders: Collection[str]
-) -> Mapping[Player, LastPublished]:
-    """What was last published of the players of ladders with corrections."""
-    if not ladders:
-        return {}
-    return RoundLog(settings, admin).newest(ladders.__contains__)
 
 
 def _published(admin: Admin, settings: Settings) -> Iterator[tuple[Player, int]]:

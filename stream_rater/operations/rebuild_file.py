@@ -7,7 +7,7 @@ the place of the old one. The process that uses the file must be stopped.
 import secrets
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -119,7 +119,7 @@ def fill(settings: Settings, ladders: Ladders, new: Path, cores: Cores = ONE_COR
         if any(file.part_starts()):
             cutoff.add_published(_published(file))
         work = replayed(
-            file.log_reader(), partial(_last_published, file),
+            file.log_reader(), partial(_newest, file),
             ladders, window, file.partitions, cutoff, cores,
         )  # fmt: skip
         _write(log, work, applied, cutoff, cores)
@@ -163,9 +163,7 @@ def _published(file: DataFile) -> Iterator[tuple[Player, int]]:
             yield (event.ladder, event.player), event.offset
 
 
-def _last_published(file: DataFile, ladders: Collection[str]) -> Mapping[Player, LastPublished]:
-    """The last published mu and sigma of the players of ladders with corrections."""
-    if not ladders:
-        return {}
+def _newest(file: DataFile, wanted: Callable[[str], bool]) -> Mapping[Player, LastPublished]:
+    """What was last published of each player of the wanted ladders."""
     values = (each.value for shard in range(file.shards) for _, each in file.all_events(shard))
-    return last_published(map(rating_changed_from_json, values), ladders.__contains__)
+    return last_published(map(rating_changed_from_json, values), wanted)

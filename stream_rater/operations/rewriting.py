@@ -53,12 +53,10 @@ MOST_PLACES = 20
 
 class _Codec(NamedTuple):
     """Splits messages into fields, and keeps the bytes of each field. Its attributes are functions
-    that decode a message, the entries of standings, a name, a team or any value, and encode one."""
+    that decode a message, the entries of standings, or any value, and encode one."""
 
     fields: Callable[[bytes], Fields]
     entries: Callable[[bytes], list[Fields]]
-    name: Callable[[bytes], str | None]
-    team: Callable[[bytes], list[str] | None]
     anything: Callable[[bytes], Any]
     encode: Callable[[Any], bytes]
 
@@ -67,7 +65,6 @@ class _Codec(NamedTuple):
         """The codec for a format. `form`: `msgspec.json` or `msgspec.msgpack`."""
         return cls(
             form.Decoder(Fields).decode, form.Decoder(list[Fields]).decode,
-            form.Decoder(str | None).decode, form.Decoder(list[str] | None).decode,
             form.Decoder().decode, form.Encoder().encode,
         )  # fmt: skip
 
@@ -136,15 +133,13 @@ class Pseudonym:
     def _rename(self, codec: _Codec, fields: Fields, names: Sequence[str]) -> bool:
         """Put the new name into those of these fields that name the player. Returns whether there
         was one."""
-        matching = [
-            name for name in names if name in fields and codec.name(fields[name]) == self.player
-        ]
+        matching = [n for n in names if n in fields and codec.anything(fields[n]) == self.player]
         fields |= dict.fromkeys(matching, Raw(codec.encode(self.name)))
         return bool(matching)
 
     def _rename_entry(self, codec: _Codec, entry: Fields) -> bool:
         found = self._rename(codec, entry, ("player",))
-        team = codec.team(entry["team"]) if "team" in entry else None
+        team = codec.anything(entry["team"]) if "team" in entry else None
         if team is not None and self.player in team:
             members = [self.name if each == self.player else each for each in team]
             entry["team"], found = Raw(codec.encode(members)), True
@@ -177,16 +172,14 @@ class Pseudonym:
             return structs.replace(record, key=key)
         fields = _JSON.fields(record.value)
         self._rename(_JSON, fields, ("player",))
-        event_id = self._event_id(_JSON.name(fields["event_id"]) or "")
+        # Its last part is the player.
+        before = _JSON.anything(fields["event_id"]).rpartition(":")[0]
+        event_id = f"{before}:{escape(self.name)}"
         fields["event_id"] = Raw(_JSON.encode(event_id))
         headers = [
             (name, event_id.encode() if name == "ce_id" else each) for name, each in record.headers
         ]
         return structs.replace(record, key=key, value=_JSON.encode(fields), headers=headers)
-
-    def _event_id(self, event_id: str) -> str:
-        """The id of an event with the new name in its last part, which is the player."""
-        return f"{event_id.rpartition(':')[0]}:{escape(self.name)}"
 
     def ladder_events(self, message: bytes) -> list[bytes]:
         """The messages that replace a message of `ladders-noted`, with the new name; none if it is

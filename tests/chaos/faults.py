@@ -28,12 +28,12 @@ from tests.chaos.correcting import NEXT_KERNEL
 from tests.chaos.redis_faults import SILENT, rebuilt
 from tests.chaos.rolling import rolling
 from tests.chaos.scene import AT_ONCE, MOST_MISTAKES, Freed, Outcome, Scene, a_scene, freed, verify
-from tests.chaos.season import CODEFORCES, codeforces, lobbies
+from tests.chaos.season import CODEFORCES, codeforces, differing, lobbies
 from tests.chaos.serving import index_resharded, serve_killed
 from tests.chaos.standalone import ingest, standalone
 from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.test_upgrade import CHANGE, LADDER
-from tests.integration.topics import other_producers
+from tests.integration.topics import newest_events, other_producers
 from tests.proxy import ANSWERS, DIRECTIONS, KAFKA, REDIS, REQUESTS, ROUTES, Toxic, a_proxy
 from tests.waits import STILL_S
 
@@ -44,9 +44,10 @@ ADVICE = "run `stream-rater rebuild --replace`"
 class Torn(Outcome, frozen=True, kw_only=True):
     """An outcome after the log lost records.
 
-    `wrong` counts the ratings in the store that are not of all rounds that were reported. `verify`
-    has compared their numbers. No event of a lost round can be taken back, so the events are
-    counted apart, and the judge does not judge them.
+    `wrong` counts the ratings in the store that are not of all rounds that were reported, and the
+    players whose event with the greatest offset says something else. `verify` has compared the
+    numbers. No event of a lost round can be taken back, so the others are counted apart, and the
+    judge does not judge them.
     """
 
     vanished: int  # the rounds that the log lost, although Kafka had acknowledged them
@@ -102,6 +103,7 @@ def _outcome(scene: Scene, vanished: int, refusals: int) -> Torn:
     scene.wait_until_rated()
     verify(scene.name, scene.settings)
     found, wrong = scene.season.tally(), scene.season.rated_otherwise()
+    wrong += differing(newest_events(scene.settings), scene.settings)
     for line in wrong[:MOST_MISTAKES]:
         sys.stderr.write(f"{scene.name}: {line}\n")
     return Torn(

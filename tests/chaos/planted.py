@@ -62,16 +62,14 @@ def _some(change: Callable[[dict[str, Any]], dict[str, Any]], **having: bool) ->
     of a correction instead."""
     number = count(1)
 
-    def changed(event: Event) -> Event:
-        body = msgspec.json.decode(event.value)
+    def changed(body: dict[str, Any]) -> dict[str, Any]:
         if having.get("correction"):
             wanted = "correction" in body
         else:
             wanted = body["rounds"] > 1 and not next(number) % EVERY
-        value = msgspec.json.encode(change(body)) if wanted else event.value
-        return msgspec.structs.replace(event, value=value)
+        return change(body) if wanted else body
 
-    return _publishing(lambda events: list(map(changed, events)))
+    return _all(changed)
 
 
 def _all(change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> Any:
@@ -89,30 +87,25 @@ def _all(change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> Any:
 
 def _higher(points: float) -> Any:
     """All is that much too high from each player's third round on, and goes on from each other."""
-    higher: dict[tuple[str, str], float] = {}
+    higher = set[tuple[str, str]]()
 
     def change(body: dict[str, Any]) -> dict[str, Any]:
         who = body["ladder"], body["player"]
-        by = {"previous_mu": higher.get(who, 0.0), "previous_rating": higher.get(who, 0.0)}
+        names = ["previous_mu", "previous_rating"] if who in higher else []
         if body["rounds"] >= 3:
-            higher[who] = points
-        by |= {"mu": higher.get(who, 0.0), "rating": higher.get(who, 0.0)}
-        return body | {name: body[name] + more for name, more in by.items()}
+            higher.add(who)
+        names += ["mu", "rating"] if who in higher else []
+        return body | {name: body[name] + points for name in names}
 
     return _all(change)
 
 
 def _window(longer: int) -> Any:
-    began = DuplicateWindow.__init__
-
-    def begin(self: DuplicateWindow, window: int, *given: Any, **named: Any) -> None:
-        began(self, window + longer, *given, **named)
-
-    return patch.object(DuplicateWindow, "__init__", begin)
-
-
-def _plus(name: str, points: float, **having: bool) -> Any:
-    return _some(lambda b: b | {name: b[name] if b[name] is None else b[name] + points}, **having)
+    begin: Any = DuplicateWindow.__init__
+    return patch.object(
+        DuplicateWindow, "__init__",
+        lambda self, window, *more, **named: begin(self, window + longer, *more, **named),
+    )  # fmt: skip
 
 
 def _rejecting(change: Callable[[Sequence[Rejection]], Sequence[Rejection]]) -> Any:
@@ -191,12 +184,12 @@ FAULTS: dict[str, Callable[[], Any]] = {
         lambda b: b | {"previous_mu": 1400.0, "previous_rating": 860.0} if b["rounds"] == 1 else b
     ),
     "provisional-turned": lambda: _all(lambda b: b | {"provisional": not b["provisional"]}),
-    "performance-higher": lambda: _plus("performance", 1.0),
+    "performance-higher": lambda: _some(lambda b: b | {"performance": (b["performance"] or 0) + 1}),
     "display-of-another": lambda: _all(
         lambda b: b | {"rating": b["mu"] - 500.0, "previous_rating": b["previous_mu"] - 500.0}
     ),
     "sigma-zero": lambda: _all(lambda b: b | {"sigma": 0.0, "previous_sigma": 0.0}),
-    "sigma-higher": lambda: _plus("sigma", 1.0),
+    "sigma-higher": lambda: _some(lambda b: b | {"sigma": b["sigma"] + 1.0}),
     "all-higher": lambda: _higher(7.0),
     "correction-of-the-gone-left-out": lambda: _all(lambda b: b if b["rounds"] else None),
     "correction-of-another-round": lambda: _some(lambda b: b | {"round_id": "x"}, correction=True),

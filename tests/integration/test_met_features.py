@@ -1,6 +1,5 @@
 """Where features meet (`builders/met_features`)."""
 
-import subprocess
 from pathlib import Path
 
 import msgspec
@@ -17,9 +16,6 @@ from tests.integration.test_corrections import rated, verified
 from tests.integration.test_move_kafka import file_of
 from tests.integration.topics import newest_events
 from tests.real import SettingsFactory
-
-broken = pytest.mark.xfail(strict=True, raises=(AssertionError, subprocess.TimeoutExpired))
-"""What the next issue mends: it then passes, and so the mark must go."""
 
 
 @pytest.fixture

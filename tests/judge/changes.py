@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tests.judge.accepted import ROUND, SEEDS, partition_of
-from tests.judge.documented import Documented, Numbers
+from tests.judge.documented import Documented
 from tests.judge.edited import EditedLadder
 from tests.judge.findings import Findings
 from tests.judge.observations import Run, Seen
@@ -77,7 +77,7 @@ class Due(msgspec.Struct):
     everyone: bool = False  # whether any player may have one: of a correction
     given: Mapping[str, Mapping[str, Any]] = {}  # by player: the rows of a seed or a reset
     body: Mapping[str, Any] = {}  # the round, if its numbers follow from its events alone
-    numbers: dict[str, Numbers] = {}  # those of the events that came
+    events: list[Event] = []  # those that came
 
 
 Early = tuple[Event, Last | None, int, int]
@@ -220,7 +220,7 @@ class Changes:
             return
         due.may -= {event.player}
         rank = due.ranks.pop(event.player, event.rank)
-        self._computed(event, due, rank, where)
+        self._computed(event, due, where)
         if not due.ranks and not due.may:
             del self._due[event.ladder, event.offset]
         said = event.round_id, event.completed_at, event.rank
@@ -230,7 +230,7 @@ class Changes:
         if (event.performance is None) != (event.correction is not None):
             wrong("performance", _who(event), where, shown(event))
 
-    def _computed(self, event: Event, due: Due, rank: int | None, where: str) -> None:
+    def _computed(self, event: Event, due: Due, where: str) -> None:
         """Check the numbers of a seed, and those of a round once all its events are there."""
         if row := due.given.get(event.player):
             exact = row.get("mu"), row.get("sigma") if due.kind == SEEDS[0] else None
@@ -239,21 +239,13 @@ class Changes:
                 self._findings.wrong("seed", _who(event), where, f"{row}: {shown(event)}")
         if not due.body or event.performance is None:
             return
-        due.numbers[event.player] = Numbers(
-            math.inf if rank is None else rank, event.previous_mu, event.previous_sigma,
-            event.performance, (event.mu, event.sigma),
-        )  # fmt: skip
+        due.events.append(event)
         documented = self.documented(event.ladder, event.offset)
         if due.ranks or documented is None:
             return
         self._findings.checked["rounds whose numbers were computed"] += 1
-        players = list(due.numbers)
-        field, weight = list(due.numbers.values()), due.body.get("weight") or 1.0
-        for at, what in documented.performed(weight, field):
-            self._findings.wrong(
-                "numbers", named(event.ladder, players[at]),
-                f"round-completed@{event.offset}", f"{what}, of {due.round_id!r}",
-            )  # fmt: skip
+        for each, what in documented.performed(due.body.get("weight") or 1.0, due.events):
+            self._findings.wrong("numbers", _who(each), where, f"{what}: {shown(each)}")
 
     def _moved(self, event: Event, due: Due, where: str) -> None:
         """Check what a correction's event says of it, and that it moved the rating by as much as
@@ -297,7 +289,8 @@ class Changes:
             if documented is None or edited is None or player in edited.seeded:
                 continue
             gone = last.rounds > 0 and edited.counts.get(player) == 0
-            if gone and abs(last.rating - documented.newcomer()) >= self._run.threshold:
+            newcomer = documented.shown(documented.mu, documented.sigma)
+            if gone and abs(last.rating - newcomer) >= self._run.threshold:
                 self._findings.wrong(
                     "lost", named(ladder, player), f"rating-changed-{last.partition}@{last.place}",
                     f"no event says that no round counts any more; the last one: {last}",

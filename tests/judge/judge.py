@@ -4,7 +4,6 @@ in which they were read."""
 from array import array
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 from zlib import crc32
 
 from tests.judge.accepted import ROUND, SEEDS, Read, read
@@ -156,18 +155,17 @@ class Rounds:
         plays = {p for p in sure if ladder.counts.get(p, 0) > 0 or p in ladder.seeded}
         must = [each for each in sure if (each in plays) == is_reset]
         may = frozenset(players) - frozenset(sure)
-        given: dict[str, Any] = {}
-        if not ladder.corrections:
-            given = {each["player"]: dict(each) for each in rows if each["player"] in must}
-        for each in () if is_reset else rows:
-            given.setdefault(each["player"], {})["rounds"] = each.get("rounds") or 1
+        given = {
+            each["player"]: {
+                **({} if ladder.corrections or each["player"] not in must else each),
+                **({} if is_reset else {"rounds": each.get("rounds") or 1}),
+            }
+            for each in rows
+        }
         if not is_reset:
             ladder.seeded.update(players)
         self._findings.checked["seeds and resets"] += 1
-        return Due(
-            found.kind, body["round_id"], body["at"], dict.fromkeys(must), may,
-            given=given,
-        )  # fmt: skip
+        return Due(found.kind, body["round_id"], body["at"], dict.fromkeys(must), may, given=given)
 
     def finish(self) -> None:
         for place, rejection in self._rejected.items():
@@ -185,8 +183,8 @@ def _merged(ladder: EditedLadder) -> bool:
 
 def _at(record: Seen, offset: int, rejection: Seen | None) -> Seen:
     """The record of a batched correction, as its rejection repeats it."""
-    value, key = (rejection.v, rejection.key) if rejection else (None, None)
-    return Seen(t="rounds", p=record.p, o=offset, v=value, key=key)
+    found = rejection or Seen(t="rounds", p=record.p, o=offset, v=None)
+    return Seen(t="rounds", p=record.p, o=offset, v=found.v, key=found.key)
 
 
 NOTHING = 0  # the checksum of an offset at which the first reader saw no record

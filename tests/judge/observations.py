@@ -9,7 +9,7 @@ import io
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -30,7 +30,7 @@ class Run(Line, frozen=True, tag="run", kw_only=True):
     window: int = 100_000  # the duplicate window, in offsets
     threshold: float = 0.5  # the correction threshold, in points
     ladders: list[str] | None = None  # the configured ones; None if a template stands for all
-    rated: dict[str, dict[str, Any]] = {}
+    rated: dict[str, dict[str, object]] = {}
     """The tables `rating` of the ladders file, empty where it is not known; `*` is the template."""
     redisplayed: dict[str, int] = {}
     """Ladders with other parameters, which are not known, from this offset on."""
@@ -99,9 +99,9 @@ class End(Line, frozen=True, tag="end", kw_only=True):
     records: int = 0  # the records in this file
 
 
-Anything = Run | Seen | Sent | Answered | Streamed | End
+Any = Run | Seen | Sent | Answered | Streamed | End
 
-decode = msgspec.json.Decoder(Anything).decode
+decode = msgspec.json.Decoder(Any).decode
 encode = msgspec.json.Encoder().encode
 _seen = msgspec.json.Decoder(Seen).decode
 BUFFER = 2**20
@@ -136,7 +136,7 @@ def lines_of(path: Path) -> Iterator[bytes]:
         raise BadObservations(f"{path}: {error}: let the recorder end by itself") from None
 
 
-def others_of(path: Path) -> Iterator[Anything]:
+def others_of(path: Path) -> Iterator[Any]:
     """Everything in a file but the records of `round-completed` and `rating-changed`."""
     for number, line in enumerate(lines_of(path), 1):
         if not line.startswith(RECORD) or line.startswith(REJECTED):
@@ -153,7 +153,7 @@ def records_of(path: Path) -> Iterator[Seen]:
                 raise BadObservations(f"{path}:{number}: {error}") from None
 
 
-def _decoded(path: Path, number: int, line: bytes) -> Anything:
+def _decoded(path: Path, number: int, line: bytes) -> Any:
     try:
         return decode(line)
     except msgspec.DecodeError as error:

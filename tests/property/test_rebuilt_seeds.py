@@ -163,7 +163,7 @@ def test_a_correction_in_progress_that_reached_a_player(published: LastPublished
     work.feed(log)
     found = dict(chain.from_iterable(work.beliefs()))[player]
     (now,), (sent,) = belief_record.headers_of([found]), belief_record.headers_of([corrected])
-    expected = (1500.0, 350.0) if published is None else published[1:]
+    expected = (1500.0, 350.0) if published is None else published[1:3]
     assert (now["last"], now["mu"], now["untold"]) == (2, sent["mu"], 1)
     assert (now["previous_mu"], now["previous_sigma"]) == expected
 

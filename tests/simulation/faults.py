@@ -31,6 +31,7 @@ KINDS = {
     "expired": "times that Kafka forgot the committed offsets",
     "resharded": "times that shards were added",
     "ended": "workers that ended by themselves after shards were added",
+    "torn": "partitions of rounds that lost finished records",
     "lost": "shards emptied under load, or put back to before a rebuild",
     "vanished": "hashes of beliefs deleted within a call", "fail": "calls failed",
     "late-call": "requests that reached their server after their call had failed",

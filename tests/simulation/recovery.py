@@ -153,7 +153,7 @@ def rebuild(
     fill_store(work.beliefs(), applied, marks, tails_at(marks, moved, cutoff), epoch, write)
     if closing is not None:
         beliefs = [list(each.items()) for each in store.beliefs.values()]
-        closing.publish(beliefs, work.verdicts, shards, len(log.rounds))
+        closing.publish(beliefs, work.verdicts, shards)
         closing.release()
     log.write(encode_histories("restated", {each: ladders.history(each) for each in work.ladders}))
     if getattr(cutoff, "restates", True):

@@ -72,6 +72,8 @@ class Simulation:
         self.upgrading = False  # whether workers now start with the next release and file
         self.actors: list[Actor] = []
         self.stragglers: list[Straggler] = []
+        self.tears = random.Random(f"tears of {seed}") if seed % 3 == 2 else None
+        """Decides whether the log loses rounds when the store does; the rest happens as without."""
         self.saved: dict[int, int] = {}  # offsets that Kafka forgot
         self._start_all()
 
@@ -160,7 +162,9 @@ class Simulation:
             return ["stuck: " + oracle.where(self.log, self.store)]
         outcome = self.log, self.store, self.ladders, WINDOW, self.once
         rebuilt = not {"wipe", "vanished"}.isdisjoint(self.faults)
-        return oracle.violations(*outcome, rebuilt=rebuilt) + self.watch.false_refusals
+        torn = self.faults["torn"] > 0
+        found = oracle.violations(*outcome, rebuilt=rebuilt, torn=torn)
+        return found if torn else found + self.watch.false_refusals
 
     def _submit(self) -> None:
         number = self.weather.rounds - len(self.to_submit)
@@ -346,6 +350,8 @@ class Simulation:
             recovery.expire(self.log, self.rng)
         if self.rng.random() < 0.5:
             self._add_shards()
+        if self.tears is not None and not overlooked:
+            self._tear(self.tears)
         if self.rng.random() < 0.3:
             with suppress(recovery.GivenUp):
                 self._rebuild(steps=self.rng.randrange(5))
@@ -354,6 +360,26 @@ class Simulation:
         if days_passed:
             recovery.forget_offsets(self.log, self.faults, self.saved)
         self._start_all()
+
+    def _tear(self, luck: random.Random) -> None:
+        """Lose the last rounds of a partition, some of them finished ones. Others may take their
+        offsets before anybody notices, and the lost ones are reported again."""
+        recovery.restore_offsets(self.log, self.saved)
+        p = luck.randrange(game.PARTITIONS)
+        done, records = self.log.estimators.committed.get(p, 0), self.log.rounds[p]
+        if not done or luck.random() < 0.3 or (p == 0 and not self.upgrading):
+            return
+        self.faults["torn"] += 1
+        self.stragglers = []
+        kept = done - luck.randint(1, done)
+        lost = [game.Submission(p, each.value or b"", each.headers) for each in records[kept:]]
+        del records[kept:]
+        again = [each for each in lost if each.value and luck.random() < 0.7]
+        self.to_submit[:0] = again[::-1]
+        self.weather.rounds += len(again)
+        for _ in range(luck.choice([0, 0, 1, 3, 30])):
+            if self.to_submit:
+                self._submit()
 
     def _add_shards(self) -> None:
         """Add shards, if they are not all there yet and nothing waits."""

@@ -366,6 +366,8 @@ def source_tails(
 ) -> dict[int, SourceTail]:
     """The end of each of these partitions of the rounds, and the checksum of the record before an
     offset. Raises LogTrouble or Denied."""
+    if not offsets:
+        return {}
     topic = admin.topics.rounds
     ends = admin.ends(topic, max(offsets) + 1)
     before = {p: offset - 1 for p, offset in offsets.items() if offset <= ends[p]}
