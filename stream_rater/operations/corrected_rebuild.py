@@ -162,20 +162,16 @@ class CorrectionTraces:
         self, published: Mapping[Player, LastPublished], cutoff: Cutoff, edition: Edition,
         ladders: Ladders,
     ) -> None:  # fmt: skip
-        """`published`: the last published mu and sigma of players of ladders with corrections.
-
-        In a partition that lost records, the replay alone counts: what was left in beliefs may be
-        of lost rounds. All of it is published in the end, so nothing is unannounced either."""
+        """`published`: the last published mu and sigma of players of ladders with corrections."""
         self._cutoff = cutoff
         self._pending = cutoff.pending_corrections()
         self._limits = edition.limits
         self._published = {
-            player: each for player, each in published.items() if self._has_traces(player)
+            player: each for player, each in published.items() if self._covers(player)
         }
         sent = cutoff.corrected.items()
-        self._sent = {player: each for player, each in sent if self._has_traces(player)}
-        applied = edition.verdicts.applied
-        self._corrected = {ladder for ladder in applied if not cutoff.is_lost(ladder)}
+        self._sent = {player: each for player, each in sent if self._covers(player)}
+        self._corrected = edition.verdicts.applied.keys()
         """The ladders with accepted corrections. On the others, nothing was left in beliefs."""
         self._ladders = ladders
 
@@ -183,9 +179,6 @@ class CorrectionTraces:
         """Whether the edition is for this player."""
         pending = self._pending.get(player)
         return not self._limits if pending is None else pending == self._limits.get(player[0])
-
-    def _has_traces(self, player: Player) -> bool:
-        return self._covers(player) and not self._cutoff.is_lost(player[0])
 
     def restored(self, beliefs: BeliefColumn) -> BeliefColumn:
         """The replayed beliefs of this edition's players, with the values that corrections left.
@@ -245,6 +238,7 @@ class CorrectionTraces:
             # a removed round must not be applied again
             header["last"] = np.maximum(header["last"], offset)
         differs = (last["mu"] != header["mu"]) | (last["sigma"] != header["sigma"])
+        differs &= not self._cutoff.closes
         header["previous_mu"][differs] = last["mu"][differs]
         header["previous_sigma"][differs] = last["sigma"][differs]
         header["untold"][differs] = 1

@@ -110,6 +110,9 @@ class Cutoff:
         lower offset than `replayed`, or any of these partitions, says nothing: it may be of a lost
         round."""
         self._everything = everything
+        self.closes = bool(lost)
+        """Whether the rebuild closes partitions (`lost_rounds`). Then it publishes all that was
+        not published yet."""
         since = replayed | dict.fromkeys(lost, NONE_AFTER)
         self._since = np.array([since.get(p, 0) for p in range(len(sent))], np.int64)
         self.players = PlayerTable()
@@ -222,10 +225,6 @@ class Cutoff:
             return np.ones(len(offsets), np.bool_)
         found: Flags = offsets >= self._since[self._partitions(players)]
         return found
-
-    def is_lost(self, ladder: str) -> bool:
-        """Whether the partition of a ladder lost records."""
-        return bool(self._since[partition_of(ladder, len(self._sent))] == NONE_AFTER)
 
     def replay_to(self, ends: Offsets) -> None:
         """Let all rounds before these ends count, in partitions that lost records."""

@@ -9,7 +9,8 @@ offsets, subscribers would take the older event for the newer one. So the rebuil
 3. appends empty records, until all later offsets are new ones;
 4. writes a ladder event, so that no later rebuild believes parts of lost rounds;
 5. replays the log up to the end that it has then, and writes the beliefs;
-6. publishes an event of each player whose last event says something else than the belief;
+6. publishes an event of each player whose last event says something else than the belief. Players
+   of other partitions are among them: parts that waited to be applied are not applied any more;
 7. commits the end, with the checksum of the last record.
 
 Each step may be repeated, and whatever the log lacks is still known after each of them.
@@ -186,48 +187,44 @@ class Closing:
         return FILLER + secrets.token_hex(8).encode()
 
     def publish(
-        self, beliefs: Iterable[Sequence[tuple[Player, bytes]]], verdicts: Verdicts, shards: int
-    ) -> None:
+        self, beliefs: Iterable[Sequence[tuple[Player, bytes]]], verdicts: Verdicts, shards: int,
+        sent: Callable[[int], int],
+    ) -> None:  # fmt: skip
         """Publish an event of each player whose belief is not what was last published, or who has
         no belief any more. `beliefs`: all that the store has, in batches; a player may appear in
-        several."""
-        told, now = dict(self._newest), datetime.now(UTC).isoformat()
-        every = np.ones(1, np.bool_)
+        several. `sent`: the offset before which all rounds of a partition are in the beliefs."""
+        now, seen, every = datetime.now(UTC).isoformat(), set[Player](), np.ones(1, np.bool_)
+        last_of = cache(lambda ladder: sent(partition_of(ladder, len(self._reach))) - 1)
 
         @cache
-        def end_of(ladder: str) -> tuple[int, RatingRule] | None:
-            """The last place of the ladder's partition, and its rule there; None if the partition
-            lost nothing, or if the ladder is not known."""
-            place = self._ends.get(partition_of(ladder, len(self._reach)), 0) - 1
-            terms = self._ladders.find(ladder, place) if place >= 0 else None
-            started = verdicts.of(ladder).started_before(place)
-            return None if terms is None else (place, stages.rule_of(terms.rating, started))
+        def rule_of(ladder: str, offset: int) -> RatingRule | None:
+            terms = self._ladders.find(ladder, offset)
+            started = verdicts.of(ladder).started_before(offset)
+            return None if terms is None else stages.rule_of(terms.rating, started)
 
         def events(batch: Sequence[tuple[Player, bytes | None]]) -> Iterator[Event]:
             headers = belief_record.headers_of([data for _, data in batch])
             for (who, data), header in zip(batch, headers[:, np.newaxis], strict=True):
-                if (end := end_of(who[0])) is None:
-                    continue
-                place, rule = end
-                initial = LastPublished(place, rule.initial_mu, rule.initial_sigma)
-                before, of_belief = told.get(who, initial), header[["mu", "sigma", "rounds"]].item()
-                told[who] = LastPublished(place, *of_belief) if data else initial
-                if before[1:] == told[who][1:]:
-                    continue
-                header["mu"], header["sigma"] = told[who].mu, told[who].sigma
-                header["previous_mu"], header["previous_sigma"] = before.mu, before.sigma
                 ladder, name = who
-                cause, shard = (
-                    CorrectionCause(cause=LOG_LOST, offset=place),
-                    shards_of([name], shards),
-                )
-                yield from correction_events(
-                    int(shard[0]), ladder, cause, now, rule, [name], header, every
-                )
+                # A round of a partition that lost nothing may be sent and not committed.
+                place = max(last_of(ladder), int(header["last"][0]))
+                if who in seen or (rule := rule_of(ladder, place)) is None:
+                    continue
+                seen.add(who)
+                initial = rule.initial_mu, rule.initial_sigma, 0
+                present = header[["mu", "sigma", "rounds"]].item() if data else initial
+                before = self._newest.get(who, LastPublished(place, *initial))
+                if before[1:] == present:
+                    continue
+                header["mu"], header["sigma"], _ = present
+                header["previous_mu"], header["previous_sigma"] = before.mu, before.sigma
+                shard, cause = (
+                    int(shards_of([name], shards)[0]), CorrectionCause(cause=LOG_LOST, offset=place)
+                )  # fmt: skip
+                yield from correction_events(shard, ladder, cause, now, rule, [name], header, every)
 
         def gone() -> Iterator[list[tuple[Player, None]]]:
-            ends = ((who, each, end_of(who[0])) for who, each in told.items())
-            yield [(who, None) for who, each, end in ends if end and each.offset < end[0]]
+            yield [(who, None) for who in self._newest if who not in seen]
 
         self._log.publish(chain.from_iterable(map(events, chain(beliefs, gone()))))
 

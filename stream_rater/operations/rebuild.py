@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 
 import msgspec
 
@@ -213,7 +213,7 @@ def _rebuild(
     if _committed(admin, UPDATERS, parts, shards) != applied:
         raise StoreInUse("workers ran while the store was being rebuilt: stop them, run it again")
     if closing is not None:  # last: until then, another rebuild sees what this one saw
-        closing.publish(store.beliefs(), work.verdicts, shards)
+        closing.publish(store.beliefs(), work.verdicts, shards, cutoff.sent)
         closing.release()
     return work
 
@@ -224,7 +224,7 @@ def _closing(
 ) -> Closing:  # fmt: skip
     """What closes the partitions that lost records. Nothing is changed yet."""
     log = RoundLog(settings, admin)
-    newest = log.newest(cache(cutoff.is_lost))
+    newest = log.newest(lambda _: True)
     known = {*notes.ladders, *notes.corrections}
     heads = ((of, head) for of in known for head in heads_in(store.checkpoints.heads(of)))
     reach = named_offsets(committed, cutoff, newest, notes, heads, log)

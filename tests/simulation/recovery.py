@@ -132,7 +132,7 @@ def rebuild(
         cutoff.add_published(((each.ladder, each.player), each.offset) for each in all_published)
     closing: Closing | None = None
     if before.lost:
-        newest, rounds = last_published(all_published, cutoff.is_lost), SimulatedRounds(log, step)
+        newest, rounds = last_published(all_published), SimulatedRounds(log, step)
         reach = named_offsets(_committed(log), cutoff, newest, notes, _heads(store), rounds)
         closing = machines.closing(before.lost, rounds, ladders, newest, reach)
         cutoff.replay_to(closing.close(begin))
@@ -153,7 +153,7 @@ def rebuild(
     fill_store(work.beliefs(), applied, marks, tails_at(marks, moved, cutoff), epoch, write)
     if closing is not None:
         beliefs = [list(each.items()) for each in store.beliefs.values()]
-        closing.publish(beliefs, work.verdicts, shards)
+        closing.publish(beliefs, work.verdicts, shards, cutoff.sent)
         closing.release()
     log.write(encode_histories("restated", {each: ladders.history(each) for each in work.ladders}))
     if getattr(cutoff, "restates", True):
@@ -206,6 +206,11 @@ def _reached(log: Log) -> Reached:
             found[p] = SourceTail(len(log.rounds[p]), checksum(last[0].value) if last else None)
     applied = {shard: log.updaters.committed.get(shard) for shard in range(len(log.parts))}
     return reached(applied, list(map(len, log.parts)), committed, found)
+
+
+def has_lost(log: Log, partition: int) -> bool:
+    """Whether a rebuild sees that a partition lost records."""
+    return partition in _reached(log).lost
 
 
 def expire(log: Log, rng: random.Random) -> None:

@@ -163,7 +163,7 @@ class Simulation:
         outcome = self.log, self.store, self.ladders, WINDOW, self.once
         rebuilt = not {"wipe", "vanished"}.isdisjoint(self.faults)
         torn = self.faults["torn"] > 0
-        found = oracle.violations(*outcome, rebuilt=rebuilt, torn=torn)
+        found = oracle.violations(*outcome, rebuilt=rebuilt, torn=torn, traces=not torn)
         return found if torn else found + self.watch.false_refusals
 
     def _submit(self) -> None:
@@ -374,12 +374,15 @@ class Simulation:
         kept = done - luck.randint(1, done)
         lost = [game.Submission(p, each.value or b"", each.headers) for each in records[kept:]]
         del records[kept:]
+        luck.shuffle(lost)
         again = [each for each in lost if each.value and luck.random() < 0.7]
         self.to_submit[:0] = again[::-1]
         self.weather.rounds += len(again)
         for _ in range(luck.choice([0, 0, 1, 3, 30])):
-            if self.to_submit:
+            if len(self.to_submit) > 1:
                 self._submit()
+        if not recovery.has_lost(self.log, p):  # what took the place of the last finished one is it
+            del records[done - 1 :]
 
     def _add_shards(self) -> None:
         """Add shards, if they are not all there yet and nothing waits."""
