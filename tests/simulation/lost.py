@@ -4,11 +4,13 @@ scenarios that catch them."""
 from collections.abc import Mapping
 from typing import Any
 
+from stream_rater.contract.record import Player
 from stream_rater.operations.cutoff import Cutoff, Offsets
 from stream_rater.operations.lost_rounds import Closing
-from stream_rater.pipeline.ports import Publish, Scatter
+from stream_rater.pipeline.ports import CommitSource, Publish, Scatter
 
 from . import oracle
+from .game import PARTITION_OF
 from .registry import altered, catches
 from .stage import A0, B0, C0, D0, Stage
 
@@ -110,6 +112,29 @@ def lost_rounds_are_replaced(stage: Stage) -> None:
     stage.turns(*stage.workers())
     stage.rebuild_if_asked()
     stage.round(A0, B0)
+
+
+class PublishedForLost(Closing):
+    """Publishes for players of the partitions that lost records alone."""
+
+    def publish(self, beliefs: Any, *more: Any) -> None:
+        found = [[each for each in some if self._is_lost(each[0])] for some in beliefs]
+        self._newest = {who: each for who, each in self._newest.items() if self._is_lost(who)}
+        super().publish(found, *more)
+
+    def _is_lost(self, who: Player) -> bool:
+        return PARTITION_OF[who[0]] in self._lost
+
+
+@catches("published-for-lost", "events of what waited elsewhere", PublishedForLost)
+def parts_of_another_partition_wait(stage: Stage) -> None:
+    """They are not applied yet when rounds are lost."""
+    stage.rated(A0, B0)
+    estimator, _ = stage.workers()
+    stage.round(C0, D0, ladder="f", partition=1)
+    stage.through(estimator, CommitSource)
+    lose(stage, 0)
+    stage.rebuild_and_start()
 
 
 class FilledToTheCommit(Closing):
