@@ -105,8 +105,8 @@ class RoundLog:
     def seasons(self) -> Iterator[tuple[str, int]]:
         """Yield the ladder of each past season, and the offset at which the next one starts."""
         topic = topic_of(self._settings)
-        exists = self._admin.partitions_if_any(topic) is not None
-        for each in self._read(topic) if exists else ():
+        count = self._admin.partitions_if_any(topic)
+        for each in read_all(self._settings, topic, count) if count else ():
             found = record_of(each.key or b"", each.value)
             if isinstance(found, SeasonKept):
                 yield found.ladder, found.offset

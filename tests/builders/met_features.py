@@ -17,6 +17,8 @@ from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.metadata import LAYOUT_KEY
 from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS
+from stream_rater.contract.season_ended import PageWritten, message_of
+from stream_rater.operations.season_copies import write_copies
 from tests.builders.lines import LADDER, Bytes, a_correction, a_message, a_round
 from tests.integration import topics
 from tests.integration.processes import Start, done, stopped
@@ -57,13 +59,17 @@ def added_shards(at: Settings, start: Start, *, corrected: bool = False) -> Sett
 def torn_log(at: Settings, start: Start, *, corrected: bool) -> list[Bytes]:
     """A log of rounds that lost its last records, as a broker's loss does: the parts and events of
     the lost rounds stay, and so do the committed offsets. No worker runs. Returns the lost rounds,
-    to be reported again. `corrected`: a correction stands in the part that is left."""
+    to be reported again. `corrected`: a correction stands in the part that is left, and standings
+    of a season are written in part."""
     worker = start(at)
     rated(at, *rounds(0, 30), *([voided(5)] if corrected else []))
     (kept,) = Admin(at).ends(Topics.of(at).rounds, 1)
     lost = [*rounds(30, 20)]
     rated(at, *lost)
     stopped(worker)
+    if corrected:
+        page = message_of(PageWritten(ladder=LADDER, season=0, page=0, pages=2, digest=""))
+        write_copies(at, Admin(at), [(page, "")])
     cut(at, kept)
     return lost
 

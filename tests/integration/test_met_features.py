@@ -11,7 +11,7 @@ from tests.builders.lines import a_message, a_round
 from tests.builders.met_features import PLAYERS, added_shards, rolled_out, rounds, torn_log
 from tests.chaos.season import differing
 from tests.integration import topics
-from tests.integration.processes import Start, done, stopped
+from tests.integration.processes import Start, done, refused, stopped
 from tests.integration.test_corrections import rated, verified
 from tests.integration.test_move_kafka import file_of
 from tests.integration.topics import newest_events
@@ -54,6 +54,8 @@ def test_rounds_that_a_log_lost_are_rated_when_they_are_reported_again(
     """After one rebuild, beliefs equal the replay of what is left, and then of all. Each player's
     event with the greatest offset says what the belief says. A second rebuild changes nothing."""
     lost = torn_log(at, worker_process, corrected=corrected)
+    why = "only a part of its standings" if corrected else "lost records: partition 0 was"
+    assert why in refused(at, "erase", PLAYERS[0], "--to", "new.")
     for _ in range(2):
         done(at, "rebuild", "--replace")
         assert topics.not_compared(at) == []
