@@ -34,6 +34,7 @@ from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of, shards_of_names
+from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.record import Player, Record, checksum
 from stream_rater.operations.bulk_replay import PlayerTable
 from stream_rater.operations.proof import Proof
@@ -187,12 +188,12 @@ class Cutoff:
             player_rows = self.players.rows(players.take(pending))
             self.proof.add(decoded, pending, player_rows, offsets[pending])
 
-    def add_published(self, published: Iterable[tuple[Player, int]]) -> None:
+    def add_published(self, published: Iterable[RatingChanged]) -> None:
         """Note the players and source offsets of published events."""
         left = iter(published)
         while group := list(islice(left, AT_ONCE)):
-            players = PlayerColumn.of([player for player, _ in group])
-            offsets = np.array([offset for _, offset in group], np.int64)
+            players = PlayerColumn.of([(each.ladder, each.player) for each in group])
+            offsets = np.array([each.offset for each in group], np.int64)
             chosen = np.flatnonzero(self.counts(players, offsets))
             self._published.add(self.players.rows(players)[chosen], offsets[chosen])
 

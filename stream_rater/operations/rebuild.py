@@ -6,8 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from functools import partial
 
-import msgspec
-
 from stream_rater.adapters.kafka.ladder_events import LadderEvents, disagreement, read_ladder_events
 from stream_rater.adapters.kafka.producers import PartsProducer
 from stream_rater.adapters.kafka.reader import KafkaRounds, read_all, read_batches, source_tails
@@ -18,6 +16,7 @@ from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import TEMPLATE, Ladders
 from stream_rater.config.settings import Settings
+from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations.corrected_rebuild import (
@@ -271,26 +270,12 @@ def replayed(
     return Rebuilds(rebuilds, found[0].verdicts)
 
 
-def _published(admin: Admin, settings: Settings) -> Iterator[tuple[Player, int]]:
-    """Yield the player and the source offset of each published event."""
+def _published(admin: Admin, settings: Settings) -> Iterator[RatingChanged]:
+    """Yield each published event."""
     topic = admin.topics.changed
     (count,) = admin.partitions_of(topic)
     for batch in _read_topic(admin, settings, topic, count, "ratings"):
-        for each in batch:
-            if each.value:
-                published = _published_from_json(each.value)
-                yield (published.ladder, published.player), published.offset
-
-
-class Published(msgspec.Struct):
-    """The fields of an event that a rebuild needs."""
-
-    ladder: str
-    player: str
-    offset: int
-
-
-_published_from_json = msgspec.json.Decoder(Published).decode
+        yield from (rating_changed_from_json(each.value) for each in batch if each.value)
 
 
 def _write_marks(settings: Settings, topic: str, shards: int) -> dict[int, int]:

@@ -7,9 +7,8 @@ the place of the old one. The process that uses the file must be stopped.
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 from stream_rater.adapters.redis.metadata import EPOCH_BYTES
@@ -24,10 +23,9 @@ from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import StoreTrouble
-from stream_rater.contract.events import rating_changed_from_json
+from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
-from stream_rater.contract.record import Player
-from stream_rater.operations.corrected_rebuild import LastPublished, last_published
+from stream_rater.operations.corrected_rebuild import last_published
 from stream_rater.operations.cutoff import Cutoff, Misplaced
 from stream_rater.operations.rebuild import (
     MOST_AHEAD,
@@ -119,7 +117,7 @@ def fill(settings: Settings, ladders: Ladders, new: Path, cores: Cores = ONE_COR
         if any(file.part_starts()):
             cutoff.add_published(_published(file))
         work = replayed(
-            file.log_reader(), partial(_newest, file),
+            file.log_reader(), lambda wanted: last_published(_published(file), wanted),
             ladders, window, file.partitions, cutoff, cores,
         )  # fmt: skip
         _write(log, work, applied, cutoff, cores)
@@ -155,15 +153,7 @@ def _write(
     fill_store(beliefs, applied | moved, marks, tails, epoch, apply)
 
 
-def _published(file: DataFile) -> Iterator[tuple[Player, int]]:
-    """Yield the player and the source offset of each event that is kept."""
+def _published(file: DataFile) -> Iterator[RatingChanged]:
+    """Yield each event that is kept."""
     for shard in range(file.shards):
-        for _, each in file.all_events(shard):
-            event = rating_changed_from_json(each.value)
-            yield (event.ladder, event.player), event.offset
-
-
-def _newest(file: DataFile, wanted: Callable[[str], bool]) -> Mapping[Player, LastPublished]:
-    """What was last published of each player of the wanted ladders."""
-    values = (each.value for shard in range(file.shards) for _, each in file.all_events(shard))
-    return last_published(map(rating_changed_from_json, values), wanted)
+        yield from (rating_changed_from_json(each.value) for _, each in file.all_events(shard))

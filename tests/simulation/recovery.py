@@ -129,7 +129,7 @@ def rebuild(
     cutoff.check()
     all_published = [rating_changed_from_json(e.value) for shard in log.changed for e in shard]
     if any(shard.start for shard in log.parts):
-        cutoff.add_published(((each.ladder, each.player), each.offset) for each in all_published)
+        cutoff.add_published(all_published)
     closing: Closing | None = None
     if before.lost:
         newest, rounds = last_published(all_published), SimulatedRounds(log, step)

@@ -1,6 +1,7 @@
 """A log that lost records: how far it must be filled."""
 
 from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -111,11 +112,14 @@ def test_the_warning_says_what_was_lost(lost: dict[int, str]) -> None:
 
 
 def test_parts_of_lost_rounds_are_no_cut_offs() -> None:
-    """Nor in later rebuilds, up to where the first one has replayed all."""
-    for options in ({"everything": True, "lost": [0]}, {"replayed": {0: 12}}):
-        found = Cutoff({0: 2}, {0: 12}, 1, **options)
+    """Nor in later rebuilds, up to where the first one has replayed all, also if Kafka has
+    forgotten the committed offset since."""
+    again = {"replayed": {0: 12}}
+    for sent, options in ((12, {"everything": True, "lost": [0]}), (12, again), (0, again)):
+        found = Cutoff({0: 2}, {0: sent}, 1, **options)
         found.add([record(0, part((4, "x"))), record(1, part((8, "x")))])
-        found.add_published([(PLAYER, 8)])
+        event: Any = SimpleNamespace(ladder=LADDER, player="x", offset=8)
+        found.add_published([event])
         assert list(found.named()) == [(LADDER, 8)]
         row = found.players.rows(PlayerColumn.of([PLAYER]))
         assert found.of(row, np.array([0])).tolist() == [11]
