@@ -131,16 +131,22 @@ class KafkaSource:
 
     def check(self, ladders: Ladders) -> None:
         """Check the topics and Redis (`MoveSource.check`)."""
-        check_idle(self._admin, self._settings)
+        self._check_idle()
         self._store.prepare()
         layout = layout_of(self._settings, self._admin, self._partitions)
         self._store.layout.check_stored(layout)
         check_kernel(self._store.layout.begun_by(KERNEL_VERSION))
         _check_ladders(self._settings, ladders, self.ladder_log())
         season_copies.check_finished(self._settings, self._admin)
-        generation = Generation(self._settings, self._admin)
-        ends = erasure_checks.check_drained(generation, self._partitions)
+        ends = erasure_checks.check_drained(self._generation, self._partitions)
         self.ends = [ends[partition] for partition in range(len(ends))]
+
+    @property
+    def _generation(self) -> Generation:
+        return Generation(self._settings, self._admin)
+
+    def _check_idle(self) -> None:
+        check_idle(self._admin, self._settings)
 
     def ladder_log(self) -> LadderLog:
         """The combined ladder events."""
@@ -170,7 +176,7 @@ class KafkaSource:
 
     def check_unchanged(self) -> None:
         """Raise Failed if a worker has started or a record has arrived since `check`."""
-        check_idle(self._admin, self._settings)
+        self._check_idle()
         ends = self._admin.ends(self._topics.rounds, len(self.ends))
         if ends != self.ends:
             raise Failed(
