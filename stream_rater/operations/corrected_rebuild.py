@@ -198,8 +198,7 @@ class CorrectionTraces:
     def without_rounds(self) -> Iterator[BeliefColumn]:
         """Yield the beliefs of players who have no round left."""
         left = dict.fromkeys([*self._published, *self._sent])
-        ladders = dict.fromkeys(ladder for ladder, _ in left)
-        newcomer = {ladder: self._newcomer(ladder) for ladder in ladders}
+        newcomer = {ladder: self._newcomer(ladder) for ladder in {of for of, _ in left}}
         before = BeliefColumn.of([(player, newcomer[player[0]]) for player in left])
         after = self._with_traces(before)
         both = zip(before.records.strings(), after.records.strings(), strict=True)
@@ -249,22 +248,19 @@ class CorrectionTraces:
     def _as_sent(self, players: Sequence[Player], records: list[bytes]) -> Beliefs:
         """The beliefs in the records of these players, or those in correction parts if these are
         later."""
+        last = belief_record.headers_of(records)["last"]
+        for i, player in enumerate(players):
+            offset, data = self._sent.pop(player, (-1, b""))
+            if offset > last[i]:
+                last[i], records[i] = offset, data
         found = belief_record.decode(records, 0, 0.0, 1.0)
-        sent = [(i, self._sent.pop(each)) for i, each in enumerate(players) if each in self._sent]
-        offsets = found.header["last"].copy()
-        later = [(i, each) for i, each in sent if each[0] > offsets[i]]
-        if not later:
-            return found
-        for i, each in later:
-            offsets[i], records[i] = each
-        found = belief_record.decode(records, 0, 0.0, 1.0)
-        found.header["last"] = offsets
+        found.header["last"] = last
         return found
 
     def _last_published(self, players: Sequence[Player]) -> Table:
         """(P,) what was last published of each player, as fields of LastPublished: the initial
         values, if there was no event."""
-        initial = {ladder: self._initial(ladder) for ladder in {ladder for ladder, _ in players}}
+        initial = {ladder: self._initial(ladder) for ladder in {of for of, _ in players}}
         found = [self._published.pop(each, initial[each[0]]) for each in players]
         return np.array(found, PUBLISHED)
 

@@ -14,6 +14,7 @@ readers take the last value; if another one has the id, the record is encoded ag
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -259,12 +260,8 @@ class Mentions:
     """The counts of records that name the player, and the places where an id stands."""
 
     verdicts: Verdicts | None
-    rounds: int = 0
-    """The number of accepted rounds that name the player."""
-    seeds: int = 0
-    """The number of accepted seeds and resets that name the player."""
-    corrections: int = 0
-    """The number of accepted corrections that name the player."""
+    named: Counter[str] = field(default_factory=Counter)
+    """The numbers of accepted rounds, seeds (and resets), and corrections that name the player."""
     accepted: int = 0
     rejected: int = 0
     conflict: str = ""
@@ -293,7 +290,8 @@ class Mentions:
             self.accepted += 1
             renamed = pseudonym.record(record)
             if renamed is not record:
-                self._count(record)
+                kind = "correction" if kind_of(record) else "round"
+                self.named["seed" if is_seed(record) else kind] += 1
             place = f"partition {record.partition}, offset {record.offset}"
             if not self.conflict and reverse.names(record):
                 self.conflict = place
@@ -301,23 +299,16 @@ class Mentions:
                 self.left += 1
                 self.places += [f"{place}: {leftover}"] if self.left <= MOST_PLACES else []
 
-    def _count(self, record: Record) -> None:
-        if not kind_of(record):
-            self.rounds += 1
-        elif is_seed(record):
-            self.seeds += 1
-        else:
-            self.corrections += 1
-
     def __bool__(self) -> bool:
         """Whether any accepted record names the player."""
-        return bool(self.rounds or self.seeds or self.corrections)
+        return self.named.total() > 0
 
     def __str__(self) -> str:
         """The numbers of these records."""
-        seeds = f", {counted(self.seeds, 'seed')}" if self.seeds else ""
-        corrections = counted(self.corrections, "correction")
-        return f"{counted(self.rounds, 'round')}{seeds} and {corrections}"
+        rounds, seeds, corrections = (
+            counted(self.named[kind], kind) for kind in ("round", "seed", "correction")
+        )
+        return f"{rounds}{f', {seeds}' if self.named['seed'] else ''} and {corrections}"
 
 
 def changes_merge_order(verdicts: Verdicts, pseudonym: Pseudonym) -> Player | None:

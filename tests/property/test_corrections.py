@@ -333,7 +333,7 @@ def test_the_lesser_name_of_merged_accounts_decides(name: str, same: bool) -> No
     reported."""
     old, to = merged_accounts(), Pseudonym("ann", name)
     new, mentions = rewritten(old, to)
-    assert mentions.verdicts is not None and mentions.rounds == 2 and mentions.corrections == 1
+    assert mentions.verdicts is not None and mentions.named == {"round": 2, "correction": 1}
     assert (believed(new) == believed(old)) == same
     assert changes_merge_order(mentions.verdicts, to) == (None if same else ("l", "bob"))
 

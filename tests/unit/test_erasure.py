@@ -1,6 +1,7 @@
 """What `erase` makes of each record: the player's id is replaced, and nothing else."""
 
 import json
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -231,8 +232,7 @@ def test_what_the_log_says_of_the_player() -> None:
     mentions = Mentions(None)
     log = [*LOG, record_of(as_json(*ranked([1, 2], ["x-1", "bob"]), round_id="ann"), offset=9)]
     mentions.read(log, [*TAKEN, True], TO)
-    counts = mentions.rounds, mentions.corrections, mentions.accepted, mentions.rejected
-    assert counts == (1, 0, 3, 2)
+    assert (mentions.named, mentions.accepted, mentions.rejected) == ({"round": 1}, 3, 2)
     assert mentions.conflict == "partition 0, offset 9"
     assert (mentions.left, mentions.places) == (1, ["partition 0, offset 9: round_id"])
     mentions.read(MOST_PLACES * log[-1:], MOST_PLACES * [True], TO)
@@ -241,8 +241,8 @@ def test_what_the_log_says_of_the_player() -> None:
         check_mentions(mentions, TO)
     with pytest.raises(Failed, match="unknown-player: no accepted record names 'ann'"):
         check_mentions(Mentions(None, accepted=5), TO)
-    check_mentions(Mentions(None, corrections=1), TO)
-    check_mentions(Mentions(None, seeds=1), TO)
+    check_mentions(Mentions(None, Counter(correction=1)), TO)
+    check_mentions(Mentions(None, Counter(seed=1)), TO)
     mentions, of_player = Mentions(None), {"player": "ann"}
     log = [record_of(as_json(round_id="r0"))]
     log.append(record_of(to_json({"players": [of_player]}), correction("players-seeded")))
@@ -250,7 +250,7 @@ def test_what_the_log_says_of_the_player() -> None:
         log.append(record_of(to_json(of_player), correction(kind)))
     mentions.read(log, [True] * 4, TO)
     assert str(mentions) == "1 round, 2 seeds and 1 correction"
-    assert str(Mentions(None, rounds=2)) == "2 rounds and 0 corrections"
+    assert str(Mentions(None, Counter(round=2))) == "2 rounds and 0 corrections"
 
 
 def test_the_pseudonym_comes_where_the_id_came() -> None:
@@ -259,7 +259,7 @@ def test_the_pseudonym_comes_where_the_id_came() -> None:
     merged = EditsSoFar()
     for each in ("bob", "ann", "cy"):
         merged.merge(each, "zoe")
-    mentions = Mentions(Verdicts({"l": NO_EDITS, "m": merged.edits}, {}), rounds=1)
+    mentions = Mentions(Verdicts({"l": NO_EDITS, "m": merged.edits}, {}), Counter(round=1))
     for player, name in (("ann", "aa"), ("bob", "b"), ("cy", "z"), ("zoe", "a"), ("dee", "a")):
         check_mentions(mentions, Pseudonym(player, name))
     for player, name, cure in (
