@@ -15,7 +15,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 from stream_rater.adapters.local_driver import LocalDriver
@@ -27,7 +28,9 @@ from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Effect, Poll, Polled, Step, pause_s
 
 MOST_WAITING = 20_000
-"""The most records that may wait for their turn."""
+"""The most records that may wait for the disk."""
+MOST_WAITING_BYTES = 64 * 1024 * 1024
+"""The most bytes of these records, unless only one call waits."""
 MOST_QUESTIONS = 100
 """The most questions that may wait."""
 MOST_TOGETHER = 5_000
@@ -95,6 +98,8 @@ class Machine:
 
 class _Waiting(NamedTuple):
     records: Sequence[NewRecord]
+    size: int
+    """The bytes of their values."""
     answer: "Future[list[Place]]"
 
 
@@ -112,8 +117,8 @@ class Engine:
         self._database, self._log, self._machines = database, log, machines
         self._on_events, self._on_trouble, self._clock = on_events, on_trouble, clock
         self._queue: deque[_Waiting] = deque()
-        self._waiting = 0
-        """The number of records in the queue."""
+        self._waiting = self._waiting_bytes = 0
+        """The number and the bytes of the records that are not on the disk yet."""
         self._questions: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._changed = threading.Condition()
         self._stopping = False
@@ -131,30 +136,19 @@ class Engine:
 
     def append(self, records: Sequence[NewRecord]) -> "Future[list[Place]]":
         """Append records to the log. The future has their places once they are on the disk. Raises
-        Full if too many records wait."""
+        Full if too many records wait. If the future is cancelled, no later turn appends them."""
         answer: Future[list[Place]] = Future()
+        size = sum(len(each.value) for each in records)
         with self._changed:
-            if self._stopping or self._waiting + len(records) > MOST_WAITING:
+            most_bytes = max(MOST_WAITING_BYTES, size)
+            full = self._waiting + len(records) > MOST_WAITING
+            if self._stopping or full or self._waiting_bytes + size > most_bytes:
                 raise Full
-            self._queue.append(_Waiting(records, answer))
+            self._queue.append(_Waiting(records, size, answer))
             self._waiting += len(records)
+            self._waiting_bytes += size
             self._changed.notify()
         return answer
-
-    def take_back(self, answer: "Future[list[Place]]") -> bool:
-        """Take records out of the queue, also after a turn with them has failed. Returns whether
-        they are not written; if not, their turn is in progress, or has ended."""
-        with self._changed:
-            for each in self._queue:
-                if each.answer is answer:
-                    self._queue.remove(each)
-                    self._waiting -= len(each.records)
-                    break
-            else:
-                return answer.cancelled()
-        if not answer.cancel():  # a turn has begun, and has failed
-            answer.set_exception(LogTrouble("it was taken back: nothing was written"))
-        return True
 
     def ask(self, question: Callable[[], T]) -> "Future[T]":
         """Answer a question about log and store, between two turns. Raises Full if too many
@@ -173,7 +167,7 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        """The number of records that wait for their turn."""
+        """The number of records that are not on the disk yet."""
         return self._waiting
 
     def stop(self) -> None:
@@ -208,13 +202,16 @@ class Engine:
             return
         except BaseException as error:
             for each in taken:
-                each.answer.set_exception(LogTrouble(f"{error}: it may be written all the same"))
+                _fail(each.answer, f"{error}: it may be written all the same")
             raise
         finally:
             self.last_turn_s = self._clock()
         self._troubles, self._again_s, self.trouble = 0, 0.0, ""
+        self._forget(taken)
         for each in taken:
-            each.answer.set_result([*itertools.islice(places, len(each.records))])
+            found = [*itertools.islice(places, len(each.records))]
+            with suppress(InvalidStateError):  # it was cancelled during the turn
+                each.answer.set_result(found)
         if (end := self._log.changed_end(0)) != self._end:
             self._end = end
             self._on_events()
@@ -223,7 +220,6 @@ class Engine:
         """After a turn of which nothing has happened: let everything wait for the next one."""
         with self._changed:
             self._queue.extendleft(reversed(taken))
-            self._waiting += sum(len(each.records) for each in taken)
         self._troubles += 1
         self._again_s = self._clock() + pause_s(self._troubles)
         self.trouble = str(trouble)
@@ -237,11 +233,18 @@ class Engine:
         with self._changed:
             while self._queue and count < MOST_TOGETHER:
                 each = self._queue.popleft()
-                self._waiting -= len(each.records)
-                if each.answer.running() or each.answer.set_running_or_notify_cancel():
+                if each.answer.cancelled():
+                    self._forget([each])
+                else:
                     taken.append(each)
                     count += len(each.records)
         return taken
+
+    def _forget(self, some: Sequence[_Waiting]) -> None:
+        """Count these records no longer."""
+        with self._changed:
+            self._waiting -= sum(len(each.records) for each in some)
+            self._waiting_bytes -= sum(each.size for each in some)
 
     def _append(self, taken: Sequence[_Waiting]) -> list[Place]:
         received_s = time.time()
@@ -287,11 +290,14 @@ class Engine:
         """Answer those whose records still wait: they were not appended."""
         with self._changed:
             self._stopping = True
-            waiting, self._waiting = list(self._queue), 0
-            answers = [each.answer for each in waiting]
+            answers = [each.answer for each in self._queue]
             answers += [answer for _, answer in self._questions]
             self._queue.clear()
             self._questions.clear()
         for each in answers:
-            if each.running() or each.set_running_or_notify_cancel():
-                each.set_exception(LogTrouble("the process ends: nothing was written"))
+            _fail(each, "the process ends: nothing was written")
+
+
+def _fail(answer: "Future[Any]", why: str) -> None:
+    with suppress(InvalidStateError):  # it was cancelled
+        answer.set_exception(LogTrouble(why))

@@ -549,6 +549,7 @@ class Problem(Answer, frozen=True, kw_only=True):
     """A text that says what is wrong and how to correct it."""
     place: str | None = None
     """The place of the mistake in the request, such as `body.players[3]` or `query.limit`."""
-    partition: int | None = None
-    offset: int | None = None
-    """With `other-content`: the place of the round for which the id stands."""
+    partition: int | UnsetType = UNSET
+    offset: int | UnsetType = UNSET
+    """With `other-content`: the place of the round for which the id stands. Else they are left
+    out."""

@@ -15,13 +15,10 @@ from typing import NamedTuple
 import msgspec
 
 from stream_rater.contract.events import MAX_ID_BYTES
+from stream_rater.serve.problems import Refused
 
 VERSION = 1
 MOST_CHARACTERS = 256
-
-
-class BadCursor(ValueError):
-    """The text is not a cursor of this API."""
 
 
 class AfterRow(NamedTuple):
@@ -48,7 +45,7 @@ def encode_cursor(place: AfterRow) -> str:
 
 
 def decode_cursor(cursor: str) -> AfterRow:
-    """Decode a cursor to its place. Raises BadCursor if the text is not a cursor."""
+    """Decode a cursor to its place. Raises Refused if the text is not a cursor."""
     try:
         if len(cursor) > MOST_CHARACTERS:
             raise ValueError
@@ -59,7 +56,10 @@ def decode_cursor(cursor: str) -> AfterRow:
         if len(found.player.encode()) > MAX_ID_BYTES:
             raise ValueError
     except (ValueError, binascii.Error, msgspec.DecodeError, UnicodeError):
-        raise BadCursor("take `next` of the page before as it is, or leave `cursor` out") from None
+        raise Refused(
+            "bad-cursor", "take `next` of the page before as it is, or leave `cursor` out",
+            "query.cursor",
+        ) from None  # fmt: skip
     return AfterRow(found.rating, found.player)
 
 

@@ -67,10 +67,10 @@ class Refused(Exception):
     ) -> None:  # fmt: skip
         """`kind` is that of the code, unless it is given. `at` is where the round stands."""
         super().__init__(detail)
-        kind = kind or KINDS[code]
+        self.at, kind = at, kind or KINDS[code]
         self.problem = Problem(
             type=TYPE, title=kind.title, status=kind.status, code=code, detail=detail,
-            place=place, partition=at.partition if at else None, offset=at.offset if at else None,
+            place=place, **(at._asdict() if at else {}),
         )  # fmt: skip
         self.headers: dict[str, str] = {}
         if kind.status == 503 or retry_after_s is not None:

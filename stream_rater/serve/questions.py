@@ -36,7 +36,7 @@ from stream_rater.serve.bodies import (
     TierName,
     Unlisted,
 )
-from stream_rater.serve.cursors import AfterRow, BadCursor, RankedRow
+from stream_rater.serve.cursors import AfterRow, RankedRow
 from stream_rater.serve.entries import BIN, History, IndexedPlayer, LadderSummary
 from stream_rater.serve.predicting import balanced_sides, check_sides, prediction
 from stream_rater.serve.problems import Refused
@@ -240,10 +240,7 @@ class Questions:
             if found is None:
                 raise await self._not_listed(ladder, around)
             return self._page(ladder, found)
-        try:
-            place = None if cursor is None else cursors.decode_cursor(cursor)
-        except BadCursor as error:
-            raise Refused("bad-cursor", str(error), "query.cursor") from None
+        place = None if cursor is None else cursors.decode_cursor(cursor)
         found = await self._of_ladder(ladder, self._index.page(ladder, place, limit))
         return self._page(ladder, found)
 

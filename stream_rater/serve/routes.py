@@ -88,7 +88,11 @@ class Operation(NamedTuple):
 
 
 LADDER = "/v1/ladders/{ladder}"
-ROWS = Number("Rows of the page, at most", 1, MOST_ROWS, 50)
+PAGE: dict[str, Number | Text] = {
+    "limit": Number("Rows of the page, at most", 1, MOST_ROWS, 50),
+    "cursor": Text("`next` of the page before"),
+    "around": Text("A player who is to be in the middle"),
+}
 
 WAIT = Number("Seconds to wait, at most", 0, MOST_WAIT_S, 0)
 FRESH: dict[str, Number | Text] = {
@@ -148,10 +152,7 @@ OPERATIONS = (
         "leaderboard", "GET", LADDER + "/leaderboard",
         "A page of the leaderboard: the first, the one behind a cursor, or around a player",
         PageAnswer,
-        query={
-            "limit": ROWS, "cursor": Text("`next` of the page before"),
-            "around": Text("A player who is to be in the middle"), **FRESH,
-        },
+        query=PAGE | FRESH,
         codes=("unknown-ladder", "unknown-player", "bad-cursor", "not-listed", *NOT_FRESH),
     ),
     Operation(
@@ -163,10 +164,7 @@ OPERATIONS = (
         "season", "GET", LADDER + "/seasons/{season}/leaderboard",
         "A page of the final standings of a season that has ended: the first, the one behind a "
         "cursor, or around a player", SeasonPageAnswer,
-        query={
-            "limit": ROWS, "cursor": Text("`next` of the page before"),
-            "around": Text("A player who is to be in the middle"),
-        },
+        query=PAGE,
         codes=("unknown-ladder", "unknown-season", "bad-cursor", "not-listed"),
     ),
     Operation(

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from stream_rater.contract.season_ended import SeasonKept
 from stream_rater.serve import cursors
 from stream_rater.serve.bodies import SeasonAnswer, SeasonList, SeasonPageAnswer, SeasonRow
-from stream_rater.serve.cursors import AfterRow, BadCursor
+from stream_rater.serve.cursors import AfterRow
 from stream_rater.serve.problems import Refused
 from stream_rater.serve.questions import Questions
 
@@ -84,10 +84,7 @@ class PastSeasons:
                     "leave `around` out", "query.around",
                 )  # fmt: skip
             return _page(season, found)
-        try:
-            place = None if cursor is None else cursors.decode_cursor(cursor)
-        except BadCursor as error:
-            raise Refused("bad-cursor", str(error), "query.cursor") from None
+        place = None if cursor is None else cursors.decode_cursor(cursor)
         return _page(season, await self._index.page(season, place, limit))
 
     async def _season(self, ladder: str, number: str) -> SeasonKept:
@@ -125,19 +122,3 @@ def _page(season: SeasonKept, found: StandingsPage) -> SeasonPageAnswer:
         season=season.season, ended_at=season.ended_at, rows=found.rows, listed=season.listed,
         next=None if last is None else cursors.encode_cursor(AfterRow(last.rating, last.player)),
     )  # fmt: skip
-
-
-class NoSeasons:
-    """Standings of which none are kept, for a process without an index of them."""
-
-    async def kept(self, ladder: str) -> Sequence[SeasonKept]:
-        """None."""
-        return []
-
-    async def page(self, season: SeasonKept, after: AfterRow | None, limit: int) -> StandingsPage:
-        """Nothing."""
-        return StandingsPage([], more=False)
-
-    async def around(self, season: SeasonKept, player: str, limit: int) -> StandingsPage | None:
-        """Nothing."""
-        return None

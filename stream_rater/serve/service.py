@@ -145,7 +145,7 @@ class ServeProcess(Watcher):
         )  # fmt: skip
         api = Api(
             settings, metadata.version("stream-rater"), questions, beliefs, self._hub, self.metrics,
-            self.unhealthy, self.unready, door=self._doorway.access,
+            self.unhealthy, self.unready, door=self._doorway.door,
             fresh=FreshAnswers(self._doorway.follower, questions), seasons=seasons,
         )  # fmt: skip
         self.server = Server(

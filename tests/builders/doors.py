@@ -5,6 +5,7 @@ import inspect
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, cast
+from unittest.mock import Mock
 
 import msgspec
 import structlog
@@ -14,13 +15,14 @@ from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, Place
-from stream_rater.serve.door.door import Door, DoorAccess, Waiting
+from stream_rater.serve.door.door import Door, Waiting
 from stream_rater.serve.http.application import Api
 from stream_rater.serve.http.event_stream import Hub
 from stream_rater.serve.http.metrics import ApiMetrics
 
 PARTITIONS = 4
 TOKEN = "w-token"
+NOTHING: Any = Mock()
 NOW_S = 1_777_777_777.0
 """May 2026."""
 
@@ -73,7 +75,9 @@ class Answered(NamedTuple):
 class DoorPlace:
     """The API in front of a log in memory. `play` runs a coroutine with a client."""
 
-    def __init__(self, ladders: Ladders = ANY_LADDER, beliefs: Any = None, **settings: Any) -> None:
+    def __init__(
+        self, ladders: Ladders = ANY_LADDER, beliefs: Any = NOTHING, **settings: Any
+    ) -> None:  # fmt: skip
         self.log, self.waiting = LogInMemory(), Waiting()
         self.metrics = ApiMetrics(structlog.get_logger())
         usual = Settings(serve_write_token=TOKEN, serve_rate=0.0)
@@ -83,10 +87,9 @@ class DoorPlace:
             posted=lambda outcome: self.metrics.posted.labels(outcome).inc(),
             clock=lambda: NOW_S,
         )  # fmt: skip
-        nothing: Any = None
         self.api = Api(
-            given, "0", nothing, beliefs, Hub(), self.metrics, list, nothing,
-            door=DoorAccess(self.door) if given.serve_write_token else None,
+            given, "0", NOTHING, beliefs, Hub(), self.metrics, list, NOTHING,
+            door=self.door if given.serve_write_token else None, seasons=NOTHING,
         )  # fmt: skip
         self.states = self.door.states
 
@@ -142,7 +145,7 @@ class Client:
         return Answered(start["status"], found, json.loads(text))
 
 
-def at_door(ladders: Ladders = ANY_LADDER, beliefs: Any = None, **settings: Any) -> Any:
+def at_door(ladders: Ladders = ANY_LADDER, beliefs: Any = NOTHING, **settings: Any) -> Any:
     """Makes a test of a coroutine that takes a place of its own, its client, and what else a test
     takes."""
 

@@ -95,17 +95,17 @@ def test_what_is_known_from_others() -> None:
 
 def test_no_id_is_at_the_place_of_a_correction() -> None:
     """Whether this process sent it, or knows it by its events: such a question is not answered by
-    `pending`, and later by `rated`. A rejected one has an id, and that is rejected."""
+    `pending`, and later by `rated`. Of one that was rejected, the answer says so."""
     found = states()
-    found.no_round(Place(P, 3), "eu")
+    found.corrected(Place(P, 3), "eu")
     seeded = CorrectionCause(cause="players-seeded", offset=5, round_id="s")
     found.changed(an_event("ann", 4, ladder="eu", round_id="r", correction=seeded))
     assert (shown(found, offset=3), shown(found, offset=5)) == ((), ())
     found.settled([9, 9])
     assert (shown(found, offset=3), shown(found, offset=5)) == ((), ())
     assert shown(found, offset=6)[0] == "rated"  # another process may have sent a round
-    found.rejected(rejection(3, "unknown-round"))
-    assert shown(found, offset=3)[0] == "rejected"
+    found.rejected(RejectedRecord(Place(P, 3), "unknown-round", "why", "", ""))
+    assert (shown(found, offset=3)[0], shown(found)) == ("rejected", ())
 
 
 def test_what_cannot_be_known_is_said() -> None:

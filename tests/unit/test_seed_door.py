@@ -48,6 +48,8 @@ RESET: dict[str, Any] = {
 class Beliefs:
     """Gives the players in `known` the rating with which they begin."""
 
+    started_seasons: Any = None
+
     def __init__(self, *known: str) -> None:
         self.known, self.asked = known, list[Any]()
         self.refusal: Refused | None = None

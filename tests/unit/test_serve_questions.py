@@ -31,11 +31,11 @@ from stream_rater.serve.door.doorway import DoorParts
 from stream_rater.serve.entries import IndexedPlayer, LadderSummary
 from stream_rater.serve.http import limits
 from stream_rater.serve.index.file_index import FileIndexReader, FileIndexWriter
+from stream_rater.serve.index.file_seasons import FileSeasons
 from stream_rater.serve.index.follower import Watcher
 from stream_rater.serve.index.reader import ReadPositions
 from stream_rater.serve.problems import KINDS, Refused
 from stream_rater.serve.questions import Incomplete, LadderView, PageView, Questions
-from stream_rater.serve.seasons import NoSeasons
 from stream_rater.serve.service import MakeParts, Parts
 from tests.builders.cases import cases
 from tests.builders.serves import IndexThread, ServeThread
@@ -243,7 +243,7 @@ class Server:
             door = DoorParts(None, nothing, None, threading.Event())
             still: Any = Still
             following = IndexThread(still, watcher)
-            return Parts(following, reader, nothing, door, NoSeasons())
+            return Parts(following, reader, nothing, door, FileSeasons(self._index))
 
         return make
 
@@ -422,12 +422,12 @@ def is_closed(connection: socket.socket) -> bool:
 def test_a_request_that_does_not_come(api: ServeThread, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its connection is closed by us; and if the body does not come, it is refused as well."""
     monkeypatch.setattr(connections, "STEP_S", SHORT_S)
-    for first in (b"", b"GET / HT", b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\nGET /"):
+    for first in (b"", b"GET / HT", b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /"):
         with opened(api, first) as connection:
             assert is_closed(connection)
     monkeypatch.undo()
     monkeypatch.setattr(limits, "BODY_S", SHORT_S)
-    head = f"POST {LOOKUP} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{"
+    head = f"POST {LOOKUP} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{{"
     with opened(api, head.encode()) as connection:
         answer = connection.makefile("rb").read()
     assert answer.startswith(b"HTTP/1.1 408 ") and b"body-too-slow" in answer
@@ -444,11 +444,11 @@ def test_a_body_that_nobody_waits_for(api: ServeThread, monkeypatch: pytest.Monk
     """However a request is answered before its body has come: after a byte of it the connection is
     closed by us. Whose body comes is served on. Who waits for `100 Continue` and is refused may
     send no body: what follows might be a request, so the connection is closed."""
-    head = "POST /nowhere HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n"
-    with opened(api, head.encode()) as connection:
+    waits = b"POST /nowhere HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n"
+    with opened(api, waits) as connection:
         assert b" 404 " in connection.makefile("rb").read()
     for head in UNWANTED:
-        problem = f"{head} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n".encode()
+        problem = f"{head} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n".encode()
         for name in ("LINGER_S", "REQUEST_S"):
             monkeypatch.setattr(connections, name, SHORT_S)
         with opened(api, problem) as connection:
@@ -461,7 +461,7 @@ def test_a_body_that_nobody_waits_for(api: ServeThread, monkeypatch: pytest.Monk
         monkeypatch.setattr(connections, "LINGER_S", HANGS_S)
         with opened(api, problem) as connection:
             assert connection.recv(65536)
-            connection.sendall(b"123456789GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            connection.sendall(b"123456789GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             answer = b""
             while b"200 OK" not in answer:
                 more = connection.recv(65536)
@@ -475,7 +475,7 @@ def test_connections_of_one_address(server: Server) -> None:
     some = [opened(api, b"") for _ in range(3)]
     assert ask(api, AT).status == 200
     assert some[0].recv(10) == b""
-    ask_again = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    ask_again = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     for each in some[1:]:
         each.sendall(ask_again)
         assert each.recv(10).startswith(b"HTTP/1.1 2")

@@ -39,6 +39,7 @@ from stream_rater.serve.door.status import Outcome, RoundState, RoundStates
 from stream_rater.serve.door.validating import (
     OtherLadder,
     Validator,
+    ValidCorrection,
     ValidRound,
     place_in,
     players_in,
@@ -105,10 +106,13 @@ class Door:
     def __init__(
         self, ladders: Ladders, log: RoundLog, waiting: Waiting, states: RoundStates | None = None,
         posted: Posted = lambda _: None, acknowledged: Callable[[float], None] = lambda _: None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.time, *, needs_token: bool = True,
     ) -> None:  # fmt: skip
         """`posted` and `acknowledged` receive the outcome of each record, and the seconds until the
         log acknowledged records. `clock` returns the time in Unix seconds."""
+        self.needs_token = needs_token
+        """Whether clients need the token for writing. Without, programs of this machine may
+        write."""
         self._ladders, self._log, self._waiting, self._clock = ladders, log, waiting, clock
         self.states = RoundStates() if states is None else states
         self._posted, self._acknowledged = posted, acknowledged
@@ -163,18 +167,8 @@ class Door:
         except (Invalid, OtherLadder) as invalid:
             self._posted("invalid")
             raise _refused(invalid) from None
-        now = datetime.fromtimestamp(self._clock(), UTC).isoformat()
-        headers = _headers(valid.kind, now, trace)
-        record = NewRecord(valid.partition, ladder.encode(), valid.value, headers)
-        (outcome,) = await self._append([record])
-        if isinstance(outcome, NotAppended):
-            raise self._not_appended(outcome)
-        self._posted("written")
-        self.states.no_round(outcome, ladder)
-        if not getattr(valid.decoded, "batched", False):
-            of = getattr(valid.decoded, "round_id", "")
-            self.states.corrected(ladder, valid.kind, outcome.offset, of)
-        return CorrectionTaken(ladder=ladder, event_type=valid.kind, **outcome._asdict())
+        (place,) = await self._write_corrections([valid], trace)
+        return CorrectionTaken(ladder=ladder, event_type=valid.kind, **place._asdict())
 
     async def state(
         self, ladder: str, round_id: str, place: Place | None, wait_s: float
@@ -226,17 +220,26 @@ class Door:
         except Invalid as invalid:
             self._posted("invalid")
             raise refused_record(invalid.code, str(invalid), "query.seed_from") from None
-        now = datetime.fromtimestamp(self._clock(), UTC).isoformat()
+        await self._write_corrections(seeds, trace)
+
+    async def _write_corrections(
+        self, valid: Sequence[ValidCorrection], trace: Trace | None
+    ) -> list[Place]:
+        """Append corrections, seeds and resets. Returns their places."""
+        now, places = datetime.fromtimestamp(self._clock(), UTC).isoformat(), list[Place]()
         records = [
             NewRecord(each.partition, each.ladder.encode(), each.value,
                       _headers(each.kind, now, trace))
-            for each in seeds
+            for each in valid
         ]  # fmt: skip
-        for outcome in await asyncio.shield(asyncio.ensure_future(self._append(records))):
+        outcomes = await asyncio.shield(asyncio.ensure_future(self._append(records)))
+        for each, outcome in zip(valid, outcomes, strict=True):
             if isinstance(outcome, NotAppended):
                 raise self._not_appended(outcome)
             self._posted("written")
-            self.states.no_round(outcome, valid.ladder)
+            self.states.corrected(outcome, each.ladder, each.kind, each.round_id)
+            places.append(outcome)
+        return places
 
     async def _take(
         self, bodies: Sequence[bytes], ladder: str, trace: Trace | None
@@ -400,14 +403,6 @@ class Beginnings(NamedTuple):
     """Finds those of these players who begin with a rating, and the ratings. Raises Refused."""
 
 
-class DoorAccess(NamedTuple):
-    """A door, and who may use it."""
-
-    door: Door
-    needs_token: bool = True
-    """Whether clients need the token for writing. Without, anybody who can connect may write."""
-
-
 class Sent(NamedTuple):
     """The body of a request that writes."""
 
@@ -451,12 +446,15 @@ _sign = re.compile(rb'(?:[^"\[\]{},]++|"(?:[^"\\]|\\.)*+")*+([\[\]{},])', re.DOT
 def _split(body: bytes) -> list[bytes] | None:
     """The elements of an array of which some are no JSON: they end where the brackets outside of
     texts say so. None if the brackets do not fit, or are too many."""
-    text, found, first, depth = body.strip(), list[bytes](), 1, 0
-    for sign in islice(iter(_sign.scanner(text).match, None), MOST_SIGNS):  # type: ignore[attr-defined]
+    text, found, first, at, depth = body.strip(), list[bytes](), 1, 0, 0
+    for _ in range(MOST_SIGNS):
+        if not (sign := _sign.match(text, at)):
+            break
+        at = sign.end()
         depth += (sign[1] in b"[{") - (sign[1] in b"]}")
         if depth == (sign[1] == b","):
-            found.append(text[first : sign.start(1)])
-            first = sign.end()
+            found.append(text[first : at - 1])
+            first = at
         if depth == 0:
             break
     return found if depth == 0 and first == len(text) and text.startswith(b"[") else None
@@ -470,9 +468,9 @@ def _refused_one(refused: Refused, index: int) -> RoundTaken:
     """The answer of a batch about a round that was refused."""
     problem = refused.problem
     rest = (problem.place or "body").removeprefix("body")
+    partition, offset = refused.at or (None, None)
     return RoundTaken(
-        ladder=None, round_id=None, partition=problem.partition, offset=problem.offset,
-        status=problem.status,
+        ladder=None, round_id=None, partition=partition, offset=offset, status=problem.status,
         code=problem.code, detail=problem.detail, place=f"body[{index}]{rest}",
     )  # fmt: skip
 
@@ -535,15 +533,8 @@ def _answer(found: Outcome, ladder: str, round_id: str) -> RoundStateAnswer:
         ladder=ladder, round_id=round_id, status=found.status,  # type: ignore[arg-type]
         partition=state.place.partition, offset=state.place.offset, code=state.code or None,
         detail=state.detail or None,
-        changes=[_change(each) for each in state.changes.values()] if rated else [],
+        changes=msgspec.convert(
+            [*state.changes.values()] if rated else [], list[RoundChange], from_attributes=True
+        ),
         changes_complete=found.complete, corrected_at=found.corrected_at,
-    )  # fmt: skip
-
-
-def _change(event: RatingChanged) -> RoundChange:
-    return RoundChange(
-        player=event.player, rank=event.rank, performance=event.performance, mu=event.mu,
-        sigma=event.sigma, previous_mu=event.previous_mu, previous_sigma=event.previous_sigma,
-        rating=event.rating, previous_rating=event.previous_rating, rounds=event.rounds,
-        provisional=event.provisional,
     )  # fmt: skip

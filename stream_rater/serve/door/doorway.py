@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from stream_rater.config.ladders import Ladders
-from stream_rater.serve.door.door import Door, DoorAccess, Waiting
+from stream_rater.serve.door.door import Door, Waiting
 from stream_rater.serve.door.log import ProgressReader, RoundLog
 from stream_rater.serve.door.process import RejectionsRun, WorkersFollower
 from stream_rater.serve.door.status import RoundStates
@@ -55,15 +55,15 @@ class Doorway:
         """`hurry` and `after` are those of `WorkersFollower`."""
         states, waiting, log = RoundStates(), Waiting(), parts.log
         self._log = log
-        self.access: DoorAccess | None = None
-        """The door and who may use it; None if writing is off."""
+        self.door: Door | None = None
+        """The door; None if writing is off."""
         if log is not None:
             metrics.unacknowledged.set_function(lambda: log.waiting)
-            door = Door(
+            self.door = Door(
                 ladders, log, waiting, states,
                 lambda outcome: metrics.posted.labels(outcome).inc(), metrics.acknowledged.observe,
+                needs_token=parts.needs_token,
             )  # fmt: skip
-            self.access = DoorAccess(door, parts.needs_token)
         if parts.known_from is not None:
             states.began(parts.known_from)
         self.follower = WorkersFollower(
@@ -72,14 +72,14 @@ class Doorway:
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start the threads, whose reports go to this event loop."""
-        if self._log is not None and self.access is not None:
+        if self._log is not None:
             threading.Thread(target=self._warm, args=(loop,), daemon=True).start()
         self.follower.start(loop)
 
     def _warm(self, loop: asyncio.AbstractEventLoop) -> None:
         """Compile what validation needs, and only then connect: rounds are refused until then."""
-        assert self._log is not None and self.access is not None
-        self.access.door.warm()
+        assert self._log is not None and self.door is not None
+        self.door.warm()
         self._log.start(loop)
 
     def close(self) -> None:

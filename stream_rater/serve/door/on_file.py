@@ -49,7 +49,7 @@ class FileRoundLog:
 
     @property
     def waiting(self) -> int:
-        """The number of records that wait for their turn."""
+        """The number of records that are not on the disk yet."""
         return self._engine.waiting
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -73,7 +73,6 @@ class FileRoundLog:
             async with asyncio.timeout(ACKNOWLEDGED_S):
                 return [*await asyncio.wrap_future(future)]
         except TimeoutError:
-            self._engine.take_back(future)  # a client that sends it again must not fill the queue
             why = self._engine.trouble or "the disk is slow"
         except LogTrouble as trouble:
             why = str(trouble)

@@ -127,10 +127,6 @@ class WorkersFollower:
                 self._pending.clear()
         self.waiting.notify()
 
-    def posted(self) -> None:
-        """A round was written."""
-        self._pending.set()
-
     # --- the threads ---
 
     def _follow_progress(self) -> None:

@@ -19,6 +19,7 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.seeds import SEEDS
 from stream_rater.contract.submissions import Place, RejectedRecord
+from stream_rater.serve.feed import later
 
 MOST_ROUNDS = 100_000
 """The most rounds whose state is stored; the newest ones are."""
@@ -48,13 +49,15 @@ class RoundState(msgspec.Struct, gc=False):
     """What it says (`validating.content_of`); 0 if it was not sent to this process."""
     corrections: dict[int, str] = {}
     """The kinds of the corrections that are about this round, by their offsets."""
+    corrects: Place | None = None
+    """If the record is a correction: the place of the round that it is about."""
 
     def why_not(self, content: int) -> str:
         """Why a round with this content is not the one that stands for its id; empty if it is."""
         newest = max(self.corrections, default=-1)
         why = "has another content" if self.content not in (0, content) else ""
         if newest >= 0:
-            why = f"was {CORRECTED[self.corrections[newest]]} at offset {newest}"
+            why = f"has a {self.corrections[newest]} at offset {newest}"
         where = f"partition {self.place.partition}, offset {self.place.offset}"
         cure = "if this one is right, send it as a round-amended"
         return why and f"the round with this id, at {where}, {why}: {cure}"
@@ -82,8 +85,6 @@ class RoundStates:
         self._places: dict[tuple[str, str], tuple[Place, ...]] = {}
         """The places of the records with an id, in order of offset."""
         self._changes = 0
-        self._corrections: dict[Place, Place] = {}
-        """By the place of a correction that is about one round, the place of the round."""
         self._corrected: dict[str, int] = {}
         """By ladder, the offset of the newest correction that has changed a rating."""
         self._known_from: list[int] = []
@@ -103,36 +104,30 @@ class RoundStates:
         state = self._state(place, ladder, round_id)
         state.players, state.content = players, content
 
-    def corrected(self, ladder: str, kind: str, offset: int, round_id: str) -> None:
-        """Record a correction, which may be rejected yet. It changes the state of the round that it
-        is about, if this is known."""
-        for place in reversed(self._places.get((ladder, round_id), ())):
-            state, own = self._states[place], Place(place.partition, offset)
-            if kind in CORRECTED and place < own and not state.code and own not in self._states:
-                self._changes += offset not in state.corrections
-                state.corrections[offset] = kind
-                self._corrections[own] = place
-                self._drop()
+    def corrected(self, place: Place, ladder: str, kind: str = "", round_id: str = "") -> None:
+        """Record that there is a correction, a seed or a reset at a place. It may be rejected yet.
+        One of CORRECTED is about the last round of its id before it, if that is known."""
+        own = self._state(place, "", "")
+        own.ladder = ladder
+        for at in reversed(self._places.get((ladder, round_id), ())):
+            state = self._states[at]
+            if kind in CORRECTED and at < place and not state.code and not own.code:
+                state.corrections[place.offset], own.corrects = kind, at
                 return
-
-    def no_round(self, place: Place, ladder: str) -> None:
-        """Record that the record at a place is a correction, a seed or a reset."""
-        self._state(place, "", "").ladder = ladder
 
     def changed(self, event: RatingChanged) -> None:
         """Record an event. An event of a correction is no state of a round."""
+        if not self._known_from:
+            return
+        partition = partition_of(event.ladder, len(self._known_from))
         if (of := event.correction) is not None:
-            if self._known_from:
-                at = Place(partition_of(event.ladder, len(self._known_from)), of.offset)
-                self.no_round(at, event.ladder)
-            self.corrected(event.ladder, of.cause, of.offset, of.round_id)
+            place = Place(partition, of.offset)
+            self.corrected(place, event.ladder, of.cause, of.round_id)
             if of.cause not in SEEDS:
                 self._corrected[event.ladder] = max(of.offset, self._corrected.pop(event.ladder, 0))
                 if len(self._corrected) > self._most:
                     del self._corrected[next(iter(self._corrected))]
-        if of is not None or not self._known_from:
             return
-        partition = partition_of(event.ladder, len(self._known_from))
         state = self._state(Place(partition, event.offset), event.ladder, event.round_id)
         if event.player not in state.changes:
             self._changes += 1
@@ -141,16 +136,15 @@ class RoundStates:
 
     def rejected(self, record: RejectedRecord) -> None:
         """Record a rejection."""
-        if (of := self._corrections.pop(record.place, None)) is not None:
-            del self._states[of].corrections[record.place.offset]
-            self._changes -= 1
         state = self._state(record.place, record.ladder, record.round_id)
         state.code, state.detail = record.code, record.detail
+        if state.corrects is not None and state.corrects in self._states:
+            self._states[state.corrects].corrections.pop(record.place.offset, None)
 
     def began(self, ends: Sequence[int]) -> None:
         """Record that the process follows both topics from now on. `ends` are the ends of
         `round-completed`, read after that: earlier rounds may have earlier events."""
-        self._known_from = [max(pair) for pair in zip(ends, self._padded(len(ends)), strict=True)]
+        self._known_from = later(ends, self._known_from)
 
     @property
     def begun(self) -> bool:
@@ -174,8 +168,9 @@ class RoundStates:
         """The state of the record at a place, which is to have this id; None if it is not known."""
         state = self._states.get(place)
         if state is not None:
-            has = state.ladder, state.round_id
-            return self._outcome(state) if has in ((ladder, round_id), ("", "")) else None
+            rejected = state.code and not state.round_id  # the record does not say, or is no round
+            same = (state.ladder, state.round_id) == (ladder, round_id)
+            return self._outcome(state) if same or rejected else None
         known = place.partition < len(self._known_from)
         if not known or place.offset < self._known_from[place.partition]:
             return None
@@ -232,9 +227,7 @@ class RoundStates:
             len(self._states) > self._most or self._changes > self._most_changes
         ):
             place, state = self._states.popitem(last=False)
-            self._changes -= len(state.changes) + len(state.corrections)
-            for offset in state.corrections:
-                self._corrections.pop(Place(place.partition, offset), None)
+            self._changes -= len(state.changes)
             name = state.ladder, state.round_id
             known = self._places.get(name, ())
             if left := tuple(each for each in known if each != place):
@@ -244,6 +237,3 @@ class RoundStates:
             if place.partition < len(self._known_from):
                 first = max(self._known_from[place.partition], place.offset + 1)
                 self._known_from[place.partition] = first
-
-    def _padded(self, count: int) -> list[int]:
-        return [*self._known_from, *([0] * count)][:count]

@@ -57,8 +57,8 @@ class ValidCorrection(NamedTuple):
     kind: str
     partition: int
     value: bytes
-    decoded: object
-    """What it says."""
+    round_id: str
+    """The round that it voids or amends at once; empty if it does neither."""
 
 
 class OtherLadder(Exception):
@@ -78,11 +78,6 @@ class Validator:
     def __init__(self, ladders: Ladders, partitions: int, end_of: Ends) -> None:
         self._ladders, self._partitions, self._end_of = ladders, partitions, end_of
         self._decoder = RoundDecoder(ladders, partitions)
-
-    @property
-    def largest(self) -> int:
-        """The most bytes of a record."""
-        return self._ladders.limits.max_bytes
 
     def rounds(
         self, bodies: Sequence[tuple[bytes, str]], now_s: float
@@ -129,7 +124,9 @@ class Validator:
         record = self._record(name, value, now_s)
         headed = msgspec.structs.replace(record, headers=[(EVENT_TYPE, kind.encode())])
         decoded = self._decoded_correction(headed)
-        return ValidCorrection(ladder, kind, record.partition, value, decoded)
+        at_once = not getattr(decoded, "batched", True)
+        round_id = getattr(decoded, "round_id", "") if at_once else ""
+        return ValidCorrection(ladder, kind, record.partition, value, round_id)
 
     def _decoded_correction(self, record: Record) -> object:
         """The correction, seed or reset. Raises Invalid if it is rejected at all offsets that it

@@ -29,7 +29,6 @@ from stream_rater.runtime.http import Reasons, probe
 from stream_rater.serve.door.door import (
     Beginnings,
     Door,
-    DoorAccess,
     Sent,
     elements_in,
     lines_in,
@@ -52,7 +51,7 @@ from stream_rater.serve.routes import (
     Operation,
     read_query,
 )
-from stream_rater.serve.seasons import NoSeasons, PastSeasons, SeasonIndex
+from stream_rater.serve.seasons import PastSeasons, SeasonIndex
 
 MOST_ANSWERED = 2000
 """The most requests that are answered at the same time, half of them of one address. Clients that
@@ -69,20 +68,19 @@ class Api:
         self, settings: Settings, version: str, questions: Questions, beliefs: BeliefQuestions,
         hub: Hub, metrics: ApiMetrics, unhealthy: Reasons,
         unready: Callable[[], Awaitable[list[str]]], clock: Callable[[], float] = time.monotonic,
-        *, door: DoorAccess | None = None, fresh: FreshAnswers | None = None,
-        seasons: SeasonIndex | None = None,
+        *, seasons: SeasonIndex, door: Door | None = None, fresh: FreshAnswers | None = None,
     ) -> None:  # fmt: skip
         """`door` takes rounds; None if writing is off. `fresh` answers questions with `min_offset`;
-        None if nothing does. `seasons` has the standings of past seasons; None if nothing has."""
+        None if nothing does. `seasons` has the standings of past seasons."""
         self._questions, self._hub, self._metrics, self._clock = questions, hub, metrics, clock
         self._unready = unready
         self._rate = limits.RateLimit(settings.serve_rate)
         self._answered = limits.Shares(MOST_ANSWERED, "requests are being answered: try again")
-        most_bytes = max(limits.MOST_BODIES_BYTES, 2 * door.door.largest if door else 0)
+        most_bytes = max(limits.MOST_BODIES_BYTES, 2 * door.largest if door else 0)
         self._bodies = limits.Shares(most_bytes, "bytes are being taken: try again")
         self._beliefs = beliefs
         self._door, self._fresh = door, fresh
-        self._seasons = PastSeasons(seasons or NoSeasons(), questions, self._started_seasons)
+        self._seasons = PastSeasons(seasons, questions, beliefs.started_seasons)
         self._tokens = Tokens(settings.serve_token, settings.serve_write_token)
         self._needs_token = bool(settings.serve_token)
         origins = [each.strip() for each in settings.serve_cors.split(",") if each.strip()]
@@ -210,7 +208,7 @@ class Api:
         """The door. Raises Refused if writing is off."""
         if self._door is None:
             raise Refused("writing-off", f"set {PREFIX}SERVE_WRITE_TOKEN to switch it on")
-        return self._door.door
+        return self._door
 
     async def _ask(
         self, name: Answered, path: dict[str, str], query: dict[str, Any], given: Any
@@ -281,9 +279,6 @@ class Api:
             raise Refused("bad-request", "it is the ladder of the round", "query.seed_from")
         find = partial(self._beliefs.beginnings, ladder, source, more)
         return Beginnings(source, find)
-
-    async def _started_seasons(self, ladder: str) -> Sequence[int]:
-        return await self._beliefs.started_seasons(ladder)
 
     async def _asked(
         self, ladder: str, query: dict[str, Any], players: Sequence[str] | None, ask: Ask[T]

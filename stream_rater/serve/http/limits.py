@@ -67,43 +67,39 @@ class RateLimit:
 
 
 class Shares:
-    """Hands out a bounded amount of something to the clients whose requests are being answered. An
-    address may hold as much as it leaves free, so that no client keeps all others out. Those who
-    may write share an amount of their own. It is for one event loop."""
+    """Gives parts of something bounded to the clients whose requests are being answered. An address
+    may have as much as it leaves free, so that no client keeps all others out. Those who may write
+    share an amount of their own. It is for one event loop."""
 
     def __init__(self, most: int, what: str) -> None:
         """`most` is the amount for readers, and that for writers. `what` is the end of the sentence
-        that tells a client how much is held."""
+        that says how much is in use."""
         self._most, self._what = most, what
-        self._held: Counter[tuple[bool, str]] = Counter()
-        """The amounts that are held, by whether the client may write, and by address; those of all
+        self._used: Counter[tuple[bool, str]] = Counter()
+        """The amounts in use, by whether the client may write, and by address; those of all
         addresses together under an empty one."""
 
     @contextmanager
     def taking(self, amount: int = 0) -> Iterator[Callable[[int], None]]:
-        """Hold an amount until the block ends. The yielded function takes more. Both raise Refused
+        """Use an amount until the block ends. The yielded function takes more. Both raise Refused
         if there is not enough."""
         writes, mine = client_writes.get(), 0
         all_of, own = (writes, ""), (writes, client_address.get() or "unknown")
 
         def take(more: int) -> None:
             nonlocal mine
-            if more and self._held[own] + self._held[all_of] + 2 * more > self._most:
-                raise Refused("busy", f"{self._held[all_of]:,} {self._what}")
+            if more > 0 and self._used[own] + self._used[all_of] + 2 * more > self._most:
+                raise Refused("busy", f"{self._used[all_of]:,} {self._what}")
             mine += more
-            self._hold(more, own, all_of)
+            self._used.update({own: more, all_of: more})
 
         try:
             take(amount)
             yield take
         finally:
-            self._hold(-mine, own, all_of)
-
-    def _hold(self, more: int, *holders: tuple[bool, str]) -> None:
-        for each in holders:
-            self._held[each] += more
-            if not self._held[each]:
-                del self._held[each]
+            take(-mine)
+            if not self._used[own]:
+                del self._used[own]
 
 
 async def receive(

@@ -1,6 +1,8 @@
 """The metrics of `serve`. No metric has a label by player or ladder."""
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -18,53 +20,52 @@ class ApiMetrics:
         self._log = log
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self.requests = Counter(
-            "stream_rater_serve_requests_total", "Requests by operation and HTTP status.",
-            ["operation", "status"], registry=self.registry,
-        )  # fmt: skip
-        self.seconds = Histogram(
-            "stream_rater_serve_request_seconds", "Time from the head of a request to its answer.",
-            ["operation"], buckets=FAST_S, registry=self.registry,
-        )  # fmt: skip
-        self.events = Counter(
-            "stream_rater_serve_events_total", "Events of rating-changed that were read.",
-            registry=self.registry,
-        )  # fmt: skip
-        self.skipped = Counter(
-            "stream_rater_serve_skipped_total", "Records of rating-changed that are not events.",
-            registry=self.registry,
-        )  # fmt: skip
-        self.troubles = Counter(
-            "stream_rater_serve_troubles_total",
-            "Failures of Kafka or Redis after which reading started again.",
-            registry=self.registry,
-        )  # fmt: skip
-        self.followers = Gauge(
-            "stream_rater_serve_followers", "Clients that follow changes.", registry=self.registry
+        common: dict[str, Any] = {"namespace": "stream_rater_serve", "registry": self.registry}
+        counter: Callable[..., Counter] = partial(Counter, **common)
+        gauge: Callable[..., Gauge] = partial(Gauge, **common)
+        timer: Callable[..., Histogram] = partial(Histogram, buckets=FAST_S, **common)
+        self.requests = counter(
+            "requests_total", "Requests by operation and HTTP status.", ["operation", "status"]
         )
-        self.caught_up = Gauge(
-            "stream_rater_serve_caught_up",
-            "1 if the index has every event that existed at the start, else 0.",
-            registry=self.registry,
-        )  # fmt: skip
-        self.lag = Gauge(
-            "stream_rater_serve_lag", "Records of rating-changed that are not in the index yet.",
-            registry=self.registry,
-        )  # fmt: skip
-        self.connections = Gauge(
-            "stream_rater_serve_connections", "Open connections.", registry=self.registry
+        self.seconds = timer(
+            "request_seconds", "Time from the head of a request to its answer.", ["operation"]
         )
-        self.closed_for_room = Counter(
-            "stream_rater_serve_room_total",
+        self.events = counter("events_total", "Events of rating-changed that were read.")
+        self.skipped = counter("skipped_total", "Records of rating-changed that are not events.")
+        self.troubles = counter(
+            "troubles_total", "Failures of Kafka or Redis after which reading started again."
+        )
+        self.followers = gauge("followers", "Clients that follow changes.")
+        self.caught_up = gauge(
+            "caught_up", "1 if the index has every event that existed at the start, else 0."
+        )
+        self.lag = gauge("lag", "Records of rating-changed that are not in the index yet.")
+        self.connections = gauge("connections", "Open connections.")
+        self.closed_for_room = counter(
+            "room_total",
             "Connections closed to make room, by cause: too many in all (all), or of one address "
             "(address).",
-            ["cause"], registry=self.registry,
-        )  # fmt: skip
-        self.refused = Counter(
-            "stream_rater_serve_refused_total", "Requests that were refused, by error code.",
-            ["code"], registry=self.registry,
-        )  # fmt: skip
-        self._declare_posts()
+            ["cause"],
+        )
+        self.refused = counter(
+            "refused_total", "Requests that were refused, by error code.", ["code"]
+        )
+        self.posted = counter(
+            "rounds_total",
+            "Rounds and corrections that clients sent, by outcome: written (Kafka has acknowledged "
+            "it), known (its id was sent before), invalid, busy (too many wait for Kafka), "
+            "unavailable (Kafka has not acknowledged it).",
+            ["outcome"],
+        )
+        self.acknowledged = timer(
+            "acknowledged_seconds",
+            "Time from a valid request with rounds to Kafka's acknowledgement.",
+        )
+        self.unacknowledged = gauge(
+            "unacknowledged", "Rounds and corrections that wait for Kafka's acknowledgement."
+        )
+        for outcome in ("written", "known", "invalid", "busy", "unavailable"):
+            self.posted.labels(outcome)
         for cause in ("all", "address"):
             self.closed_for_room.labels(cause)
         for code in {**KINDS, **REJECTIONS}:
@@ -76,27 +77,6 @@ class ApiMetrics:
             for status in (200, 500, 503):
                 self._request_counter(each.name, status)
             self._request_timer(each.name)
-
-    def _declare_posts(self) -> None:
-        self.posted = Counter(
-            "stream_rater_serve_rounds_total",
-            "Rounds and corrections that clients sent, by outcome: written (Kafka has acknowledged "
-            "it), known (its id was sent before), invalid, busy (too many wait for Kafka), "
-            "unavailable (Kafka has not acknowledged it).",
-            ["outcome"], registry=self.registry,
-        )  # fmt: skip
-        self.acknowledged = Histogram(
-            "stream_rater_serve_acknowledged_seconds",
-            "Time from a valid request with rounds to Kafka's acknowledgement.",
-            buckets=FAST_S, registry=self.registry,
-        )  # fmt: skip
-        self.unacknowledged = Gauge(
-            "stream_rater_serve_unacknowledged",
-            "Rounds and corrections that wait for Kafka's acknowledgement.",
-            registry=self.registry,
-        )  # fmt: skip
-        for outcome in ("written", "known", "invalid", "busy", "unavailable"):
-            self.posted.labels(outcome)
 
     def record_request(self, operation: str, status: int, seconds: float) -> None:
         """Record that a request was answered."""

@@ -1,6 +1,7 @@
 """The tokens that requests must have."""
 
 import hmac
+import re
 from collections.abc import Sequence
 from typing import Literal
 from urllib.parse import urlsplit
@@ -11,11 +12,8 @@ from stream_rater.config.settings import PREFIX
 from stream_rater.runtime.connections import is_local, is_loopback
 from stream_rater.serve.problems import Refused
 
-OF_PROXIES = (
-    "forwarded", "via", "x-forwarded", "x-real-ip", "x-client-ip", "x-cluster-client-ip",
-    "x-original-", "x-envoy-", "true-client-ip", "cf-", "fastly-",
-)  # fmt: skip
-"""How the names of headers begin by which a proxy says for whom it asks."""
+_OF_PROXIES = re.compile(r"^(via$|cf-|x-envoy-|x-original-)|forwarded|proxy|client-ip|real-ip")
+"""The names of headers by which a proxy says for whom it asks."""
 
 Rights = Literal["none", "read", "write"]
 """What a token allows. The token for writing also allows reading."""
@@ -83,7 +81,7 @@ class Sites:
         """Raise Refused unless a program of this machine sends the request, or the page of this
         process. `version` is that of HTTP."""
         cure = f"set {PREFIX}SERVE_WRITE_TOKEN, and send it"
-        by = [name for name in headers if name.startswith(OF_PROXIES)]
+        by = [name for name in headers if _OF_PROXIES.search(name)]
         if by or version == "1.0":  # the version of proxies that add no header
             what = f"header {by[0]}" if by else "HTTP/1.0"
             raise Refused("writing-off", f"a proxy sends it ({what}): {cure}", "header")
