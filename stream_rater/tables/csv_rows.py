@@ -22,6 +22,11 @@ MOST_LINES: Final = 100
 MOST_BYTES: Final = 1 << 20
 """The most bytes of a row."""
 
+MOST_COLUMNS: Final = 50_000
+"""The most columns, since the meaning of each is looked for."""
+
+ONE_PLAYER: Final = "write a row for each player of a round"
+
 DELIMITERS: Final = ",;\t"
 
 UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
@@ -61,7 +66,9 @@ class CsvRows(Source):
         def refuse(line: int, invalid: Invalid, _: Sequence[Any]) -> None:
             raise UnreadableTable(f"{self.name}:{line}: no header row: {invalid}")
 
-        for _, cells in self._records(refuse):
+        for line, cells in self._records(refuse):
+            if len(cells) > MOST_COLUMNS:
+                refuse(line, Invalid("malformed", f"{len(cells):,} columns: {ONE_PLAYER}"), ())
             return [each.strip() for each in cells]
         raise UnreadableTable(
             f"{self.name}: empty: the first line of a table must name its columns"
@@ -146,7 +153,7 @@ def _ragged(cells: int, width: int) -> str:
 
 def _damage(error: str) -> str:
     if error == "too long":
-        return f"more than {MOST_BYTES:,} bytes: write a row for each player of a round"
+        return f"more than {MOST_BYTES:,} bytes: {ONE_PLAYER}"
     if error == "NUL":
         return "it contains a NUL: remove it"
     if error == "unexpected end of data" or "field larger" in error:
