@@ -6,9 +6,8 @@ partitions and times of arrival, either.
 """
 
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate, chain, islice
+from itertools import chain, islice
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -130,7 +129,7 @@ class LineReader(Iterator[Record]):
         """`first`: the number of the first line."""
         self._lines, self._number = lines, first
         self._ahead: list[bytes] = []
-        """Lines that were taken already; the first of them has the number `_number`."""
+        """The line that has the number `_number`, if it was read already."""
 
     def __next__(self) -> Record:
         while lines := self._take(1):
@@ -143,7 +142,7 @@ class LineReader(Iterator[Record]):
         """Yield batches of consecutive records. A batch is a `Lines` of at most `most_bytes` bytes
         or of one line, or it is a list, which may have more bytes and corrections."""
         lines = FIRST_LINES
-        while values := self._take_some(most_bytes, lines):
+        while values := self._take(lines, most_bytes):
             first, self._number = self._number, self._number + len(values)
             text = b"".join(values)
             fitting = most_bytes * len(values) // len(text)
@@ -153,28 +152,18 @@ class LineReader(Iterator[Record]):
             else:
                 yield Lines(values, first)
 
-    def _take_some(self, most_bytes: int, most_lines: int) -> Sequence[bytes]:
+    def _take(self, most_lines: int, most_bytes: float = math.inf) -> list[bytes]:
         """The next lines: at most so many, and at most so many bytes or one line. Empty if all
         lines were taken."""
-        values = self._take(most_lines, most_bytes)
-        ends = [*accumulate(map(len, values))]
-        if len(values) > 1 and ends[-1] > most_bytes:
-            fitting = max(1, bisect_right(ends, most_bytes))
-            values, self._ahead = values[:fitting], [*values[fitting:], *self._ahead]
-        return values
-
-    def _take(self, count: int, enough_bytes: float = math.inf) -> list[bytes]:
-        """The next lines, at most so many, and none behind so many bytes. Empty if all lines were
-        taken."""
-        found = self._ahead[:count]
-        self._ahead = self._ahead[count:]
-        size = sum(map(len, found))
-        for line in islice(self._lines, count - len(found)):
-            found.append(line)
+        taken, self._ahead = self._ahead, []
+        size = sum(map(len, taken))
+        for line in islice(self._lines, most_lines - len(taken)):
             size += len(line)
-            if size > enough_bytes:
+            if taken and size > most_bytes:
+                self._ahead = [line]
                 break
-        return found
+            taken.append(line)
+        return taken
 
 
 def arrivals_of(records: Sequence[Record]) -> Arrivals:

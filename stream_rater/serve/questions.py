@@ -187,7 +187,8 @@ class Questions:
             player=player, mu=known.mu, sigma=known.sigma, rating=known.rating,
             rounds=known.rounds, provisional=known.provisional, completed_at=known.completed_at,
             offset=known.offset, season=known.season, tier=tiers[0], previous_tier=tiers[1],
-            rank=rank, listed=listed, percentile=percentile, unlisted=_unlisted(unmet),
+            rank=rank, listed=listed, percentile=percentile,
+            unlisted=unmet and Unlisted(**unmet._asdict()),
         )  # fmt: skip
 
     async def lookup(self, ladder: str, players: Sequence[str]) -> LookupAnswer:
@@ -377,12 +378,6 @@ def _newcomer(name: str, rule: RatingRule, now_s: float | None) -> PlayerAnswer:
         provisional=rule.provisional_rounds > 0, completed_at=None, offset=None, season=None,
         tier=tier, previous_tier=tier,
     )  # fmt: skip
-
-
-def _unlisted(unmet: Unmet | None) -> Unlisted | None:
-    return (
-        None if unmet is None else Unlisted(rule=unmet.rule, value=unmet.value, bound=unmet.bound)
-    )
 
 
 def _in_words(unmet: Unmet | None) -> str:

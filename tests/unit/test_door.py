@@ -181,7 +181,8 @@ async def test_a_known_id_with_another_content(
 @at_door()
 async def test_a_known_id_in_another_spelling(place: DoorPlace, client: Client) -> None:
     """The order of the entries and of a team, and the form of the time, say nothing else. If the
-    first round of a batch is not acknowledged, no other of its id is known either."""
+    first round of a batch is not acknowledged, no other of its id is known either. A round of
+    another process is known by its events: other ranks are another content."""
     team = {"team": ["bob", "cy"], "shares": [1.0, 0.5], "rank": 2}
     turned = {"team": ["cy", "bob"], "shares": [0.5, 1], "rank": 2}
     await client.post(AT, a_round(standings=[{"player": "ann", "rank": 1}, team]))
@@ -195,6 +196,12 @@ async def test_a_known_id_in_another_spelling(place: DoorPlace, client: Client) 
     batch = [a_round("y", ladder="eu"), a_round("y", ladder="eu", weight=2)]
     results = (await client.post("/v1/rounds", batch)).json["results"]
     assert [each["code"] for each in results] == ["not-acknowledged", "not-acknowledged"]
+    place.states.began([0] * PARTITIONS)
+    for name in ("ann", "merged-into"):
+        place.door.changed([an_event(name, 9, ladder="eu", round_id="z", rank=1)])
+    assert (await client.post(AT, a_round("z"))).json["offset"] == 9
+    other = await client.post(AT, a_round("z", **OTHERS["other-ranks"]))
+    assert (other.code, other.json["offset"]) == ("other-content", 9)
 
 
 @at_door()

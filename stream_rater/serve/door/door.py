@@ -29,7 +29,6 @@ from stream_rater.rounds.seed_messages import seed_messages
 from stream_rater.rounds.validation import Invalid
 from stream_rater.serve.bodies import (
     CorrectionTaken,
-    RoundChange,
     RoundsTaken,
     RoundStateAnswer,
     RoundTaken,
@@ -42,7 +41,7 @@ from stream_rater.serve.door.validating import (
     ValidCorrection,
     ValidRound,
     place_in,
-    players_in,
+    ranks_in,
 )
 from stream_rater.serve.http.limits import Shares
 from stream_rater.serve.problems import Refused, refused_record
@@ -206,7 +205,7 @@ class Door:
         name = valid.ladder, valid.round_id
         if self.states.standing(*name) is not None or name in self._sending:
             return
-        players = await beginnings.find(players_in(valid.value))
+        players = await beginnings.find([*ranks_in(valid.value)])
         if not players:
             return
         source = f"ladder {beginnings.ladder}"
@@ -488,8 +487,14 @@ def _record(each: ValidRound, trace: Trace | None) -> NewRecord:
 
 
 def _known(each: ValidRound, state: RoundState) -> RoundTaken | Refused:
-    """The answer about a round for whose id this record stands."""
-    if why := state.why_not(each.content):
+    """The answer about a round for whose id this record stands. If another process has sent that
+    one, only the ranks in its events are compared."""
+    events = [] if state.content else [*state.changes.values()]
+    ranks = ranks_in(each.value) if events else {}
+    same = state.content in (0, each.content) and all(
+        ranks.get(event.player, event.rank) == event.rank for event in events
+    )  # a player whom a correction has merged has another id in the event
+    if why := state.why_not(same=same):
         return Refused("other-content", why, "body.round_id", at=state.place)
     return RoundTaken(
         ladder=each.ladder, round_id=each.round_id, **state.place._asdict(), status=202
@@ -533,8 +538,6 @@ def _answer(found: Outcome, ladder: str, round_id: str) -> RoundStateAnswer:
         ladder=ladder, round_id=round_id, status=found.status,  # type: ignore[arg-type]
         partition=state.place.partition, offset=state.place.offset, code=state.code or None,
         detail=state.detail or None,
-        changes=msgspec.convert(
-            [*state.changes.values()] if rated else [], list[RoundChange], from_attributes=True
-        ),
+        changes=[*state.changes.values()] if rated else [],
         changes_complete=found.complete, corrected_at=found.corrected_at,
     )  # fmt: skip

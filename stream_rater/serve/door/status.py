@@ -19,11 +19,12 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.seeds import SEEDS
 from stream_rater.contract.submissions import Place, RejectedRecord
+from stream_rater.serve.bodies import RoundChange
 from stream_rater.serve.feed import later
 
 MOST_ROUNDS = 100_000
 """The most rounds whose state is stored; the newest ones are."""
-MOST_CHANGES = 1_000_000
+MOST_CHANGES = 500_000
 """The most changes of players that are stored with them."""
 
 DUPLICATE = "duplicate-round"
@@ -43,8 +44,8 @@ class RoundState(msgspec.Struct, gc=False):
     code: str = ""
     """Why it was rejected; empty if it was not."""
     detail: str = ""
-    changes: dict[str, RatingChanged] = {}
-    """Its events, by player."""
+    changes: dict[str, RoundChange] = {}
+    """What its events say, by player."""
     content: int = 0
     """What it says (`validating.content_of`); 0 if it was not sent to this process."""
     corrections: dict[int, str] = {}
@@ -52,10 +53,11 @@ class RoundState(msgspec.Struct, gc=False):
     corrects: Place | None = None
     """If the record is a correction: the place of the round that it is about."""
 
-    def why_not(self, content: int) -> str:
-        """Why a round with this content is not the one that stands for its id; empty if it is."""
+    def why_not(self, *, same: bool) -> str:
+        """Why a round is not the one that stands for its id; empty if it is. `same`: whether its
+        content is the same."""
         newest = max(self.corrections, default=-1)
-        why = "has another content" if self.content not in (0, content) else ""
+        why = "" if same else "has another content"
         if newest >= 0:
             why = f"has a {self.corrections[newest]} at offset {newest}"
         where = f"partition {self.place.partition}, offset {self.place.offset}"
@@ -129,9 +131,8 @@ class RoundStates:
                     del self._corrected[next(iter(self._corrected))]
             return
         state = self._state(Place(partition, event.offset), event.ladder, event.round_id)
-        if event.player not in state.changes:
-            self._changes += 1
-        state.changes[event.player] = event
+        self._changes += event.player not in state.changes
+        state.changes[event.player] = msgspec.convert(event, RoundChange, from_attributes=True)
         self._drop()
 
     def rejected(self, record: RejectedRecord) -> None:

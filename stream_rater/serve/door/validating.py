@@ -29,10 +29,11 @@ from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.seed_records import is_seed
 from stream_rater.rounds.validation import Invalid
 
-_PLACE = re.compile(r"^(standings[\w.\[\]]*|completed_at|weight|round_id|ladder|from|until|season"
-                    r"|keep|sigma|players[\w.\[\]]*|player|into|mu|at|rounds):")  # fmt: skip
-_MSGSPEC_PLACE = re.compile(r" - at `\$\.?([^`]*)`")
-_MISSING = re.compile(r"missing required field `(\w+)`")
+_PLACES = (
+    re.compile(r"^(standings[\w.\[\]]*|completed_at|weight|round_id|ladder|from|until|season"
+               r"|keep|sigma|players[\w.\[\]]*|player|into|mu|at|rounds):"),
+    re.compile(r" - at `\$\.?([^`]*)`"), re.compile(r"missing required field `(\w+)`"),
+)  # fmt: skip
 
 
 class ValidRound(NamedTuple):
@@ -186,19 +187,15 @@ def content_of(each: OneRound) -> int:
 
 def place_in(invalid: Invalid) -> str | None:
     """The place of the mistake in the body, if the text of the error has it."""
-    text = str(invalid)
-    if found := _PLACE.search(text):
-        return f"body.{found[1]}"
-    if found := _MSGSPEC_PLACE.search(text):
-        return f"body.{found[1]}"
-    if found := _MISSING.search(text):
-        return f"body.{found[1]}"
-    return None
+    found = next(filter(None, (each.search(str(invalid)) for each in _PLACES)), None)
+    return found and f"body.{found[1]}"
 
 
 class _Entry(msgspec.Struct):
     player: str | None = None
     team: list[str] | None = None
+    rank: int | None = None
+    dnf: bool = False
 
 
 class _Standings(msgspec.Struct):
@@ -208,12 +205,13 @@ class _Standings(msgspec.Struct):
 _standings = msgspec.json.Decoder(_Standings).decode
 
 
-def players_in(value: bytes) -> list[str]:
-    """The players in the record of a valid round."""
-    found = list[str]()
-    for entry in _standings(value).standings:
-        found += entry.team or ([] if entry.player is None else [entry.player])
-    return found
+def ranks_in(value: bytes) -> dict[str, int | None]:
+    """The players in the record of a valid round, with their ranks; None: did not finish."""
+    return {
+        player: None if entry.dnf else entry.rank
+        for entry in _standings(value).standings
+        for player in entry.team or ([] if entry.player is None else [entry.player])
+    }
 
 
 class _Head(msgspec.Struct):
