@@ -454,6 +454,8 @@ def _split(body: bytes) -> list[bytes] | None:
         if depth == (sign[1] == b","):
             found.append(text[first : at - 1])
             first = at
+        if len(found) > MOST_AT_ONCE:
+            raise _too_many()
         if depth == 0:
             break
     return found if depth == 0 and first == len(text) and text.startswith(b"[") else None
