@@ -236,7 +236,9 @@ class Door:
             if isinstance(outcome, NotAppended):
                 raise self._not_appended(outcome)
             self._posted("written")
-            self.states.corrected(outcome, each.ladder, each.kind, each.round_id)
+            self.states.corrected(
+                outcome, each.ladder, each.kind, each.round_id, batched=each.batched
+            )
             places.append(outcome)
         return places
 
