@@ -130,7 +130,8 @@ def _check_tokens(settings: Settings, where: Path | str) -> None:
         token = getattr(settings, name)
         if not re.fullmatch(r"([!-~]([ -~]{0,4094}[!-~])?)?", token):
             raise BadConfiguration(
-                f"{where}: {name}: no request can send it: give visible ASCII, 4,096 at most"
+                f"{where}: {name}: no request can send this token: give at most 4,096 visible "
+                "ASCII characters"
             )
     if settings.serve_token and settings.serve_token == settings.serve_write_token:
         raise BadConfiguration(

@@ -8,11 +8,9 @@ import os
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import IO
 
 from stream_rater.replay.read_ahead import prefetched
 
@@ -139,15 +137,12 @@ def _text(path: Path) -> Iterator[bytes]:
             raise OSError(f"{name_of(path)}: {error}") from None
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _opened(path: Path) -> io.FileIO:
     """Open a file without a buffer, so that each line of a pipe can be read as soon as it is
     written."""
     if path == STANDARD_INPUT:
-        yield io.FileIO(sys.stdin.fileno(), closefd=False)
-    else:
-        with path.open("rb", buffering=0) as file:
-            yield file
+        return io.FileIO(sys.stdin.fileno(), closefd=False)
+    return io.FileIO(path)
 
 
 def _with_short_lines(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ joined by dots. Any `serve` process can resume from it, as far back as its ring 
 
 import itertools
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 RING_SIZE = 10_000
@@ -69,11 +69,6 @@ class Feed:
         self._first: list[int] = []
         """For each partition, the offset from which on the ring has every event."""
 
-    @property
-    def id(self) -> str:
-        """The id of the position after the last event."""
-        return id_of(self.positions)
-
     def begin(self, positions: Sequence[int]) -> None:
         """Empty the ring, and begin again at these positions: the next offset of each partition."""
         self._ring.clear()
@@ -99,9 +94,8 @@ class Feed:
         them, or if the position has partitions that are not read yet."""
         if later(wanted, self._first) != wanted or len(wanted) > len(self._first):
             return None
-        return list(self._after(wanted, ladder))
-
-    def _after(self, wanted: Sequence[int], ladder: str) -> Iterator[FeedEvent]:
-        for event in self._ring:
-            if event.ladder == ladder and event.offset >= wanted[event.partition]:
-                yield event
+        return [
+            event
+            for event in self._ring
+            if event.ladder == ladder and event.offset >= wanted[event.partition]
+        ]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from stream_rater.config.ladders import DEFAULT_RATING, Change, Ladder, Ladders, Limits
+from stream_rater.contract.events import CorrectionCause
 from stream_rater.contract.record import header
 from stream_rater.contract.submissions import NotAppended, Place, RejectedRecord
 from stream_rater.serve.door.door import elements_in, lines_in
@@ -207,7 +208,8 @@ async def test_a_known_id_in_another_spelling(place: DoorPlace, client: Client) 
 @at_door()
 async def test_a_corrected_round(place: DoorPlace, client: Client) -> None:
     """A voided round that is posted again is not taken, since it would not count. Its state has no
-    changes any more, once the correction is decided. A batched correction is none yet."""
+    changes any more, once the correction is decided. A batched correction is none until its batch
+    is applied."""
     place.states.began([0] * PARTITIONS)
     await client.post(AT, a_round())
     for name, rank in (("ann", 1), ("bob", 2)):
@@ -227,6 +229,11 @@ async def test_a_corrected_round(place: DoorPlace, client: Client) -> None:
     place.states.rejected(RejectedRecord(Place(home("eu"), 2), "already-voided", "why", "", ""))
     assert (await client.get(f"{AT}/r1")).json == rated
     assert (await client.post(AT, a_round())).status == 202
+    applied = CorrectionCause(cause="corrections-applied", offset=3, round_id="")
+    place.door.changed([an_event("ann", 3, ladder="eu", round_id="", correction=applied)])
+    state = (await client.get(f"{AT}/r1")).json
+    assert (state["status"], state["corrected_at"]) == ("voided", 3)
+    assert "round-voided at offset 1" in (await client.post(AT, a_round())).json["detail"]
 
 
 @at_door()

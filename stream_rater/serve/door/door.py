@@ -236,7 +236,9 @@ class Door:
             if isinstance(outcome, NotAppended):
                 raise self._not_appended(outcome)
             self._posted("written")
-            self.states.corrected(outcome, each.ladder, each.kind, each.round_id)
+            self.states.corrected(
+                outcome, each.ladder, each.kind, each.round_id, batched=each.batched
+            )
             places.append(outcome)
         return places
 
@@ -454,6 +456,8 @@ def _split(body: bytes) -> list[bytes] | None:
         if depth == (sign[1] == b","):
             found.append(text[first : at - 1])
             first = at
+        if len(found) > MOST_AT_ONCE:
+            raise _too_many()
         if depth == 0:
             break
     return found if depth == 0 and first == len(text) and text.startswith(b"[") else None

@@ -28,6 +28,7 @@ MOST_CHANGES = 500_000
 """The most changes of players that are stored with them."""
 
 DUPLICATE = "duplicate-round"
+APPLIED = "corrections-applied"
 CORRECTED = {"round-voided": "voided", "round-amended": "amended"}
 """The states of a round by the kinds of corrections that are about one round."""
 
@@ -87,6 +88,8 @@ class RoundStates:
         self._places: dict[tuple[str, str], tuple[Place, ...]] = {}
         """The places of the records with an id, in order of offset."""
         self._changes = 0
+        self._batched: dict[Place, str] = {}
+        """The kinds of the batched corrections that are about one round and not in force yet."""
         self._corrected: dict[str, int] = {}
         """By ladder, the offset of the newest correction that has changed a rating."""
         self._known_from: list[int] = []
@@ -106,16 +109,33 @@ class RoundStates:
         state = self._state(place, ladder, round_id)
         state.players, state.content = players, content
 
-    def corrected(self, place: Place, ladder: str, kind: str = "", round_id: str = "") -> None:
+    def corrected(
+        self, place: Place, ladder: str, kind: str = "", round_id: str = "", *,
+        batched: bool = False,
+    ) -> None:  # fmt: skip
         """Record that there is a correction, a seed or a reset at a place. It may be rejected yet.
-        One of CORRECTED is about the last round of its id before it, if that is known."""
+        One of CORRECTED is about the last round of its id before it, if that is known; a batched
+        one only once its batch has changed a rating."""
         own = self._state(place, "", "")
         own.ladder = ladder
         for at in reversed(self._places.get((ladder, round_id), ())):
             state = self._states[at]
             if kind in CORRECTED and at < place and not state.code and not own.code:
-                state.corrections[place.offset], own.corrects = kind, at
+                own.corrects = at
+                if batched:
+                    self._batched[place] = kind
+                else:
+                    state.corrections[place.offset] = kind
                 return
+
+    def _applied(self, ladder: str, place: Place) -> None:
+        """Record that the batched corrections of a ladder before a place are in force."""
+        for each in [*self._batched]:
+            own = self._states[each]
+            if own.ladder == ladder and each < place:
+                kind, state = self._batched.pop(each), self._states.get(own.corrects or each)
+                if state is not None and not own.code:
+                    state.corrections[each.offset] = kind
 
     def changed(self, event: RatingChanged) -> None:
         """Record an event. An event of a correction is no state of a round."""
@@ -125,6 +145,8 @@ class RoundStates:
         if (of := event.correction) is not None:
             place = Place(partition, of.offset)
             self.corrected(place, event.ladder, of.cause, of.round_id)
+            if of.cause == APPLIED:
+                self._applied(event.ladder, place)
             if of.cause not in SEEDS:
                 self._corrected[event.ladder] = max(of.offset, self._corrected.pop(event.ladder, 0))
                 if len(self._corrected) > self._most:
@@ -229,6 +251,7 @@ class RoundStates:
         ):
             place, state = self._states.popitem(last=False)
             self._changes -= len(state.changes)
+            self._batched.pop(place, None)
             name = state.ladder, state.round_id
             known = self._places.get(name, ())
             if left := tuple(each for each in known if each != place):

@@ -59,7 +59,9 @@ class ValidCorrection(NamedTuple):
     partition: int
     value: bytes
     round_id: str
-    """The round that it voids or amends at once; empty if it does neither."""
+    """The round that it is about; empty if it is about none."""
+    batched: bool
+    """Whether it waits for the others of its batch."""
 
 
 class OtherLadder(Exception):
@@ -125,9 +127,8 @@ class Validator:
         record = self._record(name, value, now_s)
         headed = msgspec.structs.replace(record, headers=[(EVENT_TYPE, kind.encode())])
         decoded = self._decoded_correction(headed)
-        at_once = not getattr(decoded, "batched", True)
-        round_id = getattr(decoded, "round_id", "") if at_once else ""
-        return ValidCorrection(ladder, kind, record.partition, value, round_id)
+        round_id, batched = getattr(decoded, "round_id", ""), getattr(decoded, "batched", False)
+        return ValidCorrection(ladder, kind, record.partition, value, round_id, batched)
 
     def _decoded_correction(self, record: Record) -> object:
         """The correction, seed or reset. Raises Invalid if it is rejected at all offsets that it

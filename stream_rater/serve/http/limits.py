@@ -154,16 +154,11 @@ class FairExecutor:
     async def run(self, work: Callable[[], T]) -> T:
         """Run `work` in a thread, and return or raise its outcome. Raises Refused if too many
         questions wait."""
-        address = client_address.get()
         job = _Job(work, asyncio.get_running_loop().create_future())
         with self._shares.taking(1):
-            self._queues.setdefault(address, deque()).append(job)
+            self._queues.setdefault(client_address.get(), deque()).append(job)
             self._start()
-            try:
-                result: T = await job.done
-            except asyncio.CancelledError:
-                self._cancel(address, job)
-                raise
+            result: T = await job.done
         return result
 
     def _start(self) -> None:
@@ -173,6 +168,8 @@ class FairExecutor:
             job = queue.popleft()
             if queue:
                 self._queues[address] = queue
+            if job.done.cancelled():  # nobody waits for it
+                continue
             self._free -= 1
             running = asyncio.get_running_loop().run_in_executor(self._pool, job.work)
             running.add_done_callback(partial(self._end, job))
@@ -180,17 +177,9 @@ class FairExecutor:
     def _end(self, job: _Job, finished: "asyncio.Future[Any]") -> None:
         self._free += 1
         error = finished.exception()
-        if not job.done.done():  # the client may have disconnected
+        if not job.done.cancelled():
             if error is None:
                 job.done.set_result(finished.result())
             else:
                 job.done.set_exception(error)
         self._start()
-
-    def _cancel(self, address: str, job: _Job) -> None:
-        """Drop a job whose client has disconnected, if the job still waits."""
-        queue = self._queues.get(address)
-        if queue is not None and job in queue:
-            queue.remove(job)
-            if not queue:
-                del self._queues[address]
