@@ -56,6 +56,9 @@ def rate(
         ladders = ladders_of_environment(os.environ)
     if records and any(ladder.rating.kept == 0 for ladder in ladders.ladders.values()):
         raise BadConfiguration('--records: no record holds history "full"; give a number')
+    from stream_rater.operations.input_file import check_writable
     from stream_rater.operations.rate import rate as rate_rounds
 
+    for each in filter(None, (out, changes)):
+        check_writable(each, config, ladders_path)
     rate_rounds(rounds, ladders, out, changes, records=records, reading=reading, cores=cores)

@@ -204,11 +204,11 @@ def now() -> str:
 # --- sending ---
 
 
-def write(plan: Plan, out: Path) -> str:
-    """Write the seeds to a file of JSON lines, or to standard output for `-`. Returns a line with
-    the counts. Raises BadConfiguration or Failed."""
+def write(plan: Plan, out: Path, *inputs: Path | None) -> str:
+    """Write the seeds to a file of JSON lines, or to standard output for `-`. `inputs`: the files
+    that they come from. Returns a line with the counts. Raises BadConfiguration or Failed."""
     if out != STANDARD_INPUT:
-        check_writable(out)
+        check_writable(out, *inputs)
     count = 0
     with file_failures():
         target = sys.stdout.buffer if out == STANDARD_INPUT else out.open("wb")

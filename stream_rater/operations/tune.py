@@ -226,7 +226,7 @@ def tune_topic(
     no rounds or too few, or if the trials cannot be run.
     """
     if out is not None:
-        check_writable(out)
+        check_writable(out, Path(settings.data), Path(settings.ladders))
     with trials_on(where) as executor:
         return _tune_topic(settings, ladder, system, measure, out, train, trials, executor)
 
