@@ -10,20 +10,16 @@ from sqlite3 import Connection
 
 import msgspec
 
-from stream_rater.adapters.sqlite.beliefs import all_beliefs, read_beliefs
 from stream_rater.adapters.sqlite.database import connect_reader
 from stream_rater.adapters.sqlite.events import read_events
 from stream_rater.adapters.sqlite.log import end_of, read_records, read_rejections
-from stream_rater.adapters.sqlite.store import position_of
-from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.adapters.sqlite.reading import data_file
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.contract.groups import ESTIMATORS
 from stream_rater.contract.record import Record
 from stream_rater.contract.submissions import Place
 from stream_rater.operations.compare_store import compare
-from stream_rater.pipeline.ports import StoredShard
-from stream_rater.replay.log_reading import LogReader
 from tests.chaos.season import Who, tally
 
 Acknowledged = Mapping[tuple[str, str], Place]
@@ -74,7 +70,7 @@ def audit(
         found.lost += tallied.lost
         found.doubled += tallied.doubled
         found.mistakes += tallied.mistakes
-        found.mistakes += _differing(reader, ladders, window, rejected)
+        found.mistakes += _differing(path, ladders, window, rejected)
         return found
 
 
@@ -132,28 +128,15 @@ def _compare_rounds(
     return due
 
 
-def _differing(
-    reader: Connection, ladders: Ladders, window: int, rejected: Counter[str]
-) -> Iterator[str]:
+def _differing(path: Path, ladders: Ladders, window: int, rejected: Counter[str]) -> Iterator[str]:
     """Lines for what differs from a sequential replay of the log."""
-
-    def read(players: Mapping[int, PlayerColumn]) -> dict[int, StoredShard]:
-        found = {}
-        for shard, column in players.items():
-            wanted = list(column)
-            beliefs = read_beliefs(reader, shard, wanted)
-            records = [beliefs[each] for each in wanted]
-            found[shard] = StoredShard(position_of(reader, shard), records)
-        return found
-
-    partitions, shards = _fact(reader, "partitions"), _fact(reader, "shards")
-    verdict = compare(
-        LogReader.of(lambda: records_of(reader)), ladders, window, partitions, shards, read
-    )
+    with data_file(str(path)) as file, file.snapshot():
+        log = file.log_reader()
+        verdict = compare(log, ladders, window, file.partitions, file.shards, file.read)
+        stored = file.count_beliefs()
     yield from (f"no belief: {each}" for each in verdict.missing)
     yield from (f"another belief than the replay's: {each}" for each in verdict.differing)
     if verdict.rejected != rejected:
         yield f"rejected: {dict(rejected)}, not {dict(verdict.rejected)}"
-    stored = sum(len(list(all_beliefs(reader, shard))) for shard in range(shards))
     if surplus := stored - verdict.beliefs + len(verdict.missing):
         yield f"{surplus} beliefs that the log does not explain"

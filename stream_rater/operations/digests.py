@@ -19,9 +19,18 @@ DIGEST_BYTES = 16
 Digests = dict[Player, bytes]
 
 
-def digests_of(beliefs: Sequence[tuple[Player, bytes]], corrected: Collection[str]) -> Digests:
-    """The digest of each belief. `beliefs`: players with their encoded beliefs. `corrected`: the
+def digests_of(
+    batches: Iterable[list[tuple[Player, bytes]]], corrected: Collection[str]
+) -> Digests:
+    """The digest of each belief. `batches`: players with their encoded beliefs. `corrected`: the
     ladders with corrections. Raises UnknownRecord."""
+    found: Digests = {}
+    for batch in batches:
+        found |= _digests_of(batch, corrected)
+    return found
+
+
+def _digests_of(beliefs: Sequence[tuple[Player, bytes]], corrected: Collection[str]) -> Digests:
     found = {player: _digest(data) for player, data in beliefs if player[0] not in corrected}
     others = [each for each in beliefs if each[0][0] in corrected]
     if others:
@@ -31,16 +40,6 @@ def digests_of(beliefs: Sequence[tuple[Player, bytes]], corrected: Collection[st
             decoded.header[name] = 0
         normalized = zip(others, record.encode(decoded), played, strict=True)
         found |= {player: _digest(data) for (player, _), data, counts in normalized if counts}
-    return found
-
-
-def digests_of_all(
-    batches: Iterable[list[tuple[Player, bytes]]], corrected: Collection[str]
-) -> Digests:
-    """The digests of the beliefs in all batches, as `digests_of` gives them."""
-    found: Digests = {}
-    for batch in batches:
-        found |= digests_of(batch, corrected)
     return found
 
 

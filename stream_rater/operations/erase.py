@@ -35,7 +35,7 @@ from stream_rater.contract.events import rating_changed_from_json, shown
 from stream_rater.contract.groups import UPDATERS
 from stream_rater.contract.record import Record
 from stream_rater.operations import erasure_checks, season_copies
-from stream_rater.operations.digests import Digests, difference, digests_of_all
+from stream_rater.operations.digests import Digests, difference, digests_of
 from stream_rater.operations.erasure_checks import Generation
 from stream_rater.operations.lost_rounds import RoundLog
 from stream_rater.operations.rebuild import rebuild_from_log
@@ -320,7 +320,7 @@ class Erasure:
 
     def _digests(self, label: str) -> Digests:
         try:
-            return digests_of_all(track_batches(self._store.beliefs(), label), self._corrected)
+            return digests_of(track_batches(self._store.beliefs(), label), self._corrected)
         except UnknownRecord as error:
             raise Failed(str(error)) from None
 

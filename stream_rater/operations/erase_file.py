@@ -10,14 +10,13 @@ does this (`names.settle`). The process that uses the file must be stopped.
 
 from collections.abc import Iterator
 from contextlib import closing
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from stream_rater.adapters.sqlite import events
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
-from stream_rater.adapters.sqlite.names import LOG_ENDS, check_name, index_path, real
+from stream_rater.adapters.sqlite.names import LOG_ENDS, NEW, check_index, index_path, real
 from stream_rater.adapters.sqlite.reading import DataFile, data_file
 from stream_rater.adapters.sqlite.season_file import copy_renamed
 from stream_rater.columns.kernels import KERNEL_VERSION
@@ -29,7 +28,7 @@ from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.events import shown
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Record
-from stream_rater.operations.digests import Digests, difference, digests_of
+from stream_rater.operations.digests import difference, digests_of
 from stream_rater.operations.erase import pseudonym_of
 from stream_rater.operations.erasure_checks import (
     check_kernel,
@@ -81,8 +80,8 @@ def _erase(settings: Settings, ladders: Ladders, old: Database, pseudonym: Pseud
     """Write new files, and put them in the place of the old ones. Returns the number of beliefs.
     What can fail comes before the first file changes."""
     path, index = old.path, index_path(old.path)
-    new = real(path, ".new")
-    check_name(index)
+    new = real(path, NEW)
+    check_index(index)
     try:
         remove(new)
         with data_file(str(path)) as file:
@@ -156,7 +155,7 @@ class _Erasure:
 
     def _batches(self, label: str) -> Iterator[list[Record]]:
         records = iter(track(self._file.all_rounds(), label, sum(self._file.ends())))
-        return iter(partial(_next, records), [])
+        return iter(lambda: [*islice(records, AT_ONCE)], [])
 
     def copy(self, new: Path, verdicts: Verdicts | None) -> None:
         """Write a new file without the id, and without ratings."""
@@ -203,10 +202,10 @@ class _Erasure:
         player, name = self._pseudonym.player, self._pseudonym.name
         before = {
             (of, name if who == player else who): each
-            for (of, who), each in _digests(self._file, corrected).items()
+            for (of, who), each in digests_of(self._file.beliefs(), corrected).items()
         }
         with data_file(str(new)) as file:
-            after = _digests(file, corrected)
+            after = digests_of(file.beliefs(), corrected)
         found = difference(before, after)
         if found.first is not None:
             raise Failed(
@@ -214,14 +213,3 @@ class _Erasure:
                 "was right: nothing was erased"
             )
         return len(after)
-
-
-def _next(records: Iterator[Record]) -> list[Record]:
-    return list(islice(records, AT_ONCE))
-
-
-def _digests(file: DataFile, corrected: frozenset[str]) -> Digests:
-    found: Digests = {}
-    for batch in file.beliefs():
-        found |= digests_of(batch, corrected)
-    return found

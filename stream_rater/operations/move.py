@@ -36,7 +36,7 @@ from stream_rater.contract.groups import UPDATERS
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations import season_copies
 from stream_rater.operations.corrected_rebuild import LastPublished, last_published
-from stream_rater.operations.digests import difference, digests_of_all
+from stream_rater.operations.digests import difference, digests_of
 from stream_rater.operations.lost_rounds import RoundLog
 from stream_rater.operations.move_sources import FileSource, KafkaSource, MoveSource, as_records
 from stream_rater.operations.rebuild import check_idle, rebuild_from_log
@@ -235,10 +235,10 @@ class Move:
         or a newest event differs from that in the old place. Workers refuse this Redis until
         `release`."""
         beliefs = track_batches(self._source.beliefs(), f"beliefs in {self._source.name}")
-        before = digests_of_all(beliefs, self._corrected)
+        before = digests_of(beliefs, self._corrected)
         rebuild_from_log(self._admin, self._settings, self._ladders, self._store, self._partitions)
         beliefs = track_batches(self._store.beliefs(), "beliefs in Redis")
-        after = digests_of_all(beliefs, self._corrected)
+        after = digests_of(beliefs, self._corrected)
         found = difference(before, after)
         if found.first is not None:
             raise Failed(

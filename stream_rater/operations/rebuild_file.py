@@ -15,7 +15,7 @@ from pathlib import Path
 from stream_rater.adapters.redis.metadata import EPOCH_BYTES
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.log import SqliteLog
-from stream_rater.adapters.sqlite.names import real, seasons_path
+from stream_rater.adapters.sqlite.names import NEW, real, seasons_path
 from stream_rater.adapters.sqlite.reading import DataFile, data_file
 from stream_rater.adapters.sqlite.store import SqliteStore, set_position
 from stream_rater.columns.kernels import KERNEL_VERSION
@@ -24,7 +24,7 @@ from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import StoreTrouble
-from stream_rater.contract.events import rating_changed_from_json
+from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Player
 from stream_rater.operations.corrected_rebuild import LastPublished, last_published
@@ -61,7 +61,7 @@ def rebuild_file(settings: Settings, *, replace: bool, cores: int | None = None)
     with named_failures():
         selfcheck.check()
         with closing(Database.open_unread(path)) as old:
-            new = real(old.path, ".new")
+            new = real(old.path, NEW)
             try:
                 with data_file(settings.data) as file:
                     _check(settings, ladders, file, replace=replace)
@@ -88,7 +88,7 @@ def remove(new: Path) -> None:
     """Remove a new file that a command left behind, and new standings for it before."""
     if new.exists():
         for end in ("", "-journal"):
-            real(seasons_path(new.with_suffix("")), f".new{end}").unlink(missing_ok=True)
+            real(seasons_path(new.with_suffix("")), f"{NEW}{end}").unlink(missing_ok=True)
     for end in ("", "-wal", "-shm", ".lock"):
         new.with_name(new.name + end).unlink(missing_ok=True)
 
@@ -117,7 +117,8 @@ def fill(settings: Settings, ladders: Ladders, new: Path, cores: Cores = ONE_COR
         except (UnknownPart, Misplaced) as error:
             raise Failed(f"{settings.data}: {error}") from None
         if any(file.part_starts()):
-            cutoff.add_published(_published(file))
+            changes = _changes(file)
+            cutoff.add_published(((each.ladder, each.player), each.offset) for each in changes)
         work = replayed(
             file.log_reader(), partial(_last_published, file),
             ladders, window, file.partitions, cutoff, cores,
@@ -155,17 +156,13 @@ def _write(
     fill_store(beliefs, applied | moved, marks, tails, epoch, apply)
 
 
-def _published(file: DataFile) -> Iterator[tuple[Player, int]]:
-    """Yield the player and the source offset of each event that is kept."""
+def _changes(file: DataFile) -> Iterator[RatingChanged]:
+    """Yield each event that is kept."""
     for shard in range(file.shards):
         for _, each in file.all_events(shard):
-            event = rating_changed_from_json(each.value)
-            yield (event.ladder, event.player), event.offset
+            yield rating_changed_from_json(each.value)
 
 
 def _last_published(file: DataFile, ladders: Collection[str]) -> Mapping[Player, LastPublished]:
     """The last published mu and sigma of the players of ladders with corrections."""
-    if not ladders:
-        return {}
-    values = (each.value for shard in range(file.shards) for _, each in file.all_events(shard))
-    return last_published(map(rating_changed_from_json, values), ladders.__contains__)
+    return last_published(_changes(file), ladders.__contains__) if ladders else {}

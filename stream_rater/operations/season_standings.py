@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from stream_rater.adapters.kafka.season_topic import Outdone, SeasonTopic, kept_seasons
-from stream_rater.adapters.sqlite.names import seasons_path
+from stream_rater.adapters.sqlite.names import seasons_path, settle
 from stream_rater.adapters.sqlite.season_file import SeasonFile, SeasonRows
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import ladders_of_settings
@@ -96,6 +96,7 @@ def season_standings(
 
 def _source(settings: Settings, ladders: Ladders, ladder: str) -> LadderSource:
     if settings.data:
+        settle(Path(settings.data))
         return FileLog(settings, ladders, ladder)
     return KafkaLog(settings, ladders, ladder)
 

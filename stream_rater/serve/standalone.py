@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from stream_rater.adapters.sqlite.database import Database, warnings_of
 from stream_rater.adapters.sqlite.driver import estimator_worker, updater_worker
 from stream_rater.adapters.sqlite.log import SqliteLog
-from stream_rater.adapters.sqlite.names import check_name, index_path, real
+from stream_rater.adapters.sqlite.names import index_path, real
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
@@ -62,7 +62,6 @@ class Standalone:
         try:
             self.log = SqliteLog(self._database)
             self._prepare(ladders)
-            check_name(index_path(path))
             make_room(index_path(path))
             self._metrics, self.store = Metrics(registry_of.registry), SqliteStore(self._database)
             self._machines = [

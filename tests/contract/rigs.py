@@ -231,7 +231,8 @@ class SqliteRig(LocalRig):
         return make(self.log, self.store)
 
     def cut(self, partition: int, offset: int) -> None:
-        self.log.cut_rounds(partition, offset)
+        with self.database.turn():
+            self.log.rounds.cut(self.database.connection, partition, offset)
 
     def _events(self) -> list[Event]:
         shards = range(len(self.log.parts))

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from stream_rater.contract.errors import Denied, StoreTrouble
+from stream_rater.adapters.sqlite.names import Unusable
+from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.events import RatingChanged
 from stream_rater.serve.entries import PlayerErased, bin_of, player_of
 from stream_rater.serve.index import file_index
@@ -187,7 +188,7 @@ def test_a_file_of_somebody_else_is_not_deleted(tmp_path: Path) -> None:
     theirs = tmp_path / "ratings.db-index"
     with closing(sqlite3.connect(theirs)) as connection:
         connection.execute("CREATE TABLE precious (x)")
-    with pytest.raises(Denied, match="is no index of stream-rater: move it away"):
+    with pytest.raises(Unusable, match="is a file of another program: move it away"):
         file_index.make_room(theirs)
     with closing(sqlite3.connect(theirs)) as connection:
         assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("precious",)]

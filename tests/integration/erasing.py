@@ -54,7 +54,7 @@ def beliefs(at: Settings) -> dict[Player, bytes]:
 
 def digests(at: Settings) -> Digests:
     """Of all beliefs, on ladders with corrections."""
-    return digests_of(list(beliefs(at).items()), {RANKED, DUELS})
+    return digests_of([list(beliefs(at).items())], {RANKED, DUELS})
 
 
 def under_new_name(found: Digests) -> Digests:

@@ -26,7 +26,6 @@ from stream_rater.contract.errors import (
     Denied,
     LogTrouble,
     Regrouped,
-    StoreTrouble,
     Unrecoverable,
 )
 from stream_rater.pipeline import ports
@@ -178,28 +177,6 @@ def test_versions_with_the_race() -> None:
     good = [(3, 44, 6), (3, 44, 9), (3, 50, 7), (3, 51, 3), (3, 52, 0)]
     assert all("wal-reset" in module.warnings_of(version) for version in bad)
     assert not any(module.warnings_of(version) for version in good)
-
-
-def test_an_apply_ends_with_its_publish(database: Database, path: Path) -> None:
-    """Outside of a turn, any other effect of the machine takes the Apply back, and so does a write
-    of anybody else, which is kept."""
-    log, store = SqliteLog(database), SqliteStore(database)
-    worker = updater_worker(log, store)
-    log.updaters.assign([worker])
-    worker.perform(ports.Poll(0.0))
-    players, nothing = PlayerColumn.of([ANN]), ports.Publish([], {0: 1})
-    worker.perform(Apply({0: a_call(0, 1, b"one")}))
-    worker.perform(ports.ShardEnds())
-    assert store.read(0, players).records == [None]
-    worker.perform(Apply({0: a_call(0, 1, b"two")}))
-    log.submit(0, b"round")
-    assert values(path) == [b"round"]
-    with pytest.raises(StoreTrouble, match="another machine wrote"):
-        worker.perform(nothing)
-    assert (store.read(0, players).records, log.updaters.committed) == ([None], {})
-    worker.perform(Apply({0: a_call(0, 1, b"three")}))
-    worker.perform(nothing)
-    assert (store.read(0, players).records, log.updaters.committed) == ([b"three"], {0: 1})
 
 
 def test_beliefs_stay_if_the_group_changes_before_their_publish(database: Database) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from stream_rater.adapters import memory
 from stream_rater.adapters.sqlite import beliefs, events
-from stream_rater.adapters.sqlite.beliefs import all_beliefs, read_beliefs
 from stream_rater.adapters.sqlite.database import Database, connect_reader
 from stream_rater.adapters.sqlite.events import read_events
 from stream_rater.adapters.sqlite.log import SqliteLog
+from stream_rater.adapters.sqlite.reading import DataFile
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.contract.record import Player
@@ -80,11 +80,11 @@ def merge_beliefs(path: Path, seed: int) -> None:
             assert store.read(0, asked) == expected.read(0, asked)
         rows = database.connection.execute("SELECT count(*) FROM beliefs").fetchone()
         merged = max(merged, rows[0])
-    with database.turn(), closing(connect_reader(path)) as reader:
-        assert dict(all_beliefs(reader, 0)) == expected.beliefs[0]
+    with database.turn(), closing(DataFile(path)) as file:
+        (stored,) = file.beliefs()
+        assert dict(stored) == expected.beliefs[0]
         asked = PlayerColumn.of(PLAYERS)
-        found = read_beliefs(reader, 0, PLAYERS)
-        assert [found[player] for player in PLAYERS] == expected.read(0, asked).records
+        assert file.read({0: asked})[0].records == expected.read(0, asked).records
     assert merged > 20
     (left,) = database.connection.execute("SELECT count(*) FROM recent").fetchone()
     assert left < 60, "what is merged is deleted"

@@ -283,7 +283,7 @@ def a_belief(**fields: float) -> bytes:
 
 def digest(corrected: bool, **fields: float) -> bytes | None:
     player = ("l", "ann")
-    return digests_of([(player, a_belief(**fields))], {"l"} if corrected else set()).get(player)
+    return digests_of([[(player, a_belief(**fields))]], {"l"} if corrected else set()).get(player)
 
 
 def test_all_of_a_belief_is_compared() -> None:

@@ -57,7 +57,7 @@ def test_killed_after_each_effect(tmp_path: Path, words: tuple[str, ...]) -> Non
     again = stream_rater("rebuild", "--replace", settings=at)
     assert (again.returncode, complaints(again.stderr)) == (0, [])
     assert (b"p1" not in path.read_bytes()) == (words[0] == "erase")
-    assert not [each for each in tmp_path.iterdir() if ".new" in each.name]
+    assert not [each for each in tmp_path.iterdir() if ".stream-rater-" in each.name]
 
 
 def watched(path: Path) -> str:

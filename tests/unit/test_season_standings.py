@@ -325,16 +325,16 @@ def test_erase_waits_for_a_season_that_is_written_in_part(path: Path) -> None:
 
     def first_page(store: Any, found: Any, summary: Any, marks: Any) -> None:
         store.write([*found.page(0)], summary.ended_at)
-        before = rows_of(path)
-        assert failed(*erase) == (
-            f"ladder {LADDER!r}, season 0: only a part of its standings is written: run "
-            f"`stream-rater season-standings {LADDER} 0` to its end, then this again"
-        )
-        assert rows_of(path) == before
         raise Killed
 
     with patch.object(module, "_write_missing", first_page), pytest.raises(Killed):
         keep(path)
+    before = rows_of(path)
+    assert failed(*erase) == (
+        f"ladder {LADDER!r}, season 0: only a part of its standings is written: run "
+        f"`stream-rater season-standings {LADDER} 0` to its end, then this again"
+    )
+    assert rows_of(path) == before
     keep(path, "0")
     done(*erase)
     assert b"p1" not in seasons_path(path).read_bytes()
@@ -376,7 +376,7 @@ def test_an_erasure_that_fails_changes_no_standings(path: Path) -> None:
         file.ends()
         assert "another program reads" in failed("erase", "p1", "--data", path)
     assert (seasons_path(path).read_bytes(), index.read_bytes()) == (before, b"index")
-    assert "kept before" in keep(path) and not [*path.parent.glob("*.new*")]
+    assert "kept before" in keep(path) and not [*path.parent.glob("*.stream-rater-*")]
     done("erase", "p1", "--data", path)
     pseudonym = re.compile(b"erased-[0-9a-f]{16}").findall
     names = [set(pseudonym(each.read_bytes())) for each in (path, seasons_path(path))]
@@ -386,7 +386,8 @@ def test_an_erasure_that_fails_changes_no_standings(path: Path) -> None:
 def test_an_erasure_that_stops_before_the_standings_goes_on(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever opens the data file next to write puts them in their place."""
+    """Whoever opens the data file next to write puts them in their place, and `season-standings`,
+    too."""
     submit(path, [*some_season(), begins(1)])
     keep(path)
     rename = Path.replace
@@ -399,11 +400,14 @@ def test_an_erasure_that_stops_before_the_standings_goes_on(
     with monkeypatch.context() as patched:
         patched.setattr(Path, "replace", stop)
         assert failed("erase", "p1", "--pseudonym", "me", "--data", path) == "stopped"
-    assert "another data file" in refused(path)
-    Database.open(path).close()
-    assert "me" in {each.player for each in kept(path, 0)[1]}
-    assert b'"p1"' not in seasons_path(path).read_bytes() + path.read_bytes()
-    assert "kept before" in keep(path) and not [*path.parent.glob("*.new*")]
+    new = path.with_name("ratings.db-seasons.stream-rater-new")
+    left = new.read_bytes()
+    for puts in (lambda: Database.open(path).close(), lambda: keep(path)):
+        new.write_bytes(left)
+        puts()
+        assert "me" in {each.player for each in kept(path, 0)[1]}
+        assert b'"p1"' not in seasons_path(path).read_bytes() + path.read_bytes()
+        assert not [*path.parent.glob("*.stream-rater-*")]
 
 
 @cases("record", [

@@ -9,7 +9,7 @@ call. Until then they are also in memory, and are read from there.
 
 import sqlite3
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from operator import add
 
@@ -272,15 +272,10 @@ def _column(data: bytes, ends: bytes) -> StringColumn:
 
 def recent_beliefs(connection: sqlite3.Connection, shard: int) -> dict[Player, bytes]:
     """The beliefs of the calls that are not merged yet."""
-    sql = "SELECT beliefs FROM recent WHERE shard = ? ORDER BY id"
-    return newest_of(data for (data,) in connection.execute(sql, (shard,)))
-
-
-def newest_of(rows: Iterable[bytes]) -> dict[Player, bytes]:
-    """The newest record of each player in rows of `recent`."""
     found: dict[Player, bytes] = {}
-    for row in rows:
-        found.update(decode(row))
+    sql = "SELECT beliefs FROM recent WHERE shard = ? ORDER BY id"
+    for (data,) in connection.execute(sql, (shard,)):
+        found.update(decode(data))
     return found
 
 
@@ -305,12 +300,3 @@ def all_beliefs(connection: sqlite3.Connection, shard: int) -> Iterator[tuple[Pl
     for ladder, player, record in connection.execute(sql, (shard,)):
         yield (ladder, player), recent.pop((ladder, player), record)
     yield from recent.items()
-
-
-def read_beliefs(
-    connection: sqlite3.Connection, shard: int, players: Sequence[Player]
-) -> Mapping[Player, bytes | None]:
-    """The records of some players. Read them in one transaction."""
-    recent = recent_beliefs(connection, shard)
-    looked = dict(zip(players, look_up(connection, shard, players), strict=True))
-    return {player: recent.get(player, looked[player]) for player in players}

@@ -13,7 +13,7 @@ import secrets
 import sqlite3
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -51,10 +51,6 @@ class Database:
         self.on_rollback: list[Callable[[], None]] = []
         """What is called after a rollback: what is known of the file must be read again."""
         self.in_turn = False
-        self.owner: object = None
-        """The machine's driver whose Apply has begun the open transaction outside of a turn."""
-        self._joined = False
-        """Whether writes belong to the transaction of `owner`."""
         self._spoiled: sqlite3.Error | None = None
         self._stale = False
         """Whether what is known of the file could not be read again after a rollback."""
@@ -70,17 +66,16 @@ class Database:
         moved to Kafka, or is no data file, and Denied if it may not be read or written.
         """
         path = names.real(path)
-        with schema.private_files(), ExitStack() as undo:
+        with schema.private_files(), _opening(path), ExitStack() as undo:
             hold = undo.enter_context(closing(Hold(path)))
             names.drop_copies(path)
             names.settle(path)
-            with _opening(path):
-                connection = sqlite3.connect(
-                    path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
-                )
-                undo.callback(connection.close)
-                _prepare(connection, path, partitions, shards)
-                database = cls(path, connection, hold)
+            connection = sqlite3.connect(
+                path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+            )
+            undo.callback(connection.close)
+            _prepare(connection, path, partitions, shards)
+            database = cls(path, connection, hold)
             undo.pop_all()
         return database
 
@@ -104,10 +99,16 @@ class Database:
         close it again does nothing."""
         if self._hold.text.closed:
             return
-        self._roll_back()
-        with suppress(sqlite3.Error):  # the write-ahead log is read at the next start
-            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        self.connection.close()
+        with ExitStack() as reader:
+            with suppress(sqlite3.Error):  # the write-ahead log is read at the next start
+                self.connection.rollback()
+                if self._is_spoiled:  # while it has a reader, the log is not moved into it
+                    uri = f"{self.path.as_uri()}?mode=ro"
+                    other = reader.enter_context(closing(sqlite3.connect(uri, uri=True)))
+                    other.execute("SELECT 1 FROM meta").fetchone()
+                else:
+                    self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self.connection.close()
         self._hold.close()
 
     def replace_by(self, path: Path, gone: Collection[Path] = ()) -> None:
@@ -143,13 +144,19 @@ class Database:
         raised: both machines must start over. Raises Unrecoverable if the disk or the file is
         broken: then the process must end.
         """
-        self._begin(LogTrouble)
+        if self._stale:
+            self._load_again()
+        with self._failing(LogTrouble):
+            if self._same is None:
+                self._mark()
+            self.connection.execute("BEGIN IMMEDIATE")
         self.in_turn = True
         try:
             yield
             with self._failing(LogTrouble):
                 self._check_open()
-                self._commit()
+                self.connection.execute("COMMIT")
+            self._check_files()
         except BaseException:
             self._roll_back()
             raise
@@ -158,21 +165,11 @@ class Database:
 
     @contextmanager
     def write(self, trouble: type[Trouble]) -> Iterator[sqlite3.Connection]:
-        """Statements that take effect together: in the turn, in the transaction of the driver that
-        acts (`joined`), or in one of their own. Raises `trouble` if they fail."""
-        if self.in_turn or self._joined:
-            with self._failing(trouble):
-                self._check_open()
-                yield self.connection
-            return
-        self._begin(trouble)
-        with self._failing(trouble):
-            try:
-                yield self.connection
-                self._commit()
-            except BaseException:
-                self._roll_back()
-                raise
+        """Statements that take effect together: in the turn, or in one of their own. Raises
+        `trouble` if they fail."""
+        with nullcontext() if self.in_turn else self.turn(), self._failing(trouble):
+            self._check_open()
+            yield self.connection
 
     @contextmanager
     def reading(self, trouble: type[Trouble]) -> Iterator[sqlite3.Connection]:
@@ -188,24 +185,12 @@ class Database:
         if not self.connection.in_transaction:
             raise sqlite3.OperationalError("the transaction was rolled back")
 
-    def begin_for(self, owner: object) -> None:
-        """Begin a transaction that stays open until `commit_owner` or `roll_back_owner`."""
-        self._begin(StoreTrouble)
-        self.owner = owner
+    @property
+    def _is_spoiled(self) -> bool:
+        return self._same is not None and self._same.spoiled
 
-    def _begin(self, trouble: type[Trouble]) -> None:
-        """Begin a transaction after that of the owner, if there is one, is taken back."""
-        self.roll_back_owner()
-        if self._stale:
-            self._load_again()
-        with self._failing(trouble):
-            if self._same is None:
-                self._mark()
-            self.connection.execute("BEGIN IMMEDIATE")
-
-    def _commit(self) -> None:
-        """Commit. Raises Unusable if it went to a file that nobody finds any more."""
-        self.connection.execute("COMMIT")
+    def _check_files(self) -> None:
+        """Raise Unusable if what was written is in a file that nobody finds any more."""
         if self._same is not None:
             self._same.check()
 
@@ -218,38 +203,16 @@ class Database:
         _, pages, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if pages == moved:  # no reader needs what was there before
             self._hold.note(new)
-        self._same = SameFiles(self.path, *(names.real(self.path, end) for end in LOG_ENDS))
-
-    @contextmanager
-    def joined(self) -> Iterator[None]:
-        """Within the block, writes belong to the open transaction of the owner."""
-        self._joined = True
-        try:
-            yield
-        finally:
-            self._joined = False
-
-    def commit_owner(self) -> None:
-        """Commit the open transaction of the owner."""
-        self.owner = None
-        try:
-            with self._failing(LogTrouble):
-                self._commit()
-        except BaseException:
-            self._roll_back()
-            raise
-
-    def roll_back_owner(self) -> None:
-        """Take back the open transaction of the owner, if there is one."""
-        if self.owner is not None:
-            self._roll_back()
+        beside = (names.real(self.path, end) for end in LOG_ENDS)
+        self._same = SameFiles(self.path, *beside, marks=self._hold.marks)
 
     def _roll_back(self) -> None:
-        self.owner, self._spoiled, self._stale = None, None, True
+        self._spoiled, self._stale = None, True
         if self.connection.in_transaction:
             with self._failing(LogTrouble):
                 self.connection.execute("ROLLBACK")
-        self._load_again()
+        if not self._is_spoiled:
+            self._load_again()
 
     def _load_again(self) -> None:
         """Read again what is known of the file."""
@@ -265,6 +228,7 @@ class Database:
         except sqlite3.Error as error:
             if self.in_turn:
                 self._spoiled = error
+            self._check_files()
             raise error_of(error, self.path, trouble) from None
 
     # --- facts about the file ---
@@ -325,6 +289,8 @@ def connect_reader(path: Path) -> sqlite3.Connection:
 def _opening(path: Path) -> Iterator[None]:
     try:
         yield
+    except OSError as error:
+        raise Denied(f"{error.filename or path}: {error.strerror}") from None
     except sqlite3.Error as error:
         raise error_of(error, path, StoreTrouble) from None
 

@@ -158,11 +158,6 @@ class SqliteLog(LocalLog):
             connection.executemany("INSERT INTO rounds VALUES (?, ?, ?, ?, ?)", rows)
         return offsets
 
-    def cut_rounds(self, partition: int, offset: int) -> None:
-        """Delete the records of `round-completed` before an offset."""
-        with self.database.write(LogTrouble) as connection:
-            self.rounds.cut(connection, partition, offset)
-
     # --- what the driver asks for ---
 
     def append_part(self, shard: int, value: bytes) -> int:

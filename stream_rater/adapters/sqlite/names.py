@@ -11,24 +11,27 @@ its first transaction, and notes it in `FILE.lock`. A copy has no mark.
 import fcntl
 import glob
 import os
+import re
 import shutil
 import socket
 import sqlite3
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from stream_rater.contract.errors import Denied, StoreTrouble, Unrecoverable
+from stream_rater.contract.errors import StoreTrouble, Unrecoverable
 
 MOUNTS = Path("/proc/self/mountinfo")
 MARK = "mark"
 """The name of the mark among the facts about a file."""
 COPY = ".stream-rater-"
 """What stands in the name of a folder with a copy, behind the file's name."""
+NEW = f"{COPY}new"
+"""The end of the name of a file that is to take the place of another one."""
 LOG_ENDS = "-wal", "-shm"
 """The ends of the names of a write-ahead log and of its index."""
 
@@ -58,8 +61,8 @@ def seasons_path(data: Path) -> Path:
 def settle(path: Path) -> None:
     """Put the new file of standings, if an erasure has left one, beside the data file to which it
     belongs: that has taken its place when it has no other name any more."""
-    new = real(seasons_path(path), ".new")
-    if new.exists() and not real(path, ".new").exists():
+    new = real(seasons_path(path), NEW)
+    if new.exists() and not real(path, NEW).exists():
         new.replace(seasons_path(path))
 
 
@@ -84,15 +87,34 @@ def check_name(path: Path) -> None:
         return
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
-        raise Unusable(f"{path} is no regular file: name another one")
+        raise Unusable(f"{path} is no regular file: move it away, or name another file")
     if found.st_nlink > 1:
         raise Unusable(
             f"{path} has {found.st_nlink} names (hard links), and each would have files of its own "
             "beside it: remove all but one; `stream-rater backup` makes a copy"
         )
-    mounts = MOUNTS.read_text().splitlines() if MOUNTS.exists() else ()
-    if any(each.split()[4] == str(path) for each in mounts):
+    mounts = MOUNTS.read_bytes().splitlines() if MOUNTS.exists() else ()
+    escaped = re.sub(rb"[ \t\n\\]", lambda found: b"\\%03o" % ord(found[0]), os.fsencode(path))
+    if any(each.split()[4] == escaped for each in mounts):
         raise Unusable(f"{path} is mounted without the files beside it: mount its folder")
+
+
+def has_ours(connection: sqlite3.Connection, path: Path, table: str) -> bool:
+    """Whether a file beside a data file has this table of ours; else it has none. Raises Unusable
+    if another program made it."""
+    found = connection.execute("SELECT name FROM sqlite_schema").fetchall()
+    if found and (table,) not in found:
+        raise Unusable(f"{path} is a file of another program: move it away, or rename it")
+    return bool(found)
+
+
+def check_index(path: Path) -> None:
+    """Raise Unusable if a file in the place of an index has several names, or is one of SQLite that
+    another program made."""
+    check_name(path)
+    uri = f"{path.as_uri()}?mode=ro"
+    with suppress(sqlite3.Error), closing(sqlite3.connect(uri, uri=True)) as connection:
+        has_ours(connection, path, "index_state")
 
 
 def check_unread(path: Path) -> None:
@@ -103,11 +125,16 @@ def check_unread(path: Path) -> None:
 
 
 class SameFiles:
-    """Notices that a name does not lead any more to the file that this process has open."""
+    """Notices that a name does not lead any more to the file that this process has open, or that
+    another program has copied another file into it."""
 
-    def __init__(self, *paths: Path) -> None:
-        """`paths`: a data file, and others beside it."""
+    def __init__(self, *paths: Path, marks: Collection[str] = ()) -> None:
+        """`paths`: a data file, and others beside it. `marks`: those that the data file may have;
+        none: any."""
         self._path, self._seen = paths[0], {each: each.stat() for each in paths}
+        self._marks = {"", *marks} if marks else None
+        self.spoiled = False
+        """Whether another program has changed what is in the data file."""
 
     def check(self) -> None:
         """Raise Unusable if a file was deleted or replaced, or the data file cut."""
@@ -116,45 +143,52 @@ class SameFiles:
             with suppress(OSError):
                 now = path.stat()
             if now is None or not os.path.samestat(now, before):
-                raise Unusable(
-                    f"{path} was {'replaced' if now else 'deleted'} while it was in use: see that "
-                    "the right file is in its place, then start again"
-                )
+                raise _other(path, "replaced" if now else "deleted")
             if path == self._path and now.st_size < before.st_size:
+                self.spoiled = True
                 raise Unusable(f"{path} was cut to {now.st_size:,} bytes: restore a backup")
+            written = path == self._path and now.st_mtime_ns != before.st_mtime_ns
+            if written and self._marks and mark_of(path) not in self._marks:
+                self.spoiled = True
+                raise _other(path, "written over")
             self._seen[path] = now
+
+
+def _other(path: Path, deed: str) -> Unusable:
+    return Unusable(
+        f"{path} was {deed} while it was in use: see that the right file is in its place, then "
+        "start again"
+    )
 
 
 class Hold:
     """The locks of the process that writes to a file, for its life."""
 
     def __init__(self, path: Path) -> None:
-        """Take them, and create the file if there is none. Raises Unusable or Denied."""
+        """Take them, and create the file if there is none. Raises Unusable or OSError."""
         self._name = real(path, ".lock")
         with ExitStack() as undo:
-            try:
-                self.text = undo.enter_context(
-                    open(self._name, "r+", encoding="utf-8", opener=_create)
+            self.text = undo.enter_context(open(self._name, "r+", encoding="utf-8", opener=_create))
+            _lock(self.text, path)
+            _, self.marks = _read(self.text)
+            if self.marks and not path.exists():
+                raise Unusable(
+                    f"{path} is gone, but {self._name} is there: put the file, or a backup, in its "
+                    f"place; to begin with a new one, remove {self._name}"
                 )
-                _lock(self.text, path, self.text)
-                _, self.marks = _read(self.text)
-                if self.marks and not path.exists():
-                    raise Unusable(
-                        f"{path} is gone, but {self._name} is there: put the file, or a backup, in "
-                        f"its place; to begin with a new one, remove {self._name}"
-                    )
-                check_name(path)
-                check_log(path, mine=True)
-                self._file = undo.enter_context(open(path, "rb", opener=_create))
-                _lock(self._file, path)
-            except OSError as error:
-                raise Denied(f"{error.filename or path}: {error.strerror}") from None
+            check_name(path)
+            check_log(path, mine=True)
+            self._file = undo.enter_context(open(path, "rb", opener=_create))
+            _lock(self._file, path)
+            with suppress(PermissionError):  # who may read the file may read its marks
+                self._name.chmod(path.stat().st_mode & 0o777)
             self.note(*self.marks)
             undo.pop_all()
 
     def note(self, *marks: str) -> None:
         """Write who holds the file, and which marks it may have on the disk. Raises StoreTrouble if
         there is no room."""
+        self.marks = [*marks]
         since = datetime.now(UTC).isoformat(timespec="seconds")
         holder = f"process {os.getpid()} on {socket.gethostname()} since {since}"
         data, file = f"{holder}\n{' '.join(marks)}".encode(), self.text.fileno()
@@ -177,11 +211,11 @@ def _create(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CREAT, 0o644)
 
 
-def _lock(file: IO[str] | IO[bytes], path: Path, text: IO[str] | None = None) -> None:
+def _lock(file: IO[str] | IO[bytes], path: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        holder = (text and _read(text)[0]) or "another process"
+        holder = holder_of(path) or "another process"
         raise Unusable(
             f"{path} is in use by {holder}: stop that process first, or use its HTTP API"
         ) from None

@@ -285,21 +285,16 @@ class DataFile:
         """The position and the records of each shard, at one instant."""
         snapshot, found = self._connection.in_transaction, {}
         for shard, wanted in players.items():
-            if snapshot and shard not in self._recent:
-                recent = beliefs.recent_beliefs(self._connection, shard)
-                self._recent = {**self._recent, shard: recent}
             with self._together():
                 position = position_of(self._connection, shard)
-                rows = [] if snapshot else self._recent_rows(shard)
+                if (recent := self._recent.get(shard)) is None:
+                    recent = beliefs.recent_beliefs(self._connection, shard)
                 stored = beliefs.look_up(self._connection, shard, list(wanted))
-            newer = self._recent[shard] if snapshot else beliefs.newest_of(rows)
-            records = [newer.get(p, old) for p, old in zip(wanted, stored, strict=True)]
+            if snapshot:
+                self._recent = {**self._recent, shard: recent}
+            records = [recent.get(p, old) for p, old in zip(wanted, stored, strict=True)]
             found[shard] = StoredShard(position, records)
         return found
-
-    def _recent_rows(self, shard: int) -> list[bytes]:
-        sql = "SELECT beliefs FROM recent WHERE shard = ? ORDER BY id"
-        return [row for (row,) in self._rows(sql, shard)]
 
     def beliefs(self) -> Iterator[list[tuple[Player, bytes]]]:
         """Yield every belief in batches, each once."""

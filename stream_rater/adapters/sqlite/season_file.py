@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from stream_rater.adapters.sqlite.database import BUSY_S, error_of
-from stream_rater.adapters.sqlite.names import Unusable, check_name, real, seasons_path
+from stream_rater.adapters.sqlite.names import NEW, Unusable, check_name, has_ours, seasons_path
 from stream_rater.adapters.sqlite.schema import private_files
 from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.season_ended import (
@@ -64,13 +64,11 @@ class SeasonFile:
 
     def begin(self) -> Mapping[int, PageWritten]:
         """The marks of the pages that are written, by the number of the page."""
-        found = self._rows("SELECT key, value FROM pages WHERE ladder = ? AND season = ?")
+        sql = "SELECT key, value FROM pages WHERE ladder = ? AND season = ?"
+        with _failing(self._path):
+            found = self._connection.execute(sql, self._season).fetchall()
         marks = (record_of(*row) for row in found)
         return {each.page: each for each in marks if isinstance(each, PageWritten)}
-
-    def _rows(self, sql: str) -> list[tuple[bytes, bytes]]:
-        with _failing(self._path):
-            return self._connection.execute(sql, self._season).fetchall()
 
     def write(self, messages: Iterable[Message], _: str) -> None:
         """Write a page in one transaction, unless it is written already. The summary of the season
@@ -188,10 +186,9 @@ class SeasonRows:
             connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_S)
             stack.enter_context(closing(connection))
             connection.execute("PRAGMA query_only = ON")
-            (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-            if objects:
+            if ours := has_ours(connection, self._path, "of_data"):
                 _check_owner(connection, self._path, self._data_id)
-            yield connection if objects else None
+            yield connection if ours else None
 
 
 def copy_renamed(data: Path, old_id: str, new_id: str, player: str, name: str) -> None:
@@ -200,7 +197,7 @@ def copy_renamed(data: Path, old_id: str, new_id: str, player: str, name: str) -
     path = seasons_path(data)
     if not path.is_file():
         return
-    new = real(path, ".new")
+    new = path.with_name(path.name + NEW)
     with closing(_opened(path, old_id)) as connection, _failing(path):
         connection.execute("VACUUM INTO ?", (str(new),))
     with closing(_opened(new, "")) as connection, _failing(new):
@@ -243,8 +240,7 @@ def _opened(path: Path, data_id: str) -> sqlite3.Connection:
 def _prepare(connection: sqlite3.Connection, path: Path, data_id: str) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")
-    (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if not objects:
+    if not has_ours(connection, path, "of_data"):
         for statement in TABLES.split(";\n"):
             if statement.strip():
                 connection.execute(statement)

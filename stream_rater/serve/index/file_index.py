@@ -18,11 +18,12 @@ import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from copy import copy
 from pathlib import Path
 from typing import TypeVar
 
+from stream_rater.adapters.sqlite.names import check_index
 from stream_rater.adapters.sqlite.schema import private_files
 from stream_rater.config.ladders import ANY_LADDER, Ladders, LadderViews
 from stream_rater.contract.errors import Denied, StoreTrouble
@@ -504,13 +505,10 @@ class FileIndexReader:
 
 
 def make_room(path: Path) -> None:
-    """Delete an index of another format, and a file that is none of SQLite. Nobody may have it
-    open. Raises Denied if that is not allowed, or if it is a file of somebody else."""
+    """Delete an index of another format, and whatever else cannot be an index. Nobody may have it
+    open. Raises Denied if that is not allowed, and Unusable if another program made it."""
+    check_index(path)
     if path.exists() and not _has_format(path):
-        with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(path)) as connection:
-            found = connection.execute("SELECT name FROM sqlite_schema").fetchall()
-            if found and ("index_state",) not in found:
-                raise Denied(f"{path} is no index of stream-rater: move it away, or rename it")
         delete(path)
 
 
