@@ -337,6 +337,7 @@ def test_a_wrong_clock_takes_nobody_out_for_good(make: Make, begun_days: int) ->
         rig = make(BOTH, clock)
         assert rig.begun == [0]
         rig.apply(events)
+        rig.sweep()
     assert rig.board() == ["a", "b", "c", "d"]
     rig.apply([played("e", 9)])
     rig.sweep()

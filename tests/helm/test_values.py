@@ -254,13 +254,19 @@ def test_names_that_look_like_numbers_stay_texts() -> None:
         "kafka.tls.caKey", "redis.existingSecret", "redis.passwordKey", "redis.tls.existingSecret",
         "redis.tls.caKey", "serviceAccount.name", "priorityClassName", "nameOverride",
         "serve.token.existingSecret", "serve.token.key", "serve.ingress.host",
-        "serve.writeToken.existingSecret", "serve.writeToken.key",
+        "serve.writeToken.existingSecret",
         "serve.ingress.tlsSecret", "serve.ingress.className", "topologySpread.keys[0]",
     )  # fmt: skip
     more = "serve.enabled=true,serve.ingress.enabled=true,keda.enabled=true"
     for odd in ("123", "1e3", "0x1f", "true", "null"):
         options = [f"--set-string={place}={odd}" for place in places]
-        found = made(odd, *options, f"--set={more}", "--set=fullnameOverride=ratings")
+        found = made(
+            odd,
+            *options,
+            f"--set={more}",
+            "--set=fullnameOverride=ratings",
+            "--set-string=serve.writeToken.key=0",
+        )
         for each in found:
             for place, text in texts_of(each).items():
                 assert isinstance(text, str), (each["kind"], place, text)
