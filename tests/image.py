@@ -169,8 +169,10 @@ def in_the_root(command: Sequence[str], building: Building, image: Stage) -> str
     inside = Path(f"{building.root}{building.installed}")
     if not inside.exists():
         shutil.copytree(building.installed, inside, symlinks=True, copy_function=os.link)
-        (building.root / "dev").mkdir(exist_ok=True)
-        (building.root / "dev" / "null").touch(0o666)  # an engine has a true one
+        shared = building.root / "dev" / "shm"  # as an engine gives it, and a true /dev/null
+        shared.mkdir(parents=True)
+        shared.chmod(0o1777)
+        (building.root / "dev" / "null").touch(0o666)
     user = ["chroot", f"--userspec={image.all('USER')[-1]}"]
     if os.geteuid():
         user = ["unshare", "--map-root-user", "chroot"]

@@ -27,7 +27,7 @@ OPENED = Database.open, connect_reader
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A data file with one record."""
-    path = tmp_path / "disk" / "ratings.db"
+    path = tmp_path / "my disk" / "ratings.db"
     path.parent.mkdir()
     with closing(Database.open(path)) as database:
         SqliteLog(database).submit(0, b"first")
@@ -43,7 +43,7 @@ def rounds(path: Path) -> int:
 def test_a_link_is_another_word_for_the_file(path: Path, tmp_path: Path) -> None:
     """The locks, the index and the standings are those of the file it leads to."""
     link = tmp_path / "link.db"
-    link.symlink_to("disk/ratings.db")
+    link.symlink_to("my disk/ratings.db")
     assert index_path(link) == index_path(path) == path.with_name("ratings.db-index")
     assert seasons_path(link) == seasons_path(path)
     with closing(Database.open(path)) as database:
@@ -67,10 +67,10 @@ def test_a_file_with_two_names_is_refused(path: Path, opened: Callable[[Path], o
         with pytest.raises(Unusable, match=r"has 2 names \(hard links\).*: remove all but one"):
             opened(each)
     other.unlink()
-    mounts = path.with_name("mounts")
+    mounts, name = path.with_name("mounts"), str(path).replace(" ", r"\040")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(names, "MOUNTS", mounts)
-        mounts.write_text(f"30 1 0:2 /a {path.parent} rw - ext4\n31 1 0:2 /a {path} rw - ext4\n")
+        mounts.write_text(f"30 1 0:2 /a {path.parent} rw - ext4\n31 1 0:2 /a {name} rw - ext4\n")
         with pytest.raises(Unusable, match="mounted without the files beside it: mount its folder"):
             opened(path)
         mounts.write_text(f"30 1 0:2 /a {path.parent} rw - ext4\n")
@@ -123,6 +123,9 @@ def test_what_others_do_to_a_file_in_use_ends_the_process(path: Path, says: str)
         DEEDS[says](path)
         with pytest.raises(Unusable, match=says), database.turn():
             pass
+        left = path.read_bytes() if path.exists() else b""
+    if "db was" in says:
+        assert left == (path.read_bytes() if path.exists() else b""), "nothing is written into it"
 
 
 def test_a_reader_does_not_wait_for_a_file_that_is_gone(path: Path) -> None:
