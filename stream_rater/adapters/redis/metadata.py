@@ -128,8 +128,11 @@ class StoreMetadata:
                 )
 
     def check_window(self, window: int) -> None:
-        """Raise LayoutMismatch if workers have another duplicate window. Writes nothing."""
-        stored: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, WINDOW))
+        """Raise LayoutMismatch if workers have another duplicate window, or if a move to this place
+        is unfinished. Writes nothing."""
+        names = [WINDOW, REBUILDING]
+        stored, rebuilding = self._guard(partial(self._client.hmget, LAYOUT_KEY, names))
+        _check_not_half(rebuilding)
         if stored is not None and int(stored) != window:
             raise LayoutMismatch(
                 f"the workers have {WINDOW} = {stored.decode()}, here it is {window}: set what the "

@@ -19,6 +19,7 @@ from stream_rater.contract.season_ended import (
     Message,
     PageWritten,
     SeasonKept,
+    SeasonRecord,
     Standing,
     message_of,
     record_of,
@@ -114,13 +115,8 @@ class SeasonRows:
 
     def kept(self, ladder: str) -> list[SeasonKept]:
         """The summaries of a ladder's seasons, in order."""
-        with self._reading() as connection:
-            if connection is None:
-                return []
-            found = connection.execute(
-                "SELECT key, value FROM seasons WHERE ladder = ? ORDER BY season", (ladder,)
-            ).fetchall()
-        return [each for row in found if isinstance(each := record_of(*row), SeasonKept)]
+        found = self._records("seasons WHERE ladder = ? ORDER BY season", ladder)
+        return [each for each in found if isinstance(each, SeasonKept)]
 
     def after(
         self, ladder: str, season: int, place: tuple[float, str] | None, limit: int
@@ -148,13 +144,15 @@ class SeasonRows:
         return [*reversed(before), *own, *after]
 
     def _standings(self, sql: str, *values: object) -> list[Standing]:
+        found = self._records(f"standings WHERE ladder = ? AND season = ? {sql}", *values)
+        return [each for each in found if isinstance(each, Standing)]
+
+    def _records(self, sql: str, *values: object) -> list[SeasonRecord | None]:
         with self._reading() as connection:
             if connection is None:
                 return []
-            found = connection.execute(
-                f"SELECT key, value FROM standings WHERE ladder = ? AND season = ? {sql}", values
-            ).fetchall()
-        return [each for row in found if isinstance(each := record_of(*row), Standing)]
+            rows = connection.execute(f"SELECT key, value FROM {sql}", values).fetchall()
+        return [record_of(*row) for row in rows]
 
     def all_records(self) -> Iterator[tuple[Message, str]]:
         """Yield the records of all seasons that are kept, with their times: of each season the
