@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
-from stream_rater.adapters.sqlite.database import BUSY_S, error_of
+from stream_rater.adapters.sqlite.database import BUSY_S, opening
 from stream_rater.adapters.sqlite.names import NEW, Unusable, check_name, has_ours, seasons_path
 from stream_rater.adapters.sqlite.schema import private_files
-from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.season_ended import (
     Message,
     PageWritten,
@@ -66,7 +65,7 @@ class SeasonFile:
     def begin(self) -> Mapping[int, PageWritten]:
         """The marks of the pages that are written, by the number of the page."""
         sql = "SELECT key, value FROM pages WHERE ladder = ? AND season = ?"
-        with _failing(self._path):
+        with opening(self._path):
             found = self._connection.execute(sql, self._season).fetchall()
         marks = (record_of(*row) for row in found)
         return {each.page: each for each in marks if isinstance(each, PageWritten)}
@@ -74,7 +73,7 @@ class SeasonFile:
     def write(self, messages: Iterable[Message], _: str) -> None:
         """Write a page in one transaction, unless it is written already. The summary of the season
         may be among its records."""
-        with _failing(self._path):
+        with opening(self._path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 for each in messages:
@@ -180,7 +179,7 @@ class SeasonRows:
             return
         check_name(self._path)
         uri = f"{self._path.absolute().as_uri()}?mode=rw"
-        with _failing(self._path), ExitStack() as stack:
+        with opening(self._path), ExitStack() as stack:
             connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_S)
             stack.enter_context(closing(connection))
             connection.execute("PRAGMA query_only = ON")
@@ -196,9 +195,9 @@ def copy_renamed(data: Path, old_id: str, new_id: str, player: str, name: str) -
     if not path.is_file():
         return
     new = path.with_name(path.name + NEW)
-    with closing(_opened(path, old_id)) as connection, _failing(path):
+    with closing(_opened(path, old_id)) as connection, opening(path):
         connection.execute("VACUUM INTO ?", (str(new),))
-    with closing(_opened(new, "")) as connection, _failing(new):
+    with closing(_opened(new, "")) as connection, opening(new):
         connection.execute("BEGIN IMMEDIATE")
         begun = "SELECT ladder, season FROM pages EXCEPT SELECT ladder, season FROM seasons"
         for season in connection.execute(begun):
@@ -225,7 +224,7 @@ def _opened(path: Path, data_id: str) -> sqlite3.Connection:
     """A connection that writes. `data_id`: that of the data file; empty for any. Raises Unusable if
     the file belongs to another data file, or to another release."""
     check_name(path)
-    with private_files(), _failing(path):
+    with private_files(), opening(path):
         connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
         try:
             _prepare(connection, path, data_id)
@@ -261,11 +260,3 @@ def _check_owner(connection: sqlite3.Connection, path: Path, data_id: str) -> No
             f"{path} has the standings of another data file: delete it, and run `stream-rater "
             "season-standings` again"
         )
-
-
-@contextmanager
-def _failing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise error_of(error, path, StoreTrouble) from None
