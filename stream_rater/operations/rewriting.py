@@ -16,6 +16,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
@@ -74,6 +75,15 @@ _JSON, _MSGPACK = _Codec.of(msgspec.json), _Codec.of(msgspec.msgpack)
 _decode_ladder_event = msgspec.json.Decoder(LadderEvent).decode
 
 
+def _once(codec: _Codec, value: bytes) -> bytes:
+    """A value in which each key is given once. A field that cannot be read stays as it is."""
+    fields = codec.fields(value)
+    for name, each in fields.items():
+        with suppress(*UNDECODABLE):
+            fields[name] = Raw(codec.encode(codec.anything(each)))
+    return codec.encode(fields)
+
+
 def _codec_of(record: Record) -> _Codec:
     return _MSGPACK if "msgpack" in header(record.headers, "content-type").lower() else _JSON
 
@@ -105,7 +115,7 @@ class Pseudonym:
         new = self._renamed(codec, record, value)
         left = value if new is None else new
         if self._raw_word(left) or b"\\" in left:  # perhaps under a key that is given twice
-            once = codec.encode(codec.anything(value))
+            once = _once(codec, value)
             if self._count(codec, once) < self._count(codec, value):
                 new = self._renamed(codec, record, once) or once
         return record if new is None else structs.replace(record, value=new)
@@ -128,7 +138,8 @@ class Pseudonym:
         """How often the id stands in a value, with all values of keys that are given twice."""
         if codec is _MSGPACK:
             return value.count(self._bytes)
-        whole = json.loads(value, object_pairs_hook=lambda pairs: [*chain.from_iterable(pairs)])
+        text = value.decode(errors="replace")  # a field that nobody reads may be no UTF-8
+        whole = json.loads(text, object_pairs_hook=lambda pairs: [*chain.from_iterable(pairs)])
         return sum(self._word(each) is not None for each in _texts(whole))
 
     def _rename(self, codec: _Codec, fields: Fields, names: Sequence[str]) -> bool:

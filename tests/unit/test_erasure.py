@@ -145,6 +145,8 @@ def test_where_the_id_still_stands_is_reported(value: bytes, headers: Headers, w
     (b'{"standings":[{"player":"b"}],"stand\\u0069ngs":[{"team":["\\u0061nn"],"team":["c"]}]}',
      b'{"standings":[{"team":["c"]}]}'),
     (b'{"note":{"by":"ann","by":1},"standings":[]}', b'{"note":{"by":1},"standings":[]}'),
+    (b'{"n":1e400,"m":"\xff","by":"ann","by":1,"standings":[]}',
+     b'{"n":1e400,"m":"\xff","by":1,"standings":[]}'),
     (b'{"standings":[{"player":"ann","note":{"by":"ann","by":1}}]}',
      b'{"standings":[{"player":"x-1","note":{"by":1}}]}'),
 ])  # fmt: skip

@@ -297,7 +297,9 @@ def test_what_ends_verify_before_any_waiting(monkeypatch: pytest.MonkeyPatch) ->
     assert result.exit_code == 1
     assert result.stderr == "stream-rater: redis: connection refused\n"
     stored = {"kernel": b"11", "duplicate_window": b"7"}
-    client: Any = SimpleNamespace(hget=lambda _, field: stored.get(field))
+    client: Any = SimpleNamespace(
+        hget=lambda _, field: stored.get(field), hmget=lambda _, fields: map(stored.get, fields)
+    )
     store = SimpleNamespace(layout=StoreMetadata(client, lambda call: call()))
     monkeypatch.setattr(verify, "RedisStore", lambda _: store)
     monkeypatch.setattr(verify, "read_ladder_events", lambda *_: pytest.fail("it went on"))
@@ -307,6 +309,8 @@ def test_what_ends_verify_before_any_waiting(monkeypatch: pytest.MonkeyPatch) ->
         "stream-rater: the workers have duplicate_window = 7, here it is 100000: set what the "
         "workers have: nothing was compared\n"
     )
+    stored["rebuilding"] = b"move of a.db"
+    assert "the move of a.db to this place is unfinished: use a.db on" in run("verify").stderr
 
 
 def test_what_is_waited_for_is_reported_once(

@@ -130,8 +130,8 @@ class StoreMetadata:
     def check_window(self, window: int) -> None:
         """Raise LayoutMismatch if workers have another duplicate window, or if a move to this place
         is unfinished. Writes nothing."""
-        found: Any = self._guard(partial(self._client.hmget, LAYOUT_KEY, [REBUILDING, WINDOW]))
-        rebuilding, stored = found
+        names = [WINDOW, REBUILDING]
+        stored, rebuilding = self._guard(partial(self._client.hmget, LAYOUT_KEY, names))
         _check_not_half(rebuilding)
         if stored is not None and int(stored) != window:
             raise LayoutMismatch(

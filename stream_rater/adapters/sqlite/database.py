@@ -66,7 +66,7 @@ class Database:
         moved to Kafka, or is no data file, and Denied if it may not be read or written.
         """
         path = names.real(path)
-        with schema.private_files(), _opening(path), ExitStack() as undo:
+        with schema.private_files(), opening(path), ExitStack() as undo:
             hold = undo.enter_context(closing(Hold(path)))
             names.drop_copies(path)
             names.settle(path)
@@ -82,7 +82,7 @@ class Database:
     @classmethod
     def open_existing(cls, path: Path) -> "Database":
         """Open a file as `open` does, but create none. Raises Unusable, too, if there is none."""
-        if not path.is_file():
+        if not names.real(path).is_file():
             raise Unusable(f"{path}: there is no such file: `stream-rater standalone` makes one")
         return cls.open(path)
 
@@ -268,7 +268,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     if it may not be read.
     """
     path = names.real(path)
-    with _opening(path):
+    with opening(path):
         if not path.is_file():
             raise Unusable(f"{path}: there is no such file")
         names.check_name(path)
@@ -286,7 +286,8 @@ def connect_reader(path: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def _opening(path: Path) -> Iterator[None]:
+def opening(path: Path) -> Iterator[None]:
+    """Raise the errors of SQLite and of the disk as ours."""
     try:
         yield
     except OSError as error:

@@ -133,16 +133,9 @@ class SqliteLog(LocalLog):
 
     # --- round-completed ---
 
-    def submit(
-        self,
-        partition: int,
-        value: bytes | None,
-        headers: Headers = (),
-        received_s: float = 0.0,
-        key: bytes | None = None,
-    ) -> int:
-        """Append a record to `round-completed`, and return its offset."""
-        return self.submit_all([NewRound(partition, value, headers, received_s, key)])[0]
+    def submit(self, *fields: Any, **named: Any) -> int:
+        """Append a `NewRound` with these fields to `round-completed`, and return its offset."""
+        return self.submit_all([NewRound(*fields, **named)])[0]
 
     def submit_all(self, rounds: Sequence[NewRound]) -> list[int]:
         """Append records to `round-completed`, and return their offsets. They are on the disk once

@@ -166,9 +166,11 @@ class Hold:
 
     def __init__(self, path: Path) -> None:
         """Take them, and create the file if there is none. Raises Unusable or OSError."""
+        check_name(path)
         self._name = real(path, ".lock")
         with ExitStack() as undo:
-            self.text = undo.enter_context(open(self._name, "r+", encoding="utf-8", opener=_create))
+            self._name.touch()
+            self.text = undo.enter_context(self._name.open("r+", encoding="utf-8"))
             _lock(self.text, path)
             _, self.marks = _read(self.text)
             if self.marks and not path.exists():
@@ -176,9 +178,8 @@ class Hold:
                     f"{path} is gone, but {self._name} is there: put the file, or a backup, in its "
                     f"place; to begin with a new one, remove {self._name}"
                 )
-            check_name(path)
             check_log(path, mine=True)
-            self._file = undo.enter_context(open(path, "rb", opener=_create))
+            self._file = undo.enter_context(path.open("ab"))
             _lock(self._file, path)
             with suppress(PermissionError):  # who may read the file may read its marks
                 self._name.chmod(path.stat().st_mode & 0o777)
@@ -205,10 +206,6 @@ class Hold:
         a process loses SQLite's locks on it, too."""
         self._file.close()
         self.text.close()
-
-
-def _create(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CREAT, 0o644)
 
 
 def _lock(file: IO[str] | IO[bytes], path: Path) -> None:

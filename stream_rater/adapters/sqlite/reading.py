@@ -313,15 +313,10 @@ class DataFile:
         return sum(player[0] in ladders for batch in self.beliefs() for player, _ in batch)
 
 
-@contextmanager
-def data_file(path: str) -> Iterator[DataFile]:
+def data_file(path: str) -> closing[DataFile]:
     """Open a data file to read it, and close it at the end of the block. Raises Unusable or
     Denied."""
-    file = DataFile(Path(path))
-    try:
-        yield file
-    finally:
-        file.close()
+    return closing(DataFile(Path(path)))
 
 
 class FileRounds(NamedTuple):

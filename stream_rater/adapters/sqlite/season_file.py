@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
-from stream_rater.adapters.sqlite.database import BUSY_S, error_of
+from stream_rater.adapters.sqlite.database import BUSY_S, opening
 from stream_rater.adapters.sqlite.names import NEW, Unusable, check_name, has_ours, seasons_path
 from stream_rater.adapters.sqlite.schema import private_files
-from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.season_ended import (
     Message,
     PageWritten,
     SeasonKept,
+    SeasonRecord,
     Standing,
     message_of,
     record_of,
@@ -65,7 +65,7 @@ class SeasonFile:
     def begin(self) -> Mapping[int, PageWritten]:
         """The marks of the pages that are written, by the number of the page."""
         sql = "SELECT key, value FROM pages WHERE ladder = ? AND season = ?"
-        with _failing(self._path):
+        with opening(self._path):
             found = self._connection.execute(sql, self._season).fetchall()
         marks = (record_of(*row) for row in found)
         return {each.page: each for each in marks if isinstance(each, PageWritten)}
@@ -73,7 +73,7 @@ class SeasonFile:
     def write(self, messages: Iterable[Message], _: str) -> None:
         """Write a page in one transaction, unless it is written already. The summary of the season
         may be among its records."""
-        with _failing(self._path):
+        with opening(self._path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 for each in messages:
@@ -114,13 +114,8 @@ class SeasonRows:
 
     def kept(self, ladder: str) -> list[SeasonKept]:
         """The summaries of a ladder's seasons, in order."""
-        with self._reading() as connection:
-            if connection is None:
-                return []
-            found = connection.execute(
-                "SELECT key, value FROM seasons WHERE ladder = ? ORDER BY season", (ladder,)
-            ).fetchall()
-        return [each for row in found if isinstance(each := record_of(*row), SeasonKept)]
+        found = self._records("seasons WHERE ladder = ? ORDER BY season", ladder)
+        return [each for each in found if isinstance(each, SeasonKept)]
 
     def after(
         self, ladder: str, season: int, place: tuple[float, str] | None, limit: int
@@ -148,13 +143,15 @@ class SeasonRows:
         return [*reversed(before), *own, *after]
 
     def _standings(self, sql: str, *values: object) -> list[Standing]:
+        found = self._records(f"standings WHERE ladder = ? AND season = ? {sql}", *values)
+        return [each for each in found if isinstance(each, Standing)]
+
+    def _records(self, sql: str, *values: object) -> list[SeasonRecord | None]:
         with self._reading() as connection:
             if connection is None:
                 return []
-            found = connection.execute(
-                f"SELECT key, value FROM standings WHERE ladder = ? AND season = ? {sql}", values
-            ).fetchall()
-        return [each for row in found if isinstance(each := record_of(*row), Standing)]
+            rows = connection.execute(f"SELECT key, value FROM {sql}", values).fetchall()
+        return [record_of(*row) for row in rows]
 
     def all_records(self) -> Iterator[tuple[Message, str]]:
         """Yield the records of all seasons that are kept, with their times: of each season the
@@ -182,7 +179,7 @@ class SeasonRows:
             return
         check_name(self._path)
         uri = f"{self._path.absolute().as_uri()}?mode=rw"
-        with _failing(self._path), ExitStack() as stack:
+        with opening(self._path), ExitStack() as stack:
             connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_S)
             stack.enter_context(closing(connection))
             connection.execute("PRAGMA query_only = ON")
@@ -198,9 +195,9 @@ def copy_renamed(data: Path, old_id: str, new_id: str, player: str, name: str) -
     if not path.is_file():
         return
     new = path.with_name(path.name + NEW)
-    with closing(_opened(path, old_id)) as connection, _failing(path):
+    with closing(_opened(path, old_id)) as connection, opening(path):
         connection.execute("VACUUM INTO ?", (str(new),))
-    with closing(_opened(new, "")) as connection, _failing(new):
+    with closing(_opened(new, "")) as connection, opening(new):
         connection.execute("BEGIN IMMEDIATE")
         begun = "SELECT ladder, season FROM pages EXCEPT SELECT ladder, season FROM seasons"
         for season in connection.execute(begun):
@@ -227,7 +224,7 @@ def _opened(path: Path, data_id: str) -> sqlite3.Connection:
     """A connection that writes. `data_id`: that of the data file; empty for any. Raises Unusable if
     the file belongs to another data file, or to another release."""
     check_name(path)
-    with private_files(), _failing(path):
+    with private_files(), opening(path):
         connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
         try:
             _prepare(connection, path, data_id)
@@ -263,11 +260,3 @@ def _check_owner(connection: sqlite3.Connection, path: Path, data_id: str) -> No
             f"{path} has the standings of another data file: delete it, and run `stream-rater "
             "season-standings` again"
         )
-
-
-@contextmanager
-def _failing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise error_of(error, path, StoreTrouble) from None
