@@ -27,7 +27,6 @@ import numpy as np
 from stream_rater.adapters.kafka.copier import ANYWHERE, Copier
 from stream_rater.adapters.kafka.envelopes import change_headers, next_offset_of
 from stream_rater.adapters.kafka.reader import read_all, source_tails
-from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.config.errors import Failed
