@@ -17,6 +17,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
 from stream_rater.contract.groups import ESTIMATORS
 from stream_rater.operations.ladder_replay import run_job
+from stream_rater.operations.unfinished import check_not_torn
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
 from stream_rater.pipeline.corrections.correction_ports import (
     Checkpoints,
@@ -46,6 +47,7 @@ def checkpoint(settings: Settings, named: Sequence[str]) -> None:
         admin = Admin(settings)
         topic = admin.topics.rounds
         (partitions,) = admin.partitions_of(topic)
+        check_not_torn(settings, admin, partitions)
         finished = admin.committed(ESTIMATORS, topic, partitions)
         # Read last, so that it covers everything before the offsets.
         ladder_log = read_ladder_events(settings, admin)

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from stream_rater.adapters.kafka.ladder_events import disagreement, read_ladder_events
-from stream_rater.adapters.kafka.reader import source_tails
 from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topic_rules import LARGEST, advice_to_set, size_of
 from stream_rater.adapters.kafka.topics import Admin, Topics
@@ -14,15 +13,14 @@ from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.groups import UPDATERS
 from stream_rater.operations import rebuild
 from stream_rater.operations.digests import Difference
 from stream_rater.operations.rebuild import check_rounds_complete
 from stream_rater.operations.rewriting import Mentions, Pseudonym, changes_merge_order
-from stream_rater.operations.unfinished import UnfinishedRounds
+from stream_rater.operations.unfinished import UnfinishedRounds, check_not_torn
 from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
-from stream_rater.pipeline.same_history import REBUILD, lost_rounds
 from stream_rater.runtime.progress import counted
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]*")
@@ -113,11 +111,7 @@ def check_drained(old: Generation, partitions: Mapping[str, int]) -> dict[int, i
     or lost, or is not finished, or if a part is not applied."""
     topics, admin = old.topics, old.admin
     check_rounds_complete(admin.starts(topics.rounds, partitions[topics.rounds]))
-    committed = admin.source_commits(ESTIMATORS, topics.rounds, partitions[topics.rounds])
-    known = {p: each for p, each in committed.items() if each is not None and each.offset}
-    found = source_tails(old.settings, admin, {p: each.offset for p, each in known.items()})
-    for why in lost_rounds(known, found).values():
-        raise Failed(f"{topics.rounds} lost records: {why}: {REBUILD}")
+    check_not_torn(old.settings, admin, partitions[topics.rounds])
     ends = dict(enumerate(admin.ends(topics.rounds, partitions[topics.rounds])))
     rounds = UnfinishedRounds(old.settings, admin).look(ends)
     part_ends = dict(enumerate(admin.ends(topics.parts, partitions[topics.parts])))

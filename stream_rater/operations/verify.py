@@ -20,7 +20,7 @@ from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.operations.compare_store import Verdict, compare
 from stream_rater.operations.sample import Sample
-from stream_rater.operations.unfinished import UnfinishedRounds
+from stream_rater.operations.unfinished import UnfinishedRounds, check_not_torn
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.replay.cores import Cores
 from stream_rater.replay.log_reading import LogReader
@@ -62,6 +62,7 @@ def verify(settings: Settings, wait_s: float, options: Options = ALL) -> str:
         known = read_ladder_events(settings, admin)
         if why := disagreement(settings, ladders, known):
             raise BadConfiguration(f"{why}: nothing was compared")
+        check_not_torn(settings, admin, rounds)
         _wait_until_caught_up(settings, admin, rounds, shards, wait_s)
         ends = dict(enumerate(admin.ends(topic, rounds)))
         sample = _sample_of(options, known)

@@ -69,6 +69,8 @@ def test_rounds_that_a_log_lost_are_rated_when_they_are_reported_again(
     lost = torn_log(at, worker_process, corrected=corrected, half_season=corrected)
     why = "only a part of its standings" if corrected else "lost records: partition 0 was"
     assert why in refused(at, "erase", PLAYERS[0], "--to", "new.")
+    for command in ("verify", "checkpoint"):
+        assert "lost records: partition 0 was finished up to" in refused(at, command, code=1)
     for _ in range(2):
         done(at, "rebuild", "--replace")
         assert topics.not_compared(at) == []

@@ -108,8 +108,8 @@ def violations(
     """The differences of log and store from the expected outcome. `once` is the former number of
     shards. `rebuilt`: beliefs may be as a rebuild leaves them. `torn`: the log lost records. Then
     events of lost rounds stay, and of each player the newest event is compared. `traces`: whether
-    what corrections left in beliefs is compared: a rebuild after a loss tells it all, also where
-    nothing was lost."""
+    what corrections left in beliefs is compared: a rebuild after a loss publishes it all, even
+    where nothing was lost."""
     expected = replay(log, ladders, window)
     shards = len(log.parts)
     found = _beliefs(store, expected, shards, rebuilt=rebuilt, torn=torn, traces=traces)
@@ -167,7 +167,7 @@ def _newest(store: Store, changes: Mapping[Player, Sequence[EventValues]]) -> li
         first = next((i for i, each in enumerate(events) if each.cause == LOG_LOST), len(events))
         for before, after in pairwise(events[max(0, first - 1) :]):
             goes_on = (before.mu, before.sigma) == (after.previous_mu, after.previous_sigma)
-            goes_on |= before.rounds == 0  # whoever begins anew begins by the parameters there
+            goes_on |= before.rounds == 0  # whoever begins again begins by the parameters there
             if not goes_on or before.offset == after.offset:
                 found.append(f"events of {player} do not go on: {_rounds([before, after])}")
     return found
