@@ -114,11 +114,6 @@ class Run(NamedTuple):
         """Whether draws are outcomes."""
         return self.draws and self.calibrations is not None
 
-    def calibrated_by(self, calibration: Calibration) -> "Run":
-        """A copy in which every round has this calibration."""
-        count = len(self.sides.number)
-        return self._replace(calibrations=np.tile(np.array(calibration), (count, 1)))
-
 
 def own_run(sessions: Iterable[Session], config: RatingConfig) -> Run:
     """Rate a season with one of our systems."""

@@ -278,10 +278,6 @@ class OneRound(msgspec.Struct, frozen=True, gc=False):
         """Whether the round changes ratings."""
         return bool(self.batch.informative(np.array([skip_all_tied]))[0])
 
-    def player_places(self) -> Places:
-        """(P,) each player's place."""
-        return np.repeat(self.batch.place, self.batch.members)
-
 
 NO_ROUNDS = RoundBatch(
     heads=[], time=(_NONE := np.empty(0, np.int64)), weight=np.empty(0), ceiling=np.empty(0),

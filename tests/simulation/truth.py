@@ -115,7 +115,7 @@ class LadderTruth:
         if found is None:
             return
         header = dict(self.pool)
-        places = standings.player_places().tolist()
+        places = np.repeat(standings.batch.place, standings.batch.members).tolist()
         season = self.pool.rule.season
         for player, place, performance in zip(standings.players, places, found, strict=True):
             row = header[player]

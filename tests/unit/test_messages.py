@@ -24,7 +24,7 @@ from stream_rater.contract.corrections import (
     PlayerRemoved,
     name_of,
 )
-from stream_rater.contract.events import MAX_ID_BYTES, rating_changed_from_json, to_json
+from stream_rater.contract.events import MAX_ID_BYTES, joined, rating_changed_from_json, to_json
 from stream_rater.contract.record import PARENT, STATE, STATE_LENGTH, Record, Trace
 from stream_rater.contract.sizes import LEAST_BYTES, MOST_BYTES
 from stream_rater.pipeline.corrections.correction_job import ChangedPlayers
@@ -40,15 +40,11 @@ from stream_rater.pipeline.parts import correction_parts, decoder, schema
 from stream_rater.pipeline.parts.decoder import Rows, rows_of
 from stream_rater.pipeline.parts.schema import NotAPart, Part, RebuildMark, UnknownPart
 from stream_rater.pipeline.ports import Event, Rejection
-from stream_rater.pipeline.updater.rating_events import (
-    NUMBERS,
-    Events,
-    encode_each,
-    encode_together,
-)
+from stream_rater.pipeline.updater.rating_events import NUMBERS, Events, encode_together
 from stream_rater.rating.model import DID_NOT_FINISH, HEADER
 from stream_rater.rating.parameters import Elo, RatingConfig, Season
 from stream_rater.rating.record import FACTOR_SIZE, HEADER_SIZE, HISTORY_SIZE, MOST_FACTORS
+from stream_rater.replay.rating_changes import rating_changed
 from stream_rater.rounds.correction_records import decode
 from stream_rater.rounds.decoder import RoundDecoder
 from tests.builders.cases import cases
@@ -203,6 +199,28 @@ def test_mark_of_a_rebuild() -> None:
 
 
 # --- rating changes -------------------------------------------------------------------------------
+
+
+def encode_each(shard: int, rows: Rows, numbers: Floats, counts: Ints) -> list[Event]:
+    """Encode events one by one with the RatingChanged struct. `numbers` (n, NUMBERS) has the
+    floating-point fields, and `counts` (n,) the numbers of rounds played."""
+    events = []
+    times, time = rows.completed_at
+    round_ids, texts = rows.round_ids.texts(), times.texts()
+    players = zip(rows.players, rows.round.tolist(), rows.rule_index.tolist(), strict=True)
+    more = zip(
+        rows.place.tolist(), counts.tolist(), rows.offset.tolist(), numbers.tolist(), strict=True
+    )
+    for ((ladder, player), r, rule), (place, count, offset, row) in zip(players, more, strict=True):
+        changed = rating_changed(
+            ladder, round_ids[r], player, texts[time[r]], place, row, count, offset,
+            rows.rules[rule],
+        )  # fmt: skip
+        key, event_id = joined(ladder, player).encode(), changed.event_id.encode()
+        round_time = changed.completed_at, rows.traces.get(r)
+        events.append(Event(shard, key, to_json(changed), event_id, *round_time))
+    return events
+
 
 KINDS = [0.0, -0.0, 1.0, -1234.5, 1e300, 5e-324, 1e-7, 1e16, 0.1 + 0.2, np.float32(1 / 3)]
 UNUSUAL = ['a"', "a\\b", "a:b", "{a", "a}", "100%", "tab\tbed", "\x00", "\x1f"]

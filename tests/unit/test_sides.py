@@ -41,6 +41,12 @@ def teams() -> list[Session]:
     return sessions(*lines)[0]
 
 
+def calibrated_by(run: Run, calibration: Calibration) -> Run:
+    """A copy in which every round has this calibration."""
+    count = len(run.sides.number)
+    return run._replace(calibrations=np.tile(np.array(calibration), (count, 1)))
+
+
 def by_hand(z: list[float]) -> Run:
     """Rounds of two with these standardised differences, the better placed side first."""
     count = len(z)
@@ -62,7 +68,7 @@ def test_scores_are_those_of_evaluate(rounds: list[Session], config: RatingConfi
     for factor in (1.0, 2.5):
         outcome = evaluate(rounds, config, variance_factor=factor, draws=False)
         whole = outcome.scores[:, :OF_PAIRS]
-        found = scores_of(run.calibrated_by(Calibration(factor)))
+        found = scores_of(calibrated_by(run, Calibration(factor)))
         assert found == pytest.approx(whole, rel=1e-9, abs=1e-12)
 
 
@@ -77,7 +83,7 @@ def test_as_it_is_scores_are_those_of_evaluate_with_draws() -> None:
     whole = evaluate(rounds, config).scores[:, :OF_PAIRS]
     assert scores_of(module.as_it_is(run)) == pytest.approx(whole, rel=1e-9, abs=1e-12)
     ladder = structs.replace(config, variance_factor=1.5, draw_width=90.0, upset=0.05)
-    found = scores_of(run.calibrated_by(Calibration(1.5, 90.0, 0.05)))
+    found = scores_of(calibrated_by(run, Calibration(1.5, 90.0, 0.05)))
     whole = evaluate(rounds, ladder).scores[:, :OF_PAIRS]
     assert found == pytest.approx(whole, rel=1e-9, abs=1e-12)
 
@@ -93,7 +99,7 @@ def test_a_run_is_parted_by_numbers_of_rounds() -> None:
     run = by_hand([1.0, -0.5, 2.0])
     usual, other = Calibration(), Calibration(4.0, 0.0, 0.1)
     rows = np.array([usual, other, usual])
-    apart = [scores_of(run.calibrated_by(each)) for each in (usual, other)]
+    apart = [scores_of(calibrated_by(run, each)) for each in (usual, other)]
     due = np.stack([apart[0][0], apart[1][1], apart[0][2]])
     assert scores_of(run._replace(calibrations=rows)).tolist() == due.tolist()
 
@@ -129,7 +135,7 @@ def test_right_chances_have_no_calibration_error() -> None:
     z = random.normal(0.0, 1.0, 40_000)
     happened = random.normal(0.0, 1.0, len(z)) < z
     run = by_hand(np.where(happened, z, -z).tolist())
-    right, unsure = (calibration_error(run.calibrated_by(Calibration(f))) for f in (1.0, 4.0))
+    right, unsure = (calibration_error(calibrated_by(run, Calibration(f))) for f in (1.0, 4.0))
     assert right is not None and unsure is not None
     assert right < 0.01
     assert unsure > 0.05
@@ -171,7 +177,7 @@ def test_draws_count_against_the_favourite() -> None:
     run = module.run_of(sides, 0.0, 2 * len(gap))
     assert run.draws
     right, narrow = (
-        calibration_error(run.calibrated_by(Calibration(1.0, each))) for each in (width, 0.1)
+        calibration_error(calibrated_by(run, Calibration(1.0, each))) for each in (width, 0.1)
     )
     assert right is not None and narrow is not None
     assert right < 0.01

@@ -1,8 +1,7 @@
 """Encodes the `rating-changed` events: one event for each row, from the belief after the row.
 
-`encode_each` makes each event from a `RatingChanged` struct; it is the reference for tests.
-`encode_together` makes the same bytes for thousands of events at once: one call of the JSON encoder
-writes their numbers, and one kernel copies numbers, ids and field names to their places.
+`encode_together` makes the bytes of thousands of `RatingChanged` structs at once: the JSON encoder
+writes their numbers in one call, and one kernel copies numbers, ids and field names into place.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,14 +13,13 @@ import numpy as np
 from stream_rater.columns.arrays import Bytes, Flags, Floats, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.strings import StringColumn, put, put_number
-from stream_rater.contract.events import escape, joined, to_json
+from stream_rater.contract.events import escape, to_json
 from stream_rater.contract.record import Trace
 from stream_rater.pipeline.parts.decoder import Rows
 from stream_rater.pipeline.parts.unpacking import INDEX, OFFSET, PLACE, RULE
 from stream_rater.pipeline.ports import Event
 from stream_rater.rating import stages
 from stream_rater.rating.model import DID_NOT_FINISH, PERFORMANCE, Table
-from stream_rater.replay.rating_changes import rating_changed
 
 BELIEF = ("mu", "sigma", "previous_mu", "previous_sigma")
 NUMBERS = 7
@@ -132,30 +130,6 @@ def encode_events(
     previous = stages.ratings(rows.rules, rows.rule_index, previous_mu, previous_sigma)
     numbers = np.column_stack((*belief, rows.evidence[:, PERFORMANCE], rating, previous))
     return encode_together(rows, numbers, header["rounds"].astype(np.int64), cuts, cause)
-
-
-# --- one by one -----------------------------------------------------------------------------------
-
-
-def encode_each(shard: int, rows: Rows, numbers: Floats, counts: Ints) -> list[Event]:
-    """Encode events one by one with the RatingChanged struct. `numbers` (n, NUMBERS) has the
-    floating-point fields, and `counts` (n,) the numbers of rounds played."""
-    events = []
-    times, time = rows.completed_at
-    round_ids, texts = rows.round_ids.texts(), times.texts()
-    players = zip(rows.players, rows.round.tolist(), rows.rule_index.tolist(), strict=True)
-    more = zip(
-        rows.place.tolist(), counts.tolist(), rows.offset.tolist(), numbers.tolist(), strict=True
-    )
-    for ((ladder, player), r, rule), (place, count, offset, row) in zip(players, more, strict=True):
-        changed = rating_changed(
-            ladder, round_ids[r], player, texts[time[r]], place, row, count, offset,
-            rows.rules[rule],
-        )  # fmt: skip
-        key, event_id = joined(ladder, player).encode(), changed.event_id.encode()
-        round_time = changed.completed_at, rows.traces.get(r)
-        events.append(Event(shard, key, to_json(changed), event_id, *round_time))
-    return events
 
 
 # --- all at once ----------------------------------------------------------------------------------
@@ -319,9 +293,9 @@ def _put_id(
 def encode_together(
     rows: Rows, numbers: Floats, counts: Ints, cuts: Mapping[int, slice], cause: str = ""
 ) -> dict[int, Events]:
-    """Encode all events at once, with the same bytes as `encode_each`. `numbers` (n, NUMBERS) has
-    the floating-point fields (NaN for none), `counts` (n,) the numbers of rounds played, and `cuts`
-    the range of each shard's rows. `cause`: as in `encode_events`."""
+    """Encode all events at once. `numbers` (n, NUMBERS) has the floating-point fields (NaN for
+    none), `counts` (n,) the numbers of rounds played, and `cuts` the range of each shard's rows.
+    `cause`: as in `encode_events`."""
     times, time = rows.completed_at
     texts = times.texts()
     data, ends = _encoded(rows, numbers, counts, texts, time, cause)
