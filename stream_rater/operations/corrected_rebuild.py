@@ -249,8 +249,8 @@ class CorrectionTraces:
         """The beliefs in the records of these players, or those in correction parts if these are
         later."""
         last = belief_record.headers_of(records)["last"]
-        for i, player in enumerate(players):
-            offset, data = self._sent.pop(player, (-1, b""))
+        sent = [(i, self._sent.pop(each)) for i, each in enumerate(players) if each in self._sent]
+        for i, (offset, data) in sent:
             if offset > last[i]:
                 last[i], records[i] = offset, data
         found = belief_record.decode(records, 0, 0.0, 1.0)

@@ -21,7 +21,7 @@ def run(*words: object) -> Result:
 def done(*words: object) -> str:
     """The output of a command that succeeds."""
     result = run(*words)
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 0, result.output or repr(result.exception)
     return result.stdout
 
 
