@@ -20,6 +20,7 @@ from stream_rater.rounds.correction_records import decode
 from stream_rater.rounds.decoder import kind_of
 from stream_rater.rounds.seed_records import is_seed
 from stream_rater.rounds.validation import Invalid
+from stream_rater.serve.door.validating import ladder_in
 
 from .truth import EventValues, LadderTruth, Rated, WrittenBy, values_of
 
@@ -101,6 +102,14 @@ def _seed(record: Record, validator: RecordValidator, expected: Expected) -> Non
         expected.ladders[seed.ladder].seed(seed)
 
 
+def _is_elsewhere(log: Log, partition: int, offset: int) -> bool:
+    """Whether a record lies outside of its ladder's partition. The code of its rejection is that of
+    the ladders file of whoever rejects it."""
+    (record,) = log.rounds[partition][offset : offset + 1] or (None,)  # None: it is lost
+    name = ladder_in(record.value or b"") if record is not None else ""
+    return bool(name) and partition_of(name, len(log.rounds)) != partition
+
+
 def violations(
     log: Log, store: Store, ladders: Ladders, window: int, once: int, *, rebuilt: bool,
     torn: bool = False, traces: bool = True,
@@ -120,13 +129,11 @@ def violations(
         published, due = changes.get(player, []), expected.changes.get(player, [])
         if published != due:
             found.append(f"events of {player}: {_rounds(published)}, not {_rounds(due)}")
-    elsewhere = {(p, o) for p, o, code in expected.rejections if code == "wrong-partition"}
-    rejections = sorted(
-        (p, o, "wrong-partition" if (p, o) in elsewhere else r.code)  # an older file has its code
-        for r in log.rejected
-        for p, o in [(r.record.partition, r.record.offset)]
+    rejected = [(r.record.partition, r.record.offset, r.code) for r in log.rejected]
+    rejections, refused = (
+        sorted((p, o, "" if _is_elsewhere(log, p, o) else code) for p, o, code in some)
+        for some in (rejected, expected.rejections)
     )
-    refused = sorted(expected.rejections)
     if torn:  # before its end, those of lost records stay, and a rebuild rejects nothing
         closed = [_closed(records) for records in log.rounds]
         rejections, refused = (
