@@ -12,7 +12,7 @@ from stream_rater.contract.corrections import Correction
 from stream_rater.contract.events import LOG_LOST, RatingChanged, joined, rating_changed_from_json
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations.lost_rounds import FILLER
-from stream_rater.pipeline.ports import REBUILT, Position
+from stream_rater.pipeline.ports import REBUILT, Position, Rejection
 from stream_rater.rating import record as belief_record
 from stream_rater.replay.edited_log import RecordValidator
 from stream_rater.replay.ledger import Ledger
@@ -102,12 +102,16 @@ def _seed(record: Record, validator: RecordValidator, expected: Expected) -> Non
         expected.ladders[seed.ladder].seed(seed)
 
 
-def _is_elsewhere(log: Log, partition: int, offset: int) -> bool:
-    """Whether a record lies outside of its ladder's partition. The code of its rejection is that of
-    the ladders file of whoever rejects it."""
+def _is_of_another_file(log: Log, rejected: Rejection, code: str | None) -> bool:
+    """Whether a rejection may have the code of an older ladders file, in place of `code`: if the
+    record lies outside of its ladder's partition, where no file needs to agree."""
+    if code == "wrong-partition":
+        return True
+    partition, offset = rejected.record.partition, rejected.record.offset
     (record,) = log.rounds[partition][offset : offset + 1] or (None,)  # None: it is lost
     name = ladder_in(record.value or b"") if record is not None else ""
-    return bool(name) and partition_of(name, len(log.rounds)) != partition
+    elsewhere = bool(name) and partition_of(name, len(log.rounds)) != partition
+    return elsewhere and code is not None and rejected.code == "unknown-ladder"
 
 
 def violations(
@@ -129,11 +133,13 @@ def violations(
         published, due = changes.get(player, []), expected.changes.get(player, [])
         if published != due:
             found.append(f"events of {player}: {_rounds(published)}, not {_rounds(due)}")
-    rejected = [(r.record.partition, r.record.offset, r.code) for r in log.rejected]
-    rejections, refused = (
-        sorted((p, o, "" if _is_elsewhere(log, p, o) else code) for p, o, code in some)
-        for some in (rejected, expected.rejections)
+    codes = {(p, o): code for p, o, code in expected.rejections}
+    rejections = sorted(
+        (p, o, codes.get((p, o), "") if _is_of_another_file(log, r, codes.get((p, o))) else r.code)
+        for r in log.rejected
+        for p, o in [(r.record.partition, r.record.offset)]
     )
+    refused = sorted(expected.rejections)
     if torn:  # before its end, those of lost records stay, and a rebuild rejects nothing
         closed = [_closed(records) for records in log.rounds]
         rejections, refused = (
