@@ -18,6 +18,9 @@ ESCAPED = str.maketrans({c: f"%{ord(c):02X}" for c in "%:{}"})
 """In keys and event ids, each part is percent-encoded for these characters."""
 SPECIAL = re.compile("[%{}]")
 
+RESET_ERROR = 1 / 32 + 0.01
+"""The most points by which mu may differ after a reset: half a step of the grid, and rounding."""
+
 
 class Cause(msgspec.Struct, frozen=True, gc=False):
     """What an event is of, if it is not of a round."""
@@ -235,7 +238,8 @@ class Changes:
         if row := due.given.get(event.player):
             exact = row.get("mu"), row.get("sigma") if due.kind == SEEDS[0] else None
             pairs = zip(exact, (event.mu, event.sigma), strict=True)
-            if any(must is not None and abs(must - has) > 0.01 for must, has in pairs):
+            most = 0.01 if due.kind == SEEDS[0] else RESET_ERROR
+            if any(must is not None and abs(must - has) > most for must, has in pairs):
                 self._findings.wrong("seed", _who(event), where, f"{row}: {shown(event)}")
         if not due.body or event.performance is None:
             return
