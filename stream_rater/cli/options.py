@@ -12,7 +12,7 @@ import msgspec
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import read_settings
 from stream_rater.config.settings import PREFIX, Settings
-from stream_rater.tables.reading import SCORES, Reading, parse_columns
+from stream_rater.tables.reading import SCORES, Reading, parse_columns, parse_result, parse_skip
 
 if TYPE_CHECKING:  # it takes longer to load than `--help` should take
     from rich.console import Console
@@ -115,28 +115,66 @@ COLUMNS = click.option(
     "--columns", multiple=True, metavar="ROLE=COLUMN,...",
     help="Of a table: what its columns are, if their names do not say it.",
 )  # fmt: skip
-SCORE = click.option(
-    "--score", type=click.Choice(SCORES),
-    help="Of a table: whether a high or a low score is better.",
+DECIMAL = click.option(
+    "--decimal", type=click.Choice([".", ","]), help="Of a table: the sign before decimals."
+)
+ENCODING = click.option("--encoding", help="Of a table: that of a CSV file, such as cp1252.")
+_READING = (
+    COLUMNS,
+    DECIMAL,
+    ENCODING,
+    click.option(
+        "--score", type=click.Choice(SCORES),
+        help="Of a table: whether a high or a low score is better.",
+    ),
+    click.option(
+        "--dates", type=click.Choice(["dmy", "mdy", "ymd", "s", "ms"]),
+        help="Of a table: the order of day, month and year, or the unit of times.",
+    ),
+    click.option(
+        "--result", multiple=True, metavar="TEXT=MEANING,...",
+        help="Of a table: which texts of results and ranks are win, loss, draw, dnf or skip.",
+    ),
+    click.option(
+        "--team", multiple=True, metavar="COLUMN+...",
+        help="Of a table: the columns of the members of a side; once for each side.",
+    ),
+    click.option(
+        "--skip", multiple=True, metavar="COLUMN=TEXT", help="Of a table: rows to leave out."
+    ),
+    click.option("--neutral", help="Of a table: the column that says that nobody is at home."),
 )  # fmt: skip
 
 
-def table_options(command: Command) -> Command:
+def reading_options(command: Command) -> Command:
     """Add the options that say how a table is to be read to a command. It gets them as
     `reading`."""
+
+    @wraps(command)
+    @one_line_errors
+    def run(*args: Any, columns: Any, result: Any, skip: Any, **kwargs: Any) -> None:
+        names = ("score", "dates", "decimal", "encoding", "team", "neutral")
+        others: dict[str, Any] = {name: kwargs.pop(name) or "" for name in names}
+        reading = Reading(parse_columns(columns), **others, result=parse_result(result),
+                          skip=parse_skip(skip))  # fmt: skip
+        command(*args, reading=reading.checked(), **kwargs)
+
+    for option in reversed(_READING):
+        run = option(run)
+    return run
+
+
+def table_options(command: Command) -> Command:
+    """Add the options that say how a table is to be read, and `--ladder`, to a command."""
 
     @click.option(
         "--ladder", default="",
         help="Of a table: the ladder of its rounds; otherwise a column, or the file's name.",
     )  # fmt: skip
-    @SCORE
-    @COLUMNS
+    @reading_options
     @wraps(command)
-    @one_line_errors
-    def run(
-        *args: Any, columns: tuple[str, ...], score: str | None, ladder: str, **kwargs: Any
-    ) -> None:
-        command(*args, reading=Reading(parse_columns(columns), score or "", ladder), **kwargs)
+    def run(*args: Any, reading: Reading, ladder: str, **kwargs: Any) -> None:
+        command(*args, reading=reading._replace(ladder=ladder), **kwargs)
 
     return run
 

@@ -10,6 +10,8 @@ import click
 from stream_rater.cli.options import (
     COLUMNS,
     DATA,
+    DECIMAL,
+    ENCODING,
     INPUT,
     POSITIVE,
     SETTINGS,
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
               help="Of a table: trueskill, openskill, glicko, elo, ladder, or the MU,SIGMA of a "
               "newcomer there.")  # fmt: skip
 @COLUMNS
+@DECIMAL
+@ENCODING
 @click.option("--sigma", metavar="X",
               help="Of a table: the sigma of players without one, on its scale. With "
               "--from-ladder: what is added to each sigma, as in +150.")  # fmt: skip
@@ -57,7 +61,7 @@ def seed(
     table: Path | None, ladder: str, scale: str | None, columns: tuple[str, ...],
     sigma: str | None, from_ladder: str | None, most_sigma: float | None, at: str | None,
     source: str, skip_invalid: bool, out: Path | None, undo: bool, dry_run: bool, yes: bool,
-    settings_path: Path | None,
+    settings_path: Path | None, decimal: str | None, encoding: str | None,
 ) -> None:  # fmt: skip
     """Give players who have no round on a ladder the ratings that they have elsewhere: in a table
     (CSV, TSV, Parquet or JSON lines), or on another ladder. Shows what becomes of five of them, and
@@ -77,7 +81,8 @@ def seed(
     head = operation.Head(ladder, at or operation.now(), source)
     if table is None:
         if given := _given(
-            {"--scale": scale, "--columns": columns, "--skip-invalid": skip_invalid}
+            {"--scale": scale, "--columns": columns, "--skip-invalid": skip_invalid,
+             "--decimal": decimal, "--encoding": encoding}
         ):
             raise BadConfiguration(f"{given} is for a table: leave it out with --from-ladder")
         plan = _of_ladder(from_ladder or "", sigma, most_sigma, head, settings_path)
@@ -89,7 +94,9 @@ def seed(
                 "which scale do the ratings have? Say --scale trueskill, openskill, glicko, elo, "
                 "ladder, or the MU,SIGMA of a newcomer there"
             )
-        reading = Reading(parse_columns(columns), ladder=ladder)
+        reading = Reading(
+            parse_columns(columns), ladder=ladder, decimal=decimal or "", encoding=encoding or ""
+        ).checked()
         added = None if sigma is None else _number("--sigma", sigma)
         if added is not None and not added > 0.0:
             raise BadConfiguration(f"--sigma {sigma}: give a number over 0")

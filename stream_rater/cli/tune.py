@@ -6,16 +6,15 @@ from typing import Any
 import click
 
 from stream_rater.cli.options import (
-    COLUMNS,
     COUNT,
     DATA,
     EXISTING_FILE,
     FRACTION,
     NEW_FILE,
-    SCORE,
     SETTINGS,
     given_data,
     one_line_errors,
+    reading_options,
     settings_of,
     trial_options,
 )
@@ -23,7 +22,7 @@ from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
 from stream_rater.evaluation.measures import MEASURES
 from stream_rater.evaluation.spaces import SPACES
-from stream_rater.tables.reading import Reading, parse_columns
+from stream_rater.tables.reading import Reading
 
 FILE_DEFAULTS = {"train": 0.1, "measure": "pair_inversion"}
 TOPIC_DEFAULTS = {"train": 0.5, "measure": "log_loss"}
@@ -53,8 +52,7 @@ TOPIC_MEASURES = ("log_loss", "pair_inversion")
     "--trials", type=COUNT, default=200, show_default=True, help="Configurations to try, about."
 )
 @click.option("--out", type=NEW_FILE, help="Where to write the configuration as JSON.")
-@COLUMNS
-@SCORE
+@reading_options
 @DATA
 @SETTINGS
 @trial_options
@@ -62,7 +60,7 @@ TOPIC_MEASURES = ("log_loss", "pair_inversion")
 def tune(
     rounds: Path | None, ladder: str | None, system: str | None, out: Path | None,
     settings_path: Path | None, train: float | None, measure: str | None, *, from_topic: bool,
-    columns: tuple[str, ...], score: str | None, **options: Any,
+    reading: Reading, **options: Any,
 ) -> None:  # fmt: skip
     """Search the hyperparameters that predict the first part of a file's rounds best; or those of
     a ladder on Kafka, with the gain over its present ones.
@@ -76,8 +74,8 @@ def tune(
     if from_topic:
         if rounds is not None:
             raise BadConfiguration("give a file of rounds or --from-topic, not both")
-        if columns or score:
-            raise BadConfiguration("--columns and --score are for tables, not for --from-topic")
+        if reading.given:
+            raise BadConfiguration("--columns and their like are for tables, not for --from-topic")
         if ladder is None:
             raise BadConfiguration("--from-topic: name the ladder to tune by --ladder")
         if by not in TOPIC_MEASURES:
@@ -93,9 +91,7 @@ def tune(
         raise BadConfiguration("give a file of rounds, or --from-topic and --ladder")
     if system is None:
         raise BadConfiguration("give --system: which one to tune")
-    _tune_file(
-        rounds, system, by, out, reading=Reading(parse_columns(columns), score or ""), **options
-    )
+    _tune_file(rounds, system, by, out, reading=reading, **options)
 
 
 def _tune_file(

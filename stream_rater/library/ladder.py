@@ -28,7 +28,7 @@ from stream_rater.library.results import (
     Side,
     Tuning,
 )
-from stream_rater.tables.reading import SCORES, Reading
+from stream_rater.tables.reading import Reading, TableOptions, pairs_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -177,6 +177,7 @@ class Ladder:
         ladder: str | None = None,
         columns: Mapping[str, str] | None = None,
         score: str = "",
+        **how: Unpack[TableOptions],
     ) -> FileResult:
         """Rate the rounds of a file: JSON lines in their order, or a table in order of time.
 
@@ -195,6 +196,7 @@ class Ladder:
             columns: Of a table: the columns by their roles, such as `{"round": "match_id"}`, if
                 their names do not say it.
             score: Of a table: `"high"` or `"low"`, which scores are better.
+            how: Of a table: what else its cells mean, as a question about it says.
 
         Returns:
             The counts of rounds, rating changes and rejected lines.
@@ -205,7 +207,7 @@ class Ladder:
             ValueError: A column of a table could be meant in two ways, or is missing. The text
                 names the argument that decides.
         """
-        return self._rater.rate_file(Path(path), ladder, self._reading(columns, score))
+        return self._rater.rate_file(Path(path), ladder, self._reading(columns, score, how))
 
     def rate_table(
         self,
@@ -214,6 +216,7 @@ class Ladder:
         ladder: str | None = None,
         columns: Mapping[str, str] | None = None,
         score: str = "",
+        **how: Unpack[TableOptions],
     ) -> FileResult:
         """Rate the rounds of a table in order of time, as `rate_file` rates a file of them.
 
@@ -224,6 +227,7 @@ class Ladder:
             ladder: As in `rate_file`.
             columns: As in `rate_file`.
             score: As in `rate_file`.
+            how: As in `rate_file`.
 
         Returns:
             The counts of rounds, rating changes and rejected rows. A row is named by its number,
@@ -234,14 +238,13 @@ class Ladder:
             OtherLadder: As in `rate_file`.
             ValueError: As in `rate_file`.
         """
-        return self._rater.rate_table(table, ladder, self._reading(columns, score))
+        return self._rater.rate_table(table, ladder, self._reading(columns, score, how))
 
     @staticmethod
-    def _reading(columns: Mapping[str, str] | None, score: str) -> Reading:
+    def _reading(columns: Mapping[str, str] | None, score: str, how: TableOptions) -> Reading:
         """How a table is to be read. Raises ValueError."""
-        if score not in ("", *SCORES):
-            raise ValueError(f"score: {score!r}: give one of {', '.join(SCORES)}")
-        return Reading(dict(columns or {}), score, python=True)
+        given: dict[str, Any] = {**how, "skip": pairs_of(how.get("skip", {}))}
+        return Reading(dict(columns or {}), score, python=True, **given).checked()
 
     def seed(
         self,
@@ -253,6 +256,7 @@ class Ladder:
         columns: Mapping[str, str] | None = None,
         source: str = "",
         skip_invalid: bool = False,
+        **how: Unpack[TableOptions],
     ) -> SeedResult:
         """Give players who have not played yet the ratings that they have elsewhere.
 
@@ -274,6 +278,7 @@ class Ladder:
                 `{"mu": "elo"}`, if their names do not say it.
             source: A text for people, which the ladder's log has.
             skip_invalid: Whether the valid rows count if other rows are invalid.
+            how: `decimal` and `encoding`, as in `rate_file`.
 
         Returns:
             The counts of players, of those who begin with their rating, and of those whose sigma
@@ -287,7 +292,7 @@ class Ladder:
         """
         from stream_rater.library import seeding
 
-        reading = Reading(dict(columns or {}), python=True)
+        reading = self._reading(columns, "", how)
         given = seeding.GivenTable(scale, sigma, at, reading, source, skip_invalid)
         return seeding.seed(self._rater, table, given)
 

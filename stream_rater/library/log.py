@@ -6,6 +6,7 @@ rounds and data frames as messages. It reads a file again, and the file must not
 
 import io
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from stream_rater.contract.record import Record
 from stream_rater.library.messages import record_of, renamed
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.files import json_lines, read_lines
-from stream_rater.tables.formats import is_parquet, is_table
+from stream_rater.tables.formats import is_table
 from stream_rater.tables.reading import AS_FOUND, Reading
 
 if TYPE_CHECKING:  # it is loaded for tables only
@@ -66,8 +67,7 @@ class RoundsFile:
     def _read(self) -> "Table":
         from stream_rater.tables.table import table_of_file
 
-        lines = iter(()) if is_parquet(self._path) else read_lines(self._path)
-        table = table_of_file(self._path, lines, self._reading)
+        table = table_of_file(self._path, partial(read_lines, self._path), self._reading)
         table.read(self._ladder)
         return table
 

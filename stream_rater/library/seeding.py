@@ -40,7 +40,7 @@ class GivenTable(NamedTuple):
 def seed(rater: Rater, table: Any, given: GivenTable) -> SeedResult:
     """Seed a ladder by a table. Raises as `Ladder.seed` does."""
     scale = _scale(rater, given.scale)
-    ratings = RatingsTable(_source(table), given.reading, given.sigma)
+    ratings = RatingsTable(_source(table, given.reading), given.reading, given.sigma)
     if not ratings.has_sigma and rater.rating.takes_sigma:
         raise ValueError(
             f"{ratings.name}: no column is known as sigma, how uncertain a rating is: name one, as "
@@ -93,12 +93,12 @@ def _scale(rater: Rater, given: GivenScale) -> Scale:
     return scale_of(str(given), rater.rating)
 
 
-def _source(table: Any) -> Any:
+def _source(table: Any, reading: Reading) -> Any:
     if not isinstance(table, str | os.PathLike):
         return source_of_object(table)
     path = Path(table)
     lines: Iterator[bytes] = iter(()) if is_parquet(path) else read_lines(path)
-    return source_of_file(path, lines)
+    return source_of_file(path, lines, reading)
 
 
 def _time(rater: Rater, given: datetime | str | None) -> str:

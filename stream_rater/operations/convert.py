@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import IO
 
 from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.files import ladders_of_environment
+from stream_rater.config.settings import Settings
 from stream_rater.operations.input_file import RoundsFile, check_writable, file_failures
+from stream_rater.replay.edited_log import EditedLog, records_of
 from stream_rater.replay.files import STANDARD_INPUT
 from stream_rater.runtime.progress import counted
 from stream_rater.tables.formats import SUFFIXES, is_table
@@ -17,8 +20,8 @@ def convert(path: Path, out: Path, reading: Reading) -> None:
     """Write the rounds of a table to `out` as JSON lines, in order of time; `-` is standard output.
     A name that ends in .gz is compressed by gzip.
 
-    Raises BadConfiguration with a question about a column, or Failed if rows were rejected; all
-    others are written.
+    Raises BadConfiguration with a question about a column, or Failed if rows were rejected, here or
+    as rounds; all others are written.
     """
     if not is_table(path):
         raise BadConfiguration(f"{path}: no table: its name must end in {', '.join(SUFFIXES)}")
@@ -28,14 +31,18 @@ def convert(path: Path, out: Path, reading: Reading) -> None:
         check_writable(out, path)
     file = RoundsFile(path, None, reading)
     with file_failures():
-        table = file.table()
+        table, mistakes, refused = file.table(), file.mistakes, set[int]()
+        log = EditedLog(ladders_of_environment({}), Settings().duplicate_window)
+        for batch in log.batches(records_of(table.lines())):
+            mistakes.add_all(batch)
+            refused.update(record.offset for record, _ in batch.rejected)
+        lines = (line for i, line in enumerate(table.lines()) if i not in refused)
         if out == STANDARD_INPUT:
-            sys.stdout.buffer.writelines(table.lines())
+            sys.stdout.buffer.writelines(lines)
         else:
             with _opened(out) as target:
-                target.writelines(table.lines())
-    file.mistakes.valid_lines = len(table)
-    print(f"{counted(len(table), 'round')} written", file=sys.stderr)
+                target.writelines(lines)
+    print(f"{counted(mistakes.valid_lines, 'round')} written", file=sys.stderr)
     file.mistakes.conclude()
 
 

@@ -21,7 +21,7 @@ from stream_rater.replay.files import STANDARD_INPUT, json_lines, name_of, read_
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.progress import SHOWN_LINES, counted, track_bytes
-from stream_rater.tables.formats import is_parquet, is_table, stem_of
+from stream_rater.tables.formats import is_table, stem_of
 from stream_rater.tables.reading import AS_FOUND, Reading
 
 if TYPE_CHECKING:  # it is loaded for tables only
@@ -67,7 +67,7 @@ class RoundsFile:
             return records_of(self.table().lines())
         if self._reading.given:
             raise BadConfiguration(
-                f"{name_of(self._path)}: --columns, --score and --ladder are for tables, whose "
+                f"{name_of(self._path)}: --columns, --score and their like are for tables, whose "
                 "names end in .csv, .tsv or .parquet: JSON lines name all themselves"
             )
         return read_records(self._path, self._read())
@@ -80,10 +80,12 @@ class RoundsFile:
         from stream_rater.tables.table import table_of_file
 
         path = self._path
-        lines, self._lines = self._lines, None
-        if not is_parquet(path):
-            lines = track_bytes(lines or read_lines(path), path.name, text_size(path))
-        table = table_of_file(path, lines or iter(()), self._reading)
+
+        def opened() -> Iterator[bytes]:
+            lines, self._lines = self._lines, None
+            return track_bytes(lines or read_lines(path), path.name, text_size(path))
+
+        table = table_of_file(path, opened, self._reading)
         ladder = "" if table.names_ladder else self._reading.ladder or stem_of(path)
         if ladder and self._ladders is not None and self._ladders.find(ladder, 0) is None:
             raise BadConfiguration(
@@ -93,6 +95,7 @@ class RoundsFile:
         of_all = f"; ladder: {ladder}" if ladder else ""
         print(f"{table.layout.described()}{of_all}", file=sys.stderr)
         table.read()
+        print("".join(f"{each}\n" for each in table.said()), end="", file=sys.stderr)
         self.mistakes.add_table(table)
         self._table = table
         return table

@@ -115,7 +115,7 @@ def of_table(path: Path, given: FromTable, head: Head, settings: Settings, *, se
         lines = iter(()) if is_parquet(path) else track_bytes(
             read_lines(path), path.name, text_size(path)
         )  # fmt: skip
-        table = RatingsTable(source_of_file(path, lines), given.reading, given.sigma)
+        table = RatingsTable(source_of_file(path, lines, given.reading), given.reading, given.sigma)
         print(table.described(), file=sys.stderr)
         if not table.has_sigma and rating.takes_sigma:
             raise BadConfiguration(

@@ -1,4 +1,4 @@
-"""Reads single cells of a table: ids, numbers, ranks and results.
+"""Reads single cells of a table: ids and numbers. `doubts` reads those that depend on their column.
 
 A cell of a CSV file is a text. A cell of a data frame is a Python value, or None where it is empty.
 Each function raises Invalid, with an error code of the event contract, the column and the cure.
@@ -6,6 +6,7 @@ Each function raises Invalid, with an error code of the event contract, the colu
 
 import math
 import re
+import unicodedata
 from collections.abc import Sequence
 from decimal import Decimal
 from numbers import Integral, Real
@@ -13,28 +14,14 @@ from typing import Any, Final
 
 from stream_rater.rounds.validation import Invalid
 
-DNF: Final = "dnf"
-"""The rank, in any case, of somebody who did not finish."""
-
 SHOWN: Final = 40
 """The most characters of a cell that an error shows."""
 
 _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
-_PAIR: Final = re.compile(r"(\d+(?:\.\d+)?)\s*[-–—:]\s*(\d+(?:\.\d+)?)")
-_TRUE: Final = frozenset({"true", "t", "yes", "y", "1", "dnf"})
-_FALSE: Final = frozenset({"false", "f", "no", "n", "0", ""})
 _EXACT: Final = 2**53
 
 FIRST, DRAWN, SECOND = (1, 2), (1, 1), (2, 1)
 """The ranks of both sides by the three results of a match of two."""
-
-RESULTS: Final = {
-    "h": FIRST, "home": FIRST, "w": FIRST, "win": FIRST, "won": FIRST,
-    "d": DRAWN, "draw": DRAWN, "drawn": DRAWN, "tie": DRAWN, "tied": DRAWN,
-    "a": SECOND, "away": SECOND, "l": SECOND, "loss": SECOND, "lost": SECOND, "lose": SECOND,
-    "1/2-1/2": DRAWN, "½-½": DRAWN,
-}  # fmt: skip
-"""The ranks by the texts of results, which are those of the first side."""
 
 
 def shown(value: Any) -> str:
@@ -61,9 +48,10 @@ def mistake(code: str, column: str, text: str) -> Invalid:
 
 
 def identifier(value: Any, column: str) -> str:
-    """An id: a text as it is, or a whole number as its digits."""
-    if isinstance(value, str) and value:
-        return value
+    """An id: a text without the blanks around it and in Unicode's form NFC, or a whole number as
+    its digits."""
+    if isinstance(value, str) and (value := value.strip()):
+        return value if value.isascii() else unicodedata.normalize("NFC", value)
     if is_missing(value):
         raise mistake("bad-id", column, "empty")
     if isinstance(value, Integral) and not isinstance(value, bool):
@@ -107,58 +95,9 @@ def number(value: Any, column: str, code: str = "malformed") -> int | float:
     return int(found) if found.is_integer() and abs(found) < _EXACT else found
 
 
-def rank(value: Any, column: str) -> int | None:
-    """A rank; None for `DNF`, which is somebody who did not finish."""
-    if isinstance(value, str) and value.strip().lower() == DNF:
-        return None
-    if is_missing(value):
-        raise mistake("bad-rank", column, "empty: write DNF for who did not finish")
-    found = number(value, column, "bad-rank") if not _is_word(value) else 0.5
-    if isinstance(found, float) or found < 1:
-        raise mistake(
-            "bad-rank", column,
-            f"{shown(value)} is no rank: give 1, 2, …, or DNF for who did not finish",
-        )  # fmt: skip
-    return found
-
-
-def _is_word(value: Any) -> bool:
-    return isinstance(value, str) and not _NUMBER.fullmatch(value.strip())
-
-
-def flag(value: Any, column: str) -> bool:
-    """Whether a cell says yes. An empty cell says no."""
-    if is_missing(value):
-        return False
-    text = str(value).strip().lower()
-    if isinstance(value, float) and value in (0.0, 1.0):
-        return value == 1.0
-    if text not in _TRUE and text not in _FALSE:
-        raise mistake("malformed", column, f"{shown(value)} is neither true nor false")
-    return text in _TRUE
-
-
 def text(value: Any, column: str) -> str | None:
     """A text, such as a seat; None if the cell is empty."""
     return None if is_missing(value) else identifier(value, column)
-
-
-def result(value: Any, column: str) -> tuple[tuple[int, int], tuple[int | float, ...]]:
-    """The ranks of both sides by a cell with the result of a match, and both scores, if it has
-    them."""
-    if is_missing(value):
-        raise mistake("bad-rank", column, "empty: who won?")
-    given = str(value).strip()
-    if (found := RESULTS.get(given.lower().replace(" ", ""))) is not None:
-        return found, (0.5, 0.5) if given[0] in "1½" else ()
-    if isinstance(value, str) and (pair := _PAIR.fullmatch(given)):
-        scores = number(pair[1], column), number(pair[2], column)
-        return order(scores)[:2], scores  # type: ignore[return-value]
-    raise mistake(
-        "bad-rank", column,
-        f"{shown(value)} is no result: give 1-0, 0-1 or 1/2-1/2, other scores as 3-2, H, D or A, "
-        "or W, D or L, of the first side",
-    )  # fmt: skip
 
 
 def order(scores: Sequence[float], *, low: bool = False) -> tuple[int, ...]:

@@ -5,15 +5,19 @@ that is damaged is rejected, and the rows behind it are read: after an open quot
 with the line behind the one where the row begins.
 """
 
+import codecs
 import csv
+import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.rounds.validation import Invalid
 from stream_rater.tables.cells import shown
-from stream_rater.tables.reading import UnreadableTable
+from stream_rater.tables.doubts import ROWS
+from stream_rater.tables.reading import Reading, UnreadableTable
 from stream_rater.tables.source import Reject, Source
 
 MOST_LINES: Final = 100
@@ -29,29 +33,44 @@ ONE_PLAYER: Final = "write a row for each player of a round"
 
 DELIMITERS: Final = ",;\t"
 
+ENCODINGS: Final = ("cp1252", "cp1250", "cp1251", "shift_jis")
+"""Common encodings of old, in which a word that is no UTF-8 is shown."""
+
 UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
 class CsvRows(Source):
-    """The rows of a CSV file with a header."""
+    """The rows of a CSV file. Without a header, its columns are named by their numbers."""
 
-    def __init__(self, name: str, stem: str, lines: Iterator[bytes], *, tabs: bool) -> None:
-        """`lines`: the lines of the file. `tabs`: whether tabs separate the cells; otherwise the
-        header shows what does. Raises UnreadableTable if there is no header."""
+    def __init__(
+        self, name: str, stem: str, opened: Callable[[], Iterator[bytes]], reading: Reading, *,
+        tabs: bool,
+    ) -> None:  # fmt: skip
+        """`opened()` gives the lines of the file. `tabs`: whether tabs separate the cells;
+        otherwise the header shows what does. Raises UnreadableTable if there is no header."""
         super().__init__(name, stem, "line")
-        self._lines = lines
+        self._opened, self._reading, self._is_tabbed = opened, reading, tabs
+        self._begin()
+
+    def _begin(self) -> None:
+        """Read the header."""
+        encoding, self._is_new = self._reading.encoding, True
+        self._lines = _in_utf8(self._opened(), encoding) if encoding else self._opened()
         self._again: deque[bytes] = deque()
         """Lines that are read again, behind a damaged row."""
         self._taken: list[bytes] = []
         """The lines of the present row."""
         self._number = 0
         """The number of the latest line that was read."""
-        self._delimiter = "\t" if tabs else ""
+        self._delimiter = "\t" if self._is_tabbed else ""
         self.columns = self._header()
 
     def rows(self, places: Sequence[int], reject: Reject) -> Iterator[tuple[int, Sequence[Any]]]:
         """Yield the line and all cells of each row. Blank rows are skipped. Raises
         UnreadableTable."""
+        if not self._is_new:
+            self._begin()
+        self._is_new = False
         width = len(self.columns)
         for line, cells in self._records(reject):
             if len(cells) == width:
@@ -69,6 +88,11 @@ class CsvRows(Source):
         for line, cells in self._records(refuse):
             if len(cells) > MOST_COLUMNS:
                 refuse(line, Invalid("malformed", f"{len(cells):,} columns: {ONE_PLAYER}"), ())
+            numbers = [str(number) for number in range(1, len(cells) + 1)]
+            if _by_numbers(self._reading) and not set(numbers) & {each.strip() for each in cells}:
+                self._again.extendleft(reversed(self._taken))
+                self._number = line - 1
+                return numbers
             return [each.strip() for each in cells]
         raise UnreadableTable(
             f"{self.name}: empty: the first line of a table must name its columns"
@@ -129,9 +153,8 @@ class CsvRows(Source):
 
     def _first_line(self, raw: bytes) -> bytes:
         if raw.startswith(UTF_16):
-            raise UnreadableTable(
-                f"{self.name}: it is in UTF-16: save it as UTF-8, as by: "
-                f"iconv -f UTF-16 -t UTF-8 {self.name} > utf8.csv"
+            raise BadConfiguration(
+                f"{self.name}: it is in UTF-16: say {self._reading.by('encoding', 'utf-16')}"
             )
         if b"\r" in raw.rstrip(b"\r\n"):
             raise UnreadableTable(
@@ -141,10 +164,59 @@ class CsvRows(Source):
         return raw.removeprefix(b"\xef\xbb\xbf")
 
     def _not_utf8(self, byte: bytes) -> None:
-        raise UnreadableTable(
-            f"{self.name}:{self._number}: not UTF-8 (the byte 0x{byte.hex()}): save it as UTF-8, "
-            f"as by: iconv -f LATIN1 -t UTF-8 {self.name} > utf8.csv"
+        """Ask about the encoding, with the words of up to three lines by each that they may
+        have."""
+        seen, first = list[tuple[int, bytes]](), self._number
+        for number, raw in enumerate(chain(self._taken[-1:], self._lines), first):
+            words = re.split(rb"[,;\t\r\n\"]", raw)
+            seen += [(number, word) for word in words if not _is_utf8(word)]
+            if len(seen) >= ROWS:
+                break
+        del seen[ROWS:]
+        fits = [each for each in ENCODINGS if all(_decoded(word, each) for _, word in seen)]
+        rows = "; ".join(
+            f"line {number}: "
+            + " or ".join(f"{shown(_decoded(word, each))} by {each}" for each in fits)
+            for number, word in seen
+        )
+        cures = " or ".join(self._reading.by("encoding", each) for each in fits)
+        raise BadConfiguration(
+            f"{self.name}:{first}: not UTF-8 (the byte 0x{byte.hex()}): {rows}: say {cures}, or "
+            "another of Python's encodings"
         ) from None
+
+
+def _by_numbers(reading: Reading) -> bool:
+    """Whether the caller names all columns by their numbers."""
+    texts = [each for each in (*reading.columns.values(), *reading.team) if each]
+    return bool(texts) and all(
+        part.strip().isdecimal() for each in texts for part in each.partition(":")[0].split("+")
+    )
+
+
+def _in_utf8(lines: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    """The lines of a text, in UTF-8."""
+    decoder, rest = codecs.getincrementaldecoder(encoding)(), ""
+    for raw in chain(lines, (b"",)):
+        try:
+            *whole, rest = (rest + decoder.decode(raw, final=not raw)).split("\n")
+        except UnicodeDecodeError as error:
+            raise UnreadableTable(f"not in {encoding}: {error}") from None
+        yield from (f"{each}\n".encode() for each in whole)
+    if rest:
+        yield rest.encode()
+
+
+def _decoded(word: bytes, encoding: str) -> str:
+    """A word by an encoding; empty if it has none."""
+    try:
+        return word.decode(encoding)
+    except UnicodeDecodeError:
+        return ""
+
+
+def _is_utf8(word: bytes) -> bool:
+    return not word or bool(_decoded(word, "utf-8"))
 
 
 def _ragged(cells: int, width: int) -> str:
@@ -161,7 +233,11 @@ def _damage(error: str) -> str:
     return f"{error}: write a quote inside of a cell twice, and put the whole cell in quotes"
 
 
-def check_header(name: str, columns: Sequence[str], *, known: bool) -> None:
+NUMBERED: Final = {"round": "1", "player1": "2", "player2": "3", "score1": "4", "score2": "5"}
+"""An example of columns that are named by their numbers."""
+
+
+def check_header(name: str, columns: Sequence[str], reading: Reading, *, known: bool) -> None:
     """Raise BadConfiguration if the first row of a CSV file is none that names columns. `known`:
     whether the name of any of its columns is known."""
     if len(columns) == 1:
@@ -174,4 +250,5 @@ def check_header(name: str, columns: Sequence[str], *, known: bool) -> None:
         raise BadConfiguration(
             f"{name}:1: no header row: the first line must name the columns, but it is {listed}"
             + (", …" if len(columns) > 4 else "")
+            + f": name them by their numbers, as {reading.by_columns(NUMBERED)}"
         )

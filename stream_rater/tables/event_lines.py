@@ -3,11 +3,9 @@
 import mmap
 import tempfile
 from array import array
-from typing import Any
 
 import msgspec
 
-from stream_rater.tables.cells import number
 from stream_rater.tables.times import Moment
 
 
@@ -44,11 +42,6 @@ def entry(
     alone = players[0] if len(players) == 1 else None
     team = None if alone is not None else players
     return Entry(alone, team, rank, rank is None, shares, score, seat)
-
-
-def weight_of(cell: Any, column: str) -> int | float:
-    """The weight of a round. Raises Invalid."""
-    return number(cell, column, "bad-weight")
 
 
 class Made(msgspec.Struct):

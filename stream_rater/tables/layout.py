@@ -5,12 +5,14 @@ have is a question to the caller, never a guess.
 """
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NoReturn
 
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.tables import names
+from stream_rater.tables.doubts import STATUSES
 from stream_rater.tables.names import PAIRS, PLACES, ROLES, SCORES, SEATS, TOGETHER, plain
 from stream_rater.tables.reading import Reading
 from stream_rater.tables.times import FORMATS
@@ -21,14 +23,18 @@ SHOWN_UNUSED: Final = 6
 Places = tuple[int, ...]
 
 LONG_ROLES: Final = ("player", "team", "rank", "score", "dnf", "seat", "share")
-COMMON_ROLES: Final = ("ladder", "round", "time", "weight")
+COMMON_ROLES: Final = ("ladder", "round", "time", "weight", "status")
+WIDE_ROLES: Final = ("result", "neutral")
+JOINED: Final = frozenset({"ladder", "round", "time", "player", "team", "seat", "status"})
+"""The roles that several columns may have together, beside sides, whose columns are members."""
 
 
 class Side(NamedTuple):
     """A side of a row in the wide form: the places of its columns, -1 where there is none."""
 
     role: str
-    players: int
+    players: Places
+    """The column of its player or team, or those of its members."""
     score: int = -1
     rank: int = -1
 
@@ -51,8 +57,14 @@ class Layout:
     unit: str = "line"
     """What the numbers of rows count: `line` or `row`."""
     time_format: str = ""
-    general_round: bool = False
-    """Whether the column of the round's id was found by a name that may mean something else."""
+    general: set[str] = field(default_factory=set)
+    """The roles whose columns were found by names that may mean something else."""
+    skip: list[tuple[int, str]] = field(default_factory=list)
+    """The rows that are left out: the place of a column and its text in lower case."""
+    share_of: float = 1.0
+    """By what the shares of members are divided."""
+    has_members: bool = False
+    """Whether the columns of `player` are the members of a team."""
 
     @property
     def is_wide(self) -> bool:
@@ -65,15 +77,18 @@ class Layout:
 
     def described(self) -> str:
         """What was found, on one line."""
-        found = [f"{role} = {self.column(role)}" for role in self.roles]
-        used = {place for places in self.roles.values() for place in places}
-        unused = [each for place, each in enumerate(self.columns) if place not in used and each]
-        if unused:
-            more = len(unused) - SHOWN_UNUSED
-            listed = ", ".join(unused[:SHOWN_UNUSED]) + (f" and {more} more" if more > 0 else "")
-            unused = [f"; not used: {listed}"]
+        sides = {each.role for each in self.sides} | ({"player"} if self.has_members else set())
+        found = [
+            f"{role} = {self.column(role)}"
+            + (f" ({len(places)} players)" if role in sides and len(places) > 1 else "")
+            for role, places in self.roles.items() if role != "status"
+        ]  # fmt: skip
+        used = {
+            place for role, places in self.roles.items() if role != "status" for place in places
+        }
         form = "a row a match" if self.is_wide else "a row an entry"
-        return f"{self.name}: {form}: {', '.join(found)}{''.join(unused)}"
+        timeless = "" if "time" in self.roles else "; no times"
+        return f"{self.name}: {form}: {', '.join(found)}{timeless}{unused(self.columns, used)}"
 
 
 def layout_of(name: str, columns: Sequence[str], reading: Reading) -> Layout:
@@ -82,19 +97,66 @@ def layout_of(name: str, columns: Sequence[str], reading: Reading) -> Layout:
     found = _Finder(name, columns, reading)
     found.take_given()
     found.find_sides()
-    for role in (*COMMON_ROLES, *(("result",) if found.layout.sides else LONG_ROLES)):
+    for role in (*COMMON_ROLES[:-1], *(WIDE_ROLES if found.layout.sides else LONG_ROLES), "status"):
         found.find(role)
     found.check()
     return found.layout
 
 
-class _Finder:
+class Finder:
+    """Finds columns of a table by their names."""
+
+    def __init__(self, name: str, columns: Sequence[str], reading: Reading) -> None:
+        self._name, self._columns, self._reading = name, columns, reading
+        self._plain = [plain(each) for each in columns]
+
+    def _place(self, column: str) -> int:
+        """The place of a column that the caller names."""
+        exact = [i for i, each in enumerate(self._columns) if each == column]
+        found = exact or [i for i, each in enumerate(self._plain) if each == plain(column)]
+        if not found:
+            near = difflib.get_close_matches(column, self._columns, 1, 0.5)
+            hint = f"; the nearest name is {near[0]!r}" if near else ""
+            self._fail(f"no column {column!r}{hint}")
+        if len(found) > 1:
+            self._twice(found)
+        return found[0]
+
+    def _ask(self, role: str, places: Sequence[int]) -> None:
+        """Fail if several columns may have a role."""
+        if len(places) < 2:
+            return
+        if len({self._columns[place] for place in places}) < len(places):
+            self._twice(places)
+        listed = [self._columns[place] for place in places]
+        cure = self._reading.by_columns({role: listed[0]})
+        self._fail(f"{role} may be {' or '.join(listed)}: say which, as {cure}")
+
+    def _twice(self, places: Sequence[int]) -> NoReturn:
+        first, second = places[:2]
+        self._fail(
+            f"two columns have the name {self._columns[first]!r}, columns {first + 1} and "
+            f"{second + 1}: give each a name of its own"
+        )
+
+    def _fail(self, text: str) -> NoReturn:
+        raise BadConfiguration(f"{self._name}: {text}")
+
+
+def unused(columns: Sequence[str], used: Iterable[int]) -> str:
+    """The columns that are not used, as the end of a description."""
+    names = [each for place, each in enumerate(columns) if place not in set(used) and each]
+    more = len(names) - SHOWN_UNUSED
+    listed = ", ".join(names[:SHOWN_UNUSED]) + (f" and {more} more" if more > 0 else "")
+    return f"; not used: {listed}" if names else ""
+
+
+class _Finder(Finder):
     """Finds the roles of one table."""
 
     def __init__(self, name: str, columns: Sequence[str], reading: Reading) -> None:
+        super().__init__(name, columns, reading)
         self.layout = Layout(name, columns)
-        self._name, self._columns, self._reading = name, columns, reading
-        self._plain = [plain(each) for each in columns]
         self._given: dict[str, Places] = {}
         self._without: set[str] = set()
         """The roles that the caller leaves without a column."""
@@ -117,6 +179,15 @@ class _Finder:
                 self._without.add(role)
             else:
                 self._given[role] = self._places(role, column)
+        self.layout.skip = [(self._place(name), text.lower()) for name, text in self._reading.skip]
+        if self._reading.neutral:
+            self._given["neutral"] = self._places("neutral", self._reading.neutral)
+        teams = [self._places("player1", each) for each in self._reading.team]
+        if len(teams) == 1:
+            role = "player" if len(teams[0]) > 1 else "team"
+            self._given[role], self.layout.has_members = teams[0], len(teams[0]) > 1
+        else:
+            self._given.update({f"player{i}": each for i, each in enumerate(teams, 1)})
 
     def _places(self, role: str, column: str) -> Places:
         """The places of the columns that the caller names for a role."""
@@ -128,20 +199,17 @@ class _Finder:
                 self.layout.time_format = form
             else:
                 self._fail(f"{form!r} is no form of a time: give {', '.join(FORMATS)}")
+        if role == "share" and column not in self._columns and ":" in column:
+            column, _, most = column.rpartition(":")
+            if not most.isdecimal() or not int(most):
+                self._fail(f"{most!r} is no number by which shares are divided")
+            self.layout.share_of = float(most)
         if column in self._columns:
             return (self._place(column),)
-        return tuple(self._place(each.strip()) for each in column.split("+"))
-
-    def _place(self, column: str) -> int:
-        exact = [i for i, each in enumerate(self._columns) if each == column]
-        found = exact or [i for i, each in enumerate(self._plain) if each == plain(column)]
-        if not found:
-            near = difflib.get_close_matches(column, self._columns, 1, 0.5)
-            hint = f"; the nearest name is {near[0]!r}" if near else ""
-            self._fail(f"no column {column!r}{hint}")
-        if len(found) > 1:
-            self._twice(found)
-        return found[0]
+        places = tuple(self._place(each.strip()) for each in column.split("+"))
+        if len(places) > 1 and role not in JOINED and not _is_side(role):
+            self._fail(f"{role} has one column, and {column} are {len(places)}")
+        return places
 
     # --- sides ---
 
@@ -161,7 +229,7 @@ class _Finder:
             if len(systems) > 1:
                 listed = " or ".join(" and ".join(each) for each in systems)
                 cure = self._reading.by_columns(
-                    {side: self._columns[self._candidates(side)[0]] for side in systems[0]}
+                    {side: self._named(self._candidates(side)[0]) for side in systems[0]}
                 )
                 self._fail(f"the sides of a match may be {listed}: say which, as {cure}")
             chosen = systems[0]
@@ -173,11 +241,21 @@ class _Finder:
         yield from PAIRS
         yield from names.numbered_sides()
 
-    def _candidates(self, side: str) -> list[int]:
+    def _candidates(self, side: str) -> list[Places]:
+        """The columns that may name a side's players: one that names all, or those of members."""
         known = names.names_of_side(side.removeprefix("player") or side)
         if side in ("player", "opponent"):
             known = {f"{side}{more}" for more in ("", "id", "name")}
-        return [place for place, each in enumerate(self._plain) if each in known]
+        members = re.compile(names.members_of(side.removeprefix("player") or side))
+        kinds: dict[str, Places] = {}
+        for place, each in enumerate(self._plain):
+            if found := members.fullmatch(each):
+                kinds[found["kind"] or ""] = (*kinds.get(found["kind"] or "", ()), place)
+        whole: list[Places] = [(i,) for i, each in enumerate(self._plain) if each in known]
+        return whole or [places for places in kinds.values() if len(places) > 1]
+
+    def _named(self, places: Places) -> str:
+        return "+".join(self._columns[place] for place in places)
 
     def _present(self, keys: Sequence[str]) -> list[str]:
         """The sides of a system that have columns; none if there are fewer than two."""
@@ -195,16 +273,16 @@ class _Finder:
         if open_ is None:
             return
         options = [
-            {side: self._columns[found[min(i, len(found) - 1)]] for side, found in choices.items()}
+            {side: self._named(found[min(i, len(found) - 1)]) for side, found in choices.items()}
             for i in range(len(choices[open_]))
         ]
-        listed = " or ".join(self._columns[place] for place in choices[open_])
+        listed = " or ".join(map(self._named, choices[open_]))
         cures = " or ".join(map(self._reading.by_columns, options))
         self._fail(f"{open_} may be {listed}: say which, as {cures}")
 
     def _add_side(self, side: str) -> None:
         layout, key = self.layout, side.removeprefix("player") or side
-        players = self._given.get(side) or (self._candidates(side)[0],)
+        players = self._given.get(side) or self._candidates(side)[0]
         layout.roles[side] = players
         others = []
         for word, words in (("score", SCORES), ("rank", PLACES)):
@@ -218,7 +296,7 @@ class _Finder:
             if found:
                 layout.roles[role] = found
             others.append(found[0] if found else -1)
-        layout.sides.append(Side(side, players[0], *others))
+        layout.sides.append(Side(side, players, *others))
 
     # --- other roles ---
 
@@ -237,21 +315,37 @@ class _Finder:
         together = [i for name in TOGETHER for i, each in enumerate(self._plain) if each == name]
         if role == "round" and len(together) == len(TOGETHER):
             return tuple(together)
+        if role == "status":
+            known = enumerate(self._plain)
+            return tuple(i for i, each in known if each in STATUSES and i not in taken)
         if role == "result" and self.layout.sides[0].role == "winner":
             return ()
         if role == "result" and (winner := self._named_winner()):
             return winner
         for number, group in enumerate(ROLES[role]):
-            if role == "round" and not self.layout.sides:
-                group = " ".join(set(group.split()) - names.NOT_LONG)
+            if role == "round":
+                never = names.NOT_WIDE if self.layout.sides else names.NOT_LONG
+                group = " ".join(set(group.split()) - never)
             if role == "result" and number and all(each.score >= 0 for each in self.layout.sides):
                 return ()
             places = [i for i in names.matching(self._columns, group) if i not in taken]
             self._ask(role, places)
             if places:
-                self.layout.general_round |= role == "round" and number > 0
+                if number and role in ("round", "weight"):
+                    self.layout.general.add(role)
+                if number and role == "round" and not self.layout.sides:
+                    self._ask_season(places[0])
                 return self._with_time_of_day(places[0]) if role == "time" else (places[0],)
         return self._alone("time") if role == "time" else ()
+
+    def _ask_season(self, place: int) -> None:
+        """Ask if the rounds of each season may be numbered again."""
+        if season := [each for each in self._columns if plain(each) in names.SEASONS]:
+            both = f"{season[0]}+{self._columns[place]}"
+            cures = " or ".join(
+                self._reading.by_columns({"round": each}) for each in (both, self._columns[place])
+            )
+            self._fail(f"does {self._columns[place]} begin again in each {season[0]}? Say {cures}")
 
     def _named_winner(self) -> Places:
         """The column that names the winner of a match, if the sides have other columns."""
@@ -277,23 +371,6 @@ class _Finder:
 
     def _alone(self, name: str) -> Places:
         return tuple(i for i, each in enumerate(self._plain) if each == name)[:1]
-
-    def _ask(self, role: str, places: Sequence[int]) -> None:
-        """Fail if several columns may have a role."""
-        if len(places) < 2:
-            return
-        if len({self._columns[place] for place in places}) < len(places):
-            self._twice(places)
-        listed = [self._columns[place] for place in places]
-        cure = self._reading.by_columns({role: listed[0]})
-        self._fail(f"{role} may be {' or '.join(listed)}: say which, as {cure}")
-
-    def _twice(self, places: Sequence[int]) -> NoReturn:
-        first, second = places[:2]
-        self._fail(
-            f"two columns have the name {self._columns[first]!r}, columns {first + 1} and "
-            f"{second + 1}: give each a name of its own"
-        )
 
     # --- what a table needs ---
 
@@ -343,12 +420,9 @@ class _Finder:
             if role not in self.layout.roles:
                 self._fail(f"{role} is no role where a row is {form}")
 
-    def _fail(self, text: str) -> NoReturn:
-        raise BadConfiguration(f"{self._name}: {text}")
-
 
 def _all_roles() -> Iterable[str]:
-    yield from (*COMMON_ROLES, *LONG_ROLES, "result")
+    yield from (*COMMON_ROLES, *LONG_ROLES, *WIDE_ROLES)
     for side in (each for pair in PAIRS for each in pair):
         if side != "player":
             yield from (side, f"{side}_score", f"{side}_rank")
@@ -363,6 +437,13 @@ def _side_roles(given: Mapping[str, Places]) -> list[str]:
     numbered = [f"player{key}" for keys in names.numbered_sides() for key in keys
                 if f"player{key}" in given]  # fmt: skip
     return paired if len(paired) > 1 or (paired and paired != ["player"]) else numbered
+
+
+def _is_side(role: str) -> bool:
+    return (
+        role in {side for pair in PAIRS for side in pair}
+        or re.fullmatch(r"player(\d+|[a-h])", role) is not None
+    )
 
 
 def _score_role(side: Side) -> str:

@@ -4,9 +4,11 @@ The rows of a round need not be adjacent, so all rows are read before the first 
 are stored in a temporary file; of each row only some numbers stay in memory.
 """
 
+import re
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -14,13 +16,23 @@ import numpy as np
 from stream_rater.rounds.validation import Invalid
 from stream_rater.tables import cells as read
 from stream_rater.tables.cells import is_missing, mistake, order
-from stream_rater.tables.event_lines import Entry, Event, Made, Spool, encode, entry, weight_of
+from stream_rater.tables.doubts import (
+    Column,
+    Doubts,
+    Flags,
+    LeftOut,
+    Numbers,
+    Places,
+    Question,
+    Scores,
+)
+from stream_rater.tables.event_lines import Entry, Event, Made, Spool, encode, entry
 from stream_rater.tables.layout import LONG_ROLES, Layout
-from stream_rater.tables.reading import Reading
-from stream_rater.tables.rounds import RoundCells
+from stream_rater.tables.rounds import RoundCells, joined
 from stream_rater.tables.source import Reject
 from stream_rater.tables.times import Moment
 
+C = TypeVar("C", bound=Column)
 Row = tuple[int, Sequence[Any]]
 
 
@@ -59,9 +71,24 @@ _unpack = msgspec.msgpack.Decoder(_Member).decode
 class LongEvents:
     """Makes an event of the rows of each round."""
 
-    def __init__(self, layout: Layout, reading: Reading, head: RoundCells) -> None:
-        self._layout, self._reading, self._head = layout, reading, head
+    def __init__(self, layout: Layout, head: RoundCells, doubts: Doubts) -> None:
+        self._layout, self._reading, self._head = layout, doubts.reading, head
         self._at = {role: layout.roles.get(role, (-1,))[0] for role in LONG_ROLES}
+
+        def reader(role: str, kind: type[C]) -> C | None:
+            return kind(layout.column(role), doubts) if role in layout.roles else None
+
+        self._ranks, self._scores = reader("rank", Places), reader("score", Scores)
+        self._flags, self._shares = reader("dnf", Flags), reader("share", Numbers)
+        self._minutes = Question(
+            layout.column("share") if self._shares else "", doubts,
+            "a share is at most 1, the whole round:",
+            f"say {self._reading.by_columns({'share': 'COLUMN:90'})} if 90 is the whole round, or "
+            f"{self._reading.by_columns({'share': ''})}",
+        )  # fmt: skip
+        self._shared: dict[bool, int] = {True: 0, False: 0}
+        """The number of rounds in which each place has several entries, and of all others."""
+        self._doubts = doubts
         self._rounds: list[_Round | None] = []
         """The rounds; None in the place of one that is rejected."""
         self._numbers: dict[tuple[str, str], int] = {}
@@ -74,6 +101,8 @@ class LongEvents:
         for line, cells in rows:
             try:
                 self._add(line, cells)
+            except LeftOut:
+                pass
             except Invalid as invalid:
                 if self.drop(cells):
                     reject(line, invalid, cells)
@@ -91,6 +120,20 @@ class LongEvents:
                 reject(error.line, error.invalid, ())
             else:
                 yield made
+        if self._shared[True] and not self._shared[False] and "team" not in self._reading.columns:
+            self._ask_team()
+
+    def _ask_team(self) -> None:
+        """Ask whether those who share each place are a team."""
+        layout, used = self._layout, {i for each in self._layout.roles.values() for i in each}
+        free = [each for i, each in enumerate(layout.columns) if i not in used]
+        likely = [each for each in free if re.search("team|side|squad|pair|group|colou?r|alliance",
+                                                     each.lower())]  # fmt: skip
+        team = self._reading.by_columns({"team": (likely or ["COLUMN"])[0]})
+        self._doubts.ask(
+            "in all rounds each place has several players: are they teams? Say "
+            f"{team}, or {self._reading.by_columns({'team': ''})} if they are not"
+        )
 
     def drop(self, cells: Sequence[Any]) -> bool:
         """Reject the round of a damaged row. Returns False if it was rejected before."""
@@ -109,7 +152,7 @@ class LongEvents:
     def _add(self, line: int, cells: Sequence[Any]) -> None:
         head = self._head
         ladder, round_id = head.ladder(cells), head.round_id(cells)
-        moment, weight = head.moment(cells), self._weight(cells)
+        moment, weight = head.moment(cells), head.weight_of(cells)
         number = self._numbers.get((ladder, round_id), -1)
         if number < 0:
             number = len(self._rounds)
@@ -124,10 +167,6 @@ class LongEvents:
         self._rows.append(_pack(row))
         self._round_of_row.append(number)
 
-    def _weight(self, cells: Sequence[Any]) -> int | float:
-        place = self._head.weight
-        return 1 if place < 0 else weight_of(cells[place], self._layout.column("weight"))
-
     def _check_same(self, first: _Round, moment: Moment, weight: int | float) -> None:
         for role, code, one, two in (
             ("time", "bad-time", first.moment, moment),
@@ -141,25 +180,39 @@ class LongEvents:
                 )  # fmt: skip
 
     def _member(self, line: int, cells: Sequence[Any]) -> _Member:
-        at, columns = self._at, self._layout.columns
+        at, columns, roles = self._at, self._layout.columns, self._layout.roles
 
-        def cell(role: str) -> Any:
-            return cells[at[role]] if at[role] >= 0 else None
+        def text(role: str) -> str | None:
+            if at[role] < 0 or is_missing(cells[at[role]]):
+                return None
+            return joined(cells, roles[role], columns)
 
-        players = read.players(cells[at["player"]], columns[at["player"]])
-        dnf = at["dnf"] >= 0 and read.flag(cell("dnf"), columns[at["dnf"]])
+        places = roles["player"]
+        if self._layout.has_members:
+            players = self._head.members(cells, places, columns)
+        elif len(places) > 1:
+            players = (joined(cells, places, columns),)
+        else:
+            column = columns[places[0]]
+            players = self._head.somebody(read.players(cells[places[0]], column), column)
+        dnf = self._flags is not None and self._flags.of(cells[at["dnf"]])
         rank, score = None, None
-        if at["rank"] >= 0 and not (dnf and is_missing(cell("rank"))):
-            rank = read.rank(cell("rank"), columns[at["rank"]])
+        if self._ranks is not None and not (dnf and is_missing(cells[at["rank"]])):
+            rank = self._ranks.of(cells[at["rank"]])
             dnf = dnf or rank is None
-        if at["score"] >= 0 and not ((dnf or at["rank"] >= 0) and is_missing(cell("score"))):
-            score = read.number(cell("score"), columns[at["score"]])
-        team = read.text(cell("team"), columns[at["team"]]) if at["team"] >= 0 else None
-        seat = read.text(cell("seat"), columns[at["seat"]]) if at["seat"] >= 0 else None
+        if self._scores is not None and not (
+            (dnf or self._ranks is not None) and is_missing(cells[at["score"]])
+        ):
+            score = self._scores.score(cells[at["score"]])
+            dnf = dnf or (score is None and self._ranks is None)
         share = None
-        if at["share"] >= 0:
-            share = float(read.number(cell("share"), columns[at["share"]], "bad-shares"))
-        return _Member(line, players, team, None if dnf else rank, score, dnf, seat, share)
+        if self._shares is not None:
+            share = self._shares.of(cells[at["share"]], "bad-shares") / self._layout.share_of
+            if share > 1.0 and self._layout.share_of == 1.0:
+                self._minutes.note(str(cells[at["share"]]))
+        return _Member(
+            line, players, text("team"), None if dnf else rank, score, dnf, text("seat"), share
+        )
 
     # --- the event of a round ---
 
@@ -177,6 +230,8 @@ class LongEvents:
             )
             places = iter(ranked)
             ranks = [None if each[0].dnf else next(places) for each in sides]
+        if len(set(ranks) - {None}) > 1:
+            self._shared[min(Counter(ranks).values()) > 1] += 1
         standings = [_entry(each, rank) for each, rank in zip(sides, ranks, strict=True)]
         event = Event(first.round_id, first.ladder, first.moment[1], standings, first.weight)
         return Made(first.moment, first.line, encode(event))

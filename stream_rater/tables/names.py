@@ -11,15 +11,15 @@ from typing import Final
 ROLES: Final[dict[str, tuple[str, ...]]] = {
     "ladder": ("ladder league div division mode queue playlist",),
     "round": (
-        "roundid matchid gameid setid raceid contestid eventid lobbyid fixtureid heatid",
-        "round match game race contest lobby fixture heat id",
+        "roundid matchid gameid uuid setid raceid contestid eventid lobbyid fixtureid heatid",
+        "round match game race contest lobby fixture heat id event tournament tournamentid",
     ),
     "time": (
-        "completedat endedat finishedat playedat datetime timestamp utcdate endtime",
-        "date matchdate gamedate playedon day tourneydate",
+        "completedat endedat finishedat playedat datetime enddatetime timestamp utcdate endtime",
+        "date gameday matchdate gamedate playedon day tourneydate",
         "startedat createdat starttime",
     ),
-    "weight": ("weight",),
+    "weight": ("roundweight matchweight gameweight", "weight"),
     "player": (
         "player playerid playername name user userid username competitor athlete driver driverid "
         "handle entrant entrantid entrantname participant who",
@@ -31,6 +31,7 @@ ROLES: Final[dict[str, tuple[str, ...]]] = {
     "seat": ("seat side color colour",),
     "share": ("share timeplayed",),
     "result": ("result res outcome ftr", "score"),
+    "neutral": ("neutral isneutral neutralground neutralsite neutralvenue siteneutral",),
 }
 """The names of each role's columns. Names of a later group count only if none of an earlier one is
 there."""
@@ -41,6 +42,8 @@ as whole names, and in the wide form only if the first rows show no value twice.
 
 NOT_LONG: Final = frozenset({"id"})
 """Names that are no round's in the long form, where a row is an entry."""
+NOT_WIDE: Final = frozenset({"event", "tournament", "tournamentid"})
+"""Names that are no round's in the wide form, where they have many matches."""
 
 DATES: Final = frozenset(ROLES["time"][1].split())
 OF_DAY: Final = ("time", "kickoff", "kickofftime", "matchtime", "gametime")
@@ -56,7 +59,12 @@ PAIRS: Final = (("home", "away"), ("white", "black"), ("blue", "red"), ("winner"
 SEATS: Final = frozenset({"home", "away", "white", "black", "blue", "red"})
 """The sides that are seats."""
 
-NUMBERED: Final = ("player", "team", "p", "side", "competitor", "entrant", "opponent")
+SEASONS: Final = ("season", "year", "edition")
+"""The names of columns whose seasons may number their rounds again."""
+
+NUMBERED: Final = (
+    "player", "team", "p", "side", "competitor", "entrant", "opponent", "model", "participant"
+)  # fmt: skip
 """The words before or around the number or letter of a side: `player1`, `player1_id`,
 `player_id_1`, `player_a`."""
 
@@ -134,6 +142,17 @@ def names_of_side(side: str) -> set[str]:
             for each in (f"{word}{side}{more}", f"{word}{more}{side}")
         }  # fmt: skip
     return {f"{side}{more}" for more in OF_SIDE}
+
+
+def members_of(side: str) -> str:
+    """A regular expression of the names of the columns with the members of a side: `red1`,
+    `winner2_name`, `w_player1`, `team1_player2`. Its group `kind` is what follows the number."""
+    if _is_number(side):
+        stem = f"(?:team|side|pair|t){side}(?:player|member|p)"
+    else:
+        short = f"|{side[0]}(?:player|p)" if side in ("winner", "loser") else ""
+        stem = f"(?:{side}(?:player|team|robot|p)?{short})"
+    return rf"{stem}\d(?P<kind>id|name|key)?"
 
 
 def names_with(words: Sequence[str], side: str) -> set[str]:

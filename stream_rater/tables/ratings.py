@@ -1,18 +1,18 @@
 """Reads a table of ratings: a row a player, with the rating that the player has in some system."""
 
-import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple
 
-from stream_rater.config.errors import BadConfiguration
 from stream_rater.rounds.validation import Invalid, id_mistake
 from stream_rater.tables import names
 from stream_rater.tables.cells import identifier, is_missing, mistake, number
 from stream_rater.tables.csv_rows import CsvRows, check_header
+from stream_rater.tables.doubts import Doubts, Numbers
 from stream_rater.tables.formats import is_parquet, is_tabbed, is_table, stem_of
 from stream_rater.tables.frames import parquet_rows, rows_of
 from stream_rater.tables.json_rows import JsonRows
+from stream_rater.tables.layout import Finder, unused
 from stream_rater.tables.names import plain, suffixes
 from stream_rater.tables.reading import Reading, UnreadableTable
 from stream_rater.tables.source import Reject, Source
@@ -44,13 +44,13 @@ class RatedPlayer(NamedTuple):
     rounds: int
 
 
-def source_of_file(path: Path, lines: Iterator[bytes]) -> Source:
+def source_of_file(path: Path, lines: Iterator[bytes], reading: Reading) -> Source:
     """The rows of a file: CSV, TSV or Parquet by its name, otherwise JSON lines. `lines`: the lines
     of a text. Raises OSError."""
     if is_parquet(path):
         return parquet_rows(path, stem_of(path))
     if is_table(path):
-        return CsvRows(str(path), stem_of(path), lines, tabs=is_tabbed(path))
+        return CsvRows(str(path), stem_of(path), lambda: lines, reading, tabs=is_tabbed(path))
     return JsonRows(str(path), path.stem, lines)
 
 
@@ -65,17 +65,18 @@ def source_of_object(table: Any) -> Source:
     return rows_of(table)
 
 
-class RatingsTable:
+class RatingsTable(Finder):
     """A table of ratings, of which no row is read yet."""
 
     def __init__(self, source: Source, reading: Reading, sigma: float | None = None) -> None:
         """Find the roles of the columns. `sigma`: that of players without one, on the scale of the
         table. Raises BadConfiguration with the question that is left."""
+        super().__init__(source.name, source.columns, reading)
         self.name, self.unit = source.name, source.unit
-        self._source, self._reading, self._sigma = source, reading, sigma
+        self._source, self._sigma = source, sigma
         if isinstance(source, CsvRows):
             known = bool(reading.columns) or any(map(_is_known, source.columns))
-            check_header(source.name, source.columns, known=known)
+            check_header(source.name, source.columns, reading, known=known)
         self._given = self._places_given()
         self.roles = {role: place for role in ROLES if (place := self._find(role)) is not None}
         """The place of each role's column."""
@@ -96,11 +97,7 @@ class RatingsTable:
         """The column of each role, on one line."""
         columns = self._source.columns
         found = ", ".join(f"{role} = {columns[place]}" for role, place in self.roles.items())
-        used = set(self.roles.values())
-        unused = [each for place, each in enumerate(columns) if place not in used and each]
-        more = len(unused) - SHOWN_COLUMNS
-        listed = ", ".join(unused[:SHOWN_COLUMNS]) + (f" and {more} more" if more > 0 else "")
-        return f"{self.name}: {found}{f'; not used: {listed}' if unused else ''}"
+        return f"{self.name}: {found}{unused(columns, self.roles.values())}"
 
     def rows(self, reject: Reject) -> Iterator[RatedPlayer]:
         """Yield the valid rows. The others go to `reject`, with the column and the cure. Raises
@@ -108,20 +105,27 @@ class RatingsTable:
         columns, roles, filling = self._source.columns, self.roles, self._sigma
         player, mu = roles["player"], roles["mu"]
         sigma, rounds = roles.get("sigma", -1), roles.get("rounds", -1)
-        of_player, of_mu = columns[player], columns[mu]
+        of_player, doubts = columns[player], Doubts(self.name, self.unit, self._reading)
+        numbers = {place: Numbers(columns[place], doubts).of for place in roles.values()}
         for line, cells in self._source.rows(sorted(set(roles.values())), reject):
+            doubts.line = line
             try:
                 name = cells[player]
-                if type(name) is not str or not name or len(name) > SHORT:
+                if (
+                    type(name) is not str or not name.isascii() or not name
+                    or len(name) > SHORT or name[0] == " " or name[-1] == " "
+                ):  # fmt: skip
                     name = _checked_id(name, of_player)
                 yield RatedPlayer(
-                    line, name, number(cells[mu], of_mu, "bad-seed"),
+                    line, name, numbers[mu](cells[mu], "bad-seed"),
                     filling if sigma < 0 or (filling is not None and is_missing(cells[sigma]))
-                    else number(cells[sigma], columns[sigma], "bad-seed"),
+                    else numbers[sigma](cells[sigma], "bad-seed"),
                     1 if rounds < 0 else _whole(cells[rounds], columns[rounds]),
                 )  # fmt: skip
             except Invalid as invalid:
                 reject(line, invalid, cells)
+        if not doubts.settled():
+            self._fail(f"a comma separates decimals: say {self._reading.by('decimal', ',')}")
 
     def place_of(self, field: str) -> str:
         """The column of a seed's field, as messages show it."""
@@ -132,22 +136,12 @@ class RatingsTable:
 
     def _places_given(self) -> dict[str, int | None]:
         """The place of each role that the caller names; None for one without a column."""
-        columns, found = self._source.columns, dict[str, int | None]()
+        found = dict[str, int | None]()
         for given, column in self._reading.columns.items():
             role = plain(given)
             if role not in ROLES:
                 self._fail(f"{given!r} is no role of a column: the roles are {', '.join(ROLES)}")
-            if not column:
-                found[role] = None
-                continue
-            exact = [i for i, each in enumerate(columns) if each == column]
-            places = exact or [i for i, each in enumerate(columns) if plain(each) == plain(column)]
-            if not places:
-                near = difflib.get_close_matches(column, columns, 1, 0.5)
-                hint = f"; the nearest name is {near[0]!r}" if near else ""
-                self._fail(f"no column {column!r}{hint}")
-            self._ask(role, places)
-            found[role] = places[0]
+            found[role] = self._place(column) if column else None
         return found
 
     def _find(self, role: str) -> int | None:
@@ -164,19 +158,6 @@ class RatingsTable:
             if places:
                 return places[0]
         return None
-
-    def _ask(self, role: str, places: Sequence[int]) -> None:
-        """Fail if several columns may have a role."""
-        if len(places) < 2:
-            return
-        listed = [self._source.columns[place] for place in places]
-        if len(set(listed)) < len(listed):
-            self._fail(f"two columns have the name {listed[0]!r}: give each a name of its own")
-        cure = self._reading.by_columns({role: listed[0]})
-        self._fail(f"{role} may be {' or '.join(listed)}: say which, as {cure}")
-
-    def _fail(self, text: str) -> NoReturn:
-        raise BadConfiguration(f"{self.name}: {text}")
 
 
 def _names(column: str, group: str) -> Iterator[str]:

@@ -4,22 +4,51 @@ A column that could be meant in two ways is a question to the caller. Its text n
 and the argument that decides.
 """
 
+import codecs
 import re
-from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypedDict
 
 from stream_rater.config.errors import BadConfiguration
 
 SCORES: Final = ("high", "low")
 """Which scores are the better ones."""
+MEANINGS: Final = ("win", "loss", "draw", "dnf", "skip", "score")
+"""What a text may mean in place of a result, a rank or a score. `dnf`: did not finish; `skip`: the
+row is left out; `score`: it is a score as any other."""
+MARGIN: Final = "margin"
+"""Says that a result is the margin by which the first side won."""
 
 
 class UnreadableTable(OSError):
     """A file or an object is not a table that can be read. The text is one line with the cure."""
 
 
+class TableOptions(TypedDict, total=False):
+    """What a Python program may say about a table beside its columns, as the options of the
+    commands do."""
+
+    dates: str
+    """The order of day, month and year, `"dmy"`, `"mdy"` or `"ymd"`; or the unit of times, `"s"` or
+    `"ms"`."""
+    decimal: str
+    """The sign before decimals, `"."` or `","`."""
+    encoding: str
+    """That of a CSV file, such as `"cp1252"`."""
+    result: Mapping[str, str]
+    """What texts of results, ranks and scores mean: `"win"`, `"loss"`, `"draw"`, `"dnf"` or
+    `"skip"`."""
+    team: Sequence[str]
+    """The columns of the members of each side, such as `["red1+red2", "blue1+blue2"]`."""
+    skip: Mapping[str, str | Sequence[str]]
+    """The rows to leave out, by column: its text there, or several."""
+    neutral: str
+    """The column that says that nobody is at home."""
+
+
 class Reading(NamedTuple):
-    """What a caller says about a table. Whatever is left out is found by the columns' names."""
+    """What a caller says about a table. Whatever is left out is found by the columns' names and
+    cells, or asked."""
 
     columns: Mapping[str, str] = {}
     """The column of each role. An empty name leaves the role without a column."""
@@ -29,24 +58,55 @@ class Reading(NamedTuple):
     """The ladder of all rounds; empty: that of a column, or else of the table's name."""
     python: bool = False
     """Whether the caller is a Python program, which sees the cures as arguments."""
+    decimal: str = ""
+    """The sign before decimals: a point or a comma."""
+    encoding: str = ""
+    """The encoding of a CSV file; empty: UTF-8."""
+    dates: str = ""
+    """The form of times, one of `times.FORMATS`."""
+    result: Mapping[str, str] = {}
+    """What texts of results, ranks and scores mean, by the text in lower case: one of
+    `doubts.MEANINGS`."""
+    team: Sequence[str] = ()
+    """The columns of the members of each side, joined by `+`."""
+    skip: Sequence[tuple[str, str]] = ()
+    """The rows that are left out: a column and the text that it has there."""
+    neutral: str = ""
+    """The column that says whether a match had no home side."""
+
+    def checked(self) -> "Reading":
+        """This reading. Raises BadConfiguration if an option has a value that it cannot have."""
+        if self.decimal not in ("", ".", ","):
+            raise BadConfiguration(f"decimal: {self.decimal!r}: give a point or a comma")
+        if self.score not in ("", *SCORES):
+            raise BadConfiguration(f"score: {self.score!r}: give one of {', '.join(SCORES)}")
+        try:
+            codecs.lookup(self.encoding or "utf-8")
+        except LookupError as error:
+            raise BadConfiguration(f"encoding: {error}") from None
+        return self._replace(result=_meanings(self.result))
 
     @property
     def given(self) -> bool:
         """Whether the caller says anything that only a table needs."""
-        return bool(self.columns or self.score or self.ladder)
+        return any(self._replace(python=False))
+
+    def by(self, option: str, value: str | Mapping[str, str | Sequence[str]]) -> str:
+        """The argument that gives an option this value, or these values by name."""
+        if self.python:
+            return f"{option}={value!r}".replace("'", '"')
+        if not isinstance(value, str):
+            value = ",".join(f"{name}={text}" for name, text in pairs_of(value))
+        return f"--{option} {value if re.fullmatch(_PLAIN, value) else _quoted(value)}"
 
     def by_columns(self, roles: Mapping[str, str]) -> str:
         """The argument that names the columns of these roles."""
-        if self.python:
-            pairs = ", ".join(f'"{role}": "{column}"' for role, column in roles.items())
-            return f"columns={{{pairs}}}"
-        given = ",".join(f"{role}={column}" for role, column in roles.items())
-        return f"--columns '{given}'" if re.search(r"[^\w=,:+./-]", given) else f"--columns {given}"
+        return self.by("columns", roles)
 
     @property
     def by_score(self) -> str:
         """The arguments that decide which scores are better."""
-        return 'score="high" or score="low"' if self.python else "--score high or --score low"
+        return " or ".join(self.by("score", each) for each in SCORES)
 
     @property
     def by_ladder(self) -> str:
@@ -56,20 +116,61 @@ class Reading(NamedTuple):
 
 AS_FOUND: Final = Reading()
 """The caller says nothing about the table."""
+_PLAIN: Final = r"[\w=,:+./-]+"
+
+
+def _quoted(value: str) -> str:
+    return f'"{value}"' if "'" in value else f"'{value}'"
 
 
 def parse_columns(texts: Iterable[str]) -> dict[str, str]:
     """The columns by role of texts such as `round=match_id,player=who`. A comma in the name of a
     column is no separator unless a role and `=` follow. Raises BadConfiguration."""
     found: dict[str, str] = {}
-    for text in texts:
-        for part in re.split(r",(?=\s*\w+\s*=)", text):
-            role, sign, column = part.partition("=")
-            if not sign or not role.strip():
-                raise BadConfiguration(
-                    f"--columns {text}: give ROLE=COLUMN, as in --columns round=match_id,player=who"
-                )
-            if role.strip() in found:
-                raise BadConfiguration(f"--columns: {role.strip()} is given twice")
-            found[role.strip()] = column.strip()
+    for role, column in _pairs("columns", texts, "ROLE=COLUMN, as in --columns round=match_id"):
+        if not role:
+            raise BadConfiguration("--columns: no role before =: give ROLE=COLUMN")
+        if role in found:
+            raise BadConfiguration(f"--columns: {role} is given twice")
+        found[role] = column
     return found
+
+
+def parse_result(texts: Iterable[str]) -> dict[str, str]:
+    """The meanings of texts such as `resigned=loss,agreed=draw`. Raises BadConfiguration."""
+    texts = [f"{each}={each}" if each.strip() == MARGIN else each for each in texts]
+    form = f"TEXT=MEANING, as in --result resigned=loss, or {MARGIN}"
+    return dict(_pairs("result", texts, form))
+
+
+def _meanings(result: Mapping[str, str]) -> dict[str, str]:
+    """The meanings by texts in lower case. Raises BadConfiguration."""
+    for text, meaning in result.items():
+        if meaning not in MEANINGS and text != MARGIN:
+            listed = ", ".join(MEANINGS)
+            raise BadConfiguration(f"result: {text}={meaning}: a meaning is one of {listed}")
+    return {text.strip().lower(): meaning for text, meaning in result.items()}
+
+
+def parse_skip(texts: Iterable[str]) -> list[tuple[str, str]]:
+    """The columns and texts of `status=walkover`. Raises BadConfiguration."""
+    return _pairs("skip", texts, "COLUMN=TEXT, as in --skip status=walkover")
+
+
+def pairs_of(skip: Mapping[str, str | Sequence[str]]) -> list[tuple[str, str]]:
+    """The columns and texts of a mapping."""
+    return [
+        (column, text) for column, texts in skip.items()
+        for text in ([texts] if isinstance(texts, str) else texts)
+    ]  # fmt: skip
+
+
+def _pairs(option: str, texts: Iterable[str], form: str) -> list[tuple[str, str]]:
+    """Pairs of names and values, separated by commas. A comma is no separator unless a name and `=`
+    follow."""
+    parts = [part for text in texts for part in re.split(r",(?=[^,=]*=)", text)]
+    for part in parts:
+        if "=" not in part:
+            raise BadConfiguration(f"--{option} {part}: give {form}")
+    split = [part.rpartition("=") if option == "result" else part.partition("=") for part in parts]
+    return [(name.strip(), value.strip()) for name, _, value in split]

@@ -26,6 +26,6 @@ class Source:
 
     def rows(self, places: Sequence[int], reject: Reject) -> Iterator[tuple[int, Sequence[Any]]]:
         """Yield the number of each row, from 1, and its cells. `places`: the columns that are
-        needed; the cells of other columns may be None. Damaged rows go to `reject`. Can be called
-        once. Raises OSError if the table cannot be read."""
+        needed; the cells of other columns may be None. Damaged rows go to `reject`. A
+        later call reads the table again. Raises OSError if the table cannot be read."""
         raise NotImplementedError

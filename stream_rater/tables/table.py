@@ -8,16 +8,16 @@ wait in a temporary file, so memory holds some numbers for each.
 
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from stream_rater.config.errors import BadConfiguration
 from stream_rater.rounds.validation import Invalid
-from stream_rater.tables.cells import shown
+from stream_rater.tables.cells import is_missing
 from stream_rater.tables.csv_rows import CsvRows, check_header
+from stream_rater.tables.doubts import Doubts, Statuses
 from stream_rater.tables.event_lines import Spool
 from stream_rater.tables.formats import is_parquet, is_tabbed, stem_of
 from stream_rater.tables.frames import parquet_rows, rows_of
@@ -37,13 +37,13 @@ MOST_KEPT: Final = 1_000
 """The most mistakes of a table whose texts are stored."""
 
 
-def table_of_file(path: Path, lines: Iterator[bytes], reading: Reading) -> "Table":
-    """The table in a file. `lines`: the lines of a text. Raises OSError if it cannot be read, and
-    BadConfiguration with a question about its columns."""
+def table_of_file(path: Path, opened: Callable[[], Iterator[bytes]], reading: Reading) -> "Table":
+    """The table in a file. `opened()` gives the lines of a text. Raises OSError if it cannot be
+    read, and BadConfiguration with a question about its columns."""
     stem = stem_of(path)
     if is_parquet(path):
         return Table(parquet_rows(path, stem), reading)
-    return Table(CsvRows(str(path), stem, lines, tabs=is_tabbed(path)), reading)
+    return Table(CsvRows(str(path), stem, opened, reading, tabs=is_tabbed(path)), reading)
 
 
 def table_of_frame(frame: Any, reading: Reading) -> "Table":
@@ -64,12 +64,14 @@ class Table:
         """The first of them: the number of the row, and the reason."""
         self._source, self._reading = source, reading
         if isinstance(source, CsvRows):
-            check_header(source.name, source.columns, known=self._is_known(source))
+            check_header(source.name, source.columns, reading, known=self._is_known(source))
         self.layout: Layout = layout_of(source.name, source.columns, reading)
         self.layout.unit = source.unit
         if reading.ladder and "ladder" not in reading.columns:
             self.layout.roles.pop("ladder", None)
-        self._events, self._order, self._lines = Spool(), np.empty(0, np.int64), array("q")
+        self._doubts = Doubts(source.name, source.unit, reading)
+        self._skipped = 0
+        self._order = np.empty(0, np.int64)
 
     @property
     def names_ladder(self) -> bool:
@@ -79,13 +81,31 @@ class Table:
     def read(self, ladder: str = "") -> None:
         """Read all rows. `ladder`: that of a table that names none; empty: the table's name. Raises
         OSError if it cannot be read, and BadConfiguration with a question about a column."""
-        layout, reading, source = self.layout, self._reading, self._source
-        named = self.names_ladder
-        times = Times(layout.column("time"), layout.time_format) if "time" in layout.roles else None
-        of_all = "" if named else reading.ladder or ladder or source.stem
-        head = RoundCells(layout, source.stem, of_all, times)
+        while True:
+            self._read(ladder)
+            if self._doubts.settled():
+                break
+        self._order = np.argsort(np.array(self._moments, np.int64), kind="stable")
+        self.rejections.sort(key=lambda each: each[0])
+
+    def said(self) -> list[str]:
+        """How the cells were read, where they could be read in several ways, a line a column."""
+        texts = ", ".join(f"{name}={text}" for name, text in self._reading.skip)
+        skipped = [f"{self._skipped:,} left out by {texts}"] if texts else []
+        return [f"{self.name}: {each}" for each in (*self._doubts.said(), *skipped)]
+
+    def _read(self, ladder: str) -> None:
+        """Read all rows, by what is decided so far."""
+        layout, reading, source, doubts = self.layout, self._reading, self._source, self._doubts
+        self._events, self._lines, self._moments = Spool(), array("q"), array("q")
+        self.rejected, self.rejections, self._skipped = 0, [], 0
+        times = None
+        if "time" in layout.roles:
+            times = Times(layout.column("time"), doubts, layout.time_format)
+        of_all = "" if self.names_ladder else reading.ladder or ladder or source.stem
+        head = RoundCells(layout, source.stem, of_all, times, doubts)
         maker: WideEvents | LongEvents = (WideEvents if layout.is_wide else LongEvents)(
-            layout, reading, head
+            layout, head, doubts
         )
 
         def damaged(line: int, invalid: Invalid, cells: Sequence[Any]) -> None:
@@ -93,16 +113,13 @@ class Table:
             if not isinstance(maker, LongEvents) or maker.drop(cells):
                 self._reject(line, invalid)
 
-        rows = source.rows(sorted({i for each in layout.roles.values() for i in each}), damaged)
-        moments = array("q")
-        counted = self._counted(self._with_order(rows, times), head)
-        for made in maker.events(counted, lambda line, invalid, _: self._reject(line, invalid)):
+        places = {i for each in layout.roles.values() for i in each} | {i for i, _ in layout.skip}
+        rows = self._chosen(source.rows(sorted(places), damaged), head)
+        for made in maker.events(rows, lambda line, invalid, _: self._reject(line, invalid)):
             self._events.append(made.text)
-            moments.append(made.moment[0])
+            self._moments.append(made.moment[0])
             self._lines.append(made.line)
         self._events.seal()
-        self._order = np.argsort(np.array(moments, np.int64), kind="stable")
-        self.rejections.sort(key=lambda each: each[0])
 
     def __len__(self) -> int:
         return len(self._events)
@@ -139,27 +156,26 @@ class Table:
         if len(self.rejections) < MOST_KEPT:
             self.rejections.append((line, invalid))
 
-    @staticmethod
-    def _counted(rows: Iterator[tuple[int, Any]], head: RoundCells) -> Iterator[tuple[int, Any]]:
-        for row in rows:
-            head.row += 1
-            yield row
-
-    def _with_order(
-        self, rows: Iterator[tuple[int, Any]], times: Times | None
+    def _chosen(
+        self, rows: Iterator[tuple[int, Any]], head: RoundCells
     ) -> Iterator[tuple[int, Any]]:
-        """The rows, once it is known which of two numbers in a date is the day."""
-        if times is None:
-            return rows
-        rows, undecided = times.decided(rows, self.layout.roles["time"][0])
-        if undecided is not None:
-            line, cell = undecided
-            column = self.layout.column("time")
-            cures = " or ".join(
-                self._reading.by_columns({"time": f"{column}:{each}"}) for each in ("dmy", "mdy")
-            )
-            raise BadConfiguration(
-                f"{self.name}:{line}: is {shown(cell)} in column {column} the day first or the "
-                f"month? No row decides it: say {cures}"
-            )
-        return rows
+        """The rows that are not left out."""
+        doubts, layout = self._doubts, self.layout
+        won = layout.is_wide and layout.sides[0].role == "winner" and "result" not in layout.roles
+        statuses = [
+            (place, Statuses(layout.columns[place], doubts, won=won))
+            for place in layout.roles.get("status", ())
+        ]
+        for line, cells in rows:
+            head.row += 1
+            doubts.line = line
+            if any(_text(cells[place]) == text for place, text in layout.skip):
+                self._skipped += 1
+                continue
+            for place, status in statuses:
+                status.see(cells[place])
+            yield line, cells
+
+
+def _text(cell: Any) -> str:
+    return "" if is_missing(cell) else str(cell).strip().lower()

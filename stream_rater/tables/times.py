@@ -6,14 +6,14 @@ the time since 1970 in seconds or milliseconds. Without a zone it is in UTC.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta, timezone
-from itertools import chain
 from numbers import Real
 from typing import Any, Final, NoReturn
 
 from stream_rater.contract.events import EPOCH, parse_time
 from stream_rater.tables.cells import is_missing, mistake, shown
+from stream_rater.tables.doubts import ROWS, Column, Doubts
 
 ORDERS: Final = ("dmy", "mdy", "ymd")
 """The orders of day, month and year in a date."""
@@ -45,14 +45,21 @@ NO_TIME: Final[Moment] = (0, "1970-01-01T00:00:00Z")
 """The time of all rounds of a table without times, so that no time passes between them."""
 
 
-class Times:
+class Times(Column):
     """Reads the cells of a column of times."""
 
-    def __init__(self, column: str, form: str = "") -> None:
-        """`form`: one of FORMATS, if the caller says it; otherwise each cell decides."""
-        self.column = column
-        self.order = form if form in ORDERS else ""
-        """The order of day, month and year where the year is not the first; empty: unknown."""
+    def __init__(self, name: str, doubts: Doubts, form: str = "") -> None:
+        """`form`: one of FORMATS, if the caller says it; otherwise the column decides."""
+        super().__init__(name, doubts)
+        form = form or self.reading.dates
+        if form and form not in FORMATS:
+            doubts.ask(f"{form!r} is no form of a time: give {', '.join(FORMATS)}")
+        self._order = form if form in ORDERS else doubts.decided.get(name, "")
+        self._is_given = bool(form)
+        self._fits = dict.fromkeys(ORDERS, True)
+        self._decisive: dict[str, str] = {}
+        """A date that can be only one, of each order, with its row."""
+        self._shown: set[str] = set()
         self._unit = UNITS.get(form)
         self._cache: dict[Any, Moment] = {}
 
@@ -70,40 +77,29 @@ class Times:
         self._cache[key] = found
         return found
 
-    def decided(
-        self, values: Iterable[tuple[int, Any]], place: int
-    ) -> tuple[Iterator[tuple[int, Any]], tuple[Any, Any] | None]:
-        """Read rows until one decides the order of day and month. Returns all rows, and None, or
-        the line and the cell of the first row that has no order if no row decides.
+    def settle(self) -> bool:
+        fits = [order for order, does in self._fits.items() if does]
+        texts = [text for text in self.seen if len(set(_days(text, fits).values())) > 1]
+        if self._is_given or not self._decisive.keys() | self.seen.keys():
+            return False
+        if not fits:
+            texts, fits = list(self._decisive), [*ORDERS]
+        if texts and len(fits) > 1:
+            rows = self.seen | self._decisive
+            both = "; ".join(
+                f"{rows[text]} is {' or '.join(_as(text, order) for order in _days(text, fits))}"
+                for text in texts[:ROWS]
+            )
+            fits = [order for order in fits if any(order in _days(each, fits) for each in texts)]
+            cures = " or ".join(self.reading.by("dates", each) for each in fits)
+            self.ask(f"in which order are day, month and year? {both}: say {cures}")
+        before = self._order
+        self._order = self.doubts.decided[self.name] = fits[0]
+        return bool(self.seen) and fits[0] not in (before, ORDERS[0])
 
-        `place`: the place of the time in a row.
-        """
-        rows = iter(values)
-        if self.order or self._unit:
-            return rows, None
-        seen: list[tuple[int, Any]] = []
-        undecided: tuple[Any, Any] | None = None
-        for row in rows:
-            seen.append(row)
-            cell = row[1][place]
-            if is_missing(cell):
-                continue
-            found = _DATED.fullmatch(cell.strip()) if isinstance(cell, str) else None
-            if found is None or found["one"] is None:
-                break  # the column has other dates
-            one, two = int(found["one"]), int(found["two"])
-            if 12 < one <= 31 and two <= 12:
-                self.order = "dmy"
-            elif 12 < two <= 31 and one <= 12:
-                self.order = "mdy"
-            elif one != two and undecided is None:
-                undecided = row[0], cell
-            if self.order:
-                break
-        else:
-            self.order = "dmy" if undecided is None else ""
-            return chain(seen, rows), undecided
-        return chain(seen, rows), None
+    def said(self) -> str:
+        text = next(iter(self.seen), "")
+        return f"{shown(text)} is {_as(text, self._order)}" if text and self._order else ""
 
     def _read_both(self, value: Any, of_day: Any) -> Moment:
         if is_missing(of_day):
@@ -119,7 +115,7 @@ class Times:
 
     def _read(self, value: Any) -> Moment:
         if is_missing(value):
-            raise mistake("bad-time", self.column, "empty")
+            raise mistake("bad-time", self.name, "empty")
         if isinstance(value, datetime):
             return _moment(value)
         if isinstance(value, date):
@@ -161,15 +157,20 @@ class Times:
             return int(found["y"]), int(found["m"]), int(found["d"])
         if compact := found["c"]:
             return int(compact[:4]), int(compact[4:6]), int(compact[6:])
-        one, two, year = int(found["one"]), int(found["two"]), int(found["year"])
-        if self.order == "ymd":
-            return _century(one), two, year
-        if not self.order:
-            self._fail(text, f"no time: is {one} the day or the month? Name the column as "
-                             f"time={self.column}:dmy or :mdy")  # fmt: skip
-        if len(found["year"]) == 2:
-            year = _century(year)
-        return (year, two, one) if self.order == "dmy" else (year, one, two)
+        days = _days(text)
+        if not self._is_given and days:
+            for order in ORDERS:
+                self._fits[order] &= order in days
+            if len(set(days.values())) > 1:
+                self.note(text)
+            elif (order := min(days)) not in self._shown:
+                self._shown.add(order)
+                self._decisive[text] = f"{self.doubts.unit} {self.doubts.line}: {shown(text)}"
+        if self._order in days:
+            return days[self._order]
+        if self._order or not days:
+            self._fail(text, "no date")
+        return next(iter(days.values()))
 
     def _counted(self, text: str) -> Moment:
         whole, _, part = text.partition(".")
@@ -181,7 +182,7 @@ class Times:
         if unit is None:
             self._fail(
                 text, "no time: seconds since 1970 have 10 digits and milliseconds 13; name the "
-                f"column as time={self.column}:s or :ms if it counts these"
+                f"column as time={self.name}:s or :ms if it counts these"
             )  # fmt: skip
         micros = int(whole) * unit + int((part + "0" * 6)[:6]) * unit // 1_000_000
         try:
@@ -190,7 +191,27 @@ class Times:
             self._fail(text, "no time: beyond the year 9999")
 
     def _fail(self, value: Any, why: str) -> NoReturn:
-        raise mistake("bad-time", self.column, f"{shown(value)} is {why}") from None
+        raise mistake("bad-time", self.name, f"{shown(value)} is {why}") from None
+
+
+def _days(text: str, orders: Sequence[str] = ORDERS) -> dict[str, tuple[int, int, int]]:
+    """The year, month and day of a date whose year is not known to be first, by each of these
+    orders that it may have."""
+    found = _DATED.fullmatch(text)
+    assert found is not None, "it was matched before"
+    one, two, year = int(found["one"]), int(found["two"]), int(found["year"])
+    short = len(found["year"]) == 2
+    late = _century(year) if short else year
+    days = {"dmy": (late, two, one), "mdy": (late, one, two), "ymd": (_century(one), two, year)}
+    return {
+        order: days[order] for order in orders
+        if 1 <= days[order][1] <= 12 and 1 <= days[order][2] <= 31 and (short or order != "ymd")
+    }  # fmt: skip
+
+
+def _as(text: str, order: str) -> str:
+    year, month, day = _days(text)[order]
+    return f"{year:04}-{month:02}-{day:02} by {order}"
 
 
 def _century(year: int) -> int:

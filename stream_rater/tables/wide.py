@@ -7,10 +7,11 @@ from stream_rater.config.errors import BadConfiguration
 from stream_rater.rounds.validation import Invalid
 from stream_rater.tables import cells as read
 from stream_rater.tables.cells import DRAWN, FIRST, SECOND, is_missing, mistake, order, shown
-from stream_rater.tables.event_lines import Entry, Event, Made, encode, entry, weight_of
+from stream_rater.tables.doubts import Doubts, Flags, LeftOut, Numbers, Places, Question, Results
+from stream_rater.tables.event_lines import Entry, Event, Made, encode, entry
 from stream_rater.tables.layout import Layout, Side
+from stream_rater.tables.layout import Places as ColumnPlaces
 from stream_rater.tables.names import names_of_side, plain
-from stream_rater.tables.reading import Reading
 from stream_rater.tables.rounds import RoundCells
 from stream_rater.tables.source import Reject
 
@@ -18,8 +19,7 @@ PROBE: Final = 1_000
 """The number of rows in which a column of ids whose name may mean something else must have no value
 twice."""
 
-MOST_RESULTS: Final = 1_000
-
+Players = Sequence[tuple[str, ...]]
 Row = tuple[int, Sequence[Any]]
 Outcome = tuple[Sequence[int | None], Sequence[int | float | None]]
 """The rank of each side, None for one that did not finish, and its score, None where unknown."""
@@ -28,27 +28,61 @@ Outcome = tuple[Sequence[int | None], Sequence[int | float | None]]
 class WideEvents:
     """Makes an event of each row."""
 
-    def __init__(self, layout: Layout, reading: Reading, head: RoundCells) -> None:
-        self._layout, self._reading, self._head = layout, reading, head
-        self._sides = layout.sides
-        self._columns = [layout.columns[each.players] for each in layout.sides]
+    def __init__(self, layout: Layout, head: RoundCells, doubts: Doubts) -> None:
+        self._layout, self._reading, self._head = layout, doubts.reading, head
+        self._sides, columns = layout.sides, layout.columns
         self._result = layout.roles.get("result", (-1,))[0]
-        self._names_winner = self._result >= 0 and (
-            plain(layout.columns[self._result]) in names_of_side("winner")
-        )
+        self._neutral = layout.roles.get("neutral", (-1,))[0]
         self._has_scores = all(each.score >= 0 for each in layout.sides)
         self._has_ranks = all(each.rank >= 0 for each in layout.sides)
         self._is_won = layout.sides[0].role == "winner"
-        self._low = reading.score == "low"
-        self._results: dict[str, tuple[tuple[int, int], Sequence[int | float]]] = {}
-        """Results that were read before."""
-        self._ids: dict[str, int] | None = {} if layout.general_round else None
+        self._low = self._reading.score == "low"
+        self._scores_of = {
+            side: Numbers(columns[side.score], doubts) for side in self._sides if self._has_scores
+        }
+        self._ranks_of = {
+            side: Places(columns[side.rank], doubts) for side in self._sides if self._has_ranks
+        }
+        self._results: Results | None = None
+        if self._result >= 0:
+            column = columns[self._result]
+            self._names_winner = plain(column) in names_of_side("winner") and not self._is_won
+            initials = {
+                side.role[0]: ranks
+                for side, ranks in zip(self._sides, (FIRST, SECOND), strict=True) if side.seat
+            }  # fmt: skip
+            self._results = Results(
+                column, doubts, initials, scored=self._has_scores, names_winner=self._names_winner
+            )
+        self._is_neutral = (
+            Flags(columns[self._neutral], doubts, "neutral") if self._neutral >= 0 else None
+        )
+        by = self._reading
+        first = columns[self._result if self._result >= 0 else max(self._sides[0].score, 0)]
+        self._unplayed = Question(
+            first, doubts, "a match without a result:", "say "
+            f"{by.by('skip', {first: ''})} to leave such rows out",
+        )  # fmt: skip
+        self._tied = Question(
+            f"{first} and {columns[max(self._sides[1].score, 0)]}", doubts,
+            "winner and loser have equal scores:",
+            f"say {by.by('result', {'equal': 'draw'})} or {by.by('result', {'equal': 'win'})}",
+        )  # fmt: skip
+        self._lower = Question(
+            f"{first} and {columns[max(self._sides[1].score, 0)]}", doubts,
+            "the winner has the lower score:",
+            f"say {by.by('score', 'low')} if it is the better one, or "
+            f"{self._without_scores()} to leave the scores out",
+        )  # fmt: skip
+        self._ids: dict[str, int] | None = {} if "round" in layout.general else None
 
     def events(self, rows: Iterator[Row], reject: Reject) -> Iterator[Made]:
         """Yield the event of each row. A row that is no match goes to `reject`."""
         for line, cells in rows:
             try:
                 yield self._event(line, cells)
+            except LeftOut:
+                pass
             except Invalid as invalid:
                 reject(line, invalid, cells)
 
@@ -58,54 +92,69 @@ class WideEvents:
         if self._ids is not None:
             self._check_distinct(round_id, line)
         ladder, moment = head.ladder(cells), head.moment(cells)
-        players = [
-            read.players(cells[each.players], column)
-            for each, column in zip(self._sides, self._columns, strict=True)
-            if len(self._sides) == 2 or not is_missing(cells[each.players])
-        ]
         sides = self._sides
-        if len(players) < len(sides):
-            sides = [each for each in sides if not is_missing(cells[each.players])]
+        if len(sides) > 2:
+            sides = [side for side in sides if not all(is_missing(cells[i]) for i in side.players)]
+        players = [self._players(cells, side.players) for side in sides]
         ranks, scores = self._outcome(cells, sides, players)
+        neutral = self._is_neutral is not None and self._is_neutral.of(cells[self._neutral])
         standings: list[Entry] = [
-            entry(names, rank, score, side.seat)
+            entry(names, rank, score, None if neutral else side.seat)
             for side, names, rank, score in zip(sides, players, ranks, scores, strict=True)
         ]
-        event = Event(round_id, ladder, moment[1], standings)
-        if head.weight >= 0:
-            event.weight = weight_of(cells[head.weight], self._layout.column("weight"))
+        event = Event(round_id, ladder, moment[1], standings, head.weight_of(cells))
         return Made(moment, line, encode(event))
 
-    def _outcome(
-        self, cells: Sequence[Any], sides: Sequence[Side], players: Sequence[tuple[str, ...]]
-    ) -> Outcome:
-        """The ranks and the scores of the sides. Raises Invalid."""
-        nothing = [None] * len(sides)
-        if self._has_ranks:
-            ranks = [read.rank(cells[each.rank], self._layout.columns[each.rank]) for each in sides]
-            return ranks, self._scores(cells, sides) if self._has_scores else nothing
-        if self._is_won:
-            return FIRST, nothing
-        if self._result < 0:
-            scores = self._scores(cells, sides)
-            return order(scores, low=self._low), scores
-        found, own = self._named_result(cells, players)
-        if not self._has_scores:
-            return found, own or nothing
-        if all(is_missing(cells[each.score]) for each in sides):
-            return found, nothing
-        scores = self._scores(cells, sides)
-        by_score = order(scores, low=self._low)
-        if by_score not in (DRAWN, found):
-            raise mistake(
-                "bad-rank", self._layout.columns[self._result],
-                f"{shown(cells[self._result])}, but the scores are {scores[0]} and {scores[1]}: "
-                f"correct one of them, or leave the scores out, as {self._without_scores()}",
-            )  # fmt: skip
-        return found, scores
+    def _players(self, cells: Sequence[Any], places: ColumnPlaces) -> tuple[str, ...]:
+        """The players of a side. A member of a team may be missing."""
+        columns, head = self._layout.columns, self._head
+        if len(places) == 1:
+            column = columns[places[0]]
+            return head.somebody(read.players(cells[places[0]], column), column)
+        return head.members(cells, places, columns)
 
-    def _scores(self, cells: Sequence[Any], sides: Sequence[Side]) -> list[int | float]:
-        return [read.number(cells[each.score], self._layout.columns[each.score]) for each in sides]
+    def _outcome(self, cells: Sequence[Any], sides: Sequence[Side], players: Players) -> Outcome:
+        """The ranks and the scores of the sides. Raises Invalid, or LeftOut."""
+        nothing = [None] * len(sides)
+        scored = self._has_scores and not all(is_missing(cells[each.score]) for each in sides)
+        if self._has_ranks:
+            ranks = [self._ranks_of[side].of(cells[side.rank]) for side in sides]
+            return ranks, self._scores(cells, sides) if scored else nothing
+        scores = self._scores(cells, sides) if scored else nothing
+        by_score = order(scores, low=self._low) if scored else ()  # type: ignore[arg-type]
+        if self._results is None and not self._is_won:
+            if not scored:
+                self._unplayed.note("", players)
+                raise LeftOut
+            return by_score, scores
+        if self._results is None or (scored and is_missing(cells[self._result])):
+            found, own = FIRST if self._is_won else by_score, nothing
+        else:
+            found, own = self._named_result(cells, players)  # type: ignore[assignment]
+        if not scored:
+            return found, own or nothing
+        if by_score in (found, DRAWN):
+            if self._is_won and by_score == DRAWN and self._results is None:
+                return self._of_tied(players, scores), scores
+            return found, scores
+        if self._is_won:
+            self._lower.note(f"{scores[0]}-{scores[1]}", players)
+            return found, scores
+        raise mistake(
+            "bad-rank", self._layout.columns[self._result],
+            f"{shown(cells[self._result])}, but the scores are {scores[0]} and {scores[1]}: "
+            f"correct one of them, or leave the scores out, as {self._without_scores()}",
+        )  # fmt: skip
+
+    def _of_tied(self, players: Players, scores: Sequence[Any]) -> tuple[int, int]:
+        """The ranks of a winner and a loser with equal scores."""
+        said = self._reading.result.get("equal")
+        if said is None:
+            self._tied.note(f"{scores[0]}-{scores[1]}", players)
+        return DRAWN if said == "draw" else FIRST
+
+    def _scores(self, cells: Sequence[Any], sides: Sequence[Side]) -> list[Any]:
+        return [self._scores_of[side].of(cells[side.score]) for side in sides]
 
     def _without_scores(self) -> str:
         return self._reading.by_columns({
@@ -113,36 +162,29 @@ class WideEvents:
         })  # fmt: skip
 
     def _named_result(
-        self, cells: Sequence[Any], players: Sequence[tuple[str, ...]]
+        self, cells: Sequence[Any], players: Players
     ) -> tuple[tuple[int, int], Sequence[int | float]]:
         """The ranks by the column of the result, which may name the winner."""
-        cell, column = cells[self._result], self._layout.columns[self._result]
-        if self._names_winner and (winner := self._winner(cell, players)):
+        assert self._results is not None
+        cell = cells[self._result]
+        known = self._results.is_known(cell) and not self._names_winner
+        if not known and (winner := self._winner(cell, players)):
             return winner, ()
-        if type(cell) is str and (known := self._results.get(cell)):
-            return known
-        try:
-            found = read.result(cell, column)
-            if type(cell) is str and len(self._results) < MOST_RESULTS:
-                self._results[cell] = found
-            return found
-        except Invalid:
-            if winner := self._winner(cell, players):
-                return winner, ()
-            if self._names_winner and not is_missing(cell):
-                raise mistake(
-                    "bad-rank", column,
-                    f"{shown(cell)} is neither of the two sides, nor a draw",
-                ) from None  # fmt: skip
-            raise
+        return self._results.of(cell, players)
 
-    def _winner(self, cell: Any, players: Sequence[tuple[str, ...]]) -> tuple[int, int] | None:
+    def _winner(self, cell: Any, players: Players) -> tuple[int, int] | None:
         """The ranks if a cell has the name of one of two sides."""
         if is_missing(cell):
             return None
-        named = str(cell)
-        for ranks, side, names in zip((FIRST, SECOND), self._sides, players, strict=True):
-            if names == (named,) or plain(named) == side.role:
+        named = str(cell).strip()
+        for ranks, names in zip((FIRST, SECOND), players, strict=True):
+            if names == (read.identifier(cell, ""),) or named in names:
+                return ranks
+        if not any(map(str.isalpha, named)):
+            return None
+        for ranks, side in zip((FIRST, SECOND), self._sides, strict=True):
+            key = side.role.removeprefix("player") or side.role
+            if plain(named) in {key, *names_of_side(key)}:
                 return ranks
         return None
 

@@ -1,0 +1,498 @@
+"""What the cells of a column leave open: `03/04/2020`, `1,234`, `resigned`.
+
+A column is decided as a whole, by all of its cells, or it is a question to the caller; never are a
+part of its rows taken and the others refused. So a reader of a column notes what its cells allow,
+and reads on by a first guess. At the end of the table the column is settled: the guess was right,
+or the table is read again by what is known now, or BadConfiguration has the question, with up to
+three rows and the option that decides.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.tables.cells import (
+    DRAWN,
+    FIRST,
+    SECOND,
+    is_missing,
+    mistake,
+    number,
+    order,
+    shown,
+)
+from stream_rater.tables.reading import MARGIN, MEANINGS, Reading
+
+MOST_SEEN: Final = 200
+"""The most open texts of a column that are stored."""
+MOST_ASKED: Final = 8
+"""The most open texts that a question lists."""
+ROWS: Final = 3
+"""The rows that a question shows."""
+
+NOT_FINISHED: Final = frozenset(
+    ("dnf", "dsq", "dq", "disq", "disqualified", "ret", "retired", "rtd", "nc", "otl", "hd", "exc",
+     "\\n", "-1")
+)  # fmt: skip
+"""The texts in place of a rank, or of a score, of somebody who took part and has no place."""
+NOT_STARTED: Final = frozenset(("dns", "dnq", "dnpq", "scr", "wd", "ns"))
+"""Those of somebody who did not take part, whose row is left out."""
+
+RESULTS: Final = {
+    **dict.fromkeys(("h", "home", "w", "win", "won", "1-0"), FIRST),
+    **dict.fromkeys(
+        ("d", "draw", "drawn", "tie", "tied", "x", "=", "1/2-1/2", "½-½", "jigo", "bothbad",
+         "both_bad", "tie(bothbad)", "tie(both_bad)"), DRAWN),
+    **dict.fromkeys(("a", "away", "l", "loss", "lost", "lose", "0-1"), SECOND),
+}  # fmt: skip
+"""The ranks by the texts of results, which are those of the first side."""
+
+SCHEMES: Final[tuple[dict[float, tuple[int, int]], ...]] = (
+    {1: FIRST, 0.5: DRAWN, 0: SECOND},
+    {1: FIRST, 2: SECOND},
+    {1: FIRST, 0: DRAWN, -1: SECOND},
+    {3: FIRST, 1: DRAWN, 0: SECOND},
+)
+"""The ranks by the numbers of a column of results: points of chess, the number of the side, signs,
+points of football."""
+_TELLS: Final = ((1, 0.5), (2,), (-1,), (3,))
+"""The numbers of which a column must have one for each scheme."""
+
+GUESSES: Final = {
+    **dict.fromkeys(
+        ("resigned", "checkmated", "timeout", "abandoned", "lose", "quit", "forfeit"), "loss"),
+    **dict.fromkeys(
+        ("agreed", "repetition", "stalemate", "insufficient", "50move", "timevsinsufficient"),
+        "draw"),
+    **dict.fromkeys(("", "*", "bye", "nr", "noresult", "postponed", "cancelled"), "skip"),
+}  # fmt: skip
+"""What a question proposes for a text. It is never taken without the answer."""
+
+NOT_PLAYED: Final = re.compile(
+    r"\b(w/?o|walk ?over|forfeit\w*|ff|bye|(not|never) played|abandon\w*|cancell?ed|postponed|"
+    r"no.?(result|contest|show)|void|awarded|unplayed|scheduled)\b", re.IGNORECASE,
+)  # fmt: skip
+"""The words that say that a match was not played, or not to its end."""
+STATUSES: Final = frozenset(
+    ("status", "state", "result", "res", "score", "outcome", "comment", "comments", "remarks",
+     "notes", "wintype", "wonby", "method")
+)  # fmt: skip
+"""The names of the columns in which these words are looked for."""
+NOBODY: Final = frozenset(
+    ("bye", "Bye", "BYE", "tbd", "TBD", "tba", "TBA", "n/a", "N/A", "-", "--", "?", "\\N", "NULL",
+     "null")
+)  # fmt: skip
+"""Ids that stand where no player was."""
+
+_PAIR: Final = re.compile(r"(\d+(?:\.\d+)?)\s*[-–—:]\s*(\d+(?:\.\d+)?)")
+_PLACE: Final = re.compile(r"[t=]?\s*(\d+)\s*(?:st|nd|rd|th|t|=|\.)?")
+_BY: Final = re.compile(r"([bwr])\+.*")
+_HALVES: Final = {"½": "0.5", "1/2": "0.5", "0,5": "0.5"}
+_NUMBERS: Final = {
+    decimal: re.compile(
+        rf"[+-]?(?=[\d{decimal}])(\d{{1,3}}([{other}'’ \u00a0\u202f]\d{{3}})+|\d*)"
+        rf"([{decimal}]\d*)?([eE][+-]?\d+)?"
+    )
+    for decimal, other in ((".", ","), (",", "."))
+}
+_TRUE: Final = frozenset(("true", "t", "yes", "y", "1", "dnf", "neutral"))
+_FALSE: Final = frozenset(("false", "f", "no", "n", "0", "", "home"))
+
+Outcome = tuple[tuple[int, int], tuple[int | float, ...]]
+"""The ranks of two sides, and their scores, if the result has them."""
+
+
+class LeftOut(Exception):
+    """A row is left out, by its text or by what the caller says."""
+
+
+class Doubts:
+    """What is open in a table."""
+
+    def __init__(self, name: str, unit: str, reading: Reading) -> None:
+        self.name, self.unit, self.reading = name, unit, reading
+        self.line = 0
+        """The number of the present row."""
+        self.decided: dict[str, Any] = {}
+        """What an earlier reading of the table has decided, by column."""
+        self.columns: list[Column] = []
+
+    def settled(self) -> bool:
+        """Settle all columns. Returns False if the table must be read again. Raises
+        BadConfiguration with a question."""
+        again = [each for each in self.columns if each.settle()]
+        if again:
+            self.columns = []
+        return not again
+
+    def said(self) -> list[str]:
+        """The readings that were chosen, a line a column."""
+        return [f"{each.name}: {text}" for each in self.columns if (text := each.said())]
+
+    def ask(self, text: str) -> NoReturn:
+        """Raise BadConfiguration with a question about the table."""
+        raise BadConfiguration(f"{self.name}: {text}")
+
+
+class Column:
+    """A column, or several, while a table is read. `seen` has the open texts with their first
+    row."""
+
+    def __init__(self, name: str, doubts: Doubts) -> None:
+        self.name, self.doubts, self.reading = name, doubts, doubts.reading
+        self.seen: dict[str, str] = {}
+        doubts.columns.append(self)
+
+    def note(self, text: str, players: Sequence[Sequence[str]] = ()) -> None:
+        """Note an open text of the present row. `players`: those of each side, for a question."""
+        if text not in self.seen and len(self.seen) < MOST_SEEN:
+            more = " – ".join("+".join(names) for names in players)
+            place = f"{self.doubts.unit} {self.doubts.line}: {shown(text)}"
+            self.seen[text] = f"{place}{f' ({more})' if more else ''}"
+
+    @property
+    def rows(self) -> str:
+        """The first rows, as a question shows them."""
+        return "; ".join([*self.seen.values()][:ROWS])
+
+    @property
+    def listed(self) -> str:
+        """The open texts, as a question lists them."""
+        more = len(self.seen) - MOST_ASKED
+        texts = ", ".join(map(shown, [*self.seen][:MOST_ASKED]))
+        return texts + (f" and {more} more" if more > 0 else "")
+
+    def settle(self) -> bool:
+        """Decide. Returns whether the table must be read again."""
+        return False
+
+    def said(self) -> str:
+        """The reading that was chosen; empty if there was no choice."""
+        return ""
+
+    def ask(self, text: str) -> NoReturn:
+        """Ask about this column."""
+        self.doubts.ask(f"column {self.name}: {text}")
+
+
+class Question(Column):
+    """A column about which the caller is asked if there is any open text."""
+
+    def __init__(self, name: str, doubts: Doubts, text: str, cure: str) -> None:
+        """`text` stands before the rows, `cure` behind them."""
+        super().__init__(name, doubts)
+        self._text, self._cure = text, cure
+
+    def settle(self) -> bool:
+        if self.seen:
+            self.ask(f"{self._text} {self.rows}: {self._cure}")
+        return False
+
+
+class Numbers(Column):
+    """Numbers, whose comma may separate thousands or decimals."""
+
+    def __init__(self, name: str, doubts: Doubts) -> None:
+        super().__init__(name, doubts)
+        self._decimal = self.reading.decimal or doubts.decided.get(name, "")
+        self._fits = {".": True, ",": True}
+
+    def of(self, value: Any, code: str = "malformed") -> int | float:
+        """The number in a cell. Raises Invalid with this code."""
+        if type(value) is str and not value.isdecimal() and not is_missing(value):
+            value = self._plain(value.strip(), code)
+        return number(value, self.name, code)
+
+    def _plain(self, text: str, code: str) -> str:
+        """The text with a point, and without separators of thousands. Raises Invalid."""
+        plain = {each: _without(text, each) for each in _NUMBERS}
+        if not self._decimal and any(plain.values()) and len(set(plain.values())) > 1:
+            for each, found in plain.items():
+                self._fits[each] &= found is not None
+            if "," in text or plain["."] is None:
+                self.note(text)
+        if self._decimal and not plain[self._decimal] and any(plain.values()):
+            raise mistake(code, self.name, f"{shown(text)} is no number by {self._decimal!r}")
+        return plain[self._decimal or "."] or plain[","] or text
+
+    def settle(self) -> bool:
+        if not self.seen or self._decimal:
+            return False
+        fits = [each for each, does in self._fits.items() if does]
+        if len(fits) != 1:
+            both = "; ".join(
+                f"{row} is {' or '.join(self._as(text, each) for each in _NUMBERS)}"
+                for text, row in [*self.seen.items()][:ROWS]
+            )
+            cures = " or ".join(self.reading.by("decimal", each) for each in _NUMBERS)
+            self.ask(f"does a comma separate thousands or decimals? {both}: say {cures}")
+        self.doubts.decided[self.name] = fits[0]
+        return fits == [","]
+
+    def said(self) -> str:
+        if not self._decimal and not self.seen:
+            return ""
+        used = self._decimal or "."
+        text = next(iter(self.seen), "")
+        example = f", as {shown(text)} is {self._as(text, used)}" if text else ""
+        return f"{shown(used)} separates decimals{example}"
+
+    @staticmethod
+    def _as(text: str, decimal: str) -> str:
+        found = _without(text, decimal)
+        return f"{found if found is not None else 'no number'} by {decimal!r}"
+
+
+def _without(text: str, decimal: str) -> str | None:
+    """A number with a point and without separators of thousands; None if the text is none with
+    this sign before decimals."""
+    if not _NUMBERS[decimal].fullmatch(text):
+        return None
+    return re.sub("[,.'’ \u00a0\u202f]", lambda sign: "." if sign[0] == decimal else "", text)
+
+
+class Words(Column):
+    """A column of texts that mean something."""
+
+    def meaning(self, text: str) -> str:
+        """What the caller says that a text means: one of MEANINGS, or empty. Raises LeftOut."""
+        found = self.reading.result.get(text.strip().lower(), "")
+        if found == "skip":
+            raise LeftOut
+        return found
+
+    def ask_meaning(self, choices: Iterable[str] = MEANINGS[:-1], more: str = "") -> NoReturn:
+        """Ask what the open texts mean."""
+        proposed = {
+            text: GUESSES.get(text.lower().replace(" ", ""), "?")
+            for text in [*self.seen][:MOST_ASKED]
+        }
+        self.ask(
+            f"what is meant by {self.listed}? {self.rows}: say it, as "
+            f"{self.reading.by('result', proposed)}, each as one of {', '.join(choices)}{more}"
+        )
+
+
+class Places(Words):
+    """Ranks, or scores whose place a code may take."""
+
+    def __init__(self, name: str, doubts: Doubts) -> None:
+        super().__init__(name, doubts)
+        self._codes: dict[str, set[str]] = {"did not finish": set(), "left out": set(), "": set()}
+
+    def of(self, value: Any) -> int | None:
+        """The rank in a cell; None for somebody who did not finish. Raises LeftOut, or Invalid."""
+        if type(value) is int and value > 0:
+            return value
+        text = "" if is_missing(value) else str(value).strip()
+        if text.isdecimal() and (found := int(text)) > 0:
+            return found
+        if self.is_code(text):
+            return None
+        if (place := _PLACE.fullmatch(text.lower())) and int(place[1]) > 0:
+            self._codes[""].add(text)
+            return int(place[1])
+        if _NUMBERS["."].fullmatch(text) and (rank := float(text)) > 0 and rank.is_integer():
+            return int(rank)
+        self.note(text)
+        return None
+
+    def is_code(self, text: str) -> bool:
+        """Whether a text says that somebody did not finish. Raises LeftOut."""
+        key = text.strip().lower()
+        if said := self.meaning(text):
+            return said in ("dnf", "loss")
+        if key in NOT_STARTED:
+            self._codes["left out"].add(text)
+            raise LeftOut
+        if key in NOT_FINISHED:
+            self._codes["did not finish"].add(text)
+        return key in NOT_FINISHED
+
+    def settle(self) -> bool:
+        if self.seen:
+            numbers = all(_NUMBERS["."].fullmatch(each) for each in self.seen)
+            as_score = self.reading.by("columns", {"rank": "", "score": self.name})
+            more = f"; or name it as a score, as {as_score} with --score low" if numbers else ""
+            self.ask_meaning(("dnf", "skip"), more)
+        return False
+
+    def said(self) -> str:
+        return "; ".join(
+            f"{', '.join(sorted(texts)[:MOST_ASKED])} {what or 'are places'}"
+            for what, texts in self._codes.items() if texts
+        )  # fmt: skip
+
+
+class Scores(Places):
+    """Scores of entries, or codes in their place."""
+
+    def __init__(self, name: str, doubts: Doubts) -> None:
+        super().__init__(name, doubts)
+        self._number = Numbers(name, doubts)
+        self._low = doubts.reading.score == "low"
+        self._least = 0.0
+        self._negative: dict[str, str] = {}
+
+    def score(self, value: Any) -> int | float | None:
+        """The score in a cell; None for somebody who did not finish. Raises LeftOut, or Invalid."""
+        if type(value) is int and value >= 0:
+            return value
+        text = "" if is_missing(value) else str(value).strip()
+        if any(each.isdigit() for each in text):
+            if text[0] == "-" and self.meaning(text) == "dnf":
+                return None
+            found = self._number.of(value)
+            if found < 0:
+                self._least = min(self._least, found)
+                if self._low and text not in self.reading.result:
+                    self._negative.setdefault(
+                        text, f"{self.doubts.unit} {self.doubts.line}: {shown(text)}"
+                    )
+            return found
+        if not self.is_code(text):
+            self.note(text)
+        return None
+
+    def settle(self) -> bool:
+        if self._negative and self._least >= -2:
+            codes = dict(zip(self._negative, ("dnf", "skip"), strict=False))
+            kept = dict.fromkeys(self._negative, "score")
+            self.ask(
+                f"is a score below 0 the best one, or a code? {'; '.join(self._negative.values())}:"
+                f" say {self.reading.by('result', codes)} or {self.reading.by('result', kept)}"
+            )
+        return super().settle()
+
+
+class Flags(Column):
+    """A column that says yes or no. An empty cell says no."""
+
+    def __init__(self, name: str, doubts: Doubts, role: str = "dnf") -> None:
+        super().__init__(name, doubts)
+        self._role = role
+
+    def of(self, value: Any) -> bool:
+        """Whether a cell says yes."""
+        if is_missing(value):
+            return False
+        if isinstance(value, float) and value in (0.0, 1.0):
+            return value == 1.0
+        text = str(value).strip()
+        if text.lower() not in _TRUE and text.lower() not in _FALSE:
+            self.note(text)
+        return text.lower() in _TRUE
+
+    def settle(self) -> bool:
+        if self.seen:
+            left = self.reading.by("columns", {self._role: ""})
+            self.ask(f"is {self.listed} yes or no? {self.rows}: leave the column out, as {left}")
+        return False
+
+
+class Results(Words):
+    """The results of matches of two sides, which are those of the first side, or the winner's
+    name."""
+
+    def __init__(
+        self, name: str, doubts: Doubts, initials: Mapping[str, tuple[int, int]], *,
+        scored: bool, names_winner: bool,
+    ) -> None:  # fmt: skip
+        """`initials`: the ranks by the first letters of the sides. `scored`: whether scores say who
+        won, too. `names_winner`: whether it has the names of winners, so that a number is that of a
+        side."""
+        super().__init__(name, doubts)
+        self._initials = initials
+        self._scored, self._names_winner = scored, names_winner
+        self._numbers: set[float] = set()
+        self._has_words = False
+        self._scheme: Mapping[float, tuple[int, int]] = doubts.decided.get(
+            name, SCHEMES[names_winner]
+        )
+
+    def is_known(self, value: Any) -> bool:
+        """Whether a cell is a word of results, and no number."""
+        key = str(value).strip().lower().replace(" ", "")
+        return key in RESULTS or key in self._initials or key in self.reading.result
+
+    def of(self, value: Any, players: Sequence[Sequence[str]]) -> Outcome:
+        """The outcome by a cell. `players`: those of each side, for a question. Raises LeftOut."""
+        text = "" if is_missing(value) else str(value).strip()
+        key = text.lower().replace(" ", "")
+        if said := self.meaning(text):
+            return {"win": FIRST, "draw": DRAWN}.get(said, SECOND), ()
+        if found := self._initials.get(key) or RESULTS.get(key):
+            return found, _SCORES.get(key, ())
+        if (won := _BY.fullmatch(key)) and (found := self._initials.get(won[1])):
+            return found, ()
+        if _NUMBERS["."].fullmatch(_HALVES.get(key, key)):
+            points = float(_HALVES.get(key, key))
+            if MARGIN in self.reading.result:
+                return order((points, 0.0))[:2], ()  # type: ignore[return-value]
+            self._numbers.add(points)
+            self.note(text, players)
+            return self._scheme.get(points, DRAWN), ()
+        if pair := _PAIR.fullmatch(text):
+            scores = number(pair[1], self.name), number(pair[2], self.name)
+            return order(scores)[:2], scores  # type: ignore[return-value]
+        self.note(text, players)
+        self._has_words = True
+        return DRAWN, ()
+
+    def settle(self) -> bool:
+        if not self.seen:
+            return False
+        numbers = self._numbers
+        fitting = [
+            scheme for scheme, tells in zip(SCHEMES, _TELLS, strict=True)
+            if numbers <= scheme.keys() and numbers & set(tells) and not self._has_words
+            and (scheme is SCHEMES[1] or not self._names_winner)
+        ]  # fmt: skip
+        if not fitting:
+            more = f"; or leave it out, as {self.reading.by('columns', {'result': ''})}"
+            if len(self._numbers) > 1 and not self._has_words:
+                margin = self.reading.by("result", MARGIN)
+                more += f"; or say {margin} if it is the margin by which the first side won"
+            self.ask_meaning(more=more if self._scored or "margin" in more else "")
+        before, self._scheme = self._scheme, fitting[0]
+        self.doubts.decided[self.name] = self._scheme
+        return before is not self._scheme
+
+    def said(self) -> str:
+        words = {FIRST: "won", DRAWN: "a draw", SECOND: "lost"}
+        listed = ", ".join(
+            f"{points:g} is {words[self._scheme[points]]}" for points in sorted(self._numbers)
+        )
+        return f"of the first side, {listed}" if listed else ""
+
+
+_DRAWS: Final = {text for text, ranks in RESULTS.items() if ranks == DRAWN}
+_SCORES: Final = {"1-0": (1, 0), "0-1": (0, 1), "1/2-1/2": (0.5, 0.5), "½-½": (0.5, 0.5)}
+
+
+class Statuses(Column):
+    """A column that may say that a match was not played, or, in a table of winners and losers, that
+    it was a draw; or players who may be nobody."""
+
+    def __init__(self, name: str, doubts: Doubts, *, won: bool = False) -> None:
+        super().__init__(name, doubts)
+        cures = " or ".join(map(self.reading.by_columns, ({"result": name}, {"status": ""})))
+        self._draws = Question(name, doubts, "was it a draw?", f"say {cures}") if won else None
+
+    def see(self, text: Any) -> None:
+        """Look at a cell of such a column."""
+        if isinstance(text, str) and (text.strip() == "*" or NOT_PLAYED.search(text)):
+            self.note(text.strip())
+        elif self._draws is not None and str(text).strip().lower() in _DRAWS:
+            self._draws.note(str(text).strip())
+
+    def settle(self) -> bool:
+        if self.seen:
+            skip = self.reading.by("skip", {self.name: [*self.seen][:MOST_ASKED]})
+            taken = self.reading.by("columns", {"status": ""})
+            self.ask(
+                f"was there a match? {self.rows}: say {skip} to leave such rows out, or {taken} to "
+                "take them as all others"
+            )
+        return False
