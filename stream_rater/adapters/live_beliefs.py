@@ -16,7 +16,7 @@ from stream_rater.config.ladders import Ladder, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders
 from stream_rater.pipeline.ladder_history import LadderLog
-from stream_rater.pipeline.ports import UNFINISHED, StoredShard
+from stream_rater.pipeline.ports import StoredShard
 from stream_rater.rating import record
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.what_if import KnownBeliefs, playing_as
@@ -193,7 +193,7 @@ class LiveBeliefs:
             {number: PlayerColumn.of(wanted) for number, wanted in asked.items()}
         )
         for number, wanted in asked.items():
-            if stored[number].position.applied == UNFINISHED:
+            if stored[number].position.is_unfinished:
                 raise StaleBeliefs(f"the rebuild of shard {number} is not finished")
             found |= zip((player for _, player in wanted), stored[number].records, strict=True)
         return found

@@ -310,18 +310,22 @@ def fill_store(
     """Write beliefs to a store whose shards are all marked, empty and UNFINISHED, and have this
     epoch. `tails`: by shard, the checksum of the last record before `applied`. Raises StoreInUse.
 
-    No intermediate state can be mistaken for a complete one, even if the store goes back to it.
+    No intermediate state can be mistaken for a complete one, even if the store goes back to it. If
+    it goes back in the meantime, the next call to that shard finds another `applied`.
     """
-    shards = len(marks)
-    for batch in beliefs:
-        _write(_by_shard(batch, shards, epoch), write)
+    shards, before = len(marks), dict.fromkeys(marks, UNFINISHED)
+    for number, batch in enumerate(beliefs, 1):
+        after = UNFINISHED - 1 - number  # below VANISHED
+        calls = _by_shard(batch, before, after, epoch)
+        _write(calls, write)
+        before |= dict.fromkeys(calls, after)
     ends = {shard: applied.get(shard, 0) for shard in range(shards)}
     ahead = {
         s: BeliefColumn.of([(REBUILT, b"%d" % (mark + 1))])
         for s, mark in marks.items()
         if mark >= ends[s]
     }
-    for starts in (dict.fromkeys(ends, UNFINISHED), ends):  # so that the last call changes nothing
+    for starts in (before, ends):  # so that the last call changes nothing
         last = {
             s: Application(
                 Position(end, starts[s], b"", epoch, tails.get(s)), ahead.get(s, NO_BELIEFS)
@@ -331,13 +335,14 @@ def fill_store(
         _write(last, write)
 
 
-def _by_shard(beliefs: BeliefColumn, shards: int, epoch: bytes) -> dict[int, Application]:
-    owners = shards_of_names(beliefs.players.names, shards)
+def _by_shard(
+    beliefs: BeliefColumn, before: Offsets, after: int, epoch: bytes
+) -> dict[int, Application]:
+    owners = shards_of_names(beliefs.players.names, len(before))
     ordered = beliefs.take(np.argsort(owners, kind="stable"))
-    ends = np.cumsum(np.bincount(owners, minlength=shards))
-    unfinished = Position(UNFINISHED, UNFINISHED, epoch=epoch)
+    ends = np.cumsum(np.bincount(owners, minlength=len(before)))
     return {
-        shard: Application(unfinished, ordered[start:end])
+        shard: Application(Position(after, before[shard], epoch=epoch), ordered[start:end])
         for shard, (start, end) in enumerate(pairwise([0, *ends.tolist()]))
         if end > start
     }
@@ -345,4 +350,7 @@ def _by_shard(beliefs: BeliefColumn, shards: int, epoch: bytes) -> dict[int, App
 
 def _write(applications: Mapping[int, Application], write: Write) -> None:
     if applications and not all(write(applications).values()):
-        raise StoreInUse("the store changed while it was being rebuilt: is a worker running?")
+        raise StoreInUse(
+            "the store changed while it was being rebuilt: is a worker running, or did Redis lose "
+            "writes? Run it again"
+        )

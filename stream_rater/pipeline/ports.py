@@ -398,8 +398,8 @@ class CommitSource(Effect[None]):
 
 
 UNFINISHED = -1
-"""The `applied` of a shard whose rebuild is unfinished. No log begins there, so no worker opens
-it."""
+"""The `applied` of a shard whose rebuild has begun. No log begins there, so no worker opens it. The
+calls of the rebuild then lower it, from VANISHED - 1 on, until the last one."""
 
 VANISHED = -2
 """The `applied` of a shard from which another program deleted beliefs. No log begins there, so no
@@ -436,6 +436,11 @@ class Position:
     tail: int | None = None
     """The checksum of the last record before `applied` (`contract.record`), which shows whether the
     store and the log are of the same history. None: unknown, or an older release wrote last."""
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a rebuild of the shard is unfinished."""
+        return self.applied < 0 and self.applied != VANISHED
 
     def advanced(self, applied: int, fresh: bytes, tail: int | None) -> "Position":
         """The position after a call from here up to `applied`, whose last record has the checksum

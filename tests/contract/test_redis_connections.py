@@ -353,6 +353,28 @@ def test_a_store_goes_on_with_the_new_master(watched: Watched) -> None:
     late.close()
 
 
+def test_a_right_on_the_sentinels_is_missing(watched: Watched) -> None:
+    """This ends a process, and the line names the right. One sentinel that answers is enough."""
+    at = Settings(
+        redis=watched.address, redis_sentinel_username="u", redis_sentinel_password="p", buckets=2
+    )
+
+    def allow(sentinel: Server, right: str) -> None:
+        with client_of(sentinel) as client:
+            client.execute_command("ACL", "SETUSER", "u", "reset", "on", ">p", right)
+
+    def ask() -> None:
+        asyncio.run(async_client(at).ask("PING"))
+
+    for each in watched.sentinels:
+        allow(each, "-@all")
+    for asking in (RedisStore(at).prepare, ask):
+        with pytest.raises(Denied, match=r"sentinel .*'sentinel\|masters'.*_SENTINEL_USERNAME"):
+            asking()
+    allow(watched.sentinels[0], "+sentinel|masters")
+    RedisStore(at).prepare()
+
+
 def test_an_isolated_master_is_left(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     """The old master answers and takes writes, and the sentinels and the replica do not reach it.
     A store that uses it all the time leaves it, and so do the index's clients."""

@@ -82,6 +82,23 @@ def test_a_rebuild_that_was_given_up(redis_settings: real.Settings) -> None:
         assert client.exists("{x}:position", "other", "{1}:beliefs") == 3
 
 
+def test_a_failover_while_a_rebuild_deletes(
+    redis_settings: real.Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new master lacks the mark of the rebuild, and loses its beliefs: nobody may use it."""
+    store = RedisPerformer(redis_settings).store
+    with connect(redis_settings) as client:
+
+        def scan(**_: object) -> Iterator[bytes]:
+            client.delete("stream-rater:layout")
+            return iter(())
+
+        monkeypatch.setattr(store._client, "scan_iter", scan)
+        store.layout.begin_rebuild(1)
+    with pytest.raises(LayoutMismatch, match="a rebuild of the store is unfinished"):
+        store.check_layout({"shards": "4"})
+
+
 def test_a_call_from_before_a_rebuild_writes_nothing(redis_settings: real.Settings) -> None:
     """A rebuild may end at the `applied` where a worker was stopped within a call. What the worker
     has read before is of another store."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 from unittest.mock import DEFAULT, Mock, patch
@@ -194,6 +195,25 @@ def test_a_rebuild_that_was_given_up() -> None:
     store.apply(1, application)
     with pytest.raises(StoreInUse):
         filled(store)
+
+
+@cases("batch", range(1, 8))
+def test_a_store_that_goes_back_between_two_batches(batch: int) -> None:
+    """As at a failover to a replica that lags, or a restart: beliefs of this rebuild are gone, and
+    the epoch is the same. It is not filled up without them."""
+    store, kept = unfinished(), list[Store]()
+
+    def batches() -> Iterator[BeliefColumn]:
+        for number, each in enumerate(beliefs_of_fifty()):
+            kept.append(deepcopy(store))
+            if number == batch:
+                store.positions, store.beliefs = kept[-2].positions, kept[-2].beliefs
+            yield each
+
+    with pytest.raises(StoreInUse, match="did Redis lose writes"):
+        fill_store(batches(), {}, MARKS, {}, EPOCH, writer(store))
+    mismatches = [Shard.at(each, 3, 1).mismatch(0, 10) for each in store.positions.values()]
+    assert all("rebuild of the store is unfinished" in each for each in mismatches)
 
 
 def beliefs_of_fifty() -> Iterator[BeliefColumn]:

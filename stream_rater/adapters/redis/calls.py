@@ -72,7 +72,7 @@ class Caller:
     def __init__(self, client: Client, settings: Settings) -> None:
         """Makes no request."""
         self._client = client
-        self._dialer = Dialer(settings)
+        self.dialer = Dialer(settings)
         self._idle: defaultdict[Node, list[Connection]] = defaultdict(list)
 
     def call(
@@ -108,10 +108,7 @@ class Caller:
 
     def call_batches(self, batches: Iterable[CallBatch]) -> list[list[Any]]:
         """Run each batch atomically, all of them in one round trip to each server. Returns the
-        replies of each batch.
-
-        Raises StoreTrouble if a cluster's slot has moved; the next call knows its new place.
-        """
+        replies of each batch. Raises StoreTrouble as `call` does."""
         with self._refreshing_slots(), _Connections(self._borrowed) as connections:
             asked = []
             for batch in batches:
@@ -126,16 +123,6 @@ class Caller:
         server."""
         self.close()
         rediscover(self._client)
-
-    @property
-    def has_sentinels(self) -> bool:
-        """Whether sentinels name the server."""
-        return self._dialer.has_sentinels
-
-    @property
-    def masters(self) -> int:
-        """How often the sentinels have named another master than before."""
-        return self._dialer.masters
 
     def close(self) -> None:
         """Close the connections. The next call opens others."""
@@ -152,7 +139,7 @@ class Caller:
     @contextmanager
     def _borrowed(self, node: Node) -> Iterator[Connection]:
         """Take a connection. After a failure it is closed, because late replies may follow."""
-        if self._dialer.has_moved():
+        if self.dialer.has_moved():
             self.rediscover()  # the new connection notices it
         idle = self._idle[node]
         connection = idle.pop() if idle else None
@@ -160,7 +147,7 @@ class Caller:
             connection.close()
             connection = None
         if connection is None:
-            connection = self._dialer.connect(*(node or (None, None)))
+            connection = self.dialer.connect(*(node or (None, None)))
         try:
             yield connection
         except BaseException:

@@ -150,7 +150,6 @@ DENIALS = (
 """Answers of Redis to a user without a right: in a script (7.0, and later releases), and at the
 end of a transaction that could not begin without the right."""
 
-
 LOGINS = "NOAUTH ", "WRONGPASS "
 """How an error of Redis begins that refuses a login, or asks for one."""
 

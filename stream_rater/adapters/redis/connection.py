@@ -52,17 +52,14 @@ class Dialer:
             self._finder: MasterFinder | None = None
             if is_sentinel(settings.redis):
                 self._finder = finder(settings, parsed(settings.redis), pool)
+        self.has_sentinels = self._finder is not None
+        """Whether sentinels name the server."""
         self._kind, self._options = pool.connection_class, pool.connection_kwargs
         self.login = login_of(settings)
         self._master: Place | None = None
         """The master to which the last connection was made, if sentinels name it."""
         self.masters = 0
         """How often the sentinels have named another master than before."""
-
-    @property
-    def has_sentinels(self) -> bool:
-        """Whether sentinels name the server."""
-        return self._finder is not None
 
     def find(self) -> Place | None:
         """The master that the sentinels name now; None without sentinels. Raises

@@ -51,11 +51,14 @@ class LayoutMismatch(Exception):
     """The store was laid out for other shards, buckets or topics. The text names the remedy."""
 
 
-def _cure(name: str) -> str:
-    """The remedy if this field of the layout differs."""
-    if name not in OF_THE_ROUNDS:
-        return REMEDY
-    return f"{ERASED}{NO_WAY_BACK}" if name == "topic" else NO_WAY_BACK
+def _check_field(name: str, stored: Any, wanted: str) -> None:
+    """Raise LayoutMismatch, with the remedy, if a field of the layout is stored and differs."""
+    if stored is not None and stored.decode() != wanted:
+        of_the_rounds = f"{ERASED if name == 'topic' else ''}{NO_WAY_BACK}"
+        raise LayoutMismatch(
+            f"the store was laid out with {name} = {stored.decode()}, this service has {wanted}: "
+            f"{of_the_rounds if name in OF_THE_ROUNDS else REMEDY}"
+        )
 
 
 def _check_not_moved(moved: Any) -> None:
@@ -99,12 +102,7 @@ class StoreMetadata:
         _check_not_moved(self._client.hget(LAYOUT_KEY, MOVED))
         for name, value in layout.items():
             self._client.hsetnx(LAYOUT_KEY, name, value)
-            stored: Any = self._client.hget(LAYOUT_KEY, name)
-            if stored is not None and stored != value.encode():
-                raise LayoutMismatch(
-                    f"the store was laid out with {name} = {stored.decode()}, this service has "
-                    f"{value}: {_cure(name)}"
-                )
+            _check_field(name, self._client.hget(LAYOUT_KEY, name), value)
 
     def check_stored(self, layout: Mapping[str, str]) -> None:
         """Raise LayoutMismatch unless workers have stored this layout. Writes nothing."""
@@ -144,12 +142,8 @@ class StoreMetadata:
         unfinished: a rebuild cannot repair that."""
         _check_not_half(self._guard(partial(self._client.hget, LAYOUT_KEY, REBUILDING)))
         for name in OF_THE_ROUNDS & layout.keys():
-            stored: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, name))
-            if stored is not None and stored.decode() != layout[name]:
-                raise LayoutMismatch(
-                    f"the store was laid out with {name} = {stored.decode()}, this service has "
-                    f"{layout[name]}: {_cure(name)}"
-                )
+            stored = self._guard(partial(self._client.hget, LAYOUT_KEY, name))
+            _check_field(name, stored, layout[name])
 
     def old_notes(self) -> dict[str, list[str]]:
         """The ladders' histories, as an older release stored them here."""
@@ -202,9 +196,12 @@ class StoreMetadata:
         the epoch that begins here. From now on, Redis executes no call of an older epoch."""
         epoch = secrets.token_hex(EPOCH_BYTES).encode()
 
-        def clear() -> None:
+        def mark() -> None:
             if self._client.hget(LAYOUT_KEY, REBUILDING) is None:  # else it may be that of a move
                 self._client.hset(LAYOUT_KEY, REBUILDING, "1")
+
+        def clear() -> None:
+            mark()
             unfinished = {position_key(shard).encode() for shard in range(shards)}
             for key in unfinished:
                 self._client.hset(key, "epoch", epoch)
@@ -214,6 +211,7 @@ class StoreMetadata:
                 if KEY.fullmatch(key) and key not in unfinished:
                     self._client.unlink(key)
             self._client.unlink(LADDERS_KEY)
+            mark()  # a failover since then may have lost it
 
         self._guard(clear)
         return epoch

@@ -20,6 +20,7 @@ import redis
 import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.connection import ConnectionPool, SSLConnection
+from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 
@@ -149,9 +150,11 @@ class MasterFinder(Sentinel):
         for state in states:
             if state["config-epoch"] == newest and _is_up(state):
                 return state["ip"], state["port"]
-        refusals = (each for each in errors if isinstance(each, redis.AuthenticationError))
-        if (refusal := next(refusals, None)) and (self._login is None or self._login.is_final()):
-            raise refusal
+        for each in errors:
+            refused = isinstance(each, redis.AuthenticationError)
+            final = refused and (self._login is None or self._login.is_final())
+            if final or isinstance(each, NoPermissionError):
+                raise each
         why = "; ".join(map(str, errors)) or "the sentinels find it down"
         raise MasterNotFoundError(f"no sentinel names a master {self._name!r} that is up: {why}")
 
@@ -164,9 +167,9 @@ class MasterFinder(Sentinel):
             try:
                 with closing(sentinel):
                     masters: Any = sentinel.sentinel_masters()
-            except redis.AuthenticationError as error:
+            except (redis.AuthenticationError, NoPermissionError) as error:
                 said = DENIED.format(_authority(place), str(error).rstrip("."))
-                errors.append(redis.AuthenticationError(said))
+                errors.append(type(error)(said))
             except redis.RedisError as error:
                 self._silent_until_s[place] = self._clock() + SILENT_S
                 errors.append(redis.ConnectionError(f"sentinel {_authority(place)}: {error}"))

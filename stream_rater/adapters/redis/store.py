@@ -187,7 +187,7 @@ class RedisStore:
         """Check settings and layout of a master that was found after the start, before anything is
         read or written there. Its positions and epochs are compared by the state machines, which
         start over because the first call fails."""
-        if (masters := self._caller.masters) != self._masters_checked:
+        if (masters := self._caller.dialer.masters) != self._masters_checked:
             if self.expected_layout is not None:
                 self.prepare()
                 self.check_layout(self.expected_layout)
@@ -273,7 +273,7 @@ class RedisStore:
                 raise Denied(_reason(error)) from None
             if "Function not found" in str(error):
                 self._guard(self._load_functions)
-            lost = self._caller.has_sentinels and isinstance(error, LOST)
+            lost = self._caller.dialer.has_sentinels and isinstance(error, LOST)
             if lost or isinstance(error, redis.ReadOnlyError):
                 self._guard(self._caller.rediscover)
             where = f" {self._origin}" if NO_CONNECTION in str(error) else ""

@@ -28,7 +28,7 @@ from stream_rater.pipeline.parts.correction_parts import CorrectionPart
 from stream_rater.pipeline.parts.decoder import PartView, Rows, rows_of
 from stream_rater.pipeline.parts.schema import CutForFewer, NotAPart, RebuildMark, UnknownPart
 from stream_rater.pipeline.parts.seed_parts import SeedPart
-from stream_rater.pipeline.ports import UNFINISHED, VANISHED, Position, StoredShard
+from stream_rater.pipeline.ports import VANISHED, Position, StoredShard
 from stream_rater.pipeline.same_history import REBUILD
 
 
@@ -136,7 +136,7 @@ class Shard:
         """Why the store cannot result from this log, which has the offsets [log_start, log_end).
         Empty if it can. `tail`: the checksum of the log's last record before `applied`; None if the
         log does not have that record, or if the expected checksum is unknown."""
-        if self.applied == UNFINISHED:
+        if self.position.is_unfinished:
             return f"a rebuild of the store is unfinished: {REBUILD}"
         if self.applied == VANISHED:
             return (
