@@ -141,7 +141,8 @@ def restate(
     named = (each for each in ladders.ladders if each != TEMPLATE)
     ladder_log = log.read()
     every = dict.fromkeys((*work.ladders, *named, *ladder_log.recorded))
-    log.write(encode_histories("restated", {ladder: ladders.history(ladder) for ladder in every}))
+    history = ladders.by_table(ladders.history)
+    log.write(encode_histories("restated", {ladder: history(ladder) for ladder in every}))
     validate_all = partial(verdicts_of_log, read_log, ladders, window, partitions)
     log.write(
         encode_restated_corrections(to_restate(work.verdicts, ladder_log.corrections, validate_all))
