@@ -238,9 +238,12 @@ def test_ladder_events_are_read_once(database: Database, monkeypatch: pytest.Mon
     What a turn has taken back is forgotten."""
     log, read = SqliteLog(database), list[bytes]()
     of_log = LadderLog.read
-    monkeypatch.setattr(
-        LadderLog, "read", lambda self, event: read.append(event) or of_log(self, event)
-    )
+
+    def reading(of: LadderLog, event: bytes) -> None:
+        read.append(event)
+        of_log(of, event)
+
+    monkeypatch.setattr(LadderLog, "read", reading)
     first, taken_back, last = (
         ladder_history.encode_histories("noted", {name: ("0:x",)}) for name in "abc"
     )
