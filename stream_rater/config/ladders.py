@@ -2,7 +2,9 @@
 
 import hashlib
 import math
-from typing import Annotated, Literal
+from collections.abc import Callable
+from functools import cache
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -18,14 +20,14 @@ from stream_rater.config.views import (
 )
 from stream_rater.rating.parameters import EloMMR, RatingConfig, for_fingerprint
 
+T = TypeVar("T")
+
 TEMPLATE = "*"
 """The ladder id that stands for every ladder that is not named."""
 FILE_LIMITS = ""
 """Stands among the ladders for the limits of the whole file. No ladder has this id."""
 NOT_KNOWN = "-"
 """The fingerprint of a ladder that a file does not know."""
-MOST_VIEWS = 10_000
-"""The most ladders whose views a process keeps."""
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -160,22 +162,11 @@ class Ladders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             return (f"0:{self.limits.max_bytes} bytes, depth {self.limits.max_depth}",)
         return tuple(f"{at}:{_fingerprint(self.find(ladder, at))}" for at in self._offsets(ladder))
 
-
-class LadderViews:
-    """The views of the ladders of a file, each made once."""
-
-    def __init__(self, ladders: Ladders) -> None:
-        self._ladders = ladders
-        self._found: dict[str, Views] = {}
-
-    def of(self, ladder: str) -> Views:
-        """The views of a ladder."""
-        found = self._found.get(ladder)
-        if found is None:
-            found = self._ladders.views(ladder)
-            if len(self._found) < MOST_VIEWS:  # clients may ask about any name
-                self._found[ladder] = found
-        return found
+    def by_table(self, found: Callable[[str], T]) -> Callable[[str], T]:
+        """`history` or `views`, called once for each table of the file: producers and clients may
+        send any name."""
+        known, own = cache(found), {FILE_LIMITS, *self.ladders}
+        return lambda ladder: known(ladder if ladder in own else TEMPLATE)
 
 
 def _fingerprint(terms: Terms | None) -> str:

@@ -141,7 +141,8 @@ def restate(
     named = (each for each in ladders.ladders if each != TEMPLATE)
     ladder_log = log.read()
     every = dict.fromkeys((*work.ladders, *named, *ladder_log.recorded))
-    log.write(encode_histories("restated", {ladder: ladders.history(ladder) for ladder in every}))
+    history = ladders.by_table(ladders.history)
+    log.write(encode_histories("restated", {ladder: history(ladder) for ladder in every}))
     validate_all = partial(verdicts_of_log, read_log, ladders, window, partitions)
     log.write(
         encode_restated_corrections(to_restate(work.verdicts, ladder_log.corrections, validate_all))
@@ -319,12 +320,12 @@ def _committed(admin: Admin, group: str, topic: str, partitions: int) -> dict[in
 def check_parts_complete(starts: Sequence[int], applied: Mapping[int, int]) -> None:
     """Raise Failed if parts were deleted before their events were published. `starts`: the first
     offset of each shard. `applied`: by shard, the updaters' committed offset."""
-    for shard, start in enumerate(starts):
-        if start > applied[shard]:
-            raise Failed(
-                f"shard {shard} starts at {start}, after the committed offset {applied[shard]}: "
-                f"commit {start} for the updaters' group to continue without the events in between"
-            )
+    if at := {s: start for s, start in enumerate(starts) if start > applied[s]}:
+        each = (f"shard {s} starts at {at[s]}, after the committed offset {applied[s]}" for s in at)
+        raise Failed(
+            f"{', '.join(each)}: commit {', '.join(map(str, at.values()))} for the updaters' group "
+            "to continue without the events in between"
+        )
 
 
 def check_quiet(marks: Mapping[int, int], ends: Sequence[int]) -> None:

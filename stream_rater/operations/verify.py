@@ -19,6 +19,7 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.operations.compare_store import Verdict, compare
+from stream_rater.operations.rebuild import check_rounds_complete
 from stream_rater.operations.sample import Sample
 from stream_rater.operations.unfinished import UnfinishedRounds, check_not_torn
 from stream_rater.pipeline.ladder_history import LadderLog
@@ -63,6 +64,7 @@ def verify(settings: Settings, wait_s: float, options: Options = ALL) -> str:
         if why := disagreement(settings, ladders, known):
             raise BadConfiguration(f"{why}: nothing was compared")
         check_not_torn(settings, admin, rounds)
+        check_rounds_complete(admin.starts(topic, rounds))
         _wait_until_caught_up(settings, admin, rounds, shards, wait_s)
         ends = dict(enumerate(admin.ends(topic, rounds)))
         sample = _sample_of(options, known)

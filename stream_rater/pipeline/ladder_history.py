@@ -374,12 +374,13 @@ def to_note(
     histories: Mapping[str, History], only_read: Container[str], ladder_log: LadderLog
 ) -> dict[str, History]:
     """The first notes to write before records of these ladders are finished (`Agree`)."""
+    full = UNKNOWN in map(tuple, histories.values()) and len(ladder_log.unknown) >= MOST_UNKNOWN
     return {
         ladder: own
         for ladder, own in histories.items()
         if ladder not in only_read
         and not ladder_log.in_force(ladder)
-        and (tuple(own) != UNKNOWN or len(ladder_log.unknown) < MOST_UNKNOWN)
+        and not (full and tuple(own) == UNKNOWN)
     }
 
 

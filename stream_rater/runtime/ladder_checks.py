@@ -45,18 +45,19 @@ def check_ladders(
         raise BadConfiguration(missing)
     named = (each for each in ladders.ladders if each != TEMPLATE)
     every = dict.fromkeys((*named, *ladder_log.unknown, FILE_LIMITS))
-    histories = {each: ladders.history(each) for each in every}
+    histories = dict(zip(every, map(ladders.by_table(ladders.history), every), strict=True))
 
-    def end_of(ladder: str) -> int:
-        found = ends()
+    def end_of(ladder: str, found: Sequence[int] = ()) -> int:
+        found = found or ends()
         return found[partition_of(ladder, len(found))]
 
     def finished_of(ladder: str) -> int:
         return committed().get(partition_of(ladder, len(ends()))) or 0
 
+    now = ends()
     for ladder, corrections in ladder_log.corrections.items():
         last = max((max(each.place) for each in corrections), default=-1)
-        if last >= end_of(ladder):
+        if last >= end_of(ladder, now):
             raise BadConfiguration(str(LadderEventsMismatch(ladder, last)))
     try:
         announce(histories, ladder_events, end_of, uuid.uuid4().hex, finished_of)

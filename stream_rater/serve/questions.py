@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from msgspec import UNSET
 
-from stream_rater.config.ladders import Ladders, LadderViews
+from stream_rater.config.ladders import Ladders
 from stream_rater.config.views import Unmet
 from stream_rater.contract.events import ROUND_COMPLETED
 from stream_rater.rating.parameters import RatingConfig
@@ -139,7 +139,7 @@ class Questions:
         monotonic seconds, `now` Unix seconds. `compute` runs long computations."""
         self._index, self._ladders, self._is_complete = index, ladders, is_complete
         self._clock, self._compute, self._now = clock, compute, now
-        self._ladder_views = LadderViews(ladders)
+        self._ladder_views = ladders.by_table(ladders.views)
         self._views: dict[str, tuple[LadderView, float]] = {}
         """For each ladder, its cached view, and the time in seconds until which it may be used."""
 
@@ -157,7 +157,7 @@ class Questions:
         """A ladder: its players, its parameters, and the distribution of its ratings."""
         view = await self._view(ladder)
         config, summary = self._config_of(ladder, view), view.summary
-        views = self._ladder_views.of(ladder)
+        views = self._ladder_views(ladder)
         return LadderAnswer(
             ladder=ladder, players=summary.players, listed=view.listed, season=summary.season,
             offset=summary.offset, completed_at=summary.completed_at,
@@ -179,7 +179,7 @@ class Questions:
             raise await self._no_player(ladder, player)
         known, rank, listed = found
         percentile = None if rank is None else _percentile(rank, listed)
-        views, unmet = self._ladder_views.of(ladder), None
+        views, unmet = self._ladder_views(ladder), None
         if rank is None:
             unmet = known.unmet(views, self._moment(known))
         tiers = _tiers_of(known, listed=rank is not None) if views.tiers else NO_TIERS
@@ -194,7 +194,7 @@ class Questions:
     async def lookup(self, ladder: str, players: Sequence[str]) -> LookupAnswer:
         """Players in the given order. A newcomer is returned with the initial belief."""
         rule = rule_of(await self._config(ladder))
-        now_s = self._now() if self._ladder_views.of(ladder).tiers else None
+        now_s = self._now() if self._ladder_views(ladder).tiers else None
         found = await self._of_ladder(ladder, self._index.players(ladder, players))
         if None in found:
             self.check_complete()  # a player without a record may have an event not read yet
@@ -246,7 +246,7 @@ class Questions:
         return self._page(ladder, found)
 
     def _page(self, ladder: str, found: PageView) -> PageAnswer:
-        shown = self._ladder_views.of(ladder).listing.display
+        shown = self._ladder_views(ladder).listing.display
         return _page(found, percentiles=shown == "percentile")
 
     async def predict(self, ladder: str, question: PredictQuestion) -> PredictAnswer:
@@ -337,7 +337,7 @@ class Questions:
         known = (await self._index.players(ladder, [player]))[0]
         if known is None or known.rounds == 0:
             return await self._no_player(ladder, player)
-        why = _in_words(known.unmet(self._ladder_views.of(ladder), self._moment(known)))
+        why = _in_words(known.unmet(self._ladder_views(ladder), self._moment(known)))
         return Refused(
             "not-listed", f"{player!r} is not listed: {why}: leave `around` out", "query.around"
         )

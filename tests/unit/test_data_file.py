@@ -28,7 +28,8 @@ from stream_rater.contract.errors import (
     Regrouped,
     Unrecoverable,
 )
-from stream_rater.pipeline import ports
+from stream_rater.pipeline import ladder_history, ports
+from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import Application, Apply, Event, Position
 from stream_rater.serve.index.file_index import FileIndexWriter
 from tests.builders.cases import cases
@@ -230,6 +231,31 @@ def test_a_full_disk_takes_a_turn_back(database: Database, path: Path) -> None:
     with database.turn():
         assert log.submit(0, b"next") == 1
     assert values(path) == [b"before", b"next"]
+
+
+def test_ladder_events_are_read_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With thousands of ladders, reading all of them at each round would take most of the time.
+    What a turn has taken back is forgotten."""
+    log, read = SqliteLog(database), list[bytes]()
+    of_log = LadderLog.read
+
+    def reading(of: LadderLog, event: bytes) -> None:
+        read.append(event)
+        of_log(of, event)
+
+    monkeypatch.setattr(LadderLog, "read", reading)
+    first, taken_back, last = (
+        ladder_history.encode_histories("noted", {name: ("0:x",)}) for name in "abc"
+    )
+    log.write(first)
+    assert log.read().ladders == ["a"] == log.read().ladders
+    assert read == first
+    with pytest.raises(LogTrouble), database.turn():
+        log.write(taken_back)
+        assert log.read().ladders == ["a", "b"]
+        raise LogTrouble("the disk is full")
+    log.write(last)
+    assert log.read().ladders == ["a", "c"] == SqliteLog(database).read().ladders
 
 
 @cases(("code", "kind", "text"), [

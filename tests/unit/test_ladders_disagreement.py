@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from stream_rater.adapters.kafka import ladder_events
 from stream_rater.adapters.kafka.ladder_events import disagreement
 from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.config import ladders as config_of_ladders
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.ladders import (
     ANY_LADDER,
@@ -267,6 +269,40 @@ def test_so_many_unknown_ladders_get_notes_and_no_more(monkeypatch: pytest.Monke
     log = added_up(encode_histories("noted", {"l": UNKNOWN}))
     assert ladder_history.to_note(asked, {"b"}, log) == {"a": NEW, "n": OLD}
     assert ladder_history.agreed_histories(asked, log)["m"] == UNKNOWN
+
+
+class CountsUnknown(LadderLog):
+    """Counts how often the unknown ladders are looked for."""
+
+    times = 0
+
+    @property
+    def unknown(self) -> list[str]:
+        self.times += 1
+        return super().unknown
+
+
+def test_unknown_ladders_are_counted_once() -> None:
+    """Not for each name of a batch: producers may send any number, and thousands have notes."""
+    log = CountsUnknown()
+    asked = {f"m{i}": UNKNOWN for i in range(100)}
+    assert ladder_history.to_note(asked, (), log) == asked
+    assert ladder_history.to_note({"a": OLD}, (), log) == {"a": OLD}
+    assert log.times == 1
+
+
+def test_terms_are_looked_up_once_for_each_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever names producers send, nothing is kept of them."""
+    made = Mock(wraps=config_of_ladders._fingerprint)
+    monkeypatch.setattr(config_of_ladders, "_fingerprint", made)
+    late = Ladder(rating=ONE.rating, from_offset=CHANGE)
+    names = ["a", FILE_LIMITS, *(f"m{i}" for i in range(100))]
+    for ladders in (Ladders(ladders={"a": late, TEMPLATE: ONE}), Ladders(ladders={"a": late})):
+        slowly = [(ladders.history(name), ladders.views(name)) for name in names]
+        made.reset_mock()
+        history, views = ladders.by_table(ladders.history), ladders.by_table(ladders.views)
+        assert [(history(name), views(name)) for name in names] == slowly
+        assert made.call_count == 3, "two of `a`, one of all others"
 
 
 def test_a_late_decision_is_about_its_own_proposal() -> None:

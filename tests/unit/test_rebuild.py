@@ -254,6 +254,8 @@ def test_what_was_deleted_or_forgotten_ends_it() -> None:
     check_parts_complete([3, 0], {0: 3, 1: 2})
     with pytest.raises(Failed, match=r"shard 1 starts at 3, .* offset 2: commit 3 .* without"):
         check_parts_complete([3, 3], {0: 3, 1: 2})
+    with pytest.raises(Failed, match=r"shard 0 .*, shard 2 starts at 9, .* 4: commit 3, 9 for"):
+        check_parts_complete([3, 3, 9], {0: 2, 1: 3, 2: 4})
     check_rounds_complete([0, 0])
     with pytest.raises(Failed, match=r"partition 1 of the rounds starts at 3: .* snapshot"):
         check_rounds_complete([0, 3])

@@ -140,12 +140,12 @@ def disagreement(
     A worker with another file rates nothing. A command with another file would report differences
     that do not exist, or show numbers that were never published.
     """
+    history = ladders.by_table(ladders.history)
     found = {
         ladder: offset
         for ladder in ladder_log.recorded
         if only in (None, ladder)
-        and (offset := first_contradiction(ladders.history(ladder), ladder_log.in_force(ladder)))
-        < math.inf
+        and (offset := first_contradiction(history(ladder), ladder_log.in_force(ladder))) < math.inf
     }
     if not found:
         return ""

@@ -111,6 +111,7 @@ class SqliteLog(LocalLog):
     def _load(self) -> None:
         """Read again what is known of the file."""
         self._pruning = {}
+        self._ladder_log, self._ladder_events = LadderLog(), 0
         self.rounds.load(len(self.rounds))
         self.parts.load(len(self.parts))
         with self.database.reading(LogTrouble) as connection:
@@ -160,11 +161,13 @@ class SqliteLog(LocalLog):
         return offset
 
     def read(self) -> LadderLog:
-        ladder_log = LadderLog()
+        # Only this process writes events, so those that were read before are not read again.
+        new = "SELECT event, id FROM ladder_events WHERE id > ? ORDER BY id"
         with self.database.reading(LogTrouble) as connection:
-            for (event,) in connection.execute("SELECT event FROM ladder_events ORDER BY id"):
-                ladder_log.read(event)
-        return ladder_log
+            for event, number in connection.execute(new, (self._ladder_events,)):
+                self._ladder_log.read(event)
+                self._ladder_events = number
+        return self._ladder_log
 
     def write(self, messages: Sequence[bytes]) -> None:
         with self.database.write(LogTrouble) as connection:

@@ -5,7 +5,6 @@ A record that is not rated is finished only if they agree: another ladders file 
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
 from itertools import compress
 
 import numpy as np
@@ -250,7 +249,7 @@ class Agreement:
 
     def __init__(self, ladders: Ladders) -> None:
         self._ladders = ladders
-        self._file_histories: Callable[[str], History] = cache(ladders.history)
+        self._file_histories: Callable[[str], History] = ladders.by_table(ladders.history)
         """The history of a ladder, according to the file."""
         self._disagreements: dict[str, float] = {}
         self._until_s = 0.0

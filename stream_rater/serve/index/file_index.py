@@ -25,7 +25,7 @@ from typing import TypeVar
 
 from stream_rater.adapters.sqlite.names import check_index
 from stream_rater.adapters.sqlite.schema import private_files
-from stream_rater.config.ladders import ANY_LADDER, Ladders, LadderViews
+from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.events import RatingChanged
 from stream_rater.serve.cursors import AfterRow, ranked
@@ -123,7 +123,8 @@ class FileIndexWriter:
         """`max_changes`: the number of changes that are kept of each player. `ladders` has the
         views by which the index is made. `now` returns Unix seconds. Creates the file and its
         tables where they are missing."""
-        self._max_changes, self._views, self._now = max_changes, LadderViews(ladders), now
+        self._max_changes, self._now = max_changes, now
+        self._views = ladders.by_table(ladders.views)
         with private_files():
             self._do = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._do.execute("PRAGMA journal_mode = WAL").fetchall()
@@ -153,7 +154,7 @@ class FileIndexWriter:
     def _adopt(self, ladder: str) -> None:
         """Make the placements of all players of a ladder again if its views are others than those
         by which they were made, or if a wrong clock has taken out who is to be listed."""
-        views = self._views.of(ladder)
+        views = self._views(ladder)
         own = "SELECT views, moment FROM index_views WHERE ladder = ?"
         made_by, moment_s = self._do.execute(own, (ladder,)).fetchone() or ("", -math.inf)
         if made_by == views.id and moment_s <= self._now() + WRONG_CLOCK_S:
@@ -201,7 +202,7 @@ class FileIndexWriter:
         """The place of the last player of a ladder who was taken out. If the ladder has views and
         the index does not know them, it does afterwards, and nobody is listed whose moment has
         come."""
-        views = self._views.of(ladder)
+        views = self._views(ladder)
         if not views.id:
             return NOT_SWEPT
         stored = self._do.execute(
@@ -228,7 +229,7 @@ class FileIndexWriter:
         with self._transaction():
             for ladder, own in by_ladder.items():
                 before = self._before(ladder, sorted({event.player for event in own}))
-                after = apply_events(before, own, 0, self._views.of(ladder))
+                after = apply_events(before, own, 0, self._views(ladder))
                 self._write(ladder, before, after)
                 self._write_changes(ladder, own)
                 made |= {(ladder, *key): player for key, player in after.made.items()}
@@ -340,7 +341,7 @@ class FileIndexReader:
         which the index is known to have all events. Without them, the index is not checked.
         `ladders` has the views by which the index was made."""
         self._path, self._max_changes, self._positions = path, max_changes, positions
-        self._views = LadderViews(ladders)
+        self._views = ladders.by_table(ladders.views)
         self._connections: list[sqlite3.Connection] = []
         """The connection, once it was needed."""
 
@@ -467,7 +468,7 @@ class FileIndexReader:
         )  # fmt: skip
         shown = [(player, -each) for player, each in rows[:limit]]
         players: list[IndexedPlayer | None] = []
-        if self._views.of(ladder).tiers:
+        if self._views(ladder).tiers:
             known = _players(self._ask, ladder, [player for player, _ in shown])
             players = [known.get(player) for player, _ in shown]
         found = ranked(shown, better + equal, better)

@@ -16,7 +16,7 @@ from stream_rater.adapters.redis.index_keys import (
     partition_member,
     root_of,
 )
-from stream_rater.config.ladders import ANY_LADDER, Ladders, LadderViews
+from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.serve.cursors import AfterRow, ranked
 from stream_rater.serve.entries import (
@@ -49,7 +49,7 @@ class IndexReader:
         the index is not checked. `ladders` has the views by which the index was made."""
         self._redis, self._positions = async_client(settings), positions
         self._run = Evaluation(self._redis)
-        self._views = LadderViews(ladders)
+        self._views = ladders.by_table(ladders.views)
 
     def after(self, needed: Mapping[int, int]) -> "IndexReader":
         """The same, but it answers only if the index has also everything before these positions, by
@@ -143,7 +143,7 @@ class IndexReader:
     async def _answer(self, ladder: str, script: str, *given: Any) -> Any:
         """Run a script about a ladder, and return its answer. Raises Incomplete or AbsentLadder."""
         needed = [] if self._positions is None else self._positions.of(ladder)
-        keys = keys_of(ladder, self._views.of(ladder).id)
+        keys = keys_of(ladder, self._views(ladder).id)
         status, *answer = await self._run(script, len(keys), *keys, len(needed), *needed, *given)
         if status != scripts.ANSWERED:
             error = AbsentLadder if status == scripts.ABSENT else Incomplete
@@ -155,7 +155,7 @@ class IndexReader:
 
     def _with_players(self, ladder: str) -> int:
         """1 if the rows of a page need the players, because the ladder has tiers; else 0."""
-        return int(bool(self._views.of(ladder).tiers))
+        return int(bool(self._views(ladder).tiers))
 
     async def _root_has(self, member: str) -> bool:
         """Whether the root has a member. Raises Incomplete if the root lacks events that it is

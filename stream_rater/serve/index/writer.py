@@ -52,7 +52,7 @@ from stream_rater.adapters.redis.index_keys import (
     topic_member,
 )
 from stream_rater.adapters.redis.login import login_of
-from stream_rater.config.ladders import ANY_LADDER, Ladders, LadderViews
+from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import StoreTrouble, Unrecoverable
 from stream_rater.serve.entries import (
@@ -112,7 +112,7 @@ class IndexWriter:
         self._client = connect(settings)
         self._login = login_of(settings)
         self._history = settings.serve_history
-        self._views, self._now, self._kept_s = LadderViews(ladders), now, 0.0
+        self._views, self._now, self._kept_s = ladders.by_table(ladders.views), now, 0.0
         self._ladders: dict[str, Positions] = {}
         """The positions that each ladder had when this process last saw them."""
         self._positions: Positions = {}
@@ -187,7 +187,7 @@ class IndexWriter:
         """Take players off the leaderboards whose moment has come. Returns whether there are more.
         Raises IndexLost."""
         now_s, more = self._now(), False
-        ladders = [each for each in self._ladders if self._views.of(each).depend_on_time]
+        ladders = [each for each in self._ladders if self._views(each).depend_on_time]
         with translated_failures(self._login), self._client.pipeline(transaction=False) as pipe:
             for ladder in ladders:
                 pipe.zcount(self._keys(ladder).dues, "-inf", now_s)
@@ -241,7 +241,7 @@ class IndexWriter:
         positions: Sequence[int],
     ) -> Mapping[tuple[str, int], IndexedPlayer]:
         keys, last_seen = self._keys(ladder), self._ladders.get(ladder, {})
-        names, views = sorted({event.player for _, event in events}), self._views.of(ladder)
+        names, views = sorted({event.player for _, event in events}), self._views(ladder)
         with self._client.pipeline(transaction=True) as pipe:
             for _ in range(ATTEMPTS):
                 pipe.watch(*keys)
@@ -302,7 +302,7 @@ class IndexWriter:
         """Record that this process keeps its indexes. Delete those that nobody has kept for
         KEPT_S."""
         now_s = self._now()
-        with_views = {name: found for name in self._ladders if (found := self._views.of(name).id)}
+        with_views = {name: found for name in self._ladders if (found := self._views(name).id)}
         if without := {f":{name}": now_s for name in self._ladders if name not in with_views}:
             self._client.zadd(VIEWS, without, xx=True)
         if with_views:
@@ -319,7 +319,7 @@ class IndexWriter:
         self._kept_s = now_s
 
     def _keys(self, ladder: str) -> LadderKeys:
-        return keys_of(ladder, self._views.of(ladder).id)
+        return keys_of(ladder, self._views(ladder).id)
 
 
 def _too_often(ladder: str) -> StoreTrouble:
