@@ -14,8 +14,7 @@ REFERENCE = "#/components/schemas/{name}"
 
 
 def document(version: str, *, token: bool, write_token: bool = True) -> dict[str, Any]:
-    """The OpenAPI document of this release. `token` is whether all requests need a token, and
-    `write_token` whether those that write do."""
+    """The OpenAPI document. `token`: whether all requests need one, or (`write_token`) to write."""
     types = [each for one in OPERATIONS for each in (one.answer, one.body) if each is not None]
     schemas, components = msgspec.json.schema_components([*types, Problem], ref_template=REFERENCE)
     by_type = dict(zip([*types, Problem], schemas, strict=True))
@@ -41,9 +40,7 @@ def document(version: str, *, token: bool, write_token: bool = True) -> dict[str
     return found
 
 
-def _describe_operation(
-    operation: Operation, by_type: dict[type, Any], *, token: bool
-) -> dict[str, Any]:
+def _describe_operation(operation: Operation, by_type: dict[type, Any], *, token: bool) -> Any:
     found: dict[str, Any] = {
         "operationId": operation.name, "summary": operation.description,
         "parameters": [*_in_path(operation), *_in_query(operation)],

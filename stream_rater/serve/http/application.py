@@ -86,9 +86,8 @@ class Api:
         origins = [each.strip() for each in settings.serve_cors.split(",") if each.strip()]
         self._sites = Sites(settings.serve, origins)
         self._open_door = door is not None and not door.needs_token
-        self._openapi = msgspec.json.encode(
-            document(version, token=self._needs_token, write_token=not self._open_door)
-        )
+        tokens = {"token": self._needs_token, "write_token": not self._open_door}
+        self._openapi = msgspec.json.encode(document(version, **tokens))
         self._decoders: dict[str, msgspec.json.Decoder[Any]] = {
             each.name: msgspec.json.Decoder(each.body)
             for each in OPERATIONS
