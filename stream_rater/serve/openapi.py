@@ -20,9 +20,8 @@ def document(version: str, *, token: bool, write_token: bool = True) -> dict[str
     by_type = dict(zip([*types, Problem], schemas, strict=True))
     paths: dict[str, Any] = {}
     for operation in OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _describe_operation(
-            operation, by_type, token=write_token and operation.writes
-        )
+        made = _describe_operation(operation, by_type, token=write_token and operation.writes)
+        paths.setdefault(operation.path, {})[operation.method.lower()] = made
     found: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {

@@ -196,7 +196,6 @@ class Hold:
         self.marks = [*marks]
         since = datetime.now(UTC).isoformat(timespec="seconds")
         holder = f"process {os.getpid()} on {socket.gethostname()} since {since}"
-        # What an interruption leaves of a longer text stands behind the last line.
         data, file = f"{holder}\n{' '.join(marks)}\n".encode(), self.text.fileno()
         try:
             os.pwrite(file, data, 0)
@@ -226,7 +225,7 @@ def _lock(file: IO[str] | IO[bytes], path: Path) -> None:
 def _read(lock: IO[str]) -> tuple[str, list[str]]:
     """The holder and the marks that a lock file names."""
     lock.seek(0)
-    holder, marks, *_ = (lock.read(1000) + "\n").split("\n")
+    holder, marks, *_ = (lock.read(1000) + "\n").split("\n")  # behind: of a longer, older text
     return holder, marks.split()
 
 

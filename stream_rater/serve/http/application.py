@@ -1,6 +1,7 @@
 """The application of the API: it admits a request, answers it, and turns errors into problems (RFC
 9457)."""
 
+import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -142,6 +143,9 @@ class Api:
             refused = Refused("not-ready", str(why))
         except (StoreTrouble, Denied) as trouble:
             refused = Refused("index-unavailable", f"{trouble}: try again")
+        except asyncio.CancelledError:  # by the server, which ends
+            code = "not-acknowledged" if operation.writes else "not-ready"
+            refused = Refused(code, "the process ends: send it again")
         except ClientDisconnect:
             return Response(status_code=400)  # the client is gone and does not read it
         except Exception:
