@@ -509,7 +509,7 @@ def make_room(path: Path, data_id: str = "", end: int = 0) -> None:
     open. Raises Denied if that is not allowed, and Unusable if another program made it, or if it
     has events of this data file behind the `end` of those that are there."""
     check_index(path)
-    found, uri = (None, "", 0), f"{path.as_uri()}?mode=rw"  # creates none
+    found, uri = (0, "", 0), f"{path.as_uri()}?mode=rw"  # creates none
     with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(uri, uri=True)) as connection:
         sql = "SELECT format, data, next FROM index_state"
         found = connection.execute(sql).fetchone() or (FORMAT, "", 0)
