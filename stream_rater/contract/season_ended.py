@@ -48,7 +48,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     percentile: float
     """The number of other listed players who are not better, in per cent of all listed players."""
     tier: str | None
-    """The name of the tier; None if the ladder has no tiers."""
+    """The name of the tier of the rating, without hysteresis; None if the ladder has no tiers."""
     rating: float
     """The displayed rating."""
     mu: float

@@ -237,7 +237,7 @@ class SeasonRow(Answer, frozen=True, kw_only=True):
     percentile: float
     """The number of other listed players who were not better, in per cent of all listed players."""
     tier: str | None
-    """The tier at the end of the season; null if the ladder has none."""
+    """The tier of the rating, without hysteresis; null if the ladder has no tiers."""
     rounds: int
     """The number of counted rounds, over all seasons."""
 

@@ -13,16 +13,15 @@ from stream_rater.serve.routes import COMMON, EVENT_STREAM, JSON, OPERATIONS, Nu
 REFERENCE = "#/components/schemas/{name}"
 
 
-def document(version: str, *, token: bool) -> dict[str, Any]:
-    """The OpenAPI document of this release. `token` is whether all requests need a token."""
+def document(version: str, *, token: bool, write_token: bool = True) -> dict[str, Any]:
+    """The OpenAPI document. `token`: whether all requests need one, or (`write_token`) to write."""
     types = [each for one in OPERATIONS for each in (one.answer, one.body) if each is not None]
     schemas, components = msgspec.json.schema_components([*types, Problem], ref_template=REFERENCE)
     by_type = dict(zip([*types, Problem], schemas, strict=True))
     paths: dict[str, Any] = {}
     for operation in OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _describe_operation(
-            operation, by_type
-        )
+        made = _describe_operation(operation, by_type, token=write_token and operation.writes)
+        paths.setdefault(operation.path, {})[operation.method.lower()] = made
     found: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
@@ -40,7 +39,7 @@ def document(version: str, *, token: bool) -> dict[str, Any]:
     return found
 
 
-def _describe_operation(operation: Operation, by_type: dict[type, Any]) -> dict[str, Any]:
+def _describe_operation(operation: Operation, by_type: dict[type, Any], *, token: bool) -> Any:
     found: dict[str, Any] = {
         "operationId": operation.name, "summary": operation.description,
         "parameters": [*_in_path(operation), *_in_query(operation)],
@@ -49,7 +48,7 @@ def _describe_operation(operation: Operation, by_type: dict[type, Any]) -> dict[
             **_problems(operation, by_type),
         },
     }  # fmt: skip
-    if operation.writes:
+    if token:
         found["security"] = [{"token": []}]
     if operation.answer is None:
         found["parameters"].append(

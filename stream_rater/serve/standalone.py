@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from stream_rater.adapters.sqlite.database import Database, warnings_of
 from stream_rater.adapters.sqlite.driver import estimator_worker, updater_worker
+from stream_rater.adapters.sqlite.events import end_of_changed
 from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.adapters.sqlite.names import index_path, real
 from stream_rater.adapters.sqlite.store import SqliteStore
@@ -44,9 +45,6 @@ ANSWER_S = 5.0
 
 T = TypeVar("T")
 
-AT_ONCE = 10_000
-"""The most events that one transaction adds to an index that is made again."""
-
 
 class Standalone:
     """The engine and the index, as the process of the API runs them (`service.Following`)."""
@@ -61,8 +59,9 @@ class Standalone:
         self._database = Database.open(path)
         try:
             self.log = SqliteLog(self._database)
+            end = end_of_changed(self._database.connection, 0)
+            make_room(index_path(path), self._database.known_id, end)  # before anything is written
             self._prepare(ladders)
-            make_room(index_path(path))
             self._metrics, self.store = Metrics(registry_of.registry), SqliteStore(self._database)
             self._machines = [
                 self._machine("estimator", ladders), self._machine("updater", ladders),

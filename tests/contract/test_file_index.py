@@ -161,10 +161,10 @@ def test_it_goes_on_where_it_was(file: Path) -> None:
         assert index.writer.begin("other", 7) == 0
 
 
-@cases("kind", ["no index", "older", "other tables", "this format"])
+@cases("kind", ["zeros", "older", "other tables", "this format"])
 def test_what_is_no_index_of_this_format_is_deleted(file: Path, kind: str) -> None:
-    """A text file, and an index whose tables an older release has made. Its write-ahead log goes
-    with it. One of this format stays."""
+    """What a power cut leaves of a new one, and an index whose tables an older release has made.
+    Its write-ahead log goes with it. One of this format stays."""
     file.unlink(missing_ok=True)
     with closing(Index(file)) as index:
         index.apply([an_event("ann", 1)], 7)
@@ -174,8 +174,8 @@ def test_what_is_no_index_of_this_format_is_deleted(file: Path, kind: str) -> No
         elif kind == "other tables":
             changed.execute("ALTER TABLE index_state DROP COLUMN format")
         changed.commit()
-    if kind == "no index":
-        file.write_text("no index" * 1000)
+    if kind == "zeros":
+        file.write_bytes(bytes(4096))
     file_index.make_room(file)
     left = [each.name for each in file.parent.iterdir()]
     assert left == ([file.name] if kind == "this format" else [])
@@ -184,14 +184,31 @@ def test_what_is_no_index_of_this_format_is_deleted(file: Path, kind: str) -> No
 
 
 def test_a_file_of_somebody_else_is_not_deleted(tmp_path: Path) -> None:
-    """One of SQLite with other tables: the error names it."""
+    """One of SQLite with other tables, and a text: the error names it."""
     theirs = tmp_path / "ratings.db-index"
+    theirs.write_text("a list of mine")
+    with pytest.raises(Unusable, match="is a file of another program: move it away"):
+        file_index.make_room(theirs)
+    assert theirs.read_text() == "a list of mine"
+    theirs.unlink()
     with closing(sqlite3.connect(theirs)) as connection:
         connection.execute("CREATE TABLE precious (x)")
     with pytest.raises(Unusable, match="is a file of another program: move it away"):
         file_index.make_room(theirs)
     with closing(sqlite3.connect(theirs)) as connection:
         assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("precious",)]
+
+
+def test_events_that_the_data_file_has_lost(file: Path) -> None:
+    """Its index shows that they were there. One of another data file shows nothing."""
+    file_index.make_room(file, "one", 0)
+    assert not file.exists()
+    with closing(Index(file, "one")) as index:
+        index.apply([an_event("ann", 1)], 7)
+    file_index.make_room(file, "one", 7)
+    file_index.make_room(file, "other", 6)
+    with pytest.raises(Unusable, match=r"has lost rounds .* put back ratings\.db-wal or a backup"):
+        file_index.make_room(file, "one", 6)
 
 
 def test_a_power_cut_does_not_damage_it(file: Path) -> None:

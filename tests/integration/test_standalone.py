@@ -215,7 +215,15 @@ def test_page_api_and_stream(here: StartHere) -> None:
 
 def test_who_may_write(here: StartHere) -> None:
     """On an address that others reach, nobody without a token. With one, who has it; also on the
-    loopback interface. A token for reading closes the door there, too."""
+    loopback interface. A token for reading closes the door there, too. The OpenAPI document says
+    whether a token is needed."""
+
+    def needs_token(api: Answering) -> bool:
+        return "security" in ask(api, "/openapi.json").json["paths"]["/v1/rounds"]["post"]
+
+    anybody = here()
+    assert send(anybody, "r0").status == 202 and not needs_token(anybody)
+    anybody.close()
     everywhere = here(msgspec.structs.replace(SETTINGS, serve="0.0.0.0:0"))
     assert ask(everywhere, f"{DUEL}/rounds", a_body("r1")).status in (403, 404, 405)
     everywhere.close()
@@ -224,7 +232,7 @@ def test_who_may_write(here: StartHere) -> None:
     assert (answer.status, answer.json["code"]) == (403, "writing-off")
     read_only.close()
     guarded = here(msgspec.structs.replace(SETTINGS, serve_write_token="w"))
-    assert send(guarded, "r1").status == 401
+    assert send(guarded, "r1").status == 401 and needs_token(guarded)
     assert send(guarded, "r1", Authorization="Bearer w").status == 202
 
 

@@ -345,7 +345,7 @@ def test_an_id_is_erased(path: Path, ladders: Path) -> None:
     done("correct", "remove", "duels", "gertrude", "--until", day(1), "--data", path)
     rate(path, ladders)
     index = path.with_name("ratings.db-index")
-    index.write_bytes(b"gertrude")
+    index.write_bytes(b"SQLite format 3\0gertrude")
     other = path.with_name("other.db")
     done("backup", path, other)
     said = done("erase", "gertrude", "--pseudonym", "somebody", "--dry-run", "--data", path)

@@ -17,6 +17,13 @@ from stream_rater.adapters.sqlite.database import Database, connect_reader
 from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.adapters.sqlite.names import Unusable, index_path, seasons_path
 from stream_rater.adapters.sqlite.reading import DataFile, frozen
+from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.config.settings import Settings
+from stream_rater.runtime import log
+from stream_rater.serve.http.metrics import ApiMetrics
+from stream_rater.serve.index.file_index import FileIndexWriter
+from stream_rater.serve.index.follower import Watcher
+from stream_rater.serve.standalone import Standalone
 from tests.builders.cases import cases
 from tests.unit.test_data_file import OPEN_IT
 from tests.waits import HANGS_S
@@ -148,6 +155,44 @@ def killed(path: Path) -> Path:
             if not each.name.endswith("-shm"):
                 shutil.copy(each, folder)
     return folder / path.name
+
+
+def test_what_an_interruption_leaves_in_the_lock_file(path: Path) -> None:
+    """The end of a longer text, which a shorter one was written over, is no part of the mark."""
+    left = killed(path)
+    with left.with_name("ratings.db.lock").open("a", encoding="utf-8") as lock:
+        lock.write("0123")
+    assert rounds(left) == 2
+    Database.open(left).close()
+
+
+def test_a_log_that_was_deleted(path: Path) -> None:
+    """It is not put in the place of what the index knows of: nothing is written before it is put
+    back. A backup is known to have less."""
+    copy = path.with_name("copy")
+    with closing(DataFile(path)) as file:
+        file.copy_to(copy)
+    left = killed(path)
+    with closing(FileIndexWriter(index_path(left), 10)) as index:
+        with closing(connect_reader(left)) as reader:
+            data_id = reader.execute("SELECT value FROM meta WHERE name = 'id'").fetchone()[0]
+        index.begin(data_id, 0)
+        index.apply([], 1)
+    log = left.with_name("ratings.db-wal")
+    log.rename(left.with_name("kept"))
+    for _ in range(2):
+        with pytest.raises(Unusable, match=r"ratings\.db has lost rounds that "):
+            standalone(left)
+    left.with_name("kept").rename(log)
+    assert rounds(left) == 2
+    left.unlink()
+    log.unlink()
+    copy.rename(left)
+    standalone(left).end()
+
+
+def standalone(path: Path) -> Standalone:
+    return Standalone(Settings(), ANY_LADDER, path, Watcher(), ApiMetrics(log.logger("serve")))
 
 
 @pytest.mark.parametrize("kind", ["backup", "plain copy"])

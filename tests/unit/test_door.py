@@ -124,6 +124,23 @@ def test_a_round_that_breaks_the_validator_costs_no_other(monkeypatch: pytest.Mo
 
 
 @at_door()
+async def test_a_server_that_ends_says_so(place: DoorPlace, client: Client) -> None:
+    """To whoever still waits: for the place of a round, or for its rating."""
+    await client.post(AT, a_round("x"))
+    place.log.gate = asyncio.Event()
+    asked = [client.post(AT, a_round("y")), client.get(f"{AT}/x?wait=30", TOKEN)]
+    both = [asyncio.ensure_future(each) for each in asked]
+    while not (place.door._sending and sum(place.api._answered._used.values()) == 4):
+        await asyncio.sleep(0)
+    for each in both:
+        each.cancel()
+    answers = [await each for each in both]
+    assert [each.status for each in answers] == [503, 503]
+    assert [each.code for each in answers] == ["not-acknowledged", "not-ready"]
+    assert all("retry-after" in each.headers for each in answers)
+
+
+@at_door()
 async def test_a_known_round_is_not_written_again(place: DoorPlace, client: Client) -> None:
     """The answer is the place of the first record, also for a batch, and if both come at once."""
     first = await client.post(AT, a_round())

@@ -54,6 +54,8 @@ class Database:
         self._spoiled: sqlite3.Error | None = None
         self._stale = False
         """Whether what is known of the file could not be read again after a rollback."""
+        self.known_id = self.meta("id") if self.meta(names.MARK) in hold.marks else ""
+        """The id of a file that was written under this name before; empty for a backup."""
         self.partitions = int(self.meta("partitions") or 0)
         self.shards = int(self.meta("shards") or 0)
 

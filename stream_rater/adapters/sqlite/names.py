@@ -32,6 +32,7 @@ COPY = ".stream-rater-"
 """What stands in the name of a folder with a copy, behind the file's name."""
 NEW = f"{COPY}new"
 """The end of the name of a file that is to take the place of another one."""
+OF_ANOTHER = "{path} is a file of another program: move it away, or rename it"
 LOG_ENDS = "-wal", "-shm"
 """The ends of the names of a write-ahead log and of its index."""
 
@@ -104,14 +105,17 @@ def has_ours(connection: sqlite3.Connection, path: Path, table: str) -> bool:
     if another program made it."""
     found = connection.execute("SELECT name FROM sqlite_schema").fetchall()
     if found and (table,) not in found:
-        raise Unusable(f"{path} is a file of another program: move it away, or rename it")
+        raise Unusable(OF_ANOTHER.format(path=path))
     return bool(found)
 
 
 def check_index(path: Path) -> None:
-    """Raise Unusable if a file in the place of an index has several names, or is one of SQLite that
-    another program made."""
+    """Raise Unusable if a file in the place of an index has several names, or if another program
+    made it."""
     check_name(path)
+    with suppress(OSError), path.open("rb") as file:
+        if file.read(16).strip(b"\0") not in (b"", b"SQLite format 3"):  # zeros: after a power cut
+            raise Unusable(OF_ANOTHER.format(path=path))
     uri = f"{path.as_uri()}?mode=ro"
     with suppress(sqlite3.Error), closing(sqlite3.connect(uri, uri=True)) as connection:
         has_ours(connection, path, "index_state")
@@ -192,7 +196,7 @@ class Hold:
         self.marks = [*marks]
         since = datetime.now(UTC).isoformat(timespec="seconds")
         holder = f"process {os.getpid()} on {socket.gethostname()} since {since}"
-        data, file = f"{holder}\n{' '.join(marks)}".encode(), self.text.fileno()
+        data, file = f"{holder}\n{' '.join(marks)}\n".encode(), self.text.fileno()
         try:
             os.pwrite(file, data, 0)
             os.truncate(file, len(data))
@@ -221,7 +225,7 @@ def _lock(file: IO[str] | IO[bytes], path: Path) -> None:
 def _read(lock: IO[str]) -> tuple[str, list[str]]:
     """The holder and the marks that a lock file names."""
     lock.seek(0)
-    holder, _, marks = lock.read(1000).partition("\n")
+    holder, marks, *_ = (lock.read(1000) + "\n").split("\n")  # behind: of a longer, older text
     return holder, marks.split()
 
 

@@ -15,7 +15,6 @@ FORMAT = 1
 """The format of the file that this release writes. It is `user_version` in the file's header."""
 
 OFFSET_BITS = 44
-MOST_PARTITIONS = 1 << (63 - OFFSET_BITS)
 
 
 def place(partition: int, offset: int) -> int:

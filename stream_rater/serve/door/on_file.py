@@ -76,7 +76,7 @@ class FileRoundLog:
             why = self._engine.trouble or "the disk is slow"
         except LogTrouble as trouble:
             why = str(trouble)
-        return [NotAppended("unavailable", f"{why}: send it again")] * len(records)
+        return [NotAppended("unavailable", why)] * len(records)
 
 
 class FileProgress:

@@ -1,6 +1,7 @@
 """The application of the API: it admits a request, answers it, and turns errors into problems (RFC
 9457)."""
 
+import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -85,7 +86,9 @@ class Api:
         self._needs_token = bool(settings.serve_token)
         origins = [each.strip() for each in settings.serve_cors.split(",") if each.strip()]
         self._sites = Sites(settings.serve, origins)
-        self._openapi = msgspec.json.encode(document(version, token=self._needs_token))
+        self._open_door = door is not None and not door.needs_token
+        tokens = {"token": self._needs_token, "write_token": not self._open_door}
+        self._openapi = msgspec.json.encode(document(version, **tokens))
         self._decoders: dict[str, msgspec.json.Decoder[Any]] = {
             each.name: msgspec.json.Decoder(each.body)
             for each in OPERATIONS
@@ -140,6 +143,9 @@ class Api:
             refused = Refused("not-ready", str(why))
         except (StoreTrouble, Denied) as trouble:
             refused = Refused("index-unavailable", f"{trouble}: try again")
+        except asyncio.CancelledError:  # by the server, which ends
+            code = "not-acknowledged" if operation.writes else "not-ready"
+            refused = Refused(code, "the process ends: send it again")
         except ClientDisconnect:
             return Response(status_code=400)  # the client is gone and does not read it
         except Exception:
@@ -153,13 +159,12 @@ class Api:
         so as often as they like."""
         address = request.client.host if request.client else ""
         rights = self._tokens.rights(request.headers.get("authorization", ""))
-        open_door = self._door is not None and not self._door.needs_token
-        may_write = rights == "write" or (open_door and operation.of_writers)
+        may_write = rights == "write" or (self._open_door and operation.of_writers)
         limits.client_address.set(address)
         limits.client_writes.set(may_write)
         if not may_write:
             self._rate.take(address, self._clock())
-        if operation.writes and open_door:
+        if operation.writes and self._open_door:
             self._sites.check_writing(request.headers, request.scope["http_version"])
         elif rights == "none" and not (operation.writes or self._needs_token):
             self._sites.check_reading(request.headers)

@@ -18,12 +18,12 @@ import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from copy import copy
 from pathlib import Path
 from typing import TypeVar
 
-from stream_rater.adapters.sqlite.names import check_index
+from stream_rater.adapters.sqlite.names import Unusable, check_index
 from stream_rater.adapters.sqlite.schema import private_files
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.contract.errors import Denied, StoreTrouble
@@ -505,12 +505,23 @@ class FileIndexReader:
         return int(found[0][0])
 
 
-def make_room(path: Path) -> None:
+def make_room(path: Path, data_id: str = "", end: int = 0) -> None:
     """Delete an index of another format, and whatever else cannot be an index. Nobody may have it
-    open. Raises Denied if that is not allowed, and Unusable if another program made it."""
+    open. Raises Denied if that is not allowed, and Unusable if another program made it, or if it
+    has events of this data file behind the `end` of those that are there."""
     check_index(path)
-    if path.exists() and not _has_format(path):
+    found, uri = (0, "", 0), f"{path.as_uri()}?mode=rw"  # creates none
+    with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(uri, uri=True)) as connection:
+        sql = "SELECT format, data, next FROM index_state"
+        found = connection.execute(sql).fetchone() or (FORMAT, "", 0)
+    if found[0] != FORMAT:
         delete(path)
+    elif found[1] == data_id and found[2] > end:
+        data = path.name.removesuffix("-index")
+        raise Unusable(
+            f"{data} has lost rounds that {path} knows: put back {data}-wal or a backup; to go on "
+            "without them, remove the index"
+        )
 
 
 def delete(path: Path) -> None:
@@ -529,15 +540,6 @@ def is_damaged(path: Path) -> bool:
             return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok")
     except sqlite3.DatabaseError:
         return True
-
-
-def _has_format(path: Path) -> bool:
-    try:
-        with closing(sqlite3.connect(path)) as connection:
-            found = connection.execute("SELECT format FROM index_state").fetchone()
-        return found is None or found[0] == FORMAT
-    except sqlite3.DatabaseError:
-        return False
 
 
 @contextmanager
