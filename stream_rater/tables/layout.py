@@ -333,19 +333,18 @@ class _Finder(Finder):
             if places:
                 if number and role in ("round", "weight"):
                     self.layout.general.add(role)
-                if number and role == "round" and not self.layout.sides:
+                begins_again = number or self._plain[places[0]] == "eventid"
+                if begins_again and role == "round" and not self.layout.sides:
                     self._ask_season(places[0])
                 return self._with_time_of_day(places[0]) if role == "time" else (places[0],)
         return self._alone("time") if role == "time" else ()
 
     def _ask_season(self, place: int) -> None:
         """Ask if the rounds of each season may be numbered again."""
-        if season := [each for each in self._columns if plain(each) in names.SEASONS]:
-            both = f"{season[0]}+{self._columns[place]}"
-            cures = " or ".join(
-                self._reading.by_columns({"round": each}) for each in (both, self._columns[place])
-            )
-            self._fail(f"does {self._columns[place]} begin again in each {season[0]}? Say {cures}")
+        if seasons := [each for each in self._columns if plain(each) in names.SEASONS]:
+            alone, every = self._columns[place], "+".join((*seasons, self._columns[place]))
+            cures = " or ".join(self._reading.by_columns({"round": it}) for it in (every, alone))
+            self._fail(f"does {alone} begin again in each {' and '.join(seasons)}? Say {cures}")
 
     def _named_winner(self) -> Places:
         """The column that names the winner of a match, if the sides have other columns."""

@@ -15,14 +15,15 @@ ROLES: Final[dict[str, tuple[str, ...]]] = {
         "round match game race contest lobby fixture heat id event tournament tournamentid",
     ),
     "time": (
-        "completedat endedat finishedat playedat datetime enddatetime timestamp utcdate endtime",
+        "completedat endedat finishedat playedat datetime enddatetime timestamp tstamp utcdate "
+        "endtime",
         "date gameday matchdate gamedate playedon day tourneydate",
         "startedat createdat starttime",
     ),
     "weight": ("roundweight matchweight gameweight", "weight"),
     "player": (
         "player playerid playername name user userid username competitor athlete driver driverid "
-        "handle entrant entrantid entrantname participant who",
+        "handle entrant entrantid entrantname participant person personid personname who",
     ),
     "team": ("team teamid teamname squad",),
     "rank": ("rank place placement position pos finish standing",),
@@ -59,8 +60,8 @@ PAIRS: Final = (("home", "away"), ("white", "black"), ("blue", "red"), ("winner"
 SEATS: Final = frozenset({"home", "away", "white", "black", "blue", "red"})
 """The sides that are seats."""
 
-SEASONS: Final = ("season", "year", "edition")
-"""The names of columns whose seasons may number their rounds again."""
+SEASONS: Final = ("season", "year", "edition", "competitionid", "roundtypeid")
+"""The names of columns beside which a round's id may begin again."""
 
 NUMBERED: Final = (
     "player", "team", "p", "side", "competitor", "entrant", "opponent", "model", "participant"

@@ -62,6 +62,7 @@ class Times(Column):
         self._shown: set[str] = set()
         self._unit = UNITS.get(form)
         self._cache: dict[Any, Moment] = {}
+        self._is_read, self._unread = False, ""
 
     def of(self, value: Any, of_day: Any = None) -> Moment:
         """The time in a cell. `of_day`: the cell beside it with the time of day, if there is one.
@@ -72,12 +73,16 @@ class Times(Column):
         except (KeyError, TypeError):
             pass
         found = self._read(value) if of_day is None else self._read_both(value, of_day)
+        self._is_read = True
         if len(self._cache) >= MOST_CACHED:
             self._cache.clear()
         self._cache[key] = found
         return found
 
     def settle(self) -> bool:
+        if self._unread and not self._is_read:
+            cure = self.reading.by_columns({"time": ""})
+            self.ask(f"no cell is a time ({self._unread}): name another, or none, as {cure}")
         fits = [order for order, does in self._fits.items() if does]
         texts = [text for text in self.seen if len(set(_days(text, fits).values())) > 1]
         if self._is_given or not self._decisive.keys() | self.seen.keys():
@@ -191,6 +196,7 @@ class Times(Column):
             self._fail(text, "no time: beyond the year 9999")
 
     def _fail(self, value: Any, why: str) -> NoReturn:
+        self._unread = self._unread or f"{self.doubts.unit} {self.doubts.line}: {shown(value)}"
         raise mistake("bad-time", self.name, f"{shown(value)} is {why}") from None
 
 
