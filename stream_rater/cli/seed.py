@@ -81,8 +81,13 @@ def seed(
     head = operation.Head(ladder, at or operation.now(), source)
     if table is None:
         if given := _given(
-            {"--scale": scale, "--columns": columns, "--skip-invalid": skip_invalid,
-             "--decimal": decimal, "--encoding": encoding}
+            {
+                "--scale": scale,
+                "--columns": columns,
+                "--skip-invalid": skip_invalid,
+                "--decimal": decimal,
+                "--encoding": encoding,
+            }
         ):
             raise BadConfiguration(f"{given} is for a table: leave it out with --from-ladder")
         plan = _of_ladder(from_ladder or "", sigma, most_sigma, head, settings_path)

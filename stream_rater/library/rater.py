@@ -365,7 +365,9 @@ class _Tally:
 
     def result(self) -> FileResult:
         """The counts as the result of the file."""
+        table = self._file.table
         return FileResult(
             str(self._file.path), self._ladder, self.rounds, self._updates, self._corrections,
             self._others, self._rejected, tuple(self._rejected_lines), self.seeds,
+            () if table is None else (table.layout.described(), *table.said()),
         )  # fmt: skip

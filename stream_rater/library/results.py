@@ -304,6 +304,9 @@ class FileResult:
     """The first 1,000 rejected lines."""
     seeds: int = 0
     """The number of accepted seeds and resets of this ladder."""
+    readings: tuple[str, ...] = field(default=(), repr=False)
+    """How a table was read: its columns, and a line for each whose cells could be read
+    otherwise."""
 
     @property
     def refused_lines(self) -> RefusedLines:

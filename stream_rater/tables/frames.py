@@ -4,8 +4,9 @@ Frames of pandas and Polars and dicts are read column by column. Whatever else o
 `__arrow_c_stream__` or `__dataframe__` is read by pyarrow, the extra `arrow`, as are Parquet files.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,21 +43,23 @@ class ColumnRows(Source):
 class ArrowRows(Source):
     """The rows of the record batches of pyarrow."""
 
-    def __init__(self, name: str, stem: str, opened: Any) -> None:
-        """`opened`: a Parquet file or a table, by pyarrow."""
+    def __init__(self, name: str, stem: str, opened: Callable[[], Any]) -> None:
+        """`opened()` gives a Parquet file or a table, by pyarrow."""
         super().__init__(name, stem, "row")
-        self._opened = opened
-        schema = opened.schema_arrow if hasattr(opened, "schema_arrow") else opened.schema
+        self._again, self._opened = opened, opened()
+        schema = getattr(self._opened, "schema_arrow", None) or self._opened.schema
         self.columns = [str(each) for each in schema.names]
 
     def rows(self, places: Sequence[int], reject: Reject) -> Iterator[tuple[int, Sequence[Any]]]:
         """Yield the rows, a record batch at a time."""
         first = 0
         with _arrow_failures(self.name):
+            self._opened = self._opened or self._again()
             for batch in self._batches(places):
                 needed = {place: _arrow_values(batch.column(i)) for i, place in enumerate(places)}
                 yield from _numbered(needed, len(self.columns), first)
                 first += batch.num_rows
+            self._opened = None
 
     def _batches(self, places: Sequence[int]) -> Iterator[Any]:
         names = [self.columns[place] for place in places]
@@ -76,7 +79,7 @@ def parquet_rows(path: Path, stem: str) -> ArrowRows:
     except ModuleNotFoundError:
         raise UnreadableTable(f"{path}: {PARQUET_EXTRA}") from None
     with _arrow_failures(str(path)):
-        return ArrowRows(str(path), stem, parquet.ParquetFile(path))
+        return ArrowRows(str(path), stem, partial(parquet.ParquetFile, path))
 
 
 def rows_of(table: Any) -> Source:
@@ -117,8 +120,8 @@ def _by_arrow(table: Any) -> ArrowRows:
         ) from None
     with _arrow_failures(FRAME):
         if streams:
-            return ArrowRows(FRAME, FRAME, pa.RecordBatchReader.from_stream(table))
-        return ArrowRows(FRAME, FRAME, interchange.from_dataframe(table))
+            return ArrowRows(FRAME, FRAME, partial(pa.RecordBatchReader.from_stream, table))
+        return ArrowRows(FRAME, FRAME, partial(interchange.from_dataframe, table))
 
 
 @contextmanager

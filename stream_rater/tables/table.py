@@ -24,7 +24,7 @@ from stream_rater.tables.frames import parquet_rows, rows_of
 from stream_rater.tables.layout import Layout, layout_of
 from stream_rater.tables.long import LongEvents
 from stream_rater.tables.names import is_known
-from stream_rater.tables.reading import Reading
+from stream_rater.tables.reading import Reading, UnreadableTable
 from stream_rater.tables.rounds import RoundCells
 from stream_rater.tables.source import Source
 from stream_rater.tables.times import Times
@@ -70,7 +70,7 @@ class Table:
         if reading.ladder and "ladder" not in reading.columns:
             self.layout.roles.pop("ladder", None)
         self._doubts = Doubts(source.name, source.unit, reading)
-        self._skipped = 0
+        self._skipped, self._count = 0, -1
         self._order = np.empty(0, np.int64)
 
     @property
@@ -82,7 +82,10 @@ class Table:
         """Read all rows. `ladder`: that of a table that names none; empty: the table's name. Raises
         OSError if it cannot be read, and BadConfiguration with a question about a column."""
         while True:
+            before, self._count = self._count, 0
             self._read(ladder)
+            if before not in (-1, self._count):
+                raise UnreadableTable(f"{self.name}: other rows at a second reading: give a table")
             if self._doubts.settled():
                 break
         self._order = np.argsort(np.array(self._moments, np.int64), kind="stable")
@@ -168,6 +171,7 @@ class Table:
         ]
         for line, cells in rows:
             head.row += 1
+            self._count += 1
             doubts.line = line
             if any(_text(cells[place]) == text for place, text in layout.skip):
                 self._skipped += 1

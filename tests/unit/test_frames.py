@@ -375,3 +375,20 @@ def test_a_correction_reads_tables_again(tmp_path: Path) -> None:
     path.write_text(path.read_text() + "\n")
     with pytest.raises(OSError, match="has changed since it was rated"):
         ladder.rate_file(removed)
+
+
+def test_a_table_is_read_again_if_a_column_decides_late() -> None:
+    """By its columns, or by a stream that can be opened again; a stream that cannot is refused."""
+    columns = {
+        "date": ["03/04/2020", "12/31/2019"], "winner": ["ann", "bob"], "loser": ["bob", "ann"],
+    }  # fmt: skip
+    table = pa.table(columns)
+    for each in (columns, table, pd.DataFrame(columns), duckdb.arrow(table)):
+        ladder = Ladder()
+        found = ladder.rate_table(each)
+        assert ladder.history("ann").round_id.tolist() == ["table-2", "table-1"]
+        assert found.readings[1:] == ("table: date: '03/04/2020' is 2020-03-04 by mdy",)
+    with pytest.raises(OSError, match="other rows at a second reading"):
+        Ladder().rate_table(table.to_reader())
+    with pytest.raises(ValueError, match='say dates="dmy" or dates="mdy"'):
+        Ladder().rate_table({key: each[:1] for key, each in columns.items()})
