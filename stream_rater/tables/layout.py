@@ -246,13 +246,14 @@ class _Finder(Finder):
         known = names.names_of_side(side.removeprefix("player") or side)
         if side in ("player", "opponent"):
             known = {f"{side}{more}" for more in ("", "id", "name")}
+        if whole := [(place,) for place, each in enumerate(self._plain) if each in known]:
+            return [*whole]
         members = re.compile(names.members_of(side.removeprefix("player") or side))
         kinds: dict[str, Places] = {}
         for place, each in enumerate(self._plain):
             if found := members.fullmatch(each):
                 kinds[found["kind"] or ""] = (*kinds.get(found["kind"] or "", ()), place)
-        whole: list[Places] = [(i,) for i, each in enumerate(self._plain) if each in known]
-        return whole or [places for places in kinds.values() if len(places) > 1]
+        return [places for places in kinds.values() if len(places) > 1]
 
     def _named(self, places: Places) -> str:
         return "+".join(self._columns[place] for place in places)

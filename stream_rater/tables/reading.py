@@ -58,21 +58,14 @@ class Reading(NamedTuple):
     """The ladder of all rounds; empty: that of a column, or else of the table's name."""
     python: bool = False
     """Whether the caller is a Python program, which sees the cures as arguments."""
+    # the others as in TableOptions; `result` by the text in lower case, `skip` as pairs
     decimal: str = ""
-    """The sign before decimals: a point or a comma."""
     encoding: str = ""
-    """The encoding of a CSV file; empty: UTF-8."""
     dates: str = ""
-    """The form of times, one of `times.FORMATS`."""
     result: Mapping[str, str] = {}
-    """What texts of results, ranks and scores mean, by the text in lower case: one of
-    `doubts.MEANINGS`."""
     team: Sequence[str] = ()
-    """The columns of the members of each side, joined by `+`."""
     skip: Sequence[tuple[str, str]] = ()
-    """The rows that are left out: a column and the text that it has there."""
     neutral: str = ""
-    """The column that says whether a match had no home side."""
 
     def checked(self) -> "Reading":
         """This reading. Raises BadConfiguration if an option has a value that it cannot have."""
