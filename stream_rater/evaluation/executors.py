@@ -1,172 +1,196 @@
-"""Where trials run: in this process, in processes of this machine, or on a Dask cluster.
+"""Where trials run: in this process, in processes of this machine, on a Dask cluster, or on
+whatever executor of `concurrent.futures` a caller gives.
 
-All three are executors of `concurrent.futures`, and so is whatever else a caller gives. The result
-of a search does not depend on the choice: `sharing` returns results in the order of the items.
+All workers need the same large object, pickled. Those of this machine read it from a temporary
+file, once each. Dask gets it once, as the result of a task, which its workers copy from each other
+and compute again when it is lost. Results come in the order of the items, so they do not depend on
+the choice.
 """
 
 import logging
 import os
+import pickle
 import re
-import time
 import warnings
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache, partial
 from multiprocessing import get_context
-from typing import Any, TypeVar
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from threading import Lock
+from typing import Any
 
-from stream_rater.config.errors import BadConfiguration, TrialsFailed
-from stream_rater.config.extras import extra
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.config.errors import BadConfiguration, Failed, TrialsFailed
+from stream_rater.config.extras import MissingExtra, extra
 
-T = TypeVar("T")
+Where = int | str
+"""Where trials run: in so many processes of this machine, of which one is this process; or on the
+Dask cluster whose scheduler has this address, HOST:PORT."""
 
-ANSWER_S = 10.0
-"""A scheduler must answer within this time."""
+Work = Callable[[Any, Any], Any]
+Share = Callable[[Work, Iterable[Any]], Iterator[Any]]
+"""Calls a function at the top level of a module with the shared object and each item. Yields the
+results in the order of the items."""
+
 JOIN_S = 30.0
-"""A worker must have joined the cluster within this time."""
-LOST_S = 60.0
-"""A cluster without any worker for so long is given up."""
+"""A scheduler must answer, and have a worker, within this time."""
 
 FORMS = "give processes, processes:N or dask://HOST:PORT"
 
 
-@dataclass(frozen=True)
-class Processes:
-    """So many processes of this machine. One: this process."""
-
-    count: int
-
-
-@dataclass(frozen=True)
-class Dask:
-    """The Dask cluster whose scheduler has this address, HOST:PORT."""
-
-    address: str
-
-
-Where = Processes | Dask | Executor
-"""Where trials run. An executor that is given stays open."""
-
-
 def parse_executor(text: str, workers: int | None) -> Where:
     """Parse `--executor` and the number of `--workers`, or None. Raises BadConfiguration."""
-    if text == "processes":
-        return Processes(workers or os.cpu_count() or 1)
-    processes = re.fullmatch(r"processes:([1-9]\d{0,4})", text)
-    cluster = re.fullmatch(r"dask://((?:[^/:@\[\]\s]+|\[[\da-fA-F:.]+\]):\d{1,5})/?", text)
-    if not processes and not cluster:
+    form = r"processes(?::([1-9]\d{0,4}))?|dask://((?:[^/:@\[\]\s]+|\[[\da-fA-F:.]+\]):\d{1,5})/?"
+    if (found := re.fullmatch(form, text)) is None:
         raise BadConfiguration(f"--executor {text}: {FORMS}")
-    if workers is not None:
-        whose = "the number stands there already" if processes else "the cluster has its own"
-        raise BadConfiguration(f"--workers {workers} with --executor {text}: {whose}: leave it out")
-    return Processes(int(processes[1])) if processes else Dask(cluster[1] if cluster else "")
+    if workers is not None and text != "processes":
+        raise BadConfiguration(
+            f"--workers {workers} with --executor {text}: it has its own number: leave one out"
+        )
+    processes, address = found.groups()
+    return address or int(processes or workers or os.cpu_count() or 1)
 
 
 @contextmanager
-def opened(where: Where) -> Iterator[Executor | None]:
-    """The executor, open in this block; None for this process alone.
-
-    Raises MissingExtra if Dask is wanted and not installed, and TrialsFailed if its scheduler does
-    not answer, or has no workers.
-    """
-    if isinstance(where, Executor):
-        yield where
-    elif isinstance(where, Dask):
-        with extra("dask"):
-            from distributed import Client
-        with _without_log(), _connected(Client, where.address) as client:
-            yield DaskExecutor(client, where.address)
-    elif where.count == 1:
-        yield None
-    else:
-        # Kernels run threads, which do not survive a fork.
-        with ProcessPoolExecutor(where.count, get_context("spawn")) as pool:
-            yield pool
-
-
-@contextmanager
-def _without_log() -> Iterator[None]:
-    """Dask's client logs nothing in this block. When a cluster is lost it would write whole
-    tracebacks beside our line."""
-    log = logging.getLogger("distributed.client")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
+def trials_on(where: Where) -> Iterator[Executor | None]:
+    """The executor, open in this block; None for this process alone. Raises Failed if a package is
+    missing, or if the trials cannot be run there."""
     try:
-        yield
-    finally:
-        log.setLevel(before)
+        if where == 1:
+            yield None
+        elif isinstance(where, str):
+            with _dask(where) as executor:
+                yield executor
+        else:
+            # Kernels run threads, which do not survive a fork.
+            with ProcessPoolExecutor(where, get_context("spawn")) as pool:
+                yield pool
+    except (MissingExtra, TrialsFailed) as error:
+        raise Failed(str(error)) from None
 
 
 @contextmanager
-def _connected(make: Callable[..., Any], address: str) -> Iterator[Any]:
-    """A client of the scheduler at this address, which has a worker at least."""
-    try:
-        client = make(address, timeout=ANSWER_S, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise TrialsFailed(
-            f"dask://{address}: no Dask scheduler answers there within {ANSWER_S:g} s "
-            f"({_first_line(error)}): start one by `dask scheduler`"
-        ) from None
-    with client:
+def _dask(address: str) -> Iterator[Executor]:
+    """The executor of a Dask cluster that has a worker at least."""
+    with extra("dask"):
+        from distributed import Client
+    # When a cluster is lost it would write whole tracebacks beside our line.
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
+    with ExitStack() as stack:
         try:
+            connect: Any = Client
+            client = stack.enter_context(connect(address, timeout=JOIN_S, set_as_default=False))
             client.wait_for_workers(1, timeout=JOIN_S)
-        except TimeoutError:
+        except (OSError, ValueError) as error:
             raise TrialsFailed(
-                f"dask://{address}: no worker has joined within {JOIN_S:g} s: start some by "
+                f"dask://{address}: no Dask scheduler with a worker answers there within "
+                f"{JOIN_S:g} s ({_first_line(error)}): start them by `dask scheduler` and "
                 f"`dask worker {address} --nthreads 1`"
             ) from None
-        yield client
+        yield client.get_executor(pure=False)
 
 
-class DaskExecutor(Executor):
-    """An executor on the workers of a Dask cluster: the executor of its client, which also knows
-    when the cluster is lost."""
+@contextmanager
+def sharing(thing: Any, executor: Executor | None) -> Iterator[Share]:
+    """A function that shares work among the workers of an executor, which all have `thing`. If
+    `executor` is None, the work is done in this process.
 
-    def __init__(self, client: Any, address: str) -> None:
-        self._client, self._address = client, address
-        self._executor = client.get_executor(pure=False)
-        self._last_seen_s = time.monotonic()
-        """When a worker was last seen."""
+    The function raises TrialsFailed if the executor cannot do the work.
+    """
+    if executor is None:
+        yield lambda work, items: (work(thing, each) for each in items)
+    elif _of_dask(executor):
+        client = executor._client  # type: ignore[attr-defined]
+        with _failures(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph")  # once
+            shared = client.submit(bytes, pickle.dumps(thing), pure=False)
+            client.replicate([shared])
+        yield partial(_results, executor, shared)
+    else:
+        with ExitStack() as stack:
+            with _file_failures():
+                file = stack.enter_context(NamedTemporaryFile())
+                pickle.dump(thing, file, pickle.HIGHEST_PROTOCOL)
+                file.flush()
+            yield partial(_results, executor, file.name)
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
-        """Call a function in a worker."""
-        with warnings.catch_warnings():
-            # Rounds are large, and few tasks carry them: one a worker. Dask would rather store them
-            # in its workers beforehand, but then they would be lost with these workers.
-            warnings.filterwarnings("ignore", "Sending large graph")
-            task: Future[T] = self._executor.submit(fn, *args, **kwargs)
-        return task
 
-    def check(self) -> None:
-        """Raise TrialsFailed if the scheduler is lost, or has had no worker for LOST_S."""
-        if self._client.status not in ("running", "connecting"):
-            raise TrialsFailed(f"dask://{self._address}: the connection was lost: run this again")
-        now_s, known = time.monotonic(), {}
-        with suppress(OSError):  # it is being connected again
-            known = self._client.scheduler_info()
-        if known.get("workers"):
-            self._last_seen_s = now_s
-        if now_s - self._last_seen_s > LOST_S:
-            raise TrialsFailed(
-                f"dask://{self._address}: all workers have been gone for {LOST_S:g} s: see why "
-                "they ended, and run this again"
-            )
+def _results(executor: Executor, shared: Any, work: Work, items: Iterable[Any]) -> Iterator[Any]:
+    """Yield the results in order. Tasks that are not needed any more are cancelled."""
+    tasks: list[Future[Any]] = []
+    try:
+        with _failures():
+            for item in items:
+                tasks.append(executor.submit(_do, shared, KERNEL_VERSION, work, item))
+            for task in tasks:
+                yield task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
 
-    def explained(self, error: Exception) -> str | None:
-        """What an error of Dask means."""
-        if not type(error).__module__.startswith("distributed"):
-            return None
-        return (
-            f"dask://{self._address}: the cluster gave up a trial: {_first_line(error)}: see the "
-            "logs of its workers, which may be short of memory"
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Raise TrialsFailed where the executor failed, and not the work."""
+    try:
+        yield
+    except BrokenExecutor:
+        raise TrialsFailed(
+            "a worker process ended while it tried a configuration: if memory is short, use fewer "
+            'workers; in a script, call this below `if __name__ == "__main__":`'
+        ) from None
+    except ModuleNotFoundError as error:
+        raise TrialsFailed(
+            f"a worker cannot import {error.name}: install in the workers what is installed here"
+        ) from None
+    except Exception as error:
+        if not isinstance(error, CancelledError) and not _of_dask(error):
+            raise
+        raise TrialsFailed(
+            f"the executor dropped a trial ({_first_line(error)}): its workers, or the connection "
+            "to them, were lost; see their logs, as memory may be short, and run this again"
+        ) from None
+
+
+_lock = Lock()
+"""A worker may have several threads."""
+
+
+def _do(shared: bytes | str, kernels: int, work: Work, item: Any) -> Any:
+    """Do the work on an item, in a worker."""
+    if kernels != KERNEL_VERSION:
+        raise TrialsFailed(
+            f"a worker has rating kernels {KERNEL_VERSION}, and this process {kernels}: install "
+            "the same release of stream-rater in all workers"
         )
+    with _lock, _file_failures():
+        thing = _read(shared)
+    return work(thing, item)
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more work. The cluster goes on."""
-        self._executor.shutdown(wait, cancel_futures=cancel_futures)
+
+@lru_cache(maxsize=1)
+def _read(shared: bytes | str) -> Any:
+    """The object that was pickled, or is in the file of this name. A worker keeps the last."""
+    return pickle.loads(shared if isinstance(shared, bytes) else Path(shared).read_bytes())
+
+
+@contextmanager
+def _file_failures() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise TrialsFailed(
+            f"workers get the rounds by a temporary file: {error}: let TMPDIR be a folder that has "
+            "room, and that all workers read"
+        ) from None
+
+
+def _of_dask(thing: object) -> bool:
+    return type(thing).__module__.startswith("distributed")
 
 
 def _first_line(error: Exception) -> str:
-    lines = str(error).splitlines()
-    return lines[0] if lines else type(error).__name__
+    return next(iter(str(error).splitlines()), type(error).__name__)

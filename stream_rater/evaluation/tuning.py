@@ -20,9 +20,9 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.config.extras import lab_extra
 from stream_rater.evaluation.accuracy import averages, values_and_weights
 from stream_rater.evaluation.evaluation import MOST_SIDES, evaluate
+from stream_rater.evaluation.executors import sharing
 from stream_rater.evaluation.measures import FACTS_OF, FIELDS, better
 from stream_rater.evaluation.season import Session, before
-from stream_rater.evaluation.sharing import sharing
 from stream_rater.evaluation.spaces import configuration
 from stream_rater.rating.parameters import RatingConfig, default_of
 from stream_rater.rating.systems.dimension import Dimension, fraction_of

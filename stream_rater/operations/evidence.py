@@ -13,7 +13,7 @@ from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.evaluation import peers
 from stream_rater.evaluation.contestants import PeerSystem, System, compared_systems
-from stream_rater.evaluation.executors import Where
+from stream_rater.evaluation.executors import Where, trials_on
 from stream_rater.evaluation.game import games_of
 from stream_rater.evaluation.research import evidence, figures, games, games_tables, kerby
 from stream_rater.evaluation.research.evidence import DataSet, Effort, Entry
@@ -21,7 +21,6 @@ from stream_rater.evaluation.research.farming import THRESHOLD
 from stream_rater.evaluation.research.saved import Saved
 from stream_rater.evaluation.season import sessions_of
 from stream_rater.operations.input_file import RoundsFile, file_failures
-from stream_rater.operations.trials import trials_on
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.player_index import PlayerIndex

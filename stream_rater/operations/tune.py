@@ -25,7 +25,7 @@ from stream_rater.evaluation.bootstrap import Difference, differences
 from stream_rater.evaluation.calibrating import Calibration
 from stream_rater.evaluation.comparison import outcomes_alike
 from stream_rater.evaluation.evaluation import evaluate, trained
-from stream_rater.evaluation.executors import Where
+from stream_rater.evaluation.executors import Where, trials_on
 from stream_rater.evaluation.measures import MEASURES
 from stream_rater.evaluation.present import system_of
 from stream_rater.evaluation.proposal import Proposal, TooFewRounds, propose
@@ -41,7 +41,6 @@ from stream_rater.evaluation.tuning import (
 from stream_rater.evaluation.validation import Validated, validated
 from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.operations.input_file import check_writable, file_failures
-from stream_rater.operations.trials import trials_on
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.systems.dimension import rounded
 from stream_rater.replay.corrected import with_verdicts

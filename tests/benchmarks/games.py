@@ -23,7 +23,6 @@ from pathlib import Path
 
 import msgspec
 
-from stream_rater.evaluation.executors import Processes
 from stream_rater.evaluation.fits import LOG_LOSS
 from stream_rater.evaluation.forward import ORDER, ORDER_OF_ALL, Fitted
 from stream_rater.evaluation.research.games import REFERENCE
@@ -136,7 +135,7 @@ def play(plan: Plan) -> Report:
         laid_out(plan, data)
         evidence_report(
             data, out, ["games"], plan.systems, rounds=plan.rounds, trials=plan.trials,
-            quick=False, where=Processes(2), cut=plan.cut, teams=plan.teams,
+            quick=False, where=2, cut=plan.cut, teams=plan.teams,
             seconds_per_peer=plan.seconds, whole=plan.whole,
         )  # fmt: skip
         return read(out / "games.json")

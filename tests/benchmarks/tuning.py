@@ -12,7 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from stream_rater.evaluation.contestants import OwnSystem
-from stream_rater.evaluation.executors import Dask, Processes, Where, opened
+from stream_rater.evaluation.executors import Where, trials_on
 from stream_rater.evaluation.fits import LOG_LOSS, Fit
 from stream_rater.evaluation.tuning import search
 from stream_rater.operations.evaluate import SeasonFile
@@ -33,13 +33,13 @@ def a_cluster(workers: int) -> Iterator[Where]:
         raise Skipped("distributed is not installed: the extra dask brings it") from None
     free = "127.0.0.1:0"
     with LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=free) as cluster:
-        yield Dask(cluster.scheduler_address.removeprefix("tcp://"))
+        yield cluster.scheduler_address.removeprefix("tcp://")
 
 
 @contextmanager
 def processes(count: int) -> Iterator[Where]:
     """So many processes, which are started when they are needed."""
-    yield Processes(count)
+    yield count
 
 
 PLACES = {
@@ -65,7 +65,7 @@ def found_on(place: str, quick: bool) -> tuple[list[float], float]:
     fit.cost(fit.start())  # its kernels are loaded in this process
     with PLACES[place]() as where:
         began_s = time.perf_counter()
-        with opened(where) as executor:
+        with trials_on(where) as executor:
             point = search(fit, trials, executor)
         return point, time.perf_counter() - began_s
 

@@ -1,25 +1,20 @@
 """Trials run on any executor, with the same result to the last digit; a failure is one line."""
 
-import itertools
 import os
-import pickle
 import re
 import sys
-from collections import deque
-from collections.abc import Iterator
+import tempfile
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from stream_rater.config.errors import BadConfiguration, TrialsFailed
-from stream_rater.config.extras import MissingExtra
-from stream_rater.evaluation import executors, sharing
+from stream_rater.config.errors import BadConfiguration, Failed, TrialsFailed
+from stream_rater.evaluation import executors
 from stream_rater.evaluation.contestants import OwnSystem
-from stream_rater.evaluation.executors import Dask, Processes, opened, parse_executor
+from stream_rater.evaluation.executors import parse_executor, sharing, trials_on
 from stream_rater.evaluation.fits import Fit
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.spaces import SPACES
@@ -39,6 +34,26 @@ def times(shared: list[int], item: int) -> int:
     return shared[item] * 10
 
 
+class Counted:
+    """An object that leaves a file in a folder whenever it is unpickled."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return unpickled, (self.folder,)
+
+
+def unpickled(folder: str) -> Counted:
+    handle, _ = tempfile.mkstemp(dir=folder)
+    os.close(handle)
+    return Counted(folder)
+
+
+def who(_: object, __: object) -> int:
+    return os.getpid()
+
+
 def end_process(_: object, __: object) -> None:
     os._exit(1)
 
@@ -56,11 +71,11 @@ def lacks_a_package(_: object, __: object) -> None:
 
 def test_where_trials_run() -> None:
     """By one word, or a number of processes, or the address of a scheduler."""
-    assert parse_executor("processes", 3) == parse_executor("processes:3", None) == Processes(3)
-    assert parse_executor("processes", None) == Processes(os.cpu_count() or 1)
+    assert parse_executor("processes", 3) == parse_executor("processes:3", None) == 3
+    assert parse_executor("processes", None) == (os.cpu_count() or 1)
     for address in ("10.0.0.7:8786", "lab-scheduler.games:8786", "[::1]:8786"):
-        assert parse_executor(f"dask://{address}", None) == Dask(address)
-    assert parse_executor("dask://lab:8786/", None) == Dask("lab:8786")
+        assert parse_executor(f"dask://{address}", None) == address
+    assert parse_executor("dask://lab:8786/", None) == "lab:8786"
 
 
 @cases(
@@ -74,8 +89,8 @@ def test_a_wrong_place_is_one_line(given: str) -> None:
     with pytest.raises(BadConfiguration) as raised:
         parse_executor(given, None)
     assert str(raised.value) == f"--executor {given}: {executors.FORMS}"
-    for twice, why in (("processes:2", "stands there already"), ("dask://lab:1", "has its own")):
-        with pytest.raises(BadConfiguration, match=f"--workers 3 with --executor {twice}: .*{why}"):
+    for twice in ("processes:2", "dask://lab:1"):
+        with pytest.raises(BadConfiguration, match=f"--workers 3 with --executor {twice}: it has"):
             parse_executor(twice, 3)
 
 
@@ -94,106 +109,44 @@ def test_the_page_says_how_many_workers_a_generation_keeps_busy() -> None:
 # --- any executor ---------------------------------------------------------------------------------
 
 
-class Workers(Executor):
-    """Workers of other machines, one after the other: each task goes to the next one, which keeps
-    what it was sent, as a process does. Results come late, and in another order."""
-
-    def __init__(self, names: Iterator[str]) -> None:
-        self._names = names
-        self._kept: dict[str, dict[str, Any]] = {}
-        self._waiting: deque[tuple[Future[Any], Any]] = deque()
-        self.got: list[str] = []
-        """Who was sent the object."""
-
-    def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
-        worker, kept = next(self._names), sharing._kept.copy()
-        try:
-            sharing._kept.clear()
-            sharing._kept.update(self._kept.get(worker, {}))
-            answer = pickle.loads(pickle.dumps(fn(*args)))._replace(worker=worker)
-            self._kept[worker] = sharing._kept.copy()
-        finally:
-            sharing._kept.clear()
-            sharing._kept.update(kept)
-        if args[2] is not None:
-            self.got.append(worker)
-        task: Future[Any] = Future()
-        self._waiting.appendleft((task, answer))
-        if len(self._waiting) > 3:
-            self.answer_one()
-        return task
-
-    def answer_one(self) -> None:
-        """The task that came last ends first."""
-        task, answer = self._waiting.popleft()
-        if task.set_running_or_notify_cancel():
-            task.set_result(answer)
-
-    def wait(self, tasks: Any, *_: Any) -> Any:
-        """In place of `concurrent.futures.wait`."""
-        if not any(each.done() for each in tasks):
-            self.answer_one()
-        return {each for each in tasks if each.done()}, ()
-
-
-@pytest.fixture
-def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Makes such workers, by the names of those who get the tasks in turn."""
-
-    def make(names: Iterator[str]) -> Workers:
-        made = Workers(names)
-        monkeypatch.setattr(sharing, "wait", made.wait)
-        return made
-
-    yield make
-
-
-def test_each_worker_gets_the_object_once(workers: Any) -> None:
-    """Those of a cluster that nobody has counted; results are in the order of the items."""
-    crew = workers(itertools.cycle("abc"))
-    with sharing.sharing(BIG, crew) as run:
-        assert list(run(times, range(40))) == [10 * i for i in range(40)]
-        assert list(run(times, range(40))) == [10 * i for i in range(40)]
-    assert sorted(crew.got) == ["a", "b", "c"]
-
-
-def test_workers_come_and_go(workers: Any) -> None:
-    """One that joins gets the object with a trial. One that asked for it and left is forgotten: not
-    every trial carries the object because of it. If every task meets a new process, each is sent
-    with the object in the end."""
-    crew = workers(itertools.chain("aabb" * 5, itertools.cycle("bc")))
-    with sharing.sharing(BIG, crew) as run:
-        assert list(run(times, range(60))) == [10 * i for i in range(60)]
-    assert set(crew.got) == {"b", "c"} and len(crew.got) <= 6
-    with sharing.sharing(BIG, workers(map(str, itertools.count()))) as run:
-        assert list(run(times, range(5))) == [0, 10, 20, 30, 40]
-
-
-def test_another_object_takes_the_place(workers: Any) -> None:
-    """A worker keeps one: memory does not grow with the number of searches."""
-    crew = workers(itertools.cycle("a"))
-    for shared in (BIG, BIG[::-1], BIG):
-        with sharing.sharing(shared, crew) as run:
-            assert list(run(times, range(3))) == [10 * each for each in shared[:3]]
-    assert crew.got == ["a", "a", "a"] and len(crew._kept["a"]) == 1
-
-
-def test_the_same_is_found_on_every_executor(workers: Any) -> None:
-    """In this process, in threads, and on workers that answer in any order: to the last digit. An
-    executor that a caller made stays open."""
+def test_the_same_is_found_on_every_executor() -> None:
+    """In this process, in threads and in processes: to the last digit. An executor that a caller
+    made stays open."""
     alone = search(PROBLEM, TRIALS)
     with ThreadPoolExecutor(2) as threads:
-        with opened(threads) as executor:
-            assert search(PROBLEM, TRIALS, executor) == alone
+        assert search(PROBLEM, TRIALS, threads) == alone
         assert threads.submit(int).result() == 0
-    assert search(PROBLEM, TRIALS, workers(itertools.cycle("abc"))) == alone
+    with trials_on(2) as processes:
+        assert search(PROBLEM, TRIALS, processes) == alone
+
+
+def test_each_worker_gets_the_object_once(tmp_path: Path) -> None:
+    """Also when the executor does several pieces of work; and nothing is left behind."""
+    with (
+        ProcessPoolExecutor(2, get_context("spawn")) as pool,
+        sharing(Counted(str(tmp_path)), pool) as run,
+    ):
+        workers = {*run(who, range(20)), *run(who, range(20))}
+    assert os.getpid() not in workers
+    assert len(list(tmp_path.iterdir())) == len(workers)
+
+
+def test_another_object_takes_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker keeps one: memory does not grow with the number of searches. Its file is removed."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with ThreadPoolExecutor(2) as threads:
+        for shared in (BIG, BIG[::-1], BIG):
+            with sharing(shared, threads) as run:
+                assert list(run(times, range(40))) == [10 * each for each in shared[:40]]
+                assert len(list(tmp_path.iterdir())) == 1
+    assert executors._read.cache_info().currsize == 1 and not list(tmp_path.iterdir())
 
 
 def test_one_process_is_this_one() -> None:
     """Nothing is started, and nothing is pickled."""
-    with opened(Processes(1)) as executor:
+    with trials_on(1) as executor:
         assert executor is None
-        with sharing.sharing(lambda: 7, executor) as run:
+        with sharing(lambda: 7, executor) as run:
             assert list(run(lambda shared, item: shared() + item, [1, 2])) == [8, 9]
 
 
@@ -204,7 +157,7 @@ def test_a_process_that_is_killed_is_one_line() -> None:
     """It names the cure. Tasks that wait are cancelled."""
     with (
         ProcessPoolExecutor(1, get_context("spawn")) as pool,
-        sharing.sharing(BIG, pool) as run,
+        sharing(BIG, pool) as run,
         pytest.raises(TrialsFailed, match=r"worker process ended while .* use fewer workers; in a"),
     ):
         list(run(end_process, range(8)))
@@ -222,7 +175,7 @@ def test_mistakes_of_the_work_stay_as_they_are(work: Any, error: Any, said: str)
     the package."""
     with (
         ThreadPoolExecutor(1) as threads,
-        sharing.sharing(BIG, threads) as run,
+        sharing(BIG, threads) as run,
         pytest.raises(error, match=said),
     ):
         list(run(work, range(8)))
@@ -230,20 +183,34 @@ def test_mistakes_of_the_work_stay_as_they_are(work: Any, error: Any, said: str)
 
 def test_a_worker_of_another_release_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other kernels would give other digits."""
-    with (
-        ThreadPoolExecutor(1) as threads,
-        sharing.sharing(BIG, threads) as run,
-        pytest.raises(TrialsFailed, match=r"has rating kernels -1, and this process \d+: install"),
-    ):
-        work = run(times, range(2))
+    with ThreadPoolExecutor(1) as threads:
         given = threads.submit
 
-        def submit(fn: Any, digest: str, kernels: int, *args: Any) -> Any:
-            monkeypatch.setattr(sharing, "KERNEL_VERSION", -1)
-            return given(fn, digest, kernels, *args)
+        def submit(*args: Any) -> Any:
+            monkeypatch.setattr(executors, "KERNEL_VERSION", -1)
+            return given(*args)
 
         monkeypatch.setattr(threads, "submit", submit)
-        next(work)
+        said = r"has rating kernels -1, and this process \d+: install"
+        with sharing(BIG, threads) as run, pytest.raises(TrialsFailed, match=said):
+            list(run(times, range(2)))
+
+
+def test_a_folder_that_is_not_there_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither here nor where the workers are."""
+    with ThreadPoolExecutor(1) as threads:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        with sharing(BIG, threads) as run:
+            (file,) = tmp_path.iterdir()
+            elsewhere = file.rename(tmp_path / "elsewhere")
+            with pytest.raises(TrialsFailed, match=r"No such file .*: let TMPDIR be a folder that"):
+                list(run(times, range(2)))
+            elsewhere.rename(file)
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+        with pytest.raises(TrialsFailed, match="No such file"), sharing(BIG, threads):
+            pass
 
 
 class Dropping(Executor):
@@ -259,8 +226,8 @@ class Dropping(Executor):
 def test_dropped_trials_are_one_line() -> None:
     """It says to run this again."""
     with (
-        sharing.sharing(BIG, Dropping()) as run,
-        pytest.raises(TrialsFailed, match=r"dropped a trial: .* run this again when they are back"),
+        sharing(BIG, Dropping()) as run,
+        pytest.raises(TrialsFailed, match=r"dropped a trial \(CancelledError\): .* run this again"),
     ):
         list(run(times, range(2)))
 
@@ -274,7 +241,7 @@ class Slow(Executor):
     def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
         task: Future[Any] = Future()
         if not self.tasks:
-            task.set_result(sharing._Answer("a", has_object=True, value=args[4]))
+            task.set_result(args[-1])
         self.tasks.append(task)
         return task
 
@@ -282,7 +249,7 @@ class Slow(Executor):
 def test_what_is_not_needed_any_more_is_cancelled() -> None:
     """Nothing goes on behind a failure, or behind who wants no more."""
     slow = Slow()
-    with sharing.sharing(BIG, slow) as run:
+    with sharing(BIG, slow) as run:
         results: Any = run(times, range(7, 20))
         assert next(results) == 7
         results.close()
@@ -295,37 +262,18 @@ def test_what_is_not_needed_any_more_is_cancelled() -> None:
 def test_without_dask_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """And what to install."""
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with (
-        pytest.raises(MissingExtra, match=r"distributed is not installed: stream-rater\[dask\]"),
-        opened(Dask("127.0.0.1:1")),
-    ):
+    missing = r"distributed is not installed: stream-rater\[dask\]"
+    with pytest.raises(Failed, match=missing), trials_on("127.0.0.1:1"):
         pass
 
 
-IN_THIS_PROCESS = {"processes": False, "protocol": "tcp"}
-"""Options of a cluster whose workers are threads of this process."""
-
-
-def local_cluster(workers: int, **options: Any) -> Any:
-    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
-    return distributed.LocalCluster(
-        n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", host="127.0.0.1",
-        **options,
-    )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    """A local cluster of two workers, each a process of its own."""
+def test_no_scheduler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names the address, and how to start one."""
     pytest.importorskip("distributed", reason="the extra dask is not installed")
-    dask = pytest.importorskip("dask")
-    failing_once = dask.config.set({"distributed.scheduler.allowed-failures": 1})
-    with failing_once, local_cluster(2) as made:
-        yield made
-
-
-def dask_of(cluster: Any) -> Dask:
-    return Dask(cluster.scheduler_address.removeprefix("tcp://"))
+    monkeypatch.setattr(executors, "JOIN_S", 0.3)
+    said = r"^dask://127.0.0.1:1: no Dask scheduler with a worker answers[^\n]*$"
+    with pytest.raises(Failed, match=said), trials_on("127.0.0.1:1"):
+        pass
 
 
 def once(shared: str, item: int) -> int:
@@ -337,90 +285,23 @@ def once(shared: str, item: int) -> int:
     os._exit(1)
 
 
-def test_a_cluster_gives_the_work_of_a_killed_worker_to_others(
-    cluster: Any, tmp_path: Path
-) -> None:
-    """Nothing is lost, and the order stays."""
+def test_a_dask_cluster(tmp_path: Path) -> None:
+    """Two workers, each a process of its own, find the same to the last digit. The work of a killed
+    worker is given to others. Work that kills all of them is one line."""
+    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
+    dask = pytest.importorskip("dask")
     marker = tmp_path / "killed"
-    with opened(dask_of(cluster)) as executor, sharing.sharing(str(marker), executor) as run:
-        assert list(run(once, range(20))) == [10 * i for i in range(20)]
-    assert marker.exists()
-
-
-def test_work_that_kills_every_worker_is_one_line(cluster: Any) -> None:
-    """The scheduler gives it up; the line names the cluster and the cure."""
     with (
-        opened(dask_of(cluster)) as executor,
-        sharing.sharing(BIG, executor) as run,
-        pytest.raises(
-            TrialsFailed, match=r"^dask://127.* gave up a trial: .*: see the logs of [^\n]*$"
-        ),
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", host="127.0.0.1"
+        ) as cluster,
+        pytest.raises(Failed, match=r"^the executor dropped a trial \(Attempt[^\n]*logs, [^\n]*$"),
+        trials_on(cluster.scheduler_address.removeprefix("tcp://")) as executor,
     ):
-        list(run(end_process, range(1)))
-
-
-@pytest.mark.slow
-def test_a_scheduler_that_is_lost_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """And no traceback of Dask's beside it."""
-    lost = local_cluster(1)
-    monkeypatch.setattr(sharing, "CHECK_S", 0.1)
-    with (
-        opened(dask_of(lost)) as executor,
-        sharing.sharing(BIG, executor) as run,
-        pytest.raises(TrialsFailed, match=r"^[^\n]*(dropped a trial|connection was lost)[^\n]*$"),
-    ):
-        assert list(run(times, range(2))) == [0, 10]
-        lost.close()
-        list(run(times, range(2)))
-    assert "Traceback" not in capfd.readouterr().err
-
-
-def test_no_scheduler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It names the address, and how to start one."""
-    pytest.importorskip("distributed", reason="the extra dask is not installed")
-    monkeypatch.setattr(executors, "ANSWER_S", 0.3)
-    with (
-        pytest.raises(TrialsFailed, match=r"^dask://127.0.0.1:1: no Dask scheduler answers[^\n]*$"),
-        opened(Dask("127.0.0.1:1")),
-    ):
-        pass
-
-
-def test_a_cluster_in_this_process_finds_the_same() -> None:
-    """To the last digit."""
-    with local_cluster(2, **IN_THIS_PROCESS) as cluster, opened(dask_of(cluster)) as executor:
         assert search(PROBLEM, TRIALS, executor) == search(PROBLEM, TRIALS)
-
-
-def test_a_cluster_without_workers_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When it is opened, after a while."""
-    monkeypatch.setattr(executors, "JOIN_S", 0.3)
-    with (
-        local_cluster(0, **IN_THIS_PROCESS) as empty,
-        pytest.raises(
-            TrialsFailed, match=r"no worker has joined within 0.3 s: start some by `dask"
-        ),
-        opened(dask_of(empty)),
-    ):
-        pass
-
-
-def test_a_cluster_that_loses_its_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a while without any, or at once if the scheduler is gone."""
-    seen = {"workers": {"a": 1}}
-    client = SimpleNamespace(
-        status="running", scheduler_info=lambda: seen, get_executor=lambda **_: None
-    )
-    now_s = itertools.count(0.0, 40.0)
-    monkeypatch.setattr(executors, "time", SimpleNamespace(monotonic=lambda: next(now_s)))
-    executor = executors.DaskExecutor(client, "lab:8786")
-    executor.check()
-    seen["workers"] = {}
-    executor.check()
-    with pytest.raises(TrialsFailed, match="dask://lab:8786: all workers have been gone for 60 s"):
-        executor.check()
-    client.status = "closed"
-    with pytest.raises(TrialsFailed, match="dask://lab:8786: the connection was lost"):
-        executor.check()
+        with sharing(str(marker), executor) as run:
+            assert list(run(once, range(20))) == [10 * i for i in range(20)]
+        assert marker.exists()
+        with sharing(BIG, executor) as run:
+            list(run(end_process, range(1)))

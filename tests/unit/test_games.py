@@ -14,7 +14,7 @@ from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.bootstrap import Difference
 from stream_rater.evaluation.calibrating import Calibration
 from stream_rater.evaluation.contestants import OwnSystem
-from stream_rater.evaluation.executors import Processes, opened
+from stream_rater.evaluation.executors import trials_on
 from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, Fit
 from stream_rater.evaluation.fits import ORDER as INVERSION
 from stream_rater.evaluation.following import PARTS, Candidate, distinct, followed, parts_of
@@ -214,7 +214,7 @@ def test_results_do_not_depend_on_the_number_of_processes() -> None:
     def said(workers: int) -> list[tuple[Any, ...]]:
         systems = [OwnSystem("glicko"), OwnSystem("bar")]
         listed = list(games_of("made up", SEASON[:40], (5,)))
-        with opened(Processes(workers)) as executor:
+        with trials_on(workers) as executor:
             return [
                 (each.game, each.ours, each.rounds, each.scored_rounds,
                  [[(v.config, v.log_loss, v.order) for v in s.variants]

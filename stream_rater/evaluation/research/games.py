@@ -51,12 +51,12 @@ from stream_rater.evaluation.alike import alike, counted, have_draws
 from stream_rater.evaluation.bootstrap import Difference, differences
 from stream_rater.evaluation.contestants import OwnSystem, System
 from stream_rater.evaluation.deadline import Bounded, OutOfTime
+from stream_rater.evaluation.executors import sharing
 from stream_rater.evaluation.fits import LOG_LOSS
 from stream_rater.evaluation.forward import ORDER, ORDER_OF_ALL, Fitted, Scored, fit
 from stream_rater.evaluation.game import Game
 from stream_rater.evaluation.measures import better
 from stream_rater.evaluation.research.saved import Outcome, Saved, Unfinished
-from stream_rater.evaluation.sharing import sharing
 
 REFERENCE = "two-moment"
 """The name of our system that the peers beat least often on the games of the benchmarks. The same
