@@ -156,8 +156,8 @@ def test_a_read_only_file(file: Path) -> None:
 
 
 def damage(index: Path, fault: str) -> None:
-    """Delete the index of a process that has ended, or make it of another format, damaged, or no
-    index."""
+    """Delete the index of a process that has ended, or make it of another format, damaged, or all
+    zeros, as after a power cut."""
     if fault == "deleted":
         index.unlink()
     elif fault == "older":
@@ -165,14 +165,14 @@ def damage(index: Path, fault: str) -> None:
             connection.executescript("DROP TABLE index_state; CREATE TABLE index_state (data)")
     else:
         whole = index.read_bytes()
-        index.write_bytes(whole[:100] + b"x" * 2000 if fault == "damaged" else b"notes" * 2000)
+        index.write_bytes(whole[:100] + b"x" * 2000 if fault == "damaged" else bytes(10_000))
 
 
 def test_the_index_is_made_again(here: StartHere, file: Path) -> None:
     """Whatever became of it while the process was stopped."""
     api = here()
     send(api, "r0")
-    for number, fault in enumerate(("deleted", "older", "damaged", "no index"), start=1):
+    for number, fault in enumerate(("deleted", "older", "damaged", "zeros"), start=1):
         rated(api, f"r{number - 1}")
         before = ask(api, f"{DUEL}/players/ann").json
         assert before["rounds"] == number
