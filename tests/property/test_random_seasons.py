@@ -272,6 +272,7 @@ ANY_SIGN = ("anchor", "initial_mu", "newcomer_offset")
 CHOICES = {
     "dnf": ("tied-last", "not-compared"), "ties": ("full", "split"),
     "model": ("logistic", "gaussian"), "pairs": ("sum", "average"),
+    "orientation": ("first", "last"),
 }  # fmt: skip
 
 
