@@ -33,8 +33,7 @@ from stream_rater.rating.parameters import (
     for_fingerprint,
     from_builtins,
 )
-from stream_rater.rounds.batch import wave_of
-from tests.rounds import ranked, read
+from tests.rounds import ranked, read, wave_of
 
 SYSTEMS = {
     "elo": {}, "elo gaussian": {"model": "gaussian"}, "pairwise-elo": {},

@@ -46,8 +46,8 @@ from stream_rater.rating.kernels.places import tie_bounds
 from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Places, Wave
 
 PAIRS, EXPONENTIAL, GAUSSIAN, CHOICES = 0, 1, 2, 3
-"""The kinds of likelihood: that of all pairs, or that of the whole order by an exponential or a
-Gaussian model, or by choices, which is the exponential one in the usual orientation."""
+"""The kinds of likelihood: of all pairs, or of the whole order by an exponential or a Gaussian
+model. CHOICES is the exponential one in the usual orientation."""
 
 MOST_RATING = 3.4028234663852886e38
 """No rating is above this or below its negative: it is the largest float32, which a record

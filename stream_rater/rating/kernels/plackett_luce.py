@@ -15,11 +15,9 @@ In y = ln t the integrand is analytic and log-concave. So the trapezoidal rule a
 reaches the precision of float64 with a few dozen to a few hundred nodes, for two entries or
 thousands. Everything is computed in logarithms, so nothing underflows.
 
-In the usual orientation the first place is decided first: the winner is chosen among all entries,
-the second among the others, and so on. With the weights w_j = exp(x_j), and W as the sum over entry
-k and all worse ones, entry k's factor is w_k / W. That is the other model with the order and the
-signs of all x reversed. Who did not finish was never chosen, so only the ranked entries have a
-factor, and there is no integral.
+In the usual orientation the winner is chosen among all entries, the second among the others. With
+w_j = exp(x_j), and W as the sum over entry k and all worse ones, entry k's factor is w_k / W: the
+other model with order and signs reversed. Who did not finish was never chosen: there is no factor.
 """
 
 import math

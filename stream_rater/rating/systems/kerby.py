@@ -200,9 +200,8 @@ class PairwiseElo(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 class PlackettLuce(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,
                    tag_field="system", tag="plackett-luce"):  # fmt: skip
-    """Plackett-Luce: performances are exponential. `orientation` selects which place is decided
-    first: with `"last"` entries are eliminated, and the last one left wins; with `"first"`, the
-    usual form, the winner is chosen among all, then the second among the others."""
+    """Plackett-Luce. `orientation` says which place is decided first: with `"last"` entries are
+    eliminated, and who is left wins; with `"first"`, the usual form, the winner is chosen first."""
 
     orientation: Literal["first", "last"] = "last"
 
