@@ -149,7 +149,7 @@ contract: servers ## Write the events' contract, deploy/asyncapi.yaml, anew
 	@PYTHONPATH=deploy/tools $(VENV_PYTHON) deploy/tools/event_contract.py
 
 reference: packages ## Write the tables of docs/reference anew, from the code
-	@PYTHONPATH=deploy/tools $(VENV_PYTHON) deploy/tools/reference.py
+	@PYTHONPATH=deploy/tools:. $(VENV_PYTHON) deploy/tools/reference.py
 
 contract-check: $(ASYNCAPI)/parser-$(ASYNCAPI_PARSER) ## Parse it by AsyncAPI's own parser (npm)
 	@node deploy/tools/parse_contract.mjs $(ASYNCAPI) deploy/asyncapi.yaml

@@ -1,13 +1,18 @@
-"""Seasons in which chance alone decides: what ratings do where there is nothing to find out."""
+"""Seasons in which chance alone decides: what ratings do where there is nothing to find out; and
+what one large round of newcomers does. `make reference` writes the figures into the docs."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.config.ladders import Ladder
 from stream_rater.rating import stages
 from stream_rater.rating.model import Beliefs, Places, Table, Wave, newcomers
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.replay.pool import Pool
+from tests.rounds import ranked, read
 
 PLAYERS = 100
 DAY_S = 86_400
@@ -25,6 +30,32 @@ class Size(NamedTuple):
 
 
 SIZES = {"duel": Size(2), "five": Size(5), "5v5": Size(2, 5), "hundred": Size(100)}
+
+
+ENDS = {
+    "in order": (1, 2, 3, 4, 5), "two tie for last": (1, 2, 3, 4, 4),
+    "two do not finish": (1, 2, 3, 0, 0), "all but the first tie": (1, 2, 2, 2, 2),
+    "two tie for first": (1, 1, 3, 4, 5), "all but the last tie": (1, 1, 1, 1, 5),
+}  # fmt: skip
+"""The places in rounds of five."""
+
+
+def rise(config: RatingConfig, places: Sequence[int], rounds: int = 50) -> float:
+    """The points by which a round lifts its players in the mean: over so many rounds of each of
+    them, after as many."""
+    season, size, rng = Season(config), Size(len(places)), np.random.default_rng(7)
+    all_ = rounds * PLAYERS // size.players
+    season.play(size, all_, rng, places=places)
+    before = float(season.mu.mean())
+    season.play(size, all_, rng, places=places)
+    return (float(season.mu.mean()) - before) / rounds
+
+
+def winner(config: RatingConfig, players: int) -> float:
+    """The mu of the winner of one round of so many newcomers, in which nobody ties."""
+    pool = Pool(Ladder(rating=config))
+    pool.rate(read(config, *ranked(range(1, players + 1))), 0)
+    return pool.mu(0)
 
 
 class Season:
@@ -54,9 +85,12 @@ class Season:
         return found
 
     def play(
-        self, size: Size, rounds: int, rng: np.random.Generator, *, mirrored: bool = False
-    ) -> None:
-        """So many rounds. `mirrored`: all results are turned around, the last wins."""
+        self, size: Size, rounds: int, rng: np.random.Generator, *, mirrored: bool = False,
+        places: Sequence[int] = (),
+    ) -> None:  # fmt: skip
+        """So many rounds. `mirrored`: all results are turned around, the last wins. `places`: those
+        of the sides of each round, in rising order, 0 last for did not finish; by default nobody
+        ties."""
         in_turn = PLAYERS // size.players
         left = -(-rounds // in_turn)
         while left > 0:
@@ -67,13 +101,14 @@ class Season:
                     each.reshape(in_turn, size.sides, size.members)[:, ::-1].ravel()
                     for each in order
                 ]
-            self.rate(size, np.concatenate(order), np.arange(waves + 1) * in_turn)
+            self.rate(size, np.concatenate(order), np.arange(waves + 1) * in_turn, places)
             left -= waves
 
-    def rate(self, size: Size, rows: Ints, waves: Ints) -> None:
+    def rate(self, size: Size, rows: Ints, waves: Ints, places: Sequence[int] = ()) -> None:
         rounds = int(waves[-1])
         players = len(rows)
-        place: Places = np.tile(np.arange(1, size.sides + 1, dtype=np.int32), rounds)
+        own = np.array(places or range(1, size.sides + 1), np.int32)
+        place: Places = np.tile(own, rounds)
         days = self._turns + np.repeat(np.arange(len(waves) - 1), np.diff(waves))
         wave = Wave(
             np.arange(rounds + 1) * size.sides, np.ones(rounds), np.full(rounds, np.inf),

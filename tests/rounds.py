@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stream_rater.columns.arrays import Floats
+from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.config.ladders import Ladders, any_ladder
 from stream_rater.contract.record import Headers, Record
 from stream_rater.rating.elo_mmr import belief
-from stream_rater.rating.model import Beliefs, Evidence, Wave
+from stream_rater.rating.model import Beliefs, Evidence, Table, Wave
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rounds.batch import OneRound, wave_of
+from stream_rater.rounds.batch import OneRound, RoundBatch
 from stream_rater.rounds.decoder import RoundDecoder
 
 MSGPACK_HEADERS = [("content-type", b"application/msgpack")]
@@ -43,6 +43,14 @@ def as_msgpack(*standings: Any, **fields: Any) -> bytes:
 def read(config: RatingConfig, *standings: Any, **fields: Any) -> OneRound:
     """The same as the service reads it."""
     return Reader(any_ladder(config)).read(as_json(*standings, **fields))
+
+
+def wave_of(
+    rounds: Sequence[OneRound], header: Table, rows: Ints | None = None,
+    config: RatingConfig | None = None,
+) -> Wave:  # fmt: skip
+    """The wave of these rounds. The parameters are those of `RoundBatch.wave`."""
+    return RoundBatch.concat([each.batch for each in rounds]).wave(header, rows, config)
 
 
 class Reader:

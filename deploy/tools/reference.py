@@ -4,6 +4,8 @@ A part of a page between `<!-- generated: NAME -->` and `<!-- end -->` is writte
 docstrings of settings, click's help, the help of metrics, the error codes, the API's operations.
 In a part that begins with `<!-- checked: NAME -->` the meanings are written by hand: each name of
 the type must have a row, and the second column is filled in. The rest of a page stays as it is.
+
+Figures of what ratings do in the long run, and in large rounds, are computed (`tests.fair_rounds`).
 """
 
 import ast
@@ -38,8 +40,11 @@ from stream_rater.runtime.metrics import Metrics
 from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.problems import KINDS
 from stream_rater.serve.routes import MOST_OFFSET, OPERATIONS, Number
+from tests import fair_rounds
 
-PAGES: Final = ROOT / "docs" / "reference"
+PAGES: Final = (
+    *sorted((ROOT / "docs" / "reference").glob("*.md")), ROOT / "docs" / "how-to" / "systems.md",
+)  # fmt: skip
 PART: Final = re.compile(
     r"(<!-- (generated|checked): ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL
 )
@@ -54,7 +59,7 @@ Cells = Mapping[str, str | None]
 
 def main() -> int:
     """Write the pages. Returns 1, with one line, if a page and the code differ in a name."""
-    for path in sorted(PAGES.glob("*.md")):
+    for path in PAGES:
         try:
             page = written(path.read_text(encoding="utf-8"))
         except ValueError as error:
@@ -287,6 +292,50 @@ def systems() -> str:
     return table(("`system`", "its own parameters", "what it is"), rows)
 
 
+FOLLOWING_TIES: Final = tuple(
+    {"system": system, **table, **ties}
+    for system, table in (
+        ("elo-mmr", {"weight_limit": 0.2, "sigma_limit": 80.0}),
+        ("elo-r", {}),
+        ("elo-mmx", {"weight_limit": 0.2, "sigma_limit": 80.0}),
+    )
+    for ties in ({}, {"ties": "split"})
+)
+"""The systems that take a tie as a performance that is shared, with both rules of ties."""
+OTHERS: Final = (
+    {"system": "two-moment"},
+    {"system": "codeforces", "beta": 200.0, "weight": 0.2},
+    {"system": "topcoder"},
+    {"system": "trueskill", "beta": 175.0, "sigma_drift": 3.5, "draw_margin": 31.1},
+    {"system": "glicko2"},
+)
+
+
+def levels() -> str:
+    """How much a round of five equals lifts the mean rating of its players, by system and ties."""
+    rows = []
+    for each in (*FOLLOWING_TIES, *OTHERS):
+        config, ties = parameters.from_builtins(each), each.get("ties")
+        rises = [round(fair_rounds.rise(config, ends), 1) for ends in fair_rounds.ENDS.values()]
+        name = f"`{each['system']}`" + (f', `ties = "{ties}"`' if ties else "")
+        rows.append((name, *(f"{points + 0.0:.1f}" for points in rises)))
+    return table(("points a round", *fair_rounds.ENDS), rows)
+
+
+LOBBIES: Final = (2, 10, 30, 100, 1000)
+
+
+def lobbies() -> str:
+    """The mu of the winner of a round of newcomers, by system and size."""
+    margins = [{**OTHERS[3], "draw_margin": margin} for margin in (31.1, 1.0)]
+    rows = []
+    for each in (*margins, FOLLOWING_TIES[0], OTHERS[0]):
+        config, margin = parameters.from_builtins(each), each.get("draw_margin")
+        name = f"`{each['system']}`" + (f", `draw_margin = {margin:g}`" if margin else "")
+        rows.append((name, *(f"{fair_rounds.winner(config, n):,.0f}" for n in LOBBIES)))
+    return table(("mu of the winner of", *(f"{n:,} newcomers" for n in LOBBIES)), rows)
+
+
 KERBYS: Final = "those of [Kerby's systems](#kerbys-systems)"
 
 
@@ -399,7 +448,7 @@ def of_topics() -> Cells:
 GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "settings": settings, "commands": commands, "options": options, "metrics": metrics,
     "api-metrics": api_metrics, "rejections": rejections, "operations": operations,
-    "problems": problems, "systems": systems,
+    "problems": problems, "systems": systems, "levels": levels, "lobbies": lobbies,
 }  # fmt: skip
 CHECKED: Final[Mapping[str, Callable[[], Cells]]] = {
     "rating": rating, "climbing": climbing, "limits": limits, "listing": listing,

@@ -83,7 +83,7 @@ def evidence(
     elif data is not None:
         raise BadConfiguration("give the folder of files once: by FOLDER or by --data")
     if folder is None:
-        raise BadConfiguration("name the folder of files")
+        raise BadConfiguration("name the folder of files: it is needed for made-up seasons, too")
     from stream_rater.operations.evidence import evidence_report
 
     evidence_report(folder, out, parts or USUAL_PARTS, systems or tuple(SPACES), **options)

@@ -50,6 +50,7 @@ class Parameters(TypedDict, total=False):
     fixed: tuple[str, ...] | list[str]
     model: Literal["logistic", "gaussian"]
     pairs: Literal["sum", "average"]
+    orientation: Literal["first", "last"]
     initial_mu: float
     initial_sigma: float
     history: int | Literal["full"]

@@ -137,15 +137,19 @@ class _Report:
 
     def _farming(self, files: Sequence[Loaded]) -> None:
         self._console.log("farming")
-        for data, players in files:
-            row = next((row for each in players.values() if (row := each.find(FARMER))), None)
-            if row is not None and self._effort.rounds is None:
-                careers = evidence.farm(data, row, THRESHOLD)
-                self._write(figures.farming(careers, self._out, f"{FARMER} in {data.name}"))
-                return
+        whole = self._effort.rounds is None
+        for data, players in files if whole else ():
+            for each in players.values():
+                if (row := each.find(FARMER)) is not None:
+                    careers = evidence.farm(data, row, THRESHOLD)
+                    self._write(figures.farming(careers, self._out, f"{FARMER} in {data.name}"))
+                    return
         data, row = evidence.made_up_farm()
         careers = evidence.farm(data, row, evidence.MADE_UP_THRESHOLD)
-        self._write(figures.farming(careers, self._out, "The best player of a made-up season"))
+        why = f"no file has {FARMER}" if whole else "only the first rounds of files are read"
+        title = f"The best player of a made-up season, because {why}"
+        self._console.log(title)
+        self._write(figures.farming(careers, self._out, title))
 
     def _sizes(self, data: Sequence[DataSet]) -> None:
         if not data:

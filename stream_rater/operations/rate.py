@@ -27,7 +27,7 @@ from stream_rater.replay.edited_log import Verdicts
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
-from stream_rater.runtime.cautions import cautions_of
+from stream_rater.runtime.cautions import say_cautions
 from stream_rater.tables.reading import AS_FOUND, Reading
 
 _to_json = msgspec.json.Encoder().encode
@@ -50,8 +50,7 @@ def rate(
         check_writable(each, path)
     if out is not None and changes is not None:
         check_writable(out, changes)
-    for caution in cautions_of(ladders):
-        print(f"warning: {caution}", file=sys.stderr)
+    say_cautions(ladders, lambda text: print(f"warning: {text}", file=sys.stderr))
     with file_failures():
         rated = rate_file(path, ladders, changes, reading, Cores.of(cores))
         with _opened(out) as file:

@@ -260,16 +260,6 @@ class OneRound(msgspec.Struct, frozen=True, gc=False):
         return self.batch.place
 
     @property
-    def entry_starts(self) -> Ints:
-        """(E+1,) the first player of each entry, and the number of players."""
-        return bounds(self.batch.members)
-
-    @property
-    def share(self) -> Floats:
-        """(P,) the part of the round that each player played."""
-        return self.batch.share
-
-    @property
     def players(self) -> list[str]:
         """(P,) the ids of the players, entry by entry."""
         return self.batch.names.texts()
@@ -286,14 +276,6 @@ NO_ROUNDS = RoundBatch(
     names=StringColumn.of([]),
 )  # fmt: skip
 RoundBatch.empty = NO_ROUNDS
-
-
-def wave_of(
-    rounds: Sequence[OneRound], header: Table, rows: Ints | None = None,
-    config: RatingConfig | None = None,
-) -> Wave:  # fmt: skip
-    """The wave of these rounds. The parameters are those of `RoundBatch.wave`."""
-    return RoundBatch.concat([each.batch for each in rounds]).wave(header, rows, config)
 
 
 # --- rounds as they were reported ----------------------------------------------------------------

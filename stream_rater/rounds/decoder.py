@@ -7,11 +7,13 @@ Records of corrections stand among those of rounds. This module recognises them 
 and `correction_records` decodes them.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.arrays import Flags, Floats, Ints
+from stream_rater.columns.ranges import bounds
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.corrections import EVENT_TYPE, ROUND
@@ -55,6 +57,9 @@ class RoundDecoder:
         """The rating configurations of the rounds decoded so far; `RoundBatch.config_index` has
         their indices."""
         self._adopted: dict[RatingConfig, int] = {}
+        self._seen: dict[int, Floats] = {}
+        """By configuration: its rounds of more than two sides, and the `skew` of these rounds."""
+        self._cautioned: set[int] = set()
 
     def adopt(self, rating: RatingConfig) -> int:
         """The index of an equal configuration among `ratings`. It is added if none was adopted."""
@@ -64,9 +69,27 @@ class RoundDecoder:
         return number
 
     def informative(self, rounds: RoundBatch) -> Flags:
-        """(R,) whether each round changes ratings by its rule."""
+        """(R,) whether each round changes ratings by its rule. Warns, once for each rule, if these
+        may surprise (`caution_of_rounds`)."""
+        if len(rounds) and rounds.entries.max() > 2:
+            self._caution(rounds)
         skip = np.array([each.skip_all_tied for each in self.ratings], np.bool_)
         return rounds.informative(skip[rounds.config_index])
+
+    def _caution(self, rounds: RoundBatch) -> None:
+        place, sizes = rounds.place, rounds.entries
+        first, end, part = bounds(sizes)[:-1], bounds(sizes)[1:], np.clip(sizes // 10, 1, sizes - 1)
+        tied_last = place[end - 1] == place[end - 1 - part]
+        tied_first = place[first] == place[first + part]
+        for number in {*rounds.config_index.tolist()} - self._cautioned:
+            own = (rounds.config_index == number) & (sizes > 2)
+            seen = self._seen.setdefault(number, np.zeros(2))
+            seen += own.sum(), (own & tied_last).sum() - (own & tied_first).sum()
+            i = int(np.argmax(own * sizes))
+            places = 1 + np.count_nonzero(np.diff(place[first[i] : end[i]]))
+            if text := self.ratings[number].caution_of_rounds(*seen.tolist(), places):
+                self._cautioned.add(number)
+                warnings.warn(f"ladder {rounds.heads[i].ladder!r}: {text}", stacklevel=3)
 
     def read(self, record: Record) -> OneRound:
         """Decode the round in one record. Raises Invalid."""

@@ -1,6 +1,17 @@
 """Warnings about the ladders' rating parameters (`cautions` of their systems), at the start."""
 
+import warnings
+from collections.abc import Callable
+from typing import Any
+
 from stream_rater.config.ladders import Ladders
+
+
+def say_cautions(ladders: Ladders, say: Callable[[str], Any]) -> None:
+    """Say each warning of the start, and from now on those of Python: `caution_of_rounds`, too."""
+    for text in cautions_of(ladders):
+        say(text)
+    warnings.showwarning = lambda message, *_, **__: say(str(message))
 
 
 def cautions_of(ladders: Ladders) -> list[str]:

@@ -32,7 +32,7 @@ from stream_rater.pipeline.ladder_history import (
 from stream_rater.pipeline.ports import Effect, Poll, Step
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime import certificates, log, selfcheck
-from stream_rater.runtime.cautions import cautions_of
+from stream_rater.runtime.cautions import say_cautions
 from stream_rater.runtime.ladder_checks import check_ladders
 from stream_rater.runtime.lag import Lag
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
@@ -241,9 +241,9 @@ class Service:
         store.close()
 
     def _report_environment(self) -> None:
-        slow = selfcheck.slow_processor()
-        for text in (*([slow] if slow else []), *cautions_of(self._ladders)):
-            self.log.warning(text)
+        if slow := selfcheck.slow_processor():
+            self.log.warning(slow)
+        say_cautions(self._ladders, self.log.warning)
         release = metadata.version("stream-rater")
         self.metrics.info.info({"version": release, "kernel": str(KERNEL_VERSION)})
         settings = self._settings

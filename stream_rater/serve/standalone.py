@@ -24,6 +24,7 @@ from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import StoredShard
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime import log, malloc, selfcheck
+from stream_rater.runtime.cautions import say_cautions
 from stream_rater.runtime.connections import is_local
 from stream_rater.runtime.engine import Engine, Full, Machine
 from stream_rater.runtime.ladder_checks import check_ladders
@@ -92,6 +93,7 @@ class Standalone:
             )
         for warning in warnings_of().values():
             log.logger("standalone").warning(warning)
+        say_cautions(ladders, log.logger("standalone").warning)
         with database.turn():
             database.set_meta("duplicate_window", window)
             if database.meta("kernel") is None:

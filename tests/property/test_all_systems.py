@@ -44,7 +44,7 @@ from stream_rater.rating.systems.codeforces import RISE
 from stream_rater.replay.pool import Pool
 from stream_rater.runtime.selfcheck import SYSTEMS
 from tests.builders.cases import cases, tag
-from tests.fair_rounds import PLAYERS, SIZES, Season, Size
+from tests.fair_rounds import ENDS, PLAYERS, SIZES, Season, Size, rise
 from tests.rounds import day, ranked, read, wave_among
 
 SOME = {"duel": 10_000, "five": 4_000, "5v5": 4_000, "hundred": 300}
@@ -228,6 +228,20 @@ def test_no_level_is_favoured(config: RatingConfig, name: str) -> None:
         return
     # rounding is not mirrored: float32, codes of a 16th of a point, TrueSkill's tolerance
     assert apart < 1e-3 * float(np.abs(one).max()) + 0.5
+
+
+@cases("config", SYSTEMS, tag)
+def test_ties_at_one_end_move_the_level(config: RatingConfig) -> None:
+    """Of those systems that warn of it, and hardly of others: it rises where more tie for last, or
+    do not finish, which is the same; and falls where more tie for first."""
+    last, unfinished, first = (
+        rise(config, ENDS[name], 20)
+        for name in ("two tie for last", "two do not finish", "two tie for first")
+    )
+    if config.follows_ties:
+        assert last == unfinished > 1.0 and first < -1.0
+    elif not isinstance(config, Codeforces):
+        assert abs(last) < 0.6 and abs(unfinished) < 0.6 and abs(first) < 0.6
 
 
 def test_what_is_reported_at_the_start() -> None:

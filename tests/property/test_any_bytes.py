@@ -273,7 +273,7 @@ def test_a_standings_is_a_view_of_one_round(size: int) -> None:
             wanted.round_id, wanted.ladder, wanted.time,
         )  # fmt: skip
         assert found.players == wanted.players
-        assert found.entry_starts.tolist() == [0, *np.cumsum(wanted.members)]
+        assert found.batch.members.tolist() == [*wanted.members]
 
 
 def test_ladders_without_end_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,11 +46,11 @@ from stream_rater.rating.parameters import (
 )
 from stream_rater.rating.stages import NotANumber
 from stream_rater.replay.pool import Pool
-from stream_rater.rounds.batch import OneRound, wave_of
+from stream_rater.rounds.batch import OneRound
 from tests import elo_r_oracle
 from tests.builders.cases import cases
 from tests.property.test_two_moment import wave
-from tests.rounds import day, ranked, read
+from tests.rounds import day, ranked, read, wave_of
 from tests.strategies import configs, days, weights
 
 POINTS = 1e-6
@@ -272,6 +272,7 @@ ANY_SIGN = ("anchor", "initial_mu", "newcomer_offset")
 CHOICES = {
     "dnf": ("tied-last", "not-compared"), "ties": ("full", "split"),
     "model": ("logistic", "gaussian"), "pairs": ("sum", "average"),
+    "orientation": ("first", "last"),
 }  # fmt: skip
 
 

@@ -17,20 +17,33 @@ from scipy.integrate import quad, solve_ivp
 from stream_rater.columns.arrays import Floats
 from stream_rater.rating import stages
 from stream_rater.rating.kernels import plackett_luce, thurstone
-from stream_rater.rating.kernels.climb import EXPONENTIAL, GAUSSIAN, interpolate, order_gradient
+from stream_rater.rating.kernels.climb import (
+    CHOICES,
+    EXPONENTIAL,
+    GAUSSIAN,
+    interpolate,
+    order_gradient,
+)
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.normal import hazard
-from stream_rater.rating.parameters import BadParameters, RatingConfig, from_builtins
-from stream_rater.rounds.batch import wave_of
-from tests.rounds import ranked, read
+from stream_rater.rating.parameters import (
+    BadParameters,
+    RatingConfig,
+    fingerprint,
+    for_fingerprint,
+    from_builtins,
+)
+from tests.rounds import ranked, read, wave_of
 
 SYSTEMS = {
     "elo": {}, "elo gaussian": {"model": "gaussian"}, "pairwise-elo": {},
     "pairwise-elo gaussian": {"model": "gaussian"}, "pairwise-elo average": {"pairs": "average"},
-    "plackett-luce": {}, "thurstone": {},
+    "plackett-luce": {}, "plackett-luce first": {"orientation": "first"}, "thurstone": {},
 }  # fmt: skip
 
-LOGISTIC = ("elo", "pairwise-elo", "pairwise-elo average", "plackett-luce")
+LOGISTIC = (
+    "elo", "pairwise-elo", "pairwise-elo average", "plackett-luce", "plackett-luce first",
+)  # fmt: skip
 NORMALS = ("elo gaussian", "pairwise-elo gaussian", "thurstone")
 PRECISION = 1e-8
 """Thurstone's grid, for few players."""
@@ -201,7 +214,7 @@ def test_nonsense_is_refused_with_its_place() -> None:
     nonsense: list[dict[str, Any]] = [
         *({"learning_rate": each} for each in (0, [], [[1, 0.1], [1, 0.2]], [[1, -0.1]], math.nan)),
         {"scale": 0}, {"anchor": math.inf}, {"fixed": "bot"}, {"floor": 1.0, "initial_mu": 0.0},
-        {"model": "cauchy"}, {"pairs": "best"},
+        {"model": "cauchy"}, {"pairs": "best"}, {"orientation": "first"},
     ]  # fmt: skip
     for change in nonsense:
         with pytest.raises(BadParameters, match=next(iter(change))) as refusal:
@@ -240,9 +253,24 @@ class Normal:
         return 0.5 * math.erfc((self.x - t) / math.sqrt(2.0))
 
 
-MODELS: dict[str, tuple[Any, type[Exponential] | type[Normal]]] = {
-    "plackett-luce": (plackett_luce, Exponential),
-    "thurstone": (thurstone, Normal),
+class Gumbel:
+    """Less the logarithm of an exponential time of mean exp(-x): who is chosen first is best."""
+
+    def __init__(self, x: float) -> None:
+        self.x = x
+        self.range = x - 4.0, x + 26.0
+
+    def density(self, t: float) -> float:
+        return math.exp(self.x - t - math.exp(self.x - t))
+
+    def below(self, t: float) -> float:
+        return math.exp(-math.exp(self.x - t))
+
+
+MODELS: dict[str, tuple[Any, type[Exponential | Normal | Gumbel], int]] = {
+    "plackett-luce": (plackett_luce.gradient, Exponential, EXPONENTIAL),
+    "plackett-luce first": (plackett_luce.gradient_of_choices, Gumbel, CHOICES),
+    "thurstone": (thurstone.gradient, Normal, GAUSSIAN),
 }
 DIFFERENCE = 1e-4
 REFERENCE = 1e-7
@@ -291,7 +319,7 @@ def test_probability_and_gradient() -> None:
     """Of up to five players, the order of some at the end not observed."""
     for model, (x, ranked_ones) in product(MODELS, ORDERS):
         g, ratings = np.empty(len(x)), np.array(x)
-        logarithm = MODELS[model][0].gradient(ratings, ranked_ones, g)
+        logarithm = MODELS[model][0](ratings, ranked_ones, g)
         expected = ln_probability(model, ratings, ranked_ones)
         assert logarithm == pytest.approx(expected, abs=REFERENCE), (model, x)
         of_order = partial(ln_probability, model, ranked=ranked_ones)
@@ -319,13 +347,13 @@ def test_thousands_do_not_underflow() -> None:
         x = np.random.default_rng(3).normal(0.0, spread, 1500)
         g = np.empty(len(x))
         case = model, ranked_ones, spread
-        assert MODELS[model][0].gradient(x, ranked_ones, g) < -1000.0, case
+        assert MODELS[model][0](x, ranked_ones, g) < -1000.0, case
         assert np.all(np.isfinite(g)), case
         # 1e-9 of the largest, for rounding; where ratings lie 100 apart the grid is the limit
         most = 1e-9 * np.abs(g).sum() + (1e-3 if spread > 10.0 else 0.0)
         assert abs(g.sum()) < most, case
-    for module, _ in MODELS.values():
-        logarithm = module.gradient(np.zeros(1000), 1000, np.empty(1000))
+    for gradient, _, _ in MODELS.values():
+        logarithm = gradient(np.zeros(1000), 1000, np.empty(1000))
         assert logarithm == pytest.approx(-math.lgamma(1001), abs=1e-6)
 
 
@@ -348,15 +376,35 @@ def test_ratings_far_apart_give_the_most_likely_performances() -> None:
         assert (x + g).tolist() == pytest.approx(t.tolist(), abs=1e-9 * apart), ranked_ones
 
 
+def test_the_orientations_of_plackett_luce() -> None:
+    """Each is the other with the order and the scale reversed; of duels they have the same bits. In
+    a round of equals the first takes (n - 1) / n from the others in the usual orientation, and the
+    last gives that away in the other. The default is not in the fingerprint, so workers of older
+    releases agree."""
+    last, first = (config("plackett-luce", orientation=each) for each in ("last", "first"))
+    assert "orientation" not in for_fingerprint(last)
+    assert fingerprint(first) != fingerprint(last)
+    random = np.random.default_rng(2)
+    for n in (2, 3, 8, 40):
+        mu, places = random.normal(0.0, 2.0, n), sorted(random.integers(1, n, n).tolist())
+        turned = gains(last, [n - each for each in places], (-mu).tolist())
+        assert gains(first, places, mu.tolist()) == pytest.approx([-g for g in turned], abs=1e-12)
+    for places in ([1, 2], [1, 1], [1, 0]):
+        mu = random.normal(0.0, 300.0, 2)
+        assert gains(first, places, mu.tolist()) == gains(last, places, mu.tolist())
+    assert gains(first, [1, 2, 3, 4], [0.0] * 4)[0] == pytest.approx(0.25 * 0.75, abs=1e-12)
+    assert gains(last, [1, 2, 3, 4], [0.0] * 4)[3] == pytest.approx(-0.25 * 0.75, abs=1e-12)
+
+
 def test_a_tie_is_half_of_two_orders() -> None:
     """Those who tie stand by rating, once falling and once rising; equals share alike."""
     x = np.array([1.0, 0.2, 0.7, 0.7, -0.5])
     lo, hi = np.array([0, 1, 1, 1, 4]), np.array([0, 3, 3, 3, 4])
-    for likelihood, model in ((EXPONENTIAL, "plackett-luce"), (GAUSSIAN, "thurstone")):
+    for model, (gradient, _, likelihood) in MODELS.items():
         found = order_gradient(x, lo, hi, 5, likelihood)
         g, mean = np.empty(5), np.zeros(5)
         for order in ([0, 1, 2, 3, 4], [0, 3, 2, 1, 4]):
-            MODELS[model][0].gradient(x[order], 5, g)
+            gradient(x[order], 5, g)
             mean[order] += 0.5 * g
         mean[[2, 3]] = 0.5 * (mean[2] + mean[3])
         assert found.tolist() == pytest.approx(mean.tolist(), abs=1e-12), model

@@ -5,6 +5,7 @@ round says of each player, by hand and by its symmetries."""
 import itertools
 import math
 import warnings
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 import stream_rater
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.ladders import Change, Ladder, Ladders, any_ladder
+from stream_rater.contract.record import Record
 from stream_rater.operations.rate import rate
 from stream_rater.rating import stages
 from stream_rater.rating.elo_mmr import performance
@@ -29,18 +31,22 @@ from stream_rater.rating.parameters import (
     BadParameters,
     Codeforces,
     EloMMR,
+    EloR,
     Glicko,
     MinusSigma,
+    RatingConfig,
     Topcoder,
+    TrueSkill,
+    TwoMoment,
     fingerprint,
     from_builtins,
     from_json,
 )
 from stream_rater.rating.stages import RatingRule, rule_of
-from stream_rater.rounds.batch import wave_of
-from stream_rater.runtime.cautions import cautions_of
+from stream_rater.rounds.decoder import RoundDecoder
+from stream_rater.runtime.cautions import cautions_of, say_cautions
 from tests.benchmarks.stage1 import LOGISTIC, wave_of_size
-from tests.rounds import as_json, ranked, read
+from tests.rounds import as_json, ranked, read, wave_of
 
 PAIR = {"system": "elo-mmr", "weight_limit": 0.23, "sigma_limit": 54}
 
@@ -192,6 +198,56 @@ def test_what_a_file_of_ladders_warns_of() -> None:
     }))  # fmt: skip
     assert [each[:10] for each in found] == ["ladder 'a'", "ladder 'c'", "ladder 'e'"]
     assert "by 0.85 points a player" in found[2]
+
+
+def said_of(config: RatingConfig, places: Sequence[int], count: int = 100) -> list[str]:
+    """What is said of so many such rounds, which are looked at in two calls."""
+    decoder = RoundDecoder(any_ladder(config))
+    values = [as_json(*ranked(places), round_id=f"r{i}") for i in range(count)]
+    rounds, _ = decoder.decode([
+        Record(0, i, value, received_s=math.inf) for i, value in enumerate(values)
+    ])  # fmt: skip
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for some in (rounds.slice(0, count // 2), rounds.slice(count // 2, count)):
+            decoder.informative(some)
+    return [str(each.message) for each in caught]
+
+
+def test_what_rounds_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Once for a ladder's parameters. Where many sides tie at one end, the level moves by systems
+    that follow ties. By TrueSkill, many places leave the scale: 39, if they are 2 * 31.1 apart and
+    a newcomer's performance has a standard deviation of 391. `rate` writes a line, a Ladder warns,
+    and the service logs what Python shows."""
+    for config in (CONFIG, EloR(), TwoMoment()):
+        for places, way in (([1, 2, 2], "rises"), ([1, 0, 0], "rises"), ([1, 1, 3], "falls")):
+            (text,) = said_of(config, places)
+            assert text.startswith("ladder 'ranked-eu': many sides tie for ") and f" {way}." in text
+        for places in ([1, 2, 3], [1, 1], [1, 1, 3, 4, 4], [*range(1, 20), 19, 0]):
+            assert said_of(config, places) == []
+        assert said_of(config, [1, 2, 2], 99) == []
+    apart = msgspec.structs.replace(CONFIG, dnf="not-compared")
+    for quiet in (Glicko(beta=200.0, sigma_drift=35.0), apart):
+        assert said_of(quiet, [1, 0, 0]) == []
+    trueskill = TrueSkill(beta=175.0, sigma_drift=3.5, draw_margin=31.1)
+    (text,) = said_of(trueskill, range(1, 40), 4)
+    assert "a round has 39 places, each 2 * draw_margin above the next: more than 38 leave" in text
+    assert said_of(trueskill, range(1, 39), 4) == said_of(trueskill, [1, 2] * 40, 4) == []
+    with pytest.warns(UserWarning, match="a round has 50 places"):
+        stream_rater.Ladder("trueskill", beta=175, sigma_drift=3.5, draw_margin=31.1).rate(
+            [f"p{i}" for i in range(50)]
+        )
+    file = tmp_path / "rounds.jsonl"
+    lines = [as_json(*ranked([1, 2, 2]), round_id=f"r{i}") + b"\n" for i in range(300)]
+    file.write_bytes(b"".join(lines))
+    rate(file, any_ladder(CONFIG), tmp_path / "out.jsonl", None, records=False)
+    assert (
+        capsys.readouterr().err.count("warning: ladder 'ranked-eu': many sides tie for last") == 1
+    )
+    said = list[str]()
+    say_cautions(any_ladder(Topcoder()), said.append)
+    warnings.warn("what rounds do", stacklevel=1)
+    assert said[0].startswith("ladder '*': system topcoder") and said[1:] == ["what rounds do"]
 
 
 # --- stage 1 --------------------------------------------------------------------------------------

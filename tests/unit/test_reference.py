@@ -28,7 +28,7 @@ EVENTS = text("reference/events.md")
 def test_the_reference_is_what_the_code_says() -> None:
     """Generating it again changes nothing: no name is missing, and no default is wrong. Each part
     stands once; so every setting, command, metric, code and field is listed."""
-    texts = {shown(page): page.read_text() for page in pages("reference")}
+    texts = {shown(page): page.read_text() for page in reference.PAGES}
     assert [page for page, text in texts.items() if reference.written(text) != text] == []
     parts = [part for text in texts.values() for part in reference.PART.finditer(text)]
     for kind, due in (("generated", reference.GENERATED), ("checked", reference.CHECKED)):

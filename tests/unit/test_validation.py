@@ -17,13 +17,13 @@ from stream_rater.contract.record import Record
 from stream_rater.pipeline.observer import Observer
 from stream_rater.rating.model import DID_NOT_FINISH, newcomers
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.rounds.batch import OneRound, RoundBatch, wave_of
+from stream_rater.rounds.batch import OneRound, RoundBatch
 from stream_rater.rounds.decoder import Rejections, RoundDecoder
 from stream_rater.rounds.depth import json_depth, msgpack_depth
 from stream_rater.rounds.validation import QUOTE_IT, Invalid, with_cure
 from stream_rater.runtime import log
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
-from tests.rounds import MSGPACK_HEADERS, Reader, as_json, as_msgpack, event
+from tests.rounds import MSGPACK_HEADERS, Reader, as_json, as_msgpack, event, wave_of
 
 LIMITS = Limits(max_entries=5)
 LADDERS = Ladders(
@@ -64,7 +64,7 @@ def test_a_valid_round() -> None:
     found = read(as_json(dee, CY, BOB, eve, ANN, weight=2, performance_ceiling=1900))
     assert found.players == ["ann", "bob", "eve", "cy", "dee"]
     assert found.place.tolist() == [1, 2, 2, 3, DID_NOT_FINISH]
-    assert found.entry_starts.tolist() == [0, 1, 2, 3, 4, 5]
+    assert found.batch.members.tolist() == [1] * 5
     assert (found.round_id, found.ladder, found.weight, found.ceiling) == (
         "r-1", "ranked-eu", 2.0, 1900.0,
     )  # fmt: skip

@@ -43,14 +43,18 @@ class Method:
     """Kendall's tau on the later seasons, as the note reports it."""
 
 
-def _trueskill(sigma: float, beta: float, tau: float, display: MinusSigma | None) -> TrueSkill:
+def _trueskill(
+    sigma: float, beta: float, tau: float, display: MinusSigma | None, margin: float = 0.01
+) -> TrueSkill:
     return TrueSkill(
-        beta=beta, sigma_drift=tau, draw_margin=0.01, initial_mu=25.0, initial_sigma=sigma,
+        beta=beta, sigma_drift=tau, draw_margin=margin, initial_mu=25.0, initial_sigma=sigma,
         display=display or "mu",
     )  # fmt: skip
 
 
 LCB = MinusSigma(minus_sigma=2.0)
+DEFAULT, MARGIN = (25.0 / 3.0, 25.0 / 6.0, 25.0 / 300.0), 0.74
+"""Those of the package trueskill; the note's epsilon 0.1 is a probability, in points MARGIN."""
 
 METHODS = {
     "pairwise sum": Method(PairwiseElo(learning_rate=0.07, initial_mu=0), 0.2396),
@@ -59,6 +63,8 @@ METHODS = {
     ),
     "plackett-luce": Method(PlackettLuce(learning_rate=0.32, initial_mu=0), 0.2394),
     "thurstone": Method(Thurstone(learning_rate=0.26, initial_mu=0), 0.2367),
+    "trueskill default mu": Method(_trueskill(*DEFAULT, None, MARGIN), 0.2453, 0.1738),
+    "trueskill default mu - 2 sigma": Method(_trueskill(*DEFAULT, LCB, MARGIN), 0.2159),
     "trueskill mu": Method(_trueskill(3.7, 2.3, 0.18, None), 0.2411),
     "trueskill mu - 2 sigma": Method(_trueskill(5.0, 2.5, 0.12, LCB), 0.2148, 0.1732),
     "pairwise sum, anchor": Method(

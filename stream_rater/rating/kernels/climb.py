@@ -45,9 +45,9 @@ from stream_rater.rating.kernels import pairwise_elo, plackett_luce, thurstone
 from stream_rater.rating.kernels.places import tie_bounds
 from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Places, Wave
 
-PAIRS, EXPONENTIAL, GAUSSIAN = 0, 1, 2
-"""The kinds of likelihood: that of all pairs, or that of the whole order by an exponential or a
-Gaussian model."""
+PAIRS, EXPONENTIAL, GAUSSIAN, CHOICES = 0, 1, 2, 3
+"""The kinds of likelihood: of all pairs, or of the whole order by an exponential or a Gaussian
+model. CHOICES is the exponential one in the usual orientation."""
 
 MOST_RATING = 3.4028234663852886e38
 """No rating is above this or below its negative: it is the largest float32, which a record
@@ -55,17 +55,21 @@ holds."""
 LARGEST = 1.7e308
 """The largest learning rate times round weight, as a float64 holds it."""
 
-LIKELIHOODS = {"pairs": PAIRS, "exponential": EXPONENTIAL, "gaussian": GAUSSIAN}
+LIKELIHOODS = {
+    "pairs": PAIRS, "exponential": EXPONENTIAL, "gaussian": GAUSSIAN, "choices": CHOICES,
+}  # fmt: skip
 
 
 @kernel
 def _of_order(x: Floats, order: Ints, ranked: int, likelihood: int, out: Floats) -> None:
     """Add half the gradient of an order (indices of entries, best first) to `out`."""
     g = np.empty(len(x))
-    if likelihood == EXPONENTIAL:
-        plackett_luce.gradient(x[order], ranked, g)
-    else:
+    if likelihood == GAUSSIAN:
         thurstone.gradient(x[order], ranked, g)
+    elif likelihood == CHOICES and len(x) > 2:
+        plackett_luce.gradient_of_choices(x[order], ranked, g)
+    else:  # of two entries both orientations are the same, here to the bit
+        plackett_luce.gradient(x[order], ranked, g)
     for k in range(len(x)):
         out[order[k]] += 0.5 * g[k]
 

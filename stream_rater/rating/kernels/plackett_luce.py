@@ -1,5 +1,5 @@
-"""Plackett-Luce, or the exponential model, in the direction that Kerby gives it (sections 3.2.2 and
-4).
+"""Plackett-Luce, or the exponential model, in both orientations. `gradient` is that of Kerby's note
+(sections 3.2.2 and 4), which decides the last place first. `gradient_of_choices` is the usual one.
 
 Performances are exponential with means exp(x_j), so rates are lambda_j = exp(-x_j). Entries are
 eliminated at random, and the first eliminated is last. If Lambda is the sum of the rates of all
@@ -14,6 +14,10 @@ one exact integral:
 In y = ln t the integrand is analytic and log-concave. So the trapezoidal rule about its peak
 reaches the precision of float64 with a few dozen to a few hundred nodes, for two entries or
 thousands. Everything is computed in logarithms, so nothing underflows.
+
+In the usual orientation the winner is chosen among all entries, the second among the others. With
+w_j = exp(x_j), and W as the sum over entry k and all worse ones, entry k's factor is w_k / W: the
+other model with order and signs reversed. Who did not finish was never chosen: there is no factor.
 """
 
 import math
@@ -145,4 +149,23 @@ def gradient(x: Floats, ranked: int, g: Floats) -> float:
             given = log_add(given, chance - better[k])
         else:
             g[k] = gain
+    return logarithm
+
+
+@kernel
+def gradient_of_choices(x: Floats, ranked: int, g: Floats) -> float:
+    """The same as `gradient` in the usual orientation."""
+    n = len(x)
+    rest = np.empty(n)  # ln W
+    rest[n - 1] = x[n - 1]
+    for k in range(n - 2, -1, -1):
+        rest[k] = log_add(x[k], rest[k + 1])
+    logarithm = 0.0
+    passed_over = -math.inf  # ln of the sum over the choices before k of 1 / W
+    for k in range(n):
+        g[k] = -exp(passed_over + x[k])
+        if k < min(ranked, n - 1):
+            g[k] += exp(-log_add(0.0, x[k] - rest[k + 1]))  # 1 - w / W
+            logarithm += x[k] - rest[k]
+            passed_over = log_add(passed_over, -rest[k])
     return logarithm

@@ -74,6 +74,9 @@ diffuses the factors as Elo-MMR does before a round, or widens them as Elo-R doe
 C = math.pi / math.sqrt(3.0)
 """A logistic distribution with variance delta^2 has scale delta / C."""
 
+LEAST_ROUNDS, LEAST_SKEW = 100, 0.2
+"""From so many rounds on, and this part of them, ties are said to move the level."""
+
 USUAL_SIGMA = 350.0
 """The sigma of a newcomer, in points, for which the search spaces are made."""
 
@@ -154,6 +157,8 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     is seeded or reset."""
     limits_mu: ClassVar[bool] = False
     """Whether `floor` limits mu itself, and not only the displayed rating."""
+    follows_ties: ClassVar[bool] = False
+    """Whether the level of all ratings rises where more sides tie for last than for first."""
     performs_as_side: ClassVar[bool] = False
     """Whether the performance in the evidence is that of the player's side. If not, it is the
     player's own: the side's without the other members."""
@@ -226,6 +231,15 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Warnings about surprising effects of these parameters in the long run, a line each. They
         are shown once at the start of `run` and `rate`, and when a `Ladder` is made."""
         return []
+
+    def caution_of_rounds(self, rounds: float, skew: float, places: int) -> str:
+        """A warning about so many rounds of more than two sides, or nothing. In `skew` more of them
+        over a tenth of the sides tie for last than for first. A large one has `places` places."""
+        few = rounds < LEAST_ROUNDS or abs(skew) < LEAST_SKEW * rounds
+        if few or not self.follows_ties or self.dnf != TIED_LAST:
+            return ""
+        end, way = ("last or do not finish", "rises") if skew > 0.0 else ("first", "falls")
+        return f"many sides tie for {end}, so the level {way}. Compare no ratings of other years"
 
     @staticmethod
     def update(

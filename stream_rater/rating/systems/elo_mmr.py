@@ -80,6 +80,7 @@ class Evolving(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
     newcomer_weights: tuple[Annotated[float, Meta(ge=1e-6, le=1000)], ...] = ()
 
     replaced: ClassVar[tuple[str, ...]] = ("beta", "gamma")
+    follows_ties: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

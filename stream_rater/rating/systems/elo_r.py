@@ -41,6 +41,7 @@ class EloR(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
     )
     """`sigma_part` is sigma_limit as a fraction of delta, because it must be less than delta."""
     season_growth: ClassVar[int] = WIDENS
+    follows_ties: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

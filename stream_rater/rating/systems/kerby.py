@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from msgspec import structs
 
 from stream_rater.rating.systems.common import (
+    NEWER,
     NOT_COMPARED,
     C,
     Chances,
@@ -36,8 +37,9 @@ else:
 class Likelihood(NamedTuple):
     """The likelihood of a result, as kernels take it."""
 
-    kind: Literal["pairs", "exponential", "gaussian"]
-    """The likelihood of all pairs, or of the whole order by an exponential or a Gaussian model."""
+    kind: Literal["pairs", "exponential", "gaussian", "choices"]
+    """The likelihood of all pairs, or of the whole order by an exponential or a Gaussian model, or
+    by choices: the exponential model in the usual orientation."""
     gaussian: bool
     """Whether performances, or the pairs' chances, are normal. Otherwise they are logistic."""
     average: bool = False
@@ -198,7 +200,12 @@ class PairwiseElo(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 class PlackettLuce(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,
                    tag_field="system", tag="plackett-luce"):  # fmt: skip
-    """Plackett-Luce: performances are exponential, and the last one eliminated wins."""
+    """Plackett-Luce. `orientation` says which place is decided first: with `"last"` entries are
+    eliminated, and who is left wins; with `"first"`, the usual form, the winner is chosen first."""
+
+    orientation: Literal["first", "last"] = "last"
+
+    newer: ClassVar[tuple[str, ...]] = (*NEWER, "orientation")
 
     @classmethod
     def sample(cls) -> "PlackettLuce":
@@ -206,7 +213,7 @@ class PlackettLuce(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def likelihood(self) -> Likelihood:
-        return Likelihood("exponential", False)
+        return Likelihood("choices" if self.orientation == "first" else "exponential", False)
 
 
 class Thurstone(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,

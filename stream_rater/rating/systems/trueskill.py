@@ -1,5 +1,6 @@
 """TrueSkill in its St Petersburg variant (Nikolenko and Sirotkin)."""
 
+import math
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import Meta
@@ -41,6 +42,16 @@ class TrueSkill(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_on
                 self.tolerance,
             ),
         )  # fmt: skip
+
+    def caution_of_rounds(self, rounds: float, skew: float, places: int) -> str:
+        """The first place should lie within 3 standard deviations of a newcomer's performance."""
+        most = 1.0 + 3.0 * math.hypot(self.initial_sigma, self.beta) / self.draw_margin
+        if places <= most:
+            return ""
+        return (
+            f"a round has {places} places, each 2 * draw_margin above the next: more than "
+            f"{int(most)} leave the scale. Lower draw_margin, or choose another system"
+        )
 
     @property
     def drawn_within(self) -> float:

@@ -59,6 +59,7 @@ class TwoMoment(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_on
     score: Score | None = None
 
     newer: ClassVar[tuple[str, ...]] = (*NEWER, "inexperience", "inexperience_rounds", "score")
+    follows_ties: ClassVar[bool] = True
     space: ClassVar[tuple[Dimension, ...]] = (
         Dimension("beta", 30.0, 3000.0, 250.0, points=1),
         Dimension("sigma_drift", 1.0, 300.0, 20.0, points=1),
