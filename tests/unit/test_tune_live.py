@@ -126,7 +126,7 @@ def test_it_proposes_a_change_of_the_ladders_file(tune: Tune, tmp_path: Path) ->
 
 
 def test_what_is_worse_is_not_proposed(
-    tune: Tune, ladder: stream_rater.Ladder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit code 3, no line for the ladders file, and in Python the ladder's own parameters."""
     poor = Validated([0.0, 0.0], True, 1.0, 0.1, [])  # ratings hardly move
@@ -135,7 +135,8 @@ def test_what_is_worse_is_not_proposed(
     result = tune(rounds(300), "--out", str(out), file=POOR.replace("0.002", "0.3"))
     assert result.stderr.splitlines()[-1].startswith("worse on rounds it had not seen: keep what")
     assert (result.exit_code, result.stdout, out.exists()) == (3, "", False)
-    poor = poor._replace(point=[0.0, 1.0])  # too sure of itself
+    ladder = stream_rater.Ladder("codeforces", beta=200, weight=0.3)
+    ladder.rate_file(commands.as_file(tmp_path / "l.jsonl", rounds(300)))
     found = ladder.tune()
     assert found.verdict == "worse on rounds it had not seen: keep what you have"
     assert stream_rater.Ladder(found.system, **found.parameters).parameters == ladder.parameters
