@@ -1,7 +1,6 @@
 """`stream_rater.compare` and `Ladder.evaluate`: how well configurations predict rounds.
 
-The numbers are those of `stream-rater evaluate` for the same rounds (`evaluation.comparison`). What
-rates is loaded when it is first needed.
+The numbers are those of `stream-rater evaluate`. What rates is loaded when it is first needed.
 """
 
 import os
