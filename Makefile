@@ -135,7 +135,7 @@ dist: python ## Wheels, pure and with kernels for each Python, and the source pa
 lock: python ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versions)
 	@$(COMPILE) pyproject.toml --extra service --extra serve --extra arrow --extra lab --extra dask --extra tracing \
 		--group dev --group audit --group build --output-file requirements.lock
-	@$(COMPILE) pyproject.toml --extra service --extra serve --group build --constraints requirements.lock \
+	@$(COMPILE) pyproject.toml --extra service --extra serve --extra lab --group build --constraints requirements.lock \
 		--output-file deploy/service.lock
 	@$(COMPILE) --group peers --output-file tests/benchmarks/peers.lock
 	@$(COMPILE) --group stores --output-file tests/stores.lock

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from stream_rater.config.errors import TrialsFailed
     from stream_rater.config.extras import MissingExtra
+    from stream_rater.evaluation.measured import Evaluation
+    from stream_rater.library.comparing import compare
     from stream_rater.library.ladder import Ladder
     from stream_rater.library.results import (
         Belief,
         Calibration,
+        Comparison,
         FileResult,
         History,
         InvalidRound,
@@ -33,6 +36,8 @@ else:
         "BadParameters": "rating.parameters",
         "Belief": "library.results",
         "Calibration": "library.results",
+        "Comparison": "library.results",
+        "Evaluation": "evaluation.measured",
         "FileResult": "library.results",
         "History": "library.results",
         "InvalidRound": "library.results",
@@ -48,6 +53,7 @@ else:
         "SeedResult": "library.results",
         "TrialsFailed": "config.errors",
         "Tuning": "library.results",
+        "compare": "library.comparing",
     }
 
     def __getattr__(name):
@@ -64,6 +70,8 @@ __all__ = [
     "BadParameters",
     "Belief",
     "Calibration",
+    "Comparison",
+    "Evaluation",
     "FileResult",
     "History",
     "InvalidRound",
@@ -79,4 +87,5 @@ __all__ = [
     "SeedResult",
     "TrialsFailed",
     "Tuning",
+    "compare",
 ]

@@ -2,8 +2,9 @@
 what notebooks show, as notebook-*.png and plot-*.png. `make pictures ARGS=notebook` makes the
 latter alone.
 
-The first example notebook is run. Its plots are written as they are. Its ladder and a prediction
-are shown as HTML on pages with JupyterLab's colours and its rules for tables, by Chromium.
+The example notebooks are run, and written with what they show. The first one's plots are written
+as they are. Its ladder and a prediction are shown as HTML on pages with JupyterLab's colours and
+its rules for tables, by Chromium.
 """
 
 import base64
@@ -15,8 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import nbclient
-import nbformat
 from playwright.sync_api import Browser, Page, expect
 
 from demonstration.programs import (
@@ -30,6 +29,7 @@ from demonstration.programs import (
 from local.servers import LocalServerError, servers
 from local.tools import ROOT
 from stream_rater.config.settings import PREFIX
+from tests import notebooks
 from tests.browser import PHONE, NoBrowser, browser, tab
 
 OUT: Final = ROOT / "docs" / "pictures"
@@ -106,13 +106,10 @@ def take(page: Page, address: str, out: Path) -> None:
 
 
 def notebook_data() -> list[dict[str, str]]:
-    """What the cells of the notebook show, by MIME type, in order."""
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    with tempfile.TemporaryDirectory(prefix="stream-rater-") as folder:
-        place = {"metadata": {"path": folder}}
-        nbclient.NotebookClient(notebook, timeout=None, resources=place).execute()
-    outputs = [each for cell in notebook.cells for each in cell.get("outputs", [])]
-    return [each.get("data", {}) for each in outputs]
+    """Run the notebooks. Returns what the cells of the first one show, by MIME type, in order."""
+    for path in notebooks.NOTEBOOKS:
+        notebooks.write(path)
+    return [each.get("data", {}) for each in notebooks.outputs_of(notebooks.read(NOTEBOOK))]
 
 
 def take_notebook(opened: Browser) -> Iterator[Path]:

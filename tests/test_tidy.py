@@ -24,7 +24,7 @@ FLOORS = (
 """All there is right below the package, the ground first. Imports point down, or stay within a
 room."""
 
-FRONT = {"config", "library", "rating"}
+FRONT = {"config", "evaluation", "library", "rating"}
 """The rooms that the package's own names come from."""
 
 CLIENTS = {"confluent_kafka", "redis", "hiredis"}

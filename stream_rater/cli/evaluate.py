@@ -56,7 +56,7 @@ def short_run() -> Iterator[None]:
     help="Rating configuration (JSON or TOML); give several to compare.",
 )
 @click.option(
-    "--train", type=FRACTION, default=0.1, show_default=True,
+    "--train", type=FRACTION, default=0.5, show_default=True,
     help="Part of the rounds that only builds experience.",
 )  # fmt: skip
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")

@@ -7,7 +7,9 @@ into a terminal of 80 columns.
 import json
 import re
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +20,15 @@ from rich.text import Text
 
 from stream_rater.cli.options import table_console
 from stream_rater.config.ladders import TEMPLATE, Ladders, Limits
-from stream_rater.evaluation.bootstrap import Difference
-from stream_rater.evaluation.comparison import Row
+from stream_rater.evaluation.accuracy import averages
+from stream_rater.evaluation.bootstrap import Difference, differences
+from stream_rater.evaluation.measured import Evaluation
 from stream_rater.evaluation.measures import better
 from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.rating.parameters import RatingConfig
 
 if TYPE_CHECKING:  # `evaluate` does not need them, and they take long to load
-    from stream_rater.evaluation.proposal import Compared, Proposal
-    from stream_rater.operations.tune import Report, TunedFile, TunedLadder
+    from stream_rater.evaluation.proposal import Proposal
 
 HEADINGS = {
     "pair_inversion": ("pairs in right order", "{:.3f} %"),
@@ -44,16 +46,14 @@ HEADINGS = {
 """The heading and the format of each measure. The paper's pair inversion is the fraction of all
 pairs whose order was predicted correctly, so a larger value is better."""
 
-MEASURE_NAMES = {
-    "log_loss": "log loss", "pair_inversion": "order", "pair_inversion_all": "order of all players",
-}  # fmt: skip
-"""The names of the measures in the verdict on a proposal."""
+ABSENT = "–"
+"""The cell of a measure without a value."""
 
 BARE_KEY = re.compile("[A-Za-z0-9_-]+")
 """A key of TOML that needs no quotes."""
 
 
-def show_accuracy(rows: Sequence[Row], *, calibration: bool) -> None:
+def show_accuracy(rows: Sequence[Evaluation], *, calibration: bool) -> None:
     """Print tables for each file: one of the accuracy, one of the differences, and, if
     `calibration`, one of the calibration of each configuration."""
     console = table_console()
@@ -67,13 +67,11 @@ def show_accuracy(rows: Sequence[Row], *, calibration: bool) -> None:
                 console.print(calibration_table(row))
 
 
-def accuracy_table(file: str, rows: Sequence[Row]) -> Table:
+def accuracy_table(file: str, rows: Sequence[Evaluation]) -> Table:
     """A table of the accuracy and the time, with a column for each configuration."""
     table = _side_by_side(file, [f"{row.config}\n{row.system}" for row in rows])
     measures = [measure_cells({name: getattr(row, name) for name in HEADINGS}) for row in rows]
-    for i, (heading, _) in enumerate(HEADINGS.values()):
-        table.add_row(heading, *(each[i] for each in measures))
-    table.add_section()
+    _of_measures(table, measures).add_section()
     for heading, cells in _scored(rows):
         table.add_row(heading, *cells)
     table.add_row("seconds", *(f"{row.seconds:.2f}" for row in rows))
@@ -82,7 +80,7 @@ def accuracy_table(file: str, rows: Sequence[Row]) -> Table:
     return table
 
 
-def _scored(rows: Sequence[Row]) -> Iterator[tuple[str, list[str]]]:
+def _scored(rows: Sequence[Evaluation]) -> Iterator[tuple[str, list[str]]]:
     """Yield rows of counts: what the measures score, and what log loss and Brier score leave
     out."""
     yield "rounds scored", [f"{row.rounds_scored:,} of {row.rounds:,}" for row in rows]
@@ -97,31 +95,43 @@ def _scored(rows: Sequence[Row]) -> Iterator[tuple[str, list[str]]]:
     yield "winners scored", [f"{row.winners_scored:,}" for row in rows]
 
 
-def _side_by_side(title: str, headings: Sequence[str]) -> Table:
+def _side_by_side(title: str | Text, headings: Sequence[str]) -> Table:
     table = Table("", title=title)
     for heading in headings:
         table.add_column(heading, justify="right", overflow="fold")
     return table
 
 
+def _of_measures(table: Table, columns: Sequence[Sequence[str]]) -> Table:
+    """Add a row for each measure, with an arrow up if more is better, else down. Measures with the
+    same cells, as some have in duels, share a row."""
+    rows = dict[tuple[str, ...], list[str]]()
+    for name, cells in zip(HEADINGS, zip(*columns, strict=True), strict=True):
+        heading = f"{'↑' if better(name) > 0 else '↓'} {HEADINGS[name][0]}"
+        known = heading if set(cells) == {ABSENT} else heading[0]
+        rows.setdefault((known, *cells), []).append(heading)
+    for (_, *of_row), (first, *others) in rows.items():
+        table.add_row("\n".join([first, *(f"  = {each[2:]}" for each in others)]), *of_row)
+    return table
+
+
 def measure_cells(measures: Mapping[str, float | None]) -> list[str]:
     """The cells of a column of measures, in the order of HEADINGS."""
     forms = ((measures[name], form) for name, (_, form) in HEADINGS.items())
-    return ["–" if value is None else form.format(value) for value, form in forms]
+    return [ABSENT if value is None else form.format(value) for value, form in forms]
 
 
-def difference_table(file: str, rows: Sequence[Row]) -> Table:
+def difference_table(file: str, rows: Sequence[Evaluation]) -> Table:
     """A table of the differences to the first configuration of a file, with their intervals."""
     first, *others = rows
     title = f"{file}: difference to {first.config}, 95 % interval"
     table = _side_by_side(title, [row.config for row in others])
-    for name, (heading, _) in HEADINGS.items():
-        found = ((row.differences or {}).get(name) for row in others)
-        table.add_row(heading, *map(difference_text, found))
-    return table
+    gaps = [[difference_text((row.differences or {}).get(name)) for name in HEADINGS]
+            for row in others]  # fmt: skip
+    return _of_measures(table, gaps)
 
 
-def calibration_table(row: Row) -> Table:
+def calibration_table(row: Evaluation) -> Table:
     """A table of how often sides won, by their predicted probability to win."""
     table = Table(title=f"{row.file}, {row.config}: sides by their probability to win")
     for heading in ("probability", "sides", "foretold", "won", "95 % interval"):
@@ -137,106 +147,73 @@ def calibration_table(row: Row) -> Table:
 def difference_text(found: Difference | None) -> str:
     """A difference with its interval, marked as noise if the interval contains 0."""
     if found is None:
-        return "–"
-    text = f"{found.mean:+.4f} [{found.low:+.4f}, {found.high:+.4f}]".replace("[", r"\[")
-    return text + (" noise" if found.noise else "")
+        return ABSENT
+    return interval_text(found).replace("[", r"\[") + (" noise" if found.noise else "")
 
 
-# --- tune: a file --------------------------------------------------------------------------------
+def interval_text(found: Difference) -> str:
+    """A difference with its interval."""
+    return f"{found.mean:+.4f} [{found.low:+.4f}, {found.high:+.4f}]"
 
 
-def show_tuning(found: "TunedFile") -> None:
-    """Print on standard error the accuracy of the first guess and of the tuned parameters on both
-    parts of a file, and the parameters of predictions that suit the tuned ones."""
-    report = found.report
-    _on_stderr(tuning_table(report))
+# --- tune ----------------------------------------------------------------------------------------
+
+
+def show_proposal(of: str, found: "Proposal") -> None:
+    """Print on standard error the accuracy of the present parameters and of those that were found
+    on both parts, each number that was fitted, the parameters, and the verdict. `of`: what was
+    tuned."""
+    _on_stderr(tuning_table(of, found))
+    if found.of is not None:
+        _on_stderr(f"compared on the rounds it had not seen: {found.of.sentence()}")
     if found.at_ends:
-        _on_stderr(range_end_warning(found.at_ends))
-    _on_stderr(found.validated.sentence())
-    _on_stderr(f"on the second part, {report.counted.sentence()}")
-    factor, width, upset = report.calibration
-    predictive = f"variance_factor = {factor:g}, draw_width = {width:g}, upset = {upset:g}"
-    losses = " to ".join("–" if each is None else f"{each:.4f}" for each in report.losses)
-    _on_stderr(f"{predictive} suit its predictions: log loss on the second part {losses}")
+        _on_stderr(f"at an end of its range: {', '.join(found.at_ends)}: tune on more rounds")
+    for name, value, gap, taken in found.tested:
+        what = "taken" if taken else "left out"
+        _on_stderr(f"{name} = {value:g}: {what}, log loss {interval_text(gap)} with it")
+    if not found.worse:
+        table = Table(title="present parameters, which stay" if found.kept else "parameters")
+        for heading in ("parameter", "value", "unit", "meaning"):
+            table.add_column(heading, overflow="fold")
+        meanings = tomllib.loads((files("stream_rater.evaluation") / "meanings.toml").read_text())
+        for name, value in without_defaults(found.rating).items():
+            if name in meanings:
+                table.add_row(name, Text(str(value)), *meanings[name])
+        _on_stderr(table)
+    _on_stderr(verdict(found))
 
 
-def tuning_table(report: "Report") -> Table:
+def tuning_table(of: str, found: "Proposal") -> Table:
     """A table with a column for each pair of a part and parameters, and one for the difference on
     the second part."""
+    parts = {"first": slice(0, found.first), "second": slice(found.first, None)}
     columns = {
-        f"{part} part\n{name}": measure_cells(measures)
-        for (part, name), measures in report.measures.items()
+        f"{part} part\n{name}": measure_cells(averages(scores[chosen]))
+        for part, chosen in parts.items()
+        for name, scores in zip(("present", "tuned"), found.scores, strict=True)
     }
-    if report.differences is not None:
-        gaps = (report.differences[name] for name in HEADINGS)
-        columns["second part\ntuned less start"] = [difference_text(gap) for gap in gaps]
-    title = f"{report.rounds} rounds, first {report.first} to tune"
-    table = _side_by_side(title, list(columns))
-    for i, (heading, _) in enumerate(HEADINGS.values()):
-        table.add_row(heading, *(each[i] for each in columns.values()))
-    return table
-
-
-def range_end_warning(names: Sequence[str]) -> str:
-    """The warning about parameters that ended at an end of their range."""
-    return (
-        f"at an end of its range: {', '.join(names)}: compare with the first guess before you use "
-        "it, or tune on more rounds"
-    )
-
-
-# --- tune: a ladder ------------------------------------------------------------------------------
-
-
-def show_proposal(tuned: "TunedLadder") -> None:
-    """Print the gain of the proposed parameters, and the verdict, on standard error."""
-    ladder, system, found = tuned.ladder, tuned.system, tuned.proposal
-    _on_stderr(gain_table(ladder, system, found))
-    if found.of is not None:
-        print(found.of.sentence(), file=sys.stderr)
-    if found.at_ends:
-        print(range_end_warning(found.at_ends), file=sys.stderr)
-    print(verdict(found), file=sys.stderr)
-    if tuned.another:
-        print(
-            f"another system is another ladder: {ladder!r} cannot change to {system}: name a new "
-            "ladder, and report its rounds there",
-            file=sys.stderr,
-        )
-
-
-def gain_table(ladder: str, system: str, found: "Proposal") -> Table:
-    """A table of each measure by the present and by the tuned parameters, with the gain. For every
-    measure, a larger gain is better."""
-    title = (
-        f"ladder {ladder!r}, {system}: {found.first:,} rounds to tune on, {found.rest:,} to "
-        "compare on"
-    )
-    table = Table("", title=Text(title), title_justify="left")
-    for heading in ("now", "tuned", "gain, 95 % interval"):
-        table.add_column(heading, justify="right")
-    for each in found.compared:
-        table.add_row(*_gain(each))
-    return table
-
-
-def _gain(compared: "Compared") -> tuple[str, str, str, str]:
-    heading, form = HEADINGS[compared.measure]
-    gap = compared.difference
-    if better(compared.measure) < 0:
-        gap = Difference(-gap.mean, -gap.high, -gap.low)
-    now, tuned = form.format(compared.now), form.format(compared.tuned)
-    return heading, now, tuned, difference_text(gap)
+    base, tuned = (each[found.first :] for each in found.scores)
+    gaps = differences(tuned, base, list(HEADINGS))
+    columns["second part\ntuned less present"] = [difference_text(gaps[name]) for name in HEADINGS]
+    title = Text(f"{of}: {found.first:,} rounds to tune on, {found.rest:,} to compare on")
+    return _of_measures(_side_by_side(title, list(columns)), list(columns.values()))
 
 
 def verdict(found: "Proposal") -> str:
-    """A line that says whether to adopt the proposed parameters, and why."""
-    why = ", ".join(f"{each.verdict} in {MEASURE_NAMES[each.measure]}" for each in found.compared)
-    return f"{found.verdict}: {why}"
+    """A line that says whether what was found is better, by how much, and what to do."""
+    why = "; ".join(
+        f"{each.verdict} in {HEADINGS[each.measure][0]}, {interval_text(each.difference)}"
+        for each in found.compared
+    )
+    stays = ": what you have stays" if found.kept and not found.worse else ""
+    return f"{found.verdict}{stays} ({why})"
 
 
 def _on_stderr(output: Table | str) -> None:
-    Console(file=sys.stderr, width=None if sys.stderr.isatty() else 160).print(output)
+    if isinstance(output, str):
+        print(output, file=sys.stderr)
+    else:
+        Console(file=sys.stderr, width=None if sys.stderr.isatty() else 160).print(output)
 
 
 # --- the ladders file ----------------------------------------------------------------------------

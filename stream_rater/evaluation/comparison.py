@@ -6,16 +6,14 @@ from itertools import chain, islice
 from time import perf_counter
 from typing import Any
 
-import msgspec
-
 from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.alike import alike, counted
-from stream_rater.evaluation.bootstrap import Difference, differences
+from stream_rater.evaluation.bootstrap import differences
 from stream_rater.evaluation.evaluation import MOST_SIDES, Outcome, evaluate
+from stream_rater.evaluation.measured import Evaluation
 from stream_rater.evaluation.measures import FIELDS, MEASURES
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.warming import warm
-from stream_rater.evaluation.winners import Bin
 from stream_rater.rating.parameters import RatingConfig
 
 Named = tuple[str, RatingConfig]
@@ -32,64 +30,11 @@ def without_progress(_: str, sessions: Sequence[Session]) -> Iterable[Session]:
     return sessions
 
 
-class Row(msgspec.Struct, kw_only=True):
-    """The results of one configuration on one file, as `evaluate --format json` writes them.
-
-    Measures are None if no round was scored. Times are those of this configuration alone.
-    """
-
-    file: str
-    config: str
-    system: str
-    rounds: int
-    scored_rounds: int
-    """The rounds without the first ones, which only build experience. `rounds_scored` are those of
-    them that have a score."""
-    rounds_scored: int
-    """The scored rounds that have a log loss: the same for all configurations on a file."""
-    pairs_scored: int
-    """Pairs of entries that have a log loss."""
-    draws_scored: int
-    """The draws among these pairs. Where there are any, log loss and Brier score are computed over
-    three outcomes."""
-    draws_left_out: int
-    """Pairs that drew and have no log loss."""
-    unfinished_left_out: int
-    """Pairs in which neither entry finished."""
-    winners_scored: int
-    """Rounds whose winner is scored."""
-    results: int
-    """The number of results of all rounds: one for each player of each round."""
-    players: int
-    """The former name of `results`."""
-    pair_inversion: float | None
-    rank_deviation: float | None
-    pair_inversion_all: float | None
-    rank_deviation_all: float | None
-    order: float | None
-    order_all: float | None
-    kendall_tau: float | None
-    log_loss: float | None
-    brier: float | None
-    winner_log_loss: float | None
-    winner_brier: float | None
-    seconds: float
-    """Seconds for reading, rating and scoring."""
-    rating_seconds: float
-    rounds_per_second: float
-    players_per_second: float
-    calibration: list[Bin]
-    """The share of sides that won, by their predicted probability to win."""
-    differences: dict[str, Difference | None] | None = None
-    """The differences from the first configuration on the same file, by measure. None for the first
-    configuration."""
-
-
 def compare(
     file: str, sessions: Iterable[Session], configs: Sequence[Named], train: float,
     progress: Progress = without_progress, variance_factor: float = 1.0,
     most_sides: int = MOST_SIDES, *, by_display: bool = False,
-) -> list[Row]:  # fmt: skip
+) -> list[Evaluation]:  # fmt: skip
     """Evaluate each configuration on the rounds of a file, and return a row for each.
 
     The first `train`, a fraction of the rounds, are rated but not scored. `progress` wraps the
@@ -145,12 +90,12 @@ def outcomes_alike(outcomes: Sequence[Outcome]) -> list[Outcome]:
     return found
 
 
-def _row(file: str, name: str, outcome: Outcome, train: float, reading_s: float) -> Row:
+def _row(file: str, name: str, outcome: Outcome, train: float, reading_s: float) -> Evaluation:
     scored = outcome.scored(train)
     of = counted(scored, draws=outcome.draws)
     seconds = outcome.seconds + reading_s
     measures: dict[str, Any] = averages(scored)
-    return Row(
+    return Evaluation(
         file=file,
         config=name,
         system=str(outcome.config.__struct_config__.tag),

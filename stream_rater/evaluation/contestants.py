@@ -49,6 +49,8 @@ class OwnSystem:
     not place them."""
     fields: tuple[Dimension, ...] = ()
     """The dimensions of the optional fields that the rounds have."""
+    wide: bool = False
+    """Whether all dimensions of the system are tuned."""
 
     @property
     def name(self) -> str:
@@ -58,7 +60,8 @@ class OwnSystem:
     @property
     def space(self) -> tuple[Dimension, ...]:
         """The dimensions that can be tuned."""
-        own = (*spaces.SPACES[self.system], *self.fields)
+        space = spaces.WIDE if self.wide else spaces.SPACES
+        own = (*space[self.system], *self.fields)
         return (*own, NEWCOMERS) if self.placing else own
 
     def on(self, sessions: Iterable[Session]) -> "OwnSystem":

@@ -24,7 +24,7 @@ from stream_rater.evaluation.winners import WinPredictions
 from stream_rater.rating import levels
 from stream_rater.rating.model import Wave
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.prediction.wins import ANY, Performances, of_rounds, performances_of
+from stream_rater.rating.prediction.wins import Performances, of_rounds, performances_of
 from stream_rater.rating.stages import rule_of
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.read_ahead import prefetched
@@ -253,24 +253,3 @@ def evaluate(
         win_predictions._replace(round=np.searchsorted(number[order], win_predictions.round)),
         contender.scores_draws,
     )  # fmt: skip
-
-
-def predicted_wins(
-    sessions: Iterable[Session], config: RatingConfig, train: float, variance_factor: float = 1.0
-) -> WinPredictions:
-    """Rate a season, and return the predicted probability of each side to win, by the ratings
-    before its round, with the outcomes.
-
-    These are the predictions from which `Outcome.calibration` is computed, of winners of rounds of
-    any size, without those of the first floor(train R) rounds.
-    """
-    contender, empty = Contender(config, variance_factor, ANY), np.empty(0, np.int64)
-    rounds, found = 0, [WinPredictions(empty, np.empty(0), np.empty(0, bool))]
-    for session, indices, wave in contender.rate(sessions):
-        rounds += len(session.rounds)
-        contender.watch(session)
-        if wave is not None:
-            _, part = contender.score_winners(wave, session.numbers[indices])
-            found.append(part._replace(round=session.numbers[indices[part.round]]))
-    predictions = WinPredictions(*map(np.concatenate, zip(*found, strict=True)))
-    return predictions.from_round(trained(rounds, train))

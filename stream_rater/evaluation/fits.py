@@ -27,7 +27,6 @@ DEFAULT = "default"
 OUT_OF_RANGE = (ArithmeticError, MemoryError, ValueError)
 """The exceptions that a system may raise if its parameters let ratings diverge, as the steps of
 Thurstone can."""
-AIMS = (LOG_LOSS, ORDER)
 
 
 @dataclass(slots=True)

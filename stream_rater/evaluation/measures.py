@@ -56,6 +56,9 @@ FACTS_OF = {
 MEASURES = tuple(FACTS_OF)
 """The names of the measures."""
 
+AIMS = tuple(name for name, each in FACTS_OF.items() if not each.is_of_winner)
+"""The measures that can be tuned by."""
+
 WEIGHT_OF = {name: each.weight for name, each in FACTS_OF.items()}
 """The column that has the weight of each measure."""
 

@@ -1,12 +1,13 @@
-"""Proposes parameters for a ladder, and estimates what they gain.
+"""Proposes parameters, and says whether they are better on rounds that their search had not seen.
 
-The parameters are tuned on the first part of the ladder's rounds: they are the most probable ones
-given that part (`fits`), or those that the search began with if these predict its second half no
-worse (`validation`). They are compared with the present parameters on the other rounds, which the
-search has not seen. The paired bootstrap gives the interval of the gain.
+The parameters are tuned on the first part of the rounds: they are the most probable ones given that
+part (`fits`, `tuning`), or those that the search began with if these predict its second half no
+worse (`validation`). The numbers of predictions follow, each tested by itself (`fitted`). They are
+compared with the present parameters on the other rounds. The paired bootstrap gives the interval of
+the difference. What it shows to be worse is never proposed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from typing import NamedTuple
 
@@ -17,9 +18,10 @@ from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.alike import Counted, alike, counted
 from stream_rater.evaluation.bootstrap import Difference, differences
 from stream_rater.evaluation.contestants import OwnSystem
-from stream_rater.evaluation.evaluation import Outcome, evaluate, trained
+from stream_rater.evaluation.evaluation import evaluate, trained
 from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL, Fit
-from stream_rater.evaluation.measures import FIELDS, WEIGHT_OF
+from stream_rater.evaluation.fitted import Tested, with_fitted
+from stream_rater.evaluation.measures import FIELDS, WEIGHT_OF, better
 from stream_rater.evaluation.present import Present, system_of
 from stream_rater.evaluation.research.games import verdict
 from stream_rater.evaluation.season import Session, before
@@ -31,8 +33,12 @@ LEAST_ROUNDS = 20
 """The fewest rounds to tune on, and the fewest to compare on. With fewer rounds the bootstrap's
 interval is too narrow."""
 
-ADOPT, NO_DIFFERENCE = "adopt it", "no difference that the rounds show"
-KEEP = "it is worse, keep what you have"
+TRAIN = 0.5
+"""The part of the rounds that is tuned on, and that is not scored, unless another one is given."""
+
+UNSEEN = "on rounds it had not seen"
+ADOPT, NO_DIFFERENCE = f"better {UNSEEN}: adopt it", f"no difference {UNSEEN}"
+KEEP = f"worse {UNSEEN}: keep what you have"
 
 
 class TooFewRounds(Exception):
@@ -60,62 +66,80 @@ class Proposal(NamedTuple):
     """The proposed parameters, and what they gain."""
 
     rating: RatingConfig
+    """What was found; the present parameters if that is worse, or if no difference is shown and it
+    does no better by the measure that was tuned by."""
     first: int
     """The number of rounds to tune on."""
     rest: int
     """The number of rounds to compare on."""
     compared: list[Compared]
-    """The comparison by log loss, then by order. Order is over the experienced sides, or over all
-    sides if nobody has played enough rounds."""
+    """The comparison of what was found by log loss, then by order, then by the measure to tune by.
+    Order is over the experienced sides, or over all sides if nobody has played enough rounds."""
     of: Counted | None = None
     """The counts of the pairs and rounds that are compared, which both configurations share."""
     at_ends: tuple[str, ...] = ()
     """The parameters that ended at an end of their range."""
+    tested: Sequence[Tested] = ()
+    """The numbers of predictions that were fitted, and what each did on the other rounds."""
+    kept: bool = False
+    """Whether `rating` are the present parameters."""
+    scores: tuple[Floats, ...] = ()
+    """The scores of all rounds by the present parameters, and by what was found."""
 
     @property
     def verdict(self) -> str:
         """KEEP if a measure is worse; otherwise ADOPT if a measure is better; otherwise
         NO_DIFFERENCE."""
-        found = {each.verdict for each in self.compared}
-        if "worse" in found:
-            return KEEP
-        return ADOPT if "better" in found else NO_DIFFERENCE
+        return _verdict(self.compared)
+
+    @property
+    def worse(self) -> bool:
+        """Whether what was found is worse."""
+        return self.verdict == KEEP
+
+
+def _verdict(compared: Sequence[Compared]) -> str:
+    found = {each.verdict for each in compared}
+    if "worse" in found:
+        return KEEP
+    return ADOPT if "better" in found else NO_DIFFERENCE
 
 
 def propose(
-    present: RatingConfig, system: str, sessions: Sequence[Session], aim: str = LOG_LOSS, *,
-    train: float, trials: int, executor: Executor | None = None,
+    present: RatingConfig | None, system: str, sessions: Sequence[Session], aim: str = LOG_LOSS, *,
+    train: float = TRAIN, trials: int, executor: Executor | None = None,
     on_trial: Callable[[], None] = lambda: None,
 ) -> Proposal:  # fmt: skip
-    """Propose parameters of `system` for one ladder's rounds, which are rated by `present` now.
+    """Propose parameters of `system` for rounds that are rated by `present` now.
 
-    They are tuned on the first `train`, a fraction of the rounds, by `aim`, one of `fits.AIMS`. If
-    `system` is the ladder's own system, the search begins with the present parameters, otherwise
-    with the system's first guess. `executor` and `on_trial` are those of `search`.
+    They are tuned on the first `train`, a fraction of the rounds, by `aim`, one of `AIMS`. If
+    `system` is the present one, the search begins with the present parameters, otherwise with the
+    system's first guess. Without `present`, that guess is compared with, and all dimensions are
+    tuned (`spaces.WIDE`). `executor` and `on_trial` are those of `search`.
 
     Raises TooFewRounds, MissingExtra without SciPy, or TrialsFailed if the executor fails.
     """
-    own: OwnSystem | Present = (
-        Present(present) if system == system_of(present) else OwnSystem(system)
-    )
-    now = _played(sessions, present)
-    base = now.scores
-    first = trained(len(base), train)
-    _check_enough(base, first)
-    own = own.on(before(sessions, first))
-    problem = Fit(own, before(sessions, first), aim)
+    first = trained(sum(len(each.rounds) for each in sessions), train)
+    own: OwnSystem | Present = OwnSystem(system, wide=present is None)
+    if present is not None and system == system_of(present):
+        own = Present(present)
+    to_tune = before(sessions, first)
+    problem = Fit(own.on(to_tune), to_tune, aim)
+    present = problem.config(problem.start()) if present is None else present
+    now = evaluate(sessions, present)
+    _check_enough(now.scores, first)
     point = validated(problem, trials, executor, on_trial).point
-    found: RatingConfig = problem.config(point)
-    base, tuned = alike([base, _played(sessions, found).scores])
-    compared = list(_compared(base[first:], tuned[first:]))
+    found, tested = with_fitted(problem.config(point), present, sessions, first)
+    base, tuned = alike([now.scores, evaluate(sessions, found).scores])
+    compared = list(_compared(base[first:], tuned[first:], aim))
+    aimed = next((each for each in compared if each.measure == aim), compared[-1])
+    verdict, gain = _verdict(compared), better(aimed.measure) * aimed.difference.mean
+    kept = verdict == KEEP or (verdict == NO_DIFFERENCE and gain <= 0.0)
     of = counted(base[first:], draws=now.draws)
-    ends = at_ends(own.space, point)
-    return Proposal(found, first, len(base) - first, compared, of, ends)
-
-
-def _played(sessions: Sequence[Session], config: RatingConfig) -> Outcome:
-    """The scores of all rounds. Their columns for winners are 0."""
-    return evaluate(sessions, config, most_sides=0)
+    return Proposal(
+        present if kept else found, first, len(base) - first, compared, of,
+        at_ends(problem.space, point), tested, kept, (base, tuned),
+    )  # fmt: skip
 
 
 def _check_enough(scores: Floats, first: int) -> None:
@@ -128,11 +152,10 @@ def _check_enough(scores: Floats, first: int) -> None:
         )
 
 
-def _compared(base: Floats, tuned: Floats) -> list[Compared]:
-    gaps = differences(tuned, base, [LOG_LOSS, ORDER, ORDER_OF_ALL])
-    found = []
-    for measure in (LOG_LOSS, ORDER if gaps[ORDER] is not None else ORDER_OF_ALL):
+def _compared(base: Floats, tuned: Floats, aim: str) -> Iterator[Compared]:
+    gaps = differences(tuned, base, list(dict.fromkeys((LOG_LOSS, ORDER, ORDER_OF_ALL, aim))))
+    order = ORDER if gaps[ORDER] is not None else ORDER_OF_ALL
+    for measure in dict.fromkeys((LOG_LOSS, order, order if aim == ORDER else aim)):
         gap, now, then = gaps[measure], average(base, measure), average(tuned, measure)
         if gap is not None and now is not None and then is not None:
-            found.append(Compared(measure, now, then, gap))
-    return found
+            yield Compared(measure, now, then, gap)

@@ -9,7 +9,6 @@ the optimum.
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -18,12 +17,8 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.extras import lab_extra
-from stream_rater.evaluation.accuracy import averages, values_and_weights
-from stream_rater.evaluation.evaluation import MOST_SIDES, evaluate
 from stream_rater.evaluation.executors import sharing
-from stream_rater.evaluation.measures import FACTS_OF, FIELDS, better
-from stream_rater.evaluation.season import Session, before
-from stream_rater.evaluation.spaces import configuration
+from stream_rater.evaluation.season import Session
 from stream_rater.rating.parameters import RatingConfig, default_of
 from stream_rater.rating.systems.dimension import Dimension, fraction_of
 
@@ -39,99 +34,6 @@ END = 0.01
 range."""
 
 NO_NUMBERS = np.empty(0, np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A system to tune, the rounds to tune it on, and the measure to tune it by."""
-
-    system: str
-    space: tuple[Dimension, ...]
-    measure: str
-    sessions: Sequence[Session]
-
-    def config(self, point: Sequence[float]) -> RatingConfig:
-        """The configuration at a point of the unit cube."""
-        return configuration(
-            self.system, {d.name: d.at(x) for d, x in zip(self.space, point, strict=True)}
-        )
-
-    def cost(self, point: Sequence[float]) -> float:
-        """The cost at a point of the unit cube: the measure, negated if a higher value is better.
-        It is UNDEFINED if the measure has no finite value."""
-        most = MOST_SIDES if FACTS_OF[self.measure].is_of_winner else 0
-        outcome = evaluate(self.sessions, self.config(point), most_sides=most)
-        value = averages(outcome.scores)[self.measure]
-        if value is None or not np.isfinite(value):
-            return UNDEFINED
-        return -better(self.measure) * value
-
-    def start(self) -> list[float]:
-        """The point of the first guess."""
-        return [fraction_of(each, each.start) for each in self.space]
-
-
-@dataclass(frozen=True, slots=True)
-class ProblemWithPrior:
-    """A problem with a prior. The search finds its most probable parameters, not those that fit
-    best.
-
-    The search minimises the total loss by the measure plus the prior's penalty, as in `games`. A
-    round of n entries counts as n / 2 pairs, because n / 2 of its pairs can be chosen so that none
-    share an entry. If the measure is about winners, a round counts once.
-    """
-
-    problem: Problem
-    count: float
-    """The number of pairs, or of rounds, that the total loss is a sum over."""
-
-    @classmethod
-    def of(cls, problem: Problem) -> "ProblemWithPrior":
-        """`problem` with the number of pairs, or of rounds, on which its first guess is scored."""
-        facts = FACTS_OF[problem.measure]
-        most = MOST_SIDES if facts.is_of_winner else 0
-        scores = evaluate(problem.sessions, problem.config(problem.start()), most_sides=most).scores
-        if facts.is_of_winner:
-            return cls(problem, float(scores[:, FIELDS.index(facts.weight)].sum()))
-        weight = "entries" if facts.weight == "pairs" else facts.weight
-        return cls(problem, 0.5 * float(scores[:, FIELDS.index(weight)].sum()))
-
-    @property
-    def space(self) -> tuple[Dimension, ...]:
-        """The dimensions of the problem."""
-        return self.problem.space
-
-    def start(self) -> list[float]:
-        """The point of the first guess."""
-        return self.problem.start()
-
-    def cost(self, point: Sequence[float]) -> float:
-        """The total loss at a point plus the prior's penalty. Less is better. It is UNDEFINED if
-        the problem's cost is."""
-        cost = self.problem.cost(point)
-        if cost == UNDEFINED:
-            return UNDEFINED
-        unit = 0.01 if FACTS_OF[self.problem.measure].in_per_cent else 1.0
-        return self.count * unit * cost + penalty(point, self.start(), PRIOR)
-
-    def first_half(self) -> "ProblemWithPrior":
-        """The same problem on the first half of its rounds."""
-        sessions = self.problem.sessions
-        return ProblemWithPrior.of(
-            replace(self.problem, sessions=before(sessions, middle_of(sessions)))
-        )
-
-    def later_losses(self, point: Sequence[float]) -> Floats | None:
-        """(R,) the losses of the rounds of the second half at a point, each round predicted by the
-        rounds before it. None if a loss is not finite. Their unit is that of the measure times its
-        weight, and only their sign and their ratios have a meaning."""
-        measure, sessions = self.problem.measure, self.problem.sessions
-        most = MOST_SIDES if FACTS_OF[measure].is_of_winner else 0
-        scores = evaluate(sessions, self.problem.config(point), most_sides=most).scores
-        numbers = np.sort(np.concatenate([NO_NUMBERS, *(each.numbers for each in sessions)]))
-        values, weights = values_and_weights(scores[numbers >= middle_of(sessions)], measure)
-        losses: Floats = -better(measure) * values * weights
-        return losses if np.isfinite(losses).all() else None
 
 
 def middle_of(sessions: Sequence[Session]) -> int:
@@ -207,15 +109,6 @@ class _Trials:
     def one(self, point: Floats) -> float:
         """The cost of one point."""
         return self.all(None, [point.tolist()])[0]
-
-
-def tune(
-    problem: Problem, trials: int, executor: Executor | None = None,
-    on_trial: Callable[[], None] = lambda: None,
-) -> RatingConfig:  # fmt: skip
-    """The best configuration that is found in about `trials` trials. It is never worse than the
-    first guess. `executor`, `on_trial` and the errors are those of `search`."""
-    return problem.config(search(problem, trials, executor, on_trial))
 
 
 def search(

@@ -55,14 +55,6 @@ class Validated(NamedTuple):
     trials: Sequence[Trial]
     """The points that the last search tried, the best one first."""
 
-    def sentence(self) -> str:
-        """What was found, for people."""
-        return (
-            f"on the second half of the first part the tuned parameters gained {self.gain:+.3g} "
-            f"(standard error {self.error:.2g}) in all: "
-            + ("they are taken" if self.won else "the first guess is kept")
-        )
-
 
 def validated(
     problem: Divisible, trials: int, executor: Executor | None = None,

@@ -28,13 +28,14 @@ from stream_rater.library.results import (
     Side,
     Tuning,
 )
-from stream_rater.tables.reading import Reading, TableOptions, pairs_of
+from stream_rater.tables.reading import TableOptions, reading_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from matplotlib.axes import Axes
 
+    from stream_rater.evaluation.measured import Evaluation
     from stream_rater.library.rater import Rater
     from stream_rater.rating.parameters import RatingConfig
     from stream_rater.replay.sequential import Rated
@@ -57,28 +58,29 @@ class Ladder:
     the ladder's log, and rates it again.
     """
 
-    def __init__(self, system: str = DEFAULT_SYSTEM, **parameters: Unpack[Parameters]) -> None:
+    def __init__(self, system: str | None = None, **parameters: Unpack[Parameters]) -> None:
         """Make a ladder without players.
 
         Args:
-            system: The name of the rating system in a ladders file, such as `"elo-mmr"`.
+            system: The name of the rating system in a ladders file, such as `"two-moment"`; without
+                it, `"elo-mmr"`.
             parameters: The system's parameters, as in a ladders file. Without any, Elo-MMR has
                 `weight_limit` 0.2 and `sigma_limit` 80.
 
-        A warning is issued if the system's own mathematics has a surprising effect on ratings in
-        the long run.
+        A warning is issued if the system's own mathematics has a surprising effect in the long run,
+        and once if nothing was chosen and rounds are duels or have teams.
 
         Raises:
             BadParameters: A parameter is unknown, missing, or out of range.
         """
-        rating = rating_of(system, parameters)
+        rating = rating_of(system or DEFAULT_SYSTEM, parameters)
         self._load()
         from stream_rater.library.rater import Rater
 
         for caution in rating.cautions():
             warnings.warn(caution, stacklevel=2)
 
-        self._rater = Rater(rating)
+        self._rater = Rater(rating, chosen=bool(system or parameters))
 
     def _load(self) -> None:
         """Import the modules that rate."""
@@ -148,10 +150,16 @@ class Ladder:
             InvalidRound: The round cannot be rated. The text names the place in the arguments.
         """
         given = f"notebook-{self._rater.end}" if round_id is None else round_id
-        return self._result(
+        found = self._result(
             self._rater.rate, given, sides, (ranks, shares, seats, scores), weight,
             performance_ceiling, completed_at,
         )  # fmt: skip
+        self._advise()
+        return found
+
+    def _advise(self) -> None:
+        if text := self._rater.advice():
+            warnings.warn(text, stacklevel=3)
 
     def _result(
         self, rate: Callable[[bytes], "Rated | None"], round_id: str, sides: Sequence[Side],
@@ -207,7 +215,9 @@ class Ladder:
             ValueError: A column of a table could be meant in two ways, or is missing. The text
                 names the argument that decides.
         """
-        return self._rater.rate_file(Path(path), ladder, self._reading(columns, score, how))
+        found = self._rater.rate_file(Path(path), ladder, reading_of(columns, score, how))
+        self._advise()
+        return found
 
     def rate_table(
         self,
@@ -238,13 +248,9 @@ class Ladder:
             OtherLadder: As in `rate_file`.
             ValueError: As in `rate_file`.
         """
-        return self._rater.rate_table(table, ladder, self._reading(columns, score, how))
-
-    @staticmethod
-    def _reading(columns: Mapping[str, str] | None, score: str, how: TableOptions) -> Reading:
-        """How a table is to be read. Raises ValueError."""
-        given: dict[str, Any] = {**how, "skip": pairs_of(how.get("skip", {}))}
-        return Reading(dict(columns or {}), score, python=True, **given).checked()
+        found = self._rater.rate_table(table, ladder, reading_of(columns, score, how))
+        self._advise()
+        return found
 
     def seed(
         self,
@@ -292,7 +298,7 @@ class Ladder:
         """
         from stream_rater.library import seeding
 
-        reading = self._reading(columns, "", how)
+        reading = reading_of(columns, "", how)
         given = seeding.GivenTable(scale, sigma, at, reading, source, skip_invalid)
         return seeding.seed(self._rater, table, given)
 
@@ -438,7 +444,7 @@ class Ladder:
             self._row(each)
         return self._rater.histories(players)
 
-    def calibration(self, train: float = 0.1, *, variance_factor: float = 1.0) -> Calibration:
+    def calibration(self, train: float = 0.5, *, variance_factor: float = 1.0) -> Calibration:
         """How often sides won, by their predicted probability to win. The ladder rates all its
         rounds again, and predicts each by the ratings before it. The numbers are those of
         `stream-rater evaluate --calibration` for the same rounds.
@@ -451,11 +457,21 @@ class Ladder:
             ValueError: `train` is not in [0, 1), or the factor is invalid.
             OSError: A file that was rated has changed.
         """
-        fraction, factor = (
-            self._messages.fraction_of(train),
-            self._messages.factor_of(variance_factor),
-        )
-        return self._rater.calibration(fraction, factor)
+        return self._rater.calibration(train, variance_factor)
+
+    def evaluate(
+        self,
+        train: float = 0.5,
+        *,
+        variance_factor: float = 1.0,
+        by: Literal["mu", "display"] = "mu",
+    ) -> "Evaluation":
+        """How well the ladder's parameters predict its rounds, each by the ratings before it. The
+        ladder rates all its rounds again. The numbers are those of `stream-rater evaluate`, and the
+        arguments those of `stream_rater.compare`. Raises ValueError for an invalid one, and OSError
+        if a file that was rated has changed.
+        """
+        return self._rater.evaluation(train, variance_factor, by)
 
     def tune(
         self,
@@ -463,12 +479,12 @@ class Ladder:
         *,
         train: float = 0.5,
         trials: int = 200,
-        metric: Literal["log_loss", "pair_inversion"] = "log_loss",
+        metric: str = "log_loss",
         executor: "Executor | None" = None,
     ) -> Tuning:
         """Search parameters that predict the rounds of this ladder better than its own. The ladder
-        does not change. The numbers are those of `stream-rater tune --from-topic` for the same
-        rounds.
+        does not change. The numbers are those of `stream-rater tune` for the same rounds and
+        present parameters.
 
         Args:
             system: The system to tune, beginning with its first guess; None: the ladder's own,
@@ -476,7 +492,7 @@ class Ladder:
             train: The fraction of the rounds, from the first one on, on which the search is done.
                 The other rounds compare the result with the ladder's own parameters.
             trials: The number of configurations to try, about.
-            metric: The measure to tune by.
+            metric: The measure to tune by: `"log_loss"`, or another one that is about pairs.
             executor: What does the trials: any executor of `concurrent.futures`, such as a
                 ProcessPoolExecutor, or `Client.get_executor()` of Dask. None: this process. The
                 result is the same for all, to the last digit.
@@ -533,7 +549,7 @@ class Ladder:
         return plots.board(self.leaderboard(most), len(self), self._initial_sigma, ax)
 
     def plot_calibration(
-        self, train: float = 0.1, *, variance_factor: float = 1.0, ax: "Axes | None" = None
+        self, train: float = 0.5, *, variance_factor: float = 1.0, ax: "Axes | None" = None
     ) -> "Axes":
         """Draw how often sides won, by their predicted probability to win, with 95 % intervals. The
         arguments, the numbers and the errors are those of `calibration`; `ax`, the result and

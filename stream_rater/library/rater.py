@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stream_rater.config.ladders import Ladder, any_ladder
+from stream_rater.config.ladders import BETTER_FOR_DUELS, Ladder, any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
 from stream_rater.library import messages
@@ -25,6 +25,7 @@ from stream_rater.library.results import (
     Tuning,
 )
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.prediction.wins import ANY
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import (
     NO_VERDICTS,
@@ -44,6 +45,8 @@ from stream_rater.rounds.validation import Invalid
 from stream_rater.tables.reading import AS_FOUND, Reading
 
 if TYPE_CHECKING:
+    from stream_rater.evaluation.measured import Evaluation
+    from stream_rater.library.comparing import By
     from stream_rater.library.tuning import Search
 
 T = TypeVar("T")
@@ -66,6 +69,8 @@ class _LogReplay:
         self.edits: Edits = (verdicts or NO_VERDICTS).of(ladder)
         self.latest_s = 0
         """The time of its latest round, seed or reset, Unix seconds; 0 before the first."""
+        self.are_duels = False
+        """Whether duels or rounds of teams were rated."""
         self.begun = 0
         """The number of beliefs that seeds and resets have changed."""
         self._empty = Pool(Ladder(rating=rating))
@@ -83,6 +88,7 @@ class _LogReplay:
         rated = [each for each in batch.rated if each.pool is self.pool]
         for each in rated:
             self.latest_s = max(self.latest_s, int(each.rounds.time.max()))
+            self.are_duels = self.are_duels or each.rounds.are_duels
         for seeded in batch.seeded:
             if seeded.seed.ladder == self.ladder:
                 self.latest_s = max(self.latest_s, seeded.seed.time)
@@ -93,8 +99,9 @@ class _LogReplay:
 class Rater:
     """A ladder's log and replay."""
 
-    def __init__(self, rating: RatingConfig) -> None:
-        self.rating = rating
+    def __init__(self, rating: RatingConfig, *, chosen: bool = True) -> None:
+        """`chosen`: whether somebody chose the system; if not, duels and teams are warned of."""
+        self.rating, self._advises = rating, not chosen
         self.ladder = UNNAMED
         """The ladder's id."""
         self._is_named = False
@@ -140,6 +147,13 @@ class Rater:
     def latest_s(self) -> int:
         """The time of the latest round, seed or reset, Unix seconds; 0 before the first."""
         return self._work.latest_s
+
+    def advice(self) -> str:
+        """A hint, once, if nobody chose the system and duels or teams were rated; empty if not."""
+        if not self._advises or not self._work.are_duels:
+            return ""
+        self._advises = False
+        return f'{BETTER_FOR_DUELS}Ladder("two-moment")'
 
     # --- one round ---
 
@@ -208,19 +222,29 @@ class Rater:
         return [joined(player, parts) for player, parts in found]
 
     def calibration(self, train: float, variance_factor: float) -> Calibration:
-        """Compares the ladder's predictions, each by the ratings before its round, with the
-        outcomes, as `calibration_of` does."""
+        """Compares the ladder's predictions with the outcomes, in rounds of any size."""
         from stream_rater.library.calibration import calibration_of
 
-        return calibration_of(
-            self._log.records, WINDOW, self.ladder, self.rating, train, variance_factor
+        return calibration_of(self.evaluation(train, variance_factor, "mu", ANY).calibration)
+
+    def evaluation(
+        self, train: float, variance_factor: float, by: "By", most_sides: int | None = None
+    ) -> "Evaluation":
+        """The measures of the ladder's rounds by its parameters."""
+        from stream_rater.library import comparing
+
+        sessions = comparing.sessions_in(self._log.records, [self.rating], self.ladder)
+        named = [(str(self.rating.__struct_config__.tag), self.rating)]
+        (found,) = comparing.evaluations_of(
+            self.ladder, sessions, named, train, variance_factor, by, most_sides
         )
+        return found
 
     def tuning(self, search: "Search") -> Tuning:
         """The result of a search on the ladder's rounds, as `tuning_of` makes it."""
         from stream_rater.library.tuning import tuning_of
 
-        return tuning_of(self._log.records, WINDOW, self.ladder, self.rating, search)
+        return tuning_of(self._log.records, self.ladder, self.rating, search)
 
     def _with_verdicts(self, run: Callable[[Verdicts | None], T]) -> T:
         """The result of `run` with the verdicts on the corrections in the log."""

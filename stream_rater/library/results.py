@@ -5,7 +5,7 @@ Columns have the names of the fields of the event `rating-changed`, and hold the
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.contract.events import shown
 from stream_rater.library import markup
 from stream_rater.library.tables import Columns, Objects, objects
+
+if TYPE_CHECKING:
+    from stream_rater.evaluation.measured import Evaluation
 
 Side = str | Sequence[str]
 """A side of a round: the id of a player, or the ids of a team's members."""
@@ -354,11 +357,13 @@ class Tuning(Columns):
     over the rounds that the search has not seen."""
 
     system: str
-    """The rating system."""
+    """The rating system of `parameters`."""
     parameters: Mapping[str, Any]
-    """The parameters that were found, as `Ladder(system, **parameters)` takes them."""
+    """The parameters that were found, as `Ladder(system, **parameters)` takes them; the ladder's
+    own if those are worse, or if no difference is shown and they do no better by the metric."""
     verdict: str
-    """`adopt it`, `no difference that the rounds show`, or `it is worse, keep what you have`."""
+    """`better on rounds it had not seen: adopt it`, `no difference on rounds it had not seen`, or
+    `worse on rounds it had not seen: keep what you have`."""
     tuned_rounds: int
     """The number of rounds that the search has seen, the first ones of the ladder."""
     compared_rounds: int
@@ -388,6 +393,36 @@ class Tuning(Columns):
     def title(self) -> str:
         """The line above the table."""
         return f"{self.system}: {self.verdict}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Columns):
+    """The comparison of C configurations on the same rounds: a row for each."""
+
+    evaluations: "tuple[Evaluation, ...]"
+    """By configuration all measures. All but the first have `differences` from the first one, by
+    measure, with `mean`, `low` and `high` of the 95 % interval, by a paired bootstrap over
+    rounds."""
+    refused: int
+    """The number of invalid rounds or rows, which were left out."""
+    config: Objects
+    """(C,) the names of the configurations."""
+    system: Objects
+    """(C,) the names of their systems."""
+    log_loss: Floats
+    """(C,) as in `Evaluation`, like the columns below; NaN without a value. Less is better."""
+    brier: Floats
+    """(C,) less is better."""
+    pair_inversion: Floats
+    """(C,) in %; more is better."""
+    kendall_tau: Floats
+    """(C,) less is better."""
+    rounds_scored: Ints
+    """(C,) the number of rounds that are scored, the same for all."""
+
+    DECIMALS: ClassVar[Mapping[str, int]] = {
+        "log_loss": 4, "brier": 4, "pair_inversion": 2, "kendall_tau": 4
+    }  # fmt: skip
 
 
 # --- errors ---

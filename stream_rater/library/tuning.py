@@ -1,7 +1,7 @@
 """Searches parameters that predict a ladder's rounds better than its own.
 
-The numbers are those of `stream-rater tune --from-topic` for the same rounds. The module is loaded
-when it is first needed, because a ladder that only rates needs none of `evaluation`.
+The numbers are those of `stream-rater tune` for the same rounds and present parameters. The module
+is loaded when it is first needed, because a ladder that only rates needs none of `evaluation`.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,19 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_rater.config.ladders import any_ladder
 from stream_rater.contract.record import Record
-from stream_rater.evaluation.fits import AIMS
+from stream_rater.evaluation.measures import AIMS
 from stream_rater.evaluation.present import system_of
 from stream_rater.evaluation.proposal import Proposal, TooFewRounds, propose
-from stream_rater.evaluation.season import Session, by_name, sessions_of
 from stream_rater.evaluation.spaces import SPACES
 from stream_rater.evaluation.tuning import without_defaults
+from stream_rater.library.comparing import sessions_in
 from stream_rater.library.results import Tuning
 from stream_rater.library.tables import objects
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.replay.corrected import with_verdicts
-from stream_rater.replay.edited_log import Verdicts
 
 
 class Search(NamedTuple):
@@ -47,8 +44,7 @@ class Search(NamedTuple):
 
 
 def tuning_of(
-    read_log: Callable[[], Iterator[Record]], window: int, ladder: str, rating: RatingConfig,
-    search: Search,
+    read_log: Callable[[], Iterator[Record]], ladder: str, rating: RatingConfig, search: Search
 ) -> Tuning:  # fmt: skip
     """The result of the search on the rounds of a ladder, which is rated by `rating`. `read_log`
     yields the records of the log from the first one, each time it is called.
@@ -58,13 +54,7 @@ def tuning_of(
     search.check()
     system = search.system or system_of(rating)
 
-    def run(verdicts: Verdicts | None) -> list[Session]:
-        return list(sessions_of(
-            read_log(), window, lambda _, __: None, verdicts=verdicts, only=ladder,
-            named=by_name([rating]),
-        ))  # fmt: skip
-
-    sessions = with_verdicts(run, read_log, any_ladder(rating), window)
+    sessions = sessions_in(read_log, [rating], ladder)
     try:
         found = propose(
             rating, system, sessions, search.metric, train=search.train, trials=search.trials,
@@ -72,17 +62,17 @@ def tuning_of(
         )  # fmt: skip
     except TooFewRounds as error:
         raise ValueError(f"train: {error}") from None
-    return _shown(system, found)
+    return _shown(found)
 
 
-def _shown(system: str, found: Proposal) -> Tuning:
+def _shown(found: Proposal) -> Tuning:
     parameters = {
         name: value for name, value in without_defaults(found.rating).items() if name != "system"
     }
     gaps = [each.difference for each in found.compared]
     return Tuning(
-        system=system, parameters=parameters, verdict=found.verdict, tuned_rounds=found.first,
-        compared_rounds=found.rest, at_ends=found.at_ends,
+        system=system_of(found.rating), parameters=parameters, verdict=found.verdict,
+        tuned_rounds=found.first, compared_rounds=found.rest, at_ends=found.at_ends,
         measure=objects([each.measure for each in found.compared]),
         now=np.array([each.now for each in found.compared]),
         tuned=np.array([each.tuned for each in found.compared]),

@@ -9,8 +9,9 @@ from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.extras import MissingExtra
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
-from stream_rater.evaluation.comparison import Named, Row, compare
+from stream_rater.evaluation.comparison import Named, compare
 from stream_rater.evaluation.evaluation import MOST_SIDES
+from stream_rater.evaluation.measured import Evaluation
 from stream_rater.evaluation.season import Session, by_name, sessions_of
 from stream_rater.operations.input_file import (
     Order,
@@ -34,7 +35,7 @@ PICTURES = (".png", ".svg")
 class Evaluated(NamedTuple):
     """The accuracy of configurations on files."""
 
-    rows: list[Row]
+    rows: list[Evaluation]
     """A row for each file and configuration, the configurations of a file together."""
     seasons: "list[SeasonFile]"
     """The files, with their mistakes and the order of their rounds."""
@@ -73,7 +74,10 @@ def evaluate_files(
     for path, lines in files:
         named = by_name(config for _, config in configs)
         season = SeasonFile(path, lines, named=named, reading=reading)
-        comparing = partial(_compare, path.name, configs, train, factor, most, by == "display")
+        comparing = partial(
+            compare, path.name, configs=configs, train=train, progress=_with_progress,
+            variance_factor=factor, most_sides=most, by_display=by == "display",
+        )  # fmt: skip
         with file_failures():
             rows += season.play(comparing)
         seasons.append(season)
@@ -92,16 +96,6 @@ def _check_diagram(path: Path) -> None:
         figures.pyplot()
     except MissingExtra as error:
         raise Failed(f"--diagram: {error}") from None
-
-
-def _compare(
-    name: str, configs: Sequence[Named], train: float, factor: float, most_sides: int,
-    by_display: bool,
-    sessions: Iterable[Session],
-) -> list[Row]:  # fmt: skip
-    return compare(
-        name, sessions, configs, train, _with_progress, factor, most_sides, by_display=by_display
-    )
 
 
 def _with_progress(name: str, sessions: Sequence[Session]) -> Iterable[Session]:

@@ -1,17 +1,23 @@
 """`stream-rater rate`: rates the rounds of a file offline."""
 
 import base64
+import csv
+import io
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Literal, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec.structs import astuple
 
-from stream_rater.config.ladders import Ladders
+from stream_rater.adapters.sqlite.schema import APPLICATION_ID
+from stream_rater.config.errors import Failed
+from stream_rater.config.ladders import ANY_LADDER, BETTER_FOR_DUELS, Ladders
 from stream_rater.config.settings import Settings
+from stream_rater.contract.events import shown
 from stream_rater.operations.input_file import (
     Mistakes,
     Order,
@@ -33,12 +39,17 @@ from stream_rater.tables.reading import AS_FOUND, Reading
 _to_json = msgspec.json.Encoder().encode
 
 
+Form = Literal["table", "csv", "json"]
+
+
 def rate(
     path: Path, ladders: Ladders, out: Path | None, changes: Path | None, *, records: bool,
-    reading: Reading = AS_FOUND, cores: int | None = None,
+    reading: Reading = AS_FOUND, cores: int | None = None, form: Form = "json",
+    database: Path | None = None,
 ) -> None:  # fmt: skip
     """Rate the rounds of a file with its corrections. Writes the final ratings to `out` (None:
-    standard output), and each rating change to `changes` if it is given.
+    standard output) in this form, or as the table `ratings` into a database of SQLite, and each
+    rating change to `changes` if it is given.
 
     `records`: whether the lines include the bytes of each belief. `reading`: how a table is to be
     read. `cores`: how many to use; None: all. Warns on standard error of parameters whose effect
@@ -46,18 +57,62 @@ def rate(
 
     Raises BadConfiguration or Failed.
     """
-    for each in filter(None, (out, changes)):
+    for each in filter(None, (out, changes, database)):
         check_writable(each, path)
     if out is not None and changes is not None:
         check_writable(out, changes)
     say_cautions(ladders, lambda text: print(f"warning: {text}", file=sys.stderr))
     with file_failures():
         rated = rate_file(path, ladders, changes, reading, Cores.of(cores))
-        with _opened(out) as file:
-            for ladder, pool in sorted(rated.replay.pools.items()):
-                lines = rating_lines(ladder, pool, records=records)
-                file.writelines(_to_json(line) + b"\n" for line in lines)
+        pools = sorted(rated.replay.pools.items())
+        if database is not None:
+            _to_sqlite(database, (line for each in pools for line in rating_lines(*each)))
+        else:
+            with _opened(out) as file:
+                if form == "csv" and not records:
+                    file.write(f"{','.join(COLUMNS)}\n".encode())
+                for pair in pools:
+                    file.writelines(_lines(*pair, form, records=records))
+    if ladders is ANY_LADDER and rated.are_duels:
+        how = """--config with a file of {"system": "two-moment"}"""
+        print(f"hint: {BETTER_FOR_DUELS}{how}", file=sys.stderr)
     rated.conclude()
+
+
+COLUMNS = ("ladder", "player", "mu", "sigma", "rating", "rounds")
+
+
+def _lines(ladder: str, pool: Pool, form: Form, *, records: bool) -> Iterator[bytes]:
+    """The final ratings of a ladder. A table has the best players with few digits."""
+    if form == "table":
+        from stream_rater.library.answers import leaderboard
+
+        yield f"ladder {shown(ladder)}, {leaderboard(pool, None)}\n".encode()
+        return
+    lines = rating_lines(ladder, pool, records=records)
+    if form == "json":
+        yield from (_to_json(line) + b"\n" for line in lines)
+        return
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(astuple(line)[: len(COLUMNS)] for line in lines)
+    yield text.getvalue().encode()
+
+
+def _to_sqlite(path: Path, lines: Iterable["RatingLine"]) -> None:
+    """Write the table `ratings` into a database, in place of the one there. Raises Failed."""
+    import sqlite3
+
+    numbers = "mu REAL, sigma REAL, rating REAL, rounds INTEGER"
+    try:
+        with closing(sqlite3.connect(path)) as database, database:
+            if database.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,):
+                raise Failed(f"{path}: it is a data file of stream-rater: name another file")
+            database.execute("DROP TABLE IF EXISTS ratings")
+            database.execute(f"CREATE TABLE ratings (ladder TEXT, player TEXT, {numbers})")
+            rows = (astuple(line)[: len(COLUMNS)] for line in lines)
+            database.executemany("INSERT INTO ratings VALUES (?, ?, ?, ?, ?, ?)", rows)
+    except sqlite3.Error as error:
+        raise Failed(f"{path}: {error}") from None
 
 
 class RatedFile(NamedTuple):
@@ -69,6 +124,8 @@ class RatedFile(NamedTuple):
     """The verdicts on its corrections; None if it has none."""
     order: Order
     mistakes: Mistakes
+    are_duels: bool
+    """Whether duels or rounds of teams are among its rounds."""
 
     def conclude(self) -> None:
         """Warn if rounds were out of order. Raises Failed if lines were rejected."""
@@ -92,13 +149,15 @@ def rate_file(
     def run(verdicts: Verdicts | None) -> RatedFile:
         replay, order = Replay(ladders, window, verdicts=verdicts, cores=cores), Order()
         mistakes.restart()
+        are_duels = False
         with _opened(changes) if changes else nullcontext() as log:
             for batch in replay.run(file.records()):
                 mistakes.add_all(batch.log)
                 order.add(batch.log.rounds.rounds)
+                are_duels = are_duels or batch.log.rounds.rounds.are_duels
                 if log is not None:
                     log.writelines(_to_json(each) + b"\n" for each in changes_of(batch))
-        return RatedFile(path, replay, verdicts, order, mistakes)
+        return RatedFile(path, replay, verdicts, order, mistakes, are_duels)
 
     return with_verdicts(run, file.records, ladders, window)
 
@@ -125,7 +184,7 @@ class RatingLine(msgspec.Struct, omit_defaults=True):
     """The bytes of the belief, in base64."""
 
 
-def rating_lines(ladder: str, pool: Pool, *, records: bool) -> list[RatingLine]:
+def rating_lines(ladder: str, pool: Pool, *, records: bool = False) -> list[RatingLine]:
     """The final ratings of a ladder: a line for each player, the best first."""
     rows = np.arange(len(pool))
     header = pool.headers(rows)

@@ -6,10 +6,10 @@ Only `tune_topic` needs the packages of the service. It changes nothing on Kafka
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,38 +19,20 @@ from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
-from stream_rater.evaluation.accuracy import average, averages
-from stream_rater.evaluation.alike import Counted, counted
-from stream_rater.evaluation.bootstrap import Difference, differences
-from stream_rater.evaluation.calibrating import Calibration
-from stream_rater.evaluation.comparison import outcomes_alike
-from stream_rater.evaluation.evaluation import evaluate, trained
 from stream_rater.evaluation.executors import Where, trials_on
-from stream_rater.evaluation.measures import MEASURES
 from stream_rater.evaluation.present import system_of
 from stream_rater.evaluation.proposal import Proposal, TooFewRounds, propose
-from stream_rater.evaluation.season import Session, before, by_name, sessions_of
-from stream_rater.evaluation.sides import calibration_of, own_run
-from stream_rater.evaluation.spaces import WIDE, field_dimensions
-from stream_rater.evaluation.tuning import (
-    Problem,
-    ProblemWithPrior,
-    at_ends,
-    without_defaults,
-)
-from stream_rater.evaluation.validation import Validated, validated
+from stream_rater.evaluation.season import Session, by_name, sessions_of
+from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.operations.input_file import check_writable, file_failures
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.systems.dimension import rounded
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import RecordValidator, Verdicts
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime import progress
 from stream_rater.runtime.progress import rejections, unknown_ladder
 from stream_rater.tables.reading import AS_FOUND, Reading
-
-T = TypeVar("T")
 
 CURE = "tune by a file that has them"
 """The cure in an error about rounds that the log on Kafka lacks."""
@@ -61,122 +43,43 @@ DAY_S = 86_400.0
 # --- a file --------------------------------------------------------------------------------------
 
 
-class Report(NamedTuple):
-    """The accuracy of the first guess and of the tuned parameters on both parts of a file."""
-
-    rounds: int
-    first: int
-    """The number of rounds in the first part, on which the search was done."""
-    measures: Mapping[tuple[str, str], Mapping[str, float | None]]
-    """The averages by part ("first" or "second") and parameters ("start" or "tuned")."""
-    differences: Mapping[str, Difference | None] | None
-    """By measure, the average of the tuned parameters less that of the first guess on the second
-    part, with an interval; None if that part is empty."""
-    counted: Counted
-    """The pairs and rounds of the second part that are scored."""
-    calibration: Calibration
-    """The calibration that suits the tuned parameters at the end of the first part."""
-    losses: tuple[float | None, float | None]
-    """The log loss on the second part, without and with that calibration."""
-
-
 class TunedFile(NamedTuple):
     """Parameters that were tuned on the first part of a file."""
 
-    rating: RatingConfig
-    report: Report
-    at_ends: tuple[str, ...]
-    """The parameters whose value is at an end of their range."""
+    proposal: Proposal
     season: SeasonFile
     out: Path | None
-    validated: Validated
-    """How the tuned parameters compared with the first guess before they were taken."""
 
     def conclude(self) -> None:
         """Write the parameters to `out`, if it is given. Warn if rounds were out of order. Raises
         Failed if lines were rejected."""
-        write_rating(self.rating, self.out)
+        write_rating(self.proposal, self.out)
         self.season.conclude_order()
         self.season.mistakes.conclude()
 
 
 def tune_file(
     path: Path, system: str, measure: str, out: Path | None, *, train: float, trials: int,
-    where: Where, reading: Reading = AS_FOUND,
+    where: Where, reading: Reading = AS_FOUND, present: RatingConfig | None = None,
 ) -> TunedFile:  # fmt: skip
-    """Search the parameters of a system that are best by a measure on the first part of a file.
+    """Search the parameters of a system that are best by a measure on the first part of a file, and
+    compare them with the present ones on the other part.
 
-    `train`: the size of this part, as a fraction of all rounds. `where`: where the trials run.
-    `reading`: how a table is to be read. Raises BadConfiguration or Failed.
+    `train`: the size of the first part, as a fraction of all rounds. `where`: where the trials run.
+    `reading`: how a table is to be read. `present`: None for the system's first guess. Raises
+    BadConfiguration or Failed.
     """
     if out is not None:
         check_writable(out, path)
+    season = SeasonFile(path, named=present is not None and by_name([present]), reading=reading)
     with trials_on(where) as executor:
-        return _tune_file(path, system, measure, out, train, trials, executor, reading)
-
-
-def _tune_file(
-    path: Path, system: str, measure: str, out: Path | None, train: float, trials: int,
-    executor: Executor | None, reading: Reading,
-) -> TunedFile:  # fmt: skip
-    season = SeasonFile(path, reading=reading)
-    with file_failures():
-        sessions = season.play(list)
-    first = before(sessions, trained(season.mistakes.valid_lines, train))
-    problem = Problem(system, (*WIDE[system], *field_dimensions(system, first)), measure, first)
-    first_guess = problem.config(problem.start())
-    if averages(evaluate(first, first_guess).scores)[measure] is None:
-        to_tune = sum(len(each.rounds) for each in first)
-        raise Failed(f"{path}: {to_tune} rounds to tune on say nothing about {measure}")
-    measured = ProblemWithPrior.of(problem)
-    tuned = search_with_progress(
-        system, trials, lambda advance: validated(measured, trials, executor, advance)
-    )
-    found = problem.config(tuned.point)
-    report = _report(sessions, train, first_guess, found, _calibration(first, found))
-    return TunedFile(found, report, at_ends(problem.space, tuned.point), season, out, tuned)
-
-
-def _report(
-    sessions: Sequence[Session], train: float, first_guess: RatingConfig, found: RatingConfig,
-    calibration: Calibration,
-) -> Report:  # fmt: skip
-    outcomes = outcomes_alike([evaluate(sessions, each) for each in (first_guess, found)])
-    rounds = len(outcomes[0].scores)
-    first = trained(rounds, train)
-    measures = {
-        (part, name): averages(outcome.scores[chosen])
-        for part, chosen in (("first", slice(0, first)), ("second", slice(first, None)))
-        for name, outcome in zip(("start", "tuned"), outcomes, strict=True)
-    }
-    base, tuned = (each.scores[first:] for each in outcomes)
-    gaps = differences(tuned, base, MEASURES) if len(base) else None
-    corrected = evaluate(sessions, predicting(found, calibration), most_sides=0)
-    losses = average(tuned, "log_loss"), average(corrected.scored(train), "log_loss")
-    return Report(
-        rounds, first, measures, gaps, counted(tuned, draws=outcomes[0].draws), calibration, losses
-    )
-
-
-def _calibration(first: Sequence[Session], found: RatingConfig) -> Calibration:
-    """The calibration that suits these parameters after the first part, to four digits."""
-    learned = calibration_of(own_run(first, found))
-    return Calibration(*(rounded(each) for each in learned))
-
-
-def predicting(rating: RatingConfig, calibration: Calibration) -> RatingConfig:
-    """The parameters with a calibration as their parameters of predictions."""
-    return msgspec.structs.replace(
-        rating, variance_factor=calibration.factor, draw_width=calibration.draw_width,
-        upset=calibration.upset,
-    )  # fmt: skip
-
-
-def search_with_progress(system: str, trials: int, run: Callable[[Callable[[], None]], T]) -> T:
-    """Return `run(advance)`, with a progress bar that `advance()` moves by a trial."""
-    with progress.progress() as bar:
-        task = bar.add_task(f"tuning {system}", total=trials)
-        return run(lambda: bar.advance(task))
+        with file_failures():
+            sessions = season.play(list)
+        found = _proposed(
+            str(path), present, system, sessions, measure, train, trials, executor,
+            "give a file with more rounds",
+        )  # fmt: skip
+    return TunedFile(found, season, out)
 
 
 def as_json(config: RatingConfig) -> bytes:
@@ -184,11 +87,12 @@ def as_json(config: RatingConfig) -> bytes:
     return msgspec.json.format(msgspec.json.encode(without_defaults(config))) + b"\n"
 
 
-def write_rating(config: RatingConfig, out: Path | None) -> None:
-    """Write a configuration, if a file is given. Raises Failed."""
-    if out is not None:
+def write_rating(found: Proposal, out: Path | None) -> None:
+    """Write the proposed configuration, if a file is given, unless the one that was found is worse.
+    Raises Failed."""
+    if out is not None and not found.worse:
         with file_failures():
-            out.write_bytes(as_json(config))
+            out.write_bytes(as_json(found.rating))
 
 
 # --- a ladder on Kafka ---------------------------------------------------------------------------
@@ -210,7 +114,7 @@ class TunedLadder(NamedTuple):
 
     def conclude(self) -> None:
         """Write the parameters to `out`, if it is given. Raises Failed."""
-        write_rating(self.proposal.rating, self.out)
+        write_rating(self.proposal, self.out)
 
 
 def tune_topic(
@@ -242,8 +146,9 @@ def _tune_topic(
     count = progress.counted(sum(len(each.rounds) for each in rounds.sessions), "round")
     print(f"ladder {ladder!r}: {count} read, {rejections(rounds.rejected)}", file=sys.stderr)
     found = _proposed(
-        ladder, terms.rating, system, rounds.sessions, measure, train, trials, executor
-    )
+        f"ladder {ladder!r}", terms.rating, system, rounds.sessions, measure, train, trials,
+        executor, "wait for more rounds",
+    )  # fmt: skip
     another = system != system_of(terms.rating)
     return TunedLadder(ladder, ladders, found, system, another, rounds.in_a_day, out)
 
@@ -320,17 +225,18 @@ class GrowthForecast:
 
 
 def _proposed(
-    ladder: str, present: RatingConfig, system: str, sessions: Sequence[Session], measure: str,
-    train: float, trials: int, executor: Executor | None,
+    what: str, present: RatingConfig | None, system: str, sessions: Sequence[Session], measure: str,
+    train: float, trials: int, executor: Executor | None, cure: str,
 ) -> Proposal:  # fmt: skip
-    try:
-        return search_with_progress(
-            system, trials,
-            lambda advance: propose(present, system, sessions, measure, train=train, trials=trials,
-                                    executor=executor, on_trial=advance),
-        )  # fmt: skip
-    except TooFewRounds as error:
-        raise Failed(
-            f"ladder {ladder!r}: {error}: wait for more rounds, or choose another --train than "
-            f"{train:g}"
-        ) from None
+    """The proposal, with a progress bar. Raises Failed, with a cure, for too few rounds."""
+    with progress.progress() as bar:
+        task = bar.add_task(f"tuning {system}", total=trials)
+        try:
+            return propose(
+                present, system, sessions, measure, train=train, trials=trials, executor=executor,
+                on_trial=lambda: bar.advance(task),
+            )  # fmt: skip
+        except TooFewRounds as error:
+            raise Failed(
+                f"{what}: {error}: {cure}, or choose another --train than {train:g}"
+            ) from None

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from stream_rater.contract.errors import Trouble
 from stream_rater.contract.record import Record, Trace
 from stream_rater.pipeline.ports import Rejection
-from stream_rater.rounds.batch import RoundHead
+from stream_rater.rounds.batch import RoundBatch
 
 
 class Traced(NamedTuple):
@@ -40,7 +40,7 @@ class Observer:
     def reading_back(self, partitions: Collection[int]) -> None:
         """From now on these partitions read only round ids before their committed offset."""
 
-    def rounds_accepted(self, records: Sequence[Record], rounds: Sequence[RoundHead]) -> None:
+    def rounds_accepted(self, records: Sequence[Record], rounds: RoundBatch) -> None:
         """Valid rounds were read in one poll, possibly none. `records` and `rounds` correspond."""
 
     def unknown_fields(self, rounds: int) -> None:

@@ -110,6 +110,12 @@ class RoundBatch(Ragged, gc=False):
     """(E,) the score of each entry, NaN if it has none. (0,) if no entry of these rounds has
     one."""
 
+    @property
+    def are_duels(self) -> bool:
+        """Whether most of these rounds have two sides, or some have teams."""
+        duels = np.count_nonzero(self.entries == 2)
+        return 2 * int(duels) > len(self) or bool((self.members > 1).any())
+
     def __getitem__(self, i: int) -> "OneRound":
         if i >= len(self):
             raise IndexError(i)

@@ -26,7 +26,7 @@ from stream_rater.contract.errors import CAUSES, Denied, Trouble
 from stream_rater.contract.record import Record, trace_of
 from stream_rater.pipeline.observer import Observer, Traced, no_spans
 from stream_rater.pipeline.ports import Polled, Rejection
-from stream_rater.rounds.batch import RoundHead
+from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.validation import CODES
 from stream_rater.runtime.correction_reports import CorrectionReports
 from stream_rater.runtime.latency import LatencyTracker
@@ -250,6 +250,8 @@ class ServiceObserver(Observer):
         """Why the role started over last, until it works again."""
         self._refilled: Counts[int] = Counts()
         """By shard that is being refilled, the number of updates that were applied again."""
+        self.advice = ""
+        """A hint to log once, when duels or rounds of teams are accepted."""
         self.finished: dict[int, int] = {}
         """By partition, the next offset to be finished."""
         self.reading_ids: Collection[int] = ()
@@ -289,11 +291,14 @@ class ServiceObserver(Observer):
     def reading_back(self, partitions: Collection[int]) -> None:
         self.reading_ids = partitions
 
-    def rounds_accepted(self, records: Sequence[Record], rounds: Sequence[RoundHead]) -> None:
+    def rounds_accepted(self, records: Sequence[Record], rounds: RoundBatch) -> None:
         self._accepted.inc(len(rounds))
+        if self.advice and rounds.are_duels:
+            self._log.warning(self.advice)
+            self.advice = ""
         if not self._log.is_enabled_for(DEBUG):  # even disabled debug logging costs time
             return
-        for record, head in zip(records, rounds, strict=True):
+        for record, head in zip(records, rounds.heads, strict=True):
             self._log.debug(
                 "round accepted", ladder=head.ladder, round=head.round_id,
                 partition=record.partition, offset=record.offset, **_traced(record),

@@ -16,8 +16,8 @@ from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.config.errors import BadConfiguration
-from stream_rater.config.ladders import Ladders
-from stream_rater.config.settings import Settings
+from stream_rater.config.ladders import ANY_LADDER, BETTER_FOR_DUELS, Ladders
+from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ladder_history import LadderLog
@@ -107,6 +107,8 @@ class Standalone:
         cache_bytes = (settings.cache_mb << 20) // 2
         observer = ServiceObserver(metrics, role, log.logger(role))
         if role == "estimator":
+            if ladders is ANY_LADDER:
+                observer.advice = f"{BETTER_FOR_DUELS}a ladders file, {PREFIX}LADDERS"
             driver = estimator_worker(self.log, store)
             step: Any = Estimator(
                 ladders, len(self.log.parts), len(self.log.rounds),

@@ -7,7 +7,7 @@ and the argument that decides.
 import codecs
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypedDict
+from typing import Any, Final, NamedTuple, TypedDict
 
 from stream_rater.config.errors import BadConfiguration
 
@@ -114,6 +114,12 @@ _PLAIN: Final = r"[\w=,:+./-]+"
 
 def _quoted(value: str) -> str:
     return f'"{value}"' if "'" in value else f"'{value}'"
+
+
+def reading_of(columns: Mapping[str, str] | None, score: str, how: TableOptions) -> Reading:
+    """What a Python program says. Raises BadConfiguration, which is a ValueError."""
+    given: dict[str, Any] = {**how, "skip": pairs_of(how.get("skip", {}))}
+    return Reading(dict(columns or {}), score, python=True, **given).checked()
 
 
 def parse_columns(texts: Iterable[str]) -> dict[str, str]:

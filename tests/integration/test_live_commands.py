@@ -203,7 +203,7 @@ def test_it_proposes_and_changes_nothing(settings: SettingsFactory, tmp_path: Pa
     assert there(at) == before
     first, *_, last = ended.stderr.splitlines()
     assert first == "ladder 'ranked': 119 rounds read, 1 rejected (1 duplicate-round)"
-    assert last.startswith("adopt it: better in log loss, ")
+    assert last.startswith("better on rounds it had not seen: adopt it (better in log loss, -")
     file = tmp_path / "pasted.toml"
     file.write_text(FILE + ended.stdout)
     (change,) = read_ladders(file).ladders[TUNED].changes

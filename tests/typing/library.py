@@ -18,6 +18,8 @@ from matplotlib.axes import Axes
 from stream_rater import (
     Belief,
     Calibration,
+    Comparison,
+    Evaluation,
     FileResult,
     History,
     InvalidRound,
@@ -30,6 +32,7 @@ from stream_rater import (
     RoundResult,
     SeedResult,
     Tuning,
+    compare,
 )
 
 
@@ -51,6 +54,8 @@ def what_a_ladder_gives(ladder: Ladder) -> None:
     assert_type(ladder.predict(["ann", "bob"], seats=["home", None]), Prediction)
     seated = Ladder("two-moment", seats={"home": 60})
     assert_type(seated.rate(["ann", "bob"], seats=["home", "away"], scores=[2, 0.5]), RoundResult)
+    assert_type(ladder.evaluate(0.5, by="display"), Evaluation)
+    assert_type(compare("rounds.jsonl", ["elo-mmr", "two-moment"]), Comparison)
     assert_type(ladder.tune("glicko", trials=20, executor=ProcessPoolExecutor(2)), Tuning)
     assert_type(ladder.balance(["ann", "bob", "cy", "dee"]), list[tuple[str, ...]])
     assert_type(ladder.record("ann"), bytes)

@@ -1,17 +1,21 @@
 """What commands say of files: empty, not JSON lines, compressed, out of order, standard input; and
 on a terminal, how far a file is read, by its bytes."""
 
+import csv
 import gzip
+import json
 import os
 import re
 import subprocess
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stream_rater import Ladder
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.config.ladders import ANY_LADDER, DEFAULT_RATING
 from stream_rater.contract.events import rating_changed_from_json
@@ -25,7 +29,7 @@ from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.embedded import Engine
 from stream_rater.runtime.progress import advancing, track_bytes
 from tests.builders.cases import cases
-from tests.builders.commands import done, run
+from tests.builders.commands import done, execute, run
 from tests.builders.logs import ListedRecords
 from tests.rounds import as_json, day, ranked, read
 from tests.unit.test_compiling import Terminal
@@ -100,13 +104,13 @@ def test_gzip_is_known_by_its_bytes(tmp_path: Path) -> None:
 def test_a_file_in_reverse_order_is_reported(tmp_path: Path, config: Path) -> None:
     """In one line, with the place; now and then a late round is nothing to speak of."""
     backwards = lines(tmp_path / "a.jsonl", ROUNDS[::-1])
-    for words in (["rate", backwards], ["evaluate", backwards, "--config", config]):
-        result = run(*words)
+    for command in ("rate", "evaluate"):
+        result = run(command, backwards, "--config", config)
         assert result.exit_code == 0
         (line,) = result.stderr.splitlines()
         assert "3 of 4 rounds were completed before the round before them" in line
         assert "the first of them is 'r2'" in line
-    assert run("rate", lines(tmp_path / "b.jsonl", ROUNDS)).stderr == ""
+    assert run("rate", lines(tmp_path / "b.jsonl", ROUNDS), "--config", config).stderr == ""
 
 
 def test_order_is_each_ladders_own() -> None:
@@ -270,3 +274,64 @@ def test_nobody_sees_progress_elsewhere(capfd: pytest.CaptureFixture[str]) -> No
     with advancing("x", 2) as advance:
         advance(2)
     assert capfd.readouterr().err == ""
+
+
+# --- `rate`: forms, and what it says of the system ------------------------------------------------
+
+
+def test_rate_has_three_forms_and_a_database(tmp_path: Path, config: Path) -> None:
+    """All have the same players in the same order; a table has few digits. It is what a terminal
+    gets, and a pipe gets JSON lines. The table of a database is replaced."""
+    words = ["rate", str(lines(tmp_path / "a.jsonl", ROUNDS)), "--config", str(config)]
+    rows = [json.loads(line) for line in done(*words).splitlines()]
+    assert done(*words, "--format", "json") == done(*words)
+    head, *text = csv.reader(done(*words, "--format", "csv").splitlines())
+    assert head == list(rows[0]) == ["ladder", "player", "mu", "sigma", "rating", "rounds"]
+    assert text == [[str(value) for value in row.values()] for row in rows]
+    best = done(*words, "--format", "table").splitlines()[2].split()
+    assert best[:3] == ["1", rows[0]["player"], f"{rows[0]['mu']:.1f}"]
+    for _ in range(2):
+        assert done(*words, "--to", f"sqlite:{tmp_path / 'r.db'}") == ""
+    found = execute(tmp_path / "r.db", "SELECT * FROM ratings")
+    assert found == [tuple(row.values()) for row in rows]
+
+
+@cases("words, why", [
+    (["--to", "postgres:x"], "--to: give sqlite:FILE"), (["--to", "sqlite:"], "--to: give sqlite"),
+    (["--to", "sqlite:r.db", "--format", "csv"], "--to: give sqlite:FILE, without --out, --format"),
+    (["--records", "--format", "csv"], "--records: only with --format json"),
+    (["--to", "sqlite:ROUNDS"], "it is ROUNDS, which is read"),
+])  # fmt: skip
+def test_wrong_forms_are_one_line(tmp_path: Path, words: list[str], why: str) -> None:
+    file = str(lines(tmp_path / "a.jsonl", ROUNDS))
+    result = run("rate", file, *(word.replace("ROUNDS", file) for word in words))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert why.replace("ROUNDS", file) in result.stderr
+
+
+DUELS, HEATS = ([ranked([1, 2], ["ann", "bob"])], [ranked([1, 2, 3], ["ann", "bob", "cy"])])
+TEAMS = [[{"team": ["ann", "bob"], "rank": 1}, *ranked([2, 3], ["cy", "dee"])]]
+
+
+@cases("rounds, words, is_said", [
+    (DUELS, [], True), (TEAMS, [], True), (HEATS, [], False), (DUELS, ["--config"], False),
+])  # fmt: skip
+def test_a_system_that_nobody_chose_is_named(
+    tmp_path: Path, config: Path, rounds: list[Any], words: list[str], is_said: bool
+) -> None:
+    """Once, where another one predicts better: by `rate` on standard error, by a ladder as a
+    warning at the line that rates."""
+    given = [as_json(*each, round_id=f"r{i}") for i, each in enumerate(rounds * 2)]
+    file = str(lines(tmp_path / "a.jsonl", given))
+    result = run("rate", file, *(each for word in words for each in (word, str(config))))
+    assert result.stderr.count("two-moment predicts such rounds better") == is_said
+    assert result.stdout.count("\n") == len(
+        {name for entry in rounds[0] for name in entry.get("team", [entry.get("player")])}
+    )
+    ladder = Ladder("elo-mmr", weight_limit=0.2, sigma_limit=80) if words else Ladder()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            ladder.rate_file(file)
+            ladder.rate(["x", "y", "z"])
+    assert len(caught) == is_said and all(each.filename == __file__ for each in caught)

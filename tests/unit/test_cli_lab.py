@@ -13,13 +13,16 @@ from typing import Any
 import msgspec
 import pytest
 
+import stream_rater
 from stream_rater.cli.evaluate import short_run
 from stream_rater.config.errors import Failed
 from stream_rater.config.files import read_rating
+from stream_rater.evaluation import proposal
 from stream_rater.evaluation.measures import MEASURES
 from stream_rater.evaluation.research import evidence
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import singly
+from stream_rater.evaluation.validation import Validated
 from stream_rater.operations import evidence as operation
 from stream_rater.operations.input_file import RoundsFile
 from tests.builders.commands import done, failed, piped, run
@@ -66,7 +69,7 @@ def test_evaluate_gives_an_object_for_each_configuration(write: Write) -> None:
         *product(("a.jsonl", "b.jsonl"), ("one.json", "two.json"))
     ]
     counts = [(row["rounds"], row["scored_rounds"], row["results"]) for row in rows[1:3]]
-    assert counts == [(40, 36, 240), (50, 45, 300)]
+    assert counts == [(40, 20, 240), (50, 25, 300)]
     assert all(row["players"] == row["results"] for row in rows), "its first name"
     for row in rows:
         assert all(isinstance(row[measure], float) for measure in MEASURES)
@@ -81,9 +84,9 @@ def test_evaluate_gives_an_object_for_each_configuration(write: Write) -> None:
 def test_evaluate_trains_on_as_much_as_asked(write: Write) -> None:
     """One configuration alone, streamed, is scored as beside another one."""
     file, config = write("a.jsonl", rounds(40)), write("one.json", MMR)
-    alone = evaluated(file, "--config", config, "--train", "0.5")[0]
-    beside = evaluated(file, "--config", config, config, "--train", "0.5")[1]
-    assert alone["scored_rounds"] == beside["scored_rounds"] == 20
+    alone = evaluated(file, "--config", config, "--train", "0.1")[0]
+    beside = evaluated(file, "--config", config, config, "--train", "0.1")[1]
+    assert alone["scored_rounds"] == beside["scored_rounds"] == 36
     assert [alone[m] for m in MEASURES] == [beside[m] for m in MEASURES]
 
 
@@ -92,11 +95,43 @@ def test_evaluate_scores_what_is_shown(write: Write) -> None:
     file = write("a.jsonl", rounds(60))
     config = write("one.json", MMR | {"display": {"minus_sigma": 3}})
     usual, mu, shown = (
-        evaluated(file, "--config", config, *by)[0]
+        evaluated(file, "--config", config, "--train", "0.1", *by)[0]
         for by in ((), ("--by", "mu"), ("--by", "display"))
     )
     assert [usual[m] for m in MEASURES] == [mu[m] for m in MEASURES]
     assert shown["kendall_tau"] != mu["kendall_tau"] and shown["log_loss"] == mu["log_loss"]
+
+
+def test_python_has_the_numbers_of_evaluate(write: Write) -> None:
+    """Of a file, of a table, and of a ladder's own rounds; with what was left out."""
+    season = rounds(40)
+    file, other = write("a.jsonl", [*season, {"round_id": "x"}]), MMR | {"weight_limit": 0.5}
+    configs = write("one.json", MMR), write("two.json", other)
+    due = json.loads(run("evaluate", file, *configs, "--format", "json").stdout)
+    ladder = stream_rater.Ladder("elo-mmr", weight_limit=0.5, sigma_limit=80)
+    ladder.rate_file(file)
+    found = stream_rater.compare(file, {"one.json": MMR, "two.json": ladder})
+    assert (found.refused, found.config.tolist()) == (1, ["one.json", "two.json"])
+    for mine, row, shown in zip(found.evaluations, due, found.to_dicts(), strict=True):
+        assert [getattr(mine, each) for each in MEASURES] == [row[each] for each in MEASURES]
+        assert (shown["log_loss"], shown["rounds_scored"]) == (row["log_loss"], 20)
+    gap = (found.evaluations[1].differences or {})["brier"]
+    assert gap is not None and gap.mean == due[1]["differences"]["brier"]["mean"]
+    alone = ladder.evaluate()
+    assert [getattr(alone, each) for each in MEASURES] == [due[1][each] for each in MEASURES]
+    entries = [(each["round_id"], entry) for each in season for entry in each["standings"]]
+    table = {"round": [name for name, _ in entries],
+             "player": [entry["player"] for _, entry in entries],
+             "rank": [entry["rank"] for _, entry in entries]}  # fmt: skip
+    by_table = stream_rater.compare(table, {"one": MMR}, by="display", train=0.25)
+    assert by_table.rounds_scored.tolist() == [30] and by_table.refused == 0
+    for given, why in (({}, "configs: give a dict"), ("elo-mmr", "configs: give a dict")):
+        with pytest.raises(ValueError, match=why):
+            stream_rater.compare(table, given)
+    with pytest.raises(ValueError, match="by: 'rank' is neither"):
+        ladder.evaluate(by="rank")  # type: ignore[arg-type]
+    with pytest.raises(stream_rater.BadParameters, match="missing required field `beta`"):
+        stream_rater.compare(table, ["glicko"])
 
 
 def test_evaluate_shows_a_table(write: Write) -> None:
@@ -105,10 +140,19 @@ def test_evaluate_shows_a_table(write: Write) -> None:
     text = done("evaluate", file, "--config", config, "--config", config)
     assert "pairs in right order" in text and "noise" in text and "…" not in text
     assert max(map(len, text.splitlines())) < 80, "as wide as a terminal"
+    assert "↑ pairs in right order" in text and "↓ log loss" in text
     file = write("a.jsonl", rounds(2))
     row = evaluated(file, "--config", config)[0]
     assert row["pair_inversion"] is None and row["pair_inversion_all"] is not None
     assert "–" in done("evaluate", file, "--config", config)
+
+
+def test_equal_rows_of_duels_are_one(write: Write) -> None:
+    """The log loss of a pair is that of the winner, and has one row with two names."""
+    duels = [event(*ranked([1, 2], ["ann", "bob"]), round_id=f"r{i}") for i in range(20)]
+    text = done("evaluate", write("a.jsonl", duels), "--config", write("one.json", MMR))
+    (row,) = (line for line in text.splitlines() if "log loss" in line and "0." in line)
+    assert row.startswith("│ ↓ log loss ") and "│   = log loss of the winner" in text
 
 
 def test_evaluate_takes_the_valid_rounds_and_reports_the_others(write: Write) -> None:
@@ -137,35 +181,51 @@ def test_wrong_usage_is_one_line(write: Write, tmp_path: Path) -> None:
 
 def test_tune_writes_a_configuration_that_evaluate_takes(write: Write, tmp_path: Path) -> None:
     """To a file or to standard output, the same; the report of both parts is on stderr."""
-    words = ["tune", write("a.jsonl", rounds(60)), "--system", "codeforces", "--train", "0.5",
-             "--trials", "12", "--workers", "1"]  # fmt: skip
+    words = ["tune", write("a.jsonl", rounds(60)), "--system", "codeforces", "--trials", "12",
+             "--workers", "1"]  # fmt: skip
     out = tmp_path / "tuned.json"
     result = run(*words, "--out", out)
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "first 30 to tune" in result.stderr and "tuned less start" in result.stderr
+    assert "30 rounds to tune on" in result.stderr and "tuned less present" in result.stderr
+    assert "│ points │ how much the performances of one player vary" in result.stderr
     assert read_rating(out) is not None
     assert json.loads(done(*words)) == json.loads(out.read_bytes())
 
 
-def test_tune_prints_parameters_of_predictions(write: Write, tmp_path: Path) -> None:
-    """With these `evaluate` has the log loss that `tune` printed for the second part."""
+def test_what_tune_writes_is_what_it_compared(write: Write, tmp_path: Path) -> None:
+    """With it `evaluate` has the log loss that `tune` showed for the second part: with the numbers
+    of predictions that helped there, and without those that did not. `--config` is what it is
+    compared with, and where the search begins."""
     file, out = write("a.jsonl", rounds(120)), tmp_path / "tuned.json"
-    words = ["tune", file, "--system", "glicko", "--train", "0.5", "--trials", "12",
-             "--workers", "1", "--out", out]  # fmt: skip
-    said = run(*words).stderr.splitlines()[-1]
-    found = re.fullmatch(
-        r"variance_factor = (\S+), draw_width = (\S+), upset = (\S+) suit its predictions: "
-        r"log loss on the second part ([\d.]+) to ([\d.]+)",
-        said,
-    )
-    assert found is not None, said
-    values = [float(found[i]) for i in (1, 2, 3)]
-    assert values[0] != 1.0
-    predictive = dict(zip(("variance_factor", "draw_width", "upset"), values, strict=True))
-    calibrated = write("calibrated.json", {**json.loads(out.read_bytes()), **predictive})
-    for config, loss in ((out, found[4]), (calibrated, found[5])):
+    poor = write("poor.json", {"system": "glicko", "beta": 900, "sigma_drift": 5})
+    result = run("tune", file, "--config", poor, "--trials", "12", "--workers", "1", "--out", out)
+    assert result.exit_code == 0, result.stderr
+    verdict = result.stderr.splitlines()[-1]
+    assert verdict.startswith("better on rounds it had not seen: adopt it (better in log loss, -")
+    (losses,) = (line for line in result.stderr.splitlines() if line.startswith("│ ↓ log loss  "))
+    now, tuned = (float(losses.split("│")[i]) for i in (4, 5))
+    for config, loss in ((poor, now), (out, tuned)):
         row = evaluated(file, "--config", config, "--train", "0.5")[0]
-        assert row["log_loss"] == pytest.approx(float(loss), abs=1e-4)
+        assert row["log_loss"] == pytest.approx(loss, abs=1e-4)
+    fitted = re.findall(r"^(\w+) = (\S+): (taken|left out), log loss ([+-])", result.stderr, re.M)
+    written = json.loads(out.read_bytes())
+    assert {name for name, *_ in fitted} >= {"variance_factor"}
+    for name, _, what, sign in fitted:
+        assert (what == "taken") == (sign == "-") == (name in written)
+
+
+def test_what_is_worse_is_not_written(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With exit code 3, and the verdict as the last line, wherever it would have gone."""
+    poor = Validated([0.0, 0.0], True, 1.0, 0.1, [])  # ratings hardly move
+    monkeypatch.setattr(proposal, "validated", lambda *_: poor)
+    file, out = write("a.jsonl", rounds(300)), tmp_path / "tuned.json"
+    for words in (["--out", out], []):
+        result = run("tune", file, "--system", "codeforces", "--workers", "1", *words)
+        last = result.stderr.splitlines()[-1]
+        assert last.startswith("worse on rounds it had not seen: keep what you have (")
+        assert (result.exit_code, result.stdout, out.exists()) == (3, "", False)
 
 
 def test_evaluate_shows_and_draws_calibration(write: Write, tmp_path: Path) -> None:
@@ -174,8 +234,8 @@ def test_evaluate_shows_and_draws_calibration(write: Write, tmp_path: Path) -> N
     picture = tmp_path / "diagram.svg"
     shown = done("evaluate", file, "--config", config, "--calibration", "--diagram", picture)
     bins = evaluated(file, "--config", config)[0]["calibration"]
-    assert sum(each["sides"] for each in bins) == 54 * 6
-    assert sum(each["sides"] * each["won"] for each in bins) == pytest.approx(54.0)
+    assert sum(each["sides"] for each in bins) == 30 * 6
+    assert sum(each["sides"] * each["won"] for each in bins) == pytest.approx(30.0)
     for each in bins:
         assert each["low"] <= each["foretold"] <= each["high"]
         assert f"{each['low']:.0%} to {each['high']:.0%}" in shown
@@ -198,13 +258,13 @@ def test_a_diagram_that_cannot_be_drawn_is_one_line(
 
 
 def test_tune_needs_something_to_score(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A first part without experienced players is said to be one. Without SciPy there is no
-    tuning."""
+    """On both parts, or it says how many rounds there are. Without SciPy there is no tuning."""
     words = ["--system", "bar", "--workers", "1"]
     said = failed("tune", write("a.jsonl", rounds(20)), *words)
-    assert "2 rounds to tune on say nothing about pair_inversion" in said
+    assert "a.jsonl: 10 rounds to tune on and 10 to compare on say who was better, and 20" in said
+    assert said.endswith("give a file with more rounds, or choose another --train than 0.5")
     monkeypatch.setitem(sys.modules, "scipy", None)
-    said = failed("tune", write("a.jsonl", rounds(60)), *words, "--train", "0.5")
+    said = failed("tune", write("a.jsonl", rounds(60)), *words)
     assert said.endswith("scipy is not installed: stream-rater[lab] brings it")
 
 
@@ -319,9 +379,9 @@ def test_evaluate_reports_rejected_corrections_once(write: Write) -> None:
 
 def test_tune_reads_a_file_as_its_corrections_make_it(write: Write) -> None:
     """The configuration that it finds is that of the file edited by hand."""
-    season = rounds(40)
+    season = rounds(50)
     ours = write("a.jsonl", [*season, *CORRECTIONS])
-    words = ["--system", "elo-mmr", "--trials", "12", "--workers", "1", "--train", "0.7"]
+    words = ["--system", "elo-mmr", "--trials", "12", "--workers", "1"]
     hand = write("b.jsonl", by_hand(season))
     assert done("tune", ours, *words) == done("tune", hand, *words)
 

@@ -13,8 +13,9 @@ from msgspec import structs
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation.accuracy import average, averages
 from stream_rater.evaluation.alike import WEIGHTS, alike, counted, draws_in
-from stream_rater.evaluation.comparison import Row, compare
+from stream_rater.evaluation.comparison import compare
 from stream_rater.evaluation.evaluation import Contender, displayed, evaluate, trained
+from stream_rater.evaluation.measured import Evaluation
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
 from stream_rater.evaluation.proposal import propose
 from stream_rater.evaluation.research.synthetic import Kind, season
@@ -178,7 +179,7 @@ def rounds(*standings: list[dict[str, Any]]) -> list[Session]:
     return sessions(*lines)[0]
 
 
-def compared(standings: list[list[dict[str, Any]]], *configs: RatingConfig) -> list[Row]:
+def compared(standings: list[list[dict[str, Any]]], *configs: RatingConfig) -> list[Evaluation]:
     named = [(str(i), config) for i, config in enumerate(configs)]
     return compare("file", rounds(*standings), named, 0.0)
 

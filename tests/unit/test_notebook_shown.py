@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import matplotlib as mpl
-import nbclient
-import nbformat
 import numpy as np
 import pytest
 from matplotlib import pyplot
@@ -21,10 +19,11 @@ from matplotlib import pyplot
 from stream_rater import Ladder, MissingExtra
 from stream_rater.library import plots
 from stream_rater.library.tables import SHOWN_ROWS
-from tests import pages
+from tests import notebooks, pages
 from tests.builders.cases import cases
 from tests.builders.commands import as_file, done
 from tests.builders.lines import a_correction, a_round
+from tests.notebooks import NOTEBOOKS
 from tests.rounds import day, event, ranked
 
 HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$\\frac$ & \\$",
@@ -329,50 +328,41 @@ def test_without_matplotlib_one_line_names_the_extra(monkeypatch: pytest.MonkeyP
 
 # --- example notebooks and the tutorial -----------------------------------------------------------
 
-NOTEBOOKS = sorted((pages.DOCS / "notebooks").glob("*.ipynb"))
-
 
 @pytest.mark.slow
 @cases("path", NOTEBOOKS)
-def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_shows_what_is_stored(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In an empty folder, without a network. No cell prints a warning."""
     for name in ("HOME", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR"):
         monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    notebook = read(path)
-    client = nbclient.NotebookClient(
-        notebook, timeout=None, kernel_name="python3",
-        resources={"metadata": {"path": str(tmp_path)}},
-    )  # fmt: skip
-    client.execute()
+    notebook = notebooks.executed(path, tmp_path)
     outputs = [each for cell in notebook.cells for each in cell.get("outputs", [])]
     printed = "".join(each.text for each in outputs if each.get("name") == "stderr")
     assert "Warning" not in printed and "Error" not in printed
-    pictures = [each for each in outputs if "image/png" in each.get("data", {})]
-    tables = [each for each in outputs if "<table" in each.get("data", {}).get("text/html", "")]
-    assert len(pictures) >= 2 and len(tables) >= 4
+    assert notebooks.texts_of(notebook) == notebooks.texts_of(notebooks.read(path))
 
 
 @cases("path", NOTEBOOKS)
-def test_it_is_stored_without_outputs(path: Path) -> None:
-    """So a change of it can be read, and nothing that is shown is out of date. It uses
-    `stream_rater` itself and its commands, and nothing below it. The notebook's tutorial links to
-    it."""
-    for cell in read(path).cells:
-        assert cell.cell_type == "markdown" or (cell.outputs, cell.execution_count) == ([], None)
-    as_written = json.dumps(json.loads(path.read_text()), indent=1, ensure_ascii=False) + "\n"
-    assert path.read_text() == as_written
-    code = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "code")
-    assert "import stream_rater\n" in code
+def test_it_is_stored_with_what_it_shows(path: Path) -> None:
+    """Every cell, each once and in order, with tables and pictures. It uses `stream_rater` itself,
+    and nothing below it, nor a command. The notebook's tutorial links to it."""
+    notebook = notebooks.read(path)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    outputs = notebooks.outputs_of(notebook)
+    pictures = [each for each in outputs if "image/png" in each.get("data", {})]
+    tables = [each for each in outputs if "<table" in str(each.get("data", {}).get("text/html"))]
+    assert len(pictures) >= 2 and len(tables) >= 4
+    assert path.read_text() == notebooks.as_text(json.loads(path.read_text()))
+    code = "\n".join(cell.source for cell in cells)
+    assert "import stream_rater\n" in code and "subprocess" not in code
     assert "stream_rater." in code and "from stream_rater" not in code
-    assert {name.partition("(")[0] for name in code.split("stream_rater.")[1:]} <= {"Ladder"}
+    used = {re.split(r"\W", name)[0] for name in code.split("stream_rater.")[1:]}
+    assert used <= {"Ladder", "compare"}
     assert f"notebooks/{path.name})" in pages.text("notebook.md")
-
-
-def read(path: Path) -> Any:
-    notebook = nbformat.read(path, as_version=4)
-    nbformat.validate(notebook)
-    return notebook
 
 
 CELL = re.compile(r"^```python\n(.*?)^```$(?:\n\n^```\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)

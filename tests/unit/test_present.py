@@ -185,7 +185,9 @@ def test_another_system_begins_with_its_first_guess() -> None:
     tied = structs.replace(rounds, place=np.ones_like(rounds.place))
     all_tied = replace(SEASON[100], rounds=tied)
     found = proposed(present, [*SEASON[:100], all_tied, *SEASON[101:]])
-    assert isinstance(found.rating, Codeforces) and found.rest == 80
+    assert found.rest == 80 and found.kept == (found.rating == present)
+    loses = found.compared[0].difference.mean >= 0.0
+    assert found.verdict == NO_DIFFERENCE and found.kept == loses, "log loss decides, not order"
 
 
 @cases("rounds, train", [(160, 0.12), (160, 0.89), (38, 0.5), (0, 0.5)])

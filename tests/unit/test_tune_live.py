@@ -22,8 +22,10 @@ from stream_rater.config.errors import Failed
 from stream_rater.config.files import read_ladders, read_rating
 from stream_rater.config.ladders import DEFAULT_RATING, TEMPLATE, Change, Ladder, Ladders, Limits
 from stream_rater.contract.record import Record
+from stream_rater.evaluation import proposal
 from stream_rater.evaluation.proposal import propose
 from stream_rater.evaluation.research.synthetic import Kind, season
+from stream_rater.evaluation.validation import Validated
 from stream_rater.operations import live_log
 from stream_rater.operations import tune as operation
 from stream_rater.operations.evaluate import SeasonFile
@@ -112,15 +114,32 @@ def test_it_proposes_a_change_of_the_ladders_file(tune: Tune, tmp_path: Path) ->
     first, title, *_, last = result.stderr.splitlines()
     assert first == "ladder 'l': 120 rounds read, 0 rejected"
     assert title.strip() == "ladder 'l', codeforces: 60 rounds to tune on, 60 to compare on"
-    assert last.startswith("adopt it: better in log loss, ")
+    assert last.startswith("better on rounds it had not seen: adopt it (better in log loss, -")
     assert result.stdout.startswith(f"# {last}\n")
-    (name, now, tuned, gain), (order, now_right, tuned_right, more) = table(result)
-    assert (name, order) == ("log loss", "pairs in right order")
+    rows = {each[0]: each[1:] for each in table(result)}
+    *_, now, tuned, gain = rows["↓ log loss"]
     mean, low, high = (float(each) for each in gain.translate({91: "", 93: "", 44: ""}).split())
-    assert 0.0 < low < mean < high
-    assert mean == pytest.approx(float(now) - float(tuned), abs=2e-4)
-    right = [float(each.removesuffix(" %")) for each in (now_right, tuned_right)]
-    assert float(more.split()[0]) == pytest.approx(right[1] - right[0], abs=2e-3)
+    assert low < mean < high < 0.0
+    assert mean == pytest.approx(float(tuned) - float(now), abs=2e-4)
+    (change,) = tomllib.loads(result.stdout)["ladders"]["l"]["changes"]
+    assert rows["beta"][:2] == [str(change["rating"]["beta"]), "points"]
+
+
+def test_what_is_worse_is_not_proposed(
+    tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 3, no line for the ladders file, and in Python the ladder's own parameters."""
+    poor = Validated([0.0, 0.0], True, 1.0, 0.1, [])  # ratings hardly move
+    monkeypatch.setattr(proposal, "validated", lambda *_: poor)
+    out = tmp_path / "tuned.json"
+    result = tune(rounds(300), "--out", str(out), file=POOR.replace("0.002", "0.3"))
+    assert result.stderr.splitlines()[-1].startswith("worse on rounds it had not seen: keep what")
+    assert (result.exit_code, result.stdout, out.exists()) == (3, "", False)
+    ladder = stream_rater.Ladder("codeforces", beta=200, weight=0.3)
+    ladder.rate_file(commands.as_file(tmp_path / "l.jsonl", rounds(300)))
+    found = ladder.tune()
+    assert found.verdict == "worse on rounds it had not seen: keep what you have"
+    assert stream_rater.Ladder(found.system, **found.parameters).parameters == ladder.parameters
 
 
 def test_the_offset_is_a_day_ahead(tune: Tune, tmp_path: Path) -> None:
@@ -212,7 +231,6 @@ def test_a_ladder_whose_rounds_were_all_rejected_is_reported(tune: Tune) -> None
 @cases("words, expected", [
     (["--from-topic"], "--from-topic: name the ladder to tune by --ladder"),
     (["FILE", "--from-topic", "--ladder", "l"], "give a file of rounds or --from-topic, not "),
-    (["--from-topic", "--ladder", "l", "--metric", "brier"], "--metric brier: with --from-topi"),
     (["FILE", "--system", "bar", "--ladder", "l"], "--ladder is for --from-topic: add it, or "),
     (["FILE", "--system", "bar", "--settings", "FILE"], "--settings is for --from-topic: "),
     (["FILE"], "give --system"),
@@ -376,7 +394,7 @@ def test_mistakes_are_one_line(
     """Each names the argument, or what is missing: workers, and SciPy."""
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"system": "chess"}, "system: 'chess' is none of bar, "),
-        ({"metric": "brier"}, "metric: 'brier' is none of log_loss, pair_inversion"),
+        ({"metric": "beauty"}, "metric: 'beauty' is none of pair_inversion, "),
         ({"trials": 0}, "trials: 0 is no whole number from 1 on"),
         ({"train": 1.0}, r"train: 1.0 is not in \[0, 1\)"),
         ({"train": 0.01}, "train: 1 rounds to tune on and 19. to compare on"),

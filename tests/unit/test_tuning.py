@@ -11,19 +11,25 @@ from msgspec import structs
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation import spaces, tuning
-from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.fits import LOG_LOSS, ORDER, Fit
-from stream_rater.evaluation.measures import FIELDS, MEASURES, WEIGHT_OF, better
+from stream_rater.evaluation.measures import AIMS
 from stream_rater.evaluation.present import Present
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import calibrated, scores_of, total_loss
 from stream_rater.evaluation.spaces import SPACES, configuration, start
-from stream_rater.evaluation.tuning import Problem, ProblemWithPrior, searched, tune
-from stream_rater.evaluation.validation import LEAST_ROUNDS, MARGIN, Validated, validated
-from stream_rater.rating.parameters import EloMMR, Glicko, TwoMoment, fingerprint, from_builtins
+from stream_rater.evaluation.tuning import search, searched
+from stream_rater.evaluation.validation import LEAST_ROUNDS, MARGIN, validated
+from stream_rater.rating.parameters import (
+    Codeforces,
+    EloMMR,
+    Glicko,
+    TwoMoment,
+    fingerprint,
+    from_builtins,
+)
 from stream_rater.rating.systems.dimension import LEVEL_PART, Dimension, fraction_of
 from stream_rater.rating.systems.elo_mmr import newcomer_weights
 from stream_rater.rating.systems.two_moment import Score
@@ -34,37 +40,28 @@ from tests.unit.test_season import sessions
 SEASON = list(season(Kind(players=25, rounds=150, per_round=6), 11))
 
 
-def problem(system: str = "codeforces", **changes: Dimension) -> Problem:
-    space = tuple(changes.get(each.name, each) for each in SPACES[system])
-    return Problem(system, space, "pair_inversion", SEASON)
-
-
-FAR_OFF = Dimension("weight", 0.001, 2.0, 0.0015)
-"""A first guess with which ratings hardly move."""
+POOR = Present(Codeforces(beta=200.0, weight=0.0015))
+"""Ratings hardly move."""
 
 
 def test_tuning_improves_on_the_first_guess() -> None:
     """Far off at the start, by points of pair inversion in the end. The first guess is among the
     trials, and wins where all are equal: in the second season nothing can be scored."""
-    poor = problem(weight=FAR_OFF)
+    poor = Fit(POOR, SEASON, ORDER, has_prior=False)
     trials: list[None] = []
-    found = tune(poor, 40, on_trial=lambda: trials.append(None))
-    begin = poor.cost(poor.start())
-    values = {each.name: getattr(found, each.name) for each in poor.space}
-    end = poor.cost([fraction_of(each, values[each.name]) for each in poor.space])
-    assert end < begin - 1.0
+    found = search(poor, 40, on_trial=lambda: trials.append(None))
+    assert poor.cost(found) < 0.95 * poor.cost(poor.start())
     assert 30 <= len(trials) <= 50
-    blind = Problem("codeforces", SPACES["codeforces"], "pair_inversion", SEASON[:3])
-    assert tune(blind, 12) == configuration("codeforces", start(blind.space))
+    blind = Fit(OwnSystem("codeforces"), [], ORDER)
+    assert search(blind, 12) == blind.start()
 
 
-@cases("measure", MEASURES)
+@cases("measure", AIMS)
 def test_every_measure_has_a_cost(measure: str) -> None:
-    """That of winners, too, though other searches do not score them."""
-    some = replace(problem(), measure=measure)
-    found = averages(evaluate(SEASON, some.config(some.start())).scores)[measure]
-    assert found is not None
-    assert some.cost(some.start()) == -better(measure) * found
+    """The total loss by it of the rounds, of which a half counts where entries weigh."""
+    some = Fit(OwnSystem("codeforces"), SEASON, measure, has_prior=False)
+    scores = evaluate(SEASON, some.config(some.start()), most_sides=0).scores
+    assert some.cost(some.start()) == pytest.approx(total_loss(scores, measure))
 
 
 @cases("system", sorted(SPACES))
@@ -72,7 +69,7 @@ def test_every_point_of_every_space_is_a_configuration(system: str) -> None:
     """It is valid, and it reads as itself if it is written without defaults. A first guess has a
     place in its range, and values come back from their place."""
     for at in (0.0, 0.37, 1.0):
-        found = Problem(system, SPACES[system], "brier", []).config([at] * len(SPACES[system]))
+        found = Fit(OwnSystem(system), [], "brier").config([at] * len(SPACES[system]))
         assert from_builtins(tuning.without_defaults(found)) == found
     for each in SPACES[system]:
         assert each.low <= each.start <= each.high
@@ -92,30 +89,15 @@ def test_the_first_guess_of_two_moment_is_its_default() -> None:
     assert tuning.without_defaults(config) == expected
 
 
-@cases("aim", ["log_loss", "pair_inversion"])
-def test_tuning_with_a_prior_is_that_of_games(aim: str) -> None:
-    """The same total loss and the same prior, so the same points are better."""
-    ours = ProblemWithPrior.of(replace(problem(), measure=aim))
-    theirs = Fit(OwnSystem("codeforces"), SEASON, aim)
-    points = [ours.start(), [0.2, 0.9], [0.9, 0.1], [0.5, 0.5]]
-    costs = [ours.cost(point) - theirs.cost(point) for point in points]
-    assert costs == pytest.approx([costs[0]] * len(points), abs=1e-6)
-
-
-@cases("measure", MEASURES)
+@cases("measure", AIMS)
 def test_a_prior_holds_parameters_where_rounds_say_little(measure: str) -> None:
     """Of every measure: of a few rounds most of what is gained far off is noise."""
-    few = ProblemWithPrior.of(replace(problem(), measure=measure, sessions=SEASON[:40]))
-    free = few.problem.cost
+    few = Fit(OwnSystem("codeforces"), SEASON[:40], measure)
+    free = replace(few, has_prior=False).cost
     start, point = few.start(), [0.0, 1.0]
-    assert few.cost(start) == pytest.approx(few.count * unit(measure) * free(start))
+    assert few.cost(start) == pytest.approx(free(start))
     gap = sum((a - b) ** 2 for a, b in zip(start, point, strict=True)) / (2.0 * tuning.PRIOR**2)
-    assert few.cost(point) == pytest.approx(few.count * unit(measure) * free(point) + gap)
-
-
-def unit(measure: str) -> float:
-    """Measures in % are parts of a hundred."""
-    return 0.01 if measure.startswith(("pair", "rank", "order")) else 1.0
+    assert few.cost(point) == pytest.approx(free(point) + gap)
 
 
 def test_ends_of_ranges_are_noticed() -> None:
@@ -194,8 +176,6 @@ def test_parameters_that_win_later_are_searched_again_on_all_rounds() -> None:
     found = validated(problem, 80)
     assert (found.point, found.won) == ([0.3], False) and found.gain < 0.0
     assert set(problem.searches) == {0.9}
-    won, lost = (Validated([0.1], each, 2.5, 1.0, []).sentence() for each in (True, False))
-    assert "+2.5" in won and "taken" in won and "first guess is kept" in lost
 
 
 def test_a_gain_within_the_margin_is_none() -> None:
@@ -227,7 +207,7 @@ def test_the_first_search_sees_the_first_half_alone() -> None:
     assert searched(Fit(GLICKO, LATER, LOG_LOSS), 20) != searched(Fit(GLICKO, other, LOG_LOSS), 20)
 
 
-@cases("aim", [LOG_LOSS, ORDER])
+@cases("aim", AIMS)
 @cases("calibrates", [True, False])
 def test_later_losses_are_those_of_a_whole_run(aim: str, calibrates: bool) -> None:
     """Of the second half, each predicted by all before it, which also says how sure to be."""
@@ -237,17 +217,6 @@ def test_later_losses_are_those_of_a_whole_run(aim: str, calibrates: bool) -> No
     run = calibrated(run) if calibrates else run
     due = total_loss(scores_of(run.after(30)), aim)
     assert found is not None and len(found) == 30 and found.sum() == pytest.approx(due)
-
-
-@cases("measure", MEASURES)
-def test_every_measure_of_tune_has_later_losses(measure: str) -> None:
-    """Less is better, whatever the measure; a round counts by its weight."""
-    problem = Problem("glicko", SPACES["glicko"], measure, LATER)
-    found = ProblemWithPrior.of(problem).later_losses([0.4, 0.6])
-    scores = evaluate(LATER, problem.config([0.4, 0.6])).scores[30:]
-    values = scores[:, FIELDS.index(measure)] * scores[:, FIELDS.index(WEIGHT_OF[measure])]
-    assert found is not None
-    assert found.tolist() == pytest.approx((-better(measure) * values).tolist())
 
 
 def test_parts_of_a_cut_round_stay_in_one_half() -> None:

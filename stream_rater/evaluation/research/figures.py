@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from stream_rater.config.extras import lab_extra
-from stream_rater.evaluation.comparison import Row
+from stream_rater.evaluation.measured import Evaluation
 from stream_rater.evaluation.plots import Reliability, reliability_axes
 from stream_rater.evaluation.plots import reliability as draw_reliability
 from stream_rater.evaluation.research.evidence import REFERENCE, TRAIN, DataSet, Entry
@@ -159,7 +159,7 @@ LEAST_SIDES = 20
 """The fewest sides of a bin that is drawn. A bin with fewer sides is not informative enough."""
 
 
-def reliability(rows: Sequence[Row], out: Path) -> None:
+def reliability(rows: Sequence[Evaluation], out: Path) -> None:
     """Write a reliability diagram for each file to one picture: the share of sides that won, by
     their probability to win, with 95 % intervals. Raises MissingExtra and OSError."""
     plots = pyplot()

@@ -178,8 +178,9 @@ def systems(results: Sequence[Result]) -> list[str]:
     return [
         "### Systems", "",
         "Order is the pairs in the right order, of sides that played five rounds before, and of "
-        "all. The log loss of a coin is 0.6931, its Brier score 0.25. Tuned systems have the "
-        "calibration that suits the rounds so far.", "",
+        "all. The log loss of a coin is 0.6931, its Brier score 0.25; where draws are predicted, "
+        "that of three equal chances is 1.0986. Tuned systems have the calibration that suits the "
+        "rounds so far.", "",
         *table(["game", "system", "parameters", "order, %", "order of all, %", "log loss", "Brier",
                 "calibration error", "µs an update"], rows), "",
     ]  # fmt: skip

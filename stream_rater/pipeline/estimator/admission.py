@@ -139,7 +139,7 @@ class Admission:
         pending = pending.take(np.flatnonzero(list(compress(counts, valid))))
         if unknown := int(np.count_nonzero(pending.rounds.unknown)):
             self._observer.unknown_fields(unknown)
-        self._observer.rounds_accepted(list(compress(records, counts)), pending.rounds.heads)
+        self._observer.rounds_accepted(list(compress(records, counts)), pending.rounds)
         return self.informative(*self.corrections.admit(pending))
 
     def informative(self, pending: PendingRounds, done: PendingRounds) -> PendingRounds:

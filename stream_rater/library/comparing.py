@@ -1,0 +1,134 @@
+"""`stream_rater.compare` and `Ladder.evaluate`: how well configurations predict rounds.
+
+The numbers are those of `stream-rater evaluate`. What rates is loaded when it is first needed.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
+
+import numpy as np
+
+from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.config.settings import Settings
+from stream_rater.evaluation.measured import Evaluation
+from stream_rater.library.parameters import DEFAULT_SYSTEM, rating_of
+from stream_rater.library.results import Comparison
+from stream_rater.library.tables import objects
+from stream_rater.tables.reading import TableOptions, reading_of
+
+if TYPE_CHECKING:
+    from stream_rater.contract.record import Record
+    from stream_rater.evaluation.season import Session
+    from stream_rater.rating.parameters import RatingConfig
+    from stream_rater.replay.edited_log import Verdicts
+
+By = Literal["mu", "display"]
+FLOATS = ("log_loss", "brier", "pair_inversion", "kendall_tau")
+WINDOW = Settings().duplicate_window
+
+
+def compare(
+    rounds: Any,
+    configs: "Mapping[str, Any] | Sequence[str]",
+    *,
+    train: float = 0.5,
+    variance_factor: float = 1.0,
+    by: By = "mu",
+    columns: Mapping[str, str] | None = None,
+    score: str = "",
+    **how: Unpack[TableOptions],
+) -> Comparison:
+    """Compare configurations on the same rounds, each predicted by the ratings before it.
+
+    Args:
+        rounds: The path of a file, or a table, as `Ladder.rate_file` and `Ladder.rate_table` take
+            them. The ladders in it are rated apart.
+        configs: By name, what is compared: the parameters with their `"system"`, such as
+            `{"system": "glicko", "beta": 200, "sigma_drift": 35}`, a system with its defaults, such
+            as `"two-moment"`, or a `Ladder`, of which only the parameters count. Or a list of
+            systems. The others are compared with the first one, in the `evaluations`.
+        train: The fraction of the rounds, from the first one on, that only build experience.
+        variance_factor: Multiplies the variance of a side's performance.
+        by: Which number puts players in order: `"mu"`, or `"display"`, the displayed rating.
+        columns: Of a table, as in `Ladder.rate_file`.
+        score: Of a table, as in `Ladder.rate_file`.
+        how: Of a table, as in `Ladder.rate_file`.
+
+    Raises:
+        ValueError: An argument is invalid, or no configuration is given.
+        BadParameters: A configuration has no such system or parameter.
+        OSError: The file or the table cannot be read.
+    """
+    if not configs or isinstance(configs, str):
+        raise ValueError("configs: give a dict of configurations by name, or a list of systems")
+    named = configs if isinstance(configs, Mapping) else dict(zip(configs, configs, strict=True))
+    ratings = [(name, _rating(each)) for name, each in named.items()]
+    from stream_rater.library.log import RoundsFile, RoundsTable
+
+    reading = reading_of(columns, score, how)
+    is_path = isinstance(rounds, str | os.PathLike)
+    file = RoundsFile(Path(rounds), reading) if is_path else RoundsTable(rounds, reading, "rounds")
+    refused = list[int]()
+    every = [each for _, each in ratings]
+    sessions = sessions_in(lambda: file.records(0), every, refused=refused)
+    rows = evaluations_of(str(file.path), sessions, ratings, train, variance_factor, by)
+    rejected = len(refused) + (0 if file.table is None else file.table.rejected)
+    shown: dict[str, Any] = {
+        name: objects([getattr(each, name) for each in rows]) for name in ("config", "system")
+    } | {
+        name: np.array([getattr(each, name) for each in rows], np.float64) for name in FLOATS
+    }  # fmt: skip
+    scored = np.array([each.rounds_scored for each in rows])
+    return Comparison(evaluations=tuple(rows), refused=rejected, rounds_scored=scored, **shown)
+
+
+def _rating(given: Any) -> "RatingConfig":
+    if isinstance(given, str):
+        return rating_of(given, {})
+    if isinstance(given, Mapping):
+        parameters = dict(given)
+        return rating_of(parameters.pop("system", DEFAULT_SYSTEM), parameters)
+    found: RatingConfig = getattr(given, "parameters", given)
+    return found
+
+
+def sessions_in(
+    read_log: "Callable[[], Iterator[Record]]", ratings: "Iterable[RatingConfig]",
+    only: str | None = None, refused: list[int] | None = None,
+) -> "list[Session]":  # fmt: skip
+    """The rounds of a log, or those of one of its ladders, as its corrections edit them, for these
+    configurations. `read_log` yields the records from the first one, each time it is called. The
+    offsets of invalid records are stored in `refused`."""
+    from stream_rater.evaluation.season import by_name, sessions_of
+    from stream_rater.replay.corrected import with_verdicts
+
+    named, invalid = by_name(ratings), [] if refused is None else refused
+
+    def run(verdicts: "Verdicts | None") -> "list[Session]":
+        invalid.clear()
+        return list(sessions_of(
+            read_log(), WINDOW, lambda offset, _: invalid.append(offset), verdicts=verdicts,
+            only=only, named=named,
+        ))  # fmt: skip
+
+    return with_verdicts(run, read_log, ANY_LADDER, WINDOW)
+
+
+def evaluations_of(
+    name: str, sessions: "Sequence[Session]", ratings: "Sequence[tuple[str, RatingConfig]]",
+    train: float, variance_factor: float, by: By, most_sides: int | None = None,
+) -> list[Evaluation]:  # fmt: skip
+    """The measures of each configuration. Winners are scored in rounds of up to `most_sides`, the
+    usual number if it is None. Raises ValueError."""
+    from stream_rater.evaluation import comparison
+    from stream_rater.evaluation.evaluation import MOST_SIDES
+    from stream_rater.library.messages import factor_of, fraction_of
+
+    if by not in get_args(By):
+        raise ValueError(f"by: {by!r} is neither 'mu' nor 'display'")
+    return comparison.compare(
+        name, sessions, ratings, fraction_of(train), variance_factor=factor_of(variance_factor),
+        most_sides=most_sides or MOST_SIDES, by_display=by == "display",
+    )  # fmt: skip
