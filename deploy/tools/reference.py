@@ -292,7 +292,7 @@ def systems() -> str:
     return table(("`system`", "its own parameters", "what it is"), rows)
 
 
-FOLLOWING_TIES: Final = tuple(
+FOLLOWING_TIES: Final[tuple[dict[str, Any], ...]] = tuple(
     {"system": system, **table, **ties}
     for system, table in (
         ("elo-mmr", {"weight_limit": 0.2, "sigma_limit": 80.0}),
@@ -302,7 +302,7 @@ FOLLOWING_TIES: Final = tuple(
     for ties in ({}, {"ties": "split"})
 )
 """The systems that take a tie as a performance that is shared, with both rules of ties."""
-OTHERS: Final = (
+OTHERS: Final[tuple[dict[str, Any], ...]] = (
     {"system": "two-moment"},
     {"system": "codeforces", "beta": 200.0, "weight": 0.2},
     {"system": "topcoder"},

@@ -8,6 +8,7 @@ when it is called. So `--help` is fast, and `evaluate` needs no client of Kafka 
 import os
 import signal
 import sys
+import warnings
 from typing import Any, NoReturn
 
 import click
@@ -76,6 +77,7 @@ def main(context: click.Context) -> None:
         "standalone",
     ):  # they log it
         compile_progress.on_stderr()
+        warnings.showwarning = lambda text, *_, **__: click.echo(f"warning: {text}", err=True)
 
 
 for command in (

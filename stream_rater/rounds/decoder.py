@@ -69,8 +69,7 @@ class RoundDecoder:
         return number
 
     def informative(self, rounds: RoundBatch) -> Flags:
-        """(R,) whether each round changes ratings by its rule. Warns, once for each rule, if these
-        may surprise (`caution_of_rounds`)."""
+        """(R,) whether each round changes ratings by its rule. Warns by `caution_of_rounds`."""
         if len(rounds) and rounds.entries.max() > 2:
             self._caution(rounds)
         skip = np.array([each.skip_all_tied for each in self.ratings], np.bool_)

@@ -289,6 +289,32 @@ def test_evidence_writes_a_report_of_every_part(
         assert (out / picture).read_bytes().startswith(b"\x89PNG")
 
 
+def test_evidence_says_who_farms(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The paper's player, also as the first one of a file; else one of a made-up season, with the
+    reason."""
+    monkeypatch.setattr(evidence, "MADE_UP_FARM", Kind(60, 120, 60))
+    some, out = rounds(60), tmp_path / "out"
+    text = msgspec.json.encode(some).decode()
+    first = some[0]["standings"][0]["player"]
+    named = text.replace(f'"player":"{first}"', '"player":"tourist"')
+    words = ["evidence", tmp_path, "--out", out, "--only", "farming"]
+    for events, more, said in (
+        (named, (), "tourist in mine"),
+        (
+            named,
+            ("--rounds", 50),
+            "made-up season, because only the first rounds of files are read",
+        ),
+        (text, (), "made-up season, because no file has tourist"),
+    ):
+        write("mine.jsonl", json.loads(events))
+        done(*words, *more)
+        assert said in (out / "report.md").read_text()
+    assert "needed for made-up seasons, too" in failed("evidence", "--only", "farming")
+
+
 def test_evidence_does_only_what_is_asked(write: Write, tmp_path: Path) -> None:
     """One part, of one system; an empty folder is wrong usage."""
     out = tmp_path / "out"

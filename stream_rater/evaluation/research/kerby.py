@@ -53,8 +53,7 @@ def _trueskill(
 
 
 LCB = MinusSigma(minus_sigma=2.0)
-DEFAULT, MARGIN = (25.0 / 3.0, 25.0 / 6.0, 25.0 / 300.0), 0.74
-"""Those of the package trueskill; the note's epsilon 0.1 is a probability, in points MARGIN."""
+DEFAULT, MARGIN = (25.0 / 3.0, 25.0 / 6.0, 25.0 / 300.0), 0.74  # the margin of a draw in ten
 
 METHODS = {
     "pairwise sum": Method(PairwiseElo(learning_rate=0.07, initial_mu=0), 0.2396),
