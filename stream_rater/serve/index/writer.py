@@ -32,6 +32,7 @@ If players may leave a leaderboard without an event, a fourth step takes them ou
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from stream_rater.adapters.redis.client import connect, executed, translated_failures
@@ -52,9 +53,10 @@ from stream_rater.adapters.redis.index_keys import (
     topic_member,
 )
 from stream_rater.adapters.redis.login import login_of
+from stream_rater.adapters.redis.metadata import LAYOUT_KEY, REBUILDING, check_not_half
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.config.settings import Settings
-from stream_rater.contract.errors import StoreTrouble, Unrecoverable
+from stream_rater.contract.errors import Denied, StoreTrouble, Unrecoverable
 from stream_rater.serve.entries import (
     NOT_SWEPT,
     WRONG_CLOCK_S,
@@ -119,7 +121,10 @@ class IndexWriter:
         """The positions of ROOT."""
 
     def check(self) -> None:
-        """Try all rights that writing needs. Raises Denied."""
+        """Try all rights that writing needs. Raises Denied, or LayoutMismatch if a move to this
+        place is unfinished."""
+        with suppress(Denied), translated_failures(self._login):  # not every `serve` may read it
+            check_not_half(self._client.hget(LAYOUT_KEY, REBUILDING))
         keys = self._keys(NO_LADDER)
         with translated_failures(self._login), self._client.pipeline(transaction=True) as pipe:
             pipe.watch(*keys)
