@@ -11,6 +11,7 @@ import msgspec
 import pytest
 import redis
 
+from stream_rater.adapters.redis.client import executed
 from stream_rater.adapters.redis.index_keys import INDEX, SUMMARY, drop_index, keys_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Unrecoverable
@@ -20,7 +21,7 @@ from stream_rater.serve.cursors import AfterRow
 from stream_rater.serve.entries import PlayerErased, bin_of, encode_entry, player_of
 from stream_rater.serve.index import writer as index_writer
 from stream_rater.serve.index.reader import IndexReader, ReadPositions
-from stream_rater.serve.index.writer import IndexWriter
+from stream_rater.serve.index.writer import IndexLost, IndexWriter
 from tests.builders.cases import cases
 
 pytestmark = pytest.mark.integration
@@ -221,6 +222,45 @@ def test_two_processes_write_at_once(at: Settings, monkeypatch: pytest.MonkeyPat
     once_it_has_read(monkeypatch, lambda: second.apply(events, [2]))
     first.apply([*events, an_event("cy", 3)], [3])
     assert_equal_to_newest(at, [*events, an_event("cy", 3)])
+
+
+@pytest.mark.parametrize("together", [1, 3])
+def test_many_ladders_are_written_together(
+    at: Settings, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    """Some ladders take one transaction, of events as of positions. What another process wrote
+    after our look counts once, and a lost key is noticed beside ladders that lost none."""
+    monkeypatch.setattr(index_writer, "LADDERS_TOGETHER", together)
+    transactions = [0]
+
+    def counted(pipe: Any) -> bool:
+        transactions[0] += 1
+        return executed(pipe)
+
+    monkeypatch.setattr(index_writer, "executed", counted)
+    names = [f"{LADDER}{i}" for i in range(7)]
+    events = [
+        msgspec.structs.replace(an_event("ann", i), ladder=each) for i, each in enumerate(names)
+    ]
+    writer, other = IndexWriter(at), IndexWriter(at)
+    writer.begin(TOPIC, 1), other.begin(TOPIC, 1)
+    places = [(0, i) for i in range(7)]
+    writer.apply(events, [7], places)
+    writer.checkpoint([9])
+    assert transactions == [2 * -(-7 // together) + 1]  # the last one is that of the root
+    later = [msgspec.structs.replace(each, offset=9, rounds=9) for each in events[:2]]
+    later_places = [(0, 9), (0, 10)]
+    once_it_has_read(monkeypatch, lambda: other.apply(later[:1], [10], later_places[:1]))
+    writer.apply(later, [11], later_places)
+    with redis.Redis.from_url(at.redis) as client:
+        states = [client.hgetall(keys_of(each).state) for each in names]
+        assert [int(each[b"0"]) for each in states] == [11, 11, 9, 9, 9, 9, 9]
+        assert {client.zcard(keys_of(each).ranks) for each in names} == {1}
+        client.delete(keys_of(names[4]).ranks)
+        with pytest.raises(IndexLost, match="index was lost"):
+            writer.checkpoint([12])
+        assert [client.exists(keys_of(each).players) for each in names] == [1, 1, 1, 1, 0, 1, 1]
+    assert IndexWriter(at).begin(TOPIC, 1) == [0]
 
 
 # --- the leaderboard -----------------------------------------------------------------------------

@@ -376,6 +376,33 @@ def test_many_who_leave_at_the_same_moment(make: Make) -> None:
     assert rig.board() == ["later", "same0", "same6"]
 
 
+def test_many_ladders_are_swept(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Players of all ladders leave, although one sweep takes out few, or looks at few ladders."""
+    monkeypatch.setattr(index_writer, "LADDERS_SWEPT", 2)
+    clock = Clock()
+    rig = make(BOTH, clock)
+    some = [msgspec.structs.replace(played("ann", i), ladder=f"l{i}") for i in range(5)]
+    rig.apply(some)
+    clock.now_s = START_S + 20.0 * DAY_S
+    for left in (3, 1, 0):
+        assert sum(len(rig.board(each.ladder)) for each in some) > left
+        rig.writer.sweep()
+        assert sum(len(rig.board(each.ladder)) for each in some) == left
+
+
+def test_a_sweep_of_a_file_asks_once_for_all_ladders(tmp_path: Path) -> None:
+    """So many ladders without anybody who must leave cost what one costs."""
+    statements: list[list[str]] = []
+    with closing(FileRig(tmp_path / "index", BOTH, Clock())) as rig:
+        for i in range(3):
+            rig.apply([msgspec.structs.replace(played("ann", i), ladder=f"l{i}")])
+            statements.append([])
+            rig.writer._do.set_trace_callback(statements[-1].append)
+            rig.writer.sweep()
+            rig.writer._do.set_trace_callback(None)
+    assert statements[0] and len({len(each) for each in statements}) == 1
+
+
 def test_tiers_of_events(make: Make) -> None:
     """The player after each event, with the tier before: also if a batch has several events of the
     player. Without tiers there are none, and the answers of a ladder without views leave such

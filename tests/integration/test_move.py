@@ -179,7 +179,7 @@ def test_a_move_is_killed(
     rate(path)
     assert "holds records, or once had some" in refused(at, "move", path)
     half = f"the move of {path} to this place is unfinished: use {path} on"
-    for command in ("run", "verify", "rebuild --replace"):
+    for command in ("run", "serve", "verify", "rebuild --replace"):
         assert half in refused(at, *command.split()), command
     to = generation(at)
     with halting(words, processes.environment_of(to), EFFECTS, tmp_path / "second.log") as halts:

@@ -70,7 +70,7 @@ def _check_not_moved(moved: Any) -> None:
         )
 
 
-def _check_not_half(rebuilding: Any) -> None:
+def check_not_half(rebuilding: Any) -> None:
     """Raise LayoutMismatch if the field REBUILDING is that of an unfinished move to this place."""
     if rebuilding is not None and rebuilding.startswith(MOVING):
         source = rebuilding.removeprefix(MOVING).decode()
@@ -95,7 +95,7 @@ class StoreMetadata:
 
     def _check(self, layout: Mapping[str, str]) -> None:
         if (rebuilding := self._client.hget(LAYOUT_KEY, REBUILDING)) is not None:
-            _check_not_half(rebuilding)
+            check_not_half(rebuilding)
             raise LayoutMismatch(
                 "a rebuild of the store is unfinished: run `stream-rater rebuild --replace`"
             )
@@ -111,7 +111,7 @@ class StoreMetadata:
         rebuilding, moved, *stored = found
         _check_not_moved(moved)
         if rebuilding is not None:
-            _check_not_half(rebuilding)
+            check_not_half(rebuilding)
             raise LayoutMismatch("the store is being rebuilt: try again when it is finished")
         for (name, wanted), value in zip(layout.items(), stored, strict=True):
             if value is None:
@@ -130,7 +130,7 @@ class StoreMetadata:
         is unfinished. Writes nothing."""
         names = [WINDOW, REBUILDING]
         stored, rebuilding = self._guard(partial(self._client.hmget, LAYOUT_KEY, names))
-        _check_not_half(rebuilding)
+        check_not_half(rebuilding)
         if stored is not None and int(stored) != window:
             raise LayoutMismatch(
                 f"the workers have {WINDOW} = {stored.decode()}, here it is {window}: set what the "
@@ -140,7 +140,7 @@ class StoreMetadata:
     def check_rebuildable(self, layout: Mapping[str, str]) -> None:
         """Raise LayoutMismatch if offsets no longer order the rounds, or if a move to this place is
         unfinished: a rebuild cannot repair that."""
-        _check_not_half(self._guard(partial(self._client.hget, LAYOUT_KEY, REBUILDING)))
+        check_not_half(self._guard(partial(self._client.hget, LAYOUT_KEY, REBUILDING)))
         for name in OF_THE_ROUNDS & layout.keys():
             stored = self._guard(partial(self._client.hget, LAYOUT_KEY, name))
             _check_field(name, stored, layout[name])

@@ -113,15 +113,11 @@ class FileFollower:
                     self._watcher.read([*self._new_events(some, reported, after)])
                 if self._stopping:
                     return
-            self._sweep(writer)
+            while writer.sweep() and not self._stopping:
+                pass
             self._watcher.checkpointed([max(at, stored)])
             self._watcher.polled(True, 0)
             self._awake.wait(LOOK_S)
-
-    def _sweep(self, writer: FileIndexWriter) -> None:
-        """Take everybody off the leaderboards whose moment has come."""
-        while writer.sweep() and not self._stopping:
-            pass
 
     def _add(
         self, some: Sequence[tuple[int, Event]], stored: int, writer: FileIndexWriter

@@ -87,7 +87,7 @@ CREATE TABLE IF NOT EXISTS index_changes (
 CREATE TABLE IF NOT EXISTS index_dues (
     ladder TEXT, player TEXT, due REAL NOT NULL, PRIMARY KEY (ladder, player)
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS index_next_due ON index_dues (ladder, due, player);
+CREATE INDEX IF NOT EXISTS index_all_dues ON index_dues (due, player);
 CREATE TABLE IF NOT EXISTS index_views (
     ladder TEXT PRIMARY KEY, views TEXT NOT NULL, moment REAL NOT NULL, player TEXT NOT NULL
 ) WITHOUT ROWID;
@@ -102,7 +102,7 @@ NAMES = (
     "index_ladders", "index_players", "index_bins", "index_changes", "index_dues", "index_views",
 )  # fmt: skip
 SWEPT_TOGETHER = 1_000
-"""The most players whom one transaction takes off a leaderboard."""
+"""The most players whom one sweep takes off all leaderboards."""
 AT_ONCE = 500
 """The most players that one statement names."""
 
@@ -177,26 +177,27 @@ class FileIndexWriter:
     def sweep(self) -> bool:
         """Take players off the leaderboards whose moment has come. Returns whether there are
         more."""
-        now_s, more = self._now(), False
-        for (ladder,) in self._do.execute("SELECT ladder FROM index_views").fetchall():
+        now_s, due_by_ladder = self._now(), dict[str, list[tuple[str, float]]]()
+        ahead = "SELECT ladder FROM index_views WHERE moment > ?"
+        for (ladder,) in self._do.execute(ahead, (now_s + WRONG_CLOCK_S,)).fetchall():
             self._adopt(ladder)
-            due = self._do.execute(
-                "SELECT player, due FROM index_dues WHERE ladder = ? AND due <= ? "
-                "ORDER BY due, player LIMIT ?", (ladder, now_s, SWEPT_TOGETHER),
-            ).fetchall()  # fmt: skip
-            if not due:
-                continue
+        found = self._do.execute(
+            "SELECT ladder, player, due FROM index_dues WHERE due <= ? ORDER BY due, player "
+            "LIMIT ?", (now_s, SWEPT_TOGETHER),
+        ).fetchall()  # fmt: skip
+        for ladder, player, due_s in found:
+            due_by_ladder.setdefault(ladder, []).append((player, due_s))
+        for ladder, dues in due_by_ladder.items():
             with self._transaction():
-                before = self._before(ladder, [player for player, _ in due])
-                last, moment_s = due[-1]
+                before = self._before(ladder, [player for player, _ in dues])
+                last, moment_s = dues[-1]
                 after = sweep(before, (moment_s, last.encode()))
                 self._write(ladder, before, after)
                 self._do.execute(
                     "UPDATE index_views SET moment = ?, player = ? WHERE ladder = ?",
                     (moment_s, last, ladder),
                 )
-            more |= len(due) == SWEPT_TOGETHER
-        return more
+        return len(found) == SWEPT_TOGETHER
 
     def _swept(self, ladder: str) -> Swept:
         """The place of the last player of a ladder who was taken out. If the ladder has views and

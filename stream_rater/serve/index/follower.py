@@ -104,8 +104,8 @@ class Follower:
         self._hurried.set()
 
     def run(self) -> None:
-        """Follow until `stop` is called. Raises Denied, TopicMismatch or Unrecoverable; a retry
-        after these cannot succeed."""
+        """Follow until `stop` is called. Raises Denied, TopicMismatch, LayoutMismatch or
+        Unrecoverable; a retry after these cannot succeed."""
         troubles = 0
         while not self._stop.is_set():
             try:

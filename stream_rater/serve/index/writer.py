@@ -5,10 +5,11 @@ Every `serve` process follows `rating-changed`, because its clients follow the e
 the rest.
 
 1. Names: all ladders of the batch are added to ROOT.
-2. Apply: for each ladder, WATCH its keys, read the data that the events change, and write that data
-   and the new positions in one MULTI/EXEC. If another process wrote since WATCH, nothing is
-   written, and the step is repeated. An event before the ladder's position in its partition is in
-   the index already. It is left out, because later events may have been applied, too.
+2. Apply: for some ladders together (in a cluster, one by one), WATCH their keys, read the data that
+   the events change, and write that data and the new positions in one MULTI/EXEC. If another
+   process wrote since WATCH, nothing is written, and the step is repeated. An event before the
+   ladder's position in its partition is in the index already. It is left out, because later events
+   may have been applied, too.
 3. Checkpoint, at intervals: raise the positions of ladders without events, then those of ROOT.
 
 Reading starts at the least of all positions. So Redis may lose its last writes, or all of them, on
@@ -25,16 +26,19 @@ that begins to read compares them with the topic (`Tail`).
 
 If players may leave a leaderboard without an event, a fourth step takes them out:
 
-4. Sweep, about once a second: for each ladder, take out players whose moment has come, in order of
-   moment and player, and write the place of the last one with them. At most SWEPT_TOGETHER leave in
-   one MULTI/EXEC. If that place is ahead of the clock, the ladder's index is made again.
+4. Sweep, about once a second: for each of the next LADDERS_SWEPT ladders, take out players whose
+   moment has come, in order of moment and player, and write the place of the last one with them. At
+   most SWEPT_TOGETHER leave in one MULTI/EXEC. If that place is ahead of the clock, the ladder's
+   index is made again.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from stream_rater.adapters.redis.client import connect, executed, translated_failures
+from stream_rater.adapters.redis.client import connect, executed, is_cluster, translated_failures
 from stream_rater.adapters.redis.index_keys import (
     INDEX,
     NO_LADDER,
@@ -52,9 +56,10 @@ from stream_rater.adapters.redis.index_keys import (
     topic_member,
 )
 from stream_rater.adapters.redis.login import login_of
+from stream_rater.adapters.redis.metadata import LAYOUT_KEY, REBUILDING, check_not_half
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.config.settings import Settings
-from stream_rater.contract.errors import StoreTrouble, Unrecoverable
+from stream_rater.contract.errors import Denied, StoreTrouble, Unrecoverable
 from stream_rater.serve.entries import (
     NOT_SWEPT,
     WRONG_CLOCK_S,
@@ -75,6 +80,10 @@ from stream_rater.serve.entries import (
 
 ATTEMPTS = 100
 """The most times that a write is tried if other processes write first each time."""
+LADDERS_TOGETHER = 200
+"""The most ladders that one transaction writes."""
+LADDERS_SWEPT = 2_000
+"""The most ladders that one sweep looks at."""
 SWEPT_TOGETHER = 1_000
 """The most players whom one write takes off a leaderboard."""
 KEPT_S = 86_400.0
@@ -87,6 +96,9 @@ Positions = dict[int, int]
 
 EventPlace = tuple[int, int]
 """The partition and the offset of an event."""
+
+PlacedEvents = Sequence[tuple[EventPlace | None, IndexEvent]]
+"""Events with their places, as far as these are known."""
 
 
 class Tail(NamedTuple):
@@ -117,9 +129,14 @@ class IndexWriter:
         """The positions that each ladder had when this process last saw them."""
         self._positions: Positions = {}
         """The positions of ROOT."""
+        self._swept = 0
+        """The number of ladders that were looked at since the sweep last began with the first."""
 
     def check(self) -> None:
-        """Try all rights that writing needs. Raises Denied."""
+        """Try all rights that writing needs. Raises Denied, or LayoutMismatch if a move to this
+        place is unfinished."""
+        with suppress(Denied), translated_failures(self._login):  # not every `serve` may read it
+            check_not_half(self._client.hget(LAYOUT_KEY, REBUILDING))
         keys = self._keys(NO_LADDER)
         with translated_failures(self._login), self._client.pipeline(transaction=True) as pipe:
             pipe.watch(*keys)
@@ -143,10 +160,11 @@ class IndexWriter:
                 raise other_topic_error(topic, f"it was made from {others[0]!r}")
             self._client.zadd(ROOT, {topic_member(topic): 0})
             self._positions = root.positions
-            self._ladders = {
-                name: _positions(self._client.hgetall(self._keys(name).state))
-                for name in root.ladders
-            }
+            with self._client.pipeline(transaction=False) as pipe:
+                for name in root.ladders:
+                    pipe.hgetall(self._keys(name).state)
+                found = map(_positions, pipe.execute())
+            self._ladders = dict(zip(root.ladders, found, strict=True))
         all_positions = [self._positions, *self._ladders.values()]
         return [min(each.get(p, 0) for each in all_positions) for p in range(partitions)]
 
@@ -178,16 +196,17 @@ class IndexWriter:
         with translated_failures(self._login):
             if new := by_ladder.keys() - self._ladders.keys():
                 self._client.zadd(ROOT, dict.fromkeys(map(member_of, sorted(new)), 0))
-            for ladder, placed_events in by_ladder.items():
-                made = self._apply(ladder, placed_events, positions)
-                after |= {(ladder, *key): player for key, player in made.items()}
+            for batch in self._batches(by_ladder):
+                after |= self._apply(batch, positions)
         return after
 
     def sweep(self) -> bool:
-        """Take players off the leaderboards whose moment has come. Returns whether there are more.
-        Raises IndexLost."""
+        """Take players off some leaderboards whose moment has come; the next call begins with the
+        next leaderboard. Returns whether there are more. Raises IndexLost."""
         now_s, more = self._now(), False
-        ladders = [each for each in self._ladders if self._views(each).depend_on_time]
+        timed = [each for each in self._ladders if self._views(each).depend_on_time]
+        ladders = timed[self._swept : self._swept + LADDERS_SWEPT]
+        self._swept = 0 if ladders[-1:] == timed[-1:] else self._swept + LADDERS_SWEPT
         with translated_failures(self._login), self._client.pipeline(transaction=False) as pipe:
             for ladder in ladders:
                 pipe.zcount(self._keys(ladder).dues, "-inf", now_s)
@@ -214,8 +233,8 @@ class IndexWriter:
         with translated_failures(self._login):
             if not 0.0 <= self._now() - self._kept_s < KEEP_S:  # or the clock was set back
                 self._keep()
-            for ladder in list(self._ladders):
-                self._apply(ladder, (), positions)
+            for batch in self._batches(dict.fromkeys(self._ladders, ())):
+                self._apply(batch, positions)
             with self._client.pipeline(transaction=True) as pipe:
                 for _ in range(ATTEMPTS):
                     pipe.watch(ROOT)
@@ -234,42 +253,58 @@ class IndexWriter:
                     return
         raise StoreTrouble(f"redis: others wrote {ROOT} {ATTEMPTS} times")
 
+    def _batches(self, events: Mapping[str, PlacedEvents]) -> Iterator[Mapping[str, PlacedEvents]]:
+        """Ladders that are written together: in a cluster they are in different slots."""
+        left, most = iter(events.items()), 1 if is_cluster(self._client) else LADDERS_TOGETHER
+        while batch := dict(islice(left, most)):
+            yield batch
+
     def _apply(
-        self,
-        ladder: str,
-        events: Sequence[tuple[EventPlace | None, IndexEvent]],
-        positions: Sequence[int],
-    ) -> Mapping[tuple[str, int], IndexedPlayer]:
-        keys, last_seen = self._keys(ladder), self._ladders.get(ladder, {})
-        names, views = sorted({event.player for _, event in events}), self._views(ladder)
+        self, batch: Mapping[str, PlacedEvents], positions: Sequence[int]
+    ) -> dict[EntryKey, IndexedPlayer]:
+        """Apply the events of some ladders in one MULTI/EXEC. Returns what `apply` does."""
+        keys = {ladder: self._keys(ladder) for ladder in batch}
         with self._client.pipeline(transaction=True) as pipe:
             for _ in range(ATTEMPTS):
-                pipe.watch(*keys)
-                found = _read(self._client, keys, names)
-                stored = _checked(keys.state, _positions(found.state), last_seen)
-                if found.intact and not (advanced := _advanced(stored, positions)):
-                    self._ladders[ladder] = stored  # another process wrote first
-                    return found.made if views.tiers else {}
+                pipe.watch(*chain.from_iterable(keys.values()))
+                names = [sorted({event.player for _, event in own}) for own in batch.values()]
+                all_found = _read(self._client, [*zip(keys.values(), names, strict=True)])
                 pipe.multi()
-                if found.intact:
-                    before = found.before
-                    if views.depend_on_time and SWEPT not in found.state:
-                        before = before._replace(swept=(self._now(), b""))
-                        pipe.hset(keys.state, SWEPT, _encode_swept(before.swept))
-                    fresh = [each for at, each in events if _is_fresh(at, stored)]
-                    after = apply_events(before, fresh, self._history, views)
-                    _write(pipe, keys, before, after)
-                    pipe.hset(keys.state, mapping=advanced)
-                    pipe.hset(keys.state, SIZES, _sizes_after(found, before, after))
-                else:
-                    pipe.unlink(*keys)
-                if not executed(pipe):
+                made, reached, lost = dict[EntryKey, IndexedPlayer](), dict[str, Positions](), ""
+                for (ladder, own), found in zip(batch.items(), all_found, strict=True):
+                    state = keys[ladder].state
+                    stored = _checked(state, _positions(found.state), self._ladders.get(ladder, {}))
+                    reached[ladder], players = stored, found.made
+                    if not found.intact:
+                        lost = state
+                        pipe.unlink(*keys[ladder])
+                    elif advanced := _advanced(stored, positions):  # else another wrote first
+                        fresh = [each for at, each in own if _is_fresh(at, stored)]
+                        players = {**players, **self._queue(pipe, ladder, found, fresh, advanced)}
+                        reached[ladder] = stored | advanced
+                    if self._views(ladder).tiers:
+                        made |= {(ladder, *key): player for key, player in players.items()}
+                if len(pipe) and not executed(pipe):
                     continue
-                if not found.intact:
-                    raise IndexLost(f"{keys.state}: a part of this ladder's index was lost")
-                self._ladders[ladder] = stored | advanced
-                return {**found.made, **after.made} if views.tiers else {}
-        raise _too_often(ladder)
+                if lost:
+                    raise IndexLost(f"{lost}: a part of this ladder's index was lost")
+                self._ladders |= reached
+                return made
+        raise _too_often(min(batch))
+
+    def _queue(
+        self, pipe: Any, ladder: str, found: "_StoredIndex", fresh: Sequence[IndexEvent],
+        advanced: Positions,
+    ) -> Mapping[tuple[str, int], IndexedPlayer]:  # fmt: skip
+        """Queue what applies fresh events of a ladder. Returns the players after them."""
+        before, state, views = found.before, self._keys(ladder).state, self._views(ladder)
+        if views.depend_on_time and SWEPT not in found.state:
+            before = before._replace(swept=(self._now(), b""))
+            pipe.hset(state, SWEPT, _encode_swept(before.swept))
+        after = apply_events(before, fresh, self._history, views)
+        _write(pipe, self._keys(ladder), before, after)
+        pipe.hset(state, SIZES, _sizes_after(found, before, after), mapping=advanced)
+        return after.made
 
     def _sweep(self, ladder: str, now_s: float) -> bool:
         """Take players off the leaderboard of a ladder. Returns whether there are more."""
@@ -282,9 +317,9 @@ class IndexWriter:
                     withscores=True,
                 )  # fmt: skip
                 if not due:
-                    pipe.unwatch()
                     return False
-                found = _read(self._client, keys, [member.decode() for member, _ in due])
+                names = [member.decode() for member, _ in due]
+                (found,) = _read(self._client, [(keys, names)])
                 _checked(keys.state, _positions(found.state), self._ladders[ladder])
                 if not found.intact:
                     raise IndexLost(f"{keys.state}: a part of this ladder's index was lost")
@@ -292,8 +327,8 @@ class IndexWriter:
                 after = sweep(found.before, (moment_s, last))
                 pipe.multi()
                 _write(pipe, keys, found.before, after)
-                pipe.hset(keys.state, SWEPT, _encode_swept(after.swept))
-                pipe.hset(keys.state, SIZES, _sizes_after(found, found.before, after))
+                sizes = {SIZES: _sizes_after(found, found.before, after)}
+                pipe.hset(keys.state, SWEPT, _encode_swept(after.swept), mapping=sizes)
                 if executed(pipe):
                     return len(due) == SWEPT_TOGETHER
         raise _too_often(ladder)
@@ -376,22 +411,29 @@ class _StoredIndex(NamedTuple):
         return {(name, each.offset): each for name, each in self.before.players.items()}
 
 
-def _read(client: Any, keys: LadderKeys, names: Sequence[str]) -> _StoredIndex:
-    """Read these players, and the data about all players. The values are not read at one instant,
-    so the caller must watch the keys before it writes."""
+def _read(client: Any, wanted: Sequence[tuple[LadderKeys, Sequence[str]]]) -> list[_StoredIndex]:
+    """Read of each ladder these players, and the data about all players. The values are not read at
+    one instant, so the caller must watch the keys before it writes."""
     with client.pipeline(transaction=False) as pipe:
-        pipe.hgetall(keys.state)
-        pipe.hlen(keys.players)
-        pipe.zcard(keys.ranks)
-        pipe.hlen(keys.bins)
-        pipe.hlen(keys.histories)
-        pipe.zcard(keys.dues)
-        if names:
-            pipe.hgetall(keys.bins)
-            pipe.hmget(keys.players, names)
-            pipe.hmget(keys.histories, names)
-        state, *rest = pipe.execute()
-    sizes, (bins, players, histories) = rest[:5], rest[5:] or ({}, (), ())
+        for keys, names in wanted:
+            pipe.hgetall(keys.state)
+            pipe.hlen(keys.players)
+            pipe.zcard(keys.ranks)
+            pipe.hlen(keys.bins)
+            pipe.hlen(keys.histories)
+            pipe.zcard(keys.dues)
+            if names:
+                pipe.hgetall(keys.bins)
+                pipe.hmget(keys.players, names)
+                pipe.hmget(keys.histories, names)
+        replies = iter(pipe.execute())
+    return [_stored([*islice(replies, 9 if names else 6)], names) for _, names in wanted]
+
+
+def _stored(replies: Sequence[Any], names: Sequence[str]) -> _StoredIndex:
+    """Decode the replies about a ladder."""
+    state, sizes = replies[0], replies[1:6]
+    bins, players, histories = replies[6:] or ({}, (), ())
     summary = state.get(SUMMARY)
     before = LadderIndex(
         {name: decode_player(data) for name, data in zip(names, players, strict=True) if data},
