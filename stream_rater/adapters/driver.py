@@ -21,24 +21,7 @@ from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble
-from stream_rater.pipeline.ports import (
-    Application,
-    Apply,
-    CommitSource,
-    CorrectionsByLadder,
-    Effect,
-    Event,
-    NewProducer,
-    OffsetEvidence,
-    Poll,
-    Polled,
-    Publish,
-    Rejection,
-    Scatter,
-    SourceCommit,
-    SourceTail,
-    Tails,
-)
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.updater.rating_events import Events
 
 SAMPLE_EVERY_S = 10.0
@@ -52,7 +35,7 @@ class Stopping(Exception):
 class OpenTransaction(NamedTuple):
     """A transaction that was begun while Redis applied, before its Publish."""
 
-    events: Collection[Event]
+    events: Collection[ports.Event]
     took_s: float
 
 
@@ -88,7 +71,7 @@ class Driver:
         self._open: OpenTransaction | None = None
         self.polled_s = time.monotonic()
         """When the machine last polled, monotonic seconds."""
-        self.on_polled: Callable[[Polled], None] = lambda _: None
+        self.on_polled: Callable[[ports.Polled], None] = lambda _: None
         """Receives the outcome of each poll."""
         self.on_encoding: Callable[[str], None] = lambda _: None
         """Receives the encoding in which Redis stores a hash of beliefs, at most every
@@ -108,10 +91,10 @@ class Driver:
         self.keep_checkpoint = store.checkpoints.keep
         self.drop_checkpoint = store.checkpoints.drop
 
-    def perform(self, effect: Effect[Any]) -> Any:
+    def perform(self, effect: ports.Effect[Any]) -> Any:
         """Perform an effect and return its outcome. Raises Trouble, Denied or Stopping."""
         began_s = time.perf_counter()
-        if not isinstance(effect, Publish | NewProducer):
+        if not isinstance(effect, ports.Publish | ports.NewProducer):
             self._abort_open()
         before = self._open
         try:
@@ -131,19 +114,19 @@ class Driver:
             self._open = None
             self._transactions.abort()
 
-    def _describe(self, effect: Effect[Any]) -> str:
+    def _describe(self, effect: ports.Effect[Any]) -> str:
         """Describe an effect in words for an error message."""
         topics = self._admin.topics
         words: dict[type, str] = {
-            Poll: f"reading {self.input.topic}" if self._prepared else "getting a producer",
-            Scatter: f"writing {topics.parts}",
-            CommitSource: f"writing {topics.rejected} or committing",
-            Apply: f"changing beliefs or writing {topics.changed}",
-            Publish: f"writing {topics.changed} or committing",
+            ports.Poll: f"reading {self.input.topic}" if self._prepared else "getting a producer",
+            ports.Scatter: f"writing {topics.parts}",
+            ports.CommitSource: f"writing {topics.rejected} or committing",
+            ports.Apply: f"changing beliefs or writing {topics.changed}",
+            ports.Publish: f"writing {topics.changed} or committing",
         }
         return words.get(type(effect), type(effect).__name__)
 
-    def poll(self, effect: Poll) -> Polled:
+    def poll(self, effect: ports.Poll) -> ports.Polled:
         if self._stop.is_set():
             raise Stopping
         self.polled_s = time.monotonic()
@@ -161,7 +144,7 @@ class Driver:
             self._prepared = True
 
     def apply(
-        self, applications: Mapping[int, Application], events: Collection[Event]
+        self, applications: Mapping[int, ports.Application], events: Collection[ports.Event]
     ) -> Mapping[int, bool]:
         def on_sent() -> None:
             if events:
@@ -174,7 +157,7 @@ class Driver:
             self._sample(applications)
         return applied
 
-    def _sample(self, applications: Mapping[int, Application]) -> None:
+    def _sample(self, applications: Mapping[int, ports.Application]) -> None:
         shard, application = next(iter(applications.items()))
         if application.beliefs:
             self._sample_due_s = time.monotonic() + SAMPLE_EVERY_S
@@ -188,14 +171,16 @@ class Driver:
         self._transactions.ready()
         return self.input.committed(partitions)
 
-    def committed_source(self, partitions: frozenset[int]) -> Mapping[int, SourceCommit | None]:
+    def committed_source(
+        self, partitions: frozenset[int]
+    ) -> Mapping[int, ports.SourceCommit | None]:
         self._transactions.ready()  # as above
         return self.input.committed_source(partitions)
 
-    def source_tails(self, offsets: Mapping[int, int]) -> Mapping[int, SourceTail]:
+    def source_tails(self, offsets: Mapping[int, int]) -> Mapping[int, ports.SourceTail]:
         return source_tails(self._settings, self._admin, offsets)
 
-    def look_for_offsets(self, partitions: frozenset[int]) -> OffsetEvidence:
+    def look_for_offsets(self, partitions: frozenset[int]) -> ports.OffsetEvidence:
         after: dict[int, int] = {}
         topics = self._admin.topics
         (count,) = self._admin.partitions_of(topics.rejected)
@@ -205,7 +190,7 @@ class Driver:
                 after[found[0]] = max(found[1], after.get(found[0], 0))
         ends = self._admin.all_ends(topics.rounds)
         parts, _ = self._admin.partitions_of(topics.parts, topics.rounds)
-        return OffsetEvidence(
+        return ports.OffsetEvidence(
             after,
             dict(enumerate(ends)),
             any(self._admin.starts(topics.parts, parts)),
@@ -215,7 +200,7 @@ class Driver:
     def shard_ends(self) -> Sequence[int]:
         return self._admin.all_ends(self._admin.topics.parts)
 
-    def noted_corrections(self) -> CorrectionsByLadder:
+    def noted_corrections(self) -> ports.CorrectionsByLadder:
         return self._ladder_events.read().corrections
 
     def part_sums(self, offsets: Mapping[int, int]) -> Mapping[int, int | None]:
@@ -233,7 +218,7 @@ class Driver:
         self._transactions.renew()
 
     def commit_source(
-        self, offsets: Mapping[int, int], rejections: Sequence[Rejection], tails: Tails
+        self, offsets: Mapping[int, int], rejections: Sequence[ports.Rejection], tails: ports.Tails
     ) -> None:
         def send(producer: Producer) -> None:
             for rejection in rejections:
@@ -245,7 +230,7 @@ class Driver:
 
         self._transactions.run(send, offsets, tails)
 
-    def _begin(self, events: Collection[Event]) -> None:
+    def _begin(self, events: Collection[ports.Event]) -> None:
         """Begin a transaction and send the events."""
         messages = change_messages(Events.encoded(events))
 
@@ -254,7 +239,7 @@ class Driver:
 
         self._transactions.begin(send)
 
-    def publish(self, events: Collection[Event], offsets: Mapping[int, int]) -> None:
+    def publish(self, events: Collection[ports.Event], offsets: Mapping[int, int]) -> None:
         if self._open is not None and self._open.events != events:
             self._abort_open()
         if self._open is None:

@@ -15,31 +15,7 @@ from stream_rater.adapters.local_log import Group, LocalLog, Topic
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.errors import LogTrouble, Regrouped
 from stream_rater.contract.record import Record, checksum
-from stream_rater.pipeline.ladder_history import (
-    agreed_histories,
-    encode_corrections,
-    encode_histories,
-    to_note,
-)
-from stream_rater.pipeline.ports import (
-    NO_TAILS,
-    Application,
-    Apply,
-    CorrectionsByLadder,
-    Effect,
-    Event,
-    NewProducer,
-    OffsetEvidence,
-    Poll,
-    Polled,
-    Priors,
-    Publish,
-    Rejection,
-    SourceCommit,
-    SourceTail,
-    StoredShard,
-    Tails,
-)
+from stream_rater.pipeline import ladder_history, ports
 
 Steps = Generator[None, None, Any]
 """An effect in progress: it yields after each atomic step and returns the outcome."""
@@ -48,13 +24,13 @@ Steps = Generator[None, None, Any]
 class LocalStore(Protocol):
     """The position and the beliefs of each shard, and the ladders' checkpoints."""
 
-    def read_priors(self, shard: int, players: PlayerColumn) -> Priors:
+    def read_priors(self, shard: int, players: PlayerColumn) -> ports.Priors:
         """The `applied` of a shard and the players' belief headers."""
 
-    def read(self, shard: int, players: PlayerColumn) -> StoredShard:
+    def read(self, shard: int, players: PlayerColumn) -> ports.StoredShard:
         """The position of a shard and the players' records."""
 
-    def apply(self, shard: int, application: Application) -> bool:
+    def apply(self, shard: int, application: ports.Application) -> bool:
         """Write beliefs and position by compare-and-set (`ports.Application`). Returns False if
         nothing was written, or if the shard became VANISHED."""
 
@@ -93,10 +69,10 @@ class LocalDriver:
         self._owned: frozenset[int] = frozenset()
         self._generation = -1
         self._reading: dict[int, int] = {}
-        self._open: Collection[Event] | None = None
+        self._open: Collection[ports.Event] | None = None
         """The events of a transaction that was begun before its Publish."""
 
-    def perform(self, effect: Effect[Any]) -> Any:
+    def perform(self, effect: ports.Effect[Any]) -> Any:
         """Perform an effect without a pause."""
         steps = self.steps(effect)
         while True:
@@ -105,12 +81,12 @@ class LocalDriver:
             except StopIteration as done:
                 return done.value
 
-    def steps(self, effect: Effect[Any]) -> Steps:
+    def steps(self, effect: ports.Effect[Any]) -> Steps:
         """Perform an effect, pausing after each atomic step. The events of an Apply are sent at
         once."""
-        if not isinstance(effect, Publish | NewProducer):
+        if not isinstance(effect, ports.Publish | ports.NewProducer):
             self._abort_open()
-        if isinstance(effect, Apply) and effect.events:
+        if isinstance(effect, ports.Apply) and effect.events:
             # The real driver, too, begins the transaction of the next Publish while Redis applies.
             with suppress(LogTrouble):  # the Publish will fail, too
                 self.log.transaction(self.group, self.producer).batches.append(effect.events)
@@ -123,14 +99,14 @@ class LocalDriver:
             self._open = None
             self.log.abort(self.group, self.producer)
 
-    def poll(self, effect: Poll) -> Steps:
+    def poll(self, effect: ports.Poll) -> Steps:
         yield
         polled = self._membership()
         records: list[Record] = []
         if not effect.no_fetch:
             for partition in [p for p in self._reading if p not in effect.paused]:
                 records += self._take(partition, self.poll_records)
-        return Polled(polled.now_s, polled.lost, polled.gained, records)
+        return ports.Polled(polled.now_s, polled.lost, polled.gained, records)
 
     def has_news(self, paused: Collection[int]) -> bool:
         """Whether a poll would return a change of ownership or records now."""
@@ -148,9 +124,9 @@ class LocalDriver:
         self._reading[partition] = offset + len(new)
         return new
 
-    def _membership(self) -> Polled:
+    def _membership(self) -> ports.Polled:
         if self._generation == self.group.generation:
-            return Polled(self.now_s)
+            return ports.Polled(self.now_s)
         owned = self.group.owned_by(self)
         # If this member missed a generation, others may have owned its partitions in between.
         missed_generation = self.group.generation > self._generation + 1
@@ -160,7 +136,7 @@ class LocalDriver:
         self._owned = owned
         for partition in lost:
             self._reading.pop(partition, None)
-        return Polled(self.now_s, lost, gained)
+        return ports.Polled(self.now_s, lost, gained)
 
     def committed(self, partitions: frozenset[int]) -> Steps:
         yield
@@ -172,7 +148,7 @@ class LocalDriver:
     def committed_source(self, partitions: frozenset[int]) -> Steps:
         found = yield from self.committed(partitions)
         return {
-            p: None if offset is None else SourceCommit(offset, self.group.tails.get(p))
+            p: None if offset is None else ports.SourceCommit(offset, self.group.tails.get(p))
             for p, offset in found.items()
         }
 
@@ -183,14 +159,14 @@ class LocalDriver:
             kept = offset > self._source.start(partition)
             records = self._source.read(partition, offset - 1, offset) if kept else ()
             tail = next((checksum(each.value) for each in records), None)
-            found[partition] = SourceTail(self._source.end(partition), tail)
+            found[partition] = ports.SourceTail(self._source.end(partition), tail)
         return found
 
     def look_for_offsets(self, partitions: frozenset[int]) -> Steps:
         yield
         mine = sorted(each for each in self.log.after_rejected() if each[0] in partitions)
         parts = self.log.parts
-        return OffsetEvidence(
+        return ports.OffsetEvidence(
             dict(mine),
             {p: self._source.end(p) for p in partitions},
             any(parts.start(shard) for shard in range(len(parts))),
@@ -230,19 +206,19 @@ class LocalDriver:
 
     def agree(self, histories: Mapping[str, Sequence[str]], only_read: Container[str]) -> Steps:
         yield
-        for ladder, own in to_note(histories, only_read, self.log.read()).items():
+        for ladder, own in ladder_history.to_note(histories, only_read, self.log.read()).items():
             yield
-            self.log.write(encode_histories("noted", {ladder: own}))
+            self.log.write(ladder_history.encode_histories("noted", {ladder: own}))
         yield
-        return agreed_histories(histories, self.log.read())
+        return ladder_history.agreed_histories(histories, self.log.read())
 
     def read_again(self, partition: int, first: int, end: int) -> Steps:
         yield
         first = max(first, self._source.start(partition))
         return self._source.read(partition, first, min(end, first + self.poll_records))
 
-    def note_corrections(self, in_force: CorrectionsByLadder) -> Steps:
-        for message in encode_corrections(in_force):
+    def note_corrections(self, in_force: ports.CorrectionsByLadder) -> Steps:
+        for message in ladder_history.encode_corrections(in_force):
             self.log.write([message])
             yield
 
@@ -298,7 +274,9 @@ class LocalDriver:
         yield
         return offsets
 
-    def apply(self, applications: Mapping[int, Application], events: Collection[Event]) -> Steps:
+    def apply(
+        self, applications: Mapping[int, ports.Application], events: Collection[ports.Event]
+    ) -> Steps:
         done = {}
         for shard, application in applications.items():
             yield
@@ -307,18 +285,18 @@ class LocalDriver:
         return done
 
     def commit_source(
-        self, offsets: Mapping[int, int], rejections: Sequence[Rejection], tails: Tails
+        self, offsets: Mapping[int, int], rejections: Sequence[ports.Rejection], tails: ports.Tails
     ) -> Steps:
         yield from self._transaction((), rejections, offsets, tails)
 
-    def publish(self, events: Collection[Event], offsets: Mapping[int, int]) -> Steps:
+    def publish(self, events: Collection[ports.Event], offsets: Mapping[int, int]) -> Steps:
         if self._open is not None and self._open != events:
             self._abort_open()
         yield from self._transaction(events, (), offsets)
 
     def _transaction(
-        self, events: Collection[Event], rejections: Sequence[Rejection],
-        offsets: Mapping[int, int], tails: Tails = NO_TAILS,
+        self, events: Collection[ports.Event], rejections: Sequence[ports.Rejection],
+        offsets: Mapping[int, int], tails: ports.Tails = ports.NO_TAILS,
     ) -> Steps:  # fmt: skip
         """Send the records, then the offsets, which are not stable from then on, then commit."""
         producer, generation = self.producer, self._generation
@@ -337,7 +315,7 @@ class LocalDriver:
         self.log.commit(self.group, producer)
         yield
 
-    def _batches(self, events: Collection[Event]) -> Sequence[Collection[Event]]:
+    def _batches(self, events: Collection[ports.Event]) -> Sequence[Collection[ports.Event]]:
         """The events in two pieces, which are sent one after the other."""
         sent = list(events)
         half = len(sent) // 2

@@ -9,16 +9,8 @@ from itertools import chain
 from stream_rater.adapters.local_log import Group, LocalLog, Transaction
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.record import Headers, Player, Record
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.ladder_history import LadderLog
-from stream_rater.pipeline.ports import (
-    VANISHED,
-    Application,
-    Event,
-    Position,
-    Priors,
-    Rejection,
-    StoredShard,
-)
 from stream_rater.rating.record import HEADER_SIZE
 
 
@@ -53,8 +45,8 @@ class Log(LocalLog):
         super().__init__(partitions, shards)
         self.rounds: Partitions = Partitions(Records() for _ in range(partitions))
         self.parts: Partitions = Partitions(Records() for _ in range(shards))
-        self.changed: list[list[Event]] = [[] for _ in range(shards)]
-        self.rejected: list[Rejection] = []
+        self.changed: list[list[ports.Event]] = [[] for _ in range(shards)]
+        self.rejected: list[ports.Rejection] = []
         self.ladder_events: list[bytes] = []
 
     def add_shards(self, count: int) -> None:
@@ -106,39 +98,39 @@ class Store:
     """The position and the beliefs of each shard, and the ladders' checkpoints."""
 
     def __init__(self) -> None:
-        self.positions: dict[int, Position] = {}
+        self.positions: dict[int, ports.Position] = {}
         self.beliefs: dict[int, dict[Player, bytes]] = {}
         self.checkpoints: dict[str, dict[str, bytes]] = {}
         """Heads by ladder and name."""
         self.pieces: dict[tuple[str, str, int], bytes] = {}
         """The pieces of checkpoints by ladder, name and number."""
 
-    def read_priors(self, shard: int, players: PlayerColumn) -> Priors:
+    def read_priors(self, shard: int, players: PlayerColumn) -> ports.Priors:
         """The `applied` of a shard and the players' belief headers."""
         stored = self.read(shard, players)
         nothing = bytes(HEADER_SIZE)
         headers = b"".join(r[:HEADER_SIZE] if r else nothing for r in stored.records)
-        return Priors(stored.position.applied, headers)
+        return ports.Priors(stored.position.applied, headers)
 
-    def read(self, shard: int, players: PlayerColumn) -> StoredShard:
+    def read(self, shard: int, players: PlayerColumn) -> ports.StoredShard:
         """The position of a shard and the players' records."""
         beliefs = self.beliefs.get(shard, {})
-        position = self.positions.get(shard, Position())
-        return StoredShard(position, [beliefs.get(player) for player in players])
+        position = self.positions.get(shard, ports.Position())
+        return ports.StoredShard(position, [beliefs.get(player) for player in players])
 
-    def apply(self, shard: int, application: Application) -> bool:
+    def apply(self, shard: int, application: ports.Application) -> bool:
         """Write beliefs and position by compare-and-set. Returns False, and writes nothing, if
         `applied` is not `position.start` or the epoch differs. It also returns False if the number
         of new beliefs differs from the number of absent ones; then the shard is VANISHED."""
         position, beliefs = application.position, application.beliefs
-        stored = self.positions.get(shard, Position())
+        stored = self.positions.get(shard, ports.Position())
         if (stored.applied, stored.epoch) != (position.start, position.epoch):
             return False
         before = self.beliefs.setdefault(shard, {})
         new = sum(player not in before for player, _ in beliefs)
         before.update(beliefs)
         vanished = application.absent is not None and new != application.absent
-        vanished_position = Position(VANISHED, VANISHED, epoch=position.epoch)
+        vanished_position = ports.Position(ports.VANISHED, ports.VANISHED, epoch=position.epoch)
         self.positions[shard] = vanished_position if vanished else position
         return not vanished
 

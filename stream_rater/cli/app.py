@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
+from stream_rater.cli import store
 from stream_rater.cli.convert import convert
 from stream_rater.cli.correct import correct
 from stream_rater.cli.demo import demo
@@ -22,17 +23,6 @@ from stream_rater.cli.predict import predict
 from stream_rater.cli.rate import rate
 from stream_rater.cli.seed import reset, seed
 from stream_rater.cli.service import run, serve, standalone
-from stream_rater.cli.store import (
-    backup,
-    checkpoint,
-    compare_logs,
-    erase,
-    inspect,
-    move,
-    rebuild,
-    season_standings,
-    verify,
-)
 from stream_rater.cli.topics import rejected, submit, watch
 from stream_rater.cli.tune import tune
 from stream_rater.columns import compile_progress
@@ -81,8 +71,10 @@ def main(context: click.Context) -> None:
 
 
 for command in (
-    backup, checkpoint, compare_logs, convert, correct, demo, erase, evaluate, evidence, inspect,
-    move, predict, rate, rebuild, rejected, reset, run, season_standings, seed, serve, standalone,
-    submit, tune, verify, watch,
+    store.backup, store.checkpoint, store.compare_logs, convert, correct, demo, store.erase,
+    evaluate, evidence, store.inspect,
+    store.move, predict, rate, store.rebuild, rejected, reset, run, store.season_standings, seed,
+    serve, standalone,
+    submit, tune, store.verify, watch,
 ):  # fmt: skip
     main.add_command(command)

@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from stream_rater.cli.options import (
-    COUNT,
-    DATA,
-    INPUT,
-    SETTINGS,
-    one_line_errors,
-    settings_of,
-    table_console,
-)
+from stream_rater.cli import options
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.contract.events import shown
 
@@ -46,7 +38,7 @@ def _sending(build: Build) -> Callable[..., None]:
     """A command that sends the corrections that `build` returns, or shows their effect. It has the
     options that all these commands share."""
 
-    @one_line_errors
+    @options.one_line_errors
     @wraps(build)
     def run(
         settings_path: Path | None, dry_run: bool, file: Path | None, top: int | None,
@@ -55,7 +47,7 @@ def _sending(build: Build) -> Callable[..., None]:
         only = {"--file": file, "--top": top, "--format": form}
         if not dry_run and (named := [name for name, value in only.items() if value is not None]):
             raise BadConfiguration(f"{named[0]} is for --dry-run: add it, or leave {named[0]} out")
-        settings = settings_of(settings_path)
+        settings = options.settings_of(settings_path)
         plan = build(**given)
         if dry_run:
             from stream_rater.operations.dry_run import dry_run as preview
@@ -69,13 +61,13 @@ def _sending(build: Build) -> Callable[..., None]:
             print(send(plan, settings))
 
     for option in (
-        SETTINGS,
-        DATA,
+        options.SETTINGS,
+        options.DATA,
         click.option("--format", "form", type=click.Choice(["table", "json"]),
                      help="With --dry-run: a table, or a JSON object a line."),
-        click.option("--top", type=COUNT,
+        click.option("--top", type=options.COUNT,
                      help="With --dry-run: so many players; 20 in a table, all in JSON."),
-        click.option("--file", type=INPUT,
+        click.option("--file", type=options.INPUT,
                      help="With --dry-run: the rounds of this file, not those on Kafka."),
         click.option("--dry-run", is_flag=True,
                      help="Send nothing: show how far each player would move."),
@@ -104,7 +96,7 @@ def void(ladder: str, round_id: str, reason: str, *, batched: bool) -> Sequence[
 
 @correct.command()
 @click.argument("ladder")
-@click.argument("round", type=INPUT, metavar="ROUND.json")
+@click.argument("round", type=options.INPUT, metavar="ROUND.json")
 @BATCHED
 @_sending
 def amend(ladder: str, round: Path, reason: str, *, batched: bool) -> Sequence[Any]:
@@ -118,7 +110,7 @@ def amend(ladder: str, round: Path, reason: str, *, batched: bool) -> Sequence[A
 @correct.command()
 @click.argument("ladder")
 @click.argument("players", nargs=-1, metavar="[PLAYER]...")
-@click.option("--players", "listed_in", type=INPUT, help="File of players, one id a line.")
+@click.option("--players", "listed_in", type=options.INPUT, help="File of players, one id a line.")
 @click.option("--from", "since", help="Only rounds completed at this time or later.")
 @click.option("--until", help="Only rounds completed before this time.")
 @click.option("--seed", is_flag=True, help="From the seeds and resets of that time, too.")
@@ -204,7 +196,7 @@ def _show(found: "DryRun", top: int | None, *, as_json: bool) -> None:
         print(found.summary, file=sys.stderr)
         return
     if found.moves:
-        table_console().print(table_of(found.ladder, found.moves[: top or SHOWN_PLAYERS]))
+        options.table_console().print(table_of(found.ladder, found.moves[: top or SHOWN_PLAYERS]))
     print(found.summary)
 
 

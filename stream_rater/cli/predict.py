@@ -6,17 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stream_rater.cli.options import (
-    COUNT,
-    DATA,
-    EXISTING_FILE,
-    INPUT,
-    POSITIVE,
-    SETTINGS,
-    one_line_errors,
-    settings_of,
-    table_console,
-)
+from stream_rater.cli import options
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.files import ladders_of_settings, read_rating
 from stream_rater.config.ladders import any_ladder
@@ -34,27 +24,29 @@ MAX_PAIRED = 8
 @click.command()
 @click.argument("sides", nargs=-1, required=True, metavar="SIDE...")
 @click.option("--ladder", help="Whose ratings; of a file it can be left out if it has one ladder.")
-@click.option("--file", type=INPUT, help="Rate the rounds of this file; without it ask Redis.")
+@click.option(
+    "--file", type=options.INPUT, help="Rate the rounds of this file; without it ask Redis."
+)
 @click.option(
     "--config",
-    type=EXISTING_FILE,
+    type=options.EXISTING_FILE,
     help="With --file: rating configuration (JSON or TOML), not the ladders file.",
 )
-@click.option("--teams", type=COUNT, help="First deal all players into so many even teams.")
+@click.option("--teams", type=options.COUNT, help="First deal all players into so many even teams.")
 @click.option("--ranks", help="What if: the sides' ranks, as in 2,1,2; - did not finish.")
 @click.option("--scores", help="With --ranks: the sides' scores, as in 4,1; - has none.")
 @click.option("--seats", help="The sides' seats, as in home,away; - has none.")
 @click.option(
     "--variance-factor",
-    type=POSITIVE,
+    type=options.POSITIVE,
     default=1.0,
     show_default=True,
     help="Multiplies the variance of a side's performance.",
 )
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
-@DATA
-@SETTINGS
-@one_line_errors
+@options.DATA
+@options.SETTINGS
+@options.one_line_errors
 def predict(
     sides: tuple[str, ...], ladder: str | None, file: Path | None, config: Path | None,
     teams: int | None, ranks: str | None, scores: str | None, seats: str | None,
@@ -72,7 +64,7 @@ def predict(
     from stream_rater.operations import predict as operation
 
     question = operation.question_of(sides, teams, ranks, variance_factor, seats, scores)
-    settings = settings_of(settings_path)
+    settings = options.settings_of(settings_path)
     if file is None:
         assert ladder is not None
         _show(operation.from_redis(question, settings, ladder), as_json=form == "json")
@@ -87,7 +79,7 @@ def _show(answer: "Answer", *, as_json: bool) -> None:
     if as_json:
         print(to_json(answer).decode())
         return
-    console = table_console()
+    console = options.table_console()
     console.print(table_of(answer))
     draw = f", draw {answer.draw:.1%}" if answer.draw else ""
     print(f"quality {answer.quality:.2f}{draw}")

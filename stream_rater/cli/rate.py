@@ -7,14 +7,7 @@ from typing import Any
 
 import click
 
-from stream_rater.cli.options import (
-    CORES,
-    EXISTING_FILE,
-    INPUT,
-    NEW_FILE,
-    one_line_errors,
-    table_options,
-)
+from stream_rater.cli import options
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.files import ladders_of_environment, read_ladders, read_rating
 from stream_rater.config.ladders import any_ladder
@@ -22,16 +15,18 @@ from stream_rater.tables.reading import Reading
 
 
 @click.command()
-@click.argument("rounds", type=INPUT)
-@click.option("--config", type=EXISTING_FILE, help="Rating configuration (JSON or TOML).")
+@click.argument("rounds", type=options.INPUT)
+@click.option("--config", type=options.EXISTING_FILE, help="Rating configuration (JSON or TOML).")
 @click.option(
     "--ladders",
     "ladders_path",
-    type=EXISTING_FILE,
+    type=options.EXISTING_FILE,
     help="Ladders file (TOML) instead; without both, STREAM_RATER_LADDERS.",
 )
-@click.option("--out", type=NEW_FILE, help="Where to write; standard output otherwise.")
-@click.option("--changes", type=NEW_FILE, help="Where to write each rating change (JSON lines).")
+@click.option("--out", type=options.NEW_FILE, help="Where to write; standard output otherwise.")
+@click.option(
+    "--changes", type=options.NEW_FILE, help="Where to write each rating change (JSON lines)."
+)
 @click.option("--records", is_flag=True, help="Add each belief's bytes (base64), to JSON.")
 @click.option(
     "--format", "form", type=click.Choice(["table", "csv", "json"]),
@@ -41,9 +36,9 @@ from stream_rater.tables.reading import Reading
 @click.option(
     "--to", metavar="sqlite:FILE", help="Write the table `ratings` of a database, instead."
 )
-@CORES
-@table_options
-@one_line_errors
+@options.CORES
+@options.table_options
+@options.one_line_errors
 def rate(
     rounds: Path, config: Path | None, ladders_path: Path | None, out: Path | None,
     changes: Path | None, records: bool, form: Any, to: str | None, cores: int | None,

@@ -19,16 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from stream_rater.rating.parameters import (
-    Climbing,
-    Codeforces,
-    EloR,
-    Evolving,
-    Glicko2,
-    RatingConfig,
-    Topcoder,
-    TwoMoment,
-)
+from stream_rater.rating import parameters
 
 if TYPE_CHECKING:
     from stream_rater.columns.arrays import Flags
@@ -142,10 +133,18 @@ NO_VIEWS = Views()
 """The views of a ladder that has none: it lists everybody who is not provisional."""
 
 
-def terms_of(config: RatingConfig, from_offset: int) -> TermsAt:
+def terms_of(config: parameters.RatingConfig, from_offset: int) -> TermsAt:
     """What the views need of a rating configuration that holds from an offset on."""
-    drift = config.drift_per_day if isinstance(config, Evolving | TwoMoment | Glicko2) else 0.0
-    most = config.initial_sigma if isinstance(config, TwoMoment | Glicko2) else math.inf
+    drift = (
+        config.drift_per_day
+        if isinstance(config, parameters.Evolving | parameters.TwoMoment | parameters.Glicko2)
+        else 0.0
+    )
+    most = (
+        config.initial_sigma
+        if isinstance(config, parameters.TwoMoment | parameters.Glicko2)
+        else math.inf
+    )
     return TermsAt(from_offset, drift, most, config.provisional_rounds)
 
 
@@ -312,13 +311,13 @@ def _index_of(tiers: Sequence[Tier], rating: float) -> int:
 # --- views that make no sense ---
 
 
-def check_listing(listing: Listing, rating: RatingConfig) -> None:
+def check_listing(listing: Listing, rating: parameters.RatingConfig) -> None:
     """Raise ValueError if a listing contradicts the rating parameters or lists nobody."""
     most = listing.max_sigma
     if most is None:
         return
     where = "listing.max_sigma"
-    if isinstance(rating, Climbing | Codeforces | Topcoder):
+    if isinstance(rating, parameters.Climbing | parameters.Codeforces | parameters.Topcoder):
         system = rating.__struct_config__.tag
         raise ValueError(
             f"{where}: the sigma of {system} does not say how well a player is known: leave it out"
@@ -328,7 +327,9 @@ def check_listing(listing: Listing, rating: RatingConfig) -> None:
             f"{where}: {most:g} excludes nobody: give less than initial_sigma, which is "
             f"{rating.initial_sigma:g}"
         )
-    if isinstance(rating, Evolving | EloR) and most <= (least := rating.limits[1]):
+    if isinstance(rating, parameters.Evolving | parameters.EloR) and most <= (
+        least := rating.limits[1]
+    ):
         raise ValueError(
             f"{where}: {most:g} lists nobody: sigma stays above {least:g}, its limit: give more"
         )

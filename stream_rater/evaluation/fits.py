@@ -7,16 +7,9 @@ from typing import Any
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
+from stream_rater.evaluation import sides
 from stream_rater.evaluation.contestants import System
 from stream_rater.evaluation.season import Session, before
-from stream_rater.evaluation.sides import (
-    Run,
-    as_it_is,
-    calibrated,
-    losses_of,
-    scores_of,
-    total_loss,
-)
 from stream_rater.evaluation.tuning import PRIOR, UNDEFINED, middle_of, penalty
 from stream_rater.rating.systems.dimension import Dimension, fraction_of
 
@@ -69,9 +62,9 @@ class Fit:
             scores = self._scores(tuple(point))
         except OUT_OF_RANGE:
             return UNDEFINED
-        loss = total_loss(scores, self.aim)
+        loss = sides.total_loss(scores, self.aim)
         if loss is None and self.aim == ORDER:
-            loss = total_loss(scores, ORDER_OF_ALL)
+            loss = sides.total_loss(scores, ORDER_OF_ALL)
         if loss is None or not np.isfinite(loss):
             return UNDEFINED
         return loss + self._penalty(point)
@@ -86,13 +79,13 @@ class Fit:
         or if a loss is not finite."""
         try:
             run = self.system.play(self.first, self.config(point))
-            scores = scores_of(self._calibrated(run).after(middle_of(self.first)))
+            scores = sides.scores_of(self._calibrated(run).after(middle_of(self.first)))
         except OUT_OF_RANGE:
             return None
         aim = self.aim
-        if aim == ORDER and total_loss(scores, ORDER) is None:
+        if aim == ORDER and sides.total_loss(scores, ORDER) is None:
             aim = ORDER_OF_ALL
-        losses = losses_of(scores, aim)
+        losses = sides.losses_of(scores, aim)
         return losses if np.isfinite(losses).all() else None
 
     def _scores(self, point: tuple[float, ...]) -> Floats:
@@ -100,13 +93,13 @@ class Fit:
         found = self.runs.get(point) if self.runs is not None else None
         if found is None:
             run = self.system.play(self.first, self.config(point))
-            found = scores_of(self._calibrated(run))
+            found = sides.scores_of(self._calibrated(run))
             if self.runs is not None:
                 self.runs[point] = found
         return found
 
-    def _calibrated(self, run: Run) -> Run:
-        return calibrated(run) if self.calibrates else as_it_is(run)
+    def _calibrated(self, run: sides.Run) -> sides.Run:
+        return sides.calibrated(run) if self.calibrates else sides.as_it_is(run)
 
     def _penalty(self, point: Sequence[float]) -> float:
         if not self.has_prior:

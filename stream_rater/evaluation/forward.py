@@ -10,16 +10,10 @@ import msgspec
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
-from stream_rater.evaluation import sides
+from stream_rater.evaluation import fits, sides
 from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.calibrating import EVERYTHING, ONLY_WIDTH, Calibration
 from stream_rater.evaluation.contestants import System
-from stream_rater.evaluation.fits import (
-    DEFAULT,
-    LOG_LOSS,
-    OUT_OF_RANGE,
-    Fit,
-)
 from stream_rater.evaluation.following import Candidate, distinct, followed, parts_of
 from stream_rater.evaluation.game import Game
 from stream_rater.evaluation.season import before
@@ -136,7 +130,7 @@ def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
     rounds, and score it on these. `trials` is the number of configurations to try for a system of
     USUAL_DIMENSIONS dimensions."""
     fitted, steps = fit_in_steps(system, game, trials)
-    return fitted, {DEFAULT: steps.default, LOG_LOSS: steps.followed}
+    return fitted, {fits.DEFAULT: steps.default, fits.LOG_LOSS: steps.followed}
 
 
 class Steps(NamedTuple):
@@ -152,7 +146,7 @@ class Steps(NamedTuple):
 def fit_in_steps(system: System, game: Game, trials: int) -> tuple[Fitted, Steps]:
     """The same as `fit`, with the scores after each step."""
     trials = trials_of(system, trials)
-    problem = Fit(system, game.first, LOG_LOSS, runs={}, calibrates=True)
+    problem = fits.Fit(system, game.first, fits.LOG_LOSS, runs={}, calibrates=True)
     run = _rated(problem, game, problem.start())
     default = _played(problem, game, problem.start(), run)
     uncalibrated = _in_order(calibrated(run, ONLY_WIDTH).after(game.boundary))
@@ -167,10 +161,10 @@ def fit_in_steps(system: System, game: Game, trials: int) -> tuple[Fitted, Steps
     )  # fmt: skip
     last = way.played[chosen[-1]] if len(chosen) else way.of(found.point)
     variants = [
-        _variant(problem, DEFAULT, default, uncalibrated, uncalibrated, steps.default),
-        _variant(problem, LOG_LOSS, last, last.rest, way.run(chosen), steps.followed),
+        _variant(problem, fits.DEFAULT, default, uncalibrated, uncalibrated, steps.default),
+        _variant(problem, fits.LOG_LOSS, last, last.rest, way.run(chosen), steps.followed),
     ]
-    gain = Gain(**{name: average(each, LOG_LOSS) for name, each in steps._asdict().items()})
+    gain = Gain(**{name: average(each, fits.LOG_LOSS) for name, each in steps._asdict().items()})
     fitted = Fitted(
         system=system.name, variants=variants, gain=gain, won=found.won,
         changes=int(np.count_nonzero(np.diff(chosen))),
@@ -187,7 +181,7 @@ def trials_of(system: System, trials: int) -> int:
 class _Way:
     """The points that are followed on a game."""
 
-    def __init__(self, problem: Fit, game: Game, default: Played, found: Validated) -> None:
+    def __init__(self, problem: fits.Fit, game: Game, default: Played, found: Validated) -> None:
         self._problem, self._game = problem, game
         self._numbers = default.rest.sides.number
         self.played, self._since = [default], [0]
@@ -212,7 +206,7 @@ class _Way:
 
     def _join(self, point: list[float], since: int) -> None:
         """Follow a point, unless it lets ratings diverge in later rounds."""
-        with suppress(*OUT_OF_RANGE):
+        with suppress(*fits.OUT_OF_RANGE):
             run = _rated(self._problem, self._game, point)
             self.played.append(_played(self._problem, self._game, point, run))
             self._since.append(since)
@@ -224,7 +218,7 @@ class _Way:
     def chosen(self) -> Ints:
         """(R,) the index of the point that predicts each round."""
         candidates = [
-            Candidate(each.point, each.cost, losses_of(each.scores, LOG_LOSS), since)
+            Candidate(each.point, each.cost, losses_of(each.scores, fits.LOG_LOSS), since)
             for each, since in zip(self.played, self._since, strict=True)
         ]
         return followed(candidates, self._first, self._numbers)
@@ -247,12 +241,12 @@ def _finite(trial: Trial) -> bool:
     return trial.cost < UNDEFINED
 
 
-def _rated(problem: Fit, game: Game, point: list[float]) -> Run:
+def _rated(problem: fits.Fit, game: Game, point: list[float]) -> Run:
     """The run of a whole game by a point. Raises one of OUT_OF_RANGE if ratings diverge."""
     return timed(partial(problem.system.play, game.sessions, problem.config(point)))
 
 
-def _played(problem: Fit, game: Game, point: list[float], run: Run) -> Played:
+def _played(problem: fits.Fit, game: Game, point: list[float], run: Run) -> Played:
     """What a point's run of a game is scored by. Raises as `_rated` does."""
     rest = _in_order(calibrated(run).after(game.boundary))
     early = run.before(game.boundary)
@@ -265,12 +259,12 @@ def _in_order(run: Run) -> Run:
 
 
 def _variant(
-    problem: Fit, aim: str, played: Played, own: Run, scored: Run, scores: Floats
+    problem: fits.Fit, aim: str, played: Played, own: Run, scored: Run, scores: Floats
 ) -> Variant:
     """A variant. `played` is the last point that was followed, and `own` are the rounds that are
     scored by this point alone. `scored` and `scores` are the beliefs and the scores by whichever
     point was followed."""
-    run, learned = played.early, ONLY_WIDTH if aim == DEFAULT else EVERYTHING
+    run, learned = played.early, ONLY_WIDTH if aim == fits.DEFAULT else EVERYTHING
     now = calibration_of(run, learned)
     calibrations = own.calibrations
     if calibrations is None or not len(calibrations):
@@ -280,10 +274,10 @@ def _variant(
     return Variant(
         tuned_for=aim, config=problem.system.described(problem.config(played.point)),
         variance_factor=now.factor, last=last,
-        first_log_loss=average(scores_of(calibrated(run, learned)), LOG_LOSS),
+        first_log_loss=average(scores_of(calibrated(run, learned)), fits.LOG_LOSS),
         order=average(scores, ORDER), order_all=average(scores, ORDER_OF_ALL),
-        log_loss=average(scores, LOG_LOSS), brier=average(scores, "brier"),
+        log_loss=average(scores, fits.LOG_LOSS), brier=average(scores, "brier"),
         calibration_error=sides.calibration_error(scored),
         us_update=1e6 * run.seconds / max(run.results, 1), failed_rounds=run.failed,
-        at_ends=at_ends(problem.space, played.point) if aim != DEFAULT else (),
+        at_ends=at_ends(problem.space, played.point) if aim != fits.DEFAULT else (),
     )  # fmt: skip

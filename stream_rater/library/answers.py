@@ -9,15 +9,8 @@ import numpy as np
 from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.ranges import bounds
 from stream_rater.contract.events import EPOCH, Entry
+from stream_rater.library import results
 from stream_rater.library.messages import Sides
-from stream_rater.library.results import (
-    Belief,
-    History,
-    Leaderboard,
-    Players,
-    Prediction,
-    RoundResult,
-)
 from stream_rater.library.tables import objects
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.balance import even_teams
@@ -43,7 +36,7 @@ def text_of(time_s: int) -> str:
 
 def round_result(
     round_id: str, completed_at: str, sides: Sides, rated: Rated | None, edits: Edits
-) -> RoundResult:
+) -> results.RoundResult:
     """The result of a round, with its players in the order of the sides. Players whom corrections
     have removed are left out. `rated`: None if the round changed no rating."""
     if rated is None:
@@ -54,7 +47,7 @@ def round_result(
 
 def _in_order(
     round_id: str, completed_at: str, order: Ints, side: Ints, rated: Rated | None
-) -> RoundResult:
+) -> results.RoundResult:
     """The result of a round with P players. `order`: (P,) the place of each player among the rated
     ones. `side`: (P,) the number of each player's side."""
     names, rank, rounds, fewest = list[str](), NO_ROWS, NO_ROWS, 0
@@ -64,7 +57,7 @@ def _in_order(
         rank = np.repeat(rated.rounds.place, rated.rounds.members).astype(np.int64)
         rounds, numbers = rated.result.wave.rounds + 1, numbers_of(rated)
     mu, sigma, before_mu, before_sigma, performance, rating, before = numbers[order].T.copy()
-    return RoundResult(
+    return results.RoundResult(
         round_id=round_id, completed_at=completed_at, player=objects(names)[order], side=side,
         rank=rank[order], mu=mu, sigma=sigma, previous_mu=before_mu, previous_sigma=before_sigma,
         performance=performance, rating=rating, previous_rating=before, rounds=rounds[order],
@@ -72,14 +65,14 @@ def _in_order(
     )  # fmt: skip
 
 
-def history_in(rated: Rated, player: str, row: int) -> History:
+def history_in(rated: Rated, player: str, row: int) -> results.History:
     """The rounds of a player among the rated ones. `row`: the player's row in the pool."""
     at, rounds = np.flatnonzero(rated.rows == row), rated.rounds
     number = np.searchsorted(bounds(rounds.sizes), at, "right") - 1
     numbers = numbers_of(rated)[at] if len(at) else np.empty((0, 7))
     mu, sigma, before_mu, before_sigma, performance, rating, before = numbers.T.copy()
     played: Ints = rated.result.wave.rounds[at] + 1
-    return History(
+    return results.History(
         player=player, round_id=objects([rounds.heads[i].round_id for i in number.tolist()]),
         completed_at=rounds.time[number].astype("datetime64[s]"),
         rank=np.repeat(rounds.place, rounds.members)[at].astype(np.int64), mu=mu, sigma=sigma,
@@ -89,19 +82,19 @@ def history_in(rated: Rated, player: str, row: int) -> History:
     )  # fmt: skip
 
 
-def joined(player: str, parts: Sequence[History]) -> History:
+def joined(player: str, parts: Sequence[results.History]) -> results.History:
     """The rounds of a player in all these parts."""
     columns = [part.columns() for part in (_without_rounds(player), *parts)]
     whole: dict[str, Any] = {
         name: np.concatenate([each[name] for each in columns]) for name in columns[0]
     }
-    return History(player=player, **whole)
+    return results.History(player=player, **whole)
 
 
-def _without_rounds(player: str) -> History:
+def _without_rounds(player: str) -> results.History:
     """The history of somebody who has a rating by a seed, and no round yet."""
     whole, number = NO_ROWS, np.empty(0)
-    return History(
+    return results.History(
         player=player, round_id=objects([]), completed_at=np.empty(0, "datetime64[s]"), rank=whole,
         mu=number, sigma=number, previous_mu=number, previous_sigma=number, performance=number,
         rating=number, previous_rating=number, rounds=whole, provisional=np.empty(0, np.bool_),
@@ -111,26 +104,26 @@ def _without_rounds(player: str) -> History:
 # --- beliefs ---
 
 
-def newcomer(pool: Pool, player: str) -> Belief:
+def newcomer(pool: Pool, player: str) -> results.Belief:
     """The initial belief about a player who has not played yet."""
     rule = pool.rule
     mu, sigma = rule.initial_mu, rule.initial_sigma
     provisional = rule.provisional_rounds > 0
-    return Belief(player, mu, sigma, rule.rating(mu, sigma), 0, provisional, None)
+    return results.Belief(player, mu, sigma, rule.rating(mu, sigma), 0, provisional, None)
 
 
-def belief(pool: Pool, player: str, row: int) -> Belief:
+def belief(pool: Pool, player: str, row: int) -> results.Belief:
     """The belief about the player in this row of the pool."""
     values = (column.tolist()[0] for column in _columns(pool, np.array([row])))
     mu, sigma, rating, rounds, provisional, time_s = values
-    return Belief(player, mu, sigma, rating, rounds, provisional, text_of(time_s))
+    return results.Belief(player, mu, sigma, rating, rounds, provisional, text_of(time_s))
 
 
-def players_in(pool: Pool, rows: Ints | None = None) -> Players:
+def players_in(pool: Pool, rows: Ints | None = None) -> results.Players:
     """The beliefs about the players in these (N,) rows of the pool; None: about all players."""
     rows = np.arange(len(pool)) if rows is None else rows
     mu, sigma, rating, rounds, provisional, time = _columns(pool, rows)
-    return Players(
+    return results.Players(
         player=objects(pool.names.take(rows).texts()), mu=mu, sigma=sigma, rating=rating,
         rounds=rounds, provisional=provisional, last_completed_at=time.astype("datetime64[s]"),
     )  # fmt: skip
@@ -151,7 +144,7 @@ def _shown(pool: Pool, mu: Floats, sigma: Floats) -> Floats:
     return ratings([pool.rule], np.zeros(len(mu), np.int64), mu, sigma)
 
 
-def leaderboard(pool: Pool, most: int | None) -> Leaderboard:
+def leaderboard(pool: Pool, most: int | None) -> results.Leaderboard:
     """The best `most` players, ordered by rating, then by id; None: all players."""
     rows = np.arange(len(pool))
     rating = _shown(pool, *seen(pool.rule, pool.headers(rows)))
@@ -164,7 +157,7 @@ def leaderboard(pool: Pool, most: int | None) -> Leaderboard:
     found = players_in(pool, rows[np.array(order, np.int64)])
     better = np.searchsorted(-found.rating, -found.rating, "left")
     percentile = 100.0 * (len(pool) - 1 - better) / max(len(pool), 1)
-    return Leaderboard(**found.columns(), rank=better + 1, percentile=percentile)
+    return results.Leaderboard(**found.columns(), rank=better + 1, percentile=percentile)
 
 
 # --- predictions ---
@@ -172,7 +165,7 @@ def leaderboard(pool: Pool, most: int | None) -> Leaderboard:
 
 def prediction(
     config: RatingConfig, pool: Pool, standings: Sequence[Entry], variance_factor: float
-) -> Prediction:
+) -> results.Prediction:
     """The prediction for a round with these sides, whatever their ranks and scores. Newcomers have
     the initial belief."""
     sides = [side.team or (side.player or "",) for side in standings]
@@ -184,7 +177,7 @@ def prediction(
     starts = bounds(np.array([len(side) for side in sides], np.int64))
     shift = shift_of_sides(config, [each.seat for each in standings])
     found = of_round(config, starts, share, players, variance_factor, shift)
-    return Prediction(players=objects(list(sides)), **found._asdict())
+    return results.Prediction(players=objects(list(sides)), **found._asdict())
 
 
 def balanced(pool: Pool, players: Sequence[str], teams: int) -> list[tuple[str, ...]]:

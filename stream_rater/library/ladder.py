@@ -13,21 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 import numpy as np
 
 from stream_rater.columns import compile_progress
+from stream_rater.library import results
 from stream_rater.library.parameters import DEFAULT_SYSTEM, Parameters, rating_of
-from stream_rater.library.results import (
-    Belief,
-    Calibration,
-    FileResult,
-    History,
-    Leaderboard,
-    Players,
-    Prediction,
-    RoundResult,
-    SeedResult,
-    Shares,
-    Side,
-    Tuning,
-)
 from stream_rater.tables.reading import TableOptions, reading_of
 
 if TYPE_CHECKING:
@@ -41,7 +28,7 @@ if TYPE_CHECKING:
     from stream_rater.replay.sequential import Rated
 
 Columns = tuple[
-    Sequence[int | None] | None, Sequence[Shares] | None, Sequence[str | None] | None,
+    Sequence[int | None] | None, Sequence[results.Shares] | None, Sequence[str | None] | None,
     Sequence[float | None] | None,
 ]  # fmt: skip
 """By side: the ranks, the shares, the seats and the scores, as `Ladder.rate` takes them."""
@@ -111,17 +98,17 @@ class Ladder:
 
     def rate(
         self,
-        sides: Sequence[Side],
+        sides: Sequence[results.Side],
         ranks: Sequence[int | None] | None = None,
         *,
-        shares: Sequence[Shares] | None = None,
+        shares: Sequence[results.Shares] | None = None,
         weight: float = 1.0,
         performance_ceiling: float | None = None,
         completed_at: datetime | str | None = None,
         round_id: str | None = None,
         seats: Sequence[str | None] | None = None,
         scores: Sequence[float | None] | None = None,
-    ) -> RoundResult:
+    ) -> results.RoundResult:
         """Rate one round.
 
         Args:
@@ -162,10 +149,10 @@ class Ladder:
             warnings.warn(text, stacklevel=3)
 
     def _result(
-        self, rate: Callable[[bytes], "Rated | None"], round_id: str, sides: Sequence[Side],
+        self, rate: Callable[[bytes], "Rated | None"], round_id: str, sides: Sequence[results.Side],
         of_sides: Columns, weight: float, performance_ceiling: float | None,
         completed_at: datetime | str | None,
-    ) -> RoundResult:  # fmt: skip
+    ) -> results.RoundResult:  # fmt: skip
         """The result of a round whose message is given to `rate`. Raises InvalidRound."""
         messages, rater = self._messages, self._rater
         given_sides = messages.sides_of(sides)
@@ -186,7 +173,7 @@ class Ladder:
         columns: Mapping[str, str] | None = None,
         score: str = "",
         **how: Unpack[TableOptions],
-    ) -> FileResult:
+    ) -> results.FileResult:
         """Rate the rounds of a file: JSON lines in their order, or a table in order of time.
 
         A name that ends in .csv, .tsv or .parquet is that of a table. JSON lines and CSV may be
@@ -227,7 +214,7 @@ class Ladder:
         columns: Mapping[str, str] | None = None,
         score: str = "",
         **how: Unpack[TableOptions],
-    ) -> FileResult:
+    ) -> results.FileResult:
         """Rate the rounds of a table in order of time, as `rate_file` rates a file of them.
 
         Args:
@@ -263,7 +250,7 @@ class Ladder:
         source: str = "",
         skip_invalid: bool = False,
         **how: Unpack[TableOptions],
-    ) -> SeedResult:
+    ) -> results.SeedResult:
         """Give players who have not played yet the ratings that they have elsewhere.
 
         A player who has a round or a seed on the ladder keeps the rating. So a second call with the
@@ -309,7 +296,7 @@ class Ladder:
         mu: float | None = None,
         *,
         at: datetime | str | None = None,
-    ) -> Belief:
+    ) -> results.Belief:
         """Make one player's rating uncertain again, from here on.
 
         Args:
@@ -333,7 +320,7 @@ class Ladder:
 
     # --- ask ---
 
-    def __getitem__(self, player: str) -> Belief:
+    def __getitem__(self, player: str) -> results.Belief:
         """The belief about a player. Raises KeyError if the player has not played."""
         return self._answers.belief(self._rater.pool, player, self._row(player))
 
@@ -343,7 +330,7 @@ class Ladder:
             raise KeyError(f"{player!r} has played no round here; get() gives a newcomer's belief")
         return row
 
-    def get(self, player: str) -> Belief:
+    def get(self, player: str) -> results.Belief:
         """The belief about a player, who may be a newcomer. Raises InvalidRound if the argument is
         not an id."""
         self._messages.check_id("player", player)
@@ -361,11 +348,11 @@ class Ladder:
         return iter(self._rater.pool.players())
 
     @property
-    def players(self) -> Players:
+    def players(self) -> results.Players:
         """The beliefs about all players who have played, in order of appearance."""
         return self._answers.players_in(self._rater.pool)
 
-    def leaderboard(self, most: int | None = None) -> Leaderboard:
+    def leaderboard(self, most: int | None = None) -> results.Leaderboard:
         """The best players by rating. Players with the same rating have the same rank, and are in
         order of id. `most`: the largest number of players to list; None: all players."""
         return self._answers.leaderboard(self._rater.pool, most)
@@ -378,12 +365,12 @@ class Ladder:
 
     def predict(
         self,
-        sides: Sequence[Side],
+        sides: Sequence[results.Side],
         *,
-        shares: Sequence[Shares] | None = None,
+        shares: Sequence[results.Shares] | None = None,
         variance_factor: float = 1.0,
         seats: Sequence[str | None] | None = None,
-    ) -> Prediction:
+    ) -> results.Prediction:
         """Predict a round: the probability of each side to win, and its mean rank.
 
         Args:
@@ -408,16 +395,16 @@ class Ladder:
 
     def what_if(
         self,
-        sides: Sequence[Side],
+        sides: Sequence[results.Side],
         ranks: Sequence[int | None] | None = None,
         *,
-        shares: Sequence[Shares] | None = None,
+        shares: Sequence[results.Shares] | None = None,
         weight: float = 1.0,
         performance_ceiling: float | None = None,
         completed_at: datetime | str | None = None,
         seats: Sequence[str | None] | None = None,
         scores: Sequence[float | None] | None = None,
-    ) -> RoundResult:
+    ) -> results.RoundResult:
         """The result that `rate` would give for the same arguments. The ladder does not change.
 
         Raises:
@@ -431,7 +418,7 @@ class Ladder:
 
     # --- look back ---
 
-    def history(self, player: str) -> History:
+    def history(self, player: str) -> results.History:
         """The rounds of a player, with the beliefs before and after each of them, by a replay of
         all rounds of the ladder. Corrections apply to all rounds before them, so a history has the
         numbers with all corrections so far. Raises KeyError if the player has not played, and
@@ -439,12 +426,14 @@ class Ladder:
         (found,) = self._histories([player])
         return found
 
-    def _histories(self, players: Sequence[str]) -> "list[History]":
+    def _histories(self, players: Sequence[str]) -> "list[results.History]":
         for each in players:
             self._row(each)
         return self._rater.histories(players)
 
-    def calibration(self, train: float = 0.5, *, variance_factor: float = 1.0) -> Calibration:
+    def calibration(
+        self, train: float = 0.5, *, variance_factor: float = 1.0
+    ) -> results.Calibration:
         """How often sides won, by their predicted probability to win. The ladder rates all its
         rounds again, and predicts each by the ratings before it. The numbers are those of
         `stream-rater evaluate --calibration` for the same rounds.
@@ -481,7 +470,7 @@ class Ladder:
         trials: int = 200,
         metric: str = "log_loss",
         executor: "Executor | None" = None,
-    ) -> Tuning:
+    ) -> results.Tuning:
         """Search parameters that predict the rounds of this ladder better than its own. The ladder
         does not change. The numbers are those of `stream-rater tune` for the same rounds and
         present parameters.

@@ -13,27 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from stream_rater.config.ladders import BETTER_FOR_DUELS, Ladder, any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
-from stream_rater.library import messages
+from stream_rater.library import messages, results
 from stream_rater.library.answers import history_in, joined
 from stream_rater.library.log import Log, Rounds, RoundsFile, RoundsTable
-from stream_rater.library.results import (
-    Calibration,
-    FileResult,
-    History,
-    OtherLadder,
-    RefusedLine,
-    Tuning,
-)
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.wins import ANY
+from stream_rater.replay import edited_log
 from stream_rater.replay.corrected import with_verdicts
-from stream_rater.replay.edited_log import (
-    NO_VERDICTS,
-    LogBatch,
-    LoggedRounds,
-    Verdicts,
-    batches_of,
-)
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Rated, Replay
@@ -64,9 +50,11 @@ MOST_REJECTED_LINES = 1000
 class _LogReplay:
     """The replay of a ladder's log so far."""
 
-    def __init__(self, ladder: str, rating: RatingConfig, verdicts: Verdicts | None) -> None:
+    def __init__(
+        self, ladder: str, rating: RatingConfig, verdicts: edited_log.Verdicts | None
+    ) -> None:
         self.ladder = ladder
-        self.edits: Edits = (verdicts or NO_VERDICTS).of(ladder)
+        self.edits: Edits = (verdicts or edited_log.NO_VERDICTS).of(ladder)
         self.latest_s = 0
         """The time of its latest round, seed or reset, Unix seconds; 0 before the first."""
         self.are_duels = False
@@ -81,7 +69,7 @@ class _LogReplay:
         """The ladder's pool; an empty pool before the first round."""
         return self._replay.pools.get(self.ladder, self._empty)
 
-    def feed(self, records: Sequence[Record]) -> tuple[LogBatch, list[Rated]]:
+    def feed(self, records: Sequence[Record]) -> tuple[edited_log.LogBatch, list[Rated]]:
         """Rate the rounds in these records. Returns the batch of all records, and the rated rounds
         of this ladder. Raises MissingVerdicts."""
         batch = self._replay.feed(records)
@@ -127,9 +115,9 @@ class Rater:
             )
         return self._current
 
-    def _replayed(self, log: Log, ladder: str, verdicts: Verdicts | None) -> _LogReplay:
+    def _replayed(self, log: Log, ladder: str, verdicts: edited_log.Verdicts | None) -> _LogReplay:
         work = _LogReplay(ladder, self.rating, verdicts)
-        for batch in batches_of(log.records()):
+        for batch in edited_log.batches_of(log.records()):
             work.feed(batch)
         return work
 
@@ -204,14 +192,14 @@ class Rater:
 
     # --- the whole log again ---
 
-    def histories(self, players: Sequence[str]) -> list[History]:
+    def histories(self, players: Sequence[str]) -> list[results.History]:
         """The rounds of each of these players, who must have played. They are found by a replay of
         the whole log, so the time is that of rating it."""
 
-        def run(verdicts: Verdicts | None) -> list[list[History]]:
+        def run(verdicts: edited_log.Verdicts | None) -> list[list[results.History]]:
             work = _LogReplay(self.ladder, self.rating, verdicts)
-            found = [list[History]() for _ in players]
-            for batch in batches_of(self._log.records()):
+            found = [list[results.History]() for _ in players]
+            for batch in edited_log.batches_of(self._log.records()):
                 _, rated = work.feed(batch)
                 for player, parts in zip(players, found, strict=True):
                     if (row := work.pool.find(player)) is not None:
@@ -221,7 +209,7 @@ class Rater:
         found = zip(players, self._with_verdicts(run), strict=True)
         return [joined(player, parts) for player, parts in found]
 
-    def calibration(self, train: float, variance_factor: float) -> Calibration:
+    def calibration(self, train: float, variance_factor: float) -> results.Calibration:
         """Compares the ladder's predictions with the outcomes, in rounds of any size."""
         from stream_rater.library.calibration import calibration_of
 
@@ -240,19 +228,21 @@ class Rater:
         )
         return found
 
-    def tuning(self, search: "Search") -> Tuning:
+    def tuning(self, search: "Search") -> results.Tuning:
         """The result of a search on the ladder's rounds, as `tuning_of` makes it."""
         from stream_rater.library.tuning import tuning_of
 
         return tuning_of(self._log.records, self.ladder, self.rating, search)
 
-    def _with_verdicts(self, run: Callable[[Verdicts | None], T]) -> T:
+    def _with_verdicts(self, run: Callable[[edited_log.Verdicts | None], T]) -> T:
         """The result of `run` with the verdicts on the corrections in the log."""
         return with_verdicts(run, self._log.records, any_ladder(self.rating), WINDOW)
 
     # --- a file ---
 
-    def rate_file(self, path: Path, ladder: str | None, reading: Reading = AS_FOUND) -> FileResult:
+    def rate_file(
+        self, path: Path, ladder: str | None, reading: Reading = AS_FOUND
+    ) -> results.FileResult:
         """Rate the rounds of a file, as its corrections edit them. `ladder`: the ladder whose
         rounds are rated; None: all rounds are rated, and must be of one ladder. `reading`: how a
         table is to be read.
@@ -263,14 +253,14 @@ class Rater:
         own = ladder or (self.ladder if self._is_named else "")
         return self._rate_all(RoundsFile(path, reading, own), ladder)
 
-    def rate_table(self, table: Any, ladder: str | None, reading: Reading) -> FileResult:
+    def rate_table(self, table: Any, ladder: str | None, reading: Reading) -> results.FileResult:
         """Rate the rounds of a data frame or a dict of columns, as `rate_file` does."""
         return self._rate_all(RoundsTable(table, reading, ladder or self.ladder), ladder)
 
-    def _rate_all(self, file: Rounds, ladder: str | None) -> FileResult:
+    def _rate_all(self, file: Rounds, ladder: str | None) -> results.FileResult:
         name = ladder or (self.ladder if self._is_named else self._ladder_of(file))
         if self._is_named and name != self.ladder:
-            raise OtherLadder(
+            raise results.OtherLadder(
                 f"{file.path}: ladder {name!r}, but this one is {self.ladder!r}: make another "
                 "Ladder for it"
             )
@@ -278,7 +268,7 @@ class Rater:
         first = log.end
         tally = _Tally(file, first, name, chosen=ladder is not None)
 
-        def run(verdicts: Verdicts | None) -> _LogReplay:
+        def run(verdicts: edited_log.Verdicts | None) -> _LogReplay:
             work = self._replayed(log, name, verdicts)
             self._feed(work, file.records(first), tally)
             return work
@@ -302,16 +292,16 @@ class Rater:
         """Whether a file has corrections, which change rounds that were rated before. Raises the
         errors that rating the file would raise, so that nothing has to be undone."""
         decoder = RoundDecoder(any_ladder(self.rating))
-        for batch in batches_of(file.records(tally.first)):
+        for batch in edited_log.batches_of(file.records(tally.first)):
             if correction_indices(batch):
                 return True
-            tally.check(LoggedRounds.of(batch, *decoder.decode(batch)))
+            tally.check(edited_log.LoggedRounds.of(batch, *decoder.decode(batch)))
         return False
 
     @staticmethod
     def _feed(work: _LogReplay, records: Iterator[Record], tally: "_Tally") -> None:
         tally.begin()
-        for batch in batches_of(records):
+        for batch in edited_log.batches_of(records):
             tally.add(*work.feed(batch))
 
     def _ladder_of(self, file: Rounds) -> str:
@@ -345,9 +335,9 @@ class _Tally:
         table = self._file.table
         self._rejected = 0 if table is None else table.rejected
         rows = () if table is None else table.rejections[:MOST_REJECTED_LINES]
-        self._rejected_lines = [RefusedLine(line, why.code, str(why)) for line, why in rows]
+        self._rejected_lines = [results.RefusedLine(line, why.code, str(why)) for line, why in rows]
 
-    def check(self, batch: LoggedRounds) -> None:
+    def check(self, batch: edited_log.LoggedRounds) -> None:
         """Raise OtherLadder if a round is of another ladder and no ladder was chosen."""
         heads = batch.rounds.heads
         other = next((i for i, head in enumerate(heads) if head.ladder != self._ladder), None)
@@ -356,12 +346,12 @@ class _Tally:
 
     def _check_ladder(self, ladder: str, offset: int, what: str) -> None:
         if ladder != self._ladder and not self._chosen:
-            raise OtherLadder(
+            raise results.OtherLadder(
                 f"{self._file.path}:{self._line(offset)}: a {what} of ladder {ladder!r} among "
                 f"those of {self._ladder!r}: say which to rate, as ladder={self._ladder!r}"
             )
 
-    def add(self, batch: LogBatch, rated: Sequence[Rated]) -> None:
+    def add(self, batch: edited_log.LogBatch, rated: Sequence[Rated]) -> None:
         """Count a batch of lines. `rated`: the rated rounds of this ladder. Raises OtherLadder as
         `check` does."""
         self.check(batch.rounds)
@@ -375,7 +365,7 @@ class _Tally:
         self._corrections += len(batch.corrections)
         self._rejected += len(batch.rejected)
         self._rejected_lines += [
-            RefusedLine(self._line(record.offset), invalid.code, self._why(invalid))
+            results.RefusedLine(self._line(record.offset), invalid.code, self._why(invalid))
             for record, invalid in batch.rejected[: MOST_REJECTED_LINES - len(self._rejected_lines)]
         ]
 
@@ -387,10 +377,10 @@ class _Tally:
         table = self._file.table
         return str(invalid if table is None else table.explained(invalid, self.first))
 
-    def result(self) -> FileResult:
+    def result(self) -> results.FileResult:
         """The counts as the result of the file."""
         table = self._file.table
-        return FileResult(
+        return results.FileResult(
             str(self._file.path), self._ladder, self.rounds, self._updates, self._corrections,
             self._others, self._rejected, tuple(self._rejected_lines), self.seeds,
             () if table is None else (table.layout.described(), *table.said()),

@@ -18,15 +18,8 @@ from stream_rater.contract.events import shown
 from stream_rater.contract.groups import ESTIMATORS
 from stream_rater.operations.ladder_replay import run_job
 from stream_rater.operations.unfinished import check_not_torn
+from stream_rater.pipeline.corrections import correction_ports
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
-from stream_rater.pipeline.corrections.correction_ports import (
-    Checkpoints,
-    DropCheckpoint,
-    KeepCheckpoint,
-    ReadAgain,
-    ReadPiece,
-    WritePiece,
-)
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.corrections.log_context import LogContext
 from stream_rater.pipeline.ladder_history import LadderLog
@@ -83,12 +76,14 @@ class _CheckpointMaker:
         checkpoints, topic = self._store.checkpoints, admin.topics.rounds
         self._actions: dict[type, Callable[[Any], Any]] = {
             LogStarts: lambda _: admin.starts(topic, partitions),
-            ReadAgain: lambda e: self._log.read(e.partition, e.first, e.end),
-            Checkpoints: lambda e: checkpoints.heads(e.ladder),
-            ReadPiece: lambda e: checkpoints.read(e.ladder, e.name, e.number),
-            WritePiece: lambda e: checkpoints.write(e.ladder, e.name, e.number, e.data),
-            KeepCheckpoint: lambda e: checkpoints.keep(e.ladder, e.name, e.head),
-            DropCheckpoint: lambda e: checkpoints.drop(e.ladder, e.name, e.pieces),
+            correction_ports.ReadAgain: lambda e: self._log.read(e.partition, e.first, e.end),
+            correction_ports.Checkpoints: lambda e: checkpoints.heads(e.ladder),
+            correction_ports.ReadPiece: lambda e: checkpoints.read(e.ladder, e.name, e.number),
+            correction_ports.WritePiece: lambda e: checkpoints.write(
+                e.ladder, e.name, e.number, e.data
+            ),
+            correction_ports.KeepCheckpoint: lambda e: checkpoints.keep(e.ladder, e.name, e.head),
+            correction_ports.DropCheckpoint: lambda e: checkpoints.drop(e.ladder, e.name, e.pieces),
         }
 
     def make(self, ladder: str, end: int) -> None:

@@ -14,12 +14,7 @@ import msgspec
 
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.ladders import Ladders
-from stream_rater.contract.corrections import (
-    EVENT_TYPE,
-    Correction,
-    CorrectionsApplied,
-    RoundAmended,
-)
+from stream_rater.contract import corrections
 from stream_rater.contract.events import shown, to_json
 from stream_rater.contract.record import Record
 from stream_rater.operations.input_file import file_failures
@@ -60,7 +55,7 @@ class Planned(NamedTuple):
     @property
     def headers(self) -> tuple[tuple[str, bytes | None], ...]:
         """The headers of its record, which name its event type."""
-        return ((EVENT_TYPE, self.kind.encode()),)
+        return ((corrections.EVENT_TYPE, self.kind.encode()),)
 
     def rejected(self, invalid: Invalid) -> str:
         """The error text for a rejection: the place, the reason and the cure, in one line."""
@@ -199,14 +194,14 @@ def _planned(
 # --- the rules -----------------------------------------------------------------------------------
 
 
-def checked(record: Record, ladders: Ladders) -> Correction:
+def checked(record: Record, ladders: Ladders) -> corrections.Correction:
     """The correction in a record, validated by all rules that need only the record. These include
     the rules for the standings of an amended round. Raises Invalid.
 
     Whether its ladder accepts corrections depends on the offset: see `check_accepting`.
     """
     correction = well_formed(record, ladders)
-    if isinstance(correction, RoundAmended):
+    if isinstance(correction, corrections.RoundAmended):
         message = amended_message(correction, PLACEHOLDER_TIME, 1.0, math.inf)
         RoundDecoder(ladders).read(
             Record(record.partition, record.offset, message, received_s=record.received_s)
@@ -230,7 +225,9 @@ EndOf = Callable[[str], int]
 """A function that gives the end offset of a ladder's partition."""
 
 
-def rejection_now(correction: Correction, ladders: Ladders, end_of: EndOf) -> Invalid | None:
+def rejection_now(
+    correction: corrections.Correction, ladders: Ladders, end_of: EndOf
+) -> Invalid | None:
     """The reason why the ladder of a correction accepts no corrections now; None if it accepts
     them."""
     named = ladders.ladders.get(correction.ladder)
@@ -243,7 +240,7 @@ def rejection_now(correction: Correction, ladders: Ladders, end_of: EndOf) -> In
 def check_accepting(plan: Sequence[Planned], ladders: Ladders, end_of: EndOf) -> None:
     """Raise BadConfiguration if a ladder of these corrections accepts none now."""
     for ladder in dict.fromkeys(each.ladder for each in plan):
-        correction = CorrectionsApplied(ladder=ladder)
+        correction = corrections.CorrectionsApplied(ladder=ladder)
         if (invalid := rejection_now(correction, ladders, end_of)) is not None:
             raise BadConfiguration(
                 f"{invalid.code}: {invalid}: nothing was sent; to send corrections, give the "

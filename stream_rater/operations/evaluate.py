@@ -13,12 +13,7 @@ from stream_rater.evaluation.comparison import Named, compare
 from stream_rater.evaluation.evaluation import MOST_SIDES
 from stream_rater.evaluation.measured import Evaluation
 from stream_rater.evaluation.season import Session, by_name, sessions_of
-from stream_rater.operations.input_file import (
-    Order,
-    RoundsFile,
-    check_writable,
-    file_failures,
-)
+from stream_rater.operations import input_file
 from stream_rater.rating.prediction.wins import ANY
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import Verdicts
@@ -48,7 +43,7 @@ class Evaluated(NamedTuple):
         if self.diagram is not None:
             from stream_rater.evaluation.research import figures
 
-            with file_failures():
+            with input_file.file_failures():
                 figures.reliability(self.rows, self.diagram)
         for each in self.seasons:
             each.conclude_order()
@@ -78,7 +73,7 @@ def evaluate_files(
             compare, path.name, configs=configs, train=train, progress=_with_progress,
             variance_factor=factor, most_sides=most, by_display=by == "display",
         )  # fmt: skip
-        with file_failures():
+        with input_file.file_failures():
             rows += season.play(comparing)
         seasons.append(season)
     return Evaluated(rows, seasons, diagram)
@@ -91,7 +86,7 @@ def _check_diagram(path: Path) -> None:
 
     if path.suffix not in PICTURES:
         raise BadConfiguration(f"--diagram {path}: end its name in {' or '.join(PICTURES)}")
-    check_writable(path)
+    input_file.check_writable(path)
     try:
         figures.pyplot()
     except MissingExtra as error:
@@ -113,8 +108,12 @@ class SeasonFile:
     ) -> None:  # fmt: skip
         """`lines`: the lines of the file, if it is open already. `named`: whether the names of
         players are kept. `reading`: how a table is to be read."""
-        self._path, self._file, self._named = path, RoundsFile(path, lines, reading), named
-        self.mistakes, self.order = self._file.mistakes, Order()
+        self._path, self._file, self._named = (
+            path,
+            input_file.RoundsFile(path, lines, reading),
+            named,
+        )
+        self.mistakes, self.order = self._file.mistakes, input_file.Order()
 
     def play(self, run: Callable[[Iterator[Session]], T]) -> T:
         """Return `run(sessions)` for the valid rounds, and count mistakes and late rounds.
@@ -125,7 +124,7 @@ class SeasonFile:
 
         def once(verdicts: Verdicts | None) -> T:
             self.mistakes.restart()
-            self.order = Order()
+            self.order = input_file.Order()
             return run(self._sessions(verdicts))
 
         return with_verdicts(once, self._file.records, ANY_LADDER, Settings().duplicate_window)

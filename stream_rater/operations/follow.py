@@ -15,14 +15,8 @@ from stream_rater.adapters.sqlite.following import changed_records, rejected_rec
 from stream_rater.adapters.sqlite.reading import DataFile, data_file
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.settings import Settings
+from stream_rater.contract import events
 from stream_rater.contract.corrections import EVENT_TYPE
-from stream_rater.contract.events import (
-    JSON,
-    MAX_ID_BYTES,
-    RatingChanged,
-    rating_changed_from_json,
-    shown,
-)
 from stream_rater.contract.record import Record, header
 from stream_rater.contract.seeds import RESET, SEEDED
 from stream_rater.rounds.validation import CODES
@@ -62,7 +56,7 @@ def watch(
         value = record.value
         if value is None:  # the player was erased
             return None
-        event = rating_changed_from_json(value)
+        event = events.rating_changed_from_json(value)
         if (ladder and event.ladder != ladder) or (player and event.player != player):
             return None
         return value.decode() if as_json else line_of(event)
@@ -164,10 +158,11 @@ def _in_time(
 # --- rating-changed ------------------------------------------------------------------------------
 
 
-def line_of(event: RatingChanged) -> str:
+def line_of(event: events.RatingChanged) -> str:
     """A rating change in one line."""
     return SHOWN_LINE.format(
-        time=in_utc(event.completed_at), ladder=shown(event.ladder), who=shown(event.player),
+        time=in_utc(event.completed_at), ladder=events.shown(event.ladder),
+        who=events.shown(event.player),
         what=outcome_of(event),
     )  # fmt: skip
 
@@ -178,21 +173,21 @@ def in_utc(time: str) -> str:
     try:
         return datetime.fromisoformat(time).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (ValueError, OverflowError):
-        return shown(time)
+        return events.shown(time)
 
 
-def outcome_of(event: RatingChanged) -> str:
+def outcome_of(event: events.RatingChanged) -> str:
     """The end of a line: the rank, the correction or the seed, and the ratings before and after it.
     A newcomer has no rating before the first round, because none was displayed."""
     before, change = f"{event.previous_rating:.1f}", event.rating - event.previous_rating
     moved = f"{before:>7} -> {event.rating:7.1f} ({change:+.1f})"
     if (correction := event.correction) is not None:
         of = f"{correction.cause} {correction.round_id}".rstrip()
-        return f"{_LABELS.get(correction.cause, 'correction'):<14} {moved}  {shown(of)}"
+        return f"{_LABELS.get(correction.cause, 'correction'):<14} {moved}  {events.shown(of)}"
     rank = "did not finish" if event.rank is None else f"rank {event.rank}"
     if event.rounds == 1:
         moved = f"{'(new)':>7} -> {event.rating:7.1f}"
-    return f"{rank:<14} {moved}  {shown(event.round_id)}"
+    return f"{rank:<14} {moved}  {events.shown(event.round_id)}"
 
 
 _LABELS = {SEEDED: "seed", RESET: "reset"}
@@ -242,7 +237,7 @@ _FROM_JSON, _FROM_MSGPACK = msgspec.json.Decoder(_Ids), msgspec.msgpack.Decoder(
 def rejection_of(record: Record) -> Rejected:
     """Decode a record of `round-rejected`."""
     headers, value = record.headers, record.value or b""
-    json = header(headers, "content-type").startswith(JSON)
+    json = header(headers, "content-type").startswith(events.JSON)
     ids = _ids(_FROM_JSON if json else _FROM_MSGPACK, value)
     found = Rejected(
         code=header(headers, "error-code"),
@@ -284,18 +279,27 @@ def _number(text: str) -> int | None:
 
 def _line_of_rejection(found: Rejected) -> str:
     place = f"{found.source_topic} partition {found.source_partition} offset {found.source_offset}"
-    kind = f"{shown(found.event_type)[:MAX_ID_BYTES]} refused: " if found.event_type else ""
+    kind = (
+        f"{events.shown(found.event_type)[: events.MAX_ID_BYTES]} refused: "
+        if found.event_type
+        else ""
+    )
     return SHOWN_LINE.format(
-        time=in_utc(found.rejected_at), ladder=shown(found.ladder or "-")[:MAX_ID_BYTES],
-        who=_about(found), what=f"{kind}{shown(found.code)}: {shown(found.error)} ({shown(place)})",
+        time=in_utc(found.rejected_at),
+        ladder=events.shown(found.ladder or "-")[:events.MAX_ID_BYTES],
+        who=_about(found),
+        what=f"{kind}{events.shown(found.code)}: {events.shown(found.error)} "
+        f"({events.shown(place)})",
     )  # fmt: skip
 
 
 def _about(found: Rejected) -> str:
     """The id of the round, or the player or the season of a correction without a round."""
-    player, into = (shown(each or "")[:MAX_ID_BYTES] for each in (found.player, found.into))
+    player, into = (
+        events.shown(each or "")[: events.MAX_ID_BYTES] for each in (found.player, found.into)
+    )
     if found.round_id is not None or found.event_type is None:
-        return shown(found.round_id or "-")[:MAX_ID_BYTES]
+        return events.shown(found.round_id or "-")[: events.MAX_ID_BYTES]
     if found.season is not None:
         return f"season {found.season}"
     return f"{player} -> {into}" if into else player or "-"

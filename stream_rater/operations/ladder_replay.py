@@ -19,15 +19,8 @@ from stream_rater.contract.events import shown
 from stream_rater.contract.groups import ESTIMATORS
 from stream_rater.contract.record import Record
 from stream_rater.operations.unfinished import UnfinishedRounds
+from stream_rater.pipeline.corrections import correction_ports
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
-from stream_rater.pipeline.corrections.correction_ports import (
-    Checkpoints,
-    DropCheckpoint,
-    KeepCheckpoint,
-    ReadAgain,
-    ReadPiece,
-    WritePiece,
-)
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.corrections.log_context import LogContext
 from stream_rater.pipeline.ladder_history import LadderLog
@@ -110,13 +103,13 @@ class _Log:
         self._edits = LadderEdits()
         self._actions: dict[type, Callable[[Any], Any]] = {
             LogStarts: lambda _: self._starts(),
-            ReadAgain: lambda e: self._read(e.first, e.end),
-            Checkpoints: lambda _: {},
-            ReadPiece: lambda _: None,
+            correction_ports.ReadAgain: lambda e: self._read(e.first, e.end),
+            correction_ports.Checkpoints: lambda _: {},
+            correction_ports.ReadPiece: lambda _: None,
             # Nothing is written: the job may believe that it is.
-            WritePiece: lambda _: True,
-            KeepCheckpoint: lambda _: True,
-            DropCheckpoint: lambda _: True,
+            correction_ports.WritePiece: lambda _: True,
+            correction_ports.KeepCheckpoint: lambda _: True,
+            correction_ports.DropCheckpoint: lambda _: True,
         }
 
     def _starts(self) -> Mapping[int, int]:
@@ -167,8 +160,10 @@ class KafkaLog(_Log):
         super().__init__(settings, ladders, ladder, partitions)
         self._log, self._store = Rereader(settings, self._topic), RedisStore(settings)
         checkpoints = self._store.checkpoints
-        self._actions[Checkpoints] = lambda e: checkpoints.heads(e.ladder)
-        self._actions[ReadPiece] = lambda e: checkpoints.read(e.ladder, e.name, e.number)
+        self._actions[correction_ports.Checkpoints] = lambda e: checkpoints.heads(e.ladder)
+        self._actions[correction_ports.ReadPiece] = lambda e: checkpoints.read(
+            e.ladder, e.name, e.number
+        )
 
     def wait(self, wait_s: float) -> None:
         """Wait until the workers have rated all that is in the ladder's partition now. Raises

@@ -24,15 +24,9 @@ from stream_rater.operations.rate import RatedFile, rate_file
 from stream_rater.rating.prediction.balance import even_teams
 from stream_rater.rating.prediction.forecast import deviations, of_round, shift_of_sides
 from stream_rater.rating.seats import SEAT_CURE, is_seat
+from stream_rater.replay import what_if
 from stream_rater.replay.edits import NO_EDITS
 from stream_rater.replay.rating_changes import numbers_of
-from stream_rater.replay.what_if import (
-    KnownBeliefs,
-    RemovedPlayer,
-    believed,
-    playing_as,
-    rate_future_round,
-)
 from stream_rater.rounds.validation import Invalid, id_mistake
 from stream_rater.runtime.progress import unknown_ladder
 
@@ -127,7 +121,7 @@ def from_file(
     pool = pools[ladder]
     edits = rated.verdicts.of(ladder) if rated.verdicts else NO_EDITS
     time_s = int(pool.headers(np.arange(len(pool)))["time"].max(initial=0))
-    return _answer(question, KnownBeliefs(ladder, pool, edits, time_s)), rated
+    return _answer(question, what_if.KnownBeliefs(ladder, pool, edits, time_s)), rated
 
 
 def from_redis(question: Question, settings: Settings, ladder: str) -> Answer:
@@ -151,26 +145,26 @@ def from_redis(question: Question, settings: Settings, ladder: str) -> Answer:
             raise Failed(unknown_ladder(ladder, error.rated)) from None
         except live_beliefs.LaddersDiffer as error:
             raise BadConfiguration(f"{error}: nothing was predicted") from None
-        except (live_beliefs.StaleBeliefs, RemovedPlayer) as error:
+        except (live_beliefs.StaleBeliefs, what_if.RemovedPlayer) as error:
             raise Failed(str(error)) from None
     return _answer(question, known)
 
 
-def _answer(question: Question, known: KnownBeliefs) -> Answer:
+def _answer(question: Question, known: what_if.KnownBeliefs) -> Answer:
     """The prediction. Raises Failed for a round that cannot be played."""
     sides, pool = question.sides, known.pool
     try:
-        playing = playing_as(question.players, known)
-    except RemovedPlayer as error:
+        playing = what_if.playing_as(question.players, known)
+    except what_if.RemovedPlayer as error:
         raise Failed(str(error)) from None
     if question.teams is not None:
         current = [playing[player] for player in question.players]
-        deviation = deviations(pool.rating, believed(pool, current), question.teams)
+        deviation = deviations(pool.rating, what_if.believed(pool, current), question.teams)
         dealt = even_teams(question.players, deviation, question.teams)
         sides = [tuple(question.players[i] for i in members) for members in dealt]
     starts = bounds(np.array([len(side) for side in sides], np.int64))
     names = [playing[player] for side in sides for player in side]
-    beliefs = believed(pool, names)
+    beliefs = what_if.believed(pool, names)
     mu, sigma, rounds = (column.tolist() for column in beliefs)
     found = of_round(
         pool.rating, starts, np.ones(len(names)), beliefs, question.variance_factor,
@@ -196,7 +190,7 @@ def _answer(question: Question, known: KnownBeliefs) -> Answer:
 
 
 def _changes(
-    known: KnownBeliefs, sides: Sequence[tuple[str, ...]], question: Question
+    known: what_if.KnownBeliefs, sides: Sequence[tuple[str, ...]], question: Question
 ) -> Iterator[Change]:
     """Yield the new ratings of the players whose ratings the result would change. Raises Failed for
     an invalid round."""
@@ -210,7 +204,7 @@ def _changes(
         )
     ]  # fmt: skip
     try:
-        rated = rate_future_round(known, standings)
+        rated = what_if.rate_future_round(known, standings)
     except Invalid as rejection:
         raise Failed(f"--ranks: {rejection.code}: {rejection}") from None
     if rated is None:

@@ -18,13 +18,7 @@ from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import ANY_LADDER, BETTER_FOR_DUELS, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
-from stream_rater.operations.input_file import (
-    Mistakes,
-    Order,
-    RoundsFile,
-    check_writable,
-    file_failures,
-)
+from stream_rater.operations import input_file
 from stream_rater.rating.seasons import seen
 from stream_rater.rating.stages import ratings
 from stream_rater.replay.cores import ONE_CORE, Cores
@@ -58,11 +52,11 @@ def rate(
     Raises BadConfiguration or Failed.
     """
     for each in filter(None, (out, changes, database)):
-        check_writable(each, path)
+        input_file.check_writable(each, path)
     if out is not None and changes is not None:
-        check_writable(out, changes)
+        input_file.check_writable(out, changes)
     say_cautions(ladders, lambda text: print(f"warning: {text}", file=sys.stderr))
-    with file_failures():
+    with input_file.file_failures():
         rated = rate_file(path, ladders, changes, reading, Cores.of(cores))
         pools = sorted(rated.replay.pools.items())
         if database is not None:
@@ -122,8 +116,8 @@ class RatedFile(NamedTuple):
     replay: Replay
     verdicts: Verdicts | None
     """The verdicts on its corrections; None if it has none."""
-    order: Order
-    mistakes: Mistakes
+    order: input_file.Order
+    mistakes: input_file.Mistakes
     are_duels: bool
     """Whether duels or rounds of teams are among its rounds."""
 
@@ -143,11 +137,11 @@ def rate_file(
     Raises OSError, EOFError or zlib.error if a file cannot be read or written, and BadConfiguration
     with a question about the columns of a table.
     """
-    file, window = RoundsFile(path, None, reading, ladders), Settings().duplicate_window
+    file, window = input_file.RoundsFile(path, None, reading, ladders), Settings().duplicate_window
     mistakes = file.mistakes
 
     def run(verdicts: Verdicts | None) -> RatedFile:
-        replay, order = Replay(ladders, window, verdicts=verdicts, cores=cores), Order()
+        replay, order = Replay(ladders, window, verdicts=verdicts, cores=cores), input_file.Order()
         mistakes.restart()
         are_duels = False
         with _opened(changes) if changes else nullcontext() as log:

@@ -19,31 +19,11 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Player, Record
-from stream_rater.operations.corrected_rebuild import (
-    CorrectionTraces,
-    LastPublished,
-    corrected_ladders,
-    editions,
-    to_restate,
-)
+from stream_rater.operations import corrected_rebuild, rebuild_store
 from stream_rater.operations.cutoff import Cutoff, Misplaced
 from stream_rater.operations.lost_rounds import MOST_FILLERS, Closing, RoundLog, named_offsets
-from stream_rater.operations.rebuild_store import (
-    Rebuild,
-    Rebuilds,
-    StoreInUse,
-    fill_store,
-    past_marks,
-    tails_at,
-)
 from stream_rater.operations.torn_logs import reached
-from stream_rater.pipeline.ladder_history import (
-    LadderEventLog,
-    LadderLog,
-    encode_histories,
-    encode_replayed,
-    encode_restated_corrections,
-)
+from stream_rater.pipeline import ladder_history
 from stream_rater.pipeline.parts.schema import UnknownPart, mark
 from stream_rater.pipeline.ports import SourceCommit
 from stream_rater.replay.checkpoint import heads_in
@@ -93,7 +73,7 @@ def rebuild(
     report(work, began_s)
 
 
-def report(work: Rebuilds, began_s: float) -> None:
+def report(work: rebuild_store.Rebuilds, began_s: float) -> None:
     """Print what a rebuild did. `began_s`: when it began, monotonic seconds."""
     if work.unproven:
         print(f"warning: {unproven_warning(work.unproven)}", file=sys.stderr)
@@ -118,13 +98,13 @@ def unproven_warning(offsets: Collection[int]) -> str:
 def rebuild_from_log(
     admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore,
     partitions: Mapping[str, int], cores: int | None = None, fill: int | None = None,
-) -> Rebuilds:  # fmt: skip
+) -> rebuild_store.Rebuilds:  # fmt: skip
     """Rebuild the store from the log. Then write ladder events with the parameter histories and the
     corrections of this replay. The store stays marked as unfinished. `cores`, `fill`: as in
     `rebuild`. Raises Failed."""
     try:
         work = _rebuild(admin, settings, ladders, store, partitions, Cores.of(cores), fill)
-    except (UnknownPart, Misplaced, StoreInUse) as error:
+    except (UnknownPart, Misplaced, rebuild_store.StoreInUse) as error:
         raise Failed(str(error)) from None
     log, rounds = LadderEvents(settings, admin), admin.topics.rounds
     read_log = partial(read_all, settings, rounds, partitions[rounds])
@@ -134,7 +114,8 @@ def rebuild_from_log(
 
 
 def restate(
-    log: LadderEventLog, work: Rebuilds, ladders: Ladders, read_log: Callable[[], Iterable[Record]],
+    log: ladder_history.LadderEventLog, work: rebuild_store.Rebuilds, ladders: Ladders,
+    read_log: Callable[[], Iterable[Record]],
     window: int, partitions: int,
 ) -> None:  # fmt: skip
     """Write ladder events with the parameter histories and the corrections of a replay."""
@@ -142,17 +123,21 @@ def restate(
     ladder_log = log.read()
     every = dict.fromkeys((*work.ladders, *named, *ladder_log.recorded))
     history = ladders.by_table(ladders.history)
-    log.write(encode_histories("restated", {ladder: history(ladder) for ladder in every}))
+    log.write(
+        ladder_history.encode_histories("restated", {ladder: history(ladder) for ladder in every})
+    )
     validate_all = partial(verdicts_of_log, read_log, ladders, window, partitions)
     log.write(
-        encode_restated_corrections(to_restate(work.verdicts, ladder_log.corrections, validate_all))
+        ladder_history.encode_restated_corrections(
+            corrected_rebuild.to_restate(work.verdicts, ladder_log.corrections, validate_all)
+        )
     )
 
 
 def _rebuild(
     admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore,
     partitions: Mapping[str, int], cores: Cores, fill: int | None,
-) -> Rebuilds:  # fmt: skip
+) -> rebuild_store.Rebuilds:  # fmt: skip
     """Read all topics, mark the shards, and replace the contents of the store.
 
     Nothing changes before the marks are written, unless the rounds lost records (`lost_rounds`).
@@ -196,22 +181,26 @@ def _rebuild(
         cutoff.replay_to(closing.close(begin))
         store.checkpoints.drop_all()  # they may be of lost rounds
     if found.is_torn:
-        notes.write(encode_replayed([cutoff.sent(p) for p in range(partitions[rounds])]))
+        notes.write(
+            ladder_history.encode_replayed([cutoff.sent(p) for p in range(partitions[rounds])])
+        )
     notes.close()
     work = _replayed(admin, settings, ladders, partitions[rounds], cutoff, cores)
     check_idle(admin, settings)
     marks = _write_marks(settings, parts, shards)
     check_quiet(marks, ends)
-    moved = past_marks(applied, marks)
+    moved = rebuild_store.past_marks(applied, marks)
     admin.commit(UPDATERS, parts, moved)
     applied |= moved
-    tails = tails_at(applied, moved, cutoff)
+    tails = rebuild_store.tails_at(applied, moved, cutoff)
     epoch = begin()
     check_idle(admin, settings)
     beliefs = track_batches(cores.ahead(work.beliefs(), MOST_AHEAD), "beliefs")
-    fill_store(beliefs, applied, marks, tails, epoch, store.apply)
+    rebuild_store.fill_store(beliefs, applied, marks, tails, epoch, store.apply)
     if _committed(admin, UPDATERS, parts, shards) != applied:
-        raise StoreInUse("workers ran while the store was being rebuilt: stop them, run it again")
+        raise rebuild_store.StoreInUse(
+            "workers ran while the store was being rebuilt: stop them, run it again"
+        )
     if closing is not None:  # last: until then, another rebuild sees what this one saw
         closing.publish(store.beliefs(), work.verdicts, shards, cutoff.sent)
         closing.release()
@@ -220,7 +209,7 @@ def _rebuild(
 
 def _closing(
     admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore, lost: Collection[int],
-    committed: Mapping[int, SourceCommit | None], cutoff: Cutoff, notes: LadderLog,
+    committed: Mapping[int, SourceCommit | None], cutoff: Cutoff, notes: ladder_history.LadderLog,
 ) -> Closing:  # fmt: skip
     """What closes the partitions that lost records. Nothing is changed yet."""
     log = RoundLog(settings, admin)
@@ -234,7 +223,7 @@ def _closing(
 def _replayed(
     admin: Admin, settings: Settings, ladders: Ladders, partitions: int, cutoff: Cutoff,
     cores: Cores,
-) -> Rebuilds:  # fmt: skip
+) -> rebuild_store.Rebuilds:  # fmt: skip
     """Replay all rounds on Kafka."""
     rounds = admin.topics.rounds
     ends = dict(enumerate(admin.ends(rounds, partitions)))
@@ -245,30 +234,35 @@ def _replayed(
 
 
 def replayed(
-    log: LogReader, newest: Callable[[Callable[[str], bool]], Mapping[Player, LastPublished]],
+    log: LogReader, newest: Callable[[Callable[[str], bool]], Mapping[Player,
+    corrected_rebuild.LastPublished]],
     ladders: Ladders, window: int, partitions: int, cutoff: Cutoff, cores: Cores = ONE_CORE,
-) -> Rebuilds:  # fmt: skip
+) -> rebuild_store.Rebuilds:  # fmt: skip
     """Replay all rounds, as the applied corrections edit them. `newest`: returns what was last
     published of each player of the wanted ladders."""
 
-    def run(work: Rebuild, label: str) -> Rebuild:
+    def run(work: rebuild_store.Rebuild, label: str) -> rebuild_store.Rebuild:
         with advancing(label, log.total) as advance:
             work.run(log, advance)
         return work
 
     with suppress(MissingVerdicts):
-        work = Rebuild(ladders, window, partitions, cutoff, cores=cores)
-        return Rebuilds([run(work, "rounds")])
-    rebuilds = list[Rebuild]()
-    published: Mapping[Player, LastPublished] = {}
-    found = editions(log.records, ladders, window, partitions, cutoff)
+        work = rebuild_store.Rebuild(ladders, window, partitions, cutoff, cores=cores)
+        return rebuild_store.Rebuilds([run(work, "rounds")])
+    rebuilds = list[rebuild_store.Rebuild]()
+    published: Mapping[Player, corrected_rebuild.LastPublished] = {}
+    found = corrected_rebuild.editions(log.records, ladders, window, partitions, cutoff)
     for each in found:
-        if (corrected := corrected_ladders(each.verdicts, cutoff)) and not published:
+        if (
+            corrected := corrected_rebuild.corrected_ladders(each.verdicts, cutoff)
+        ) and not published:
             published = newest(corrected.__contains__)
-        traces = CorrectionTraces(published, cutoff, each, ladders)
-        work = Rebuild(ladders, window, partitions, cutoff, each.verdicts, traces, cores)
+        traces = corrected_rebuild.CorrectionTraces(published, cutoff, each, ladders)
+        work = rebuild_store.Rebuild(
+            ladders, window, partitions, cutoff, each.verdicts, traces, cores
+        )
         rebuilds.append(run(work, "corrected rounds"))
-    return Rebuilds(rebuilds, found[0].verdicts)
+    return rebuild_store.Rebuilds(rebuilds, found[0].verdicts)
 
 
 def _published(admin: Admin, settings: Settings) -> Iterator[RatingChanged]:
@@ -333,7 +327,7 @@ def check_quiet(marks: Mapping[int, int], ends: Sequence[int]) -> None:
     the mark. `ends`: the end offset of each shard when it was read."""
     for shard, offset in marks.items():
         if offset != ends[shard]:
-            raise StoreInUse(
+            raise rebuild_store.StoreInUse(
                 f"something wrote to shard {shard} while it was read, perhaps a worker that was "
                 "paused: run it again"
             )

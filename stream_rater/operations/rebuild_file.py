@@ -25,22 +25,10 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.operations import rebuild, verify
 from stream_rater.operations.corrected_rebuild import last_published
 from stream_rater.operations.cutoff import Cutoff, Misplaced
-from stream_rater.operations.rebuild import (
-    MOST_AHEAD,
-    check_rounds_complete,
-    replayed,
-    report,
-    restate,
-)
 from stream_rater.operations.rebuild_store import Rebuilds, fill_store, past_marks, tails_at
-from stream_rater.operations.verify import (
-    Options,
-    check_ladders_file,
-    check_window,
-    compared_with_replay,
-)
 from stream_rater.pipeline.parts.schema import UnknownPart, mark
 from stream_rater.pipeline.ports import UNFINISHED, Application, Position
 from stream_rater.replay.cores import ONE_CORE, Cores
@@ -75,11 +63,13 @@ def rebuild_file(settings: Settings, *, replace: bool, cores: int | None = None)
                         )
                     else:
                         with file.snapshot():  # what was written lately is read once
-                            compared_with_replay(settings, ladders, file, Options(cores=cores))
+                            verify.compared_with_replay(
+                                settings, ladders, file, verify.Options(cores=cores)
+                            )
                 old.replace_by(new)
             finally:
                 remove(new)
-    report(work, began_s)
+    rebuild.report(work, began_s)
 
 
 def remove(new: Path) -> None:
@@ -92,13 +82,13 @@ def remove(new: Path) -> None:
 
 
 def _check(settings: Settings, ladders: Ladders, file: DataFile, *, replace: bool) -> None:
-    check_window(settings, file)
-    check_rounds_complete(file.starts())
+    verify.check_window(settings, file)
+    rebuild.check_rounds_complete(file.starts())
     if replace:
         return
     if file.count_beliefs():
         raise BadConfiguration(f"{file.path} holds ratings: give --replace to rebuild them")
-    check_ladders_file(settings, ladders, file)
+    verify.check_ladders_file(settings, ladders, file)
 
 
 def fill(settings: Settings, ladders: Ladders, new: Path, cores: Cores = ONE_CORE) -> Rebuilds:
@@ -116,12 +106,12 @@ def fill(settings: Settings, ladders: Ladders, new: Path, cores: Cores = ONE_COR
             raise Failed(f"{settings.data}: {error}") from None
         if any(file.part_starts()):
             cutoff.add_published(_published(file))
-        work = replayed(
+        work = rebuild.replayed(
             file.log_reader(), lambda wanted: last_published(_published(file), wanted),
             ladders, window, file.partitions, cutoff, cores,
         )  # fmt: skip
         _write(log, work, applied, cutoff, cores)
-        restate(log, work, ladders, file.all_rounds, window, file.partitions)
+        rebuild.restate(log, work, ladders, file.all_rounds, window, file.partitions)
         database.set_meta("kernel", KERNEL_VERSION)
         return work
 
@@ -149,7 +139,7 @@ def _write(
         return {shard: store.apply(shard, each) for shard, each in applications.items()}
 
     tails = tails_at(applied, moved, cutoff)
-    beliefs = track_batches(cores.ahead(work.beliefs(), MOST_AHEAD), "beliefs")
+    beliefs = track_batches(cores.ahead(work.beliefs(), rebuild.MOST_AHEAD), "beliefs")
     fill_store(beliefs, applied | moved, marks, tails, epoch, apply)
 
 

@@ -28,28 +28,15 @@ from stream_rater.columns.sharding import shards_of_names
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Record, checksum
+from stream_rater.operations import bulk_waves
 from stream_rater.operations.bulk_replay import BulkReplay
-from stream_rater.operations.bulk_waves import (
-    Arranger,
-    BulkRounds,
-    BulkWave,
-    DueSeed,
-    SeedWave,
-    players_of,
-)
 from stream_rater.operations.corrected_rebuild import CorrectionTraces
 from stream_rater.operations.cutoff import Cutoff, Offsets
 from stream_rater.pipeline.parts.schema import mark
 from stream_rater.pipeline.ports import NO_BELIEFS, REBUILT, UNFINISHED, Application, Position
 from stream_rater.rating.parameters import RatingConfig, Season
+from stream_rater.replay import edited_log
 from stream_rater.replay.cores import ONE_CORE, Cores
-from stream_rater.replay.edited_log import (
-    NO_VERDICTS,
-    EditedLog,
-    LoggedRounds,
-    ValidRecords,
-    Verdicts,
-)
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.rounds.batch import RoundBatch, is_among
 from stream_rater.rounds.seed_records import Seed
@@ -78,13 +65,13 @@ class Rebuild:
 
     def __init__(
         self, ladders: Ladders, window: int, partitions: int, cutoff: Cutoff,
-        verdicts: Verdicts | None = None, traces: CorrectionTraces | None = None,
+        verdicts: edited_log.Verdicts | None = None, traces: CorrectionTraces | None = None,
         cores: Cores = ONE_CORE,
     ) -> None:  # fmt: skip
         """`verdicts`: the verdicts on applied corrections; without them a log with corrections
         raises MissingVerdicts. `traces`: restores the values that these corrections left in
         beliefs."""
-        self._log = EditedLog(ladders, window, partitions, verdicts)
+        self._log = edited_log.EditedLog(ladders, window, partitions, verdicts)
         self._arguments = ladders, window, partitions
         self._traces = traces
         self._kinds: dict[tuple[RatingConfig, tuple[Season, ...]], int] = {}
@@ -92,8 +79,8 @@ class Rebuild:
         pair."""
         self._cutoff = cutoff
         self._least = cutoff.least()
-        self._cores, self._arranger, self._replay = cores, Arranger(), BulkReplay(cores)
-        self._waiting: list[BulkRounds | DueSeed] = []
+        self._cores, self._arranger, self._replay = cores, bulk_waves.Arranger(), BulkReplay(cores)
+        self._waiting: list[bulk_waves.BulkRounds | bulk_waves.DueSeed] = []
         """The rounds that are not rated yet, and the seeds that are not applied yet."""
         self._players = 0
         """The number of players in them."""
@@ -116,7 +103,7 @@ class Rebuild:
                 self.feed(each)
                 advance(each.count)
 
-    def feed(self, records: Sequence[Record] | ValidRecords) -> None:
+    def feed(self, records: Sequence[Record] | edited_log.ValidRecords) -> None:
         """Rate the valid rounds in records of `round-completed`, and apply the seeds and resets,
         now or together with those fed later. Raises MissingVerdicts."""
         for each in self._log.in_order(records):
@@ -127,7 +114,7 @@ class Rebuild:
             if self._players >= AT_ONCE:
                 self._rate()
 
-    def _add_rounds(self, reported: LoggedRounds) -> None:
+    def _add_rounds(self, reported: edited_log.LoggedRounds) -> None:
         self.rounds += len(reported)
         self.updates += len(reported.rounds.share)
         players, ladders = self._cutoff.players, [head.ladder for head in reported.rounds.heads]
@@ -144,7 +131,9 @@ class Rebuild:
         late = self._late(
             rows, *(np.repeat(x, own.sizes) for x in (logged.partition, logged.offset))
         )
-        self._waiting.append(BulkRounds.of(logged, kinds, numbers, rows, self._fixed(own), late))
+        self._waiting.append(
+            bulk_waves.BulkRounds.of(logged, kinds, numbers, rows, self._fixed(own), late)
+        )
         self._players += len(rows)
 
     def _fixed(self, rounds: RoundBatch) -> Flags:
@@ -163,9 +152,9 @@ class Rebuild:
         seed = self._log.seed(reported)
         if seed is not None:
             started = self._log.verdicts.of(seed.ladder).started_before(seed.offset)
-            rows, n = players.rows(players_of(seed)), len(seed)
+            rows, n = players.rows(bulk_waves.players_of(seed)), len(seed)
             late = self._late(rows, np.full(n, seed.partition), np.full(n, seed.offset))
-            self._waiting.append(DueSeed(seed, started, rows, late))
+            self._waiting.append(bulk_waves.DueSeed(seed, started, rows, late))
             self._players += n
 
     def _late(self, rows: Ints, partitions: Ints, offsets: Ints) -> Flags:
@@ -175,7 +164,7 @@ class Rebuild:
         found: Flags = offsets > self._cutoff.of(rows, partitions)
         return found
 
-    def _kinds_of(self, ladders: Sequence[str], logged: LoggedRounds) -> Ints:
+    def _kinds_of(self, ladders: Sequence[str], logged: edited_log.LoggedRounds) -> Ints:
         """(R,) the kind of each round: the number of its configuration and its seasons."""
         ratings, verdicts = self._log.validator.round_decoder.ratings, self._log.verdicts
         index = logged.rounds.config_index
@@ -206,7 +195,7 @@ class Rebuild:
         for wave in self._arranger.waves(self._waiting, together=not has_late):
             if has_late:
                 self._save(wave)
-            if isinstance(wave, SeedWave):
+            if isinstance(wave, bulk_waves.SeedWave):
                 self._replay.seed(wave)
                 continue
             evidence = self._replay.rate(wave, *kinds[wave.kind])
@@ -214,7 +203,7 @@ class Rebuild:
                 self._cutoff.proof.compare(wave.rows, wave.offsets, evidence)
         self._waiting, self._players = [], 0
 
-    def _save(self, wave: BulkWave | SeedWave) -> None:
+    def _save(self, wave: bulk_waves.BulkWave | bulk_waves.SeedWave) -> None:
         """Save the beliefs of players whose round or seed in this wave is after their cut-off."""
         rows = wave.rows[wave.late & ~self._is_past[wave.rows]]
         self._is_past[rows] = True
@@ -262,7 +251,9 @@ class Rebuild:
 class Rebuilds:
     """Replays of the same log by several editions, each with the beliefs of other players."""
 
-    def __init__(self, rebuilds: Sequence[Rebuild], verdicts: Verdicts = NO_VERDICTS) -> None:
+    def __init__(
+        self, rebuilds: Sequence[Rebuild], verdicts: edited_log.Verdicts = edited_log.NO_VERDICTS
+    ) -> None:
         """`verdicts`: the verdicts on all applied corrections."""
         self._rebuilds = rebuilds
         self.verdicts = verdicts

@@ -21,16 +21,10 @@ from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.config.views import Views
+from stream_rater.contract import season_ended
 from stream_rater.contract.errors import Trouble
 from stream_rater.contract.events import parse_time, shown
 from stream_rater.contract.record import Record, header
-from stream_rater.contract.season_ended import (
-    BEFORE_SEASONS,
-    Message,
-    PageWritten,
-    SeasonKept,
-    message_of,
-)
 from stream_rater.operations.ladder_replay import FileLog, KafkaLog, LadderSource
 from stream_rater.pipeline.ports import pause_s
 from stream_rater.replay.edits import StartedSeason
@@ -46,11 +40,11 @@ MOST_TROUBLES = 20
 class StandingsStore(Protocol):
     """Where the standings of one season are kept."""
 
-    def begin(self) -> Mapping[int, PageWritten]:
+    def begin(self) -> Mapping[int, season_ended.PageWritten]:
         """End every other writer of this season, if the store has no locks. Returns the marks of
         the pages that are written, by the number of the page."""
 
-    def write(self, messages: Iterable[Message], time_: str, /) -> None:
+    def write(self, messages: Iterable[season_ended.Message], time_: str, /) -> None:
         """Write a page in one transaction. After a Trouble it is unknown whether it is written:
         begin again."""
 
@@ -104,7 +98,7 @@ def _source(settings: Settings, ladders: Ladders, ladder: str) -> LadderSource:
 def ended_seasons(started: Sequence[StartedSeason]) -> list[EndedSeason]:
     """The seasons that have ended, in order: each was followed by another one. The first is the
     time before the first season."""
-    numbers = [BEFORE_SEASONS, *(each.season.number for each in started)]
+    numbers = [season_ended.BEFORE_SEASONS, *(each.season.number for each in started)]
     offsets = [None, *(each.offset for each in started)]
     return [
         EndedSeason(number, start, end)
@@ -159,7 +153,7 @@ def _label(ladder: str, season: EndedSeason) -> str:
     return f"ladder {shown(ladder)!r}, season {season.number}"
 
 
-def _kept(settings: Settings, source: LadderSource) -> Sequence[SeasonKept]:
+def _kept(settings: Settings, source: LadderSource) -> Sequence[season_ended.SeasonKept]:
     """The seasons of the ladder whose standings are kept."""
     if isinstance(source, KafkaLog):
         return kept_seasons(settings, source.admin, source.ladder)
@@ -178,7 +172,9 @@ def _store_of(settings: Settings, source: LadderSource, number: int) -> Iterator
         yield store
 
 
-def write_standings(store: StandingsStore, standings: Standings, summary: SeasonKept) -> None:
+def write_standings(
+    store: StandingsStore, standings: Standings, summary: season_ended.SeasonKept
+) -> None:
     """Write the pages that are not written yet. The last page has the summary with it. Raises
     Failed."""
     troubles, written = 0, -1
@@ -204,19 +200,19 @@ def write_standings(store: StandingsStore, standings: Standings, summary: Season
 
 
 def _write_missing(
-    store: StandingsStore, standings: Standings, summary: SeasonKept,
-    marks: Mapping[int, PageWritten],
+    store: StandingsStore, standings: Standings, summary: season_ended.SeasonKept,
+    marks: Mapping[int, season_ended.PageWritten],
 ) -> None:  # fmt: skip
     missing = [page for page in range(standings.pages) if page not in marks]
     last = standings.pages - 1
     for page in track(missing, "pages"):
         messages = [*standings.page(page)]
         if page == last:
-            messages.append(message_of(summary))
+            messages.append(season_ended.message_of(summary))
         store.write(messages, summary.ended_at)
 
 
-def _check_marks(marks: Mapping[int, PageWritten], standings: Standings) -> None:
+def _check_marks(marks: Mapping[int, season_ended.PageWritten], standings: Standings) -> None:
     """Raise Failed if pages of other standings are written: they must not mix with these."""
     if any(each.digest != standings.digest for each in marks.values()):
         raise Failed(

@@ -18,20 +18,9 @@ last finished record together with the offset after it, and compare it when they
 from collections.abc import Mapping, Sequence
 
 from stream_rater.contract.errors import RoundsLost
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.estimator.progress import Progress
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.ports import (
-    NO_PLAYERS,
-    PartSums,
-    Position,
-    ReadBeliefs,
-    SourceCommit,
-    SourceTail,
-    SourceTails,
-    Step,
-    ask,
-    shard_ends,
-)
 
 REBUILD = "stop the workers and run `stream-rater rebuild --replace`"
 
@@ -47,7 +36,7 @@ def log_too_short(reached: int, log_end: int) -> str:
     return f"offset {reached} was reached and the log ends at {log_end}: {REBUILD}"
 
 
-def tail_mismatch(position: Position, tail: int | None) -> str:
+def tail_mismatch(position: ports.Position, tail: int | None) -> str:
     """The reason why the log is not the one that was applied, given the checksum `tail` of its last
     record before `applied`; empty if it is, or if a checksum is unknown."""
     if None in (position.tail, tail) or position.tail == tail:
@@ -58,7 +47,9 @@ def tail_mismatch(position: Position, tail: int | None) -> str:
     )
 
 
-def tails(positions: Mapping[int, Position], ends: Sequence[int]) -> Step[dict[int, int | None]]:
+def tails(
+    positions: Mapping[int, ports.Position], ends: Sequence[int]
+) -> ports.Step[dict[int, int | None]]:
     """By shard, the checksum of the log's last record before `applied`, where it can be compared.
     `ends` has the end of each shard's log."""
     to_read = {
@@ -66,24 +57,24 @@ def tails(positions: Mapping[int, Position], ends: Sequence[int]) -> Step[dict[i
         for shard, position in positions.items()
         if position.tail is not None and 0 < position.applied <= ends[shard]
     }
-    return dict((yield from ask(PartSums(to_read)))) if to_read else {}
+    return dict((yield from ports.ask(ports.PartSums(to_read)))) if to_read else {}
 
 
 def check_source(
-    committed: Mapping[int, SourceCommit | None], starts: Mapping[int, int]
-) -> Step[None]:
+    committed: Mapping[int, ports.SourceCommit | None], starts: Mapping[int, int]
+) -> ports.Step[None]:
     """Step 1: raise RoundsLost unless the log of each partition of `round-completed` still has the
     records that were finished. `starts`: the first offset of each."""
     known = {p: each for p, each in committed.items() if each and each.offset > starts[p]}
     if not known:
         return
-    found = yield from ask(SourceTails({p: each.offset for p, each in known.items()}))
+    found = yield from ports.ask(ports.SourceTails({p: each.offset for p, each in known.items()}))
     if reasons := lost_rounds(known, found):
         raise RoundsLost(reasons.values())
 
 
 def lost_rounds(
-    committed: Mapping[int, SourceCommit], found: Mapping[int, SourceTail]
+    committed: Mapping[int, ports.SourceCommit], found: Mapping[int, ports.SourceTail]
 ) -> dict[int, str]:
     """By partition of `round-completed`, the reason why its log cannot be the one that was rated up
     to the committed offset. Partitions whose log can be are left out."""
@@ -108,24 +99,24 @@ class HistoryMismatches:
         self._mismatched: set[int] = set()
         self._due_s = 0.0
 
-    def take_over(self, progress: Progress, now_s: float) -> Step[None]:
+    def take_over(self, progress: Progress, now_s: float) -> ports.Step[None]:
         """Step 1: raise the floors to the ends of the shards' logs, and compare the stores of all
         shards with their logs."""
         progress.take_over((yield from self._compare(range(self._shards), progress, now_s)))
 
-    def recheck(self, progress: Progress, now_s: float) -> Step[None]:
+    def recheck(self, progress: Progress, now_s: float) -> ports.Step[None]:
         """Compare again, when AGAIN_S have passed, the shards that had another history."""
         if self._mismatched and now_s >= self._due_s:
             yield from self._compare(sorted(self._mismatched), progress, now_s)
 
     def _compare(
         self, shards: Sequence[int], progress: Progress, now_s: float
-    ) -> Step[Sequence[int]]:
+    ) -> ports.Step[Sequence[int]]:
         """Compare the stores of some shards with the log. Returns the ends of all shards."""
-        stored = yield from ask(ReadBeliefs(dict.fromkeys(shards, NO_PLAYERS)))
+        stored = yield from ports.ask(ports.ReadBeliefs(dict.fromkeys(shards, ports.NO_PLAYERS)))
         positions = {shard: each.position for shard, each in stored.items()}
         # Read after `applied`: an older end may be before it.
-        ends = yield from shard_ends(self._shards)
+        ends = yield from ports.shard_ends(self._shards)
         found = yield from tails(positions, ends)
         for shard, position in positions.items():
             reason = log_too_short(position.applied, ends[shard])

@@ -9,22 +9,10 @@ from typing import TypeVar
 
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
-from stream_rater.contract.corrections import (
-    Batched,
-    Correction,
-    CorrectionsApplied,
-    SeasonStarted,
-)
+from stream_rater.contract import corrections
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
-from stream_rater.replay.edited_log import (
-    AppliedCorrection,
-    LoggedRounds,
-    MissingVerdicts,
-    RecordValidator,
-    Verdicts,
-    batches_of,
-)
+from stream_rater.replay import edited_log
 from stream_rater.replay.edits import indices_by
 from stream_rater.replay.ledger import Ledger
 from stream_rater.rounds.correction_records import decode
@@ -39,7 +27,8 @@ T = TypeVar("T")
 
 
 def with_verdicts(
-    run: Callable[[Verdicts | None], T], read_log: Callable[[], Iterable[Record]], ladders: Ladders,
+    run: Callable[[edited_log.Verdicts | None], T], read_log: Callable[[], Iterable[Record]],
+    ladders: Ladders,
     window: int, partitions: int = ANYWHERE,
 ) -> T:  # fmt: skip
     """Return the result of `run`. The first call passes None, which is enough for a log without
@@ -48,7 +37,7 @@ def with_verdicts(
     called."""
     try:
         return run(None)
-    except MissingVerdicts:
+    except edited_log.MissingVerdicts:
         verdicts = verdicts_of_log(read_log, ladders, window, partitions)
     return run(verdicts)
 
@@ -56,10 +45,10 @@ def with_verdicts(
 def verdicts_of_log(
     read_log: Callable[[], Iterable[Record]], ladders: Ladders, window: int,
     partitions: int = ANYWHERE,
-) -> Verdicts:  # fmt: skip
+) -> edited_log.Verdicts:  # fmt: skip
     """The verdicts on all corrections in the records of `round-completed`. `read_log` yields these
     records from the first one, each time it is called."""
-    found: dict[RecordPlace, Correction] = {}
+    found: dict[RecordPlace, corrections.Correction] = {}
     rejections: dict[RecordPlace, Invalid] = {}
     for record in read_log():
         if record.headers and kind_of(record) and not is_seed(record):
@@ -69,9 +58,9 @@ def verdicts_of_log(
             except Invalid as invalid:
                 rejections[place] = invalid
     if not found:
-        return Verdicts({}, rejections)
-    second = _SecondPass(found, rejections, RecordValidator(ladders, window, partitions))
-    for records in batches_of(read_log(), mixed=True):
+        return edited_log.Verdicts({}, rejections)
+    second = _SecondPass(found, rejections, edited_log.RecordValidator(ladders, window, partitions))
+    for records in edited_log.batches_of(read_log(), mixed=True):
         for each in second.validator.read(records):
             second.read(each)
     return second.verdicts()
@@ -82,26 +71,27 @@ class _SecondPass:
     log before it."""
 
     def __init__(
-        self, found: dict[RecordPlace, Correction], rejections: dict[RecordPlace, Invalid],
-        validator: RecordValidator,
+        self, found: dict[RecordPlace, corrections.Correction], rejections: dict[RecordPlace,
+        Invalid],
+        validator: edited_log.RecordValidator,
     ) -> None:  # fmt: skip
         self.validator = validator
         self._found = found
         self._rejections = rejections
         self._starts: dict[RecordPlace, tuple[str, Season]] = {}
-        by_ladder: dict[str, list[Correction]] = {}
+        by_ladder: dict[str, list[corrections.Correction]] = {}
         for correction in found.values():
             by_ladder.setdefault(correction.ladder, []).append(correction)
         read = validator.round_decoder.read
         self._ledgers = {ladder: Ledger(group, read) for ladder, group in by_ladder.items()}
-        self._batched: dict[str, list[tuple[Record, Correction]]] = {}
+        self._batched: dict[str, list[tuple[Record, corrections.Correction]]] = {}
         """For each ladder, the corrections that wait for `corrections-applied`, and their
         records."""
-        self._applied: dict[str, list[AppliedCorrection]] = {}
+        self._applied: dict[str, list[edited_log.AppliedCorrection]] = {}
 
-    def read(self, each: LoggedRounds | Seed | Record) -> None:
+    def read(self, each: edited_log.LoggedRounds | Seed | Record) -> None:
         """Read a batch of rounds, a seed, or a correction."""
-        if isinstance(each, LoggedRounds):
+        if isinstance(each, edited_log.LoggedRounds):
             self._read_rounds(each)
         elif isinstance(each, Seed):
             if each.ladder in self._ledgers:
@@ -109,7 +99,7 @@ class _SecondPass:
         elif (found := self._found.get((each.partition, each.offset))) is not None:
             self._read_correction(each, found)
 
-    def _read_rounds(self, group: LoggedRounds) -> None:
+    def _read_rounds(self, group: edited_log.LoggedRounds) -> None:
         ladders = (head.ladder for head in group.rounds.heads)
         keys = zip(ladders, group.partition.tolist(), strict=True)
         for (ladder, partition), places in indices_by(keys).items():
@@ -117,12 +107,12 @@ class _SecondPass:
                 own = group.take(places)
                 self._ledgers[ladder].add(own.rounds, own.offset, partition)
 
-    def _read_correction(self, record: Record, correction: Correction) -> None:
+    def _read_correction(self, record: Record, correction: corrections.Correction) -> None:
         deferred = self._batched.setdefault(correction.ladder, [])
-        if isinstance(correction, Batched) and correction.batched:
+        if isinstance(correction, corrections.Batched) and correction.batched:
             deferred.append((record, correction))
             self._record_outcome(record, correction, -1)
-        elif isinstance(correction, CorrectionsApplied):
+        elif isinstance(correction, corrections.CorrectionsApplied):
             for each in deferred:
                 self._validate(*each, record.offset)
             deferred.clear()
@@ -130,22 +120,22 @@ class _SecondPass:
         else:
             self._validate(record, correction, record.offset)
 
-    def _record_outcome(self, record: Record, correction: Correction, at: int) -> None:
-        outcome = AppliedCorrection(record.offset, correction, at)
+    def _record_outcome(self, record: Record, correction: corrections.Correction, at: int) -> None:
+        outcome = edited_log.AppliedCorrection(record.offset, correction, at)
         self._applied.setdefault(correction.ladder, []).append(outcome)
 
-    def _validate(self, record: Record, correction: Correction, at: int) -> None:
+    def _validate(self, record: Record, correction: corrections.Correction, at: int) -> None:
         ledger, place = self._ledgers[correction.ladder], (record.partition, record.offset)
         try:
             ledger.validate(correction, record.received_s, record.offset)
-            if isinstance(correction, SeasonStarted):
+            if isinstance(correction, corrections.SeasonStarted):
                 self._starts[place] = correction.ladder, ledger.last_season
             self._record_outcome(record, correction, at)
         except Invalid as invalid:
             invalid.set_round(correction.ladder, getattr(correction, "round_id", ""))
             self._rejections[place] = invalid
 
-    def verdicts(self) -> Verdicts:
+    def verdicts(self) -> edited_log.Verdicts:
         """The verdicts on all corrections that were read."""
         edits = {ladder: ledger.edits for ladder, ledger in self._ledgers.items()}
-        return Verdicts(edits, self._rejections, self._starts, self._applied)
+        return edited_log.Verdicts(edits, self._rejections, self._starts, self._applied)

@@ -27,15 +27,8 @@ from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
 from stream_rater.replay.edits import NO_EDITS, Edits, EditsSoFar, StartedSeason, players_of
 from stream_rater.replay.id_filter import IdFilter
+from stream_rater.rounds import correction_records
 from stream_rater.rounds.batch import OneRound, RoundBatch
-from stream_rater.rounds.correction_records import (
-    MOST_SEASONS,
-    Span,
-    amended_message,
-    names_in,
-    round_in,
-    span_of,
-)
 from stream_rater.rounds.seed_records import Seed
 from stream_rater.rounds.validation import Invalid
 
@@ -98,8 +91,10 @@ class Ledger:
         self._corrections = EditsSoFar(NO_EDITS if base is None else base.edits)
         self._base = base
         self._read = read
-        self._ids = {round_in(each) for each in named_corrections} - {""}
-        self._names = {name for each in named_corrections for name in names_in(each)}
+        self._ids = {correction_records.round_in(each) for each in named_corrections} - {""}
+        self._names = {
+            name for each in named_corrections for name in correction_records.names_in(each)
+        }
         self._hashes = StringColumn.of(list(self._names)).hashes
         self._known: dict[int, _KnownRound] = {}
         """The rounds that corrections may name, by their offsets."""
@@ -230,7 +225,9 @@ class Ledger:
 
     def _amend(self, correction: RoundAmended, offset: int, received_s: float) -> None:
         known = self._known[offset]
-        message = amended_message(correction, known.completed_at, known.weight, known.ceiling)
+        message = correction_records.amended_message(
+            correction, known.completed_at, known.weight, known.ceiling
+        )
         place_and_time = Record(known.round_.partition, offset, message, received_s=received_s)
         standings = self._read(place_and_time)
         self._remember_round(standings, known.round_, rows=np.arange(len(standings.batch.names)))
@@ -285,9 +282,9 @@ class Ledger:
         span = self._accept_removal(correction)
         return min((offset for offset, time in found if span.has(time)), default=None)
 
-    def _accept_removal(self, correction: PlayerRemoved) -> Span:
+    def _accept_removal(self, correction: PlayerRemoved) -> correction_records.Span:
         """Accept a removal. Returns its span. Raises NeedsEarlierRounds."""
-        span = span_of(correction)
+        span = correction_records.span_of(correction)
         base = self._base
         if base is not None and span.since <= base.time and correction.player in base.players:
             raise NeedsEarlierRounds
@@ -315,7 +312,10 @@ class Ledger:
                 "bad-season",
                 f"season: {correction.season} does not follow {seasons[-1].season.number}",
             )
-        if len(seasons) == MOST_SEASONS:
-            raise Invalid("bad-season", f"season: a ladder has {MOST_SEASONS} seasons at most")
+        if len(seasons) == correction_records.MOST_SEASONS:
+            raise Invalid(
+                "bad-season",
+                f"season: a ladder has {correction_records.MOST_SEASONS} seasons at most",
+            )
         season = Season(correction.season, correction.keep, correction.sigma)
         self._corrections.start(StartedSeason(offset, season))

@@ -24,15 +24,8 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Record
+from stream_rater.replay import edited_log
 from stream_rater.replay.cores import Cores
-from stream_rater.replay.edited_log import (
-    NO_LOGGED,
-    Content,
-    LoggedRounds,
-    RecordValidator,
-    ValidRecords,
-    batches_of,
-)
 from stream_rater.replay.read_ahead import prefetched
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.lines import RecordBatches
@@ -84,9 +77,9 @@ class LogReader(NamedTuple):
 
     @contextmanager
     def validated(
-        self, validator: RecordValidator, ladders: Ladders, window: int, partitions: int,
+        self, validator: edited_log.RecordValidator, ladders: Ladders, window: int, partitions: int,
         cores: Cores,
-    ) -> Iterator[Iterator[ValidRecords]]:  # fmt: skip
+    ) -> Iterator[Iterator[edited_log.ValidRecords]]:  # fmt: skip
         """Within the block, all records, validated by `validator`, or by other processes that have
         validators with the same arguments. Raises Failed if such a process ends."""
         shares = _shares(self.ends, min(cores.count, MOST_PROCESSES))
@@ -107,7 +100,7 @@ class _CalledSource(NamedTuple):
 
     def batches(self, _: Mapping[int, int]) -> Iterator[Sequence[Record]]:
         """Yield the records in batches."""
-        return batches_of(self.read(), mixed=True)
+        return edited_log.batches_of(self.read(), mixed=True)
 
 
 def _shares(ends: Mapping[int, int], most: int) -> list[dict[int, int]]:
@@ -150,7 +143,7 @@ class _Trouble(NamedTuple):
 def _read(asked: _Asked, connection: Connection) -> None:
     """Read and validate, and send each batch."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asked ends this one
-    validator = RecordValidator(asked.ladders, asked.window, asked.partitions)
+    validator = edited_log.RecordValidator(asked.ladders, asked.window, asked.partitions)
     with suppress(BrokenPipeError):  # the process that asked was killed
         try:
             for records in asked.source.batches(asked.ends):
@@ -162,20 +155,23 @@ def _read(asked: _Asked, connection: Connection) -> None:
             connection.send_bytes(END)
 
 
-def _packed(valid: ValidRecords, decoder: RoundDecoder) -> bytes:
-    rounds = [each for each in valid.content if isinstance(each, LoggedRounds)]
-    used = np.unique(np.concatenate([each.rounds.config_index for each in (NO_LOGGED, *rounds)]))
+def _packed(valid: edited_log.ValidRecords, decoder: RoundDecoder) -> bytes:
+    rounds = [each for each in valid.content if isinstance(each, edited_log.LoggedRounds)]
+    used = np.unique(
+        np.concatenate([each.rounds.config_index for each in (edited_log.NO_LOGGED, *rounds)])
+    )
     content = [
-        _small(each, used) if isinstance(each, LoggedRounds) else each for each in valid.content
+        _small(each, used) if isinstance(each, edited_log.LoggedRounds) else each
+        for each in valid.content
     ]
     rejected = [(_place(record), invalid) for record, invalid in valid.rejected]
     ratings = [decoder.ratings[i] for i in used.tolist()]
     return pickle.dumps(
-        (ValidRecords(valid.count, content, rejected), ratings), pickle.HIGHEST_PROTOCOL
+        (edited_log.ValidRecords(valid.count, content, rejected), ratings), pickle.HIGHEST_PROTOCOL
     )
 
 
-def _small(logged: LoggedRounds, used: Ints) -> LoggedRounds:
+def _small(logged: edited_log.LoggedRounds, used: Ints) -> edited_log.LoggedRounds:
     """The rounds with heads that have no other text than the ladder, and without the hashes of this
     process. Their `config_index` becomes an index into `used`."""
     rounds, heads = logged.rounds, dict[str, _Head]()
@@ -241,7 +237,7 @@ def _received(connections: Iterable[Connection]) -> Iterator[bytes]:
                 yield data
 
 
-def _unpacked(data: bytes, decoder: RoundDecoder) -> ValidRecords:
+def _unpacked(data: bytes, decoder: RoundDecoder) -> edited_log.ValidRecords:
     """What a process has sent. Its configurations become those of this decoder."""
     found = pickle.loads(data)
     if isinstance(found, _Trouble):
@@ -249,12 +245,12 @@ def _unpacked(data: bytes, decoder: RoundDecoder) -> ValidRecords:
     valid, ratings = found
     index = np.array([decoder.adopt(each) for each in ratings], np.int64)
 
-    def adopted(each: Content) -> Content:
-        if isinstance(each, LoggedRounds):
+    def adopted(each: edited_log.Content) -> edited_log.Content:
+        if isinstance(each, edited_log.LoggedRounds):
             numbers = index[each.rounds.config_index] if len(each) else each.rounds.config_index
             return replace(each, rounds=structs.replace(each.rounds, config_index=numbers))
         if isinstance(each, Seed):
             return replace(each, rating=decoder.ratings[decoder.adopt(each.rating)])
         return each
 
-    return ValidRecords(valid.count, [*map(adopted, valid.content)], valid.rejected)
+    return edited_log.ValidRecords(valid.count, [*map(adopted, valid.content)], valid.rejected)

@@ -13,15 +13,8 @@ from stream_rater.config.ladders import Ladder, Ladders
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.rating.stages import RatingRule
+from stream_rater.replay import edited_log
 from stream_rater.replay.cores import ONE_CORE, Cores
-from stream_rater.replay.edited_log import (
-    EditedLog,
-    LogBatch,
-    LoggedRounds,
-    RecordValidator,
-    Verdicts,
-    batches_of,
-)
 from stream_rater.replay.edits import indices_by
 from stream_rater.replay.pool import Pool, RatingResult, SeedResult, waves_of
 from stream_rater.rounds.batch import RoundBatch
@@ -65,7 +58,7 @@ class Seeded(NamedTuple):
 class RatedBatch(NamedTuple):
     """Some records of a log, and their effect on the pools."""
 
-    log: LogBatch
+    log: edited_log.LogBatch
     rated: list[Rated]
     """The rated rounds. Rounds that change no rating are left out."""
     seeded: list[Seeded]
@@ -78,12 +71,13 @@ class Replay:
 
     def __init__(
         self, ladders: Ladders, window: int, partitions: int = ANYWHERE,
-        verdicts: Verdicts | None = None, validator: RecordValidator | None = None,
+        verdicts: edited_log.Verdicts | None = None,
+        validator: edited_log.RecordValidator | None = None,
         cores: Cores = ONE_CORE,
     ) -> None:  # fmt: skip
         """The arguments are those of EditedLog. `cores` rate several ladders, and the rounds of
         large waves, at the same time."""
-        self.log = EditedLog(ladders, window, partitions, verdicts, validator)
+        self.log = edited_log.EditedLog(ladders, window, partitions, verdicts, validator)
         self._cores = cores
         self.pools: dict[str, Pool] = {}
         """The pool of each ladder."""
@@ -110,7 +104,7 @@ class Replay:
     def run(self, records: Iterable[Record]) -> Iterator[RatedBatch]:
         """Rate the rounds in all records of a log, and yield them in batches. Raises
         MissingVerdicts."""
-        for group in batches_of(records):
+        for group in edited_log.batches_of(records):
             yield self.feed(group)
 
     def feed(self, records: Sequence[Record]) -> RatedBatch:
@@ -131,7 +125,7 @@ class Replay:
         pool = self._pool(seed.ladder, seed.rating)
         return Seeded(seed, pool, pool.rule, pool.seed(seed))
 
-    def rate(self, reported: LoggedRounds) -> list[Rated]:
+    def rate(self, reported: edited_log.LoggedRounds) -> list[Rated]:
         """Rate accepted rounds after the corrections have edited them."""
         rounds, informative = self.log.informative(reported)
         places, rules = np.flatnonzero(informative), rounds.config_index

@@ -8,15 +8,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.config.views import Views, listed, tier_of
-from stream_rater.contract.season_ended import (
-    PLAYERS_PER_PAGE,
-    Message,
-    PageWritten,
-    SeasonKept,
-    Standing,
-    digest_of,
-    message_of,
-)
+from stream_rater.contract import season_ended
 from stream_rater.rating import seasons
 from stream_rater.rating.stages import RatingRule
 from stream_rater.replay.pool import Pool
@@ -58,39 +50,43 @@ class Standings:
     @property
     def pages(self) -> int:
         """The number of pages: at least one, which may have no player."""
-        return max(1, -(-len(self) // PLAYERS_PER_PAGE))
+        return max(1, -(-len(self) // season_ended.PLAYERS_PER_PAGE))
 
     @cached_property
     def digest(self) -> str:
         """A digest of all standings."""
         columns = self._rating, self._mu, self._sigma, self._rounds
         names = msgspec.msgpack.encode((self.ladder, self.season, self._tier, self._names))
-        return digest_of([*(np.ascontiguousarray(each).tobytes() for each in columns), names])
+        return season_ended.digest_of(
+            [*(np.ascontiguousarray(each).tobytes() for each in columns), names]
+        )
 
-    def page(self, number: int) -> Iterator[Message]:
+    def page(self, number: int) -> Iterator[season_ended.Message]:
         """Yield the records of the players of a page, the best first, and then its mark."""
-        first = number * PLAYERS_PER_PAGE
-        for i in range(first, min(first + PLAYERS_PER_PAGE, len(self))):
-            yield message_of(self._standing(i))
-        yield message_of(
-            PageWritten(
+        first = number * season_ended.PLAYERS_PER_PAGE
+        for i in range(first, min(first + season_ended.PLAYERS_PER_PAGE, len(self))):
+            yield season_ended.message_of(self._standing(i))
+        yield season_ended.message_of(
+            season_ended.PageWritten(
                 ladder=self.ladder, season=self.season, page=number, pages=self.pages,
                 digest=self.digest,
             )
         )  # fmt: skip
 
-    def _standing(self, i: int) -> Standing:
+    def _standing(self, i: int) -> season_ended.Standing:
         listed, rank = len(self), int(self._rank[i])
-        return Standing(
+        return season_ended.Standing(
             ladder=self.ladder, season=self.season, player=self._names[i], rank=rank,
             listed=listed, percentile=100.0 * (listed - rank) / listed, tier=self._tier[i],
             rating=float(self._rating[i]), mu=float(self._mu[i]), sigma=float(self._sigma[i]),
             rounds=int(self._rounds[i]),
         )  # fmt: skip
 
-    def summary(self, offset: int, started_at: str | None, ended_at: str) -> SeasonKept:
+    def summary(
+        self, offset: int, started_at: str | None, ended_at: str
+    ) -> season_ended.SeasonKept:
         """The summary of the season, which ended at this offset."""
-        return SeasonKept(
+        return season_ended.SeasonKept(
             ladder=self.ladder, season=self.season, started_at=started_at, ended_at=ended_at,
             offset=offset, players=self.players, listed=len(self), pages=self.pages,
         )  # fmt: skip

@@ -19,14 +19,7 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.contract.corrections import EVENT_TYPE, ROUND
 from stream_rater.contract.record import Record, header
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rounds import fallback, fastjson
-from stream_rater.rounds.batch import (
-    OneRound,
-    RoundBatch,
-    fill_from_heads,
-    forget_invalid,
-    sort_entries,
-)
+from stream_rater.rounds import batch, fallback, fastjson
 from stream_rater.rounds.lines import Arrivals, PlainRecords, arrivals_of, values_of
 from stream_rater.rounds.validation import Candidates, Invalid, LadderTerms, check
 
@@ -68,14 +61,14 @@ class RoundDecoder:
             self.ratings.append(rating)
         return number
 
-    def informative(self, rounds: RoundBatch) -> Flags:
+    def informative(self, rounds: batch.RoundBatch) -> Flags:
         """(R,) whether each round changes ratings by its rule. Warns by `caution_of_rounds`."""
         if len(rounds) and rounds.entries.max() > 2:
             self._caution(rounds)
         skip = np.array([each.skip_all_tied for each in self.ratings], np.bool_)
         return rounds.informative(skip[rounds.config_index])
 
-    def _caution(self, rounds: RoundBatch) -> None:
+    def _caution(self, rounds: batch.RoundBatch) -> None:
         place, sizes = rounds.place, rounds.entries
         first, end, part = bounds(sizes)[:-1], bounds(sizes)[1:], np.clip(sizes // 10, 1, sizes - 1)
         tied_last = place[end - 1] == place[end - 1 - part]
@@ -90,14 +83,14 @@ class RoundDecoder:
                 self._cautioned.add(number)
                 warnings.warn(f"ladder {rounds.heads[i].ladder!r}: {text}", stacklevel=3)
 
-    def read(self, record: Record) -> OneRound:
+    def read(self, record: Record) -> batch.OneRound:
         """Decode the round in one record. Raises Invalid."""
         rounds, (rejection,) = self.decode([record])
         if rejection is not None:
             raise rejection
-        return OneRound(rounds)
+        return batch.OneRound(rounds)
 
-    def decode(self, records: Sequence[Record]) -> tuple[RoundBatch, Rejections]:
+    def decode(self, records: Sequence[Record]) -> tuple[batch.RoundBatch, Rejections]:
         """Decode the rounds in these records. Returns the valid rounds in the order of the records,
         and the reasons why the other records are rejected."""
         values, arrivals = values_of(records), arrivals_of(records)
@@ -113,7 +106,7 @@ class RoundDecoder:
             first += len(run)
         if len(found) == 1:
             return found[0][1], rejections
-        rounds = RoundBatch.concat([each for _, each in found])
+        rounds = batch.RoundBatch.concat([each for _, each in found])
         order = np.argsort(np.concatenate([NO_PLACES, *(at for at, _ in found)]), kind="stable")
         in_order = (order == np.arange(len(order))).all()
         return (rounds if in_order else rounds.take(order)), rejections
@@ -132,7 +125,7 @@ class RoundDecoder:
 
     def _read_rounds(
         self, records: Sequence[Record], values: Sequence[bytes], run: range, rejections: Rejections
-    ) -> Iterator[tuple[Ints, RoundBatch]]:
+    ) -> Iterator[tuple[Ints, batch.RoundBatch]]:
         """Yield, for each of the two readers, the places of the records that it read, and their
         rounds as reported. `run` are the places of the records to read."""
         left = [i for i in run if rejections[i] is None]
@@ -160,14 +153,15 @@ class RoundDecoder:
             yield np.array(indices, np.int64), fallback.columns_of(decoded)
 
     def _validated(
-        self, records: Sequence[Record], arrivals: Arrivals, indices: Ints, rounds: RoundBatch,
+        self, records: Sequence[Record], arrivals: Arrivals, indices: Ints,
+        rounds: batch.RoundBatch,
         rejections: Rejections,
-    ) -> tuple[Ints, RoundBatch]:  # fmt: skip
+    ) -> tuple[Ints, batch.RoundBatch]:  # fmt: skip
         """Validate rounds that `_read_rounds` yields. Returns, for the valid ones, the places of
         their records, and the rounds."""
         own = arrivals if len(indices) == len(records) else arrivals.take(indices)
         rounds.config_index[:], limits = self._terms.of(rounds.heads, own.offset)
-        fill_from_heads(rounds)
+        batch.fill_from_heads(rounds)
         candidates = Candidates(
             rounds=rounds,
             bounds=limits,
@@ -180,8 +174,8 @@ class RoundDecoder:
             score_mistake=lambda i: _reread(fallback.score_mistake, records[indices[i]]),
         )
         found = check(candidates)
-        forget_invalid(rounds)
-        sort_entries(rounds)
+        batch.forget_invalid(rounds)
+        batch.sort_entries(rounds)
         if not any(found):
             return indices, rounds
         for i, rejection in zip(indices.tolist(), found, strict=True):

@@ -20,23 +20,7 @@ from stream_rater.contract import events
 from stream_rater.contract.events import MAX_RANK, UNDECODABLE, Entry, Round, RoundCompleted, shown
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.seats import NO_SEAT, SEAT_CURE, SeatCodes, is_seat, seat_code
-from stream_rater.rounds import depth
-from stream_rater.rounds.batch import (
-    BAD_SCORE,
-    BAD_SEAT,
-    NO_SCORES,
-    NO_SEATS,
-    RoundBatch,
-    reported_batch,
-)
-from stream_rater.rounds.validation import (
-    LEAST_SHARE,
-    NO_RANK,
-    OUT_OF_RANGE,
-    Invalid,
-    rounds_with,
-    with_cure,
-)
+from stream_rater.rounds import batch, depth, validation
 
 LONGEST_TEXT = 200
 """The most characters of msgspec's text that are kept. The text repeats a field's name, which may
@@ -68,7 +52,7 @@ def decode(data: bytes, max_depth: int, *, packed: bool) -> Decoded:
     message does not contain a round."""
     depth_of = depth.msgpack_depth if packed else depth.json_depth
     if depth_of(data, max_depth) > max_depth:
-        raise Invalid("too-deep", f"nesting deeper than {max_depth}")
+        raise validation.Invalid("too-deep", f"nesting deeper than {max_depth}")
     try:
         return Decoded(_decode_strictly(data, packed=packed), unknown=False, packed=packed)
     except UNDECODABLE:  # the second decoder finds the reason
@@ -78,9 +62,11 @@ def decode(data: bytes, max_depth: int, *, packed: bool) -> Decoded:
         return Decoded(event, unknown=True, packed=packed)
     except msgspec.ValidationError as error:
         codes = [code for pattern, code in _FIELD_CODES if pattern.search(str(error))]
-        raise Invalid([*codes, "malformed"][0], with_cure(str(error))) from None
+        raise validation.Invalid(
+            [*codes, "malformed"][0], validation.with_cure(str(error))
+        ) from None
     except UNDECODABLE as error:
-        raise Invalid("malformed", str(error)) from None
+        raise validation.Invalid("malformed", str(error)) from None
 
 
 def _decode_strictly(data: bytes, *, packed: bool) -> RoundCompleted:
@@ -114,8 +100,10 @@ def shares_mistake(data: bytes, *, packed: bool) -> str:
         if entry.shares is not None and len(shares) != size:
             return f"standings[{number}].shares: {len(shares)} for {size} players"
         for share in shares:
-            if not LEAST_SHARE <= share <= 1.0:
-                return f"standings[{number}].shares: {share} is not in [{LEAST_SHARE}, 1]"
+            if not validation.LEAST_SHARE <= share <= 1.0:
+                return (
+                    f"standings[{number}].shares: {share} is not in [{validation.LEAST_SHARE}, 1]"
+                )
     raise AssertionError("the round has good shares")
 
 
@@ -123,7 +111,7 @@ def seat_mistake(data: bytes, *, packed: bool) -> str:
     """Describe the first seat of a round's message that is not valid, with its place. There must be
     one."""
     event = events.round_from_msgpack(data) if packed else events.round_from_json(data)
-    number = [_seat(entry, packed=packed) for entry in event.standings].index(BAD_SEAT)
+    number = [_seat(entry, packed=packed) for entry in event.standings].index(batch.BAD_SEAT)
     return (
         f"standings[{number}].seat: {_value(event.standings[number].seat, packed=packed)} is no "
         f"name of a seat: {SEAT_CURE}, or leave it out"
@@ -134,7 +122,7 @@ def score_mistake(data: bytes, *, packed: bool) -> str:
     """Describe the first score of a round's message that is not valid, with its place. There must
     be one."""
     event = events.round_from_msgpack(data) if packed else events.round_from_json(data)
-    number = [_score(entry, packed=packed) for entry in event.standings].index(BAD_SCORE)
+    number = [_score(entry, packed=packed) for entry in event.standings].index(batch.BAD_SCORE)
     return (
         f"standings[{number}].score: {_value(event.standings[number].score, packed=packed)} is no "
         "finite number: give one, without quotes, or leave it out"
@@ -152,16 +140,16 @@ def _value(raw: object, *, packed: bool) -> str:
     return "the value"
 
 
-def columns_of(decoded: Sequence[Decoded]) -> RoundBatch:
+def columns_of(decoded: Sequence[Decoded]) -> batch.RoundBatch:
     """Convert rounds to columns, with their entries in the order of the messages."""
     rounds = [each.event for each in decoded]
     entries = [entry for each in rounds for entry in each.standings]
     counts = np.array([len(each.standings) for each in rounds], np.int64)
     unknown = np.array([each.unknown for each in decoded], np.bool_)
-    unknown |= rounds_with([_has_rank_and_dnf(entry) for entry in entries], counts)
+    unknown |= validation.rounds_with([_has_rank_and_dnf(entry) for entry in entries], counts)
     members, players, share = _players(entries)
     sizes = np.diff(bounds(members)[bounds(counts)])
-    return reported_batch(
+    return batch.reported_batch(
         [_head(each) for each in rounds], unknown, counts, sizes, _places(entries), members, share,
         StringColumn.of(players), *_seats_and_scores(decoded),
     )  # fmt: skip
@@ -174,8 +162,8 @@ def _seats_and_scores(decoded: Sequence[Decoded]) -> tuple[SeatCodes, Floats]:
     seats = np.array([_seat(entry, packed=packed) for entry, packed in both], np.uint64)
     scores = np.array([_score(entry, packed=packed) for entry, packed in both], np.float64)
     return (
-        seats if (seats != NO_SEAT).any() else NO_SEATS,
-        scores if not np.isnan(scores).all() else NO_SCORES,
+        seats if (seats != NO_SEAT).any() else batch.NO_SEATS,
+        scores if not np.isnan(scores).all() else batch.NO_SCORES,
     )
 
 
@@ -188,10 +176,10 @@ def _seat(entry: Entry, *, packed: bool) -> int:
         try:
             seat = events.seat_from_msgpack(seat) if packed else events.seat_from_json(seat)
         except UNDECODABLE:
-            return BAD_SEAT
+            return batch.BAD_SEAT
     if seat is None:
         return NO_SEAT
-    return seat_code(seat) if is_seat(seat) else BAD_SEAT
+    return seat_code(seat) if is_seat(seat) else batch.BAD_SEAT
 
 
 def _score(entry: Entry, *, packed: bool) -> float:
@@ -203,10 +191,10 @@ def _score(entry: Entry, *, packed: bool) -> float:
         try:
             score = events.score_from_msgpack(score) if packed else events.score_from_json(score)
         except UNDECODABLE:
-            return BAD_SCORE
+            return batch.BAD_SCORE
     if score is None:
         return math.nan
-    return score + 0.0 if math.isfinite(score) else BAD_SCORE
+    return score + 0.0 if math.isfinite(score) else batch.BAD_SCORE
 
 
 def _head(event: RoundCompleted) -> Round:
@@ -225,7 +213,7 @@ def _places(entries: Sequence[Entry]) -> Places:
         return np.array([_place(entry) for entry in entries], np.int32)
     unusual = (place < 1) | (place > MAX_RANK)
     if unusual.any():
-        place[unusual & ~np.array([e.dnf for e in entries])] = OUT_OF_RANGE
+        place[unusual & ~np.array([e.dnf for e in entries])] = validation.OUT_OF_RANGE
     return place.astype(np.int32)
 
 
@@ -233,8 +221,8 @@ def _place(entry: Entry) -> int:
     if entry.dnf:
         return DID_NOT_FINISH
     if entry.rank is None:
-        return NO_RANK
-    return entry.rank if 1 <= entry.rank <= MAX_RANK else OUT_OF_RANGE
+        return validation.NO_RANK
+    return entry.rank if 1 <= entry.rank <= MAX_RANK else validation.OUT_OF_RANGE
 
 
 def _players(entries: Sequence[Entry]) -> tuple[Ints, list[str], Floats]:

@@ -14,14 +14,8 @@ import msgspec
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
+from stream_rater.contract import seeds
 from stream_rater.contract.events import to_json
-from stream_rater.contract.seeds import (
-    MOST_PLAYERS,
-    MOST_SEED_BYTES,
-    SEEDED,
-    PlayersSeeded,
-    SeededPlayer,
-)
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rounds.seed_records import nearest_valid
 
@@ -105,18 +99,18 @@ class SeedMessage(NamedTuple):
 
 
 def seed_messages(
-    ladder: str, at: str, source: str, players: Iterable[SeededPlayer],
-    most_bytes: int = MOST_SEED_BYTES,
+    ladder: str, at: str, source: str, players: Iterable[seeds.SeededPlayer],
+    most_bytes: int = seeds.MOST_SEED_BYTES,
 ) -> Iterator[SeedMessage]:  # fmt: skip
     """Yield seeds with these players, in their order. Each has at most MOST_PLAYERS players and at
     most `most_bytes` bytes."""
     wanted = iter(players)
-    while some := list(islice(wanted, MOST_PLAYERS)):
+    while some := list(islice(wanted, seeds.MOST_PLAYERS)):
         yield from _within(ladder, at, source, some, most_bytes)
 
 
 def _within(
-    ladder: str, at: str, source: str, players: Sequence[SeededPlayer], most_bytes: int
+    ladder: str, at: str, source: str, players: Sequence[seeds.SeededPlayer], most_bytes: int
 ) -> Iterator[SeedMessage]:
     """Yield seeds with these players, each within the limit of bytes."""
     message = seed_message(ladder, at, source, players)
@@ -128,13 +122,15 @@ def _within(
     yield from _within(ladder, at, source, players[half:], most_bytes)
 
 
-def seed_message(ladder: str, at: str, source: str, players: Sequence[SeededPlayer]) -> SeedMessage:
+def seed_message(
+    ladder: str, at: str, source: str, players: Sequence[seeds.SeededPlayer]
+) -> SeedMessage:
     """One seed with these players."""
     listed = msgspec.json.encode(players)
     round_id = seed_id(ladder, source, listed)
     value = to_json(
-        PlayersSeeded(
-            event_type=SEEDED, ladder=ladder, round_id=round_id, at=at, source=source,
+        seeds.PlayersSeeded(
+            event_type=seeds.SEEDED, ladder=ladder, round_id=round_id, at=at, source=source,
             players=msgspec.Raw(listed),  # type: ignore[arg-type]
         )
     )  # fmt: skip
@@ -173,10 +169,10 @@ def brought(
 
 def seeded_players(
     rating: RatingConfig, players: Sequence[str], mu: Floats, sigma: Floats
-) -> list[SeededPlayer]:
+) -> list[seeds.SeededPlayer]:
     """These players as a seed of a ladder has them. A system that learns no sigma gets none."""
     takes_sigma = rating.takes_sigma
     return [
-        SeededPlayer(player, its_mu, its_sigma if takes_sigma else None)
+        seeds.SeededPlayer(player, its_mu, its_sigma if takes_sigma else None)
         for player, its_mu, its_sigma in zip(players, mu.tolist(), sigma.tolist(), strict=True)
     ]

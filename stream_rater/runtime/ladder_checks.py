@@ -7,15 +7,10 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.ladders import FILE_LIMITS, TEMPLATE, Ladders
 from stream_rater.contract.errors import LadderEventsMismatch
-from stream_rater.pipeline.ladder_history import (
-    LadderContradiction,
-    LadderEventLog,
-    LadderLog,
-    announce,
-)
+from stream_rater.pipeline import ladder_history
 
 
-def removed_ladders(ladders: Ladders, ladder_log: LadderLog) -> str:
+def removed_ladders(ladders: Ladders, ladder_log: ladder_history.LadderLog) -> str:
     """A message about rated ladders that the ladders file does not rate; empty if there are none.
 
     After a rebuild with a file that lacks a ladder, the ladder has no ladder events. Then the file
@@ -33,7 +28,8 @@ def removed_ladders(ladders: Ladders, ladder_log: LadderLog) -> str:
 
 
 def check_ladders(
-    ladders: Ladders, ladder_events: LadderEventLog, ends: Callable[[], Sequence[int]],
+    ladders: Ladders, ladder_events: ladder_history.LadderEventLog, ends: Callable[[],
+    Sequence[int]],
     committed: Callable[[], Mapping[int, int | None]],
 ) -> None:  # fmt: skip
     """Check the ladders file against the ladder events, and these against the log of rounds. Then
@@ -60,6 +56,6 @@ def check_ladders(
         if last >= end_of(ladder, now):
             raise BadConfiguration(str(LadderEventsMismatch(ladder, last)))
     try:
-        announce(histories, ladder_events, end_of, uuid.uuid4().hex, finished_of)
-    except LadderContradiction as error:
+        ladder_history.announce(histories, ladder_events, end_of, uuid.uuid4().hex, finished_of)
+    except ladder_history.LadderContradiction as error:
         raise BadConfiguration(str(error)) from None

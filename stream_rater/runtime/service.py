@@ -18,12 +18,7 @@ from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
-from stream_rater.contract.errors import (
-    Denied,
-    LogTrouble,
-    Trouble,
-    Unrecoverable,
-)
+from stream_rater.contract import errors
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ladder_history import (
@@ -172,7 +167,7 @@ class Role:
                     recovery.succeeded(effect)
                     if isinstance(effect, Poll) and not effect.no_fetch:
                         self.trouble = ""
-                except Trouble as error:
+                except errors.Trouble as error:
                     recovery.failed(effect)
                     trouble = error
                     self.trouble = str(error)
@@ -180,7 +175,7 @@ class Role:
             pass
         except BaseException as error:
             self.failure = error
-            if isinstance(error, Denied):
+            if isinstance(error, errors.Denied):
                 self.observer.denied(error)
         finally:
             on_end(self)  # first, because the client library may hang while the role leaves
@@ -312,12 +307,12 @@ class Service:
         self.log.info("running", roles=[role.name for role in self._roles], pid=os.getpid())
         late = self._wait_for(threads)
         for role in self._roles:
-            if isinstance(role.failure, Fenced | Denied | Unrecoverable):
-                raise LogTrouble(f"{role.name}: {role.failure}")
+            if isinstance(role.failure, Fenced | errors.Denied | errors.Unrecoverable):
+                raise errors.LogTrouble(f"{role.name}: {role.failure}")
             if role.failure is not None:
                 raise role.failure
         if late:
-            raise LogTrouble(f"{', '.join(late)} did not finish within {STOP_S:g} s")
+            raise errors.LogTrouble(f"{', '.join(late)} did not finish within {STOP_S:g} s")
         self.log.info("stopped")
 
     def _ask_kafka(self) -> None:
@@ -347,7 +342,7 @@ class Service:
         while not self._stop.wait(SLICE_S):
             if hung := [role.name for role in self._roles if role.stalled(SLICE_S) > HUNG_S]:
                 self.on_stop()  # the call may hold the interpreter's lock when the process ends
-                raise LogTrouble(f"{', '.join(hung)}: in a call that does not return")
+                raise errors.LogTrouble(f"{', '.join(hung)}: in a call that does not return")
             if not (is_announced or self.unready()):
                 self.log.info("ready")
                 is_announced = True

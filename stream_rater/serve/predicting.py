@@ -13,17 +13,11 @@ from stream_rater.rating.prediction.forecast import (
     of_round,
     shift_of_sides,
 )
-from stream_rater.serve.bodies import (
-    MOST_PAIRED,
-    PlayerAnswer,
-    PredictAnswer,
-    SideAnswer,
-    SideQuestion,
-)
+from stream_rater.serve import bodies
 from stream_rater.serve.problems import Refused
 
 
-def check_sides(sides: Sequence[SideQuestion], most: int) -> None:
+def check_sides(sides: Sequence[bodies.SideQuestion], most: int) -> None:
     """Raise Refused for a repeated player, a wrong number of shares, or too many players."""
     for i, side in enumerate(sides):
         if side.shares is not None and len(side.shares) != len(side.players):
@@ -53,29 +47,30 @@ def check_distinct(players: Mapping[str, Sequence[str]]) -> None:
 
 
 def prediction(
-    config: RatingConfig, sides: Sequence[SideQuestion], players: Sequence[PlayerAnswer],
+    config: RatingConfig, sides: Sequence[bodies.SideQuestion],
+    players: Sequence[bodies.PlayerAnswer],
     variance_factor: float = 1.0,
-) -> PredictAnswer:  # fmt: skip
+) -> bodies.PredictAnswer:  # fmt: skip
     """Predict a round. `players` are the players of the sides, in their order."""
     share = np.concatenate([side.shares or [1.0] * len(side.players) for side in sides])
     starts = bounds(np.array([len(side.players) for side in sides], np.int64))
     shift = shift_of_sides(config, [side.seat for side in sides])
     forecast = of_round(config, starts, share, _believed(players), variance_factor, shift)
-    return PredictAnswer(
+    return bodies.PredictAnswer(
         sides=[
-            SideAnswer(players=side.players, win=win, expected_rank=rank)
+            bodies.SideAnswer(players=side.players, win=win, expected_rank=rank)
             for side, win, rank in zip(
                 sides, forecast.win.tolist(), forecast.expected_rank.tolist(), strict=True
             )
         ],
         draw=forecast.draw, quality=forecast.quality,
-        pairwise=forecast.pairwise.tolist() if len(sides) <= MOST_PAIRED else None,
+        pairwise=forecast.pairwise.tolist() if len(sides) <= bodies.MOST_PAIRED else None,
     )  # fmt: skip
 
 
 def balanced_sides(
-    config: RatingConfig, players: Sequence[PlayerAnswer], teams: int
-) -> tuple[list[SideQuestion], list[PlayerAnswer]]:
+    config: RatingConfig, players: Sequence[bodies.PlayerAnswer], teams: int
+) -> tuple[list[bodies.SideQuestion], list[bodies.PlayerAnswer]]:
     """Divide these players into the most even teams. Returns the teams, and the players in the
     order of the teams. Raises Refused if there are more teams than players, or if a player appears
     twice."""
@@ -86,9 +81,9 @@ def balanced_sides(
     names = [each.player for each in players]
     check_distinct({"body.players": names})
     found = even_teams(names, deviations(config, _believed(players), teams), teams)
-    sides = [SideQuestion(players=[names[i] for i in team]) for team in found]
+    sides = [bodies.SideQuestion(players=[names[i] for i in team]) for team in found]
     return sides, [players[i] for team in found for i in team]
 
 
-def _believed(players: Sequence[PlayerAnswer]) -> Believed:
+def _believed(players: Sequence[bodies.PlayerAnswer]) -> Believed:
     return Believed(*(np.array([getattr(each, n) for each in players]) for n in Believed._fields))

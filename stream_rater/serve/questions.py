@@ -17,25 +17,7 @@ from stream_rater.config.views import Unmet
 from stream_rater.contract.events import ROUND_COMPLETED
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.stages import RatingRule, rule_of
-from stream_rater.serve import cursors
-from stream_rater.serve.bodies import (
-    MOST_PLAYERS,
-    BalanceQuestion,
-    Bin,
-    ChangeAnswer,
-    HistoryAnswer,
-    LadderAnswer,
-    LadderList,
-    LookupAnswer,
-    PageAnswer,
-    PlayerAnswer,
-    PredictAnswer,
-    PredictQuestion,
-    RankedPlayer,
-    Row,
-    TierName,
-    Unlisted,
-)
+from stream_rater.serve import bodies, cursors
 from stream_rater.serve.cursors import AfterRow, RankedRow
 from stream_rater.serve.entries import BIN, History, IndexedPlayer, LadderSummary
 from stream_rater.serve.predicting import balanced_sides, check_sides, prediction
@@ -149,21 +131,22 @@ class Questions:
         found._index = index
         return found
 
-    async def ladders(self) -> LadderList:
+    async def ladders(self) -> bodies.LadderList:
         """All ladders with an event."""
-        return LadderList(ladders=await self._index.ladders())
+        return bodies.LadderList(ladders=await self._index.ladders())
 
-    async def ladder(self, ladder: str) -> LadderAnswer:
+    async def ladder(self, ladder: str) -> bodies.LadderAnswer:
         """A ladder: its players, its parameters, and the distribution of its ratings."""
         view = await self._view(ladder)
         config, summary = self._config_of(ladder, view), view.summary
         views = self._ladder_views(ladder)
-        return LadderAnswer(
+        return bodies.LadderAnswer(
             ladder=ladder, players=summary.players, listed=view.listed, season=summary.season,
             offset=summary.offset, completed_at=summary.completed_at,
             rating=config,
             distribution=[
-                Bin(at_least=at, below=at + BIN, players=count) for at, count in view.bins.items()
+                bodies.Bin(at_least=at, below=at + BIN, players=count)
+                for at, count in view.bins.items()
             ],
             listing=views.listing, tiers=list(views.tiers),
         )  # fmt: skip
@@ -172,7 +155,7 @@ class Questions:
         """The season of the ladder's newest event; None before the first season."""
         return (await self._view(ladder)).summary.season
 
-    async def player(self, ladder: str, player: str) -> RankedPlayer:
+    async def player(self, ladder: str, player: str) -> bodies.RankedPlayer:
         """A player with the player's rank and percentile."""
         found = await self._of_ladder(ladder, self._index.player(ladder, player))
         if found is None or found.player.rounds == 0:
@@ -183,22 +166,22 @@ class Questions:
         if rank is None:
             unmet = known.unmet(views, self._moment(known))
         tiers = _tiers_of(known, listed=rank is not None) if views.tiers else NO_TIERS
-        return RankedPlayer(
+        return bodies.RankedPlayer(
             player=player, mu=known.mu, sigma=known.sigma, rating=known.rating,
             rounds=known.rounds, provisional=known.provisional, completed_at=known.completed_at,
             offset=known.offset, season=known.season, tier=tiers[0], previous_tier=tiers[1],
             rank=rank, listed=listed, percentile=percentile,
-            unlisted=unmet and Unlisted(**unmet._asdict()),
+            unlisted=unmet and bodies.Unlisted(**unmet._asdict()),
         )  # fmt: skip
 
-    async def lookup(self, ladder: str, players: Sequence[str]) -> LookupAnswer:
+    async def lookup(self, ladder: str, players: Sequence[str]) -> bodies.LookupAnswer:
         """Players in the given order. A newcomer is returned with the initial belief."""
         rule = rule_of(await self._config(ladder))
         now_s = self._now() if self._ladder_views(ladder).tiers else None
         found = await self._of_ladder(ladder, self._index.players(ladder, players))
         if None in found:
             self.check_complete()  # a player without a record may have an event not read yet
-        return LookupAnswer(
+        return bodies.LookupAnswer(
             players=[
                 _newcomer(name, rule, now_s) if known is None or known.rounds == 0
                 else _answer_of(name, known, now_s)
@@ -208,17 +191,17 @@ class Questions:
 
     async def history(
         self, ladder: str, player: str, limit: int, before: int | None
-    ) -> HistoryAnswer:
+    ) -> bodies.HistoryAnswer:
         """A player's last changes before an offset, newest first."""
         stored = await self._of_ladder(ladder, self._index.history(ladder, player))
         if not stored and await self._index.players(ladder, [player]) == [None]:
             raise await self._no_player(ladder, player)
         older = [each for each in stored if before is None or each.offset < before]
         page = older[::-1][:limit]
-        return HistoryAnswer(
+        return bodies.HistoryAnswer(
             player=player, next=page[-1].offset if len(older) > len(page) else None,
             changes=[
-                ChangeAnswer(
+                bodies.ChangeAnswer(
                     offset=each.offset, round_id=each.round_id, completed_at=each.completed_at,
                     cause=each.cause or ROUND_COMPLETED, rank=each.rank,
                     performance=each.performance, mu=each.mu, sigma=each.sigma,
@@ -230,7 +213,7 @@ class Questions:
 
     async def leaderboard(
         self, ladder: str, limit: int, cursor: str | None, around: str | None
-    ) -> PageAnswer:
+    ) -> bodies.PageAnswer:
         """A page of the leaderboard: the page at a cursor, the page around a player, or without
         either the first page."""
         if around is not None and cursor is not None:
@@ -245,20 +228,20 @@ class Questions:
         found = await self._of_ladder(ladder, self._index.page(ladder, place, limit))
         return self._page(ladder, found)
 
-    def _page(self, ladder: str, found: PageView) -> PageAnswer:
+    def _page(self, ladder: str, found: PageView) -> bodies.PageAnswer:
         shown = self._ladder_views(ladder).listing.display
         return _page(found, percentiles=shown == "percentile")
 
-    async def predict(self, ladder: str, question: PredictQuestion) -> PredictAnswer:
+    async def predict(self, ladder: str, question: bodies.PredictQuestion) -> bodies.PredictAnswer:
         """The prediction of a round."""
-        check_sides(question.sides, MOST_PLAYERS)
+        check_sides(question.sides, bodies.MOST_PLAYERS)
         players = [player for side in question.sides for player in side.players]
         config = await self._config(ladder)
         found = (await self.lookup(ladder, players)).players
         factor = question.variance_factor
         return await self._compute(lambda: prediction(config, question.sides, found, factor))
 
-    async def balance(self, ladder: str, question: BalanceQuestion) -> PredictAnswer:
+    async def balance(self, ladder: str, question: bodies.BalanceQuestion) -> bodies.PredictAnswer:
         """Even teams, and the prediction of their round."""
         config = await self._config(ladder)
         players = (await self.lookup(ladder, question.players)).players
@@ -349,7 +332,7 @@ class Questions:
             raise Incomplete
 
 
-Tiers = tuple[TierName, TierName]
+Tiers = tuple[bodies.TierName, bodies.TierName]
 NO_TIERS: Tiers = (UNSET, UNSET)
 
 
@@ -360,20 +343,20 @@ def _tiers_of(known: IndexedPlayer | None, *, listed: bool) -> Tiers:
     return known.placement.tier, known.placement.previous_tier
 
 
-def _answer_of(name: str, known: IndexedPlayer, now_s: float | None) -> PlayerAnswer:
+def _answer_of(name: str, known: IndexedPlayer, now_s: float | None) -> bodies.PlayerAnswer:
     """A player's answer, made from positions: a lookup makes up to a thousand. `now_s` is the
     present time in Unix seconds if the ladder has tiers, else None."""
     tiers = NO_TIERS if now_s is None else _tiers_of(known, listed=known.until_s > now_s)
-    return PlayerAnswer(
+    return bodies.PlayerAnswer(
         name, known.mu, known.sigma, known.rating, known.rounds, known.provisional,
         known.completed_at, known.offset, known.season, *tiers,
     )  # fmt: skip
 
 
-def _newcomer(name: str, rule: RatingRule, now_s: float | None) -> PlayerAnswer:
+def _newcomer(name: str, rule: RatingRule, now_s: float | None) -> bodies.PlayerAnswer:
     mu, sigma = rule.initial_mu, rule.initial_sigma
     tier = UNSET if now_s is None else None
-    return PlayerAnswer(
+    return bodies.PlayerAnswer(
         player=name, mu=mu, sigma=sigma, rating=rule.rating(mu, sigma), rounds=0,
         provisional=rule.provisional_rounds > 0, completed_at=None, offset=None, season=None,
         tier=tier, previous_tier=tier,
@@ -398,21 +381,21 @@ def _percentile(rank: int, listed: int) -> float:
     return 100.0 * (listed - rank) / listed
 
 
-def _row(row: RankedRow, known: IndexedPlayer | None, *, tiers: bool, of: int | None) -> Row:
+def _row(row: RankedRow, known: IndexedPlayer | None, *, tiers: bool, of: int | None) -> bodies.Row:
     """`of`: the number of listed players, if the percentile is shown."""
     tier, previous = _tiers_of(known, listed=True) if tiers else NO_TIERS
-    return Row(
+    return bodies.Row(
         rank=row.rank, player=row.player, rating=row.rating, tier=tier, previous_tier=previous,
         percentile=UNSET if of is None else _percentile(row.rank, of),
     )  # fmt: skip
 
 
-def _page(found: PageView, *, percentiles: bool) -> PageAnswer:
+def _page(found: PageView, *, percentiles: bool) -> bodies.PageAnswer:
     of = found.listed if percentiles else None
     last = found.rows[-1] if found.rows else None
     has_next = last is not None and found.more
     known = found.players or [None] * len(found.rows)
-    return PageAnswer(
+    return bodies.PageAnswer(
         rows=[
             _row(*each, tiers=bool(found.players), of=of)
             for each in zip(found.rows, known, strict=True)

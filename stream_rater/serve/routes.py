@@ -2,30 +2,7 @@
 
 from typing import Any, Literal, NamedTuple
 
-from stream_rater.serve.bodies import (
-    MOST_ROWS,
-    BalanceQuestion,
-    CorrectionReport,
-    CorrectionTaken,
-    ExplainAnswer,
-    HistoryAnswer,
-    LadderAnswer,
-    LadderList,
-    Lookup,
-    LookupAnswer,
-    PageAnswer,
-    PredictAnswer,
-    PredictQuestion,
-    RankedPlayer,
-    RoundReport,
-    RoundsTaken,
-    RoundStateAnswer,
-    RoundTaken,
-    SeasonList,
-    SeasonPageAnswer,
-    WhatIfAnswer,
-    WhatIfQuestion,
-)
+from stream_rater.serve import bodies
 from stream_rater.serve.problems import Refused
 
 MOST_OFFSET = 2**63 - 1
@@ -89,7 +66,7 @@ class Operation(NamedTuple):
 
 LADDER = "/v1/ladders/{ladder}"
 PAGE: dict[str, Number | Text] = {
-    "limit": Number("Rows of the page, at most", 1, MOST_ROWS, 50),
+    "limit": Number("Rows of the page, at most", 1, bodies.MOST_ROWS, 50),
     "cursor": Text("`next` of the page before"),
     "around": Text("A player who is to be in the middle"),
 }
@@ -125,25 +102,26 @@ NOT_FRESH = ("not-yet", "log-unavailable")
 WRITING = ("writing-off", "read-only", "log-unavailable", "not-acknowledged", *BODY)
 
 OPERATIONS = (
-    Operation("ladders", "GET", "/v1/ladders", "All ladders", LadderList),
+    Operation("ladders", "GET", "/v1/ladders", "All ladders", bodies.LadderList),
     Operation(
         "ladder", "GET", LADDER, "A ladder: players, parameters, distribution of the ratings",
-        LadderAnswer, codes=("unknown-ladder",),
+        bodies.LadderAnswer, codes=("unknown-ladder",),
     ),
     Operation(
         "player", "GET", LADDER + "/players/{player}", "A player, with rank and percentile",
-        RankedPlayer, query=FRESH, codes=("unknown-ladder", "unknown-player", *NOT_FRESH),
+        bodies.RankedPlayer, query=FRESH, codes=("unknown-ladder", "unknown-player", *NOT_FRESH),
     ),
     Operation(
         "lookup", "POST", LADDER + "/players:lookup",
-        "Many players at once, and what is believed of newcomers", LookupAnswer, Lookup,
+        "Many players at once, and what is believed of newcomers", bodies.LookupAnswer,
+        bodies.Lookup,
         query=FRESH, codes=("unknown-ladder", *NOT_FRESH, *BODY),
     ),
     Operation(
         "history", "GET", LADDER + "/players/{player}/history",
-        "The last changes of a player, newest first", HistoryAnswer,
+        "The last changes of a player, newest first", bodies.HistoryAnswer,
         query={
-            "limit": Number("Changes, at most", 1, MOST_ROWS, 20),
+            "limit": Number("Changes, at most", 1, bodies.MOST_ROWS, 20),
             "before": Number("Only changes before this offset", 0, MOST_OFFSET, None),
         },
         codes=("unknown-ladder", "unknown-player"),
@@ -151,58 +129,58 @@ OPERATIONS = (
     Operation(
         "leaderboard", "GET", LADDER + "/leaderboard",
         "A page of the leaderboard: the first, the one behind a cursor, or around a player",
-        PageAnswer,
+        bodies.PageAnswer,
         query=PAGE | FRESH,
         codes=("unknown-ladder", "unknown-player", "bad-cursor", "not-listed", *NOT_FRESH),
     ),
     Operation(
         "seasons", "GET", LADDER + "/seasons",
-        "The seasons of a ladder, and whether their standings are kept", SeasonList,
+        "The seasons of a ladder, and whether their standings are kept", bodies.SeasonList,
         codes=("unknown-ladder",),
     ),
     Operation(
         "season", "GET", LADDER + "/seasons/{season}/leaderboard",
         "A page of the final standings of a season that has ended: the first, the one behind a "
-        "cursor, or around a player", SeasonPageAnswer,
+        "cursor, or around a player", bodies.SeasonPageAnswer,
         query=PAGE,
         codes=("unknown-ladder", "unknown-season", "bad-cursor", "not-listed"),
     ),
     Operation(
         "predict", "POST", LADDER + "/predict",
-        "How likely each side of a round is to win, and the rank to expect", PredictAnswer,
-        PredictQuestion, codes=("unknown-ladder", *BODY),
+        "How likely each side of a round is to win, and the rank to expect", bodies.PredictAnswer,
+        bodies.PredictQuestion, codes=("unknown-ladder", *BODY),
     ),
     Operation(
         "balance", "POST", LADDER + "/balance",
-        "The most even teams of some players, and what to expect of them", PredictAnswer,
-        BalanceQuestion, codes=("unknown-ladder", *BODY),
+        "The most even teams of some players, and what to expect of them", bodies.PredictAnswer,
+        bodies.BalanceQuestion, codes=("unknown-ladder", *BODY),
     ),
     Operation(
         "what-if", "POST", LADDER + "/what-if",
-        "What the result of a round would change; nothing is written", WhatIfAnswer,
-        WhatIfQuestion, codes=("unknown-ladder", "no-beliefs", *BODY),
+        "What the result of a round would change; nothing is written", bodies.WhatIfAnswer,
+        bodies.WhatIfQuestion, codes=("unknown-ladder", "no-beliefs", *BODY),
     ),
     Operation(
         "explain", "GET", LADDER + "/players/{player}/explain",
-        "Which performances pull a player's rating where", ExplainAnswer,
+        "Which performances pull a player's rating where", bodies.ExplainAnswer,
         codes=("unknown-ladder", "unknown-player", "no-beliefs"),
     ),
     Operation(
         "send-round", "POST", LADDER + "/rounds",
-        "Send a round to rate; the answer comes once it is stored for good", RoundTaken,
-        RoundReport, query=BEGINNINGS, writes=True, success=202,
+        "Send a round to rate; the answer comes once it is stored for good", bodies.RoundTaken,
+        bodies.RoundReport, query=BEGINNINGS, writes=True, success=202,
         codes=(*WRITING, "other-content", "unknown-ladder", "no-beliefs"),
     ),
     Operation(
         "send-rounds", "POST", "/v1/rounds",
         "Send up to 1,000 rounds, as a JSON array or as JSON lines; each is answered by itself",
-        RoundsTaken, list[RoundReport], codes=WRITING, writes=True,
+        bodies.RoundsTaken, list[bodies.RoundReport], codes=WRITING, writes=True,
         media_types=(JSON, JSON_LINES),
     ),
     Operation(
         "round", "GET", LADDER + "/rounds/{round_id}",
         "The state of a round: pending, rated with each change, rejected, duplicate, corrected",
-        RoundStateAnswer,
+        bodies.RoundStateAnswer,
         query={
             "wait": WAIT._replace(description="Seconds to wait until it is no longer pending"),
             "partition": Number("With `offset`: the place of the round", 0, 2**31 - 1, None),
@@ -213,8 +191,8 @@ OPERATIONS = (
     Operation(
         "correct", "POST", LADDER + "/corrections",
         "Send a correction, a seed or a reset; the answer comes once it is stored for good",
-        CorrectionTaken,
-        CorrectionReport, codes=WRITING, writes=True, success=202,
+        bodies.CorrectionTaken,
+        bodies.CorrectionReport, codes=WRITING, writes=True, success=202,
     ),
     Operation(
         "changes", "GET", LADDER + "/changes",

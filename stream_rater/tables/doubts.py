@@ -12,16 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from stream_rater.config.errors import BadConfiguration
-from stream_rater.tables.cells import (
-    DRAWN,
-    FIRST,
-    SECOND,
-    is_missing,
-    mistake,
-    number,
-    order,
-    shown,
-)
+from stream_rater.tables import cells
 from stream_rater.tables.reading import MARGIN, MEANINGS, Reading
 
 MOST_SEEN: Final = 200
@@ -40,23 +31,23 @@ NOT_STARTED: Final = frozenset(("dns", "dnq", "dnpq", "scr", "wd", "ns"))
 """Those of somebody who did not take part, whose row is left out."""
 
 RESULTS: Final = {
-    **dict.fromkeys(("h", "home", "w", "win", "won", "1-0"), FIRST),
+    **dict.fromkeys(("h", "home", "w", "win", "won", "1-0"), cells.FIRST),
     **dict.fromkeys(
         ("d", "draw", "drawn", "tie", "tied", "x", "=", "1/2-1/2", "½-½", "jigo", "bothbad",
-         "both_bad", "tie(bothbad)", "tie(both_bad)"), DRAWN),
-    **dict.fromkeys(("a", "away", "l", "loss", "lost", "lose", "0-1"), SECOND),
+         "both_bad", "tie(bothbad)", "tie(both_bad)"), cells.DRAWN),
+    **dict.fromkeys(("a", "away", "l", "loss", "lost", "lose", "0-1"), cells.SECOND),
 }  # fmt: skip
 """The ranks by the texts of results, which are those of the first side."""
 
 SCHEMES: Final[tuple[dict[float, tuple[int, int]], ...]] = (
-    {1: FIRST, 0.5: DRAWN, 0: SECOND},
-    {1: FIRST, 2: SECOND},
-    {1: FIRST, 0: DRAWN, -1: SECOND},
-    {3: FIRST, 1: DRAWN, 0: SECOND},
+    {1: cells.FIRST, 0.5: cells.DRAWN, 0: cells.SECOND},
+    {1: cells.FIRST, 2: cells.SECOND},
+    {1: cells.FIRST, 0: cells.DRAWN, -1: cells.SECOND},
+    {3: cells.FIRST, 1: cells.DRAWN, 0: cells.SECOND},
 )
 """The ranks by the numbers of a column of results: points of chess, the number of the side, signs,
 points of football."""
-_TELLS: Final = ((1, 0.5), (2,), (-1,), (3,))
+_SIGNS: Final = ((1, 0.5), (2,), (-1,), (3,))
 """The numbers of which a column must have one for each scheme."""
 
 GUESSES: Final = {
@@ -148,7 +139,7 @@ class Column:
         """Note an open text of the present row. `players`: those of each side, for a question."""
         if text not in self.seen and len(self.seen) < MOST_SEEN:
             more = " – ".join("+".join(names) for names in players)
-            place = f"{self.doubts.unit} {self.doubts.line}: {shown(text)}"
+            place = f"{self.doubts.unit} {self.doubts.line}: {cells.shown(text)}"
             self.seen[text] = f"{place}{f' ({more})' if more else ''}"
 
     @property
@@ -160,7 +151,7 @@ class Column:
     def listed(self) -> str:
         """The open texts, as a question lists them."""
         more = len(self.seen) - MOST_ASKED
-        texts = ", ".join(map(shown, [*self.seen][:MOST_ASKED]))
+        texts = ", ".join(map(cells.shown, [*self.seen][:MOST_ASKED]))
         return texts + (f" and {more} more" if more > 0 else "")
 
     def settle(self) -> bool:
@@ -200,9 +191,9 @@ class Numbers(Column):
 
     def of(self, value: Any, code: str = "malformed") -> int | float:
         """The number in a cell. Raises Invalid with this code."""
-        if type(value) is str and not value.isdecimal() and not is_missing(value):
+        if type(value) is str and not value.isdecimal() and not cells.is_missing(value):
             value = self._plain(value.strip(), code)
-        return number(value, self.name, code)
+        return cells.number(value, self.name, code)
 
     def _plain(self, text: str, code: str) -> str:
         """The text with a point, and without separators of thousands. Raises Invalid."""
@@ -213,7 +204,9 @@ class Numbers(Column):
             if "," in text or plain["."] is None:
                 self.note(text)
         if self._decimal and not plain[self._decimal] and any(plain.values()):
-            raise mistake(code, self.name, f"{shown(text)} is no number by {self._decimal!r}")
+            raise cells.mistake(
+                code, self.name, f"{cells.shown(text)} is no number by {self._decimal!r}"
+            )
         return plain[self._decimal or "."] or plain[","] or text
 
     def settle(self) -> bool:
@@ -235,8 +228,8 @@ class Numbers(Column):
             return ""
         used = self._decimal or "."
         text = next(iter(self.seen), "")
-        example = f", as {shown(text)} is {self._as(text, used)}" if text else ""
-        return f"{shown(used)} separates decimals{example}"
+        example = f", as {cells.shown(text)} is {self._as(text, used)}" if text else ""
+        return f"{cells.shown(used)} separates decimals{example}"
 
     @staticmethod
     def _as(text: str, decimal: str) -> str:
@@ -285,7 +278,7 @@ class Places(Words):
         """The rank in a cell; None for somebody who did not finish. Raises LeftOut, or Invalid."""
         if type(value) is int and value > 0:
             return value
-        text = "" if is_missing(value) else str(value).strip()
+        text = "" if cells.is_missing(value) else str(value).strip()
         if text.isdecimal() and (found := int(text)) > 0:
             return found
         if self.is_code(text):
@@ -339,7 +332,7 @@ class Scores(Places):
         """The score in a cell; None for somebody who did not finish. Raises LeftOut, or Invalid."""
         if type(value) is int and value >= 0:
             return value
-        text = "" if is_missing(value) else str(value).strip()
+        text = "" if cells.is_missing(value) else str(value).strip()
         if any(each.isdigit() for each in text):
             if text[0] == "-" and self.meaning(text) == "dnf":
                 return None
@@ -348,7 +341,7 @@ class Scores(Places):
                 self._least = min(self._least, found)
                 if self._low and text not in self.reading.result:
                     self._negative.setdefault(
-                        text, f"{self.doubts.unit} {self.doubts.line}: {shown(text)}"
+                        text, f"{self.doubts.unit} {self.doubts.line}: {cells.shown(text)}"
                     )
             return found
         if not self.is_code(text):
@@ -375,7 +368,7 @@ class Flags(Column):
 
     def of(self, value: Any) -> bool:
         """Whether a cell says yes."""
-        if is_missing(value):
+        if cells.is_missing(value):
             return False
         if isinstance(value, float) and value in (0.0, 1.0):
             return value == 1.0
@@ -418,10 +411,10 @@ class Results(Words):
 
     def of(self, value: Any, players: Sequence[Sequence[str]]) -> Outcome:
         """The outcome by a cell. `players`: those of each side, for a question. Raises LeftOut."""
-        text = "" if is_missing(value) else str(value).strip()
+        text = "" if cells.is_missing(value) else str(value).strip()
         key = text.lower().replace(" ", "")
         if said := self.meaning(text):
-            return {"win": FIRST, "draw": DRAWN}.get(said, SECOND), ()
+            return {"win": cells.FIRST, "draw": cells.DRAWN}.get(said, cells.SECOND), ()
         if found := self._initials.get(key) or RESULTS.get(key):
             return found, _SCORES.get(key, ())
         if (won := _BY.fullmatch(key)) and (found := self._initials.get(won[1])):
@@ -429,24 +422,24 @@ class Results(Words):
         if _NUMBERS["."].fullmatch(_HALVES.get(key, key)):
             points = float(_HALVES.get(key, key))
             if MARGIN in self.reading.result:
-                return order((points, 0.0))[:2], ()  # type: ignore[return-value]
+                return cells.order((points, 0.0))[:2], ()  # type: ignore[return-value]
             self._numbers.add(points)
             self.note(text, players)
-            return self._scheme.get(points, DRAWN), ()
+            return self._scheme.get(points, cells.DRAWN), ()
         if pair := _PAIR.fullmatch(text):
-            scores = number(pair[1], self.name), number(pair[2], self.name)
-            return order(scores)[:2], scores  # type: ignore[return-value]
+            scores = cells.number(pair[1], self.name), cells.number(pair[2], self.name)
+            return cells.order(scores)[:2], scores  # type: ignore[return-value]
         self.note(text, players)
         self._has_words = True
-        return DRAWN, ()
+        return cells.DRAWN, ()
 
     def settle(self) -> bool:
         if not self.seen:
             return False
         numbers = self._numbers
         fitting = [
-            scheme for scheme, tells in zip(SCHEMES, _TELLS, strict=True)
-            if numbers <= scheme.keys() and numbers & set(tells) and not self._has_words
+            scheme for scheme, signs in zip(SCHEMES, _SIGNS, strict=True)
+            if numbers <= scheme.keys() and numbers & set(signs) and not self._has_words
             and (scheme is SCHEMES[1] or not self._names_winner)
         ]  # fmt: skip
         if not fitting:
@@ -460,14 +453,14 @@ class Results(Words):
         return before is not self._scheme
 
     def said(self) -> str:
-        words = {FIRST: "won", DRAWN: "a draw", SECOND: "lost"}
+        words = {cells.FIRST: "won", cells.DRAWN: "a draw", cells.SECOND: "lost"}
         listed = ", ".join(
             f"{points:g} is {words[self._scheme[points]]}" for points in sorted(self._numbers)
         )
         return f"of the first side, {listed}" if listed else ""
 
 
-_DRAWS: Final = {text for text, ranks in RESULTS.items() if ranks == DRAWN}
+_DRAWS: Final = {text for text, ranks in RESULTS.items() if ranks == cells.DRAWN}
 _SCORES: Final = {"1-0": (1, 0), "0-1": (0, 1), "1/2-1/2": (0.5, 0.5), "½-½": (0.5, 0.5)}
 
 

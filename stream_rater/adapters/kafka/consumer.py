@@ -18,13 +18,7 @@ from typing import Any
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from stream_rater.adapters.access import (
-    client_options,
-    new_consumer,
-    raise_first,
-    translated_failures,
-    trouble_of,
-)
+from stream_rater.adapters import access
 from stream_rater.adapters.kafka.commits import source_commit
 from stream_rater.adapters.kafka.deadlines import STOP_GRACE_S, Deadlines
 from stream_rater.adapters.kafka.records import Messages
@@ -152,7 +146,7 @@ class Input:
         """The text of the last error of one broker, which explains why all are down."""
         self.on_committed: Callable[[Mapping[int, int]], None] = lambda _: None
         """Receives the committed offsets whenever they are read."""
-        options = client_options(settings) | {
+        options = access.client_options(settings) | {
             "group.id": settings.topic_prefix + group,
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
@@ -178,13 +172,13 @@ class Input:
         if self._static:
             options["group.instance.id"] = settings.instance_id
         self._options, self._again_s = options, -math.inf
-        self.consumer = new_consumer(settings, options)
+        self.consumer = access.new_consumer(settings, options)
         self._subscribed = False
 
     def _join_again(self, error: KafkaError) -> None:
         """Give up all partitions, and let the next poll join the group as a fresh member."""
         self._reported_error = error  # the next poll tries again if there is no new client
-        consumer = new_consumer(self._settings, self._options)
+        consumer = access.new_consumer(self._settings, self._options)
         self._again_s = self._moved_s = time.monotonic()
         self.close()
         self._lost |= self._owned
@@ -342,7 +336,7 @@ class Input:
 
     def _translated(self, error: KafkaError) -> Exception:
         if not _is_fatal(error):
-            return trouble_of(error)
+            return access.trouble_of(error)
         why, name = f"kafka: {error.str()}", f"{PREFIX}INSTANCE_ID={self._settings.instance_id}"
         if not self._static or time.monotonic() < self._again_s + AGAIN_S:
             return Fenced(f"{why}: another worker has {name}, too" if self._static else why)
@@ -353,7 +347,7 @@ class Input:
     def _skip_unreadable(self) -> None:
         skips = {p: o for p, o in self._messages.skips.items() if p in self._reading}
         self._next |= skips
-        with translated_failures():
+        with access.translated_failures():
             for each in self._topic_partitions(skips):
                 self._seek_one(each)
 
@@ -372,7 +366,7 @@ class Input:
         reply: Any = self._deadlines.call(
             TIMEOUT_S, lambda slice_s: self.consumer.committed(asked, timeout=slice_s)
         )
-        raise_first(reply)
+        access.raise_first(reply)
         self.on_committed({each.partition: max(0, each.offset) for each in reply})
         return {each.partition: source_commit(each) for each in reply}
 
@@ -386,7 +380,7 @@ class Input:
         self._forget_fetched(offsets)
         mine = {p: o for p, o in offsets.items() if p in self._owned}
         already_read = {p: o for p, o in mine.items() if p in self._reading}
-        with translated_failures():
+        with access.translated_failures():
             self.consumer.incremental_assign(
                 self._topic_partitions({p: o for p, o in mine.items() if p not in already_read})
             )

@@ -16,17 +16,8 @@ from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Denied, LogTrouble
+from stream_rater.pipeline import ladder_history
 from stream_rater.pipeline.corrections.correction_ports import CorrectionsByLadder
-from stream_rater.pipeline.ladder_history import (
-    History,
-    LadderLog,
-    UnknownLadderEvent,
-    agreed_histories,
-    encode_corrections,
-    encode_histories,
-    first_contradiction,
-    to_note,
-)
 
 TIMEOUT_S = 10.0
 AT_ONCE = 10_000
@@ -47,12 +38,12 @@ class LadderEvents:
         self._settings = settings
         self._admin = admin
         self._topic = admin.topics.ladder_events
-        self._ladder_log = LadderLog()
+        self._ladder_log = ladder_history.LadderLog()
         self._next = 0
         self._reader: Reader | None = None
         self._producer = PartsProducer(settings, self._topic, stop)
 
-    def read(self) -> LadderLog:
+    def read(self) -> ladder_history.LadderLog:
         """Read and combine all events that exist now. Raises LogTrouble or Denied."""
         (end,) = self._admin.ends(self._topic, 1)
         if self._next == 0:
@@ -84,7 +75,7 @@ class LadderEvents:
     def _add(self, offset: int, message: bytes) -> None:
         try:
             self._ladder_log.read(message)
-        except UnknownLadderEvent as error:
+        except ladder_history.UnknownLadderEvent as error:
             raise LogTrouble(f"{self._topic}: offset {offset}: {error}") from None
         self._next = offset + 1
 
@@ -99,19 +90,19 @@ class LadderEvents:
         self._producer.scatter([(0, message) for message in messages])
 
     def agree(
-        self, histories: Mapping[str, History], only_read: Container[str]
-    ) -> dict[str, History]:
+        self, histories: Mapping[str, ladder_history.History], only_read: Container[str]
+    ) -> dict[str, ladder_history.History]:
         """Append an event for each ladder that has none yet, but for those in `only_read`. Returns,
         by ladder, the history that rounds may be rated by. Raises LogTrouble or Denied."""
         ladder_log = self.read()
-        if new := to_note(histories, only_read, ladder_log):
-            self.write(encode_histories("noted", new))
+        if new := ladder_history.to_note(histories, only_read, ladder_log):
+            self.write(ladder_history.encode_histories("noted", new))
             ladder_log = self.read()
-        return agreed_histories(histories, ladder_log)
+        return ladder_history.agreed_histories(histories, ladder_log)
 
     def correct(self, corrections: CorrectionsByLadder) -> None:
         """Append events for these corrections. Raises LogTrouble or Denied."""
-        self.write(encode_corrections(corrections))
+        self.write(ladder_history.encode_corrections(corrections))
 
     def close(self) -> None:
         """Close the consumer. The next read opens another."""
@@ -120,7 +111,7 @@ class LadderEvents:
             self._reader = None
 
 
-def read_ladder_events(settings: Settings, admin: Admin) -> LadderLog:
+def read_ladder_events(settings: Settings, admin: Admin) -> ladder_history.LadderLog:
     """Read and combine the ladder events on Kafka. Raises LogTrouble, Denied, or TopicMismatch."""
     admin.partitions_of(admin.topics.ladder_events)  # raises TopicMismatch
     events = LadderEvents(settings, admin)
@@ -131,7 +122,10 @@ def read_ladder_events(settings: Settings, admin: Admin) -> LadderLog:
 
 
 def disagreement(
-    settings: Settings, ladders: Ladders, ladder_log: LadderLog, only: str | None = None
+    settings: Settings,
+    ladders: Ladders,
+    ladder_log: ladder_history.LadderLog,
+    only: str | None = None,
 ) -> str:
     """Check the ladders file against the ladder events of all ladders, or of `only` this one.
 
@@ -145,7 +139,12 @@ def disagreement(
         ladder: offset
         for ladder in ladder_log.recorded
         if only in (None, ladder)
-        and (offset := first_contradiction(history(ladder), ladder_log.in_force(ladder))) < math.inf
+        and (
+            offset := ladder_history.first_contradiction(
+                history(ladder), ladder_log.in_force(ladder)
+            )
+        )
+        < math.inf
     }
     if not found:
         return ""

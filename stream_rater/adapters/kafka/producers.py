@@ -16,16 +16,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from stream_rater.adapters.access import (
-    CALLBACK_FAILURES,
-    LARGEST_RESPONSE_BYTES,
-    UNAUTHENTICATED,
-    cause_in,
-    client_options,
-    new_producer,
-    translated_failures,
-    trouble_of,
-)
+from stream_rater.adapters import access
 from stream_rater.adapters.kafka.commits import committing
 from stream_rater.adapters.kafka.consumer import TIMEOUT_S, Input
 from stream_rater.adapters.kafka.deadlines import Deadlines, call_or_abandon
@@ -50,7 +41,7 @@ SLOW_COMMIT_S = 2.0
 NEW_PRODUCER_EVERY_S = 0.2
 """The shortest time between two new producers, so that a persistent failure does not spin."""
 
-LARGEST_REQUEST_BYTES = LARGEST_RESPONSE_BYTES
+LARGEST_REQUEST_BYTES = access.LARGEST_RESPONSE_BYTES
 """The client's own limit, as large as the readers' limit. Brokers enforce the limit of each
 topic."""
 
@@ -121,7 +112,7 @@ class Transactions:
     ) -> None:  # fmt: skip
         """`input_`: the topic whose offsets transactions commit; None if they commit none."""
         name = settings.instance_id or uuid.uuid4().hex
-        self._options = client_options(settings) | {
+        self._options = access.client_options(settings) | {
             "transactional.id": f"{settings.topic_prefix}stream-rater-{role}-{name}",
             "transaction.timeout.ms": settings.transaction_timeout_ms,
             "message.max.bytes": LARGEST_REQUEST_BYTES,
@@ -146,9 +137,9 @@ class Transactions:
         self._made_s = 0.0
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.code() in UNAUTHENTICATED:
+        if error.code() in access.UNAUTHENTICATED:
             self._refusal = error
-        if error.code() in DISCONNECTS | UNAUTHENTICATED or error.fatal():
+        if error.code() in DISCONNECTS | access.UNAUTHENTICATED or error.fatal():
             self._on_disconnect(error.str())
 
     def _on_disconnect(self, reason: str) -> None:
@@ -158,8 +149,8 @@ class Transactions:
         """Let the client call back about broken connections. Its own end it raises."""
         try:
             producer.poll(0)
-        except CALLBACK_FAILURES as error:
-            self._on_disconnect(str(trouble_of(error)).removeprefix("kafka: "))
+        except access.CALLBACK_FAILURES as error:
+            self._on_disconnect(str(access.trouble_of(error)).removeprefix("kafka: "))
 
     def renew(self) -> None:
         """Make another producer with the same transactional id. The broker aborts what the old one
@@ -171,13 +162,13 @@ class Transactions:
         self._producer = None
         self._doubt = ""
         self._refusal = None
-        producer = new_producer(self._settings, self._options, self._log)
+        producer = access.new_producer(self._settings, self._options, self._log)
         try:
             self._deadlines.call(2 * TIMEOUT_S, producer.init_transactions)
         except LogTrouble:
             self._call_back(producer)
             if self._refusal is not None:  # the call itself only timed out
-                raise trouble_of(self._refusal) from None
+                raise access.trouble_of(self._refusal) from None
             raise
         self._producer = producer
 
@@ -200,7 +191,7 @@ class Transactions:
     def begin(self, send: Callable[[Producer], None]) -> None:
         """Begin a transaction and send its messages."""
         producer = self.ready()
-        with translated_failures():
+        with access.translated_failures():
             producer.begin_transaction()
             send(producer)
 
@@ -242,7 +233,8 @@ class Transactions:
         if self._doubt or took_s > SLOW_COMMIT_S:
             doubt = self._doubt or f"it took {took_s:.1f} s"
             raise LogTrouble(
-                f"kafka: the end of a transaction is in doubt: {doubt}", cause_in(self._doubt)
+                f"kafka: the end of a transaction is in doubt: {doubt}",
+                access.cause_in(self._doubt),
             )
 
     def _send_offsets(self, producer: Producer, ends: list[TopicPartition], member: Any) -> None:
@@ -263,12 +255,12 @@ class Transactions:
         """Wait until all messages are acknowledged. There may be many, so this waits longer than a
         commit."""
         for slice_s in self._deadlines.slices(self._longest_s):
-            with translated_failures():
+            with access.translated_failures():
                 left = producer.flush(slice_s)
             if left == 0:
                 return
             if self._doubt:
-                raise LogTrouble(f"kafka: {self._doubt}", cause_in(self._doubt))
+                raise LogTrouble(f"kafka: {self._doubt}", access.cause_in(self._doubt))
         raise LogTrouble("kafka: the messages of a transaction were not acknowledged in time")
 
     def produce(
@@ -306,7 +298,7 @@ class PlainProducer:
         self._settings = settings
         self._deadlines = Deadlines(stop)
         self._delivery_s = delivery_s
-        self._options = client_options(settings) | {
+        self._options = access.client_options(settings) | {
             "enable.idempotence": True,
             "acks": "all",
             "compression.type": "lz4",
@@ -322,7 +314,7 @@ class PlainProducer:
         The new one asks the broker for its producer id at once, in the background. That takes half
         a second if the first attempt comes before the connection.
         """
-        self._client = new_producer(self._settings, self._options)
+        self._client = access.new_producer(self._settings, self._options)
 
     def ready(self) -> Producer:
         """The client."""
@@ -344,7 +336,7 @@ class PlainProducer:
     def run_callbacks(self) -> None:
         """Run the callbacks of messages whose outcome is known. Raises LogTrouble or Denied if the
         client has ended."""
-        with translated_failures():
+        with access.translated_failures():
             self.ready().poll(0.0)
 
     def flush(self, timeout_s: float) -> int:
@@ -352,7 +344,7 @@ class PlainProducer:
         are left. Raises LogTrouble or Denied if the client has ended."""
         left = len(self.ready())
         for slice_s in self._deadlines.slices(timeout_s):
-            with translated_failures():
+            with access.translated_failures():
                 left = self.ready().flush(slice_s)
             if left == 0:
                 break
@@ -381,7 +373,7 @@ class PartsProducer(PlainProducer):
 
             return callback
 
-        with translated_failures():
+        with access.translated_failures():
             for i, (shard, data) in enumerate(parts):
                 self.append(self._topic, data, delivered(i), partition=shard)
         self.flush(DELIVERY_TIMEOUT_S + TIMEOUT_S)
@@ -389,7 +381,7 @@ class PartsProducer(PlainProducer):
             largest = max(len(data) for _, data in parts)
             raise LogTrouble(f"kafka: {advice_to_enlarge(self._settings, self._topic, largest)}")
         if failures:
-            raise trouble_of(failures[0])
+            raise access.trouble_of(failures[0])
         known = [offset for offset in offsets if offset is not None]
         if len(known) < len(parts):
             raise LogTrouble("kafka: parts were not acknowledged in time")

@@ -8,13 +8,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from stream_rater.adapters.access import (
-    CALLBACK_FAILURES,
-    TOO_LARGE,
-    client_options,
-    new_producer,
-    trouble_of,
-)
+from stream_rater.adapters import access
 from stream_rater.adapters.kafka.topic_rules import MESSAGE_BYTES
 from stream_rater.adapters.kafka.topics import REQUEST_TIMEOUT_S, Admin, TopicMismatch
 from stream_rater.config.settings import Settings
@@ -47,7 +41,7 @@ class KafkaRoundLog:
     def __init__(self, settings: Settings, trouble: Callable[[str], None] = lambda _: None) -> None:
         """`trouble` receives the reason why Kafka does not answer at the start."""
         self._settings, self._trouble = settings, trouble
-        self._options: dict[str, Any] = client_options(settings) | {
+        self._options: dict[str, Any] = access.client_options(settings) | {
             "enable.idempotence": True,
             "acks": "all",
             "compression.type": "lz4",
@@ -155,7 +149,7 @@ class KafkaRoundLog:
             self._trouble(self._why)
             return False
         self._topic = topic
-        self._producer = new_producer(self._settings, self._options)
+        self._producer = access.new_producer(self._settings, self._options)
         self._ends = ends
         return True
 
@@ -164,8 +158,11 @@ class KafkaRoundLog:
         assert self._producer is not None
         try:
             self._producer.poll(wait_s)
-        except CALLBACK_FAILURES as error:
-            self._failed, self._failure = True, str(trouble_of(error)).removeprefix("kafka: ")
+        except access.CALLBACK_FAILURES as error:
+            self._failed, self._failure = (
+                True,
+                str(access.trouble_of(error)).removeprefix("kafka: "),
+            )
         self._report()
 
     def _report(self) -> None:
@@ -183,7 +180,7 @@ class KafkaRoundLog:
         self._trouble(f"kafka: {self._failure}")
         self._stop.wait(RETRY_S)
         self._failed = False
-        self._producer = new_producer(self._settings, self._options)
+        self._producer = access.new_producer(self._settings, self._options)
 
     def _on_error(self, error: KafkaError) -> None:
         self._failed |= error.fatal()
@@ -226,7 +223,7 @@ def _full(waiting: int) -> NotAppended:
 
 
 def _failure(error: KafkaError) -> NotAppended:
-    if error.code() in TOO_LARGE:
+    if error.code() in access.TOO_LARGE:
         text = f"Kafka takes no record of this size: {error.str()}: send it by a producer"
         return NotAppended("too-large", text)
     return NotAppended("unavailable", f"kafka: {error.str()}")

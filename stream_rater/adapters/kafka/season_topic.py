@@ -21,15 +21,8 @@ from stream_rater.adapters.kafka.reader import Reader
 from stream_rater.adapters.kafka.topics import ABANDONED_S, Admin
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.settings import Settings
+from stream_rater.contract import season_ended
 from stream_rater.contract.errors import Denied, LogTrouble
-from stream_rater.contract.season_ended import (
-    SEASON_ENDED,
-    Message,
-    PageWritten,
-    SeasonKept,
-    is_standing,
-    record_of,
-)
 
 FENCED = frozenset(
     {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
@@ -48,10 +41,10 @@ class Outdone(Exception):
 
 def topic_of(settings: Settings) -> str:
     """The name of the topic, with the prefix."""
-    return settings.topic_prefix + SEASON_ENDED
+    return settings.topic_prefix + season_ended.SEASON_ENDED
 
 
-def kept_seasons(settings: Settings, admin: Admin, ladder: str) -> list[SeasonKept]:
+def kept_seasons(settings: Settings, admin: Admin, ladder: str) -> list[season_ended.SeasonKept]:
     """The summaries of the seasons of a ladder that are written and that no open transaction hides.
     Raises LogTrouble or Denied."""
     topic = topic_of(settings)
@@ -60,7 +53,7 @@ def kept_seasons(settings: Settings, admin: Admin, ladder: str) -> list[SeasonKe
         return []
     end = admin.stable_ends(topic, partitions)[partition_of(ladder, partitions)]
     found = _marks(settings, ladder, partitions, end)
-    return [each for each in found if isinstance(each, SeasonKept)]
+    return [each for each in found if isinstance(each, season_ended.SeasonKept)]
 
 
 class SeasonTopic:
@@ -79,7 +72,7 @@ class SeasonTopic:
         self._transactions: _SeasonTransactions | None = None
         self._name = f"{season}-{quote(ladder, safe='')}"
 
-    def begin(self) -> Mapping[int, PageWritten]:
+    def begin(self) -> Mapping[int, season_ended.PageWritten]:
         """End every other writer of this season. Returns the marks of the pages that are written,
         by the number of the page."""
         if self._transactions is None:
@@ -92,10 +85,10 @@ class SeasonTopic:
         return {
             each.page: each
             for each in marks
-            if isinstance(each, PageWritten) and each.season == self._season
+            if isinstance(each, season_ended.PageWritten) and each.season == self._season
         }
 
-    def write(self, messages: Iterable[Message], time_: str) -> None:
+    def write(self, messages: Iterable[season_ended.Message], time_: str) -> None:
         """Write records in one transaction. `time_`: the time of the events (RFC 3339). Raises
         Outdone if another writer has begun. After LogTrouble it is unknown whether they are
         written: begin again."""
@@ -120,7 +113,7 @@ class SeasonTopic:
 
 def _marks(
     settings: Settings, ladder: str, partitions: int, end: int
-) -> Iterator[PageWritten | SeasonKept]:
+) -> Iterator[season_ended.PageWritten | season_ended.SeasonKept]:
     """Yield the marks of pages and the summaries of a ladder before the offset `end`. It waits for
     open transactions before it."""
     topic, partition = topic_of(settings), partition_of(ladder, partitions)
@@ -132,8 +125,15 @@ def _marks(
             records = reader.read(1.0)
             for each in records:
                 key = each.key or b""
-                found = None if is_standing(key) else record_of(key, each.value)
-                if isinstance(found, PageWritten | SeasonKept) and found.ladder == ladder:
+                found = (
+                    None
+                    if season_ended.is_standing(key)
+                    else season_ended.record_of(key, each.value)
+                )
+                if (
+                    isinstance(found, season_ended.PageWritten | season_ended.SeasonKept)
+                    and found.ladder == ladder
+                ):
                     yield found
             before = position
             if records:

@@ -11,13 +11,7 @@ from typing import NamedTuple
 
 from stream_rater.adapters.access import LARGEST_RESPONSE_BYTES
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import (
-    LADDERS_NOTED,
-    PERFORMANCE_ESTIMATED,
-    RATING_CHANGED,
-    ROUND_COMPLETED,
-    ROUND_REJECTED,
-)
+from stream_rater.contract import events
 from stream_rater.contract.sizes import LEAST_BYTES
 
 DAY_MS = 86_400_000
@@ -87,11 +81,14 @@ def topic_settings(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
     large = {LARGEST: str(MESSAGE_BYTES)}
     rejections = {LARGEST: str(MESSAGE_BYTES + ENVELOPE_BYTES)}
     settings_by_topic: dict[str, tuple[int, dict[str, str]]] = {
-        ROUND_COMPLETED: (settings.partitions, _deleted(FOR_EVER) | large),
-        PERFORMANCE_ESTIMATED: (settings.shards, _deleted(str(7 * DAY_MS)) | large),
-        RATING_CHANGED: (settings.shards, {POLICY: COMPACT, TIMESTAMPS: BROKERS_CLOCK} | large),
-        ROUND_REJECTED: (1, _deleted(str(30 * DAY_MS)) | rejections),
-        LADDERS_NOTED: (1, _deleted(FOR_EVER) | large),
+        events.ROUND_COMPLETED: (settings.partitions, _deleted(FOR_EVER) | large),
+        events.PERFORMANCE_ESTIMATED: (settings.shards, _deleted(str(7 * DAY_MS)) | large),
+        events.RATING_CHANGED: (
+            settings.shards,
+            {POLICY: COMPACT, TIMESTAMPS: BROKERS_CLOCK} | large,
+        ),
+        events.ROUND_REJECTED: (1, _deleted(str(30 * DAY_MS)) | rejections),
+        events.LADDERS_NOTED: (1, _deleted(FOR_EVER) | large),
     }
     if settings.replication >= MANY_COPIES:
         for _, configuration in settings_by_topic.values():
@@ -143,7 +140,7 @@ OUTAGE = "it must outlive the longest outage of Redis"
 DELETED_EARLY = "a worker's wrong clock would let Kafka delete records early"
 
 REQUIRED: Rules = {
-    ROUND_COMPLETED: (
+    events.ROUND_COMPLETED: (
         _exactly(POLICY, DELETE, "compaction keeps one round of each ladder"),
         _exactly(RETENTION_MS, FOR_EVER, READ_WHOLE),
         _exactly(RETENTION_BYTES, FOR_EVER, READ_WHOLE),
@@ -151,19 +148,19 @@ REQUIRED: Rules = {
             TIMESTAMPS, BROKERS_CLOCK, "a round's time is checked against when Kafka received it"
         ),
     ),
-    PERFORMANCE_ESTIMATED: (
+    events.PERFORMANCE_ESTIMATED: (
         _exactly(POLICY, DELETE, "parts have no key to compact by"),
         _at_least_a_day(OUTAGE),
         _exactly(RETENTION_BYTES, FOR_EVER, OUTAGE),
     ),
-    RATING_CHANGED: (
+    events.RATING_CHANGED: (
         _exactly(POLICY, COMPACT, "the last rating of each player must be kept, however old"),
     ),
-    ROUND_REJECTED: (
+    events.ROUND_REJECTED: (
         _exactly(POLICY, DELETE, "compaction keeps one rejection of each key"),
         _at_least_a_day("operators need time to look at rejections"),
     ),
-    LADDERS_NOTED: (
+    events.LADDERS_NOTED: (
         _exactly(POLICY, DELETE, "every note counts, and compaction would remove some"),
         _exactly(RETENTION_MS, FOR_EVER, "it says how all rounds were rated"),
         _exactly(RETENTION_BYTES, FOR_EVER, "it says how all rounds were rated"),
@@ -172,13 +169,13 @@ REQUIRED: Rules = {
 """Rules whose violation is refused."""
 
 ADVISED: Rules = {
-    PERFORMANCE_ESTIMATED: (_exactly(TIMESTAMPS, BROKERS_CLOCK, DELETED_EARLY),),
-    RATING_CHANGED: (
+    events.PERFORMANCE_ESTIMATED: (_exactly(TIMESTAMPS, BROKERS_CLOCK, DELETED_EARLY),),
+    events.RATING_CHANGED: (
         _exactly(
             TIMESTAMPS, BROKERS_CLOCK, "a worker's wrong clock would decide when Kafka compacts"
         ),
     ),
-    ROUND_REJECTED: (_exactly(TIMESTAMPS, BROKERS_CLOCK, DELETED_EARLY),),
+    events.ROUND_REJECTED: (_exactly(TIMESTAMPS, BROKERS_CLOCK, DELETED_EARLY),),
 }
 """Rules whose violation is a warning."""
 
@@ -249,7 +246,9 @@ def _violations(
 def _unequal(settings: Settings, found: Mapping[str, TopicDescription]) -> Iterator[str]:
     """A message if the topics with one partition for each shard differ in partitions. Kafka can
     only add partitions, so the topic with fewer gets more."""
-    parts, changed = (settings.topic_prefix + t for t in (PERFORMANCE_ESTIMATED, RATING_CHANGED))
+    parts, changed = (
+        settings.topic_prefix + t for t in (events.PERFORMANCE_ESTIMATED, events.RATING_CHANGED)
+    )
     fewer, more = sorted((parts, changed), key=lambda name: found[name].partitions)
     if found[fewer].partitions < found[more].partitions:
         command = f"kafka-topics.sh --bootstrap-server {settings.kafka} --alter --topic {fewer}"
@@ -266,7 +265,8 @@ def _sizes(settings: Settings, found: Mapping[str, TopicDescription]) -> Iterato
     rounds, parts, changed, rejected, ladder_events = (
         settings.topic_prefix + topic
         for topic in (
-            ROUND_COMPLETED, PERFORMANCE_ESTIMATED, RATING_CHANGED, ROUND_REJECTED, LADDERS_NOTED
+            events.ROUND_COMPLETED, events.PERFORMANCE_ESTIMATED, events.RATING_CHANGED,
+            events.ROUND_REJECTED, events.LADDERS_NOTED
         )
     )  # fmt: skip
     size = size_of(found[rounds].configuration)

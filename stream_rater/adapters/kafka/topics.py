@@ -19,29 +19,9 @@ from confluent_kafka import (
 )
 from confluent_kafka.cimpl import NewTopic
 
-from stream_rater.adapters.access import (
-    DENIALS,
-    LARGEST_RESPONSE_BYTES,
-    UNAUTHENTICATED,
-    client_options,
-    new_admin,
-    new_consumer,
-    raise_first,
-    refused,
-    translated_failures,
-    trouble_of,
-)
+from stream_rater.adapters import access
+from stream_rater.adapters.kafka import topic_rules
 from stream_rater.adapters.kafka.commits import committing, source_commit
-from stream_rater.adapters.kafka.topic_rules import (
-    ENVELOPE_BYTES,
-    MESSAGE_BYTES,
-    TopicDescription,
-    check_rules,
-    season_refusals,
-    season_topic_settings,
-    size_of,
-    topic_settings,
-)
 from stream_rater.config.settings import Settings, origin
 from stream_rater.contract import events
 from stream_rater.contract.errors import Denied, LogTrouble
@@ -108,20 +88,20 @@ class Admin:
         self._settings, self._timeout_s = settings, request_timeout_s
         self._connection_error: KafkaError | None = None
         """The reason why the client could not connect, if it reported one by callback."""
-        options = client_options(settings) | {"error_cb": self._remember_connection_error}
-        self._client = new_admin(settings, options)
+        options = access.client_options(settings) | {"error_cb": self._remember_connection_error}
+        self._client = access.new_admin(settings, options)
         self.topics = Topics.of(settings)
         self._created: set[str] = set()
         """Topics that `create_topics` created. Not every broker may know them yet."""
         self._readers: dict[str, Consumer] = {}
         """Consumers that read committed offsets, by group."""
-        self.largest_rejection = MESSAGE_BYTES
+        self.largest_rejection = topic_rules.MESSAGE_BYTES
         """The most bytes of key and value that round-rejected accepts, by its configuration."""
         self.warnings: list[str] = []
         """The warnings of `check_topics`, one line each."""
 
     def _remember_connection_error(self, error: KafkaError) -> None:
-        if error.code() in DENIALS or error.code() == KafkaError._SSL:
+        if error.code() in access.DENIALS or error.code() == KafkaError._SSL:
             self._connection_error = error
 
     def create_topics(self) -> None:
@@ -133,7 +113,7 @@ class Admin:
                 name, num_partitions=count, replication_factor=self._settings.replication,
                 config=config,
             )
-            for name, (count, config) in topic_settings(self._settings).items()
+            for name, (count, config) in topic_rules.topic_settings(self._settings).items()
             if name not in existing
         ]  # fmt: skip
         if new:
@@ -152,7 +132,7 @@ class Admin:
     def create_season_topic(self, topic: str) -> int:
         """Create the topic of past seasons. Returns the number of its partitions, once its leaders
         know it. Raises LogTrouble or Denied."""
-        count, config = season_topic_settings(self._settings)
+        count, config = topic_rules.season_topic_settings(self._settings)
         new = NewTopic(
             topic, num_partitions=count, replication_factor=self._settings.replication,
             config=config,
@@ -172,13 +152,15 @@ class Admin:
         """Check that the existing topic of past seasons keeps what is written. A service without
         the right to read its configuration checks nothing. Raises TopicMismatch."""
         with suppress(Denied):
-            for refusal in season_refusals(self._settings, topic, self.configuration(topic)):
+            for refusal in topic_rules.season_refusals(
+                self._settings, topic, self.configuration(topic)
+            ):
                 raise TopicMismatch(refusal)
 
     def _await_creation(self, name: str, future: "Future[Any]") -> None:
         error = future.exception(TIMEOUT_S)
         code = error.args[0].code() if isinstance(error, KafkaException) else None
-        if code in DENIALS:
+        if code in access.DENIALS:
             raise Denied(
                 f"kafka: {name} does not exist, or may not be seen by this service, and this "
                 "service may not create it"
@@ -243,9 +225,9 @@ class Admin:
         why = f"kafka at {self._settings.kafka}: {reason.str()}"
         if reason is error:  # the address did not answer
             why += f" {origin('kafka', self._settings.kafka)}"
-        if reason.code() in UNAUTHENTICATED:
-            return refused(why)
-        return (Denied if reason.code() in DENIALS else LogTrouble)(why)
+        if reason.code() in access.UNAUTHENTICATED:
+            return access.refused(why)
+        return (Denied if reason.code() in access.DENIALS else LogTrouble)(why)
 
     def partitions_of(self, *names: str) -> list[int]:
         """The number of partitions of these topics. Raises TopicMismatch if one does not exist."""
@@ -266,19 +248,22 @@ class Admin:
         TopicMismatch if a topic cannot be used."""
         known = self._our_topics()
         found = {
-            name: TopicDescription(
+            name: topic_rules.TopicDescription(
                 len(known[name].partitions), min(of for _, of in copies_of(known[name])),
                 self.configuration(name),
             )
             for name in self._checked_names(known, self.topics.names)
         }  # fmt: skip
-        refusals, self.warnings = check_rules(self._settings, found)
+        refusals, self.warnings = topic_rules.check_rules(self._settings, found)
         if refusals:
             first, *others = refusals
             more = f" ({len(others)} more refusals follow)" if others else ""
             raise TopicMismatch(f"{first}{more}")
-        largest = min(size_of(found[self.topics.rejected].configuration), LARGEST_RESPONSE_BYTES)
-        self.largest_rejection = max(largest - ENVELOPE_BYTES, 0)
+        largest = min(
+            topic_rules.size_of(found[self.topics.rejected].configuration),
+            access.LARGEST_RESPONSE_BYTES,
+        )
+        self.largest_rejection = max(largest - topic_rules.ENVELOPE_BYTES, 0)
         return {name: each.partitions for name, each in found.items()}
 
     def configuration(self, topic: str) -> Mapping[str, str]:
@@ -319,7 +304,7 @@ class Admin:
         or not."""
         known = self._listed(self._timeout_s, topic=topic)[topic]
         if known.error is not None:
-            raise trouble_of(known.error)
+            raise access.trouble_of(known.error)
         return self.ends(topic, len(known.partitions))
 
     def stable_ends(self, topic: str, partitions: int) -> list[int]:
@@ -389,8 +374,8 @@ class Admin:
             found = reader.committed(asked, timeout=self._timeout_s)
         except KafkaException as error:
             denial = reader.poll(0.0)  # from the coordinator; the call itself only timed out
-            raise trouble_of(denial.error() if denial is not None else error) from None
-        raise_first(found)
+            raise access.trouble_of(denial.error() if denial is not None else error) from None
+        access.raise_first(found)
         return {tp.partition: source_commit(tp) for tp in found}
 
     def commit(
@@ -401,16 +386,16 @@ class Admin:
         ends = committing(topic, offsets, tails)
         if not ends:
             return
-        with translated_failures():
+        with access.translated_failures():
             done = self._reader(group).commit(offsets=ends, asynchronous=False)
-        raise_first(done or ())
+        access.raise_first(done or ())
 
     def _reader(self, group: str) -> Consumer:
         if group not in self._readers:
             name = self._settings.topic_prefix + group
-            options = client_options(self._settings)
+            options = access.client_options(self._settings)
             options |= {"group.id": name, "isolation.level": "read_committed"}
-            self._readers[group] = new_consumer(self._settings, options)
+            self._readers[group] = access.new_consumer(self._settings, options)
         return self._readers[group]
 
     def left(self, group: str, topic: str, ends: Mapping[int, int]) -> dict[int, range]:
@@ -459,7 +444,7 @@ def result_of(future: "Future[Any]") -> Any:
     try:
         return future.result(RESULT_S)
     except KafkaException as error:
-        raise trouble_of(error) from None
+        raise access.trouble_of(error) from None
     except TimeoutError:
         raise LogTrouble(f"kafka: no answer within {RESULT_S:g} s") from None
 

@@ -21,16 +21,7 @@ from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from stream_rater.adapters.redis.client import (
-    TIMEOUT_S,
-    client_options,
-    error_of,
-    is_denial_text,
-    is_final,
-    nodes_of,
-    parsed_addresses,
-    translated_failures,
-)
+from stream_rater.adapters.redis import client
 from stream_rater.adapters.redis.login import Login, login_of
 from stream_rater.adapters.redis.sentinel import MasterFinder, Place, finder, is_sentinel, parsed
 from stream_rater.config.settings import Settings
@@ -47,8 +38,8 @@ class Dialer:
     BadConfiguration if they are invalid."""
 
     def __init__(self, settings: Settings) -> None:
-        with parsed_addresses(settings) as (address, _):
-            pool: Any = ConnectionPool.from_url(address, **client_options(settings, address))
+        with client.parsed_addresses(settings) as (address, _):
+            pool: Any = ConnectionPool.from_url(address, **client.client_options(settings, address))
             self._finder: MasterFinder | None = None
             if is_sentinel(settings.redis):
                 self._finder = finder(settings, parsed(settings.redis), pool)
@@ -150,7 +141,9 @@ class Connection:
             number, text = error.args if len(error.args) == 2 else (error, "")
             why = f"Error {number} connecting to {self._place}. {text}"
             raise redis.ConnectionError(f"{why}." if text else why.rstrip()) from error
-        self._reader = hiredis.Reader(protocolError=redis.InvalidResponse, replyError=error_of)
+        self._reader = hiredis.Reader(
+            protocolError=redis.InvalidResponse, replyError=client.error_of
+        )
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
 
@@ -269,7 +262,7 @@ class _AsyncConnection(asyncio.Protocol):
         """Close the connection if no reply arrives for TIMEOUT_S while a command waits for one."""
         self._watched = bool(self._waiting)
         if self._watched:
-            self._loop.call_later(TIMEOUT_S, self._check, self._answered)
+            self._loop.call_later(client.TIMEOUT_S, self._check, self._answered)
 
     def _check(self, answered: int) -> None:
         if self._waiting and self._answered == answered:
@@ -326,10 +319,10 @@ class _Server:
                 self._connection = None
             if self._connection is None or not self._connection.open:
                 try:
-                    async with asyncio.timeout(TIMEOUT_S):
+                    async with asyncio.timeout(client.TIMEOUT_S):
                         self._connection = await self._connect()
                 except TimeoutError:
-                    raise StoreTrouble(f"redis: no answer within {TIMEOUT_S:g} s") from None
+                    raise StoreTrouble(f"redis: no answer within {client.TIMEOUT_S:g} s") from None
                 except OSError as error:
                     raise StoreTrouble(f"redis: {error}") from None
             return self._connection
@@ -338,7 +331,7 @@ class _Server:
         """Open a connection as the user of the settings, to their database."""
         options, loop = self._dialer.options(), asyncio.get_running_loop()
         if self._dialer.has_sentinels:
-            with translated_failures(self._dialer.login):
+            with client.translated_failures(self._dialer.login):
                 place: Any = await asyncio.to_thread(self._dialer.find)
                 options.host, options.port = place
         if path := getattr(options, "path", None):
@@ -362,15 +355,15 @@ class _Cluster:
 
     def __init__(self, settings: Settings) -> None:
         self._login = login_of(settings)
-        with parsed_addresses(settings) as (address, others):
+        with client.parsed_addresses(settings) as (address, others):
             self._client: Any = RedisCluster.from_url(
-                address, startup_nodes=nodes_of(others, ClusterNode),
+                address, startup_nodes=client.nodes_of(others, ClusterNode),
                 require_full_coverage=False, retry=Retry(NoBackoff(), 0),
-                **client_options(settings, address),
+                **client.client_options(settings, address),
             )  # fmt: skip
 
     async def ask(self, *command: Any) -> Any:
-        with translated_failures(self._login):
+        with client.translated_failures(self._login):
             return await self._client.execute_command(*command)
 
     async def close(self) -> None:
@@ -378,5 +371,5 @@ class _Cluster:
 
 
 def _translated(error: Exception, login: Login | None) -> StoreTrouble | Denied:
-    denied = is_denial_text(str(error)) and is_final(error, login)
+    denied = client.is_denial_text(str(error)) and client.is_final(error, login)
     return (Denied if denied else StoreTrouble)(f"redis: {error}")

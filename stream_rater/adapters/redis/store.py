@@ -17,6 +17,7 @@ import numpy as np
 import redis
 from redis.exceptions import MovedError
 
+from stream_rater.adapters.redis import client
 from stream_rater.adapters.redis.calls import (
     Call,
     CallBatch,
@@ -27,15 +28,6 @@ from stream_rater.adapters.redis.calls import (
 )
 from stream_rater.adapters.redis.checkpoints import RedisCheckpoints
 from stream_rater.adapters.redis.checks import check
-from stream_rater.adapters.redis.client import (
-    FAILURES,
-    Client,
-    cause_of,
-    connect,
-    is_denial,
-    is_final,
-    servers,
-)
 from stream_rater.adapters.redis.encoding import encode_reads, encode_writes
 from stream_rater.adapters.redis.functions import Functions
 from stream_rater.adapters.redis.keys import belief_key, ladder_of, position_key
@@ -70,7 +62,7 @@ def _reason(error: Exception) -> str:
     return f"redis: {str(error).rpartition(' caused error: ')[2]}"
 
 
-def _belief_keys(server: Client) -> Iterator[list[bytes]]:
+def _belief_keys(server: client.Client) -> Iterator[list[bytes]]:
     """Yield the keys of hashes of beliefs on one server, in batches."""
     # The pattern leaves out REBUILT, whose ladder is empty.
     keys = server.scan_iter(match="{*}:belief:?*:*", count=10_000)
@@ -78,7 +70,7 @@ def _belief_keys(server: Client) -> Iterator[list[bytes]]:
         yield batch
 
 
-def _count_on(ladders: Collection[str] | None, server: Client) -> int:
+def _count_on(ladders: Collection[str] | None, server: client.Client) -> int:
     """The number of beliefs on one server, or of those of some ladders."""
     total = 0
     for batch in _belief_keys(server):
@@ -90,7 +82,7 @@ def _count_on(ladders: Collection[str] | None, server: Client) -> int:
     return total
 
 
-def _beliefs_on(server: Client) -> Iterator[list[tuple[Player, bytes]]]:
+def _beliefs_on(server: client.Client) -> Iterator[list[tuple[Player, bytes]]]:
     """Yield the beliefs on one server, in batches."""
     for batch in _belief_keys(server):
         pipeline = server.pipeline(transaction=False)
@@ -144,7 +136,7 @@ class RedisStore:
     """Reads and writes positions and beliefs of all shards."""
 
     def __init__(self, settings: Settings) -> None:
-        self._client = connect(settings)
+        self._client = client.connect(settings)
         self._caller = Caller(self._client, settings)
         self._functions = Functions()
         self._login = login_of(settings)
@@ -163,12 +155,12 @@ class RedisStore:
 
         Raises StoreMismatch if a server would delete ratings, StoreTrouble, or Denied.
         """
-        found = self._guard(lambda: [check(server) for server in servers(self._client)])
+        found = self._guard(lambda: [check(server) for server in client.servers(self._client)])
         self._guard(self._load_functions)
         return list(dict.fromkeys(itertools.chain(*found)))
 
     def _load_functions(self) -> None:
-        for server in servers(self._client):
+        for server in client.servers(self._client):
             self._functions.load(server)
 
     @property
@@ -260,7 +252,7 @@ class RedisStore:
         key = belief_key(shard, ladder, name.encode(), self._buckets)
         try:
             encoding: Any = self._client.object("encoding", key)
-        except FAILURES:  # used for a metric only
+        except client.FAILURES:  # used for a metric only
             return ""
         return encoding.decode() if encoding else ""
 
@@ -268,8 +260,8 @@ class RedisStore:
         """Run an action, and convert the exceptions of Redis into StoreTrouble or Denied."""
         try:
             return action()
-        except FAILURES as error:
-            if is_denial(error) and is_final(error, self._login):
+        except client.FAILURES as error:
+            if client.is_denial(error) and client.is_final(error, self._login):
                 raise Denied(_reason(error)) from None
             if "Function not found" in str(error):
                 self._guard(self._load_functions)
@@ -277,20 +269,20 @@ class RedisStore:
             if lost or isinstance(error, redis.ReadOnlyError):
                 self._guard(self._caller.rediscover)
             where = f" {self._origin}" if NO_CONNECTION in str(error) else ""
-            raise StoreTrouble(f"{_reason(error)}{where}", cause_of(error)) from None
+            raise StoreTrouble(f"{_reason(error)}{where}", client.cause_of(error)) from None
 
     # --- for operators ---
 
     def count_beliefs(self, ladders: Collection[str] | None = None) -> int:
         """The number of beliefs in the store, or of those of some ladders."""
         count = partial(_count_on, ladders)
-        counted: int = self._guard(lambda: sum(map(count, servers(self._client))))
+        counted: int = self._guard(lambda: sum(map(count, client.servers(self._client))))
         return counted
 
     def beliefs(self) -> Iterator[list[tuple[Player, bytes]]]:
         """Yield every belief in the store, in batches; a player may appear twice. Raises
         StoreTrouble or Denied."""
-        for server in self._guard(lambda: servers(self._client)):
+        for server in self._guard(lambda: client.servers(self._client)):
             batches = _beliefs_on(server)
             while (batch := self._guard(partial(next, batches, None))) is not None:
                 yield batch

@@ -16,12 +16,7 @@ from operator import add
 import msgspec
 import numpy as np
 
-from stream_rater.columns.player_column import (
-    BeliefColumn,
-    LadderColumn,
-    PlayerColumn,
-    RecordColumn,
-)
+from stream_rater.columns import player_column
 from stream_rater.columns.player_map import Fingerprints, PlayerMap
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.record import Player
@@ -81,7 +76,7 @@ class Beliefs:
         """What was written since the last merge began."""
         self._merging: _Calls | None = None
         """What the merge in progress writes, or has written, to the table."""
-        self._to_merge = BeliefColumn.of(())
+        self._to_merge = player_column.BeliefColumn.of(())
         """The newest of these beliefs, in the order of their keys."""
         self._merged = 0
         """How many of them are written."""
@@ -99,7 +94,9 @@ class Beliefs:
             for (data,) in connection.execute(sql, (self.shard,)):
                 self._recent.add(decode(data))
 
-    def read(self, connection: sqlite3.Connection, players: PlayerColumn) -> RecordColumn:
+    def read(
+        self, connection: sqlite3.Connection, players: player_column.PlayerColumn
+    ) -> player_column.RecordColumn:
         """The players' records; None where there is none."""
         self._load(connection)
         found = self._known.find(np.full(len(players), self._opening), players)
@@ -107,9 +104,11 @@ class Beliefs:
         if len(unread):
             found = found.replaced(unread, self._find(connection, players.take(unread)))
         records = found.strings
-        return RecordColumn(records, records.ends > records.starts)
+        return player_column.RecordColumn(records, records.ends > records.starts)
 
-    def _find(self, connection: sqlite3.Connection, players: PlayerColumn) -> RecordColumn:
+    def _find(
+        self, connection: sqlite3.Connection, players: player_column.PlayerColumn
+    ) -> player_column.RecordColumn:
         """Find the records of players that are not known. An empty one says that there is none."""
         wanted, fingerprints = list(players), fingerprints_of(players)
         found: list[bytes | None] = [None] * len(wanted)
@@ -122,11 +121,11 @@ class Beliefs:
         for i, record in zip(unread, records, strict=True):
             found[i] = record
         column = StringColumn.of_bytes([record or b"" for record in found])
-        self._known.put(self._opening, BeliefColumn(players, column))
-        return RecordColumn(column, np.ones(len(column), np.bool_))
+        self._known.put(self._opening, player_column.BeliefColumn(players, column))
+        return player_column.RecordColumn(column, np.ones(len(column), np.bool_))
 
     def write(
-        self, connection: sqlite3.Connection, beliefs: BeliefColumn, *, count: bool
+        self, connection: sqlite3.Connection, beliefs: player_column.BeliefColumn, *, count: bool
     ) -> int | None:
         """Write the beliefs of a call, and merge some others. Returns how many of these players had
         no record, if it is to `count` them."""
@@ -158,7 +157,7 @@ class Beliefs:
             connection.execute(
                 "DELETE FROM recent WHERE shard = ? AND id <= ?", (self.shard, self._merging_until)
             )
-            self._merging, self._to_merge = None, BeliefColumn.of(())
+            self._merging, self._to_merge = None, player_column.BeliefColumn.of(())
 
     def _begin_to_merge(self, connection: sqlite3.Connection) -> None:
         (self._merging_until,) = connection.execute(
@@ -172,7 +171,7 @@ class _Calls:
     """The beliefs of some calls, as they were written, and where each player's newest one is."""
 
     def __init__(self) -> None:
-        self._calls: list[BeliefColumn] = []
+        self._calls: list[player_column.BeliefColumn] = []
         self._starts: list[int] = []
         """The number of beliefs before each call."""
         self._newest = PlayerMap()
@@ -182,7 +181,7 @@ class _Calls:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, call: BeliefColumn) -> None:
+    def add(self, call: player_column.BeliefColumn) -> None:
         """Add the beliefs of a call."""
         self._calls.append(call)
         self._starts.append(self._count)
@@ -209,7 +208,7 @@ class _Calls:
         each = (dict(call).get(player) for call in reversed(self._calls))
         return next(filter(None, each), None)
 
-    def newest(self) -> BeliefColumn:
+    def newest(self) -> player_column.BeliefColumn:
         """The newest belief of each player, in the order of their keys."""
         beliefs = _compact(self._calls)
         keys = keys_of(beliefs.players)
@@ -218,26 +217,28 @@ class _Calls:
         return beliefs.take(np.fromiter(rows, np.int64, len(newest)))
 
 
-def _compact(calls: Sequence[BeliefColumn]) -> BeliefColumn:
+def _compact(calls: Sequence[player_column.BeliefColumn]) -> player_column.BeliefColumn:
     """The beliefs of these calls, with copies of their bytes and no others."""
     numbers: dict[str, int] = {}
     ladder = []
     for players in (call.players for call in calls):
         own = [numbers.setdefault(each, len(numbers)) for each in players.ladders.texts]
         ladder.append(np.array(own, np.int64)[players.ladder])
-    ladders = LadderColumn(StringColumn.of(list(numbers)))
+    ladders = player_column.LadderColumn(StringColumn.of(list(numbers)))
     names = StringColumn.concat([call.players.names for call in calls])
     records = StringColumn.concat([call.records for call in calls])
-    return BeliefColumn(PlayerColumn(ladders, np.concatenate(ladder), names), records)
+    return player_column.BeliefColumn(
+        player_column.PlayerColumn(ladders, np.concatenate(ladder), names), records
+    )
 
 
-def keys_of(players: PlayerColumn) -> list[Key]:
+def keys_of(players: player_column.PlayerColumn) -> list[Key]:
     """The key of each player."""
     heads = [f"{len(ladder)}:{ladder}" for ladder in players.ladders.texts]
     return list(map(add, [heads[i] for i in players.ladder.tolist()], players.names.texts()))
 
 
-def encode(beliefs: BeliefColumn) -> bytes:
+def encode(beliefs: player_column.BeliefColumn) -> bytes:
     """The beliefs of a call as a row of `recent` has them. There is nothing between the texts of
     their columns."""
     players, names, records = beliefs.players, beliefs.players.names, beliefs.records
@@ -253,13 +254,15 @@ def encode(beliefs: BeliefColumn) -> bytes:
     )
 
 
-def decode(data: bytes) -> BeliefColumn:
+def decode(data: bytes) -> player_column.BeliefColumn:
     """The beliefs of a call from a row of `recent`."""
     call = _decode(data)
     ladder = np.frombuffer(call.ladder, "<i4").astype(np.int64)
     names = _column(call.names, call.name_ends)
-    players = PlayerColumn(LadderColumn(StringColumn.of(call.ladders)), ladder, names)
-    return BeliefColumn(players, _column(call.records, call.record_ends))
+    players = player_column.PlayerColumn(
+        player_column.LadderColumn(StringColumn.of(call.ladders)), ladder, names
+    )
+    return player_column.BeliefColumn(players, _column(call.records, call.record_ends))
 
 
 def _column(data: bytes, ends: bytes) -> StringColumn:

@@ -6,25 +6,13 @@ from typing import Any
 from stream_rater.adapters.local_driver import LocalDriver
 from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.adapters.sqlite.store import SqliteStore
-from stream_rater.pipeline.corrections.correction_ports import (
-    DropCheckpoint,
-    KeepCheckpoint,
-    NoteCorrections,
-    WritePiece,
-)
-from stream_rater.pipeline.ports import (
-    POLL_RECORDS,
-    Apply,
-    CommitSource,
-    Effect,
-    Event,
-    Publish,
-    Scatter,
-)
+from stream_rater.pipeline import ports
+from stream_rater.pipeline.corrections import correction_ports
 
 WRITES = (
-    Apply, Scatter, CommitSource, Publish, NoteCorrections, WritePiece, KeepCheckpoint,
-    DropCheckpoint,
+    ports.Apply, ports.Scatter, ports.CommitSource, ports.Publish,
+    correction_ports.NoteCorrections, correction_ports.WritePiece, correction_ports.KeepCheckpoint,
+    correction_ports.DropCheckpoint,
 )  # fmt: skip
 """The effects that write, except Agree, which writes one message."""
 
@@ -37,16 +25,16 @@ class SqliteDriver(LocalDriver):
     """
 
     log: SqliteLog
-    poll_records = POLL_RECORDS
+    poll_records = ports.POLL_RECORDS
 
-    def perform(self, effect: Effect[Any]) -> Any:
+    def perform(self, effect: ports.Effect[Any]) -> Any:
         """Perform an effect. Raises Trouble, Denied or Unrecoverable."""
         if self.log.database.in_turn or not isinstance(effect, WRITES):
             return super().perform(effect)
         with self.log.database.turn():
             return super().perform(effect)
 
-    def _batches(self, events: Collection[Event]) -> Sequence[Collection[Event]]:
+    def _batches(self, events: Collection[ports.Event]) -> Sequence[Collection[ports.Event]]:
         """The events as they are: nobody sees them before the transaction ends."""
         return (events,)
 

@@ -12,16 +12,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stream_rater.adapters.sqlite import beliefs, names
+from stream_rater.adapters.sqlite import beliefs, log, names
 from stream_rater.adapters.sqlite.database import connect_reader, error_of
 from stream_rater.adapters.sqlite.events import decode, end_of_changed, read_events
-from stream_rater.adapters.sqlite.log import (
-    end_of,
-    read_records,
-    read_rejections,
-    read_together,
-    starts_of,
-)
 from stream_rater.adapters.sqlite.schema import OFFSET_BITS, offset_of, place, private_files
 from stream_rater.adapters.sqlite.store import position_of
 from stream_rater.columns.player_column import PlayerColumn
@@ -134,7 +127,7 @@ class DataFile:
     def starts(self) -> list[int]:
         """The first offset of each partition of `round-completed`."""
         with self._failing():
-            return starts_of(self._connection, "rounds", self.partitions)
+            return log.starts_of(self._connection, "rounds", self.partitions)
 
     def ends(self) -> list[int]:
         """The end offset of each partition of `round-completed`."""
@@ -146,8 +139,8 @@ class DataFile:
 
     def _ends(self, table: str, count: int) -> list[int]:
         with self._failing():
-            starts = starts_of(self._connection, table, count)
-            return [end_of(self._connection, table, p, start) for p, start in enumerate(starts)]
+            starts = log.starts_of(self._connection, table, count)
+            return [log.end_of(self._connection, table, p, start) for p, start in enumerate(starts)]
 
     def committed(self, group: str, count: int) -> list[int]:
         """The committed offset of each partition; 0 where nothing was committed."""
@@ -165,7 +158,7 @@ class DataFile:
         order."""
         while first < end:
             with self._failing():
-                found = read_records(self._connection, "rounds", partition, first, end)
+                found = log.read_records(self._connection, "rounds", partition, first, end)
                 some, found = list(islice(found, AT_ONCE)), iter(())  # ends the transaction
             if not some:
                 return
@@ -183,7 +176,7 @@ class DataFile:
             first = 0
             while first < end:
                 with self._failing():
-                    some = read_together(self._connection, partition, first, end, BATCH_BYTES)
+                    some = log.read_together(self._connection, partition, first, end, BATCH_BYTES)
                 if not some:
                     break
                 yield some
@@ -208,12 +201,12 @@ class DataFile:
     def part_starts(self) -> list[int]:
         """The first offset of each shard's parts that is kept."""
         with self._failing():
-            return starts_of(self._connection, "parts", self.shards)
+            return log.starts_of(self._connection, "parts", self.shards)
 
     def parts(self, shard: int) -> list[Record]:
         """The parts of a shard that are kept. Those before its last call were pruned."""
         with self._failing():
-            return list(read_records(self._connection, "parts", shard, 0, 1 << OFFSET_BITS))
+            return list(log.read_records(self._connection, "parts", shard, 0, 1 << OFFSET_BITS))
 
     # --- what subscribers read ---
 
@@ -274,7 +267,7 @@ class DataFile:
     def rejections(self, after: int) -> list[tuple[int, Rejection]]:
         """Number and content of the next rejections with numbers greater than `after`."""
         with self._failing():
-            return list(islice(read_rejections(self._connection, after), AT_ONCE))
+            return list(islice(log.read_rejections(self._connection, after), AT_ONCE))
 
     # --- the store ---
 

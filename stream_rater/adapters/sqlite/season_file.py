@@ -14,17 +14,7 @@ from pathlib import Path
 from stream_rater.adapters.sqlite.database import BUSY_S, opening
 from stream_rater.adapters.sqlite.names import NEW, Unusable, check_name, has_ours, seasons_path
 from stream_rater.adapters.sqlite.schema import private_files
-from stream_rater.contract.season_ended import (
-    Message,
-    PageWritten,
-    SeasonKept,
-    SeasonRecord,
-    Standing,
-    message_of,
-    record_of,
-    renamed,
-    unfinished,
-)
+from stream_rater.contract import season_ended
 
 FORMAT = 1
 
@@ -62,15 +52,15 @@ class SeasonFile:
         """Close the file."""
         self._connection.close()
 
-    def begin(self) -> Mapping[int, PageWritten]:
+    def begin(self) -> Mapping[int, season_ended.PageWritten]:
         """The marks of the pages that are written, by the number of the page."""
         sql = "SELECT key, value FROM pages WHERE ladder = ? AND season = ?"
         with opening(self._path):
             found = self._connection.execute(sql, self._season).fetchall()
-        marks = (record_of(*row) for row in found)
-        return {each.page: each for each in marks if isinstance(each, PageWritten)}
+        marks = (season_ended.record_of(*row) for row in found)
+        return {each.page: each for each in marks if isinstance(each, season_ended.PageWritten)}
 
-    def write(self, messages: Iterable[Message], _: str) -> None:
+    def write(self, messages: Iterable[season_ended.Message], _: str) -> None:
         """Write a page in one transaction, unless it is written already. The summary of the season
         may be among its records."""
         with opening(self._path):
@@ -86,18 +76,18 @@ class SeasonFile:
                     self._connection.execute("ROLLBACK")
                 raise
 
-    def _write(self, message: Message) -> None:
-        record = record_of(message.key, message.value)
+    def _write(self, message: season_ended.Message) -> None:
+        record = season_ended.record_of(message.key, message.value)
         match record:
-            case Standing(player=player, rating=rating):
+            case season_ended.Standing(player=player, rating=rating):
                 row = *self._season, player, -rating, message.key, message.value
                 self._connection.execute("INSERT INTO standings VALUES (?, ?, ?, ?, ?, ?)", row)
-            case PageWritten(page=page):
+            case season_ended.PageWritten(page=page):
                 self._connection.execute(
                     "INSERT INTO pages VALUES (?, ?, ?, ?, ?)",
                     (*self._season, page, message.key, message.value),
                 )
-            case SeasonKept():
+            case season_ended.SeasonKept():
                 self._connection.execute(
                     "INSERT INTO seasons VALUES (?, ?, ?, ?)",
                     (*self._season, message.key, message.value),
@@ -112,14 +102,14 @@ class SeasonRows:
         refused as Unusable."""
         self._path, self._data_id = seasons_path(data), data_id
 
-    def kept(self, ladder: str) -> list[SeasonKept]:
+    def kept(self, ladder: str) -> list[season_ended.SeasonKept]:
         """The summaries of a ladder's seasons, in order."""
         found = self._records("seasons WHERE ladder = ? ORDER BY season", ladder)
-        return [each for each in found if isinstance(each, SeasonKept)]
+        return [each for each in found if isinstance(each, season_ended.SeasonKept)]
 
     def after(
         self, ladder: str, season: int, place: tuple[float, str] | None, limit: int
-    ) -> list[Standing]:
+    ) -> list[season_ended.Standing]:
         """At most `limit` standings after a place, which is a rating and a player; or the first
         ones."""
         score, player = (float("-inf"), "") if place is None else (-place[0], place[1])
@@ -128,7 +118,9 @@ class SeasonRows:
             ladder, season, score, player, limit,
         )  # fmt: skip
 
-    def around(self, ladder: str, season: int, player: str, limit: int) -> list[Standing]:
+    def around(
+        self, ladder: str, season: int, player: str, limit: int
+    ) -> list[season_ended.Standing]:
         """At most `limit` standings with the player in the middle, as far as there are so many, and
         one more, if there is one; none if the player is not listed."""
         own = self._standings("AND player = ?", ladder, season, player)
@@ -142,33 +134,33 @@ class SeasonRows:
         after = self.after(ladder, season, (own[0].rating, player), limit - len(before))
         return [*reversed(before), *own, *after]
 
-    def _standings(self, sql: str, *values: object) -> list[Standing]:
+    def _standings(self, sql: str, *values: object) -> list[season_ended.Standing]:
         found = self._records(f"standings WHERE ladder = ? AND season = ? {sql}", *values)
-        return [each for each in found if isinstance(each, Standing)]
+        return [each for each in found if isinstance(each, season_ended.Standing)]
 
-    def _records(self, sql: str, *values: object) -> list[SeasonRecord | None]:
+    def _records(self, sql: str, *values: object) -> list[season_ended.SeasonRecord | None]:
         with self._reading() as connection:
             if connection is None:
                 return []
             rows = connection.execute(f"SELECT key, value FROM {sql}", values).fetchall()
-        return [record_of(*row) for row in rows]
+        return [season_ended.record_of(*row) for row in rows]
 
-    def all_records(self) -> Iterator[tuple[Message, str]]:
+    def all_records(self) -> Iterator[tuple[season_ended.Message, str]]:
         """Yield the records of all seasons that are kept, with their times: of each season the
         standings first, then the marks of its pages, and the summary last."""
         with self._reading() as connection:
             if connection is None:
                 return
             for key, value in connection.execute("SELECT key, value FROM seasons").fetchall():
-                summary = record_of(key, value)
-                assert isinstance(summary, SeasonKept)
+                summary = season_ended.record_of(key, value)
+                assert isinstance(summary, season_ended.SeasonKept)
                 season = summary.ladder, summary.season
                 for table in ("standings", "pages", "seasons"):
                     sql = f"SELECT key, value FROM {table} WHERE ladder = ? AND season = ?"
                     for row in connection.execute(sql, season):
-                        found = record_of(*row)
+                        found = season_ended.record_of(*row)
                         assert found is not None
-                        yield message_of(found), summary.ended_at
+                        yield season_ended.message_of(found), summary.ended_at
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
@@ -201,15 +193,15 @@ def copy_renamed(data: Path, old_id: str, new_id: str, player: str, name: str) -
         connection.execute("BEGIN IMMEDIATE")
         begun = "SELECT ladder, season FROM pages EXCEPT SELECT ladder, season FROM seasons"
         for season in connection.execute(begun):
-            raise Unusable(unfinished(*season))
+            raise Unusable(season_ended.unfinished(*season))
         connection.execute("PRAGMA secure_delete = ON")
         found: Sequence[tuple[bytes, bytes]] = connection.execute(
             "SELECT key, value FROM standings WHERE player = ?", (player,)
         ).fetchall()
         for row in found:
-            standing = record_of(*row)
-            assert isinstance(standing, Standing)
-            message = message_of(renamed(standing, name))
+            standing = season_ended.record_of(*row)
+            assert isinstance(standing, season_ended.Standing)
+            message = season_ended.message_of(season_ended.renamed(standing, name))
             connection.execute(
                 "UPDATE standings SET player = ?, key = ?, value = ? "
                 "WHERE ladder = ? AND season = ? AND player = ?",

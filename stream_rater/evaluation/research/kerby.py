@@ -18,14 +18,7 @@ from stream_rater.evaluation.measures import FIELDS
 from stream_rater.evaluation.research.evidence import DataSet
 from stream_rater.evaluation.research.figures import number, table
 from stream_rater.evaluation.season import Session, before
-from stream_rater.rating.parameters import (
-    MinusSigma,
-    PairwiseElo,
-    PlackettLuce,
-    RatingConfig,
-    Thurstone,
-    TrueSkill,
-)
+from stream_rater.rating import parameters
 
 RHO = (0.0, 1.0, 2.0)
 PL_RATES = tuple(zip(RHO, (0.6, 0.13, 0.09), strict=True))
@@ -36,7 +29,7 @@ GAUSSIAN_RATES = tuple(zip(RHO, (0.65, 0.09, 0.07), strict=True))
 class Method:
     """A method of the note."""
 
-    config: RatingConfig
+    config: parameters.RatingConfig
     season_1: float | None
     """Kendall's tau on the first season of Map Rando, as the note reports it."""
     later: float | None = None
@@ -44,49 +37,60 @@ class Method:
 
 
 def _trueskill(
-    sigma: float, beta: float, tau: float, display: MinusSigma | None, margin: float = 0.01
-) -> TrueSkill:
-    return TrueSkill(
+    sigma: float,
+    beta: float,
+    tau: float,
+    display: parameters.MinusSigma | None,
+    margin: float = 0.01,
+) -> parameters.TrueSkill:
+    return parameters.TrueSkill(
         beta=beta, sigma_drift=tau, draw_margin=margin, initial_mu=25.0, initial_sigma=sigma,
         display=display or "mu",
     )  # fmt: skip
 
 
-LCB = MinusSigma(minus_sigma=2.0)
+LCB = parameters.MinusSigma(minus_sigma=2.0)
 DEFAULT, MARGIN = (25.0 / 3.0, 25.0 / 6.0, 25.0 / 300.0), 0.74  # the margin of a draw in ten
 
 METHODS = {
-    "pairwise sum": Method(PairwiseElo(learning_rate=0.07, initial_mu=0), 0.2396),
+    "pairwise sum": Method(parameters.PairwiseElo(learning_rate=0.07, initial_mu=0), 0.2396),
     "pairwise average": Method(
-        PairwiseElo(learning_rate=0.75, pairs="average", initial_mu=0), 0.2423
+        parameters.PairwiseElo(learning_rate=0.75, pairs="average", initial_mu=0), 0.2423
     ),
-    "plackett-luce": Method(PlackettLuce(learning_rate=0.32, initial_mu=0), 0.2394),
-    "thurstone": Method(Thurstone(learning_rate=0.26, initial_mu=0), 0.2367),
+    "plackett-luce": Method(parameters.PlackettLuce(learning_rate=0.32, initial_mu=0), 0.2394),
+    "thurstone": Method(parameters.Thurstone(learning_rate=0.26, initial_mu=0), 0.2367),
     "trueskill default mu": Method(_trueskill(*DEFAULT, None, MARGIN), 0.2453, 0.1738),
     "trueskill default mu - 2 sigma": Method(_trueskill(*DEFAULT, LCB, MARGIN), 0.2159),
     "trueskill mu": Method(_trueskill(3.7, 2.3, 0.18, None), 0.2411),
     "trueskill mu - 2 sigma": Method(_trueskill(5.0, 2.5, 0.12, LCB), 0.2148, 0.1732),
     "pairwise sum, anchor": Method(
-        PairwiseElo(learning_rate=0.07, initial_mu=-1.6, anchor=0), 0.2251
+        parameters.PairwiseElo(learning_rate=0.07, initial_mu=-1.6, anchor=0), 0.2251
     ),
     "pairwise average, anchor": Method(
-        PairwiseElo(learning_rate=0.63, pairs="average", initial_mu=-2.5, anchor=0), 0.2275
+        parameters.PairwiseElo(learning_rate=0.63, pairs="average", initial_mu=-2.5, anchor=0),
+        0.2275,
     ),
     "plackett-luce, anchor": Method(
-        PlackettLuce(learning_rate=0.18, initial_mu=-2.7, anchor=0), 0.2229
+        parameters.PlackettLuce(learning_rate=0.18, initial_mu=-2.7, anchor=0), 0.2229
     ),
-    "thurstone, anchor": Method(Thurstone(learning_rate=0.11, initial_mu=-1.3, anchor=0), 0.2234),
+    "thurstone, anchor": Method(
+        parameters.Thurstone(learning_rate=0.11, initial_mu=-1.3, anchor=0), 0.2234
+    ),
     "plackett-luce, anchor, rates": Method(
-        PlackettLuce(learning_rate=PL_RATES, initial_mu=0.25, anchor=1.35), None
+        parameters.PlackettLuce(learning_rate=PL_RATES, initial_mu=0.25, anchor=1.35), None
     ),
     "thurstone, anchor, rates": Method(
-        Thurstone(learning_rate=GAUSSIAN_RATES, initial_mu=0.3, anchor=0.9), None
+        parameters.Thurstone(learning_rate=GAUSSIAN_RATES, initial_mu=0.3, anchor=0.9), None
     ),
     "plackett-luce, anchor, rates, floor": Method(
-        PlackettLuce(learning_rate=PL_RATES, initial_mu=0.25, anchor=1.35, floor=0), 0.2177, 0.1813
+        parameters.PlackettLuce(learning_rate=PL_RATES, initial_mu=0.25, anchor=1.35, floor=0),
+        0.2177,
+        0.1813,
     ),
     "thurstone, anchor, rates, floor": Method(
-        Thurstone(learning_rate=GAUSSIAN_RATES, initial_mu=0.3, anchor=0.9, floor=0), 0.2211, 0.1808
+        parameters.Thurstone(learning_rate=GAUSSIAN_RATES, initial_mu=0.3, anchor=0.9, floor=0),
+        0.2211,
+        0.1808,
     ),
 }
 

@@ -23,23 +23,11 @@ import numpy as np
 from stream_rater.columns.arrays import Ints
 from stream_rater.config.ladders import Ladder
 from stream_rater.contract.record import Record
+from stream_rater.pipeline.corrections import correction_validator, lookahead
 from stream_rater.pipeline.corrections.correction_ports import ReadAgain, RecordedCorrection
-from stream_rater.pipeline.corrections.correction_validator import (
-    CorrectionValidator,
-    Rejections,
-    Steps,
-    queued_of,
-    reject_incomplete_log,
-)
 from stream_rater.pipeline.corrections.edits_in_force import APPLIED, LadderEdits
 from stream_rater.pipeline.corrections.ladder_checkpoints import LadderCheckpoints, StartingPoint
 from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
-from stream_rater.pipeline.corrections.lookahead import (
-    CorrectionQueue,
-    Lookahead,
-    MakeAhead,
-    QueueLookahead,
-)
 from stream_rater.pipeline.ports import LogStarts, Step, ask
 from stream_rater.rating import record as belief_record
 from stream_rater.rating import stages
@@ -73,8 +61,9 @@ class CorrectionJob:
         self, ladder: str, partition: int, at: int, proposed: Sequence[QueuedCorrection] | None,
         waiting: Sequence[RecordedCorrection], accepted: Sequence[RecordedCorrection],
         log: LogContext,
-        queues: Sequence[CorrectionQueue] = (), rejections: Rejections | None = None,
-        *, make_ahead: MakeAhead = QueueLookahead,
+        queues: Sequence[lookahead.CorrectionQueue] = (),
+        rejections: correction_validator.Rejections | None = None,
+        *, make_ahead: lookahead.MakeAhead = lookahead.QueueLookahead,
     ) -> None:  # fmt: skip
         """`waiting`: corrections before `at` that are applied together with the proposed ones.
         `accepted`: the ladder's corrections that were applied before, in that order.
@@ -88,11 +77,11 @@ class CorrectionJob:
         self.ladder = ladder
         self.partition = partition
         self.at = at
-        self.rejected: Rejections = []
+        self.rejected: correction_validator.Rejections = []
         """The proposed corrections that are rejected, once they are validated."""
         self.accepted: list[QueuedCorrection] = []
         """The proposed corrections that are accepted, once they are validated."""
-        self.ahead: dict[int, Rejections | None] = {}
+        self.ahead: dict[int, correction_validator.Rejections | None] = {}
         """The verdicts on queued corrections, by their offset (`lookahead.QueueLookahead`)."""
         self.deleted_before = 0
         """The offset at which the log starts, if its first records were deleted; else 0. If they
@@ -133,15 +122,20 @@ class CorrectionJob:
         """The time of the ladder's last round, seed or reset before `at`, as reported."""
         return self._read_so_far.completed_at
 
-    def _work(self) -> Steps[None]:
+    def _work(self) -> correction_validator.Steps[None]:
         if self._known_rejections is not None:
             self.rejected = list(self._known_rejections)
             return
         starts = yield from ask(LogStarts(frozenset([self.partition])))
         if start := starts[self.partition]:
             self.deleted_before = start
-            waiting = [queued_of(self.partition, each) for each in self._waiting.values()]
-            self.rejected = reject_incomplete_log([*self._proposed, *waiting], start)
+            waiting = [
+                correction_validator.queued_of(self.partition, each)
+                for each in self._waiting.values()
+            ]
+            self.rejected = correction_validator.reject_incomplete_log(
+                [*self._proposed, *waiting], start
+            )
             return
         if not (self._proposed or self._waiting or self._only_checkpoint):
             return
@@ -152,7 +146,7 @@ class CorrectionJob:
 
     # --- where to begin ---
 
-    def _validate_from_checkpoint(self) -> Steps[None]:
+    def _validate_from_checkpoint(self) -> correction_validator.Steps[None]:
         """Run the first pass from the newest usable checkpoint, or from the log's start."""
         if self._checkpoint_every:
             yield from self._checkpoints.find()
@@ -191,7 +185,9 @@ class CorrectionJob:
         """The offset at which the job begins."""
         return self._starting_point.offset
 
-    def _validator_for(self, queue: CorrectionQueue) -> CorrectionValidator:
+    def _validator_for(
+        self, queue: lookahead.CorrectionQueue
+    ) -> correction_validator.CorrectionValidator:
         """The validator of this ladder's corrections. If the job begins at the log's start, the
         queue may be of another ladder."""
         known, base, head = set[RecordPlace](), None, self._starting_point.head
@@ -200,7 +196,7 @@ class CorrectionJob:
             edits = LadderEdits(each for each in queue.accepted if each.place in known).last
             pool, ids = self._pool(edits), self._ids_before()
             base = Base(edits, head.time, {each for each in queue.names if each in pool}, ids)
-        return CorrectionValidator(
+        return correction_validator.CorrectionValidator(
             self._log, self.partition, self._record_validator.round_decoder, queue.accepted,
             queue.to_validate,
             self._offset, base, known,
@@ -228,8 +224,11 @@ class CorrectionJob:
     # --- reading ---
 
     def _read(
-        self, first: int, end: int, take: Callable[[Sequence[Record]], Steps[None]]
-    ) -> Steps[None]:
+        self,
+        first: int,
+        end: int,
+        take: Callable[[Sequence[Record]], correction_validator.Steps[None]],
+    ) -> correction_validator.Steps[None]:
         """Pass all records from `first` to before `end` to `take`, in batches."""
         while first < end:
             records = yield from ask(ReadAgain(self.partition, first, end))
@@ -260,11 +259,11 @@ class CorrectionJob:
 
     # --- the first pass ---
 
-    def _validate(self) -> Steps[None]:
+    def _validate(self) -> correction_validator.Steps[None]:
         self.rejected, self.accepted = [], []
         waiting = list(self._waiting.values())
         validator = self._validator_for(
-            CorrectionQueue(self.ladder, self._proposed, waiting, self._accepted_before)
+            lookahead.CorrectionQueue(self.ladder, self._proposed, waiting, self._accepted_before)
         )
         first = min([self._rounds_from, *validator.wanted, *self._waiting])
         ahead, proposed = self._ahead_from(first), list[QueuedCorrection]()
@@ -276,7 +275,7 @@ class CorrectionJob:
 
         head, proven = self._starting_point.head, self._starting_point.head is None
 
-        def warm_up(batch: Sequence[Record]) -> Steps[None]:
+        def warm_up(batch: Sequence[Record]) -> correction_validator.Steps[None]:
             nonlocal proven
             for each in self._record_validator.read(batch):
                 if isinstance(each, Record):
@@ -285,7 +284,7 @@ class CorrectionJob:
             proven |= head is not None and head.is_last_in(batch)
             yield from ()
 
-        def take(batch: Sequence[Record]) -> Steps[None]:
+        def take(batch: Sequence[Record]) -> correction_validator.Steps[None]:
             for each in self._record_validator.read(batch):
                 if isinstance(each, Record):
                     remember(each)
@@ -297,7 +296,7 @@ class CorrectionJob:
                     validator.add(own)
                 yield from ahead.read(each)
 
-        def look_ahead(batch: Sequence[Record]) -> Steps[None]:
+        def look_ahead(batch: Sequence[Record]) -> correction_validator.Steps[None]:
             for each in self._record_validator.read(batch):
                 yield from ahead.read(each)
 
@@ -309,18 +308,24 @@ class CorrectionJob:
         yield from self._read(self.at, ahead.end, look_ahead)
         self.ahead |= ahead.rejections
 
-    def _ahead_from(self, first: int) -> Lookahead:
+    def _ahead_from(self, first: int) -> lookahead.Lookahead:
         """The queues that can be validated in a pass that reads from this offset on. Queues of
         other ladders need a pass from the log's start, because those ladders have their own
         checkpoints."""
         all_ladders = self._starting_point.head is None
         queues = [each for each in self._queues if all_ladders or each.ladder == self.ladder]
-        ahead = Lookahead(queues, self._validator_for, self._log, self._make_ahead)
-        return ahead if ahead.first >= first else Lookahead((), self._validator_for, self._log)
+        ahead = lookahead.Lookahead(queues, self._validator_for, self._log, self._make_ahead)
+        return (
+            ahead
+            if ahead.first >= first
+            else lookahead.Lookahead((), self._validator_for, self._log)
+        )
 
     def _validate_proposed(
-        self, validator: CorrectionValidator, proposed: Sequence[QueuedCorrection]
-    ) -> Steps[None]:
+        self,
+        validator: correction_validator.CorrectionValidator,
+        proposed: Sequence[QueuedCorrection],
+    ) -> correction_validator.Steps[None]:
         self._edits_before = validator.ledger.edits
         for each in proposed:
             verdict = yield from validator.validate(each)
@@ -335,7 +340,7 @@ class CorrectionJob:
 
     # --- the second pass ---
 
-    def _replay(self) -> Steps[None]:
+    def _replay(self) -> correction_validator.Steps[None]:
         last, self._read_so_far = self._read_so_far, self._starting_point.read
         self._record_validator = self._log.validator()
         after, before = (self._replay_by(e) for e in (self._edits, self._edits_before))
@@ -344,12 +349,12 @@ class CorrectionJob:
         self._starting_point.release()
         self._pools = self._pool_of(before), self._pool_of(after)
 
-        def warm_up(batch: Sequence[Record]) -> Steps[None]:
+        def warm_up(batch: Sequence[Record]) -> correction_validator.Steps[None]:
             for _ in self._record_validator.read(batch):
                 pass
             yield from ()
 
-        def take(batch: Sequence[Record]) -> Steps[None]:
+        def take(batch: Sequence[Record]) -> correction_validator.Steps[None]:
             for each in self._record_validator.read(batch):
                 if isinstance(each, Record):
                     for replay in replays:
@@ -400,7 +405,9 @@ class CorrectionJob:
             self._offset, self.at, self._checkpoint_every, self._all_places
         )
 
-    def _make_checkpoint(self, offset: int, replay: Replay, ids: IdFilter) -> Steps[None]:
+    def _make_checkpoint(
+        self, offset: int, replay: Replay, ids: IdFilter
+    ) -> correction_validator.Steps[None]:
         pool = replay.pools.get(self.ladder)
         if pool is None:
             return

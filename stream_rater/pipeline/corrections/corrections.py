@@ -36,12 +36,7 @@ from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
 from stream_rater.pipeline.corrections.lookahead import CorrectionQueue
 from stream_rater.pipeline.corrections.seed_work import MOST_ROWS, QueuedSeed, SeedWork
-from stream_rater.pipeline.estimator.estimation import (
-    NO_ROUNDS,
-    PendingRounds,
-    SeasonsOf,
-    no_seasons,
-)
+from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.input_partition import InputPartition
 from stream_rater.pipeline.estimator.progress import InFlightWindow
 from stream_rater.pipeline.observer import Observer
@@ -77,7 +72,7 @@ class Corrections:
         """By partition and offset, the verdicts on queued corrections (`lookahead`)."""
         self._offsets: dict[str, deque[int]] = {}
         """By ladder, the offsets of its records in these queues."""
-        self._deferred: dict[str, deque[PendingRounds]] = {}
+        self._deferred: dict[str, deque[estimation.PendingRounds]] = {}
         """By ladder, the deferred rounds, in order. No queued record of the ladder lies between the
         rounds of one element."""
         self._seeded_rows: Counter[int] = Counter()
@@ -121,7 +116,9 @@ class Corrections:
 
     # --- rounds ---
 
-    def admit(self, pending: PendingRounds) -> tuple[PendingRounds, PendingRounds]:
+    def admit(
+        self, pending: estimation.PendingRounds
+    ) -> tuple[estimation.PendingRounds, estimation.PendingRounds]:
         """Defer the polled rounds that must wait for a record in a queue. Returns two groups of the
         other rounds, edited by the corrections: those that still count, and those that change no
         rating any more."""
@@ -133,17 +130,19 @@ class Corrections:
             for ladder, own in waits.items():
                 self._deferred[ladder].append(pending.take(np.array(own, np.int64)))
             pending = pending.take(np.array(rest, np.int64))
-        return self._edited(pending) if self._edits else (pending, NO_ROUNDS)
+        return self._edited(pending) if self._edits else (pending, estimation.NO_ROUNDS)
 
-    def _edited(self, pending: PendingRounds) -> tuple[PendingRounds, PendingRounds]:
+    def _edited(
+        self, pending: estimation.PendingRounds
+    ) -> tuple[estimation.PendingRounds, estimation.PendingRounds]:
         """Edit rounds by the corrections before each of them. Returns the rounds that still count,
         and those that change no rating any more."""
         rounds, counts = edited(pending.rounds, pending.offsets, self.edits_of)
         if rounds is pending.rounds:
-            return pending, NO_ROUNDS
+            return pending, estimation.NO_ROUNDS
         ladders = [head.ladder for head in rounds.heads]
         prints = player_map.fingerprints(rounds.names, ladders, rounds.sizes, self._options.shards)
-        found = PendingRounds(
+        found = estimation.PendingRounds(
             rounds, pending.partitions, pending.offsets, pending.traces, prints,
             pending.tickets,
         )  # fmt: skip
@@ -155,11 +154,11 @@ class Corrections:
         return NO_EDITS if known is None else known.of(offset)
 
     @property
-    def seasons(self) -> SeasonsOf:
+    def seasons(self) -> estimation.SeasonsOf:
         """A function that returns the seasons that have started before a ladder's round at an
         offset."""
         if not any(each.has_seasons for each in self._edits.values()):
-            return no_seasons
+            return estimation.no_seasons
         return lambda ladder, offset: self.edits_of(ladder, offset).started
 
     # --- work ---
@@ -310,7 +309,7 @@ class Corrections:
         for each in work.group[1:]:
             yield each, self._known_rejections(each) or []
 
-    def finish(self, queued: Queued) -> tuple[PendingRounds, PendingRounds]:
+    def finish(self, queued: Queued) -> tuple[estimation.PendingRounds, estimation.PendingRounds]:
         """Finish a queued record whose work is done. Returns the rounds that no other record defers
         any more, in two groups as `admit` does."""
         partition, ladder = queued.partition, queued.ladder
@@ -320,7 +319,7 @@ class Corrections:
             self._edits.setdefault(ladder, LadderEdits()).add(work.ladder_events())
             verdicts.update(work.job.ahead)
         offsets, deferred = self._offsets[ladder], self._deferred[ladder]
-        free = list[PendingRounds]()
+        free = list[estimation.PendingRounds]()
         for each in work.group:
             queue.popleft()
             offsets.popleft()
@@ -333,5 +332,5 @@ class Corrections:
             free.append(deferred.popleft())
         if not offsets:
             del self._offsets[ladder], self._deferred[ladder]
-        rounds = PendingRounds.concat(free)
-        return self._edited(rounds) if self._edits else (rounds, NO_ROUNDS)
+        rounds = estimation.PendingRounds.concat(free)
+        return self._edited(rounds) if self._edits else (rounds, estimation.NO_ROUNDS)

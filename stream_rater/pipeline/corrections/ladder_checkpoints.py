@@ -11,13 +11,7 @@ from itertools import chain
 import msgspec
 
 from stream_rater.config.ladders import Ladder, Ladders
-from stream_rater.pipeline.corrections.correction_ports import (
-    Checkpoints,
-    DropCheckpoint,
-    KeepCheckpoint,
-    ReadPiece,
-    WritePiece,
-)
+from stream_rater.pipeline.corrections import correction_ports
 from stream_rater.pipeline.corrections.correction_validator import Steps
 from stream_rater.pipeline.corrections.log_context import ReadSoFar
 from stream_rater.pipeline.ports import Step, ask
@@ -40,13 +34,15 @@ class LadderCheckpoints:
 
     def find(self) -> Step[None]:
         """Find all checkpoints."""
-        self.heads = checkpoint.heads_in((yield from ask(Checkpoints(self._ladder))))
+        self.heads = checkpoint.heads_in(
+            (yield from ask(correction_ports.Checkpoints(self._ladder)))
+        )
 
     def read(self, head: Head) -> Step[list[bytes]]:
         """Read the pieces of a checkpoint. Raises UnusableCheckpoint if a piece is missing."""
         pieces = []
         for number in range(head.pieces):
-            piece = yield from ask(ReadPiece(self._ladder, head.name, number))
+            piece = yield from ask(correction_ports.ReadPiece(self._ladder, head.name, number))
             if piece is None:
                 raise UnusableCheckpoint("somebody has deleted it, or it cannot be read")
             pieces.append(piece)
@@ -76,7 +72,7 @@ class LadderCheckpoints:
         data = chain(checkpoint.pieces_of(pool, rows), found)
         self._writable = yield from self._written(head, data)
         if not self._writable:  # its first pieces may have been written
-            yield from ask(DropCheckpoint(self._ladder, head.name, head.pieces))
+            yield from ask(correction_ports.DropCheckpoint(self._ladder, head.name, head.pieces))
             return None
         head = msgspec.structs.replace(head, whole=True)
         others = [each for each in self.heads if each.name != head.name]
@@ -85,7 +81,7 @@ class LadderCheckpoints:
         left = sorted([head, *left], key=lambda each: each.offset, reverse=True)
         obsolete += checkpoint.superfluous(left, end)
         for each in obsolete:
-            yield from ask(DropCheckpoint(self._ladder, each.name, each.pieces))
+            yield from ask(correction_ports.DropCheckpoint(self._ladder, each.name, each.pieces))
         self.heads = [each for each in left if each not in obsolete]
         return len(rows)
 
@@ -95,13 +91,19 @@ class LadderCheckpoints:
         if not (yield from self._write_head(head)):
             return False
         for number, data in enumerate(pieces):
-            if not (yield from ask(WritePiece(self._ladder, head.name, number, data))):
+            if not (
+                yield from ask(correction_ports.WritePiece(self._ladder, head.name, number, data))
+            ):
                 return False
             yield None
         return (yield from self._write_head(msgspec.structs.replace(head, whole=True)))
 
     def _write_head(self, head: Head) -> Step[bool]:
-        return (yield from ask(KeepCheckpoint(self._ladder, head.name, checkpoint.encode(head))))
+        return (
+            yield from ask(
+                correction_ports.KeepCheckpoint(self._ladder, head.name, checkpoint.encode(head))
+            )
+        )
 
 
 class StartingPoint:

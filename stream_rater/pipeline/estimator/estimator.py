@@ -41,56 +41,19 @@ from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.errors import Repartitioned, Trouble
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.corrections.correction_ports import NotedCorrections
 from stream_rater.pipeline.corrections.correction_work import THRESHOLD, PartOptions
 from stream_rater.pipeline.corrections.corrections import Corrections
 from stream_rater.pipeline.corrections.log_context import LogContext
-from stream_rater.pipeline.estimator import estimation
-from stream_rater.pipeline.estimator.admission import (
-    Admission,
-    Agreement,
-    MakeCorrections,
-    RejectionLimiter,
-)
+from stream_rater.pipeline.estimator import admission, estimation, input_partition, progress
 from stream_rater.pipeline.estimator.backlog import Backlog
 from stream_rater.pipeline.estimator.belief_cache import CACHE_BYTES, BeliefCache
 from stream_rater.pipeline.estimator.estimation import NO_ROUNDS, PendingRounds
-from stream_rater.pipeline.estimator.input_partition import (
-    MOST_REJECTED_BYTES,
-    InputPartition,
-    commit_finished,
-    committed_offsets,
-    finish,
-)
 from stream_rater.pipeline.estimator.oversize_round import OversizeRound
 from stream_rater.pipeline.estimator.priors import PriorReader, PriorsRead, read_positions
-from stream_rater.pipeline.estimator.progress import (
-    COMMIT_EVERY_S,
-    IDLE_S,
-    LONGEST_IN_FLIGHT_S,
-    MANY_PLAYERS,
-    READ_AHEAD,
-    WAVES_IN_FLIGHT,
-    InFlightWindow,
-    PollBackoff,
-    Progress,
-    most_rows_of,
-)
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts.schema import Part
-from stream_rater.pipeline.ports import (
-    REGROUPING_S,
-    LogStarts,
-    NewProducer,
-    Poll,
-    Scatter,
-    Seek,
-    SourceCommit,
-    Step,
-    ask,
-    pause_s,
-    shard_ends,
-)
 from stream_rater.pipeline.same_history import HistoryMismatches, check_source
 from stream_rater.rating.model import Beliefs, Table
 from stream_rater.rating.record import Unrecordable
@@ -113,17 +76,18 @@ class Estimator:
     def __init__(
         self, ladders: Ladders, shards: int, partitions: int, *, window: int = 100_000,
         wave_players: int = 20_000, rows_per_part: int = ROWS_PER_PART,
-        rejects_per_second: float = 0.0, observer: Observer | None = None, idle_s: float = IDLE_S,
-        commit_every_s: float = COMMIT_EVERY_S, threshold: float = THRESHOLD,
+        rejects_per_second: float = 0.0, observer: Observer | None = None,
+        idle_s: float = progress.IDLE_S,
+        commit_every_s: float = progress.COMMIT_EVERY_S, threshold: float = THRESHOLD,
         checkpoint_every: int = 0, cache_bytes: int = CACHE_BYTES, rows_in_flight: int = 0,
-        make_corrections: MakeCorrections = Corrections,
+        make_corrections: admission.MakeCorrections = Corrections,
     ) -> None:  # fmt: skip
         """`cache_bytes` bounds the memory of the cached beliefs; 0: none are cached.
         `rows_in_flight` bounds the rows of a shard in parts that were not seen applied; 0: as
         `most_rows_of` says."""
-        self._agreement = Agreement(ladders)
+        self._agreement = admission.Agreement(ladders)
         self._shards = shards
-        self._rows_in_flight = rows_in_flight or most_rows_of(shards)
+        self._rows_in_flight = rows_in_flight or progress.most_rows_of(shards)
         self._partitions = partitions
         self._window = window
         self._wave_players = wave_players
@@ -140,10 +104,12 @@ class Estimator:
         self._now_s = 0.0
         self._until_s = 0.0
         """The time before which nothing that is refused now is tried again."""
-        self._limiter = RejectionLimiter(rejects_per_second)
+        self._limiter = admission.RejectionLimiter(rejects_per_second)
         log = LogContext(ladders, window, partitions, checkpoint_every)
         options = PartOptions(shards, rows_per_part, threshold)
-        self._admission = Admission(log, options, self._limiter, self._observer, make_corrections)
+        self._admission = admission.Admission(
+            log, options, self._limiter, self._observer, make_corrections
+        )
         self._prior_reader = PriorReader(shards, self._observer)
         self._belief_cache = BeliefCache(cache_bytes)
         self._forget_everything()
@@ -156,16 +122,16 @@ class Estimator:
         self._backlog = Backlog(self._wave_players)
         self._agreement.forget()
         self._belief_cache.clear()
-        self._progress = Progress(self._shards, self._rows_in_flight)
+        self._progress = progress.Progress(self._shards, self._rows_in_flight)
         self._mismatches = HistoryMismatches(self._shards, self._observer)
-        self._in_flight = InFlightWindow(self._progress, LONGEST_IN_FLIGHT_S)
+        self._in_flight = progress.InFlightWindow(self._progress, progress.LONGEST_IN_FLIGHT_S)
         """The waves that were sent and not yet seen applied."""
-        self._backoff = PollBackoff(self._idle_s)
+        self._backoff = progress.PollBackoff(self._idle_s)
         self._may_find_wave = True
         """Whether a wave may be found now, because something changed since the candidates were last
         examined."""
 
-    def run(self) -> Step[NoReturn]:
+    def run(self) -> ports.Step[NoReturn]:
         """Run steps 1 to 7 forever."""
         troubles = 0
         while True:
@@ -184,23 +150,23 @@ class Estimator:
                 self._observer.started_over(trouble)
                 troubles += 1
 
-    def _start_over(self, troubles: int) -> Step[None]:
+    def _start_over(self, troubles: int) -> ports.Step[None]:
         """Pause, then open all owned partitions again with a new producer."""
         self._forget_everything()
-        yield from self._poll(pause_s(troubles), no_fetch=True)
+        yield from self._poll(ports.pause_s(troubles), no_fetch=True)
         self._to_open = self._owned
-        yield from ask(NewProducer())
+        yield from ports.ask(ports.NewProducer())
 
     # --- step 1 ---
 
-    def _open(self, partitions: frozenset[int]) -> Step[None]:
+    def _open(self, partitions: frozenset[int]) -> ports.Step[None]:
         if not partitions:
             return
         if 0 < self._partitions <= (newest := max(partitions)):
             raise Repartitioned(newest, self._partitions)
-        committed = yield from committed_offsets(partitions)
+        committed = yield from input_partition.committed_offsets(partitions)
         yield from self._raise_floors()
-        starts = yield from ask(LogStarts(partitions))
+        starts = yield from ports.ask(ports.LogStarts(partitions))
         yield from self._check_source(committed, starts)
         offsets = {}
         for partition in partitions:
@@ -210,28 +176,28 @@ class Estimator:
                 self._observer.rounds_missing(partition, c, start)
             c = max(c or 0, start)
             offsets[partition] = self._window_start(c, start)
-            self._inputs[partition] = InputPartition(
+            self._inputs[partition] = input_partition.InputPartition(
                 DuplicateWindow(self._window), start=offsets[partition], committed=c
             )
         self._to_open = frozenset()
-        self._admission.corrections.load((yield from ask(NotedCorrections())))
+        self._admission.corrections.load((yield from ports.ask(NotedCorrections())))
         self._report_behind(partitions, idle=())
-        yield from ask(Seek(offsets))
+        yield from ports.ask(ports.Seek(offsets))
 
     def _check_source(
-        self, committed: Mapping[int, SourceCommit | None], starts: Mapping[int, int]
-    ) -> Step[None]:
+        self, committed: Mapping[int, ports.SourceCommit | None], starts: Mapping[int, int]
+    ) -> ports.Step[None]:
         yield from check_source(committed, starts)
 
     def _window_start(self, c: int, log_start: int) -> int:
         return max(log_start, c - self._window)
 
-    def _raise_floors(self) -> Step[None]:
+    def _raise_floors(self) -> ports.Step[None]:
         yield from self._mismatches.take_over(self._progress, self._now_s)
 
     # --- polls ---
 
-    def _read_on(self) -> Step[None]:
+    def _read_on(self) -> ports.Step[None]:
         """Poll once, and admit the rounds that were read."""
         timeout_s = self._backoff.timeout_s(
             waiting=bool(self._backlog), in_flight=self._progress.rows
@@ -240,10 +206,10 @@ class Estimator:
         yield from self._poll(timeout_s, no_fetch=no_fetch)
         yield from self._mismatches.recheck(self._progress, self._now_s)
 
-    def _poll(self, timeout_s: float, *, no_fetch: bool) -> Step[None]:
+    def _poll(self, timeout_s: float, *, no_fetch: bool) -> ports.Step[None]:
         gather_s, paused = self._backoff.gather_s, self._paused
-        polled = yield from ask(
-            Poll(timeout_s, no_fetch=no_fetch, paused=paused, gather_s=gather_s)
+        polled = yield from ports.ask(
+            ports.Poll(timeout_s, no_fetch=no_fetch, paused=paused, gather_s=gather_s)
         )
         self._now_s, self._until_s = polled.now_s, polled.now_s + REFUSED_S
         self._progress.retry(polled.now_s)
@@ -265,10 +231,10 @@ class Estimator:
         """The partitions from which nothing is read now: too many of their records were rejected,
         or too many of their records, players or rows of seeds wait, or too many bytes of their
         rejected records. Other partitions go on."""
-        most = READ_AHEAD * self._wave_players
+        most = progress.READ_AHEAD * self._wave_players
         paused = self._limiter.paused | self._admission.corrections.with_many_seeds(most)
         paused |= {p for p, source in self._inputs.items() if len(source) > most}
-        most_bytes = MOST_REJECTED_BYTES // max(1, len(self._inputs))
+        most_bytes = input_partition.MOST_REJECTED_BYTES // max(1, len(self._inputs))
         paused |= {p for p, source in self._inputs.items() if source.rejected_bytes > most_bytes}
         if self._backlog.waiting > most:
             paused |= self._backlog.with_at_least(most // max(1, len(self._inputs)))
@@ -313,8 +279,8 @@ class Estimator:
 
     def _is_sending_paused(self) -> bool:
         """Whether so many waves were not seen applied that no further one is sent."""
-        many = min(MANY_PLAYERS, WAVES_IN_FLIGHT * self._wave_players)
-        return self._in_flight.has_at_least(WAVES_IN_FLIGHT, many, self._now_s)
+        many = min(progress.MANY_PLAYERS, progress.WAVES_IN_FLIGHT * self._wave_players)
+        return self._in_flight.has_at_least(progress.WAVES_IN_FLIGHT, many, self._now_s)
 
     def _ready(self, players: Fingerprints, sizes: Ints) -> Flags:
         """(R,) whether each player of a round has no pending part or has a cached belief."""
@@ -339,7 +305,7 @@ class Estimator:
 
     # --- steps 4 to 6 ---
 
-    def _rate_wave(self) -> Step[None]:
+    def _rate_wave(self) -> ports.Step[None]:
         unsettled = self._admission.unsettled
         if not (self._backlog or unsettled):
             return
@@ -364,7 +330,7 @@ class Estimator:
         else:
             self._backoff.waited()
 
-    def _read_wave(self, wave: PendingRounds) -> Step[PriorsRead]:
+    def _read_wave(self, wave: PendingRounds) -> ports.Step[PriorsRead]:
         """Read the priors of a wave's players, from the cache where possible and else from the
         store."""
         read = self._prior_reader.read_with_cache(
@@ -372,16 +338,16 @@ class Estimator:
         )
         return (yield from read)
 
-    def _read_piece(self, piece: PendingRounds) -> Step[PriorsRead]:
+    def _read_piece(self, piece: PendingRounds) -> ports.Step[PriorsRead]:
         """Read the priors of a piece's players from the store."""
         return (yield from self._prior_reader.read(piece, self._progress, self._until_s))
 
-    def _send(self, ready: PendingRounds, rows: Ints | slice, read: PriorsRead) -> Step[None]:
+    def _send(self, ready: PendingRounds, rows: Ints | slice, read: PriorsRead) -> ports.Step[None]:
         """Estimate and send rounds. `rows` are the rows of their players in `read`."""
         with self._observer.working_on(estimation.traced(ready)):
             part = self._estimate(ready, read.headers[rows])
             messages = estimation.messages(part, ready, self._rows_per_part)
-            offsets = yield from ask(Scatter(messages))
+            offsets = yield from ports.ask(ports.Scatter(messages))
         self._was_sent(ready, estimation.part_ends(messages, offsets))
         self._cache_beliefs(ready, part, read.beliefs_at(rows))
         self._observer.rounds_sent(len(ready), ready.count)
@@ -400,10 +366,10 @@ class Estimator:
         ratings, seasons = self._admission.decoder.ratings, self._admission.corrections.seasons
         return estimation.estimate(pending, priors, ratings, self._shards, seasons)
 
-    def _resume(self, resumed: PendingRounds) -> Step[None]:
+    def _resume(self, resumed: PendingRounds) -> ports.Step[None]:
         """Finish rounds that were already sent: their parts are in the log, before its present
         end."""
-        self._was_sent(resumed, dict(enumerate((yield from shard_ends(self._shards)))))
+        self._was_sent(resumed, dict(enumerate((yield from ports.shard_ends(self._shards)))))
         self._observer.rounds_resumed(len(resumed))
 
     def _was_sent(self, pending: PendingRounds, part_ends: Mapping[int, int]) -> None:
@@ -418,9 +384,9 @@ class Estimator:
         self._belief_cache.drop(pending.fingerprints)
         self._backlog.finish(pending)
         self._may_find_wave = True
-        finish(self._inputs, pending)
+        input_partition.finish(self._inputs, pending)
 
-    def _rate_oversize(self) -> Step[None]:
+    def _rate_oversize(self) -> ports.Step[None]:
         """Read or send the next piece of the oversize round (`oversize_round`)."""
         oversize = self._oversize
         if oversize is None or not oversize.is_due():
@@ -441,7 +407,7 @@ class Estimator:
 
     # --- corrections, seeds and resets ---
 
-    def _correct(self) -> Step[None]:
+    def _correct(self) -> ports.Step[None]:
         """Do the next piece of work on the queued records that are due (`corrections`)."""
         corrections, until_s, observer = self._admission.corrections, self._until_s, self._observer
         agreed_at = partial(self._agreement.agreed_at, until_s=until_s, observer=observer)
@@ -468,11 +434,11 @@ class Estimator:
 
     # --- step 7 ---
 
-    def _commit(self) -> Step[None]:
+    def _commit(self) -> ports.Step[None]:
         if self._now_s - self._committed_s < self._commit_every_s:
             return
-        poll = partial(self._poll, REGROUPING_S, no_fetch=True)
-        done = yield from commit_finished(self._inputs, poll)
+        poll = partial(self._poll, ports.REGROUPING_S, no_fetch=True)
+        done = yield from input_partition.commit_finished(self._inputs, poll)
         if done is not None:
             self._committed_s = self._now_s
             self._observer.positions(done.offsets)

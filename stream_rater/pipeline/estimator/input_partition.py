@@ -7,17 +7,8 @@ from itertools import takewhile
 
 from stream_rater.contract.errors import OffsetsForgotten
 from stream_rater.contract.record import Record, checksum
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.estimator.estimation import PendingRounds, distinct
-from stream_rater.pipeline.ports import (
-    CommitSource,
-    CommittedSource,
-    LookForOffsets,
-    Rejection,
-    SourceCommit,
-    Step,
-    ask,
-    commit_through_regrouping,
-)
 from stream_rater.rounds.batch import RoundHead
 from stream_rater.rounds.validation import DuplicateWindow, Invalid
 
@@ -45,7 +36,7 @@ class InputPartition:
         """The checksums of the records at these offsets; None where one was damaged."""
         self._finished: set[int] = set()
         """The unfinished offsets for which nothing is left to do."""
-        self._rejections: dict[int, list[Rejection]] = {}
+        self._rejections: dict[int, list[ports.Rejection]] = {}
         """The rejections, by the offset with which they are committed."""
         self.rejected_bytes = 0
         """The number of bytes of the rejected records that are not committed."""
@@ -106,9 +97,9 @@ class InputPartition:
                 break
         return count
 
-    def reject(self, record: Record, invalid: Invalid, at: int) -> Rejection:
+    def reject(self, record: Record, invalid: Invalid, at: int) -> ports.Rejection:
         """Reject a record. The rejection is committed together with the offset `at`."""
-        rejection = Rejection(
+        rejection = ports.Rejection(
             record, invalid.code, str(invalid), invalid.ladder, invalid.round_id,
             None if at == record.offset else at,
         )  # fmt: skip
@@ -116,7 +107,7 @@ class InputPartition:
         self.rejected_bytes += len(record.value or b"")
         return rejection
 
-    def settle(self, offset: int) -> list[Rejection]:
+    def settle(self, offset: int) -> list[ports.Rejection]:
         """Finish a record that is not rated. Returns its rejection, if it is rejected."""
         self._finished.add(offset)
         return self._rejections.get(offset, [])
@@ -125,7 +116,7 @@ class InputPartition:
         """Mark the records at these offsets as finished."""
         self._finished.update(offsets)
 
-    def take_finished(self) -> tuple[SourceCommit | None, list[Rejection]]:
+    def take_finished(self) -> tuple[ports.SourceCommit | None, list[ports.Rejection]]:
         """Step 7: take the contiguous prefix of finished records. Returns the offset after it with
         the last one's checksum, or None if it is empty, and the rejections in it."""
         done = list(takewhile(self._finished.__contains__, self._unfinished))
@@ -136,10 +127,12 @@ class InputPartition:
         self._finished.difference_update(done)
         rejections = [each for offset in done for each in self._rejections.pop(offset, ())]
         self.rejected_bytes -= sum(len(each.record.value or b"") for each in rejections)
-        return (SourceCommit(done[-1] + 1, tail) if done else None), rejections
+        return (ports.SourceCommit(done[-1] + 1, tail) if done else None), rejections
 
 
-def committed_offsets(partitions: frozenset[int]) -> Step[dict[int, SourceCommit | None]]:
+def committed_offsets(
+    partitions: frozenset[int],
+) -> ports.Step[dict[int, ports.SourceCommit | None]]:
     """Step 1: the committed offset of each partition; None where nothing was ever committed.
 
     Kafka deletes a consumer group's offsets some days after its last member left
@@ -154,17 +147,17 @@ def committed_offsets(partitions: frozenset[int]) -> Step[dict[int, SourceCommit
     `rebuild` relies on the parts. It is also raised if rejections were deleted. The records of a
     partition whose last rejection is among them might be rejected twice.
     """
-    committed = yield from ask(CommittedSource(partitions))
+    committed = yield from ports.ask(ports.CommittedSource(partitions))
     forgotten = frozenset(p for p, commit in committed.items() if commit is None)
     if not forgotten:
         return dict(committed)
-    remains = yield from ask(LookForOffsets(forgotten))
+    remains = yield from ports.ask(ports.LookForOffsets(forgotten))
     least = {p: remains.after_rejected.get(p, 0) for p in forgotten}
     incomplete = remains.parts_deleted or remains.rejections_deleted
     if incomplete and any(remains.ends[p] for p in forgotten):
         raise OffsetsForgotten({p: least[p] for p in forgotten if remains.ends[p]})
-    yield from ask(CommitSource(least))
-    return {**committed, **{p: SourceCommit(o) for p, o in remains.after_rejected.items()}}
+    yield from ports.ask(ports.CommitSource(least))
+    return {**committed, **{p: ports.SourceCommit(o) for p, o in remains.after_rejected.items()}}
 
 
 def finish(inputs: Mapping[int, InputPartition], pending: PendingRounds) -> None:
@@ -176,8 +169,8 @@ def finish(inputs: Mapping[int, InputPartition], pending: PendingRounds) -> None
 
 
 def commit_finished(
-    inputs: Mapping[int, InputPartition], poll: Callable[[], Step[None]]
-) -> Step[CommitSource | None]:
+    inputs: Mapping[int, InputPartition], poll: Callable[[], ports.Step[None]]
+) -> ports.Step[ports.CommitSource | None]:
     """Step 7: commit the finished offsets of all partitions, together with the rejections before
     them.
 
@@ -185,19 +178,19 @@ def commit_finished(
     Returns the effect that was committed, or None if nothing was. Raises Regrouped as
     `commit_through_regrouping` does.
     """
-    offsets: dict[int, SourceCommit] = {}
-    rejections: list[Rejection] = []
+    offsets: dict[int, ports.SourceCommit] = {}
+    rejections: list[ports.Rejection] = []
     for partition, source in inputs.items():
         finished, rejected = source.take_finished()
         if finished is not None:
             offsets[partition] = finished
             rejections += rejected
 
-    def commit() -> CommitSource | None:
+    def commit() -> ports.CommitSource | None:
         ours = {p: each for p, each in offsets.items() if p in inputs}
         owned = [each for each in rejections if each.record.partition in ours]
         ends = {p: each.offset for p, each in ours.items()}
         tails = {p: each.tail for p, each in ours.items()}
-        return CommitSource(ends, owned, tails) if ours else None
+        return ports.CommitSource(ends, owned, tails) if ours else None
 
-    return (yield from commit_through_regrouping(commit, poll))
+    return (yield from ports.commit_through_regrouping(commit, poll))

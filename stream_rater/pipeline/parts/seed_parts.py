@@ -23,24 +23,9 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.seeds import RESET, SEEDS
-from stream_rater.pipeline.parts import schema
+from stream_rater.pipeline.parts import schema, unpacking
 from stream_rater.pipeline.parts.decoder import Rows
 from stream_rater.pipeline.parts.schema import OLDEST_KERNEL, NotAPart, UnknownPart, check_kernel
-from stream_rater.pipeline.parts.unpacking import (
-    AT,
-    AT_END,
-    ID,
-    ID_END,
-    INDEX,
-    LADDER,
-    LADDER_END,
-    NAME,
-    NAME_END,
-    OFFSET,
-    ROUND,
-    ROW,
-    TIME,
-)
 from stream_rater.rating.stages import RatingRule
 
 SEEDED = 4
@@ -142,14 +127,17 @@ class SeedPart:
         )
         names = StringColumn.concat([self.names, texts])
         starts, ends = names.starts[n:], names.ends[n:]
-        rounds, columns = np.zeros((ROUND, len(heads)), np.int64), np.zeros((ROW, n), np.int64)
-        rounds[OFFSET] = [each.offset for each in heads]
-        rounds[TIME] = [each.time for each in heads]
-        rounds[LADDER], rounds[LADDER_END] = starts[0], ends[0]
-        rounds[ID], rounds[ID_END] = starts[1::2], ends[1::2]
-        rounds[AT], rounds[AT_END] = starts[2::2], ends[2::2]
-        columns[INDEX] = self.record
-        columns[NAME], columns[NAME_END] = names.starts[:n], names.ends[:n]
+        rounds, columns = (
+            np.zeros((unpacking.ROUND, len(heads)), np.int64),
+            np.zeros((unpacking.ROW, n), np.int64),
+        )
+        rounds[unpacking.OFFSET] = [each.offset for each in heads]
+        rounds[unpacking.TIME] = [each.time for each in heads]
+        rounds[unpacking.LADDER], rounds[unpacking.LADDER_END] = starts[0], ends[0]
+        rounds[unpacking.ID], rounds[unpacking.ID_END] = starts[1::2], ends[1::2]
+        rounds[unpacking.AT], rounds[unpacking.AT_END] = starts[2::2], ends[2::2]
+        columns[unpacking.INDEX] = self.record
+        columns[unpacking.NAME], columns[unpacking.NAME_END] = names.starts[:n], names.ends[:n]
         nothing = np.full((n, schema.EVIDENCE_COLUMNS), np.nan)
         return Rows(names.data, [self.rule], rounds, columns, nothing, np.zeros(n, np.uint64), {})
 

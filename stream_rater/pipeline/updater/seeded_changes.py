@@ -19,13 +19,7 @@ from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_column import RecordColumn
 from stream_rater.pipeline.parts.seed_parts import SeedPart
 from stream_rater.pipeline.ports import StoredShard
-from stream_rater.pipeline.updater.changes import (
-    SHOWN,
-    Change,
-    as_published,
-    decode_notes,
-    encoded,
-)
+from stream_rater.pipeline.updater import changes
 from stream_rater.pipeline.updater.corrected_changes import last_published
 from stream_rater.pipeline.updater.rating_events import Events, encode_events
 from stream_rater.pipeline.updater.shard import ShardBatch
@@ -33,7 +27,9 @@ from stream_rater.rating import record, seeding
 from stream_rater.rating.model import NEVER, Beliefs, Table
 
 
-def compute_seeds(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
+def compute_seeds(
+    batch: ShardBatch, stored: Mapping[int, StoredShard]
+) -> dict[int, changes.Change]:
     """Apply a seed part to the stored records of its shard. Returns the shard's change; nothing is
     written. Raises UnknownRecord."""
     part, (shard,) = _part(batch), batch.parts
@@ -46,14 +42,14 @@ def compute_seeds(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[
     beliefs = _reset(own, records) if part.is_reset else _seeded(own)
     shown = _shown(own, before[chosen])
     notes = np.packbits(fresh).tobytes() + shown.tobytes()
-    change = Change(
+    change = changes.Change(
         present.position.advanced(batch.ends[shard], notes, batch.tails[shard]),
-        encoded(batch.players[shard].take(chosen), beliefs),
+        changes.encoded(batch.players[shard].take(chosen), beliefs),
         records.absent,
         rows=len(part),
         fresh=len(chosen),
         without_effect=int(np.count_nonzero(later & ~takes)),
-        events=_events(shard, own, as_published(beliefs.header, shown)),
+        events=_events(shard, own, changes.as_published(beliefs.header, shown)),
     )
     return {shard: change}
 
@@ -65,8 +61,8 @@ def build_seed_events_again(
     the part is before the offset `committed`, its events are published already, and the result is
     empty. Raises Disagreement and UnknownRecord."""
     part, notes = _part(call), stored.position.fresh
-    fresh, _, shown = decode_notes(notes, np.arange(len(part)))
-    header = as_published(record.headers_of(stored.records)[fresh], shown)
+    fresh, _, shown = changes.decode_notes(notes, np.arange(len(part)))
+    header = changes.as_published(record.headers_of(stored.records)[fresh], shown)
     if call.ends[shard] <= committed:
         return Events()
     return _events(shard, part.take(fresh), header)
@@ -121,7 +117,7 @@ def _shown(part: SeedPart, before: Table) -> Table:
         rows: Ints = np.flatnonzero(before["untold"] != 0)
     else:
         rows = np.flatnonzero(before["version"] != 0)
-    shown = np.empty(len(rows), SHOWN)
+    shown = np.empty(len(rows), changes.SHOWN)
     mu, sigma = last_published(part, before[rows])
     shown["row"], shown["mu"], shown["sigma"] = rows, mu, sigma
     return shown

@@ -50,30 +50,11 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn, RecordColumn
 from stream_rater.contract.errors import Regrouped, Trouble
 from stream_rater.contract.record import Record
-from stream_rater.pipeline import same_history
+from stream_rater.pipeline import ports, same_history
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import decoder
 from stream_rater.pipeline.parts.decoder import PartView
 from stream_rater.pipeline.parts.schema import NotAPart
-from stream_rater.pipeline.ports import (
-    NO_PLAYERS,
-    REBUILT_KEY,
-    REGROUPING_S,
-    Apply,
-    Committed,
-    LogStarts,
-    NewProducer,
-    Poll,
-    Publish,
-    ReadBeliefs,
-    Seek,
-    Step,
-    StoredShard,
-    ask,
-    commit_through_regrouping,
-    pause_s,
-    shard_ends,
-)
 from stream_rater.pipeline.updater.changes import (
     Change,
     Disagreement,
@@ -115,7 +96,7 @@ READ_AHEAD = 4
 """The updater stops reading while more than this many batches' worth of rows wait in memory."""
 
 
-OpenShard = Callable[[StoredShard, int, int], Shard]
+OpenShard = Callable[[ports.StoredShard, int, int], Shard]
 """A function that makes a shard from its stored state, its committed offset and the number of
 shards."""
 
@@ -157,7 +138,7 @@ class Updater:
         self._now_s = 0.0
         self._checked_s = 0.0
 
-    def run(self) -> Step[NoReturn]:
+    def run(self) -> ports.Step[NoReturn]:
         """Run steps 8 to 14 for ever."""
         troubles = 0
         while True:
@@ -175,28 +156,28 @@ class Updater:
                 self._observer.started_over(trouble)
                 troubles += 1
 
-    def _start_over(self, troubles: int) -> Step[None]:
+    def _start_over(self, troubles: int) -> ports.Step[None]:
         """Forget the open shards, pause, and get a new producer. The next `_open` fetches the
         committed offsets, after the new producer has ended the old one's transaction."""
         self._shards = {}
-        yield from self._poll(pause_s(troubles), no_fetch=True)
-        yield from ask(NewProducer())
+        yield from self._poll(ports.pause_s(troubles), no_fetch=True)
+        yield from ports.ask(ports.NewProducer())
 
     # --- steps 8 and 9 ---
 
-    def _open(self) -> Step[None]:
+    def _open(self) -> ports.Step[None]:
         """Open every owned shard that is not open yet and was not refused recently."""
         refused = {s for s, until in self._refused_until.items() if until > self._now_s}
         to_open = self._owned - self._shards.keys() - refused
         if not to_open:
             return
-        stored = yield from ask(ReadBeliefs(dict.fromkeys(to_open, REBUILT_KEY)))
+        stored = yield from ports.ask(ports.ReadBeliefs(dict.fromkeys(to_open, ports.REBUILT_KEY)))
         # c after a, never before: an older c with a newer a looks like an offset that was reset
         # (`too_far_ahead_reason`, `lost_offset_reason`). A newer c with an older a is only a
         # mismatch.
         committed = yield from self._committed(to_open)
-        starts = yield from ask(LogStarts(to_open))
-        ends = yield from shard_ends(self._shard_count)
+        starts = yield from ports.ask(ports.LogStarts(to_open))
+        ends = yield from ports.shard_ends(self._shard_count)
         positions = {shard: each.position for shard, each in stored.items()}
         log_tails = yield from same_history.tails(positions, ends)
         offsets = {}
@@ -216,15 +197,15 @@ class Updater:
                 self._observer.shard_opened(shard)
         if begun := [shard for shard in offsets if committed[shard] is None]:
             try:
-                yield from ask(Publish((), dict.fromkeys(begun, 0)))
+                yield from ports.ask(ports.Publish((), dict.fromkeys(begun, 0)))
             except Regrouped:  # the next poll says which worker owns them
                 for shard in begun:
                     del self._shards[shard], offsets[shard]
         if offsets:
-            yield from ask(Seek(offsets))
+            yield from ports.ask(ports.Seek(offsets))
 
-    def _committed(self, shards: frozenset[int]) -> Step[Mapping[int, int | None]]:
-        return (yield from ask(Committed(shards)))
+    def _committed(self, shards: frozenset[int]) -> ports.Step[Mapping[int, int | None]]:
+        return (yield from ports.ask(ports.Committed(shards)))
 
     def _refuse(self, shard: int, reason: str, offset: int) -> None:
         self._shards.pop(shard, None)
@@ -233,7 +214,7 @@ class Updater:
 
     # --- polls ---
 
-    def _read_on(self) -> Step[None]:
+    def _read_on(self) -> ports.Step[None]:
         rows = sum(shard.rows for shard in self._shards.values())
         no_fetch = rows > READ_AHEAD * self._rows_per_call
         if rows:
@@ -241,10 +222,10 @@ class Updater:
         else:
             yield from self._poll(self._idle_s, no_fetch=no_fetch, gather_s=GATHER_S)
 
-    def _poll(self, timeout_s: float, *, no_fetch: bool, gather_s: float = 0.0) -> Step[None]:
+    def _poll(self, timeout_s: float, *, no_fetch: bool, gather_s: float = 0.0) -> ports.Step[None]:
         enough = len(self._shards)
-        polled = yield from ask(
-            Poll(timeout_s, no_fetch=no_fetch, gather_s=gather_s, enough=enough)
+        polled = yield from ports.ask(
+            ports.Poll(timeout_s, no_fetch=no_fetch, gather_s=gather_s, enough=enough)
         )
         self._now_s = polled.now_s
         if polled.lost or polled.gained:
@@ -276,7 +257,7 @@ class Updater:
 
     # --- step 11 ---
 
-    def _settle(self) -> Step[None]:
+    def _settle(self) -> ports.Step[None]:
         """Publish the events of a call whose transaction did not commit.
 
         The last call began at or before c, never after it: its worker had read a committed offset,
@@ -287,13 +268,13 @@ class Updater:
         if not calls:
             return
         players = {shard: call.players[shard] for shard, call in calls.items()}
-        stored = yield from ask(ReadBeliefs(players))
+        stored = yield from ports.ask(ports.ReadBeliefs(players))
         events = {s: self._build_events_again(s, call, stored[s]) for s, call in calls.items()}
         events_again = {shard: each for shard, each in events.items() if each is not None}
         yield from self._publish(events_again, settled=True)
 
     def _build_events_again(
-        self, number: int, call: ShardBatch, stored: StoredShard
+        self, number: int, call: ShardBatch, stored: ports.StoredShard
     ) -> Events | None:
         """The events of a shard's last call. None if the shard was closed or refused."""
         shard = self._shards[number]
@@ -313,12 +294,12 @@ class Updater:
 
     # --- steps 10, 12 and 13 ---
 
-    def _work(self) -> Step[None]:
+    def _work(self) -> ports.Step[None]:
         if batches := next_batches(self._shards, self._rows_per_call):
             with self._observer.working_on(traced(batches)):
                 yield from self._update(batches)
 
-    def _update(self, batches: Sequence[ShardBatch]) -> Step[None]:
+    def _update(self, batches: Sequence[ShardBatch]) -> ports.Step[None]:
         stored = yield from self._records(batches)
         changes: dict[int, Change] = {}
         for batch in batches:
@@ -327,13 +308,13 @@ class Updater:
         if not changes:
             return
         new = (change.events for s, change in changes.items() if not self._shards[s].is_refilling)
-        applied = yield from ask(Apply(changes, Events.combined(new)))
+        applied = yield from ports.ask(ports.Apply(changes, Events.combined(new)))
         for shard in [shard for shard in changes if not applied[shard]]:
             del self._shards[shard], changes[shard]
         self._remember(changes)
         yield from self._conclude(changes)
 
-    def _records(self, batches: Sequence[ShardBatch]) -> Step[dict[int, StoredShard]]:
+    def _records(self, batches: Sequence[ShardBatch]) -> ports.Step[dict[int, ports.StoredShard]]:
         """The records of the players of these batches, by shard: from the cache, and of the other
         players from the store. Shards that another worker has written to are closed and left
         out."""
@@ -343,14 +324,14 @@ class Updater:
             for number, span in batch.spans.items():
                 if len(missing := np.flatnonzero(~known.is_present[span])):
                     to_read[number] = batch.all_players[span].take(missing)
-        read = (yield from ask(ReadBeliefs(to_read))) if to_read else {}
+        read = (yield from ports.ask(ports.ReadBeliefs(to_read))) if to_read else {}
         self._observer.records_looked_up(
             sum(map(len, cached)) - sum(each.absent for each in cached),
             sum(map(len, to_read.values())),
         )
         for number in [s for s in read if not self._is_as_expected(s, read[s])]:
             del self._shards[number]
-        found = dict[int, StoredShard]()
+        found = dict[int, ports.StoredShard]()
         for batch, known in zip(batches, cached, strict=True):
             found |= self._stored(batch, known, read)
         return found
@@ -363,20 +344,22 @@ class Updater:
         sizes = [span.stop - span.start for span in batch.spans.values()]
         return self._cache.find(np.repeat(np.array(openings, np.int64), sizes), batch.all_players)
 
-    def _is_as_expected(self, number: int, read: StoredShard) -> bool:
+    def _is_as_expected(self, number: int, read: ports.StoredShard) -> bool:
         """Whether a shard was read at the position where this worker left it."""
         return read.position == self._shards[number].position
 
     def _stored(
-        self, batch: ShardBatch, known: RecordColumn, read: Mapping[int, StoredShard]
-    ) -> dict[int, StoredShard]:
+        self, batch: ShardBatch, known: RecordColumn, read: Mapping[int, ports.StoredShard]
+    ) -> dict[int, ports.StoredShard]:
         """The records of a batch by open shard: those that are known, and those that were read."""
         spans = {s: span for s, span in batch.spans.items() if s in self._shards}
         rows = [np.flatnonzero(~known.is_present[span]) + span.start for span in spans.values()]
         others = [read[number].column for number in spans if number in read]
         if others:
             known = known.replaced(np.concatenate(rows), RecordColumn.joined(others))
-        return {s: StoredShard(self._shards[s].position, known[span]) for s, span in spans.items()}
+        return {
+            s: ports.StoredShard(self._shards[s].position, known[span]) for s, span in spans.items()
+        }
 
     def _remember(self, changes: Mapping[int, Change]) -> None:
         """Cache what a successful call has written."""
@@ -386,7 +369,9 @@ class Updater:
         evicted = self._cache.evictions - evicted
         self._observer.records_cached(evicted, self._cache.bytes_used)
 
-    def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
+    def _compute(
+        self, batch: ShardBatch, stored: Mapping[int, ports.StoredShard]
+    ) -> dict[int, Change]:
         """Compute a batch's changes. If a belief cannot be decoded, only its own shard is
         refused."""
         if not batch.parts:
@@ -406,7 +391,7 @@ class Updater:
         alone = (self._compute(batch.take([number]), stored) for number in batch.parts)
         return {number: change for each in alone for number, change in each.items()}
 
-    def _conclude(self, changes: Mapping[int, Change]) -> Step[None]:
+    def _conclude(self, changes: Mapping[int, Change]) -> ports.Step[None]:
         publish = {}
         for number, change in changes.items():
             shard = self._shards[number]
@@ -428,16 +413,16 @@ class Updater:
 
     # --- step 14 ---
 
-    def _publish(self, events: Mapping[int, Events], *, settled: bool) -> Step[None]:
+    def _publish(self, events: Mapping[int, Events], *, settled: bool) -> ports.Step[None]:
         """Publish the events of these shards, and commit their `applied` offsets."""
 
-        def publication() -> Publish | None:
+        def publication() -> ports.Publish | None:
             offsets = {s: self._shards[s].applied for s in events if s in self._shards}
             ours = (events[shard] for shard in offsets)
-            return Publish(Events.combined(ours), offsets) if offsets else None
+            return ports.Publish(Events.combined(ours), offsets) if offsets else None
 
-        published = yield from commit_through_regrouping(
-            publication, lambda: self._poll(REGROUPING_S, no_fetch=True)
+        published = yield from ports.commit_through_regrouping(
+            publication, lambda: self._poll(ports.REGROUPING_S, no_fetch=True)
         )
         if published is None:
             return
@@ -448,12 +433,14 @@ class Updater:
 
     # --- step 8, when idle ---
 
-    def _recheck(self) -> Step[None]:
+    def _recheck(self) -> ports.Step[None]:
         """Close the shards whose position in the store has changed, for example after a rollback of
         the store. They are opened again later."""
         if self._now_s - self._checked_s < RECHECK_S or not self._shards:
             return
         self._checked_s = self._now_s
-        stored = yield from ask(ReadBeliefs(dict.fromkeys(self._shards, NO_PLAYERS)))
+        stored = yield from ports.ask(
+            ports.ReadBeliefs(dict.fromkeys(self._shards, ports.NO_PLAYERS))
+        )
         for number in [s for s in stored if stored[s].position != self._shards[s].position]:
             del self._shards[number]

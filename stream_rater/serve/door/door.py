@@ -33,16 +33,9 @@ from stream_rater.serve.bodies import (
     RoundStateAnswer,
     RoundTaken,
 )
+from stream_rater.serve.door import validating
 from stream_rater.serve.door.log import RoundLog
 from stream_rater.serve.door.status import Outcome, RoundState, RoundStates
-from stream_rater.serve.door.validating import (
-    OtherLadder,
-    Validator,
-    ValidCorrection,
-    ValidRound,
-    place_in,
-    ranks_in,
-)
 from stream_rater.serve.http.limits import Shares
 from stream_rater.serve.problems import Refused, refused_record
 
@@ -115,7 +108,7 @@ class Door:
         self._ladders, self._log, self._waiting, self._clock = ladders, log, waiting, clock
         self.states = RoundStates() if states is None else states
         self._posted, self._acknowledged = posted, acknowledged
-        self._validator: Validator | None = None
+        self._validator: validating.Validator | None = None
         self._sending: dict[tuple[str, str], _Writing] = {}
         """The rounds that are being written, by ladder and id."""
         self._requests: list[_Request] = []
@@ -125,7 +118,7 @@ class Door:
 
     def warm(self) -> None:
         """Compile what validation needs. Another thread may call this."""
-        Validator(self._ladders, 1, lambda _: 0).warm()
+        validating.Validator(self._ladders, 1, lambda _: 0).warm()
 
     @property
     def largest(self) -> int:
@@ -163,7 +156,7 @@ class Door:
         """Take a correction, a seed or a reset, whose ladder is in the path."""
         try:
             valid = self._ready().correction(body, ladder, self._clock())
-        except (Invalid, OtherLadder) as invalid:
+        except (Invalid, validating.OtherLadder) as invalid:
             self._posted("invalid")
             raise _refused(invalid) from None
         (place,) = await self._write_corrections([valid], trace)
@@ -200,12 +193,12 @@ class Door:
         """Send a seed for those players of a round who begin from another ladder. An invalid round,
         and one that was sent before, gets none."""
         (valid,) = self._ready().rounds([(body, ladder)], self._clock())
-        if isinstance(valid, Invalid | OtherLadder):
+        if isinstance(valid, Invalid | validating.OtherLadder):
             return
         name = valid.ladder, valid.round_id
         if self.states.standing(*name) is not None or name in self._sending:
             return
-        players = await beginnings.find([*ranks_in(valid.value)])
+        players = await beginnings.find([*validating.ranks_in(valid.value)])
         if not players:
             return
         source = f"ladder {beginnings.ladder}"
@@ -222,7 +215,7 @@ class Door:
         await self._write_corrections(seeds, trace)
 
     async def _write_corrections(
-        self, valid: Sequence[ValidCorrection], trace: Trace | None
+        self, valid: Sequence[validating.ValidCorrection], trace: Trace | None
     ) -> list[Place]:
         """Append corrections, seeds and resets. Returns their places."""
         now, places = datetime.fromtimestamp(self._clock(), UTC).isoformat(), list[Place]()
@@ -295,7 +288,7 @@ class Door:
         answers: list[_Answer] = []
         own: list[_Writing] = []
         for each, trace in zip(self._ready().rounds(bodies, self._clock()), traces, strict=True):
-            if isinstance(each, Invalid | OtherLadder):
+            if isinstance(each, Invalid | validating.OtherLadder):
                 self._posted("invalid")
                 answers.append((None, _refused(each)))
                 continue
@@ -351,7 +344,7 @@ class Door:
         self._posted("invalid" if outcome.cause == "too-large" else outcome.cause)
         return _refused_by_log(outcome)
 
-    def _ready(self) -> Validator:
+    def _ready(self) -> validating.Validator:
         """The validator. Raises Refused while the log's partitions are not known."""
         if self._validator is None:
             try:
@@ -361,7 +354,7 @@ class Door:
                 raise Refused(
                     "log-unavailable", f"{trouble}: send it again", retry_after_s=RETRY_LATER_S
                 ) from None
-            self._validator = Validator(self._ladders, partitions, self._log.end_of)
+            self._validator = validating.Validator(self._ladders, partitions, self._log.end_of)
         return self._validator
 
     # --- what becomes known ---
@@ -376,12 +369,12 @@ class Door:
 class _Writing(NamedTuple):
     """A round that is being written, and its outcome."""
 
-    round_: ValidRound
+    round_: validating.ValidRound
     trace: Trace | None
     outcome: "asyncio.Future[Appended]"
 
 
-_Answer = tuple[None, RoundTaken | Refused] | tuple[ValidRound, _Writing]
+_Answer = tuple[None, RoundTaken | Refused] | tuple[validating.ValidRound, _Writing]
 """The answer for a round; or the round, and that of its id whose outcome is still to come."""
 
 
@@ -484,17 +477,17 @@ def _headers(kind: str, now: str, trace: Trace | None) -> Headers:
     return [*own, *(trace.headers() if trace else ())]
 
 
-def _record(each: ValidRound, trace: Trace | None) -> NewRecord:
+def _record(each: validating.ValidRound, trace: Trace | None) -> NewRecord:
     headers = cloud_event_headers(each.round_id, ROUND_COMPLETED, each.completed_at)
     headers += trace.headers() if trace else ()
     return NewRecord(each.partition, each.ladder.encode(), each.value, headers)
 
 
-def _known(each: ValidRound, state: RoundState) -> RoundTaken | Refused:
+def _known(each: validating.ValidRound, state: RoundState) -> RoundTaken | Refused:
     """The answer about a round for whose id this record stands. If another process has sent that
     one, only the ranks in its events are compared."""
     events = [] if state.content else [*state.changes.values()]
-    ranks = ranks_in(each.value) if events else {}
+    ranks = validating.ranks_in(each.value) if events else {}
     same = state.content in (0, each.content) and all(
         ranks.get(event.player, event.rank) == event.rank for event in events
     )  # a player whom a correction has merged has another id in the event
@@ -505,10 +498,10 @@ def _known(each: ValidRound, state: RoundState) -> RoundTaken | Refused:
     )
 
 
-def _refused(invalid: Invalid | OtherLadder) -> Refused:
-    if isinstance(invalid, OtherLadder):
+def _refused(invalid: Invalid | validating.OtherLadder) -> Refused:
+    if isinstance(invalid, validating.OtherLadder):
         return Refused("invalid", str(invalid), "body.ladder")
-    return refused_record(invalid.code, str(invalid), place_in(invalid))
+    return refused_record(invalid.code, str(invalid), validating.place_in(invalid))
 
 
 def _refused_by_log(outcome: NotAppended) -> Refused:

@@ -9,17 +9,10 @@ from typing import Protocol, TypeVar
 
 from stream_rater.adapters.sqlite.database import connect_reader
 from stream_rater.adapters.sqlite.log import SqliteLog, read_rejections
+from stream_rater.contract import submissions
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import header
-from stream_rater.contract.submissions import (
-    Appended,
-    NewRecord,
-    NotAppended,
-    Place,
-    Progress,
-    RejectedRecord,
-)
 from stream_rater.runtime.engine import Engine, Full
 from stream_rater.serve.index.file_index import failures
 
@@ -62,13 +55,13 @@ class FileRoundLog:
         """The end of a partition."""
         return self._engine.end_of(partition)
 
-    async def append(self, records: Sequence[NewRecord]) -> list[Appended]:
+    async def append(self, records: Sequence[submissions.NewRecord]) -> list[submissions.Appended]:
         """Append records, in this order, in one turn."""
         try:
             future = self._engine.append(records)
         except Full:
             full = f"{self._engine.waiting:,} records wait for the disk: send it later"
-            return [NotAppended("busy", full)] * len(records)
+            return [submissions.NotAppended("busy", full)] * len(records)
         try:
             async with asyncio.timeout(ACKNOWLEDGED_S):
                 return [*await asyncio.wrap_future(future)]
@@ -76,7 +69,7 @@ class FileRoundLog:
             why = self._engine.trouble or "the disk is slow"
         except LogTrouble as trouble:
             why = str(trouble)
-        return [NotAppended("unavailable", why)] * len(records)
+        return [submissions.NotAppended("unavailable", why)] * len(records)
 
 
 class FileProgress:
@@ -85,7 +78,7 @@ class FileProgress:
     def __init__(self, ask: Ask, log: SqliteLog) -> None:
         self._ask, self._log = ask, log
 
-    def read(self) -> Progress:
+    def read(self) -> submissions.Progress:
         """The progress now."""
         return self._ask(self._progress)
 
@@ -93,11 +86,11 @@ class FileProgress:
         """The end of each partition of `round-completed`."""
         return self._ask(self._ends)
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> submissions.Progress:
         log, shards = self._log, range(len(self._log.parts))
         with log.database.reading(LogTrouble) as connection:
             (rejected,) = connection.execute(_LAST_REJECTION).fetchone()
-        return Progress(
+        return submissions.Progress(
             [log.estimators.committed.get(p, 0) for p in range(len(log.rounds))],
             [log.parts.end(shard) for shard in shards],
             [log.updaters.committed.get(shard, 0) for shard in shards],
@@ -117,7 +110,7 @@ class FileRejections:
 
     def run(
         self, begun: Callable[[], None],
-        rejected: Callable[[Sequence[RejectedRecord], Sequence[int]], None],
+        rejected: Callable[[Sequence[submissions.RejectedRecord], Sequence[int]], None],
     ) -> None:  # fmt: skip
         """Follow until `stop` is set. Raises StoreTrouble."""
         with closing(connect_reader(self._path)) as connection, failures():
@@ -127,10 +120,10 @@ class FileRejections:
             while not self._stop.is_set():
                 found = []
                 for number, each in read_rejections(connection, at):
-                    place = Place(each.record.partition, each.record.offset)
+                    place = submissions.Place(each.record.partition, each.record.offset)
                     is_round = not header(each.record.headers, EVENT_TYPE)
                     names = (each.ladder, each.round_id) if is_round else ("", "")
-                    found.append(RejectedRecord(place, each.code, each.message, *names))
+                    found.append(submissions.RejectedRecord(place, each.code, each.message, *names))
                     at = number
                 rejected(found, [at + 1])
                 self._stop.wait(LOOK_S)

@@ -12,38 +12,20 @@ from functools import partial
 
 import numpy as np
 
+from stream_rater.adapters import live_beliefs
 from stream_rater.adapters.kafka.topics import TopicMismatch
-from stream_rater.adapters.live_beliefs import (
-    BeliefSource,
-    LaddersDiffer,
-    LiveBeliefs,
-    StaleBeliefs,
-    UnratedLadder,
-)
 from stream_rater.adapters.redis.metadata import LayoutMismatch
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, Trouble
 from stream_rater.contract.events import Entry, parse_time
 from stream_rater.contract.seeds import SeededPlayer
+from stream_rater.replay import what_if
 from stream_rater.replay.rating_changes import numbers_of
 from stream_rater.replay.sequential import Rated
-from stream_rater.replay.what_if import (
-    KnownBeliefs,
-    RemovedPlayer,
-    order_by_sides,
-    rate_future_round,
-)
 from stream_rater.rounds.validation import Invalid
+from stream_rater.serve import bodies
 from stream_rater.serve.beginnings import beginnings_of
-from stream_rater.serve.bodies import (
-    MOST_PLAYERS,
-    ExplainAnswer,
-    SideQuestion,
-    WhatIfAnswer,
-    WhatIfChangeAnswer,
-    WhatIfQuestion,
-)
 from stream_rater.serve.entries import History
 from stream_rater.serve.explaining import explain_belief
 from stream_rater.serve.http.limits import FairExecutor
@@ -63,24 +45,24 @@ class BeliefQuestions:
 
     def __init__(
         self, settings: Settings, ladders: Ladders, index: Index,
-        connect: Callable[[], BeliefSource],
+        connect: Callable[[], live_beliefs.BeliefSource],
     ) -> None:  # fmt: skip
         """Prepare to answer. `connect` is called with the first question, in the thread that works
         on the questions."""
         self._settings, self._ladders, self._index = settings, ladders, index
         self._connect = connect
         self._executor = FairExecutor("beliefs", 1, MOST_WAITING)
-        self._live: LiveBeliefs | None = None
+        self._live: live_beliefs.LiveBeliefs | None = None
         self._unknown_until_s = 0.0
         """Until when the seasons that have started count as not known."""
 
-    async def what_if(self, ladder: str, question: WhatIfQuestion) -> WhatIfAnswer:
+    async def what_if(self, ladder: str, question: bodies.WhatIfQuestion) -> bodies.WhatIfAnswer:
         """Compute the changes that the result of a round would make."""
         players = [player for side in question.sides for player in side.players]
         offsets = await self._offsets(ladder, players)
         return await self._executor.run(partial(self._what_if, ladder, question, offsets))
 
-    async def explain(self, ladder: str, player: str) -> ExplainAnswer:
+    async def explain(self, ladder: str, player: str) -> bodies.ExplainAnswer:
         """Explain a player's rating by the factors of the belief."""
         offsets = await self._offsets(ladder, [player])
         history = await self._index.history(ladder, player) if offsets else ()
@@ -134,10 +116,10 @@ class BeliefQuestions:
             return self._beliefs.started_seasons(ladder)
 
     def _what_if(
-        self, ladder: str, question: WhatIfQuestion, offsets: Mapping[str, int]
-    ) -> WhatIfAnswer:
+        self, ladder: str, question: bodies.WhatIfQuestion, offsets: Mapping[str, int]
+    ) -> bodies.WhatIfAnswer:
         sides = question.sides
-        check_sides(sides, MOST_PLAYERS)
+        check_sides(sides, bodies.MOST_PLAYERS)
         standings = entries_of(question)
         time_s = None
         if question.completed_at is not None:
@@ -149,16 +131,16 @@ class BeliefQuestions:
         with _errors_as_problems(sides):
             known = self._beliefs.of(ladder, players, time_s, offsets)
             ceiling = question.performance_ceiling
-            rated = rate_future_round(known, standings, question.weight, ceiling)
-        return WhatIfAnswer(changes=[] if rated is None else _changes(rated, sides, known))
+            rated = what_if.rate_future_round(known, standings, question.weight, ceiling)
+        return bodies.WhatIfAnswer(changes=[] if rated is None else _changes(rated, sides, known))
 
     def _explain(
         self, ladder: str, player: str, history: History, offsets: Mapping[str, int]
-    ) -> ExplainAnswer:
+    ) -> bodies.ExplainAnswer:
         with _errors_as_problems([]):
             try:
                 pool = self._beliefs.of(ladder, [player], published=offsets).pool
-            except RemovedPlayer:
+            except what_if.RemovedPlayer:
                 raise _no_player(ladder, player) from None
             row = pool.find(player)
             if row is None:
@@ -169,28 +151,35 @@ class BeliefQuestions:
             return explain_belief(player, beliefs, pool.rule, history)
 
     @property
-    def _beliefs(self) -> LiveBeliefs:
+    def _beliefs(self) -> live_beliefs.LiveBeliefs:
         if self._live is None:
-            self._live = LiveBeliefs(self._settings, self._ladders, self._connect())
+            self._live = live_beliefs.LiveBeliefs(self._settings, self._ladders, self._connect())
         return self._live
 
 
 @contextmanager
-def _errors_as_problems(sides: Sequence[SideQuestion]) -> Iterator[None]:
+def _errors_as_problems(sides: Sequence[bodies.SideQuestion]) -> Iterator[None]:
     """Convert the exceptions that a question raises to Refused."""
     try:
         yield
-    except UnratedLadder as error:
+    except live_beliefs.UnratedLadder as error:
         raise Refused("unknown-ladder", str(error), "path.ladder") from None
-    except RemovedPlayer as error:
+    except what_if.RemovedPlayer as error:
         raise Refused("invalid", str(error), _place_of(error.player, sides)) from None
     except Invalid as error:
         raise Refused("invalid", f"{error.code}: {error}", "body") from None
-    except (LaddersDiffer, StaleBeliefs, LayoutMismatch, TopicMismatch, Trouble, Denied) as error:
+    except (
+        live_beliefs.LaddersDiffer,
+        live_beliefs.StaleBeliefs,
+        LayoutMismatch,
+        TopicMismatch,
+        Trouble,
+        Denied,
+    ) as error:
         raise Refused("no-beliefs", str(error)) from None
 
 
-def _place_of(player: str, sides: Sequence[SideQuestion]) -> str:
+def _place_of(player: str, sides: Sequence[bodies.SideQuestion]) -> str:
     found = [
         f"body.sides[{i}].players[{k}]"
         for i, side in enumerate(sides)
@@ -207,7 +196,7 @@ def _no_player(ladder: str, player: str) -> Refused:
     )  # fmt: skip
 
 
-def entries_of(question: WhatIfQuestion) -> list[Entry]:
+def entries_of(question: bodies.WhatIfQuestion) -> list[Entry]:
     """The standings of a round with this result. Raises Refused if there is not one rank, or not
     one score, for each side."""
     sides, ranks, scores = question.sides, question.ranks, question.scores
@@ -232,10 +221,10 @@ def entries_of(question: WhatIfQuestion) -> list[Entry]:
 
 
 def _changes(
-    rated: Rated, sides: Sequence[SideQuestion], known: KnownBeliefs
-) -> list[WhatIfChangeAnswer]:
+    rated: Rated, sides: Sequence[bodies.SideQuestion], known: what_if.KnownBeliefs
+) -> list[bodies.WhatIfChangeAnswer]:
     """The changes of the players, in the order of the sides."""
-    order, side = order_by_sides(rated, [each.players for each in sides], known.edits)
+    order, side = what_if.order_by_sides(rated, [each.players for each in sides], known.edits)
     names, rounds = rated.rounds.names.texts(), rated.result.wave.rounds + 1
     found = []
     for i, at, numbers in zip(
@@ -243,7 +232,7 @@ def _changes(
     ):
         mu, sigma, before_mu, before_sigma, performance, rating, before = numbers
         found.append(
-            WhatIfChangeAnswer(
+            bodies.WhatIfChangeAnswer(
                 player=names[i], side=at, mu=mu, sigma=sigma, previous_mu=before_mu,
                 previous_sigma=before_sigma, performance=performance, rating=rating,
                 previous_rating=before, rounds=int(rounds[i]),

@@ -21,14 +21,7 @@ from stream_rater.contract.record import checksum
 from stream_rater.pipeline.ports import Event, pause_s
 from stream_rater.serve.entries import EntryKey, IndexedPlayer
 from stream_rater.serve.feed import RING_SIZE
-from stream_rater.serve.index.file_index import (
-    Damaged,
-    FileIndexWriter,
-    delete,
-    failures,
-    instant,
-    is_damaged,
-)
+from stream_rater.serve.index import file_index
 from stream_rater.serve.index.follower import NewEvent, Watcher, key_of, with_tier
 
 READ_TOGETHER = 50_000
@@ -70,7 +63,7 @@ class FileFollower:
             try:
                 self._follow()
             except StoreTrouble as trouble:
-                if isinstance(trouble, Damaged):
+                if isinstance(trouble, file_index.Damaged):
                     self._check_index()
                 troubles += 1
                 self._watcher.trouble(str(trouble))
@@ -79,23 +72,25 @@ class FileFollower:
     def _check_index(self) -> None:
         """Delete a damaged index. Raises Unrecoverable then: others have it open."""
         index = index_path(self._path)
-        if index.exists() and is_damaged(index):
-            delete(index)
+        if index.exists() and file_index.is_damaged(index):
+            file_index.delete(index)
             raise Unrecoverable(
                 f"{index} was damaged, and is deleted: the next start makes it again"
             )
 
     def _follow(self) -> None:
         connection = connect_reader(self._path)
-        with failures():
-            writer = FileIndexWriter(index_path(self._path), self._max_changes, self._ladders)
+        with file_index.failures():
+            writer = file_index.FileIndexWriter(
+                index_path(self._path), self._max_changes, self._ladders
+            )
             try:
                 self._read(connection, writer)
             finally:
                 writer.close()
                 connection.close()
 
-    def _read(self, connection: sqlite3.Connection, writer: FileIndexWriter) -> None:
+    def _read(self, connection: sqlite3.Connection, writer: file_index.FileIndexWriter) -> None:
         end = end_of_changed(connection, SHARD)
         (data,) = connection.execute("SELECT value FROM meta WHERE name = 'id'").fetchone()
         stored = writer.begin(data, end, lambda at: _tail_at(connection, at))
@@ -120,7 +115,7 @@ class FileFollower:
             self._awake.wait(LOOK_S)
 
     def _add(
-        self, some: Sequence[tuple[int, Event]], stored: int, writer: FileIndexWriter
+        self, some: Sequence[tuple[int, Event]], stored: int, writer: file_index.FileIndexWriter
     ) -> Mapping[EntryKey, IndexedPlayer]:
         """Add events to the index, but not those before `stored`. Returns the players after events
         of ladders with tiers."""
@@ -153,14 +148,14 @@ class FileFollower:
 def _read_some(connection: sqlite3.Connection, first: int) -> list[tuple[int, Event]]:
     """The next events from an offset on, at one instant: old events move to another table. No
     transaction is open after that, however long it takes to add them to the index."""
-    with instant(connection):
+    with file_index.instant(connection):
         return [*itertools.islice(read_events(connection, SHARD, first), READ_TOGETHER)]
 
 
 def _tail_at(connection: sqlite3.Connection, end: int) -> int:
     """The checksum of the event before an offset; 0 before the first one, and where the file does
     not have it any more."""
-    with instant(connection):
+    with file_index.instant(connection):
         last = next(read_events(connection, SHARD, end - 1), None) if end else None
     return checksum(last[1].value) if last is not None and last[0] == end - 1 else 0
 

@@ -28,6 +28,7 @@ from stream_rater.adapters.sqlite.schema import private_files
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.events import RatingChanged
+from stream_rater.serve import questions
 from stream_rater.serve.cursors import AfterRow, ranked
 from stream_rater.serve.entries import (
     BIN,
@@ -53,13 +54,6 @@ from stream_rater.serve.entries import (
     sweep,
 )
 from stream_rater.serve.index.reader import AtLeast, ReadPositions
-from stream_rater.serve.questions import (
-    AbsentLadder,
-    Incomplete,
-    LadderView,
-    PageView,
-    PlayerView,
-)
 
 FORMAT = 2
 """The format of the tables. If a file has another one, the index is made again."""
@@ -372,15 +366,15 @@ class FileIndexReader:
     async def ladders(self) -> list[str]:
         return self._read(lambda: [each for (each,) in self._rows("ladder FROM index_ladders")])
 
-    async def ladder(self, ladder: str) -> LadderView | None:
-        def read() -> LadderView | None:
+    async def ladder(self, ladder: str) -> questions.LadderView | None:
+        def read() -> questions.LadderView | None:
             found = self._rows("summary, listed FROM index_ladders WHERE ladder = ?", ladder)
             if not found:
                 return None
             bins = self._rows(
                 "bin, players FROM index_bins WHERE ladder = ? AND players > 0 ORDER BY bin", ladder
             )
-            return LadderView(decode_summary(found[0][0]), found[0][1], dict(bins))
+            return questions.LadderView(decode_summary(found[0][0]), found[0][1], dict(bins))
 
         return self._read(read)
 
@@ -392,8 +386,8 @@ class FileIndexReader:
 
         return self._read(read)
 
-    async def player(self, ladder: str, player: str) -> PlayerView | None:
-        def read() -> PlayerView | None:
+    async def player(self, ladder: str, player: str) -> questions.PlayerView | None:
+        def read() -> questions.PlayerView | None:
             listed = self._check(ladder)
             found = _players(self._ask, ladder, [player]).get(player)
             if found is None:
@@ -402,7 +396,7 @@ class FileIndexReader:
                 "score FROM index_players WHERE ladder = ? AND player = ?", ladder, player
             )
             rank = None if score is None else 1 + self._better(ladder, score)
-            return PlayerView(found, rank, listed)
+            return questions.PlayerView(found, rank, listed)
 
         return self._read(read)
 
@@ -419,17 +413,17 @@ class FileIndexReader:
 
     # --- the leaderboard ---
 
-    async def page(self, ladder: str, after: AfterRow | None, limit: int) -> PageView:
+    async def page(self, ladder: str, after: AfterRow | None, limit: int) -> questions.PageView:
         place = (float("-inf"), "") if after is None else (-after.rating, after.player)
 
-        def read() -> PageView:
+        def read() -> questions.PageView:
             listed = self._check(ladder)
             return self._page(ladder, self._after(ladder, place, limit + 1), limit, listed)
 
         return self._read(read)
 
-    async def around(self, ladder: str, player: str, limit: int) -> PageView | None:
-        def read() -> PageView | None:
+    async def around(self, ladder: str, player: str, limit: int) -> questions.PageView | None:
+        def read() -> questions.PageView | None:
             listed = self._check(ladder)
             own = self._rows(
                 "score FROM index_players WHERE ladder = ? AND player = ? AND score IS NOT NULL",
@@ -458,9 +452,9 @@ class FileIndexReader:
 
     def _page(
         self, ladder: str, rows: list[tuple[str, float]], limit: int, listed: int
-    ) -> PageView:
+    ) -> questions.PageView:
         if not rows:
-            return PageView([], more=False, listed=listed)
+            return questions.PageView([], more=False, listed=listed)
         first, score = rows[0]
         better = self._better(ladder, score)
         ((equal,),) = self._rows(
@@ -473,7 +467,7 @@ class FileIndexReader:
             known = _players(self._ask, ladder, [player for player, _ in shown])
             players = [known.get(player) for player, _ in shown]
         found = ranked(shown, better + equal, better)
-        return PageView(found, len(rows) > limit, listed, players)
+        return questions.PageView(found, len(rows) > limit, listed, players)
 
     def _better(self, ladder: str, score: float) -> int:
         """The number of listed players with a greater rating than minus this score."""
@@ -492,7 +486,7 @@ class FileIndexReader:
         needed = 0 if self._positions is None else self._positions.of_all()[0]
         with failures(), instant(self._ask):
             if needed and self._rows("next FROM index_state")[0][0] < needed:
-                raise Incomplete
+                raise questions.Incomplete
             return read()
 
     def _rows(self, query: str, *given: object) -> list[tuple]:  # type: ignore[type-arg]
@@ -502,7 +496,7 @@ class FileIndexReader:
         """The number of listed players. Raises AbsentLadder."""
         found = self._rows("listed FROM index_ladders WHERE ladder = ?", ladder)
         if not found:
-            raise AbsentLadder(f"the index has nothing of ladder {ladder!r}")
+            raise questions.AbsentLadder(f"the index has nothing of ladder {ladder!r}")
         return int(found[0][0])
 
 

@@ -6,27 +6,12 @@ from copy import copy
 from operator import gt
 from typing import Any
 
+from stream_rater.adapters.redis import index_keys
 from stream_rater.adapters.redis.connection import async_client
-from stream_rater.adapters.redis.index_keys import (
-    NO_LADDER,
-    ROOT,
-    SUMMARY,
-    keys_of,
-    member_of,
-    partition_member,
-    root_of,
-)
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.config.settings import Settings
+from stream_rater.serve import entries
 from stream_rater.serve.cursors import AfterRow, ranked
-from stream_rater.serve.entries import (
-    History,
-    IndexedPlayer,
-    decode_history,
-    decode_player,
-    decode_players,
-    decode_summary,
-)
 from stream_rater.serve.feed import later
 from stream_rater.serve.index import scripts
 from stream_rater.serve.index.evaluation import Evaluation
@@ -62,12 +47,12 @@ class IndexReader:
         """Try all rights that reading needs. Raises Denied."""
         await self.ladders()
         await self._root_has("")
-        await self.ladder(NO_LADDER)
-        await self.players(NO_LADDER, [""])
-        await self.player(NO_LADDER, "")
-        await self.history(NO_LADDER, "")
-        await self.page(NO_LADDER, AfterRow(0.0, ""), 1)
-        await self.around(NO_LADDER, "", 1)
+        await self.ladder(index_keys.NO_LADDER)
+        await self.players(index_keys.NO_LADDER, [""])
+        await self.player(index_keys.NO_LADDER, "")
+        await self.history(index_keys.NO_LADDER, "")
+        await self.page(index_keys.NO_LADDER, AfterRow(0.0, ""), 1)
+        await self.around(index_keys.NO_LADDER, "", 1)
 
     async def check_complete(self) -> None:
         """Raise Incomplete if the index as a whole lacks events that it is known to have."""
@@ -76,8 +61,8 @@ class IndexReader:
     async def ladders(self) -> list[str]:
         """The ids of all ladders, sorted."""
         needed = [] if self._positions is None else self._positions.of_all()
-        found = await self._run(scripts.ROOT, 1, ROOT)
-        root = root_of((member, float(score)) for member, score in _pairs(found))
+        found = await self._run(scripts.ROOT, 1, index_keys.ROOT)
+        root = index_keys.root_of((member, float(score)) for member, score in _pairs(found))
         if any(root.positions.get(p, 0) < at for p, at in enumerate(needed)):
             raise Incomplete
         return root.ladders
@@ -85,10 +70,10 @@ class IndexReader:
     async def ladder(self, ladder: str) -> LadderView | None:
         """A ladder; None if it has no event."""
         try:
-            found = await self._answer(ladder, scripts.LADDER, SUMMARY.decode())
+            found = await self._answer(ladder, scripts.LADDER, index_keys.SUMMARY.decode())
         except AbsentLadder:
             # The ladder is lost, or never existed: its index is made only after the root names it.
-            named = await self._root_has(member_of(ladder))
+            named = await self._root_has(index_keys.member_of(ladder))
             if named or (self._positions is not None and self._positions.knows(ladder)):
                 raise
             return None
@@ -96,23 +81,27 @@ class IndexReader:
         if summary is None:
             return None
         counts = {int(at): int(n) for at, n in _pairs(bins)}
-        return LadderView(decode_summary(summary), listed, dict(sorted(counts.items())))
+        return LadderView(entries.decode_summary(summary), listed, dict(sorted(counts.items())))
 
-    async def players(self, ladder: str, players: Sequence[str]) -> list[IndexedPlayer | None]:
+    async def players(
+        self, ladder: str, players: Sequence[str]
+    ) -> list[entries.IndexedPlayer | None]:
         """The players in the given order; None for a player without an event."""
-        return decode_players(await self._answer(ladder, scripts.PLAYERS, *players))
+        return entries.decode_players(await self._answer(ladder, scripts.PLAYERS, *players))
 
     async def player(self, ladder: str, player: str) -> PlayerView | None:
         """A player with rank; None for a player without an event."""
         found, better, listed = await self._answer(ladder, scripts.PLAYER, player)
         if found is None:
             return None
-        return PlayerView(decode_player(found), None if better is None else better + 1, listed)
+        return PlayerView(
+            entries.decode_player(found), None if better is None else better + 1, listed
+        )
 
-    async def history(self, ladder: str, player: str) -> History:
+    async def history(self, ladder: str, player: str) -> entries.History:
         """A player's last changes, oldest first."""
         found = await self._answer(ladder, scripts.HISTORY, player)
-        return () if found is None else decode_history(found)
+        return () if found is None else entries.decode_history(found)
 
     # --- the leaderboard ---
 
@@ -143,7 +132,7 @@ class IndexReader:
     async def _answer(self, ladder: str, script: str, *given: Any) -> Any:
         """Run a script about a ladder, and return its answer. Raises Incomplete or AbsentLadder."""
         needed = [] if self._positions is None else self._positions.of(ladder)
-        keys = keys_of(ladder, self._views(ladder).id)
+        keys = index_keys.keys_of(ladder, self._views(ladder).id)
         status, *answer = await self._run(script, len(keys), *keys, len(needed), *needed, *given)
         if status != scripts.ANSWERED:
             error = AbsentLadder if status == scripts.ABSENT else Incomplete
@@ -161,8 +150,8 @@ class IndexReader:
         """Whether the root has a member. Raises Incomplete if the root lacks events that it is
         known to have."""
         needed = [] if self._positions is None else self._positions.of_all()
-        asked_for = [member, *map(partition_member, range(len(needed)))]
-        named, *offsets = await self._run(scripts.NAMED, 1, ROOT, *asked_for)
+        asked_for = [member, *map(index_keys.partition_member, range(len(needed)))]
+        named, *offsets = await self._run(scripts.NAMED, 1, index_keys.ROOT, *asked_for)
         if any(float(has or 0) < at for has, at in zip(offsets, needed, strict=True)):
             raise Incomplete
         return named is not None
@@ -268,5 +257,5 @@ def _page(found: Sequence[Any], limit: int) -> PageView:
     rows = [(member.decode(), -float(score)) for member, score in _pairs(flat)]
     return PageView(
         ranked(rows[:limit], start, better), len(rows) > limit, listed,
-        decode_players(players[:limit]),
+        entries.decode_players(players[:limit]),
     )  # fmt: skip

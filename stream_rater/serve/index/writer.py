@@ -38,23 +38,8 @@ from contextlib import suppress
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
+from stream_rater.adapters.redis import index_keys
 from stream_rater.adapters.redis.client import connect, executed, is_cluster, translated_failures
-from stream_rater.adapters.redis.index_keys import (
-    INDEX,
-    NO_LADDER,
-    ROOT,
-    SIZES,
-    SUMMARY,
-    SWEPT,
-    TAILS,
-    VIEWS,
-    LadderKeys,
-    keys_of,
-    member_of,
-    partition_member,
-    root_of,
-    topic_member,
-)
 from stream_rater.adapters.redis.login import login_of
 from stream_rater.adapters.redis.metadata import LAYOUT_KEY, REBUILDING, check_not_half
 from stream_rater.config.ladders import ANY_LADDER, Ladders
@@ -137,7 +122,7 @@ class IndexWriter:
         place is unfinished."""
         with suppress(Denied), translated_failures(self._login):  # not every `serve` may read it
             check_not_half(self._client.hget(LAYOUT_KEY, REBUILDING))
-        keys = self._keys(NO_LADDER)
+        keys = self._keys(index_keys.NO_LADDER)
         with translated_failures(self._login), self._client.pipeline(transaction=True) as pipe:
             pipe.watch(*keys)
             pipe.hmget(keys.players, [""])
@@ -155,10 +140,10 @@ class IndexWriter:
         """The offset from which each partition must be read. Raises Unrecoverable if the index was
         made from another topic."""
         with translated_failures(self._login):
-            root = root_of(self._client.zrange(ROOT, 0, -1, withscores=True))
+            root = index_keys.root_of(self._client.zrange(index_keys.ROOT, 0, -1, withscores=True))
             if others := [each for each in root.topics if each != topic]:
                 raise other_topic_error(topic, f"it was made from {others[0]!r}")
-            self._client.zadd(ROOT, {topic_member(topic): 0})
+            self._client.zadd(index_keys.ROOT, {index_keys.topic_member(topic): 0})
             self._positions = root.positions
             with self._client.pipeline(transaction=False) as pipe:
                 for name in root.ladders:
@@ -172,7 +157,7 @@ class IndexWriter:
         """By partition, the last record that any process had read at its last checkpoint. A
         partition is absent if this is unknown."""
         with translated_failures(self._login):
-            found = self._client.hgetall(TAILS)
+            found = self._client.hgetall(index_keys.TAILS)
         return {int(p): Tail(*map(int, tail.split())) for p, tail in found.items()}
 
     def apply(
@@ -195,7 +180,9 @@ class IndexWriter:
             by_ladder.setdefault(event.ladder, []).append(placed)
         with translated_failures(self._login):
             if new := by_ladder.keys() - self._ladders.keys():
-                self._client.zadd(ROOT, dict.fromkeys(map(member_of, sorted(new)), 0))
+                self._client.zadd(
+                    index_keys.ROOT, dict.fromkeys(map(index_keys.member_of, sorted(new)), 0)
+                )
             for batch in self._batches(by_ladder):
                 after |= self._apply(batch, positions)
         return after
@@ -210,7 +197,7 @@ class IndexWriter:
         with translated_failures(self._login), self._client.pipeline(transaction=False) as pipe:
             for ladder in ladders:
                 pipe.zcount(self._keys(ladder).dues, "-inf", now_s)
-                pipe.hget(self._keys(ladder).state, SWEPT)
+                pipe.hget(self._keys(ladder).state, index_keys.SWEPT)
             found = pipe.execute()
             for ladder, due, swept in zip(ladders, found[::2], found[1::2], strict=True):
                 if swept and _decode_swept(swept)[0] > now_s + WRONG_CLOCK_S:
@@ -225,7 +212,7 @@ class IndexWriter:
         if tails:
             last = {p: f"{tail.offset} {tail.checksum}" for p, tail in tails.items()}
             with translated_failures(self._login):
-                self._client.hset(TAILS, mapping=last)
+                self._client.hset(index_keys.TAILS, mapping=last)
 
     def checkpoint(self, positions: Sequence[int]) -> None:
         """Store that everything before these positions is applied, and check that the index still
@@ -237,21 +224,24 @@ class IndexWriter:
                 self._apply(batch, positions)
             with self._client.pipeline(transaction=True) as pipe:
                 for _ in range(ATTEMPTS):
-                    pipe.watch(ROOT)
-                    root = root_of(pipe.zrange(ROOT, 0, -1, withscores=True))
-                    stored = _checked(ROOT, root.positions, self._positions)
+                    pipe.watch(index_keys.ROOT)
+                    root = index_keys.root_of(pipe.zrange(index_keys.ROOT, 0, -1, withscores=True))
+                    stored = _checked(index_keys.ROOT, root.positions, self._positions)
                     if not self._ladders.keys() <= set(root.ladders):
-                        raise IndexLost(f"{ROOT} lacks ladders")
+                        raise IndexLost(f"{index_keys.ROOT} lacks ladders")
                     if not (advanced := _advanced(stored, positions)):
                         self._positions = stored
                         return
                     pipe.multi()
-                    pipe.zadd(ROOT, {partition_member(p): at for p, at in advanced.items()})
+                    pipe.zadd(
+                        index_keys.ROOT,
+                        {index_keys.partition_member(p): at for p, at in advanced.items()},
+                    )
                     if not executed(pipe):
                         continue  # another process did it, or added a ladder
                     self._positions = stored | advanced
                     return
-        raise StoreTrouble(f"redis: others wrote {ROOT} {ATTEMPTS} times")
+        raise StoreTrouble(f"redis: others wrote {index_keys.ROOT} {ATTEMPTS} times")
 
     def _batches(self, events: Mapping[str, PlacedEvents]) -> Iterator[Mapping[str, PlacedEvents]]:
         """Ladders that are written together: in a cluster they are in different slots."""
@@ -298,12 +288,12 @@ class IndexWriter:
     ) -> Mapping[tuple[str, int], IndexedPlayer]:  # fmt: skip
         """Queue what applies fresh events of a ladder. Returns the players after them."""
         before, state, views = found.before, self._keys(ladder).state, self._views(ladder)
-        if views.depend_on_time and SWEPT not in found.state:
+        if views.depend_on_time and index_keys.SWEPT not in found.state:
             before = before._replace(swept=(self._now(), b""))
-            pipe.hset(state, SWEPT, _encode_swept(before.swept))
+            pipe.hset(state, index_keys.SWEPT, _encode_swept(before.swept))
         after = apply_events(before, fresh, self._history, views)
         _write(pipe, self._keys(ladder), before, after)
-        pipe.hset(state, SIZES, _sizes_after(found, before, after), mapping=advanced)
+        pipe.hset(state, index_keys.SIZES, _sizes_after(found, before, after), mapping=advanced)
         return after.made
 
     def _sweep(self, ladder: str, now_s: float) -> bool:
@@ -327,8 +317,8 @@ class IndexWriter:
                 after = sweep(found.before, (moment_s, last))
                 pipe.multi()
                 _write(pipe, keys, found.before, after)
-                sizes = {SIZES: _sizes_after(found, found.before, after)}
-                pipe.hset(keys.state, SWEPT, _encode_swept(after.swept), mapping=sizes)
+                sizes = {index_keys.SIZES: _sizes_after(found, found.before, after)}
+                pipe.hset(keys.state, index_keys.SWEPT, _encode_swept(after.swept), mapping=sizes)
                 if executed(pipe):
                     return len(due) == SWEPT_TOGETHER
         raise _too_often(ladder)
@@ -339,22 +329,26 @@ class IndexWriter:
         now_s = self._now()
         with_views = {name: found for name in self._ladders if (found := self._views(name).id)}
         if without := {f":{name}": now_s for name in self._ladders if name not in with_views}:
-            self._client.zadd(VIEWS, without, xx=True)
+            self._client.zadd(index_keys.VIEWS, without, xx=True)
         if with_views:
             # An index without views has an age from when there is another one beside it.
-            self._client.zadd(VIEWS, {f":{name}": now_s for name in with_views}, nx=True)
+            self._client.zadd(index_keys.VIEWS, {f":{name}": now_s for name in with_views}, nx=True)
             own = {f"{found}:{name}": now_s for name, found in with_views.items()}
-            self._client.zadd(VIEWS, own)
-        if ahead := self._client.zrange(VIEWS, now_s + WRONG_CLOCK_S, "+inf", byscore=True):
-            self._client.zadd(VIEWS, dict.fromkeys(ahead, now_s), xx=True)  # of a wrong clock
-        for member in self._client.zrange(VIEWS, "-inf", now_s - KEPT_S, byscore=True):
+            self._client.zadd(index_keys.VIEWS, own)
+        if ahead := self._client.zrange(
+            index_keys.VIEWS, now_s + WRONG_CLOCK_S, "+inf", byscore=True
+        ):
+            self._client.zadd(
+                index_keys.VIEWS, dict.fromkeys(ahead, now_s), xx=True
+            )  # of a wrong clock
+        for member in self._client.zrange(index_keys.VIEWS, "-inf", now_s - KEPT_S, byscore=True):
             views, _, ladder = member.decode().partition(":")
-            self._client.unlink(*keys_of(ladder, views))
-            self._client.zrem(VIEWS, member)
+            self._client.unlink(*index_keys.keys_of(ladder, views))
+            self._client.zrem(index_keys.VIEWS, member)
         self._kept_s = now_s
 
-    def _keys(self, ladder: str) -> LadderKeys:
-        return keys_of(ladder, self._views(ladder).id)
+    def _keys(self, ladder: str) -> index_keys.LadderKeys:
+        return index_keys.keys_of(ladder, self._views(ladder).id)
 
 
 def _too_often(ladder: str) -> StoreTrouble:
@@ -365,12 +359,13 @@ def other_topic_error(topic: str, why: str) -> Unrecoverable:
     """The error for an index that was not made from this topic, as it is now."""
     return Unrecoverable(
         f"the index in Redis was not made from {topic!r} as it is now: {why}: delete the keys that "
-        f"begin with {INDEX!r} or {ROOT!r}, or give `serve` another database of Redis"
+        f"begin with {index_keys.INDEX!r} or {index_keys.ROOT!r}, or give `serve` another database "
+        "of Redis"
     )
 
 
 def _positions(found: Mapping[bytes, bytes]) -> Positions:
-    others = SUMMARY, SIZES, SWEPT
+    others = index_keys.SUMMARY, index_keys.SIZES, index_keys.SWEPT
     return {int(name): int(at) for name, at in found.items() if name not in others}
 
 
@@ -403,7 +398,7 @@ class _StoredIndex(NamedTuple):
     @property
     def intact(self) -> bool:
         """Whether no key was lost."""
-        return self.state.get(SIZES, _sizes(0, 0, 0, 0, 0)) == _sizes(*self.sizes)
+        return self.state.get(index_keys.SIZES, _sizes(0, 0, 0, 0, 0)) == _sizes(*self.sizes)
 
     @property
     def made(self) -> Mapping[tuple[str, int], IndexedPlayer]:
@@ -411,7 +406,9 @@ class _StoredIndex(NamedTuple):
         return {(name, each.offset): each for name, each in self.before.players.items()}
 
 
-def _read(client: Any, wanted: Sequence[tuple[LadderKeys, Sequence[str]]]) -> list[_StoredIndex]:
+def _read(
+    client: Any, wanted: Sequence[tuple[index_keys.LadderKeys, Sequence[str]]]
+) -> list[_StoredIndex]:
     """Read of each ladder these players, and the data about all players. The values are not read at
     one instant, so the caller must watch the keys before it writes."""
     with client.pipeline(transaction=False) as pipe:
@@ -434,13 +431,13 @@ def _stored(replies: Sequence[Any], names: Sequence[str]) -> _StoredIndex:
     """Decode the replies about a ladder."""
     state, sizes = replies[0], replies[1:6]
     bins, players, histories = replies[6:] or ({}, (), ())
-    summary = state.get(SUMMARY)
+    summary = state.get(index_keys.SUMMARY)
     before = LadderIndex(
         {name: decode_player(data) for name, data in zip(names, players, strict=True) if data},
         {name: decode_history(data) for name, data in zip(names, histories, strict=True) if data},
         {int(at): int(n) for at, n in bins.items()},
         LadderSummary() if summary is None else decode_summary(summary),
-        _decode_swept(state[SWEPT]) if SWEPT in state else NOT_SWEPT,
+        _decode_swept(state[index_keys.SWEPT]) if index_keys.SWEPT in state else NOT_SWEPT,
     )  # fmt: skip
     return _StoredIndex(state, sizes, before)
 
@@ -473,7 +470,9 @@ def _sizes_after(found: _StoredIndex, before: LadderIndex, after: LadderIndex) -
     )  # fmt: skip
 
 
-def _write_list(pipe: Any, keys: LadderKeys, before: LadderIndex, after: LadderIndex) -> None:
+def _write_list(
+    pipe: Any, keys: index_keys.LadderKeys, before: LadderIndex, after: LadderIndex
+) -> None:
     """Queue the commands that change who is listed."""
     was, now = dues_of(before), dues_of(after)
     if dues := {name: at for name, at in now.items() if at != was.get(name)}:
@@ -491,7 +490,7 @@ def _write_list(pipe: Any, keys: LadderKeys, before: LadderIndex, after: LadderI
         pipe.zrem(keys.ranks, *gone)
 
 
-def _write(pipe: Any, keys: LadderKeys, before: LadderIndex, after: LadderIndex) -> None:
+def _write(pipe: Any, keys: index_keys.LadderKeys, before: LadderIndex, after: LadderIndex) -> None:
     """Queue the commands that change the index from `before` to `after`."""
     _write_list(pipe, keys, before, after)
     changed = {
@@ -503,7 +502,7 @@ def _write(pipe: Any, keys: LadderKeys, before: LadderIndex, after: LadderIndex)
             keys.players, mapping={name: encode_entry(each) for name, each in changed.items()}
         )
     if changed or erased:
-        pipe.hset(keys.state, SUMMARY, encode_entry(after.summary))
+        pipe.hset(keys.state, index_keys.SUMMARY, encode_entry(after.summary))
     if erased:
         pipe.hdel(keys.players, *erased)
     if forgotten := [name for name in before.histories if name not in after.histories]:
