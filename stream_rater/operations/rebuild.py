@@ -181,9 +181,8 @@ def _rebuild(
         cutoff.replay_to(closing.close(begin))
         store.checkpoints.drop_all()  # they may be of lost rounds
     if found.is_torn:
-        notes.write(
-            ladder_history.encode_replayed([cutoff.sent(p) for p in range(partitions[rounds])])
-        )
+        replayed_to = [cutoff.sent(p) for p in range(partitions[rounds])]
+        notes.write(ladder_history.encode_replayed(replayed_to))
     notes.close()
     work = _replayed(admin, settings, ladders, partitions[rounds], cutoff, cores)
     check_idle(admin, settings)
@@ -198,9 +197,8 @@ def _rebuild(
     beliefs = track_batches(cores.ahead(work.beliefs(), MOST_AHEAD), "beliefs")
     rebuild_store.fill_store(beliefs, applied, marks, tails, epoch, store.apply)
     if _committed(admin, UPDATERS, parts, shards) != applied:
-        raise rebuild_store.StoreInUse(
-            "workers ran while the store was being rebuilt: stop them, run it again"
-        )
+        why = "workers ran while the store was being rebuilt: stop them, run it again"
+        raise rebuild_store.StoreInUse(why)
     if closing is not None:  # last: until then, another rebuild sees what this one saw
         closing.publish(store.beliefs(), work.verdicts, shards, cutoff.sent)
         closing.release()
