@@ -10,15 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from stream_rater.cli.options import (
-    EXISTING_FILE,
-    FRACTION,
-    INPUT,
-    NEW_FILE,
-    POSITIVE,
-    one_line_errors,
-    table_options,
-)
+from stream_rater.cli import options as common
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.files import read_rating
 from stream_rater.tables.formats import is_parquet
@@ -47,31 +39,31 @@ def short_run() -> Iterator[None]:
 
 
 @click.command()
-@click.argument("files", type=INPUT, nargs=-1, required=True, metavar="ROUNDS...")
+@click.argument("files", type=common.INPUT, nargs=-1, required=True, metavar="ROUNDS...")
 @click.option(
     "--config",
     "configs",
-    type=EXISTING_FILE,
+    type=common.EXISTING_FILE,
     multiple=True,
     help="Rating configuration (JSON or TOML); give several to compare.",
 )
 @click.option(
-    "--train", type=FRACTION, default=0.5, show_default=True,
+    "--train", type=common.FRACTION, default=0.5, show_default=True,
     help="Part of the rounds that only builds experience.",
 )  # fmt: skip
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
 @click.option("--calibration", is_flag=True, help="How often sides won, by their probability.")
-@click.option("--diagram", type=NEW_FILE, help="Picture of that to write (.png or .svg).")
+@click.option("--diagram", type=common.NEW_FILE, help="Picture of that to write (.png or .svg).")
 @click.option(
-    "--variance-factor", "factor", type=POSITIVE, default=1.0, show_default=True,
+    "--variance-factor", "factor", type=common.POSITIVE, default=1.0, show_default=True,
     help="Multiplies the variance of a side's performance.",
 )  # fmt: skip
 @click.option(
     "--by", type=click.Choice(["mu", "display"]), default="mu", show_default=True,
     help="Which number puts players in order: the rating mu, or the displayed one.",
 )  # fmt: skip
-@table_options
-@one_line_errors
+@common.table_options
+@common.one_line_errors
 @short_run()
 def evaluate(
     files: tuple[Path, ...], configs: tuple[Path, ...], train: float, form: str, **options: Any

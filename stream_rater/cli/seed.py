@@ -7,18 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stream_rater.cli.options import (
-    COLUMNS,
-    DATA,
-    DECIMAL,
-    ENCODING,
-    INPUT,
-    POSITIVE,
-    SETTINGS,
-    one_line_errors,
-    settings_of,
-    table_console,
-)
+from stream_rater.cli import options as common
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.contract.events import shown
 from stream_rater.runtime.progress import counted
@@ -31,20 +20,20 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("table", type=INPUT, required=False)
+@click.argument("table", type=common.INPUT, required=False)
 @click.option("--ladder", required=True, help="The ladder on which the players begin.")
 @click.option("--scale", metavar="SCALE",
               help="Of a table: trueskill, openskill, glicko, elo, ladder, or the MU,SIGMA of a "
               "newcomer there.")  # fmt: skip
-@COLUMNS
-@DECIMAL
-@ENCODING
+@common.COLUMNS
+@common.DECIMAL
+@common.ENCODING
 @click.option("--sigma", metavar="X",
               help="Of a table: the sigma of players without one, on its scale. With "
               "--from-ladder: what is added to each sigma, as in +150.")  # fmt: skip
 @click.option("--from-ladder", metavar="LADDER",
               help="In place of a table: the players of this ladder.")  # fmt: skip
-@click.option("--most", "most_sigma", type=POSITIVE,
+@click.option("--most", "most_sigma", type=common.POSITIVE,
               help="With --from-ladder: the greatest sigma.")  # fmt: skip
 @click.option("--at", help="When the ratings were true (RFC 3339).", show_default="now")
 @click.option("--source", default="", help="For people: where the ratings come from.")
@@ -54,9 +43,9 @@ if TYPE_CHECKING:
 @click.option("--undo", is_flag=True, help="Take the same seeds back, which were sent before.")
 @click.option("--dry-run", is_flag=True, help="Send nothing: show what becomes of five players.")
 @click.option("--yes", is_flag=True, help="Send without a question.")
-@DATA
-@SETTINGS
-@one_line_errors
+@common.DATA
+@common.SETTINGS
+@common.one_line_errors
 def seed(
     table: Path | None, ladder: str, scale: str | None, columns: tuple[str, ...],
     sigma: str | None, from_ladder: str | None, most_sigma: float | None, at: str | None,
@@ -77,7 +66,7 @@ def seed(
         )
     from stream_rater.operations import seed as operation
 
-    settings = settings_of(settings_path)
+    settings = common.settings_of(settings_path)
     head = operation.Head(ladder, at or operation.now(), source)
     if table is None:
         if given := _given(
@@ -132,7 +121,7 @@ def _of_ladder(
             )
         more = _number("--sigma", sigma)
     taken = Taken(more) if most is None else Taken(more, most)
-    return of_ladder(from_ladder, taken, head, settings_of(path))
+    return of_ladder(from_ladder, taken, head, common.settings_of(path))
 
 
 def _given(options: dict[str, object]) -> str:
@@ -164,7 +153,7 @@ def _show(plan: "Plan", *, to_stderr: bool) -> None:
         for each in plan.examples:
             print(shown(" ".join(_cells(each))), file=sys.stderr)
     else:
-        table_console().print(table_of(plan))
+        common.table_console().print(table_of(plan))
     for line in plan.remarks:
         print(line, file=sys.stderr)
 
@@ -197,14 +186,14 @@ def _cells(each: "Example") -> Sequence[str]:
 @click.command()
 @click.argument("ladder")
 @click.argument("player")
-@click.option("--sigma", type=POSITIVE, required=True, help="What sigma becomes at least.")
+@click.option("--sigma", type=common.POSITIVE, required=True, help="What sigma becomes at least.")
 @click.option("--mu", type=float, help="What mu becomes; otherwise it stays.")
 @click.option("--at", default="", help="From when on (RFC 3339).", show_default="now")
 @click.option("--source", default="", help="For people: why.")
 @click.option("--id", "round_id", default="", help="The id of the reset, to send it once more.")
-@DATA
-@SETTINGS
-@one_line_errors
+@common.DATA
+@common.SETTINGS
+@common.one_line_errors
 def reset(
     ladder: str, player: str, sigma: float, mu: float | None, at: str, source: str, round_id: str,
     settings_path: Path | None,
@@ -213,5 +202,5 @@ def reset(
     which `correct void` takes it back."""
     from stream_rater.operations.seed import reset as send_reset
 
-    settings = settings_of(settings_path)
+    settings = common.settings_of(settings_path)
     print(send_reset(ladder, player, sigma, mu, at, source, round_id, settings))

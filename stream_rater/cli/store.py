@@ -5,17 +5,7 @@ from pathlib import Path
 
 import click
 
-from stream_rater.cli.options import (
-    CORES,
-    COUNT,
-    DATA,
-    NEW_FILE,
-    SETTINGS,
-    SHARE,
-    one_line_errors,
-    servers_of,
-    settings_of,
-)
+from stream_rater.cli import options as common
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.files import read_settings
 
@@ -23,23 +13,23 @@ from stream_rater.config.files import read_settings
 @click.command()
 @click.option("--replace", is_flag=True,
               help="Replace what Redis, or the data file, holds.")  # fmt: skip
-@CORES
+@common.CORES
 @click.option(
     "--fill",
     metavar="N",
-    type=COUNT,
+    type=common.COUNT,
     help="How many empty records may be appended to a partition that lost some, where it "
     "must be more than 50,000,000.",
 )
-@DATA
-@SETTINGS
-@one_line_errors
+@common.DATA
+@common.SETTINGS
+@common.one_line_errors
 def rebuild(
     replace: bool, cores: int | None, fill: int | None, settings_path: Path | None
 ) -> None:  # fmt: skip
     """Replay the log into an empty Redis, while no worker runs; they then go on from there. Of a
     data file, the ratings are replaced, while its process is stopped."""
-    settings = settings_of(settings_path)
+    settings = common.settings_of(settings_path)
     if settings.data:
         from stream_rater.operations.rebuild_file import rebuild_file
 
@@ -52,14 +42,14 @@ def rebuild(
 
 @click.command()
 @click.argument("ladders", nargs=-1, metavar="[LADDER]...")
-@SETTINGS
-@one_line_errors
+@common.SETTINGS
+@common.one_line_errors
 def checkpoint(ladders: tuple[str, ...], settings_path: Path | None) -> None:
     """Make checkpoints of ladders (all, if none is named): a correction of a later round is then
     applied sooner. Workers may run at the same time."""
     from stream_rater.operations.checkpoint import checkpoint as make_checkpoints
 
-    make_checkpoints(servers_of(settings_path, "checkpoint"), ladders)
+    make_checkpoints(common.servers_of(settings_path, "checkpoint"), ladders)
 
 
 @click.command("season-standings")
@@ -67,9 +57,9 @@ def checkpoint(ladders: tuple[str, ...], settings_path: Path | None) -> None:
 @click.argument("number", type=click.IntRange(min=0), required=False)
 @click.option("--wait", "wait_s", default=60.0, show_default=True,
               help="Seconds to wait for the workers to catch up.")  # fmt: skip
-@DATA
-@SETTINGS
-@one_line_errors
+@common.DATA
+@common.SETTINGS
+@common.one_line_errors
 def season_standings(
     ladder: str, number: int | None, wait_s: float, settings_path: Path | None
 ) -> None:
@@ -77,7 +67,7 @@ def season_standings(
     before the first season. Without a number: all seasons that have ended and are not kept."""
     from stream_rater.operations.season_standings import season_standings as keep
 
-    for line in keep(settings_of(settings_path), ladder, number, wait_s):
+    for line in keep(common.settings_of(settings_path), ladder, number, wait_s):
         print(line, flush=True)
 
 
@@ -87,9 +77,9 @@ def season_standings(
 @click.option("--pseudonym", help="The name in place of the id; a random one otherwise.")
 @click.option("--delete-old", is_flag=True, help="Delete the old topics once all is done.")
 @click.option("--dry-run", is_flag=True, help="Copy nothing: show which records name the player.")
-@DATA
-@SETTINGS
-@one_line_errors
+@common.DATA
+@common.SETTINGS
+@common.one_line_errors
 def erase(
     player: str,
     prefix: str | None,
@@ -102,7 +92,7 @@ def erase(
     Kafka's log cannot be changed, so it is copied to topics of another prefix. A data file is
     written again. All ratings stay as they are.
     """
-    settings = settings_of(settings_path)
+    settings = common.settings_of(settings_path)
     if settings.data:
         if prefix is not None or options["delete_old"]:
             raise BadConfiguration("--to and --delete-old are for Kafka: leave them out")
@@ -120,12 +110,12 @@ def erase(
 @click.command()
 @click.option("--wait", "wait_s", default=60.0, show_default=True,
               help="Seconds to wait for the workers to catch up.")  # fmt: skip
-@click.option("--sample", type=SHARE,
+@click.option("--sample", type=common.SHARE,
               help="Compare only about this share of the ladders, always the same.")  # fmt: skip
-@CORES
-@DATA
-@SETTINGS
-@one_line_errors
+@common.CORES
+@common.DATA
+@common.SETTINGS
+@common.one_line_errors
 def verify(
     wait_s: float, sample: float | None, cores: int | None, settings_path: Path | None
 ) -> None:
@@ -134,15 +124,15 @@ def verify(
     from stream_rater.operations.verify import Options
     from stream_rater.operations.verify import verify as compare
 
-    print(compare(settings_of(settings_path), wait_s, Options(sample, cores)))
+    print(compare(common.settings_of(settings_path), wait_s, Options(sample, cores)))
 
 
 @click.command()
 @click.option("--ladder", help="With --player: the ladder of the belief.")
 @click.option("--player", help="Without one: how topics are kept, how far, who has them.")
-@DATA
-@SETTINGS
-@one_line_errors
+@common.DATA
+@common.SETTINGS
+@common.one_line_errors
 def inspect(ladder: str | None, player: str | None, settings_path: Path | None) -> None:
     """Show a player's belief, their last rounds, and where the belief is stored; or a ladder's
     corrections; or all topics."""
@@ -150,14 +140,14 @@ def inspect(ladder: str | None, player: str | None, settings_path: Path | None) 
         raise BadConfiguration("give --ladder with --player")
     from stream_rater.operations.inspect import inspect as describe
 
-    for line in describe(settings_of(settings_path), ladder, player):
+    for line in describe(common.settings_of(settings_path), ladder, player):
         print(line)
 
 
 @click.command()
-@click.argument("file", type=NEW_FILE)
-@click.argument("to", type=NEW_FILE)
-@one_line_errors
+@click.argument("file", type=common.NEW_FILE)
+@click.argument("to", type=common.NEW_FILE)
+@common.one_line_errors
 def backup(file: Path, to: Path) -> None:
     """Copy a data file to a new file, while its process may run, and check the copy."""
     from stream_rater.operations.backup import backup as copy
@@ -166,11 +156,11 @@ def backup(file: Path, to: Path) -> None:
 
 
 @click.command()
-@click.argument("file", type=NEW_FILE, required=False)
-@click.option("--from", "old", type=NEW_FILE,
+@click.argument("file", type=common.NEW_FILE, required=False)
+@click.option("--from", "old", type=common.NEW_FILE,
               help="Settings of the Kafka and Redis to move, in place of a data file.")  # fmt: skip
-@SETTINGS
-@one_line_errors
+@common.SETTINGS
+@common.one_line_errors
 def move(file: Path | None, old: Path | None, settings_path: Path | None) -> None:
     """Move a data file, or another Kafka with its Redis, to the Kafka and Redis of the settings,
     while no process of the old place runs. Ratings and offsets stay as they are, and nothing starts
@@ -178,7 +168,7 @@ def move(file: Path | None, old: Path | None, settings_path: Path | None) -> Non
     from stream_rater.operations.move import move as move_file
     from stream_rater.operations.move import move_from_kafka
 
-    settings = settings_of(settings_path)
+    settings = common.settings_of(settings_path)
     if file is not None and old is None:
         move_file(settings, file)
     elif old is not None and file is None:
@@ -188,12 +178,12 @@ def move(file: Path | None, old: Path | None, settings_path: Path | None) -> Non
 
 
 @click.command("compare-logs")
-@click.argument("mirror", type=NEW_FILE)
-@SETTINGS
-@one_line_errors
+@click.argument("mirror", type=common.NEW_FILE)
+@common.SETTINGS
+@common.one_line_errors
 def compare_logs(mirror: Path, settings_path: Path | None) -> None:
     """Compare the log with a mirror on another Kafka, whose settings are in the file MIRROR: the
     same records must be accepted at the same offsets. Workers may run."""
     from stream_rater.operations.compare_logs import compare_logs as compare
 
-    print(compare(servers_of(settings_path, "compare-logs"), read_settings(mirror, {})))
+    print(compare(common.servers_of(settings_path, "compare-logs"), read_settings(mirror, {})))

@@ -6,19 +6,7 @@ from typing import Any
 
 import click
 
-from stream_rater.cli.options import (
-    COUNT,
-    DATA,
-    EXISTING_FILE,
-    FRACTION,
-    NEW_FILE,
-    SETTINGS,
-    given_data,
-    one_line_errors,
-    reading_options,
-    settings_of,
-    trial_options,
-)
+from stream_rater.cli import options as common
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.files import read_rating
 from stream_rater.config.settings import Settings
@@ -28,7 +16,7 @@ from stream_rater.tables.reading import Reading
 
 
 @click.command()
-@click.argument("rounds", type=EXISTING_FILE, required=False)
+@click.argument("rounds", type=common.EXISTING_FILE, required=False)
 @click.option("--from-topic", is_flag=True, help="The rounds on Kafka, not those of a file.")
 @click.option("--ladder", help="With --from-topic: whose rounds; compared with what it has now.")
 @click.option(
@@ -36,11 +24,11 @@ from stream_rater.tables.reading import Reading
     help="With --from-topic or --config it may be left out: then the present one.",
 )  # fmt: skip
 @click.option(
-    "--config", type=EXISTING_FILE,
+    "--config", type=common.EXISTING_FILE,
     help="With a file: present parameters (JSON or TOML), in place of the system's first guess.",
 )  # fmt: skip
 @click.option(
-    "--train", type=FRACTION, default=0.5, show_default=True,
+    "--train", type=common.FRACTION, default=0.5, show_default=True,
     help="Part of the rounds to search on; the others decide whether what was found is better.",
 )  # fmt: skip
 @click.option(
@@ -48,14 +36,18 @@ from stream_rater.tables.reading import Reading
     help="What to tune by.",
 )  # fmt: skip
 @click.option(
-    "--trials", type=COUNT, default=200, show_default=True, help="Configurations to try, about."
+    "--trials",
+    type=common.COUNT,
+    default=200,
+    show_default=True,
+    help="Configurations to try, about.",
 )
-@click.option("--out", type=NEW_FILE, help="Where to write the configuration as JSON.")
-@reading_options
-@DATA
-@SETTINGS
-@trial_options
-@one_line_errors
+@click.option("--out", type=common.NEW_FILE, help="Where to write the configuration as JSON.")
+@common.reading_options
+@common.DATA
+@common.SETTINGS
+@common.trial_options
+@common.one_line_errors
 def tune(
     rounds: Path | None, ladder: str | None, system: str | None, config: Path | None,
     out: Path | None, settings_path: Path | None, measure: str, *, from_topic: bool,
@@ -75,9 +67,9 @@ def tune(
             raise BadConfiguration("--config and what tables need are for files of rounds")
         if ladder is None:
             raise BadConfiguration("--from-topic: name the ladder to tune by --ladder")
-        _tune_topic(settings_of(settings_path), ladder, system, measure, out, **options)
+        _tune_topic(common.settings_of(settings_path), ladder, system, measure, out, **options)
         return
-    only = {"--ladder": ladder, "--settings": settings_path, "--data": given_data() or None}
+    only = {"--ladder": ladder, "--settings": settings_path, "--data": common.given_data() or None}
     for name, value in only.items():
         if value is not None:
             raise BadConfiguration(f"{name} is for --from-topic: add it, or leave {name} out")

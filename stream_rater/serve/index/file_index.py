@@ -28,31 +28,8 @@ from stream_rater.adapters.sqlite.schema import private_files
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.events import RatingChanged
-from stream_rater.serve import questions
+from stream_rater.serve import entries, questions
 from stream_rater.serve.cursors import AfterRow, ranked
-from stream_rater.serve.entries import (
-    BIN,
-    NOT_SWEPT,
-    WRONG_CLOCK_S,
-    EntryKey,
-    History,
-    IndexedPlayer,
-    IndexEvent,
-    LadderIndex,
-    LadderSummary,
-    Swept,
-    apply_events,
-    bin_of,
-    change_of,
-    decode_change,
-    decode_player,
-    decode_summary,
-    dues_of,
-    encode_entry,
-    relisted,
-    replaced,
-    sweep,
-)
 from stream_rater.serve.index.reader import AtLeast, ReadPositions
 
 FORMAT = 2
@@ -151,7 +128,7 @@ class FileIndexWriter:
         views = self._views(ladder)
         own = "SELECT views, moment FROM index_views WHERE ladder = ?"
         made_by, moment_s = self._do.execute(own, (ladder,)).fetchone() or ("", -math.inf)
-        if made_by == views.id and moment_s <= self._now() + WRONG_CLOCK_S:
+        if made_by == views.id and moment_s <= self._now() + entries.WRONG_CLOCK_S:
             return
         with self._transaction():
             for table in ("index_views", "index_dues", "index_bins"):
@@ -163,8 +140,11 @@ class FileIndexWriter:
             ).fetchall():  # fmt: skip
                 last = some[-1][0]
                 before = self._before(ladder, ())._replace(swept=swept)
-                players = {name: replaced(decode_player(entry), views) for name, entry in some}
-                self._write(ladder, before, relisted(before, players))
+                players = {
+                    name: entries.replaced(entries.decode_player(entry), views)
+                    for name, entry in some
+                }
+                self._write(ladder, before, entries.relisted(before, players))
             summary = self._before(ladder, ())
             self._write_ladder(ladder, summary)
 
@@ -173,7 +153,7 @@ class FileIndexWriter:
         more."""
         now_s, due_by_ladder = self._now(), dict[str, list[tuple[str, float]]]()
         ahead = "SELECT ladder FROM index_views WHERE moment > ?"
-        for (ladder,) in self._do.execute(ahead, (now_s + WRONG_CLOCK_S,)).fetchall():
+        for (ladder,) in self._do.execute(ahead, (now_s + entries.WRONG_CLOCK_S,)).fetchall():
             self._adopt(ladder)
         found = self._do.execute(
             "SELECT ladder, player, due FROM index_dues WHERE due <= ? ORDER BY due, player "
@@ -185,7 +165,7 @@ class FileIndexWriter:
             with self._transaction():
                 before = self._before(ladder, [player for player, _ in dues])
                 last, moment_s = dues[-1]
-                after = sweep(before, (moment_s, last.encode()))
+                after = entries.sweep(before, (moment_s, last.encode()))
                 self._write(ladder, before, after)
                 self._do.execute(
                     "UPDATE index_views SET moment = ?, player = ? WHERE ladder = ?",
@@ -193,13 +173,13 @@ class FileIndexWriter:
                 )
         return len(found) == SWEPT_TOGETHER
 
-    def _swept(self, ladder: str) -> Swept:
+    def _swept(self, ladder: str) -> entries.Swept:
         """The place of the last player of a ladder who was taken out. If the ladder has views and
         the index does not know them, it does afterwards, and nobody is listed whose moment has
         come."""
         views = self._views(ladder)
         if not views.id:
-            return NOT_SWEPT
+            return entries.NOT_SWEPT
         stored = self._do.execute(
             "SELECT moment, player FROM index_views WHERE ladder = ?", (ladder,)
         ).fetchone()
@@ -212,19 +192,19 @@ class FileIndexWriter:
         return moment_s, b""
 
     def apply(
-        self, events: Sequence[IndexEvent], end: int, tail: int = 0
-    ) -> Mapping[EntryKey, IndexedPlayer]:
+        self, events: Sequence[entries.IndexEvent], end: int, tail: int = 0
+    ) -> Mapping[entries.EntryKey, entries.IndexedPlayer]:
         """Apply the next events. `end`: the offset before which the index then has every event, and
         `tail` the checksum of the last one. Returns the player after each event of a ladder with
         tiers, by the ladder, the player and the event's `offset`."""
-        made: dict[EntryKey, IndexedPlayer] = {}
-        by_ladder: dict[str, list[IndexEvent]] = {}
+        made: dict[entries.EntryKey, entries.IndexedPlayer] = {}
+        by_ladder: dict[str, list[entries.IndexEvent]] = {}
         for event in events:
             by_ladder.setdefault(event.ladder, []).append(event)
         with self._transaction():
             for ladder, own in by_ladder.items():
                 before = self._before(ladder, sorted({event.player for event in own}))
-                after = apply_events(before, own, 0, self._views(ladder))
+                after = entries.apply_events(before, own, 0, self._views(ladder))
                 self._write(ladder, before, after)
                 self._write_changes(ladder, own)
                 made |= {(ladder, *key): player for key, player in after.made.items()}
@@ -245,26 +225,26 @@ class FileIndexWriter:
         """Close the file."""
         self._do.close()
 
-    def _before(self, ladder: str, names: Sequence[str]) -> LadderIndex:
+    def _before(self, ladder: str, names: Sequence[str]) -> entries.LadderIndex:
         """The part of a ladder's index that events of these players may change."""
         found = self._do.execute("SELECT summary FROM index_ladders WHERE ladder = ?", (ladder,))
         summary = found.fetchone()
         bins = self._do.execute("SELECT bin, players FROM index_bins WHERE ladder = ?", (ladder,))
-        return LadderIndex(
+        return entries.LadderIndex(
             _players(self._do, ladder, names), {}, dict(bins.fetchall()),
-            LadderSummary() if summary is None else decode_summary(summary[0]),
+            entries.LadderSummary() if summary is None else entries.decode_summary(summary[0]),
             self._swept(ladder),
         )  # fmt: skip
 
-    def _write(self, ladder: str, before: LadderIndex, after: LadderIndex) -> None:
+    def _write(self, ladder: str, before: entries.LadderIndex, after: entries.LadderIndex) -> None:
         changed = [
-            (ladder, name, encode_entry(each), -each.rating if after.lists(name) else None)
+            (ladder, name, entries.encode_entry(each), -each.rating if after.lists(name) else None)
             for name, each in after.players.items()
             if before.players.get(name) is not each or before.lists(name) != after.lists(name)
         ]
         self._do.executemany("REPLACE INTO index_players VALUES (?, ?, ?, ?)", changed)
         erased = [(ladder, name) for name in before.players if name not in after.players]
-        was, now = dues_of(before), dues_of(after)
+        was, now = entries.dues_of(before), entries.dues_of(after)
         self._do.executemany(
             "REPLACE INTO index_dues VALUES (?, ?, ?)",
             [(ladder, name, at) for name, at in now.items() if at != was.get(name)],
@@ -278,19 +258,22 @@ class FileIndexWriter:
         if bins or after.summary != before.summary:
             self._write_ladder(ladder, after)
 
-    def _write_ladder(self, ladder: str, index: LadderIndex) -> None:
+    def _write_ladder(self, ladder: str, index: entries.LadderIndex) -> None:
         self._do.execute(
             "REPLACE INTO index_ladders VALUES (?, ?, ?)",
-            (ladder, encode_entry(index.summary), sum(index.bins.values())),
+            (ladder, entries.encode_entry(index.summary), sum(index.bins.values())),
         )
 
-    def _write_changes(self, ladder: str, events: Sequence[IndexEvent]) -> None:
+    def _write_changes(self, ladder: str, events: Sequence[entries.IndexEvent]) -> None:
         if not self._max_changes:
             return
         changes = [each for each in events if isinstance(each, RatingChanged)]
         self._do.executemany(
             "REPLACE INTO index_changes VALUES (?, ?, ?, ?)",
-            [(ladder, each.player, each.offset, encode_entry(change_of(each))) for each in changes],
+            [
+                (ladder, each.player, each.offset, entries.encode_entry(entries.change_of(each)))
+                for each in changes
+            ],
         )
         self._do.executemany(
             "DELETE FROM index_changes WHERE ladder = ?1 AND player = ?2 AND source <= ("
@@ -306,9 +289,9 @@ class FileIndexWriter:
 
 def _players(
     connection: sqlite3.Connection, ladder: str, names: Sequence[str]
-) -> dict[str, IndexedPlayer]:
+) -> dict[str, entries.IndexedPlayer]:
     """Those of the players that the index has."""
-    found: dict[str, IndexedPlayer] = {}
+    found: dict[str, entries.IndexedPlayer] = {}
     for first in range(0, len(names), AT_ONCE):
         some = names[first : first + AT_ONCE]
         marks = ", ".join("?" * len(some))
@@ -316,7 +299,7 @@ def _players(
             f"SELECT player, entry FROM index_players WHERE ladder = ? AND player IN ({marks})",
             (ladder, *some),
         )
-        found |= {player: decode_player(entry) for player, entry in rows}
+        found |= {player: entries.decode_player(entry) for player, entry in rows}
     return found
 
 
@@ -374,12 +357,16 @@ class FileIndexReader:
             bins = self._rows(
                 "bin, players FROM index_bins WHERE ladder = ? AND players > 0 ORDER BY bin", ladder
             )
-            return questions.LadderView(decode_summary(found[0][0]), found[0][1], dict(bins))
+            return questions.LadderView(
+                entries.decode_summary(found[0][0]), found[0][1], dict(bins)
+            )
 
         return self._read(read)
 
-    async def players(self, ladder: str, players: Sequence[str]) -> list[IndexedPlayer | None]:
-        def read() -> list[IndexedPlayer | None]:
+    async def players(
+        self, ladder: str, players: Sequence[str]
+    ) -> list[entries.IndexedPlayer | None]:
+        def read() -> list[entries.IndexedPlayer | None]:
             self._check(ladder)
             found = _players(self._ask, ladder, sorted(set(players)))
             return [found.get(name) for name in players]
@@ -400,14 +387,14 @@ class FileIndexReader:
 
         return self._read(read)
 
-    async def history(self, ladder: str, player: str) -> History:
-        def read() -> History:
+    async def history(self, ladder: str, player: str) -> entries.History:
+        def read() -> entries.History:
             self._check(ladder)
             rows = self._rows(
                 "change FROM index_changes WHERE ladder = ? AND player = ? "
                 "ORDER BY source DESC LIMIT ?", ladder, player, self._max_changes,
             )  # fmt: skip
-            return tuple(decode_change(each) for (each,) in reversed(rows))
+            return tuple(entries.decode_change(each) for (each,) in reversed(rows))
 
         return self._read(read)
 
@@ -462,7 +449,7 @@ class FileIndexReader:
             ladder, score, first,
         )  # fmt: skip
         shown = [(player, -each) for player, each in rows[:limit]]
-        players: list[IndexedPlayer | None] = []
+        players: list[entries.IndexedPlayer | None] = []
         if self._views(ladder).tiers:
             known = _players(self._ask, ladder, [player for player, _ in shown])
             players = [known.get(player) for player, _ in shown]
@@ -471,11 +458,11 @@ class FileIndexReader:
 
     def _better(self, ladder: str, score: float) -> int:
         """The number of listed players with a greater rating than minus this score."""
-        own = bin_of(-score)
+        own = entries.bin_of(-score)
         ((above, within),) = self._rows(
             "(SELECT coalesce(sum(players), 0) FROM index_bins WHERE ladder = ?1 AND bin > ?2), "
             "(SELECT count(*) FROM index_players WHERE ladder = ?1 AND score < ?3 AND score > ?4)",
-            ladder, own, score, -float(own + BIN),
+            ladder, own, score, -float(own + entries.BIN),
         )  # fmt: skip
         return int(above) + int(within)
 

@@ -45,23 +45,7 @@ from stream_rater.adapters.redis.metadata import LAYOUT_KEY, REBUILDING, check_n
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble, Unrecoverable
-from stream_rater.serve.entries import (
-    NOT_SWEPT,
-    WRONG_CLOCK_S,
-    EntryKey,
-    IndexedPlayer,
-    IndexEvent,
-    LadderIndex,
-    LadderSummary,
-    Swept,
-    apply_events,
-    decode_history,
-    decode_player,
-    decode_summary,
-    dues_of,
-    encode_entry,
-    sweep,
-)
+from stream_rater.serve import entries
 
 ATTEMPTS = 100
 """The most times that a write is tried if other processes write first each time."""
@@ -82,7 +66,7 @@ Positions = dict[int, int]
 EventPlace = tuple[int, int]
 """The partition and the offset of an event."""
 
-PlacedEvents = Sequence[tuple[EventPlace | None, IndexEvent]]
+PlacedEvents = Sequence[tuple[EventPlace | None, entries.IndexEvent]]
 """Events with their places, as far as these are known."""
 
 
@@ -161,9 +145,9 @@ class IndexWriter:
         return {int(p): Tail(*map(int, tail.split())) for p, tail in found.items()}
 
     def apply(
-        self, events: Sequence[IndexEvent], positions: Sequence[int],
+        self, events: Sequence[entries.IndexEvent], positions: Sequence[int],
         places: Sequence[EventPlace] | None = None,
-    ) -> Mapping[EntryKey, IndexedPlayer]:  # fmt: skip
+    ) -> Mapping[entries.EntryKey, entries.IndexedPlayer]:  # fmt: skip
         """Apply a batch of events, after which everything before these positions is applied. Raises
         IndexLost.
 
@@ -173,8 +157,8 @@ class IndexWriter:
         Returns the player after each event of a ladder with tiers. An event is absent if another
         process has applied it, and also a newer one of the player.
         """
-        after: dict[EntryKey, IndexedPlayer] = {}
-        by_ladder: dict[str, list[tuple[EventPlace | None, IndexEvent]]] = {}
+        after: dict[entries.EntryKey, entries.IndexedPlayer] = {}
+        by_ladder: dict[str, list[tuple[EventPlace | None, entries.IndexEvent]]] = {}
         for i, event in enumerate(events):
             placed = None if places is None else places[i], event
             by_ladder.setdefault(event.ladder, []).append(placed)
@@ -200,7 +184,7 @@ class IndexWriter:
                 pipe.hget(self._keys(ladder).state, index_keys.SWEPT)
             found = pipe.execute()
             for ladder, due, swept in zip(ladders, found[::2], found[1::2], strict=True):
-                if swept and _decode_swept(swept)[0] > now_s + WRONG_CLOCK_S:
+                if swept and _decode_swept(swept)[0] > now_s + entries.WRONG_CLOCK_S:
                     self._client.unlink(*self._keys(ladder))
                     raise IndexLost(f"{ladder!r}: a clock was ahead, and players left too early")
                 if due:
@@ -251,7 +235,7 @@ class IndexWriter:
 
     def _apply(
         self, batch: Mapping[str, PlacedEvents], positions: Sequence[int]
-    ) -> dict[EntryKey, IndexedPlayer]:
+    ) -> dict[entries.EntryKey, entries.IndexedPlayer]:
         """Apply the events of some ladders in one MULTI/EXEC. Returns what `apply` does."""
         keys = {ladder: self._keys(ladder) for ladder in batch}
         with self._client.pipeline(transaction=True) as pipe:
@@ -260,7 +244,11 @@ class IndexWriter:
                 names = [sorted({event.player for _, event in own}) for own in batch.values()]
                 all_found = _read(self._client, [*zip(keys.values(), names, strict=True)])
                 pipe.multi()
-                made, reached, lost = dict[EntryKey, IndexedPlayer](), dict[str, Positions](), ""
+                made, reached, lost = (
+                    dict[entries.EntryKey, entries.IndexedPlayer](),
+                    dict[str, Positions](),
+                    "",
+                )
                 for (ladder, own), found in zip(batch.items(), all_found, strict=True):
                     state = keys[ladder].state
                     stored = _checked(state, _positions(found.state), self._ladders.get(ladder, {}))
@@ -283,15 +271,15 @@ class IndexWriter:
         raise _too_often(min(batch))
 
     def _queue(
-        self, pipe: Any, ladder: str, found: "_StoredIndex", fresh: Sequence[IndexEvent],
+        self, pipe: Any, ladder: str, found: "_StoredIndex", fresh: Sequence[entries.IndexEvent],
         advanced: Positions,
-    ) -> Mapping[tuple[str, int], IndexedPlayer]:  # fmt: skip
+    ) -> Mapping[tuple[str, int], entries.IndexedPlayer]:  # fmt: skip
         """Queue what applies fresh events of a ladder. Returns the players after them."""
         before, state, views = found.before, self._keys(ladder).state, self._views(ladder)
         if views.depend_on_time and index_keys.SWEPT not in found.state:
             before = before._replace(swept=(self._now(), b""))
             pipe.hset(state, index_keys.SWEPT, _encode_swept(before.swept))
-        after = apply_events(before, fresh, self._history, views)
+        after = entries.apply_events(before, fresh, self._history, views)
         _write(pipe, self._keys(ladder), before, after)
         pipe.hset(state, index_keys.SIZES, _sizes_after(found, before, after), mapping=advanced)
         return after.made
@@ -314,7 +302,7 @@ class IndexWriter:
                 if not found.intact:
                     raise IndexLost(f"{keys.state}: a part of this ladder's index was lost")
                 last, moment_s = due[-1]
-                after = sweep(found.before, (moment_s, last))
+                after = entries.sweep(found.before, (moment_s, last))
                 pipe.multi()
                 _write(pipe, keys, found.before, after)
                 sizes = {index_keys.SIZES: _sizes_after(found, found.before, after)}
@@ -336,7 +324,7 @@ class IndexWriter:
             own = {f"{found}:{name}": now_s for name, found in with_views.items()}
             self._client.zadd(index_keys.VIEWS, own)
         if ahead := self._client.zrange(
-            index_keys.VIEWS, now_s + WRONG_CLOCK_S, "+inf", byscore=True
+            index_keys.VIEWS, now_s + entries.WRONG_CLOCK_S, "+inf", byscore=True
         ):
             self._client.zadd(
                 index_keys.VIEWS, dict.fromkeys(ahead, now_s), xx=True
@@ -392,7 +380,7 @@ class _StoredIndex(NamedTuple):
     state: Mapping[bytes, bytes]
     sizes: Sequence[int]
     """The numbers of members of players, ranks, bins, histories and dues."""
-    before: LadderIndex
+    before: entries.LadderIndex
     """The part that the events may change."""
 
     @property
@@ -401,7 +389,7 @@ class _StoredIndex(NamedTuple):
         return self.state.get(index_keys.SIZES, _sizes(0, 0, 0, 0, 0)) == _sizes(*self.sizes)
 
     @property
-    def made(self) -> Mapping[tuple[str, int], IndexedPlayer]:
+    def made(self) -> Mapping[tuple[str, int], entries.IndexedPlayer]:
         """The players after their newest events."""
         return {(name, each.offset): each for name, each in self.before.players.items()}
 
@@ -432,21 +420,23 @@ def _stored(replies: Sequence[Any], names: Sequence[str]) -> _StoredIndex:
     state, sizes = replies[0], replies[1:6]
     bins, players, histories = replies[6:] or ({}, (), ())
     summary = state.get(index_keys.SUMMARY)
-    before = LadderIndex(
-        {name: decode_player(data) for name, data in zip(names, players, strict=True) if data},
-        {name: decode_history(data) for name, data in zip(names, histories, strict=True) if data},
+    before = entries.LadderIndex(
+        {name: entries.decode_player(data) for name, data in zip(names, players,
+        strict=True) if data},
+        {name: entries.decode_history(data) for name, data in zip(names, histories,
+        strict=True) if data},
         {int(at): int(n) for at, n in bins.items()},
-        LadderSummary() if summary is None else decode_summary(summary),
-        _decode_swept(state[index_keys.SWEPT]) if index_keys.SWEPT in state else NOT_SWEPT,
+        entries.LadderSummary() if summary is None else entries.decode_summary(summary),
+        _decode_swept(state[index_keys.SWEPT]) if index_keys.SWEPT in state else entries.NOT_SWEPT,
     )  # fmt: skip
     return _StoredIndex(state, sizes, before)
 
 
-def _encode_swept(swept: Swept) -> bytes:
+def _encode_swept(swept: entries.Swept) -> bytes:
     return repr(swept[0]).encode() + b" " + swept[1]
 
 
-def _decode_swept(stored: bytes) -> Swept:
+def _decode_swept(stored: bytes) -> entries.Swept:
     moment_s, _, player = stored.partition(b" ")
     return float(moment_s), player
 
@@ -457,10 +447,12 @@ def _sizes(players: int, ranks: int, bins: int, histories: int, dues: int) -> by
     return b" ".join(b"%d" % size for size in sizes)
 
 
-def _sizes_after(found: _StoredIndex, before: LadderIndex, after: LadderIndex) -> bytes:
+def _sizes_after(
+    found: _StoredIndex, before: entries.LadderIndex, after: entries.LadderIndex
+) -> bytes:
     """The encoded sizes of the keys once `after` has replaced `before`, the part that was found."""
     listed = [sum(map(index.lists, index.players)) for index in (before, after)]
-    waiting = [len(dues_of(index)) for index in (before, after)]
+    waiting = [len(entries.dues_of(index)) for index in (before, after)]
     filled = [sum(n > 0 for n in index.bins.values()) for index in (before, after)]
     players, ranks, bins, histories, dues = found.sizes
     return _sizes(
@@ -471,10 +463,10 @@ def _sizes_after(found: _StoredIndex, before: LadderIndex, after: LadderIndex) -
 
 
 def _write_list(
-    pipe: Any, keys: index_keys.LadderKeys, before: LadderIndex, after: LadderIndex
+    pipe: Any, keys: index_keys.LadderKeys, before: entries.LadderIndex, after: entries.LadderIndex
 ) -> None:
     """Queue the commands that change who is listed."""
-    was, now = dues_of(before), dues_of(after)
+    was, now = entries.dues_of(before), entries.dues_of(after)
     if dues := {name: at for name, at in now.items() if at != was.get(name)}:
         pipe.zadd(keys.dues, dues)
     if done := [name for name in was if name not in now]:
@@ -490,7 +482,9 @@ def _write_list(
         pipe.zrem(keys.ranks, *gone)
 
 
-def _write(pipe: Any, keys: index_keys.LadderKeys, before: LadderIndex, after: LadderIndex) -> None:
+def _write(
+    pipe: Any, keys: index_keys.LadderKeys, before: entries.LadderIndex, after: entries.LadderIndex
+) -> None:
     """Queue the commands that change the index from `before` to `after`."""
     _write_list(pipe, keys, before, after)
     changed = {
@@ -499,10 +493,11 @@ def _write(pipe: Any, keys: index_keys.LadderKeys, before: LadderIndex, after: L
     erased = [name for name in before.players if name not in after.players]
     if changed:
         pipe.hset(
-            keys.players, mapping={name: encode_entry(each) for name, each in changed.items()}
+            keys.players,
+            mapping={name: entries.encode_entry(each) for name, each in changed.items()},
         )
     if changed or erased:
-        pipe.hset(keys.state, index_keys.SUMMARY, encode_entry(after.summary))
+        pipe.hset(keys.state, index_keys.SUMMARY, entries.encode_entry(after.summary))
     if erased:
         pipe.hdel(keys.players, *erased)
     if forgotten := [name for name in before.histories if name not in after.histories]:
@@ -512,7 +507,7 @@ def _write(pipe: Any, keys: index_keys.LadderKeys, before: LadderIndex, after: L
     if empty := [at for at, n in after.bins.items() if not n]:
         pipe.hdel(keys.bins, *empty)
     histories = {
-        name: encode_entry(history)
+        name: entries.encode_entry(history)
         for name, history in after.histories.items()
         if history != before.histories.get(name)
     }
