@@ -108,12 +108,12 @@ def stage_2(config: RatingConfig) -> None:
     )
     nobody = np.zeros(0, np.int64)
     stages.update(beliefs, nobody, np.zeros((0, 3)), [rule], nobody)
-    factors_of(beliefs)  # for explanations
 
 
 def offline(systems: Sequence[RatingConfig]) -> None:
     """Compile what `rate`, `evaluate` and `rebuild` need, for rounds and for tables."""
     PlayerTable().rows_of(StringColumn.of(["a"]), np.zeros(1, np.int64))
+    factors_of(newcomers(1, 8, 0.0, 1.0, coded=True))  # for explanations
     quiet = StringIO()
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(quiet), redirect_stderr(quiet):
         rounds, config = Path(folder, "rounds.jsonl"), Path(folder, "config.json")

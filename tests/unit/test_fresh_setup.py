@@ -31,13 +31,13 @@ from stream_rater.cli import compile_kernels
 from stream_rater.columns import kernel_files
 
 def noting(does):
-    def noted(path, *rest):
+    def recorded(path, *rest):
         found = does(path, *rest)
         if found:
             with open(sys.argv[1], "a") as file:
                 file.write(f"{path}\\n")
         return found
-    return noted
+    return recorded
 
 kernel_files._read, kernel_files._write = map(noting, (kernel_files._read, kernel_files._write))
 compile_kernels.main([])
@@ -105,7 +105,7 @@ Note = Callable[[str], None]
 
 @pytest.fixture
 def note(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Note]:
-    """`note(text)` notes what was compiled since the last call. At the end nothing may be noted.
+    """`note(text)` notes what was compiled since the last call. At the end nothing may be recorded.
     The test runs in a folder of its own, with the examples and a season."""
     monkeypatch.chdir(tmp_path)
     Path("deploy").symlink_to(ROOT / "deploy")
@@ -116,15 +116,15 @@ def note(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     alone = {"NUMBA_CACHE_DIR": cache, "XDG_CACHE_HOME": tmp_path, "PYTHONPATH": ROOT}
     for name, value in {**alone, "MPLBACKEND": "Agg"}.items():
         monkeypatch.setenv(name, str(value))
-    known, noted = {*cache.rglob("*.kernel")}, list[str]()
+    known, recorded = {*cache.rglob("*.kernel")}, list[str]()
 
     def compiled_by(text: str) -> None:
         new = {*cache.rglob("*.kernel")} - known
         known.update(new)
-        noted.extend(f"{text}: {path.name.partition('-')[0]}" for path in sorted(new))
+        recorded.extend(f"{text}: {path.name.partition('-')[0]}" for path in sorted(new))
 
     yield compiled_by
-    assert noted == []
+    assert recorded == []
 
 
 def a_season_s_round(number: int) -> dict[str, Any]:
