@@ -1,9 +1,10 @@
 """Compiles kernels in several processes: `python -m stream_rater.cli.compile_kernels`.
 
-It is part of `make setup`. It compiles what workers and commands need for Elo-MMR; with `--all`,
-which images and wheels use, for every system. The work is divided into parts. Each part begins with
-other kernels, and processes share what they compile, so that few of them wait for each other. One
-process more than there are processors does the parts, because one of them often waits.
+It is part of `make python` and `make setup`. It compiles what workers and commands need for the
+systems that the documents use, `USUAL`; with `--all`, which images and wheels use, for every
+system. The work is divided into parts. Each part begins with other kernels, and processes share
+what they compile, so that few of them wait for each other. One process more than there are
+processors does the parts, because one of them often waits.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from io import StringIO
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from threading import Thread
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -28,14 +30,25 @@ import numpy as np
 import stream_rater
 from stream_rater.cli.evaluate import evaluate
 from stream_rater.cli.rate import rate
-from stream_rater.columns import compile_progress
-from stream_rater.columns.compiling import SharedCache, Watcher, watchers
-from stream_rater.rating import stages
+from stream_rater.columns import compile_progress, kernel_files
+from stream_rater.columns.compiling import Watcher, count, watchers
+from stream_rater.columns.strings import StringColumn
+from stream_rater.operations.bulk_replay import PlayerTable
+from stream_rater.rating import parameters, stages
+from stream_rater.rating.factor import factors_of
 from stream_rater.rating.model import Wave, newcomers
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.runtime import selfcheck
 
 Part = Callable[[], object]
+_Report = tuple[str, int]
+
+USUAL: Final = tuple(
+    each for each in selfcheck.SYSTEMS if isinstance(each, parameters.EloMMR | parameters.TwoMoment)
+)
+"""The default system, and the one that the documents recommend for duels and teams."""
+TABLE = b"date,home,away,home_goals,away_goals\n2026-01-01,p0,p1,2,1\n"
+"""A table of matches: its rounds have scores."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -45,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     compile_progress.on_stderr()
     selfcheck.write_bytecode()
-    systems = selfcheck.SYSTEMS if asked.all else selfcheck.SYSTEMS[:1]
+    systems = selfcheck.SYSTEMS if asked.all else USUAL
     parts = list(parts_for(systems))
     processors = len(os.sched_getaffinity(0))
     if processors > 1:
@@ -53,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     selfcheck.check()
     for part in parts:  # what a process did not compile because it was killed
         part()
+    kernels = count(kernel_files.written() / kernel_files.level())
+    print(f"{kernels} kernels are compiled, once for each release", file=sys.stderr)
 
 
 def parts_for(systems: Sequence[RatingConfig]) -> Iterator[Part]:
@@ -96,17 +111,24 @@ def stage_2(config: RatingConfig) -> None:
 
 
 def offline(systems: Sequence[RatingConfig]) -> None:
-    """Compile what `rate` and `evaluate` need."""
+    """Compile what `rate`, `evaluate` and `rebuild` need, for rounds and for tables."""
+    PlayerTable().rows_of(StringColumn.of(["a"]), np.zeros(1, np.int64))
+    factors_of(newcomers(1, 8, 0.0, 1.0, coded=True))  # for explanations
     quiet = StringIO()
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(quiet), redirect_stderr(quiet):
         rounds, config = Path(folder, "rounds.jsonl"), Path(folder, "config.json")
+        table = Path(folder, "matches.csv")
+        table.write_bytes(TABLE)
         some = (selfcheck._round(0), selfcheck._round(1), selfcheck._usual_round(2))
         rounds.write_bytes(b"".join(each + b"\n" for each in some))
         for each in systems:
             config.write_bytes(msgspec.json.encode(each))
             outputs = [f"--out={rounds}.out", f"--changes={rounds}.changes", "--records"]
-            for command, options in ((rate, outputs), (evaluate, ["--calibration"])):
-                words = [str(rounds), f"--config={config}", *options]
+            compared = [f"--config={config}", "--calibration"]
+            for command, of, options in (
+                (rate, rounds, outputs), (rate, table, outputs), (evaluate, rounds, compared)
+            ):  # fmt: skip
+                words = [str(of), f"--config={config}", *options]
                 command.main(words, standalone_mode=False)
 
 
@@ -114,8 +136,8 @@ def in_a_notebook(systems: Sequence[RatingConfig]) -> None:
     """Compile what `Ladder` needs."""
     warnings.simplefilter("ignore")  # of systems whose ratings may surprise
     for each in systems:
-        parameters = msgspec.to_builtins(each)
-        ladder = stream_rater.Ladder(parameters.pop("system"), **parameters)
+        given = msgspec.to_builtins(each)
+        ladder = stream_rater.Ladder(given.pop("system"), **given)
         ladder.rate(["a", ("b", "c")])
         ladder.what_if(["a", "d"], [1, 1])
         ladder.predict(["a", ("b", "c")])
@@ -127,18 +149,18 @@ def in_a_notebook(systems: Sequence[RatingConfig]) -> None:
 class _Reports(Watcher):
     """Reports to the process that started this one."""
 
-    def __init__(self, queue: "SimpleQueue[str | None]") -> None:
+    def __init__(self, queue: "SimpleQueue[_Report | None]") -> None:
         self._queue = queue
 
-    def compiling(self, kernel: str, number: int, most: int) -> None:
-        self._queue.put(kernel)
+    def compiling(self, kernel: str, number: int) -> None:
+        self._queue.put((kernel, number))
 
 
 def side_by_side(parts: Sequence[Part], processes: int) -> None:
     """Do the parts in so many processes. What a process could not do because it was killed is not
     done; any other error is raised."""
     context = multiprocessing.get_context("fork")
-    queue: SimpleQueue[str | None] = context.SimpleQueue()
+    queue: SimpleQueue[_Report | None] = context.SimpleQueue()
     with ProcessPoolExecutor(processes, context, _report_to, (queue,)) as pool:
         done = [pool.submit(part) for part in parts]
         reading = Thread(target=_pass_on, args=(queue,), daemon=True)
@@ -153,16 +175,14 @@ def side_by_side(parts: Sequence[Part], processes: int) -> None:
             reading.join()
 
 
-def _report_to(queue: "SimpleQueue[str | None]") -> None:
+def _report_to(queue: "SimpleQueue[_Report | None]") -> None:
     watchers[:] = [_Reports(queue)]
 
 
-def _pass_on(queue: "SimpleQueue[str | None]") -> None:
-    seen: set[str] = set()
-    while (kernel := queue.get()) is not None:
-        seen.add(kernel)
+def _pass_on(queue: "SimpleQueue[_Report | None]") -> None:
+    while (report := queue.get()) is not None:
         for each in watchers:
-            each.compiling(kernel, min(len(seen), SharedCache.declared), SharedCache.declared)
+            each.compiling(*report)
 
 
 if __name__ == "__main__":

@@ -52,10 +52,8 @@ class CompileProgress(Watcher):
         self._due_s = 0.0
         self._shown = False
 
-    def compiling(self, kernel: str, number: int, most: int) -> None:
-        self._report(
-            f"compiling kernel {number} of at most {most}, once for each release: {kernel}"
-        )
+    def compiling(self, kernel: str, number: int) -> None:
+        self._report(f"compiling kernel {number}, once for each release: {kernel}")
 
     def waiting(self, kernel: str) -> None:
         self._report(f"another process compiles kernels, waiting for it: {kernel}")
@@ -101,8 +99,8 @@ class CompileLog(Watcher):
         self._clock = clock
         self._due_s = 0.0
 
-    def compiling(self, kernel: str, number: int, most: int) -> None:
-        self._report("compiling kernels", number=number, most=most)
+    def compiling(self, kernel: str, number: int) -> None:
+        self._report("compiling kernels", number=number)
 
     def waiting(self, kernel: str) -> None:
         self._report("another process compiles kernels: waiting for it")

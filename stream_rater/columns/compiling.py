@@ -22,8 +22,9 @@ LOCK_FILE = "compiling.lock"
 class Watcher:
     """Receives reports of what is compiled. This base class ignores them."""
 
-    def compiling(self, kernel: str, number: int, most: int) -> None:
-        """The compilation of a kernel begins: it is the `number`th of at most `most`."""
+    def compiling(self, kernel: str, number: int) -> None:
+        """The compilation of a kernel begins: it will be the `number`th that the cache has, whoever
+        compiled the others."""
 
     def waiting(self, kernel: str) -> None:
         """Another process compiles this kernel, and this process begins to wait for it."""
@@ -39,16 +40,13 @@ watchers: list[Watcher] = []
 class SharedCache:
     """A kernel's cache (numba's), filled by one process at a time."""
 
-    declared = 0
-    """The number of kernels in all modules that were imported."""
-    ready: set[str] = set()  # noqa: RUF012  # shared by the process, as `declared` is
+    ready: set[str] = set()  # noqa: RUF012  # shared by the process
     """The names of the kernels that were loaded or compiled."""
 
     def __init__(self, cache: Any, kernel: str) -> None:
         self._cache = cache
         self._kernel = kernel
         self._locks = 0
-        SharedCache.declared += 1
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cache, name)
@@ -80,9 +78,10 @@ class SharedCache:
             each.compiled(self._kernel)
 
     def _report_compiling(self) -> None:
-        number = min(len(self.ready | {self._kernel}), self.declared)
+        if watchers:
+            number = count(Path(self._cache.cache_path)) + 1
         for each in watchers:
-            each.compiling(self._kernel, number, self.declared)
+            each.compiling(self._kernel, number)
 
     @property
     def _place(self) -> int:
@@ -108,6 +107,11 @@ class SharedCache:
         file = _lock_file(Path(self._cache.cache_path).parent)
         if file is not None and self._locks == 0:
             fcntl.lockf(file, fcntl.LOCK_UN, 1, self._place)
+
+
+def count(folder: Path) -> int:
+    """How many compiled kernels a folder has. So all processes count on from one number."""
+    return sum(1 for _ in folder.glob("*.kernel"))
 
 
 _files: dict[Path, int | None] = {}

@@ -69,7 +69,7 @@ class _Compiled(Watcher):
     def __init__(self) -> None:
         self.count = 0
 
-    def compiling(self, kernel: str, number: int, most: int) -> None:
+    def compiling(self, kernel: str, number: int) -> None:
         self.count += 1
 
     def waiting(self, kernel: str) -> None:

@@ -143,12 +143,6 @@ def _unpack_header(data: Bytes, at: int, belief: Table, i: int) -> None:
 
 
 @kernel
-def _unpack_headers(data: Bytes, header: Table) -> None:
-    for i in range(len(header)):
-        _unpack_header(data, i * HEADER_SIZE, header, i)
-
-
-@kernel
 def _unpack_headers_at(data: Bytes, starts: Ints, ends: Ints, rows: Ints, header: Table) -> int:
     """Read the header of each record in these rows into the same row of `header`. Returns the row
     of the first record that is none of this version; -1 if there is no such record."""
@@ -305,11 +299,11 @@ def read_headers(data: bytes) -> Table:
     """
     if len(data) % HEADER_SIZE:
         raise UnknownRecord(f"belief record: {len(data)} bytes are no whole number of headers")
-    packed = np.frombuffer(data, np.uint8)
+    packed = np.frombuffer(bytearray(data), np.uint8)  # the kernel is compiled for what is writable
     versions = packed[::HEADER_SIZE]
     unknown = versions[(versions != VERSION) & (versions != 0)]
     if len(unknown):
         raise UnknownRecord(f"belief record: version {unknown[0]}, this release reads {VERSION}")
-    header = np.zeros(len(versions), HEADER)
-    _unpack_headers(packed, header)
+    header, starts = np.zeros(len(versions), HEADER), np.arange(0, len(data), HEADER_SIZE)
+    _unpack_headers_at(packed, starts, starts + HEADER_SIZE, np.flatnonzero(versions), header)
     return header

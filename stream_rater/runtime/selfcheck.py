@@ -27,6 +27,7 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.config.errors import ArithmeticMismatch
 from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.contract.record import Record
+from stream_rater.pipeline.updater import changes
 from stream_rater.rating import parameters, record, seasons
 from stream_rater.rating.parameters import EloMMR, RatingConfig, Season
 from stream_rater.replay.pool import Pool
@@ -129,14 +130,16 @@ def slow_processor() -> str | None:
 
 def compile_for(rating: RatingConfig) -> None:
     """Compile all kernels that both state machines call for a ladder with this configuration, by
-    rating a few rounds one after the other."""
+    rating a few rounds one after the other, and then some together."""
     engine = embedded.Engine(any_ladder(rating))
-    for number in range(3):
+    for number in range(6):
         for value in (_round(number), _usual_round(number)):
             engine.log.submit(0, value, received_s=math.inf)
-        engine.settle()
+        if number not in (3, 4):
+            engine.settle()
     stored = [data for beliefs in engine.store.beliefs.values() for data in beliefs.values()]
-    record.headers_of(stored)  # after a crash
+    notes = np.frombuffer(b"", changes.EARLIER)
+    changes.headers_after(record.headers_of(stored), np.zeros(0, np.int64), notes)  # after a crash
     record.header_bytes(stored)  # in a data file
 
 

@@ -34,7 +34,7 @@ class Clock(Watcher):
         self.spent[self.open[-1]] += now_s - self.last_s
         self.last_s = now_s
 
-    def compiling(self, kernel, number, most):
+    def compiling(self, kernel, number):
         self.turn()
         self.open.append(kernel)
         self.forms[kernel] += 1
@@ -46,10 +46,11 @@ class Clock(Watcher):
 
 clock = Clock()
 watchers.append(clock)
+from stream_rater.cli.compile_kernels import USUAL, parts_for
 from stream_rater.runtime import selfcheck
 selfcheck.check()
-selfcheck.compile_for(selfcheck.SYSTEMS[0])
-selfcheck.compile_for_full_histories()
+for part in parts_for(USUAL):
+    part()
 clock.turn()
 print(json.dumps([[name, clock.forms[name], s] for name, s in clock.spent.most_common()]))
 """

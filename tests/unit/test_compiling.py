@@ -14,19 +14,18 @@ from unittest.mock import patch
 
 import pytest
 
-from stream_rater.cli.compile_kernels import parts_for, side_by_side
+from stream_rater.cli.compile_kernels import USUAL, parts_for, side_by_side
 from stream_rater.columns import compile_progress, compiling
 from stream_rater.columns.compile_progress import CompileLog, CompileProgress, NotebookProgress
 from stream_rater.columns.compiling import SharedCache, Watcher, watchers
-from stream_rater.runtime import selfcheck
 
 
 class Recorder(Watcher):
     def __init__(self) -> None:
         self.events: list[str] = []
 
-    def compiling(self, kernel: str, number: int, most: int) -> None:
-        assert 1 <= number <= most
+    def compiling(self, kernel: str, number: int) -> None:
+        assert number >= 1
         self.events.append(f"compiling {kernel}")
 
     def waiting(self, kernel: str) -> None:
@@ -53,7 +52,6 @@ class Cache:
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
     """The only watcher during the test."""
-    monkeypatch.setattr(SharedCache, "declared", SharedCache.declared)
     monkeypatch.setattr(SharedCache, "ready", set(SharedCache.ready))
     before, found = watchers[:], Recorder()
     watchers[:] = [found]
@@ -149,7 +147,7 @@ def season(stream: io.StringIO, seconds: int) -> list[str]:
     now = iter(range(seconds + 1))
     progress = CompileProgress(stream, lambda: float(next(now)))
     for number in range(seconds):
-        progress.compiling("stage", number + 1, 99)
+        progress.compiling("stage", number + 1)
         progress.compiled("stage")
     return stream.getvalue().splitlines()
 
@@ -159,12 +157,12 @@ def test_progress_is_reported_now_and_then() -> None:
     line, written over, and gone at the end."""
     assert season(io.StringIO(), 2) == []
     assert season(io.StringIO(), 14) == [
-        "compiling kernel 3 of at most 99, once for each release: stage (2 s so far)",
-        "compiling kernel 13 of at most 99, once for each release: stage (12 s so far)",
+        "compiling kernel 3, once for each release: stage (2 s so far)",
+        "compiling kernel 13, once for each release: stage (12 s so far)",
     ]
     season(terminal := Terminal(), 9)
     text = terminal.getvalue()
-    assert "compiling kernel 9 of at most 99" in text and "\n" not in text
+    assert "compiling kernel 9, once" in text and "\n" not in text
     assert text.endswith("\r\x1b[2K")
 
 
@@ -183,22 +181,22 @@ def test_a_notebook_shows_progress_where_it_looks(
     now = iter((0.0, 3.0))
     watcher = NotebookProgress(lambda: next(now))
     monkeypatch.setattr(sys, "stderr", cell := io.StringIO())
-    watcher.compiling("stage", 1, 99)
+    watcher.compiling("stage", 1)
     monkeypatch.setattr(sys, "stderr", later := io.StringIO())
-    watcher.compiling("stage", 2, 99)
+    watcher.compiling("stage", 2)
     assert (cell.getvalue(), capsys.readouterr()) == ("", ("", ""))
-    said = "compiling kernel 2 of at most 99, once for each release: stage (3 s so far)\n"
+    said = "compiling kernel 2, once for each release: stage (3 s so far)\n"
     assert later.getvalue() == said
     logged: list[tuple[str, dict[str, Any]]] = []
     service = CompileLog(lambda event, **fields: logged.append((event, fields)), lambda: 1.0)
-    service.compiling("stage", 1, 99)
-    service.compiling("stage", 2, 99)
-    assert logged == [("compiling kernels", {"number": 1, "most": 99})]
+    service.compiling("stage", 1)
+    service.compiling("stage", 2)
+    assert logged == [("compiling kernels", {"number": 1})]
 
 
 def part(folder: Path, name: str) -> None:
     for each in watchers:
-        each.compiling(name, 1, SharedCache.declared)
+        each.compiling(name, 1)
     (folder / name).write_text(f"{os.getpid()}")
 
 
@@ -226,9 +224,9 @@ def killed() -> None:
 
 
 def test_every_part_is_warm_afterwards(recorder: Recorder) -> None:
-    """What is compiled for the first system is all that its parts need: once in the cache, no
+    """What is compiled for the usual systems is all that their parts need: once in the cache, no
     process compiles it again."""
-    parts = list(parts_for(selfcheck.SYSTEMS[:1]))
+    parts = list(parts_for(USUAL))
     for each in parts:
         each()
     recorder.events.clear()

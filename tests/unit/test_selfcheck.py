@@ -169,7 +169,7 @@ def test_a_run_that_loads_a_kernel_is_run_again() -> None:
         runs.append(len(runs))
         if len(runs) == 1:
             for each in watchers:
-                each.compiling("kernel", 1, 1)
+                each.compiling("kernel", 1)
         return runs[-1]
 
     for run, due in ((lambda: loading(0), 0), (lambda: loading(1), 1), (compiling, 1)):

@@ -1,0 +1,36 @@
+"""After `make python` nothing compiles in workers and `serve`, on Kafka and Redis."""
+
+import msgspec
+import pytest
+
+from tests.integration.processes import Start, variables_of
+from tests.integration.serving import Serve, ask
+from tests.real import SettingsFactory
+from tests.unit.test_fresh_setup import LADDERS_FILE, SEASON, Note, cache, note, run
+
+pytestmark = pytest.mark.slow
+
+__all__ = ["cache", "note"]
+
+
+def test_workers(
+    note: Note, settings: SettingsFactory, worker_process: Start, serve_process: Serve
+) -> None:  # fmt: skip
+    """From their first start to a rebuild, one with both roles and one that estimates alone."""
+    at = settings(ladders=str(LADDERS_FILE))
+    variables = variables_of(at)
+    worker = worker_process(at, forked=False)
+    serve = serve_process(msgspec.structs.replace(at, serve="127.0.0.1:0"))
+    for words in (f"submit {SEASON}", "verify --wait 60", "correct void season r2", "inspect"):
+        run("-m", "stream_rater", *words.split(), **variables)
+        note(words)
+    run("-m", "stream_rater", "verify", "--wait", "60", **variables)
+    assert ask(serve, "/v1/ladders/season/players/p1/explain").status == 200
+    note("an answer")
+    for process in (serve, worker):
+        process.terminate()
+        assert process.wait() == 0
+    run("-m", "stream_rater", "rebuild", "--replace", **variables)
+    note("rebuild")
+    worker_process(at, role="estimator", forked=False)
+    note("an estimator")
