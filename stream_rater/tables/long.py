@@ -120,7 +120,8 @@ class LongEvents:
                 reject(error.line, error.invalid, ())
             else:
                 yield made
-        if self._shared[True] and not self._shared[False] and "team" not in self._reading.columns:
+        is_said = "team" in self._reading.columns or self._layout.has_members
+        if not is_said and self._at["team"] < 0 and self._shared[True] and not self._shared[False]:
             self._ask_team()
 
     def _ask_team(self) -> None:

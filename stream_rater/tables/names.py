@@ -41,7 +41,7 @@ GENERAL: Final = frozenset(ROLES["round"][1].split())
 """Names of ids that often mean something else, such as the stage of a tournament. They count only
 as whole names, and in the wide form only if the first rows show no value twice."""
 
-NOT_LONG: Final = frozenset({"id"})
+NOT_LONG: Final = frozenset({"id", "uuid"})
 """Names that are no round's in the long form, where a row is an entry."""
 NOT_WIDE: Final = frozenset({"event", "tournament", "tournamentid"})
 """Names that are no round's in the wide form, where they have many matches."""

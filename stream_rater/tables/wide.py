@@ -176,9 +176,9 @@ class WideEvents:
         """The ranks if a cell has the name of one of two sides."""
         if is_missing(cell):
             return None
-        named = str(cell).strip()
+        named = read.identifier(cell, self._layout.columns[self._result])
         for ranks, names in zip((FIRST, SECOND), players, strict=True):
-            if names == (read.identifier(cell, ""),) or named in names:
+            if named in names:
                 return ranks
         if not any(map(str.isalpha, named)):
             return None

@@ -162,6 +162,10 @@ CASES = {
     "team mates who share a rank": asked(TEAMS, "Say --columns 'team=Team Colour', or --columns "
                                                 "team= if they are not"),
     "team mates, said": read(TEAMS, "p1+p2 > p3+p4", by=("--columns", "team=Team Colour")),
+    "teams who tie": read("game,player,team,rank\ng,p1,a,1\ng,p2,b,1\ng,p3,c,2\ng,p4,d,2\n",
+                          "p1 = p2 > p3 = p4"),
+    "a match and the id of a row": read("match,uuid,player,rank\nm,u1,p1,1\nm,u2,p2,2\n",
+                                        "p1 > p2"),
     "singles who tie": read(TEAMS, "p1 = p2 > p3 = p4", by=("--columns", "team=")),
     "one score of two columns": asked("p1,p2,a,b\nx,y,1,2\n", "score1 has one column, and a+b "
                                       "are 2", "--columns", "score1=a+b,score2=b"),
