@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
@@ -93,6 +93,8 @@ def test_incentive_compatibility(season: History, peer: History, gamma2: float, 
     twin = [(p[0], *spread[1:]) for p, spread in zip(peer, season, strict=False)]
     pair = [rated(each, rho) for each in (season[: len(twin)], twin)]
     after = [diffused(each, gamma2, rho) for each in pair]
+    counts = [[len(factors(each)) for each in some] for some in (pair, after)]
+    assume(rho == math.inf or counts[0] == counts[1])  # a factor may be as light as the last one
     for before, found in zip(pair, after, strict=True):
         if rho < math.inf:
             assert factors(before)[:, :2].tobytes() == factors(found)[:, :2].tobytes()

@@ -12,6 +12,7 @@ from stream_rater.contract.record import Record
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.corrections.correction_ports import NotedCorrections
 from stream_rater.pipeline.estimator import estimator as module
+from stream_rater.pipeline.estimator import input_partition
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.progress import READ_AHEAD
 from stream_rater.pipeline.ports import CommitSource, NewProducer, Poll, Polled, ReadPriors, Scatter
@@ -276,7 +277,7 @@ def test_reading_rests_while_large_rejections_wait(
     hand: ByHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their bytes stay in memory until they are committed."""
-    monkeypatch.setattr(module, "MOST_REJECTED_BYTES", 100)
+    monkeypatch.setattr(input_partition, "MOST_REJECTED_BYTES", 100)
     owning(hand, 0, ends=(5, 0))
     read(hand, round_at(0, ZERO[0], ZERO[1]), Record(0, 1, b"x" * 101))
     priors(hand, applied=4)

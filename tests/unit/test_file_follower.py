@@ -156,7 +156,7 @@ def test_players_leave_without_an_event(written: Written, monkeypatch: pytest.Mo
     """The follower takes them off the list, although it has nothing to read."""
     clock = [parse_time(an_event("ann", 0).completed_at)]
     writer = partial(file_index.FileIndexWriter, now=lambda: clock[0])
-    monkeypatch.setattr(file_follower, "FileIndexWriter", writer)
+    monkeypatch.setattr(file_index, "FileIndexWriter", writer)
     ladder = Ladder(rating=DEFAULT_RATING, listing=Listing(idle_days=1.0))
     written.publish("ann")
     scores = list[object]()

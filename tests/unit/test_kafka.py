@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
+from stream_rater.adapters import access
 from stream_rater.adapters.kafka import consumer, reader, topics
 from stream_rater.adapters.kafka.consumer import Fenced, Input
 from stream_rater.adapters.kafka.records import Messages
@@ -403,7 +404,7 @@ def test_a_named_worker_joins_again_before_it_believes_that_it_is_fenced(
     def no_client(*_: Any) -> Client:
         raise LogTrouble("no token")
 
-    monkeypatch.setattr(consumer, "new_consumer", new_client)
+    monkeypatch.setattr(access, "new_consumer", new_client)
     found = Input(Settings(kafka="127.0.0.1:1", instance_id="w-1"), "t", "g")
     found.poll(Poll(0.0, no_fetch=True))
     found._assigned(found.consumer, [TopicPartition("t", p) for p in (0, 1)])
@@ -411,7 +412,7 @@ def test_a_named_worker_joins_again_before_it_believes_that_it_is_fenced(
     found.seek({0: UNREAD})
     found._on_error(FENCED)
     with monkeypatch.context() as failing, pytest.raises(LogTrouble, match="no token"):
-        failing.setattr(consumer, "new_consumer", no_client)
+        failing.setattr(access, "new_consumer", no_client)
         found.poll(Poll(0.0, no_fetch=True))
     with pytest.raises(LogTrouble, match="fenced: if nobody else has STREAM_RATER_INSTANCE_ID=w-1"):
         found.poll(Poll(0.0, no_fetch=True))  # tries again

@@ -15,14 +15,14 @@ EFFECTS = {
     "rebuild": [
         "stream_rater.adapters.sqlite.reading.DataFile.copy_to",
         "stream_rater.operations.rebuild_file.fill_store",
-        "stream_rater.operations.rebuild_file.restate",
-        "stream_rater.operations.rebuild_file.compared_with_replay",
+        "stream_rater.operations.rebuild.restate",
+        "stream_rater.operations.verify.compared_with_replay",
         "stream_rater.adapters.sqlite.database.Database.replace_by",
     ],
     "erase": [
         "stream_rater.adapters.sqlite.log.SqliteLog.submit_all",
         "stream_rater.operations.rebuild_file.fill_store",
-        "stream_rater.operations.rebuild_file.restate",
+        "stream_rater.operations.rebuild.restate",
         "stream_rater.operations.erase_file.copy_renamed",
         "stream_rater.adapters.sqlite.database.Database.replace_by",
     ],

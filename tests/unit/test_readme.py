@@ -102,8 +102,10 @@ def check_command(words: list[str]) -> None:
             if isinstance(command, click.Group):
                 command = command.commands[there.pop(0)]
             command.make_context(name, there)
-        case [".venv/bin/python", "-m", "pip", "install", "--find-links", folder, "stream-rater"]:
-            assert ROOT / folder == dist.DIST
+        case ["python3", "-m", "venv", _]:
+            pass
+        case [_, "-m", "pip", "install", "--find-links", folder, package]:
+            assert ROOT / folder == dist.DIST and package.startswith("stream-rater")
         case [".venv/bin/python", "-m", module, *_]:
             assert importlib.util.find_spec(module) is not None
         case [".venv/bin/python", script, *arguments]:

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from redis.connection import Connection
 from redis.exceptions import AskError, ClusterDownError, MovedError, NoPermissionError
 
-from stream_rater.adapters.redis import connection
+from stream_rater.adapters.redis import client
 from stream_rater.adapters.redis.calls import CallBatch, Caller, bulk, encode_command
 from stream_rater.adapters.redis.checks import Memory, StoreMismatch, check, memory_warnings
 from stream_rater.adapters.redis.client import connect, error_of, translated_failures
@@ -276,7 +276,7 @@ def test_a_lost_connection() -> None:
 
 def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiting questions fail after a while. As long as answers come, none of them fails."""
-    monkeypatch.setattr(connection, "TIMEOUT_S", 0.05)
+    monkeypatch.setattr(client, "TIMEOUT_S", 0.05)
 
     async def story(redis: AsyncClient) -> None:
         assert await redis.ask("GET", "a") == b"a"

@@ -32,7 +32,6 @@ from stream_rater.operations import season_standings as module
 from stream_rater.operations.lost_rounds import RoundLog
 from stream_rater.operations.season_copies import read_copies
 from stream_rater.rating import seasons
-from stream_rater.replay import standings
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.sequential import Replay
@@ -46,7 +45,7 @@ from tests.rounds import ranked
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standings, "PLAYERS_PER_PAGE", 3)
+    monkeypatch.setattr(season_ended, "PLAYERS_PER_PAGE", 3)
 
 
 @pytest.fixture
@@ -373,12 +372,12 @@ def test_an_erasure_that_fails_changes_no_standings(path: Path) -> None:
     submit(path, [*some_season(), begins(1)])
     keep(path)
     index = index_path(path)
-    index.write_bytes(b"index")
+    index.write_bytes(bytes(5))  # as after a power cut
     before = seasons_path(path).read_bytes()
     with closing(DataFile(path)) as file:
         file.ends()
         assert "another program reads" in failed("erase", "p1", "--data", path)
-    assert (seasons_path(path).read_bytes(), index.read_bytes()) == (before, b"index")
+    assert (seasons_path(path).read_bytes(), index.read_bytes()) == (before, bytes(5))
     assert "kept before" in keep(path) and not [*path.parent.glob("*.stream-rater-*")]
     done("erase", "p1", "--data", path)
     pseudonym = re.compile(b"erased-[0-9a-f]{16}").findall

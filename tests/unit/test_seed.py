@@ -11,12 +11,13 @@ import pytest
 from stream_rater.adapters.sqlite import submitter
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
 from stream_rater.config.ladders import ANY_LADDER, any_ladder
+from stream_rater.contract import seeds as limits
 from stream_rater.contract.record import Record
 from stream_rater.operations import seed as operation
 from stream_rater.rating.parameters import SYSTEMS
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.sequential import Replay
-from stream_rater.rounds import seed_messages, seed_records
+from stream_rater.rounds import seed_records
 from stream_rater.rounds.seed_messages import Scale, scale_of
 from tests.builders.cases import cases
 from tests.builders.commands import failed, piped, run
@@ -367,7 +368,7 @@ def test_a_data_file_takes_seeds_a_few_at_a_time(
         return submit_all(log, new)
 
     monkeypatch.setattr(SqliteLog, "submit_all", counted)
-    monkeypatch.setattr(seed_messages, "MOST_PLAYERS", 1)
+    monkeypatch.setattr(limits, "MOST_PLAYERS", 1)
     words = ("seed", table, "--ladder", "l", "--scale", "openskill", "--yes", "--data", path)
     result = run(*words)
     assert result.exit_code == 0, result.output

@@ -49,7 +49,7 @@ def test_the_services_lock_is_a_part_of_the_whole() -> None:
     """The same versions and hashes; what builds the project, and nothing that only tests need."""
     assert {name: pin for name, pin in SERVICE.items() if ALL.get(name) != pin} == {}
     assert {"numba", "redis", "confluent-kafka", "starlette", "hatchling", "uv"} <= SERVICE.keys()
-    unwanted = {"pytest", "mypy", "scipy", "matplotlib", "playwright", "kubernetes-validate"}
+    unwanted = {"pytest", "mypy", "pandas", "playwright", "kubernetes-validate"}
     assert SERVICE.keys() & unwanted == set()
 
 

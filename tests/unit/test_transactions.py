@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from stream_rater.adapters import access
 from stream_rater.adapters.access import trouble_of
 from stream_rater.adapters.kafka import deadlines, producers
 from stream_rater.adapters.kafka.consumer import Input
@@ -89,7 +90,7 @@ def test_a_producer_whose_successor_failed_is_not_gone_on_with(
     """Kafka did not take the new one in: there is none until it does. A refused password, with
     which the call itself only times out, ends the worker."""
     transactions = transactions_of(Fenced(), input_)
-    monkeypatch.setattr(producers, "new_producer", lambda *_, **__: Refused())
+    monkeypatch.setattr(access, "new_producer", lambda *_, **__: Refused())
     for attempt in (transactions.renew, transactions.ready):
         with pytest.raises(LogTrouble, match="loading"):
             attempt()
@@ -99,7 +100,7 @@ def test_a_producer_whose_successor_failed_is_not_gone_on_with(
         def poll(self, _: float) -> None:
             transactions._on_error(REFUSED)
 
-    monkeypatch.setattr(producers, "new_producer", lambda *_, **__: Denying())
+    monkeypatch.setattr(access, "new_producer", lambda *_, **__: Denying())
     with pytest.raises(Denied, match="wrong password"):
         transactions.renew()
 
@@ -147,7 +148,7 @@ def test_a_setting_that_the_brokers_do_not_take(
     input_: Input, monkeypatch: pytest.MonkeyPatch, code: int, names: tuple[str, str]
 ) -> None:
     """The worker ends with one line that names both settings."""
-    monkeypatch.setattr(producers, "new_producer", lambda *_, **__: Ended(code))
+    monkeypatch.setattr(access, "new_producer", lambda *_, **__: Ended(code))
     with pytest.raises(Denied) as ended:
         Transactions(Settings(kafka="127.0.0.1:1"), "updater", input_).ready()
     assert all(each in str(ended.value) for each in names) and "\n" not in str(ended.value)
@@ -159,14 +160,14 @@ def test_a_producer_that_has_ended_is_replaced(
     """Whenever it says so: before the next transaction, or while one ends, which is in doubt then.
     One that ends while it is made is trouble."""
     ended, made = Ended(KafkaError.INVALID_PRODUCER_EPOCH), Quiet()
-    monkeypatch.setattr(producers, "new_producer", lambda *_, **__: made)
+    monkeypatch.setattr(access, "new_producer", lambda *_, **__: made)
     transactions = transactions_of(ended, input_)
     assert transactions.ready() is made
     transactions.begin(lambda _: None)
     transactions._producer = ended  # type: ignore[assignment]
     with pytest.raises(LogTrouble, match="in doubt: the broker's reason"):
         transactions.abort()
-    monkeypatch.setattr(producers, "new_producer", lambda *_, **__: ended)
+    monkeypatch.setattr(access, "new_producer", lambda *_, **__: ended)
     with pytest.raises(LogTrouble, match="the broker's reason"):
         transactions.renew()
 
