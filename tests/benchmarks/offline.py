@@ -95,7 +95,7 @@ def _measured(name: str, path: Path, effort: Effort, folder: Path) -> Result:
     for each in (config, again):
         each.write_bytes(msgspec.json.encode(CONFIG))
     one.write_bytes(b"".join(islice(read_lines(path), 1)))
-    evaluate = ("evaluate", "--format", "json", "--config", str(config))
+    evaluate = ("evaluate", "--format", "json", "--config", str(config), "--train", "0.1")
     options = {
         "rate": ("rate", "--out", str(folder / "ratings.jsonl")),
         "evaluate": evaluate,
@@ -191,8 +191,8 @@ def _evaluate(effort: Effort) -> Result:
         if effort.quick:
             lines, path = islice(read_lines(path), QUICK_ROUNDS), Path(folder, path.name)
             path.write_bytes(gzip.compress(b"".join(lines), 6))
-        words = ["evaluate", str(path), "--config", str(config), "--format", "json"]
-        command = [sys.executable, "-m", "stream_rater", *words]
+        words = ["evaluate", str(path), "--config", str(config), "--train", "0.1"]
+        command = [sys.executable, "-m", "stream_rater", *words, "--format", "json"]
         found: list[str] = []
 
         def run() -> None:

@@ -98,7 +98,8 @@ def test_codeforces_is_predicted_as_well_as_the_prototype_did(shared: Path, tmp_
     """78.458 % pair inversion and 14.853 % rank deviation there, with all opponents."""
     config = as_file(tmp_path / "c.json", [PROTOTYPE])
     data = shared / "data" / "codeforces.jsonl.gz"
-    (found,) = json.loads(done("evaluate", data, "--config", config, "--format", "json"))
+    words = ("--config", config, "--train", "0.1", "--format", "json")
+    (found,) = json.loads(done("evaluate", data, *words))
     assert (found["rounds"], found["scored_rounds"], found["players"]) == (1071, 964, 3_104_991)
     assert found["pair_inversion"] >= 78.45
     assert found["rank_deviation"] <= 14.86
