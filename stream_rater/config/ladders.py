@@ -9,15 +9,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from stream_rater.config.views import (
-    NO_VIEWS,
-    Listing,
-    Tier,
-    Views,
-    check_listing,
-    check_tiers,
-    terms_of,
-)
+from stream_rater.config import views as view_settings
 from stream_rater.rating.parameters import EloMMR, RatingConfig, for_fingerprint
 
 T = TypeVar("T")
@@ -70,14 +62,14 @@ class Ladder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     from_offset: Annotated[int, Meta(ge=0)] = 0
     """The ladder's first offset. Earlier rounds are handled as if the ladder were not named."""
     changes: tuple[Change, ...] = ()
-    listing: Listing = Listing()
+    listing: view_settings.Listing = view_settings.Listing()
     """Who is listed. It is a view: it is no part of the terms, and does not change by offset."""
-    tiers: tuple[Tier, ...] = ()
+    tiers: tuple[view_settings.Tier, ...] = ()
     """The tiers, from the lowest to the highest. They are a view, too."""
 
     def __post_init__(self) -> None:
-        check_tiers(self.tiers)
-        check_listing(self.listing, self.rating)
+        view_settings.check_tiers(self.tiers)
+        view_settings.check_listing(self.listing, self.rating)
         after = self.from_offset
         for i, change in enumerate(self.changes):
             if change.from_offset <= after:
@@ -87,7 +79,7 @@ class Ladder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             if change.rating is not None and type(change.rating) is not type(self.rating):
                 raise ValueError(f"changes[{i}]: another system is another ladder")
             if change.rating is not None:
-                check_listing(self.listing, change.rating)
+                view_settings.check_listing(self.listing, change.rating)
             after = change.from_offset
 
     def at(self, offset: float) -> Terms:
@@ -139,15 +131,17 @@ class Ladders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             named = self.ladders.get(TEMPLATE)
         return None if named is None else named.at(offset)
 
-    def views(self, ladder: str) -> Views:
+    def views(self, ladder: str) -> view_settings.Views:
         """The views of a ladder: its own if it is named, else the template's."""
         named = self.ladders.get(ladder)
         found = self.ladders.get(TEMPLATE) if named is None else named
         if found is None:
-            return NO_VIEWS
+            return view_settings.NO_VIEWS
         terms = ((at, self.find(ladder, at)) for at in self._offsets(ladder))
-        known = [terms_of(each.rating, at) for at, each in terms if each is not None]
-        return Views(found.listing, found.tiers, (known[0]._replace(from_offset=0), *known[1:]))
+        known = [view_settings.terms_of(each.rating, at) for at, each in terms if each is not None]
+        return view_settings.Views(
+            found.listing, found.tiers, (known[0]._replace(from_offset=0), *known[1:])
+        )
 
     def _offsets(self, ladder: str) -> list[int]:
         """The offsets at which the terms of a ladder begin or change."""

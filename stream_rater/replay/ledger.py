@@ -15,14 +15,7 @@ import numpy as np
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.ranges import bounds
 from stream_rater.columns.strings import StringColumn
-from stream_rater.contract.corrections import (
-    Correction,
-    PlayerMerged,
-    PlayerRemoved,
-    RoundAmended,
-    RoundVoided,
-    SeasonStarted,
-)
+from stream_rater.contract import corrections as contract
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
 from stream_rater.replay.edits import NO_EDITS, Edits, EditsSoFar, StartedSeason, players_of
@@ -80,7 +73,7 @@ class Ledger:
     them."""
 
     def __init__(
-        self, corrections: Iterable[Correction], read: ReadRound, base: Base | None = None
+        self, corrections: Iterable[contract.Correction], read: ReadRound, base: Base | None = None
     ) -> None:
         """`corrections` are all corrections that will be validated. `base` must be given if the
         ledger does not read the first rounds."""
@@ -154,7 +147,9 @@ class Ledger:
         for name in names:
             self._played.setdefault(name, set()).add(place.offset)
 
-    def validate(self, correction: Correction, received_s: float, offset: int) -> int | None:
+    def validate(
+        self, correction: contract.Correction, received_s: float, offset: int
+    ) -> int | None:
         """Validate the correction that was read at this offset. If it is valid, `edits` includes it
         from now on.
 
@@ -163,52 +158,52 @@ class Ledger:
         Invalid, or NeedsEarlierRounds.
         """
         match correction:
-            case RoundVoided():
+            case contract.RoundVoided():
                 place = self._find(correction.round_id)
                 if place in self._corrections.voided:
                     raise Invalid("already-voided", f"round_id {correction.round_id!r} is voided")
                 self._corrections.void(place)
                 return place
-            case RoundAmended():
+            case contract.RoundAmended():
                 place = self._find(correction.round_id)
                 if place in self._seeds:
                     text = f"round_id {correction.round_id!r} is a seed or a reset: void it"
                     raise Invalid("bad-amend", text)
                 self._amend(correction, place, received_s)
                 return place
-            case PlayerRemoved():
+            case contract.PlayerRemoved():
                 return self._remove(correction)
-            case PlayerMerged():
+            case contract.PlayerMerged():
                 return self._merge(correction)
-            case SeasonStarted():
+            case contract.SeasonStarted():
                 self._start(correction, offset)
         return None
 
-    def accept(self, correction: Correction, received_s: float, offset: int) -> None:
+    def accept(self, correction: contract.Correction, received_s: float, offset: int) -> None:
         """Accept a correction that was found valid at this place before. This examines no more
         rounds than necessary. Raises NeedsEarlierRounds."""
         match correction:
-            case PlayerRemoved():
+            case contract.PlayerRemoved():
                 rounds = self._rounds_of(correction.player)
                 if self._base is not None and next(rounds, None) is None:
                     raise NeedsEarlierRounds
                 self._accept_removal(correction)
-            case PlayerMerged():
+            case contract.PlayerMerged():
                 if self._base is not None:
                     raise NeedsEarlierRounds
                 self._corrections.merge(correction.player, correction.into)
             case _:
                 self.validate(correction, received_s, offset)
 
-    def repeat(self, correction: Correction, received_s: float) -> None:
+    def repeat(self, correction: contract.Correction, received_s: float) -> None:
         """Apply a correction that the base includes to those of its rounds that were read after the
         base."""
-        if not isinstance(correction, RoundVoided | RoundAmended):
+        if not isinstance(correction, contract.RoundVoided | contract.RoundAmended):
             return
         place = self._latest.get(correction.round_id)
         if place is None:
             return
-        if isinstance(correction, RoundVoided):
+        if isinstance(correction, contract.RoundVoided):
             self._corrections.void(place)
         else:
             self._amend(correction, place, received_s)
@@ -223,7 +218,7 @@ class Ledger:
             raise Invalid("unknown-round", f"round_id {round_id!r} is not on this ladder")
         return offset
 
-    def _amend(self, correction: RoundAmended, offset: int, received_s: float) -> None:
+    def _amend(self, correction: contract.RoundAmended, offset: int, received_s: float) -> None:
         known = self._known[offset]
         message = correction_records.amended_message(
             correction, known.completed_at, known.weight, known.ceiling
@@ -277,12 +272,12 @@ class Ledger:
             raise NeedsEarlierRounds
         raise Invalid("unknown-player", f"player {player!r} stands in no round of this ladder")
 
-    def _remove(self, correction: PlayerRemoved) -> int | None:
+    def _remove(self, correction: contract.PlayerRemoved) -> int | None:
         found = self._required_rounds(correction.player, seeds=correction.seed is True)
         span = self._accept_removal(correction)
         return min((offset for offset, time in found if span.has(time)), default=None)
 
-    def _accept_removal(self, correction: PlayerRemoved) -> correction_records.Span:
+    def _accept_removal(self, correction: contract.PlayerRemoved) -> correction_records.Span:
         """Accept a removal. Returns its span. Raises NeedsEarlierRounds."""
         span = correction_records.span_of(correction)
         base = self._base
@@ -291,7 +286,7 @@ class Ledger:
         self._corrections.remove(correction.player, span)
         return span
 
-    def _merge(self, correction: PlayerMerged) -> int | None:
+    def _merge(self, correction: contract.PlayerMerged) -> int | None:
         mine = {offset for offset, _ in self._required_rounds(correction.player, seeds=True)}
         theirs = {offset for offset, _ in self._required_rounds(correction.into, seeds=True)}
         if self._base is not None:  # they may have met in an earlier round
@@ -305,7 +300,7 @@ class Ledger:
         self._corrections.merge(correction.player, correction.into)
         return min(mine)
 
-    def _start(self, correction: SeasonStarted, offset: int) -> None:
+    def _start(self, correction: contract.SeasonStarted, offset: int) -> None:
         seasons = self._corrections.seasons
         if seasons and correction.season <= seasons[-1].season.number:
             raise Invalid(

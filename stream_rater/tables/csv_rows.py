@@ -74,6 +74,8 @@ class CsvRows(Source):
         width = len(self.columns)
         for line, cells in self._records(reject):
             if len(cells) == width:
+                if cells[0].strip() == self.columns[0] and [*map(str.strip, cells)] == self.columns:
+                    continue  # the header again
                 if any(cells):
                     yield line, cells
             elif any(cells[width:]) or (any(cells) and len(cells) < width):

@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn
 
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.tables import cells
+from stream_rater.tables.names import plain
 from stream_rater.tables.reading import MARGIN, MEANINGS, Reading
 
 MOST_SEEN: Final = 200
@@ -61,18 +62,19 @@ GUESSES: Final = {
 """What a question proposes for a text. It is never taken without the answer."""
 
 NOT_PLAYED: Final = re.compile(
-    r"\b(w/?o|walk ?over|forfeit\w*|ff|bye|(not|never) played|abandon\w*|cancell?ed|postponed|"
-    r"no.?(result|contest|show)|void|awarded|unplayed|scheduled)\b", re.IGNORECASE,
+    r"\b(w[/.]?o|walk ?over|forfeit\w*|ff|bye|(not|never) played|n[/.]?p|abandon\w*|canc\w*|"
+    r"postponed|no.?(result|contest|show)|nc|dq|ns|void|awarded|un(played|finished)|incomplete|"
+    r"suspended|pending|in.?progress|in.?play|scheduled)\b", re.IGNORECASE,
 )  # fmt: skip
 """The words that say that a match was not played, or not to its end."""
 STATUSES: Final = frozenset(
     ("status", "state", "result", "res", "score", "outcome", "comment", "comments", "remarks",
-     "notes", "wintype", "wonby", "method")
+     "notes", "wintype", "wonby", "method", "matchstatus", "tie", "draw", "tied", "isdraw", "istie")
 )  # fmt: skip
 """The names of the columns in which these words are looked for."""
 NOBODY: Final = frozenset(
-    ("bye", "Bye", "BYE", "tbd", "TBD", "tba", "TBA", "n/a", "N/A", "-", "--", "?", "\\N", "NULL",
-     "null")
+    ("bye", "Bye", "BYE", "(bye)", "(Bye)", "(BYE)", "spielfrei", "Freilos", "tbd", "TBD", "tba",
+     "TBA", "n/a", "N/A", "-", "--", "-1", "?", "\\N", "NULL", "null", "Total", "TOTAL", "total")
 )  # fmt: skip
 """Ids that stand where no player was."""
 
@@ -333,7 +335,7 @@ class Scores(Places):
         if type(value) is int and value >= 0:
             return value
         text = "" if cells.is_missing(value) else str(value).strip()
-        if any(each.isdigit() for each in text):
+        if any(each.fullmatch(text) for each in _NUMBERS.values()):
             if text[0] == "-" and self.meaning(text) == "dnf":
                 return None
             found = self._number.of(value)
@@ -399,7 +401,7 @@ class Results(Words):
         self._initials = initials
         self._scored, self._names_winner = scored, names_winner
         self._numbers: set[float] = set()
-        self._has_words = False
+        self._has_words = self.has_ids = False
         self._scheme: Mapping[float, tuple[int, int]] = doubts.decided.get(
             name, SCHEMES[names_winner]
         )
@@ -440,7 +442,7 @@ class Results(Words):
         fitting = [
             scheme for scheme, signs in zip(SCHEMES, _SIGNS, strict=True)
             if numbers <= scheme.keys() and numbers & set(signs) and not self._has_words
-            and (scheme is SCHEMES[1] or not self._names_winner)
+            and (not self._names_winner or (scheme is SCHEMES[1] and not self.has_ids))
         ]  # fmt: skip
         if not fitting:
             more = f"; or leave it out, as {self.reading.by('columns', {'result': ''})}"
@@ -477,8 +479,12 @@ class Statuses(Column):
         """Look at a cell of such a column."""
         if isinstance(text, str) and (text.strip() == "*" or NOT_PLAYED.search(text)):
             self.note(text.strip())
-        elif self._draws is not None and str(text).strip().lower() in _DRAWS:
+        elif self._draws is not None and self._is_draw(str(text).strip().lower()):
             self._draws.note(str(text).strip())
+
+    def _is_draw(self, text: str) -> bool:
+        flagged = text in _TRUE and plain(self.name) in ("tie", "draw", "tied", "isdraw", "istie")
+        return flagged or text in _DRAWS or bool(re.search(r"\bdraw\b", text))
 
     def settle(self) -> bool:
         if self.seen:

@@ -234,6 +234,9 @@ class _Finder(Finder):
                 self._fail(f"the sides of a match may be {listed}: say which, as {cure}")
             chosen = systems[0]
         self._ask_players(chosen)
+        if set(chosen) == {"blue", "red"}:  # neither is first by custom, so the table decides
+            firsts = {side: self._given.get(side) or self._candidates(side)[0] for side in chosen}
+            chosen = sorted(chosen, key=lambda side: firsts[side])
         for side in chosen:
             self._add_side(side)
 
@@ -305,6 +308,8 @@ class _Finder(Finder):
         """Find the column of a role, if there is one."""
         layout = self.layout
         found = self._given.get(role, ())
+        if found and role == "result" and len(layout.sides) > 2:
+            self._fail("a result is of two sides: name the places, as rank1, rank2, …")
         if not found and role not in self._without:
             found = self._found(role)
         if found:
@@ -319,7 +324,9 @@ class _Finder(Finder):
         if role == "status":
             known = enumerate(self._plain)
             return tuple(i for i, each in known if each in STATUSES and i not in taken)
-        if role == "result" and self.layout.sides[0].role == "winner":
+        if role == "result" and (
+            self.layout.sides[0].role == "winner" or len(self.layout.sides) > 2
+        ):
             return ()
         if role == "result" and (winner := self._named_winner()):
             return winner

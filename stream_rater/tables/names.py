@@ -11,7 +11,8 @@ from typing import Final
 ROLES: Final[dict[str, tuple[str, ...]]] = {
     "ladder": ("ladder league div division mode queue playlist",),
     "round": (
-        "roundid matchid gameid uuid setid raceid contestid eventid lobbyid fixtureid heatid",
+        "roundid matchid gameid playid uuid setid raceid contestid eventid lobbyid fixtureid "
+        "heatid",
         "round match game race contest lobby fixture heat id event tournament tournamentid",
     ),
     "time": (
@@ -60,7 +61,7 @@ PAIRS: Final = (("home", "away"), ("white", "black"), ("blue", "red"), ("winner"
 SEATS: Final = frozenset({"home", "away", "white", "black", "blue", "red"})
 """The sides that are seats."""
 
-SEASONS: Final = ("season", "year", "edition", "competitionid", "roundtypeid")
+SEASONS: Final = ("season", "year", "edition", "competitionid", "roundtypeid", "meet", "category")
 """The names of columns beside which a round's id may begin again."""
 
 NUMBERED: Final = (

@@ -7,7 +7,7 @@ from stream_rater.config.errors import BadConfiguration
 from stream_rater.rounds.validation import Invalid
 from stream_rater.tables import cells as read
 from stream_rater.tables.cells import DRAWN, FIRST, SECOND, is_missing, mistake, order, shown
-from stream_rater.tables.doubts import Doubts, Flags, LeftOut, Numbers, Places, Question, Results
+from stream_rater.tables.doubts import Doubts, Flags, LeftOut, Places, Question, Results, Scores
 from stream_rater.tables.event_lines import Entry, Event, Made, encode, entry
 from stream_rater.tables.layout import Layout, Side
 from stream_rater.tables.layout import Places as ColumnPlaces
@@ -38,7 +38,7 @@ class WideEvents:
         self._is_won = layout.sides[0].role == "winner"
         self._low = self._reading.score == "low"
         self._scores_of = {
-            side: Numbers(columns[side.score], doubts) for side in self._sides if self._has_scores
+            side: Scores(columns[side.score], doubts) for side in self._sides if self._has_scores
         }
         self._ranks_of = {
             side: Places(columns[side.rank], doubts) for side in self._sides if self._has_ranks
@@ -121,6 +121,8 @@ class WideEvents:
             ranks = [self._ranks_of[side].of(cells[side.rank]) for side in sides]
             return ranks, self._scores(cells, sides) if scored else nothing
         scores = self._scores(cells, sides) if scored else nothing
+        if scored and None in scores:  # somebody did not finish
+            return [None if score is None else 1 for score in scores], scores
         by_score = order(scores, low=self._low) if scored else ()  # type: ignore[arg-type]
         if self._results is None and not self._is_won:
             if not scored:
@@ -154,7 +156,7 @@ class WideEvents:
         return DRAWN if said == "draw" else FIRST
 
     def _scores(self, cells: Sequence[Any], sides: Sequence[Side]) -> list[Any]:
-        return [self._scores_of[side].of(cells[side.score]) for side in sides]
+        return [self._scores_of[side].score(cells[side.score]) for side in sides]
 
     def _without_scores(self) -> str:
         return self._reading.by_columns({
@@ -169,6 +171,7 @@ class WideEvents:
         cell = cells[self._result]
         known = self._results.is_known(cell) and not self._names_winner
         if not known and (winner := self._winner(cell, players)):
+            self._results.has_ids |= str(cell).strip().isdecimal()
             return winner, ()
         return self._results.of(cell, players)
 

@@ -258,6 +258,35 @@ CASES = {
                                  "p1@white > p2@black", "p2@white = p3@black",
                                  by=("--columns", "round=Nr,white=Weiß,black=Schwarz,"
                                      "result=Ergebnis")),
+    # what a stranger's tables showed
+    "red before blue": read("red,blue,result\np1,p2,win\np1,p2,B\n", "p1@red > p2@blue",
+                            "p2@blue > p1@red"),
+    "ids and numbers of sides": asked("player1,player2,winner\n1,2,1\n2,1,1\n3,3,1\n".replace(
+        "3,3,1", "3,4,1"), "what is meant by '1'? line 4: '1' (3 – 4)"),
+    "plays of one game": read(
+        "play_id,game,name,score\n1,Catan,p1,10\n1,Catan,p2,8\n2,Catan,p2,9\n2,Catan,p3,7\n",
+        "p1 > p2", "p2 > p3", by=("--score", "high")),
+    "meets": asked("Meet,Event,Athlete,Pos\nOslo,100m,p1,1\nOslo,100m,p2,2\nRome,100m,p3,1\n",
+                   "does Event begin again in each Meet? Say --columns round=Meet+Event"),
+    "a column of ties": asked("winner,loser,tie\np1,p2,False\np1,p2,True\n",
+                              "was it a draw? line 3: 'True': say --columns result=tie"),
+    "a majority draw": asked("winner,loser,method\np1,p2,KO\np1,p2,Majority Draw\n",
+                             "was it a draw? line 3: 'Majority Draw'"),
+    "words of few tables": asked("home,away,FTR,status\np1,p2,H,FT\np1,p2,D,CANC\np1,p2,D,n/p\n",
+                                 "--skip status=CANC,status=n/p to leave"),
+    "a score that is a word": asked("home,away,home_score,away_score\np1,p2,1,0\np1,p2,FF,W\n",
+                                    "column home_score: what is meant by 'FF'?"),
+    "a forfeit, said": read("home,away,home_score,away_score\np1,p2,1,0\np1,p2,FF,20\n",
+                            "p1@home > p2@away", "p2@away > p1@home!",
+                            by=("--result", "FF=dnf")),
+    "a mark of minutes": asked("race,player,score\nr,p1,59.90\nr,p2,1:02.33\n",
+                               "what is meant by '1:02.33'?", "--score", "low"),
+    "a result of three": asked("p1,p2,p3,winner\na,b,c,a\n", "a result is of two sides",
+                               "--columns", "result=winner,score1=winner,score2=winner,"
+                               "score3=winner"),
+    "a header again": read("winner,loser\np1,p2\nwinner,loser\np2,p1\n", "p1 > p2", "p2 > p1"),
+    "totals": asked("game,player,score\ng,p1,5\ng,Total,9\n", "--skip player=Total", "--score",
+                    "high"),
     # forms of files that people publish, each with a row or two of made-up values
     "published: football of a season": read(
         "Div,Date,Time,HomeTeam,AwayTeam,FTHG,FTAG,FTR,HTHG,HTAG,HTR,Referee,B365H\n"

@@ -27,6 +27,7 @@ from stream_rater.contract.record import PARENT, STATE, trace_of
 from stream_rater.contract.submissions import Place
 from stream_rater.rounds.validation import with_cure
 from stream_rater.runtime.http import Reasons, probe
+from stream_rater.serve import routes as api
 from stream_rater.serve.door.door import (
     Beginnings,
     Door,
@@ -44,14 +45,6 @@ from stream_rater.serve.http.tokens import Sites, Tokens
 from stream_rater.serve.openapi import document
 from stream_rater.serve.problems import MEDIA_TYPE, Refused
 from stream_rater.serve.questions import Incomplete, Questions
-from stream_rater.serve.routes import (
-    EVENT_STREAM,
-    JSON_LINES,
-    OPERATIONS,
-    Answered,
-    Operation,
-    read_query,
-)
 from stream_rater.serve.seasons import PastSeasons, SeasonIndex
 
 MOST_ANSWERED = 2000
@@ -91,7 +84,7 @@ class Api:
         self._openapi = msgspec.json.encode(document(version, **tokens))
         self._decoders: dict[str, msgspec.json.Decoder[Any]] = {
             each.name: msgspec.json.Decoder(each.body)
-            for each in OPERATIONS
+            for each in api.OPERATIONS
             if each.body and not each.writes
         }
         endpoints = [
@@ -100,7 +93,7 @@ class Api:
             Route("/metrics", self._here(self._scrape)), Route("/openapi.json", self._describe),
         ]  # fmt: skip
         routes = [
-            Route(each.path, self._endpoint(each), methods=[each.method]) for each in OPERATIONS
+            Route(each.path, self._endpoint(each), methods=[each.method]) for each in api.OPERATIONS
         ]
         self.application: ASGIApp = RawPaths(
             Starlette(
@@ -109,7 +102,7 @@ class Api:
             )
         )  # fmt: skip
 
-    def _endpoint(self, operation: Operation) -> Endpoint:
+    def _endpoint(self, operation: api.Operation) -> Endpoint:
         async def answer(request: Request) -> Response:
             began_s = self._clock()
             response = await self._answer_or_problem(operation, request)
@@ -132,7 +125,7 @@ class Api:
 
         return answer
 
-    async def _answer_or_problem(self, operation: Operation, request: Request) -> Response:
+    async def _answer_or_problem(self, operation: api.Operation, request: Request) -> Response:
         try:
             self._admit(operation, request)
             with self._answered.taking(1), self._bodies.taking() as take:
@@ -154,7 +147,7 @@ class Api:
         self._metrics.refused.labels(refused.problem.code).inc()
         return _problem_response(refused)
 
-    def _admit(self, operation: Operation, request: Request) -> None:
+    def _admit(self, operation: api.Operation, request: Request) -> None:
         """Raise Refused if the client asks too often, or may not ask. Clients who may write may do
         so as often as they like."""
         address = request.client.host if request.client else ""
@@ -174,11 +167,11 @@ class Api:
             self._tokens.check_reading(rights)
 
     async def _answer(
-        self, operation: Operation, request: Request, take: Callable[[int], None]
+        self, operation: api.Operation, request: Request, take: Callable[[int], None]
     ) -> Response:
         """Answer a request. `take` takes the bytes of its body from their share."""
         path = {name: _decoded(name, text) for name, text in request.path_params.items()}
-        query = read_query(operation, request.query_params.multi_items())
+        query = api.read_query(operation, request.query_params.multi_items())
         if operation.name == "changes":
             return await self._follow(path["ladder"], request.headers.get("last-event-id"))
         given: Any = None
@@ -216,7 +209,7 @@ class Api:
         return self._door
 
     async def _ask(
-        self, name: Answered, path: dict[str, str], query: dict[str, Any], given: Any
+        self, name: api.Answered, path: dict[str, str], query: dict[str, Any], given: Any
     ) -> Any:
         """Perform an operation and return its answer. `given` is the request's decoded body."""
         ask, ladder = self._questions, path.get("ladder", "")
@@ -259,7 +252,7 @@ class Api:
                 begin = self._beginnings(ladder, query)
                 return await self._opened_door().round(ladder, given.body, given.trace, begin)
             case "send-rounds":
-                lines = given.media_type == JSON_LINES
+                lines = given.media_type == api.JSON_LINES
                 bodies = lines_in(given.body) if lines else elements_in(given.body)
                 return await self._opened_door().rounds(bodies, given.trace)
             case "correct":
@@ -313,7 +306,7 @@ class Api:
         await self._questions.check_ladder(ladder)
         stream = self._hub.follow(ladder, last_id, limits.client_address.get())
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(stream, media_type=EVENT_STREAM, headers=headers)
+        return StreamingResponse(stream, media_type=api.EVENT_STREAM, headers=headers)
 
     async def _scrape(self, _: Request) -> Response:
         page = generate_latest(self._metrics.registry)
