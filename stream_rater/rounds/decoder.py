@@ -63,14 +63,15 @@ class RoundDecoder:
 
     def informative(self, rounds: batch.RoundBatch) -> Flags:
         """(R,) whether each round changes ratings by its rule. Warns by `caution_of_rounds`."""
-        if len(rounds) and rounds.entries.max() > 2:
+        if len(self._cautioned) < len(self.ratings) and len(rounds) and rounds.entries.max() > 2:
             self._caution(rounds)
         skip = np.array([each.skip_all_tied for each in self.ratings], np.bool_)
         return rounds.informative(skip[rounds.config_index])
 
     def _caution(self, rounds: batch.RoundBatch) -> None:
         place, sizes = rounds.place, rounds.entries
-        first, end, part = bounds(sizes)[:-1], bounds(sizes)[1:], np.clip(sizes // 10, 1, sizes - 1)
+        edges, part = bounds(sizes), np.clip(sizes // 10, 1, sizes - 1)
+        first, end = edges[:-1], edges[1:]
         tied_last = place[end - 1] == place[end - 1 - part]
         tied_first = place[first] == place[first + part]
         for number in {*rounds.config_index.tolist()} - self._cautioned:

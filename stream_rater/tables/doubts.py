@@ -67,9 +67,11 @@ NOT_PLAYED: Final = re.compile(
     r"suspended|pending|in.?progress|in.?play|scheduled)\b", re.IGNORECASE,
 )  # fmt: skip
 """The words that say that a match was not played, or not to its end."""
+TIES: Final = ("tie", "draw", "tied", "isdraw", "istie")
+"""The names of the columns that say yes where a match was a draw."""
 STATUSES: Final = frozenset(
     ("status", "state", "result", "res", "score", "outcome", "comment", "comments", "remarks",
-     "notes", "wintype", "wonby", "method", "matchstatus", "tie", "draw", "tied", "isdraw", "istie")
+     "notes", "wintype", "wonby", "method", "matchstatus", *TIES)
 )  # fmt: skip
 """The names of the columns in which these words are looked for."""
 NOBODY: Final = frozenset(
@@ -141,8 +143,11 @@ class Column:
         """Note an open text of the present row. `players`: those of each side, for a question."""
         if text not in self.seen and len(self.seen) < MOST_SEEN:
             more = " – ".join("+".join(names) for names in players)
-            place = f"{self.doubts.unit} {self.doubts.line}: {cells.shown(text)}"
-            self.seen[text] = f"{place}{f' ({more})' if more else ''}"
+            self.seen[text] = f"{self.row_of(text)}{f' ({more})' if more else ''}"
+
+    def row_of(self, text: str) -> str:
+        """The present row with a text of it, as a question shows it."""
+        return f"{self.doubts.unit} {self.doubts.line}: {cells.shown(text)}"
 
     @property
     def rows(self) -> str:
@@ -199,17 +204,17 @@ class Numbers(Column):
 
     def _plain(self, text: str, code: str) -> str:
         """The text with a point, and without separators of thousands. Raises Invalid."""
-        plain = {each: _without(text, each) for each in _NUMBERS}
-        if not self._decimal and any(plain.values()) and len(set(plain.values())) > 1:
-            for each, found in plain.items():
+        forms = {each: _without(text, each) for each in _NUMBERS}
+        if not self._decimal and any(forms.values()) and len(set(forms.values())) > 1:
+            for each, found in forms.items():
                 self._fits[each] &= found is not None
-            if "," in text or plain["."] is None:
+            if "," in text or forms["."] is None:
                 self.note(text)
-        if self._decimal and not plain[self._decimal] and any(plain.values()):
+        if self._decimal and not forms[self._decimal] and any(forms.values()):
             raise cells.mistake(
                 code, self.name, f"{cells.shown(text)} is no number by {self._decimal!r}"
             )
-        return plain[self._decimal or "."] or plain[","] or text
+        return forms[self._decimal or "."] or forms[","] or text
 
     def settle(self) -> bool:
         if not self.seen or self._decimal:
@@ -332,8 +337,8 @@ class Scores(Places):
 
     def score(self, value: Any) -> int | float | None:
         """The score in a cell; None for somebody who did not finish. Raises LeftOut, or Invalid."""
-        if type(value) is int and value >= 0:
-            return value
+        if (type(value) is int and value >= 0) or (type(value) is str and value.isdecimal()):
+            return cells.number(value, self.name)  # nearly all
         text = "" if cells.is_missing(value) else str(value).strip()
         if any(each.fullmatch(text) for each in _NUMBERS.values()):
             if text[0] == "-" and self.meaning(text) == "dnf":
@@ -342,9 +347,7 @@ class Scores(Places):
             if found < 0:
                 self._least = min(self._least, found)
                 if self._low and text not in self.reading.result:
-                    self._negative.setdefault(
-                        text, f"{self.doubts.unit} {self.doubts.line}: {cells.shown(text)}"
-                    )
+                    self._negative.setdefault(text, self.row_of(text))
             return found
         if not self.is_code(text):
             self.note(text)
@@ -483,7 +486,7 @@ class Statuses(Column):
             self._draws.note(str(text).strip())
 
     def _is_draw(self, text: str) -> bool:
-        flagged = text in _TRUE and plain(self.name) in ("tie", "draw", "tied", "isdraw", "istie")
+        flagged = text in _TRUE and plain(self.name) in TIES
         return flagged or text in _DRAWS or bool(re.search(r"\bdraw\b", text))
 
     def settle(self) -> bool:

@@ -82,7 +82,5 @@ class RoundCells:
         self, cells: Sequence[Any], places: Sequence[int], columns: Sequence[str]
     ) -> tuple[str, ...]:
         """The members of a team, each in a column; one may be missing. Raises Invalid."""
-        there = [i for i in places if not is_missing(cells[i])] or places[:1]
-        for i in there:
-            self.somebody((identifier(cells[i], columns[i]),), columns[i])
-        return tuple(identifier(cells[i], columns[i]) for i in there)
+        at = [i for i in places if not is_missing(cells[i])] or places[:1]
+        return tuple(self.somebody((identifier(cells[i], columns[i]),), columns[i])[0] for i in at)

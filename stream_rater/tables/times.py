@@ -170,7 +170,7 @@ class Times(Column):
                 self.note(text)
             elif (order := min(days)) not in self._shown:
                 self._shown.add(order)
-                self._decisive[text] = f"{self.doubts.unit} {self.doubts.line}: {shown(text)}"
+                self._decisive[text] = self.row_of(text)
         if self._order in days:
             return days[self._order]
         if self._order or not days:
@@ -196,7 +196,7 @@ class Times(Column):
             self._fail(text, "no time: beyond the year 9999")
 
     def _fail(self, value: Any, why: str) -> NoReturn:
-        self._unread = self._unread or f"{self.doubts.unit} {self.doubts.line}: {shown(value)}"
+        self._unread = self._unread or self.row_of(value)
         raise mistake("bad-time", self.name, f"{shown(value)} is {why}") from None
 
 

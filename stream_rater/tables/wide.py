@@ -169,7 +169,7 @@ class WideEvents:
         """The ranks by the column of the result, which may name the winner."""
         assert self._results is not None
         cell = cells[self._result]
-        known = self._results.is_known(cell) and not self._names_winner
+        known = not self._names_winner and self._results.is_known(cell)
         if not known and (winner := self._winner(cell, players)):
             self._results.has_ids |= str(cell).strip().isdecimal()
             return winner, ()
