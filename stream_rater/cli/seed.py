@@ -100,7 +100,7 @@ def seed(
         )
     _show(plan, to_stderr=out is not None)
     if out is not None:
-        print(operation.write(plan, out, table, Path(settings.data)), file=sys.stderr)
+        print(operation.write(plan, out, table, *settings.files), file=sys.stderr)
     elif not dry_run and (yes or _agreed(plan, undo=undo)):
         done = operation.take_back if undo else operation.send_seeds
         print(done(plan, settings))

@@ -29,15 +29,9 @@ def rebuild(
 ) -> None:  # fmt: skip
     """Replay the log into an empty Redis, while no worker runs; they then go on from there. Of a
     data file, the ratings are replaced, while its process is stopped."""
-    settings = common.settings_of(settings_path)
-    if settings.data:
-        from stream_rater.operations.rebuild_file import rebuild_file
-
-        rebuild_file(settings, replace=replace, cores=cores)
-        return
     from stream_rater.operations.rebuild import rebuild as run_rebuild
 
-    run_rebuild(settings, replace=replace, cores=cores, fill=fill)
+    run_rebuild(common.settings_of(settings_path), replace=replace, cores=cores, fill=fill)
 
 
 @click.command()
@@ -92,19 +86,10 @@ def erase(
     Kafka's log cannot be changed, so it is copied to topics of another prefix. A data file is
     written again. All ratings stay as they are.
     """
-    settings = common.settings_of(settings_path)
-    if settings.data:
-        if prefix is not None or options["delete_old"]:
-            raise BadConfiguration("--to and --delete-old are for Kafka: leave them out")
-        from stream_rater.operations.erase_file import erase_file
-
-        erase_file(settings, player, pseudonym, dry_run=options["dry_run"])
-        return
-    if prefix is None:
-        raise BadConfiguration("give --to: the prefix of the new topics")
     from stream_rater.operations.erase import erase as erase_player
 
-    erase_player(settings, player, prefix, pseudonym, **options)
+    settings = common.settings_of(settings_path)
+    erase_player(settings, player, prefix or "", pseudonym, **options)
 
 
 @click.command()
@@ -165,8 +150,7 @@ def move(file: Path | None, old: Path | None, settings_path: Path | None) -> Non
     """Move a data file, or another Kafka with its Redis, to the Kafka and Redis of the settings,
     while no process of the old place runs. Ratings and offsets stay as they are, and nothing starts
     in the old place again."""
-    from stream_rater.operations.move import move as move_file
-    from stream_rater.operations.move import move_from_kafka
+    from stream_rater.operations.move import move_file, move_from_kafka
 
     settings = common.settings_of(settings_path)
     if file is not None and old is None:

@@ -1,6 +1,7 @@
 """The service's settings, each with its default."""
 
 import re
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit, urlunsplit
 
@@ -172,6 +173,11 @@ class Settings(AccessSettings, frozen=True, forbid_unknown_fields=True, kw_only=
     """`debug`, `info`, `warning` or `error`."""
     kafka_options: dict[str, str] = {}  # a struct: each has its own
     """Further librdkafka properties (TOML only)."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that commands read, and must not write over."""
+        return tuple(Path(each) for each in (self.data, self.ladders) if each)
 
     def __repr__(self) -> str:
         """Whatever prints the settings prints no secret."""

@@ -179,3 +179,24 @@ REJECTIONS: Mapping[str, str] = {
 """Why a record is rejected, by error code. The codes from `corrections-refused` on are for
 corrections only, and the last one is for seeds and resets. Each text continues the words "The
 record was rejected because"."""
+
+
+class Outdone(Exception):
+    """Another process writes the standings of this season now."""
+
+
+class TopicMismatch(Exception):
+    """A topic cannot be used. The text is one line with its name and the remedy."""
+
+
+class LayoutMismatch(Exception):
+    """The store was laid out for other shards, buckets or topics. The text names the remedy."""
+
+
+class StoreMismatch(Exception):
+    """The Redis server is reachable and must not be used. The text is one line with its address and
+    the remedy."""
+
+
+class Unusable(Unrecoverable):
+    """A data file that cannot be opened, or must not be used any more. The text is one line."""

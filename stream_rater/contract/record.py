@@ -16,6 +16,9 @@ import msgspec
 Player = tuple[str, str]
 """(ladder, player id): the key of a belief."""
 
+ANY_OFFSET = -1
+"""The offset of a record that may get any offset."""
+
 Headers = Sequence[tuple[str, bytes | None]]
 """A record's headers as Kafka returns them. The value of a header may be None."""
 

@@ -1,10 +1,11 @@
 """`stream-rater backup`: copies a data file while a process may write to it."""
 
+from contextlib import closing
 from pathlib import Path
 
-from stream_rater.adapters.sqlite.names import copying, sync
-from stream_rater.adapters.sqlite.reading import data_file
 from stream_rater.config.errors import Failed
+from stream_rater.config.settings import Settings
+from stream_rater.places.file import FilePlace
 from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import counted
 
@@ -17,15 +18,11 @@ def backup(path: Path, to: Path) -> str:
     """
     with named_failures():
         _check_free(to)
-        with data_file(str(path)) as file, copying(to) as part:
-            file.copy_to(part)
-            with data_file(str(part)) as copy:
-                if faults := copy.faults():
-                    raise Failed(f"{path}: its copy is damaged, so it is, too: {faults[0]}")
-                rounds, changes = sum(copy.ends()), sum(copy.changed_ends())
+        with closing(FilePlace(Settings(), path)) as file, file.copied_to(to) as copy:
+            if faults := copy.faults():
+                raise Failed(f"{path}: its copy is damaged, so it is, too: {faults[0]}")
+            rounds, changes = sum(copy.ends()), sum(copy.changed_ends())
             _check_free(to)
-            part.rename(to)
-            sync(to.parent)
     return (
         f"{to}: {counted(rounds, 'record')} and {counted(changes, 'rating change')}; `stream-rater "
         f"verify --data {to}` compares its ratings with its rounds"

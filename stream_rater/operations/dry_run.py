@@ -82,12 +82,14 @@ def dry_run(plan: Sequence[Planned], settings: Settings, file: Path | None) -> D
         with file_failures():
             found = _preview(_LogSource(RoundsFile(file).records), plan, ladders, settings)
     else:
-        from stream_rater.operations import live_log
+        from stream_rater import places
+        from stream_rater.operations.live_log import live_log
         from stream_rater.runtime.failures import named_failures
 
-        with named_failures():
-            check_accepting(plan, ladders, live_log.ends_now(settings))
-            log = _LogSource(*live_log.live_log(settings, ladders, ladder), time.time())
+        with named_failures(), places.opened(settings) as place:
+            check_accepting(plan, ladders, place.end_of)
+            read_log, partition = live_log(place, ladders, ladder)
+            log = _LogSource(read_log, partition, place.partitions, time.time())
             found = _preview(log, plan, ladders, settings)
     for offset, invalid in found.others_rejected:
         print(f"waiting at offset {offset}: {invalid.code}: {invalid}", file=sys.stderr)

@@ -5,20 +5,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from stream_rater.adapters.kafka.reader import follow
-from stream_rater.adapters.kafka.topics import Admin, Topics
-from stream_rater.adapters.sqlite.following import changed_records, rejected_records
-from stream_rater.adapters.sqlite.reading import DataFile, data_file
+from stream_rater import places
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract import events
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.record import Record, header
 from stream_rater.contract.seeds import RESET, SEEDED
+from stream_rater.places.port import CHANGED, REJECTED
 from stream_rater.rounds.validation import CODES
 from stream_rater.runtime.failures import named_failures
 
@@ -26,12 +24,6 @@ HINT_S = 5.0
 """The time without a line after which a hint says that the command waits, in seconds."""
 
 SHOWN_LINE = "{time}  {ladder:<16} {who:<24} {what}"
-
-
-class FileRecords(Protocol):
-    """Yields records of a data file as they come, and None where none has come for a while."""
-
-    def __call__(self, file: DataFile, *, from_start: bool) -> Iterator[Record | None]: ...
 
 
 class Following(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,8 +53,7 @@ def watch(
             return None
         return value.decode() if as_json else line_of(event)
 
-    topic, chosen = Topics.of(settings).changed, {"ladder": ladder, "player": player}
-    yield from _lines(settings, topic, changed_records, following, line, chosen)
+    yield from _lines(settings, CHANGED, following, line, {"ladder": ladder, "player": player})
 
 
 def rejected(
@@ -80,25 +71,17 @@ def rejected(
             return None
         return msgspec.json.encode(found).decode() if as_json else _line_of_rejection(found)
 
-    topic, chosen = Topics.of(settings).rejected, {"ladder": ladder, "code": code}
-    yield from _lines(settings, topic, rejected_records, following, line, chosen)
+    yield from _lines(settings, REJECTED, following, line, {"ladder": ladder, "code": code})
 
 
 def _lines(
-    settings: Settings, topic: str, read: FileRecords, following: Following,
-    line: Callable[[Record], str | None], chosen: Mapping[str, str | None],
+    settings: Settings, topic: str, following: Following, line: Callable[[Record], str | None],
+    chosen: Mapping[str, str | None],
 ) -> Iterator[str]:  # fmt: skip
-    """Yield the lines of a topic's records, or of those that `read` finds in the data file
-    (`_lines_of`)."""
-    with named_failures():
-        if settings.data:
-            with data_file(settings.data) as file:
-                records = read(file, from_start=following.from_start)
-                yield from _lines_of(records, str(file.path), following, line, chosen)
-        else:
-            (partitions,) = Admin(settings).partitions_of(topic)
-            records = follow(settings, topic, partitions, from_start=following.from_start)
-            yield from _lines_of(records, topic, following, line, chosen)
+    """Yield the lines of the records of CHANGED or REJECTED (`_lines_of`)."""
+    with named_failures(), places.opened(settings) as place:
+        records = place.follow(topic, from_start=following.from_start)
+        yield from _lines_of(records, place.topic(topic), following, line, chosen)
 
 
 def _lines_of(

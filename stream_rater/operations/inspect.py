@@ -3,23 +3,16 @@
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from stream_rater.adapters.kafka.ladder_events import disagreement, read_ladder_events
-from stream_rater.adapters.kafka.reader import read_back
-from stream_rater.adapters.kafka.topic_rules import DAY_MS
-from stream_rater.adapters.kafka.topics import Admin
-from stream_rater.adapters.redis.keys import belief_key
-from stream_rater.adapters.redis.store import RedisStore
-from stream_rater.adapters.sqlite.names import holder_of
-from stream_rater.adapters.sqlite.reading import DataFile, data_file
+from stream_rater import places
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.player_column import PlayerColumn
-from stream_rater.columns.sharding import partition_of, shards_of
+from stream_rater.columns.sharding import shards_of
 from stream_rater.config.errors import Failed
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
@@ -31,13 +24,13 @@ from stream_rater.contract.events import (
     rating_changed_from_json,
     shown,
 )
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.seeds import SEEDED, SEEDS
 from stream_rater.operations.follow import in_utc, outcome_of
 from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import APPLIED, LadderEdits, correction_of
 from stream_rater.pipeline.ladder_history import LadderLog
-from stream_rater.pipeline.ports import NO_PLAYERS, Position
+from stream_rater.places.checks import disagreement
+from stream_rater.places.port import Place
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.factor import factors_of, weights_of
 from stream_rater.rating.seasons import seen
@@ -55,25 +48,21 @@ SEARCH_S = 5.0
 def inspect(settings: Settings, ladder: str | None, player: str | None) -> Iterator[str]:
     """Yield lines about a player's belief; about a ladder's corrections if only `player` is None;
     about all topics if `ladder` is None. Raises BadConfiguration or Failed."""
-    with named_failures():
+    with named_failures(), places.opened(settings) as place:
         if ladder is None:
-            lines = _topics(settings)
+            lines = _sections(place)
         elif player is None:
-            lines = _ladder(settings, ladder)
+            lines = _ladder(place, ladder)
         else:
-            lines = _player(settings, ladder, player)
+            lines = _player(place, ladder, player)
         yield from lines
 
 
 # --- a ladder ------------------------------------------------------------------------------------
 
 
-def _ladder(settings: Settings, ladder: str) -> Iterator[str]:
-    if settings.data:
-        with data_file(settings.data) as file:
-            ladder_log = file.ladder_log()
-    else:
-        ladder_log = read_ladder_events(settings, Admin(settings))
+def _ladder(place: Place, ladder: str) -> Iterator[str]:
+    ladder_log = place.ladder_log()
     recorded = ladder_log.corrections.get(ladder, ())
     if not recorded and ladder not in ladder_log.ladders:
         raise Failed(unknown_ladder(ladder, ladder_log.ladders))
@@ -104,55 +93,24 @@ def _correction_text(recorded: RecordedCorrection) -> str:
 # --- a player ------------------------------------------------------------------------------------
 
 
-def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
-    if settings.data:
-        with data_file(settings.data) as file:
-            yield from _player_in_file(settings, file, ladder, player)
-        return
-    admin, store = Admin(settings), RedisStore(settings)
-    (shards,) = admin.partitions_of(admin.topics.changed)  # equal to the number of shards
-    shard = int(shards_of([player], shards)[0])
-    stored = store.read({shard: PlayerColumn.of([(ladder, player)])})[shard]
+def _player(place: Place, ladder: str, player: str) -> Iterator[str]:
+    shard = int(shards_of([player], place.shards)[0])
+    stored = place.read({shard: PlayerColumn.of([(ladder, player)])})[shard]
     (record,) = stored.records
-    ladder_log = read_ladder_events(settings, admin)
+    ladder_log = place.ladder_log()
     if record is None:
         raise Failed(_unknown_player(ladder, player, shard, ladder_log.ladders))
-    ends, topic = admin.all_ends(admin.topics.rounds), admin.topics.changed
-    of_player = joined(ladder, player).encode()
-    events, begin = _last_events(
-        lambda p, n, s: read_back(settings, topic, p, of_player, count=n, within_s=s),
-        shard, shards, record,
-    )  # fmt: skip
-    yield from _belief(settings, ladder, player, record, ladder_log, ends, seed_in(events))
-    key = belief_key(shard, ladder, player.encode(), settings.buckets)
-    encoding = store.encoding(shard, (ladder, player)) or "unknown encoding"
-    yield f"in Redis: shard {shard}, {len(record)} bytes in the hash {shown(key)} ({encoding})"
-    yield from _last_rounds(events, f"{topic}, partition {shard}, from offset {begin} on")
-
-
-def _player_in_file(settings: Settings, file: DataFile, ladder: str, player: str) -> Iterator[str]:
-    """`_player` for a data file."""
-    shard = int(shards_of([player], file.shards)[0])
-    stored = file.read({shard: PlayerColumn.of([(ladder, player)])})[shard]
-    (record,) = stored.records
-    ladder_log = file.ladder_log()
-    if record is None:
-        raise Failed(_unknown_player(ladder, player, shard, ladder_log.ladders))
-    key = joined(ladder, player).encode()
-    events, begin = _last_events(
-        lambda p, n, s: file.last_events(p, key, n, s), shard, file.shards, record
-    )
-    yield from _belief(settings, ladder, player, record, ladder_log, file.ends(), seed_in(events))
-    yield f"in {file.path}: {len(record)} bytes"
-    yield from _last_rounds(events, f"the events that are kept, from {begin} on")
+    events, begin = _last_events(place, joined(ladder, player).encode(), shard, record)
+    yield from _belief(place, ladder, player, record, ladder_log, seed_in(events))
+    yield place.where(ladder, player, shard, len(record))
+    yield from _last_rounds(events, f"{place.events_of(shard)}, from offset {begin} on")
 
 
 def _last_events(
-    read: Callable[[int, int, float], tuple[Sequence[Any], int]], home: int, partitions: int,
-    data: bytes,
-) -> tuple[list[bytes | None], int]:  # fmt: skip
+    place: Place, key: bytes, home: int, data: bytes
+) -> tuple[list[bytes | None], int]:
     """The values of a player's last events, oldest first, and the offset down to which the player's
-    partition was searched. `read` searches a partition for so many events for so long.
+    shard `home` was searched.
 
     Others are searched if these events do not lead to the belief, `data`, one by one: events may be
     there from before shards were added, or, in a data file, from before `erase`.
@@ -160,28 +118,27 @@ def _last_events(
     (header,) = belief_record.read_headers(data[: belief_record.HEADER_SIZE])
     # A count above the number of rounds would search the whole partition. It may be 0.
     count, end_s = max(1, min(LAST_ROUNDS, int(header["rounds"]))), time.monotonic() + SEARCH_S
-    found, begin = read(home, count, SEARCH_S)
-    values = [each.value for each in found]
+    values, begin = place.last_events(home, key, count, SEARCH_S)
     events = [rating_changed_from_json(each) for each in filter(None, values)]
     next_mu = [each.previous_mu for each in events[1:]]
     next_mu.append(header["previous_mu" if header["untold"] else "mu"])
     if len(events) < count or [each.mu for each in events] != next_mu:
-        for partition in {*range(partitions)} - {home}:
-            found, _ = read(partition, count, max(0.0, end_s - time.monotonic()))
-            values += [each.value for each in found]
+        for shard in {*range(place.shards)} - {home}:
+            left_s = max(0.0, end_s - time.monotonic())
+            values += place.last_events(shard, key, count, left_s)[0]
         values.sort(key=offset_of)
     return values[-count:], begin
 
 
 def _belief(
-    settings: Settings, ladder: str, player: str, record: bytes, ladder_log: LadderLog,
-    ends: Sequence[int], seed: CorrectionCause | None,
+    place: Place, ladder: str, player: str, record: bytes, ladder_log: LadderLog,
+    seed: CorrectionCause | None,
 ) -> Iterator[str]:  # fmt: skip
-    """Yield lines that describe a player's belief. `ends`: the end of each partition of
-    `round-completed`. `seed`: the seed or reset in the player's newest event."""
-    ladders = ladders_of_settings(settings)
-    terms = ladders.find(ladder, ends[partition_of(ladder, len(ends))])
-    if why := disagreement(settings, ladders, ladder_log, only=ladder):
+    """Yield lines that describe a player's belief. `seed`: the seed or reset in the player's newest
+    event."""
+    ladders = ladders_of_settings(place.settings)
+    terms = ladders.find(ladder, place.end_of(ladder))
+    if why := disagreement(place.settings, ladders, ladder_log, only=ladder):
         print(f"warning: {why}: the shown rating is left out", file=sys.stderr)
         terms = None  # no rating was displayed by these parameters
     beliefs = belief_record.decode([record], 0, 0.0, 1.0)
@@ -296,91 +253,11 @@ def _time_text(seconds: int) -> str:
 # --- all topics ----------------------------------------------------------------------------------
 
 
-def _topics(settings: Settings) -> Iterator[str]:
-    if settings.data:
-        with data_file(settings.data) as file:
-            yield from _file(file)
-        return
-    admin, store = Admin(settings), RedisStore(settings)
-    topics = admin.topics
-    names = topics.names
-    counts = dict(zip(names, admin.partitions_of(*names), strict=True))
-    stored = store.read(dict.fromkeys(range(counts[topics.parts]), NO_PLAYERS))
-    positions = [stored[shard].position for shard in range(counts[topics.parts])]
-    read_by = {topics.rounds: (ESTIMATORS, ()), topics.parts: (UPDATERS, positions)}
-    for name, count in counts.items():
-        copies = admin.copies(name)
-        yield topic_line(name, count, min(of for _, of in copies), admin.configuration(name))
-        yield from _table(admin, name, copies, *read_by.get(name, ("", ())))
-        yield from _hidden(admin, name, count)
-        yield ""
-
-
-def _hidden(admin: Admin, topic: str, count: int) -> Iterator[str]:
-    """Yield a line for each partition in which an open transaction hides records from readers of
-    committed records."""
-    ends = admin.ends(topic, count)
-    for p, (end, stable) in enumerate(zip(ends, admin.stable_ends(topic, count), strict=True)):
-        if stable < end:
-            yield f"  {p:>5} from {stable} on hidden to readers by an open transaction"
-
-
-def topic_line(topic: str, partitions: int, copies: int, configuration: Mapping[str, str]) -> str:
-    """A line with the configuration of a topic, by Kafka's names."""
-    retention_ms = int(configuration["retention.ms"])
-    days = "for ever" if retention_ms < 0 else f"{retention_ms / DAY_MS:g} days"
-    return (
-        f"{topic}: partitions {partitions}, replication.factor {copies}, "
-        f"min.insync.replicas {configuration['min.insync.replicas']}, "
-        f"cleanup.policy {configuration['cleanup.policy']}, "
-        f"retention.ms {retention_ms} ({days})"
-    )
-
-
-def _table(
-    admin: Admin, topic: str, copies: Sequence[tuple[int, int]], group: str,
-    applied: Sequence[Position],
-) -> Iterator[str]:  # fmt: skip
-    """Yield a line for each partition. `group`: the consumer group that reads the topic; empty if
-    none does. `applied`: the position of each partition in Redis; empty if Redis has none."""
-    count = len(copies)
-    starts, ends = admin.starts(topic, count), admin.ends(topic, count)
-    columns: dict[str, Sequence[object]] = {"in sync": [f"{i}/{of}" for i, of in copies]}
-    columns |= {"from": starts, "to": ends}
-    if group:
-        committed, owners = admin.committed(group, topic, count), admin.owners(group, topic)
-        done = [max(committed[p] or 0, starts[p]) for p in range(count)]
-        columns |= {"done": done}
-        columns |= {"in Redis": [each.applied for each in applied]} if applied else {}
-        columns |= {"behind": [ends[p] - done[p] for p in range(count)]}
-        columns |= {"owner": [f" {owners.get(p, 'nobody')}" for p in range(count)]}
-    yield from _lines(columns, range(count))
-
-
-def _lines(columns: Mapping[str, Sequence[object]], rows: Iterable[int]) -> Iterator[str]:
-    """Yield a table with these rows."""
-    yield f"  {'':>5}" + "".join(f" {name:>10}" for name in columns)
-    for p in rows:
-        yield f"  {p:>5}" + "".join(f" {values[p]!s:>10}" for values in columns.values())
-
-
-# --- a data file ---------------------------------------------------------------------------------
-
-
-def _file(file: DataFile) -> Iterator[str]:
-    """Yield lines about a data file, with tables of the partitions that have or had records."""
-    holder, size = holder_of(file.path), file.path.stat().st_size / 1e6
-    yield (
-        f"{file.path}: {size:,.1f} MB, created {file.meta('created_at')}, partitions "
-        f"{file.partitions}, {f'in use by {holder}' if holder else 'not in use'}"
-    )
-    ends, part_ends = file.ends(), file.part_ends()
-    done, applied = file.committed(ESTIMATORS, len(ends)), file.committed(UPDATERS, len(part_ends))
-    for what, starts, to, reached in (
-        ("rounds", file.starts(), ends, done), ("parts", [0] * len(part_ends), part_ends, applied),
-    ):  # fmt: skip
-        yield f"{what}:"
-        behind = [end - each for end, each in zip(to, reached, strict=True)]
-        columns = {"from": starts, "to": to, "done": reached, "behind": behind}
-        yield from _lines(columns, [p for p, end in enumerate(to) if end])
-    yield f"rating changes: {sum(file.changed_ends()):,}; rejections: {file.last_rejection():,}"
+def _sections(place: Place) -> Iterator[str]:
+    for section in place.sections():
+        yield section.title
+        if section.columns:
+            yield f"  {'':>5}" + "".join(f" {name:>10}" for name in section.columns)
+        for p in section.rows:
+            yield f"  {p:>5}" + "".join(f" {each[p]!s:>10}" for each in section.columns.values())
+        yield from section.remarks

@@ -24,24 +24,18 @@ from itertools import chain
 
 import numpy as np
 
-from stream_rater.adapters.kafka.copier import ANYWHERE, Copier
-from stream_rater.adapters.kafka.envelopes import change_headers, next_offset_of
-from stream_rater.adapters.kafka.reader import read_all, source_tails
-from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import Ladders
-from stream_rater.config.settings import Settings
-from stream_rater.contract.events import LOG_LOST, CorrectionCause, rating_changed_from_json
-from stream_rater.contract.groups import ESTIMATORS
-from stream_rater.contract.record import Player, Record
-from stream_rater.contract.season_ended import SeasonKept
-from stream_rater.operations import season_copies
-from stream_rater.operations.corrected_rebuild import LastPublished, last_published
+from stream_rater.contract import season_ended
+from stream_rater.contract.events import LOG_LOST, CorrectionCause
+from stream_rater.contract.record import ANY_OFFSET, Player, Record
+from stream_rater.operations.corrected_rebuild import LastPublished
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.pipeline.ladder_history import LadderLog
-from stream_rater.pipeline.ports import Event, SourceCommit, Tails
+from stream_rater.pipeline.ports import Event, SourceCommit
 from stream_rater.pipeline.updater.corrected_changes import correction_events
+from stream_rater.places.port import Place
 from stream_rater.rating import record as belief_record
 from stream_rater.rating import stages
 from stream_rater.rating.stages import RatingRule
@@ -60,61 +54,9 @@ MOST_FILLERS = 50_000_000
 an offset that is wrong must not fill a disk."""
 
 
-class RoundLog:
-    """The topic `round-completed` and the estimators' offsets on it, and what names its offsets."""
-
-    def __init__(self, settings: Settings, admin: Admin) -> None:
-        self._settings, self._admin, self._topics = settings, admin, admin.topics
-
-    def ends(self) -> Sequence[int]:
-        """The end of each partition."""
-        return self._admin.all_ends(self._topics.rounds)
-
-    def append(self, records: Iterable[Record]) -> None:
-        """Append records. They are in the log when this returns."""
-        Copier(self._settings, self._topics.rounds).write(records)
-
-    def commit(self, offsets: Mapping[int, int], tails: Tails) -> None:
-        """Commit offsets of the estimators, each with a checksum."""
-        self._admin.commit(ESTIMATORS, self._topics.rounds, offsets, tails)
-
-    def commit_finished(self, offsets: Mapping[int, int]) -> None:
-        """Commit offsets of the estimators, each with the checksum of the record before it."""
-        known = {p: offset for p, offset in offsets.items() if offset}
-        found = source_tails(self._settings, self._admin, known)
-        self.commit(offsets, {p: each.tail for p, each in found.items()})
-
-    def publish(self, events: Iterable[Event]) -> None:
-        """Publish events. They are in `rating-changed` when this returns."""
-        Copier(self._settings, self._topics.changed).write(
-            Record(each.shard, ANYWHERE, each.value, change_headers(each), key=each.key)
-            for each in events
-        )
-
-    def newest(self, wanted: Callable[[str], bool]) -> dict[Player, LastPublished]:
-        """What was last published of each player of the wanted ladders. Records without a value are
-        skipped: their players were erased."""
-        values = (each.value for each in self._read(self._topics.changed))
-        return last_published(map(rating_changed_from_json, filter(None, values)), wanted)
-
-    def rejected(self) -> Iterator[tuple[int, int]]:
-        """Yield the partition and the next offset of each rejection."""
-        found = (next_offset_of(each.headers) for each in self._read(self._topics.rejected))
-        return filter(None, found)
-
-    def seasons(self) -> Iterator[tuple[str, int]]:
-        """Yield the ladder of each past season, and the offset at which the next one starts."""
-        for found, _ in season_copies.read_seasons(self._settings, self._admin):
-            if isinstance(found, SeasonKept):
-                yield found.ladder, found.offset
-
-    def _read(self, topic: str) -> Iterator[Record]:
-        return read_all(self._settings, topic, *self._admin.partitions_of(topic))
-
-
 def named_offsets(
     committed: Mapping[int, SourceCommit | None], cutoff: Cutoff, newest: Published,
-    notes: LadderLog, heads: Iterable[tuple[str, Head]], log: RoundLog,
+    notes: LadderLog, heads: Iterable[tuple[str, Head]], place: Place,
 ) -> dict[int, int]:  # fmt: skip
     """By partition, the offset after all that anything names. `committed`: the estimators' offsets.
     `newest`: what was last published of the players of interest. `heads`: the ladders of the
@@ -122,34 +64,42 @@ def named_offsets(
     found = {p: each.offset if each is not None else 0 for p, each in committed.items()}
     home = cache(lambda ladder: partition_of(ladder, len(found)))
     for ladder, offset in chain(
-        cutoff.named(), log.seasons(),
+        cutoff.named(), _seasons(place),
         ((ladder, each.offset) for (ladder, _), each in newest.items()),
         ((ladder, max(each.place)) for ladder, some in notes.corrections.items() for each in some),
         ((name, max(of.offset - 1, *chain(of.last[:1], *of.corrections))) for name, of in heads),
     ):  # fmt: skip
         found[home(ladder)] = max(found[home(ladder)], offset + 1)
-    for partition, offset in chain(log.rejected(), notes.replayed.items()):
+    for partition, offset in chain(place.rejected_to(), notes.replayed.items()):
         found[partition] = max(found.get(partition, 0), offset)
     return found
+
+
+def _seasons(place: Place) -> Iterator[tuple[str, int]]:
+    """Yield the ladder of each past season, and the offset at which the next one starts."""
+    for message, _ in place.standings(whole=False):
+        found = season_ended.record_of(message.key, message.value)
+        if isinstance(found, season_ended.SeasonKept):
+            yield found.ladder, found.offset
 
 
 class Closing:
     """Closes the partitions that lost records."""
 
     def __init__(
-        self, lost: Collection[int], log: RoundLog, ladders: Ladders, newest: Published,
+        self, lost: Collection[int], place: Place, ladders: Ladders, newest: Published,
         reach: Mapping[int, int],
     ) -> None:  # fmt: skip
         """`newest`: what was last published of each player of these partitions, or of more.
         `reach`: by partition, the offset after all that anything names."""
-        self._lost, self._log, self._ladders = lost, log, ladders
+        self._lost, self._place, self._ladders = lost, place, ladders
         self._newest, self._reach = newest, reach
         self._ends: dict[int, int] = {}
         """By partition that lost records, its end after the last appended record."""
 
     def check(self, most: int) -> None:
         """Raise Failed if more than `most` records would be appended to a partition."""
-        for partition, end in enumerate(self._log.ends()):
+        for partition, end in enumerate(self._place.ends()):
             if partition in self._lost and (count := self._reach[partition] - end) > most:
                 raise Failed(
                     f"partition {partition} of the rounds lost records and ends at {end}, and "
@@ -157,39 +107,37 @@ class Closing:
                     f"give --fill {count}, and so many empty records are appended"
                 )
 
-    def close(self, begin: Callable[[], object]) -> dict[int, int]:
+    def close(self) -> dict[int, int]:
         """Append empty records up to the offsets that something names, and one record more. Returns
-        the ends of the partitions that lost records. `begin`: marks the store as unfinished."""
-        begin()
+        the ends of the partitions that lost records."""
+        self._place.begin_rebuild()
         self._disown()
         self._fill()
-        ends = self._log.ends()
+        ends = self._place.ends()
         self._ends = {p: ends[p] for p in self._lost}
         return self._ends
 
     def _disown(self) -> None:
         """Commit offsets that no log can have led to. A repeated rebuild reads from them how far
         to fill, whatever else is gone by then."""
-        ends = self._log.ends()
+        ends = self._place.ends()
         offsets = {p: max(self._reach[p], ends[p]) for p in self._lost}
-        self._log.commit(offsets, dict.fromkeys(offsets, NO_RECORD))
+        self._place.commit_rounds(offsets, dict.fromkeys(offsets, NO_RECORD))
 
     def _fill(self) -> None:
         for p in self._lost:
-            while (count := self._reach[p] - self._log.ends()[p]) > 0:
-                self._log.append(Record(p, ANYWHERE, None) for _ in range(count))
-            self._log.append([Record(p, ANYWHERE, self._last_value())])
+            while (count := self._reach[p] - self._place.ends()[p]) > 0:
+                self._place.append(Record(p, ANY_OFFSET, None) for _ in range(count))
+            self._place.append([Record(p, ANY_OFFSET, self._last_value())])
 
     def _last_value(self) -> bytes | None:
         return FILLER + secrets.token_hex(8).encode()
 
-    def publish(
-        self, beliefs: Iterable[Sequence[tuple[Player, bytes]]], verdicts: Verdicts, shards: int,
-        sent: Callable[[int], int],
-    ) -> None:  # fmt: skip
+    def publish(self, verdicts: Verdicts, sent: Callable[[int], int]) -> None:
         """Publish an event of each player whose belief is not what was last published, or who has
-        no belief any more. `beliefs`: all that the store has, in batches; a player may appear in
-        several. `sent`: the offset before which all rounds of a partition are in the beliefs."""
+        no belief any more. `sent`: the offset before which all rounds of a partition are in the
+        beliefs."""
+        shards = self._place.shards
         now, seen, every = datetime.now(UTC).isoformat(), set[Player](), np.ones(1, np.bool_)
         last_of = cache(lambda ladder: sent(partition_of(ladder, len(self._reach))) - 1)
 
@@ -220,11 +168,13 @@ class Closing:
                 )  # fmt: skip
                 yield from correction_events(shard, ladder, cause, now, rule, [name], header, every)
 
-        def gone() -> Iterator[list[tuple[Player, None]]]:
-            yield [(who, None) for who in self._newest if who not in seen]
+        def all_events() -> Iterator[Event]:
+            for batch in self._place.beliefs():
+                yield from events(batch)
+            yield from events([(who, None) for who in self._newest if who not in seen])
 
-        self._log.publish(chain.from_iterable(map(events, chain(beliefs, gone()))))
+        self._place.publish(all_events())
 
     def release(self) -> None:
         """Commit the ends, so that workers go on behind all that was replayed."""
-        self._log.commit_finished(self._ends)
+        self._place.commit_rounds(self._ends)

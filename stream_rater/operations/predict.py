@@ -128,18 +128,13 @@ def from_redis(question: Question, settings: Settings, ladder: str) -> Answer:
     """Answer by the ratings in Redis, or in a data file. Raises BadConfiguration if the ladders
     file is not that of the workers. Raises Failed if no round of the ladder was rated, if the
     beliefs are not up to date, if a player was removed, or if a server does not answer."""
-    from stream_rater.adapters import live_beliefs
-    from stream_rater.adapters.sqlite.reading import DataFile
+    from stream_rater import places
+    from stream_rater.places import live_beliefs
     from stream_rater.runtime.failures import named_failures
 
-    with named_failures():
+    with named_failures(), places.opened(settings) as place:
         try:
-            source: live_beliefs.BeliefSource = (
-                DataFile(Path(settings.data))
-                if settings.data
-                else live_beliefs.ServiceBeliefs(settings)
-            )
-            beliefs = live_beliefs.LiveBeliefs(settings, ladders_of_settings(settings), source)
+            beliefs = live_beliefs.LiveBeliefs(ladders_of_settings(settings), place)
             known = beliefs.of(ladder, question.players)
         except live_beliefs.UnratedLadder as error:
             raise Failed(unknown_ladder(ladder, error.rated)) from None

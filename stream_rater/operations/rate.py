@@ -13,12 +13,12 @@ import msgspec
 import numpy as np
 from msgspec.structs import astuple
 
-from stream_rater.adapters.sqlite.schema import APPLICATION_ID
 from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import ANY_LADDER, BETTER_FOR_DUELS, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
 from stream_rater.operations import input_file
+from stream_rater.places import is_data_file
 from stream_rater.rating.seasons import seen
 from stream_rater.rating.stages import ratings
 from stream_rater.replay.cores import ONE_CORE, Cores
@@ -99,7 +99,7 @@ def _to_sqlite(path: Path, lines: Iterable["RatingLine"]) -> None:
     numbers = "mu REAL, sigma REAL, rating REAL, rounds INTEGER"
     try:
         with closing(sqlite3.connect(path)) as database, database:
-            if database.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,):
+            if is_data_file(database):
                 raise Failed(f"{path}: it is a data file of stream-rater: name another file")
             database.execute("DROP TABLE IF EXISTS ratings")
             database.execute(f"CREATE TABLE ratings (ladder TEXT, player TEXT, {numbers})")

@@ -290,9 +290,12 @@ class Mentions:
             print(f"warning: and in {counted(more, 'record')} more", file=sys.stderr)
 
     def read(
-        self, records: Sequence[Record], accepted: Sequence[bool], pseudonym: Pseudonym
+        self, records: Sequence[Record], accepted: Sequence[bool], pseudonym: Pseudonym | None
     ) -> None:
-        """Count the next records. `accepted`: (n,) whether each of them was accepted."""
+        """Count the next records. `accepted`: (n,) whether each of them was accepted.
+        `pseudonym`: None looks for no player."""
+        if pseudonym is None:
+            return
         reverse = Pseudonym(pseudonym.name, pseudonym.player)
         for record, counts in zip(records, accepted, strict=True):
             if not counts:

@@ -7,26 +7,22 @@ at any moment and run again, also several times at once: each player of a season
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from stream_rater.adapters.kafka.season_topic import Outdone, SeasonTopic, kept_seasons
-from stream_rater.adapters.sqlite.names import seasons_path, settle
-from stream_rater.adapters.sqlite.season_file import SeasonFile, SeasonRows
+from stream_rater import places
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
-from stream_rater.config.views import Views
 from stream_rater.contract import season_ended
-from stream_rater.contract.errors import Trouble
+from stream_rater.contract.errors import Outdone, Trouble
 from stream_rater.contract.events import parse_time, shown
 from stream_rater.contract.record import Record, header
-from stream_rater.operations.ladder_replay import FileLog, KafkaLog, LadderSource
+from stream_rater.operations.ladder_replay import LadderReplay
 from stream_rater.pipeline.ports import pause_s
+from stream_rater.places.port import Place, SeasonWriter
 from stream_rater.replay.edits import StartedSeason
 from stream_rater.replay.standings import Standings
 from stream_rater.runtime import malloc, selfcheck
@@ -35,18 +31,6 @@ from stream_rater.runtime.progress import counted, track
 
 MOST_TROUBLES = 20
 """How often in a row a page may fail to be written before the command gives up."""
-
-
-class StandingsStore(Protocol):
-    """Where the standings of one season are kept."""
-
-    def begin(self) -> Mapping[int, season_ended.PageWritten]:
-        """End every other writer of this season, if the store has no locks. Returns the marks of
-        the pages that are written, by the number of the page."""
-
-    def write(self, messages: Iterable[season_ended.Message], time_: str, /) -> None:
-        """Write a page in one transaction. After a Trouble it is unknown whether it is written:
-        begin again."""
 
 
 class EndedSeason(NamedTuple):
@@ -71,28 +55,21 @@ def season_standings(
     """
     ladders = ladders_of_settings(settings)
     malloc.configure()
-    with named_failures():
+    with named_failures(), places.opened(settings) as place:
         selfcheck.check()
-        with closing(_source(settings, ladders, ladder)) as source:
-            source.wait(wait_s)
-            found = ended_seasons(source.seasons())
-            kept = {each.season: each for each in _kept(settings, source)}
-            for season in _asked_for(found, number, ladder):
-                yield (
-                    _keep(settings, ladders, source, season, asked=number is not None)
-                    if season.number not in kept
-                    else f"{_label(ladder, season)}: kept before, "
-                    f"{counted(kept[season.number].listed, 'listed player')}"
-                )
-            if not found:
-                yield f"ladder {shown(ladder)!r}: no season has ended"
-
-
-def _source(settings: Settings, ladders: Ladders, ladder: str) -> LadderSource:
-    if settings.data:
-        settle(Path(settings.data))
-        return FileLog(settings, ladders, ladder)
-    return KafkaLog(settings, ladders, ladder)
+        place.check_rated(ladder, wait_s)
+        replay = LadderReplay(place, ladders, place.ladder_log(), ladder, "nothing was written")
+        found = ended_seasons(replay.seasons())
+        kept = {each.season: each for each in place.kept_seasons(ladder)}
+        for season in _asked_for(found, number, ladder):
+            yield (
+                _keep(place, ladders, replay, season, asked=number is not None)
+                if season.number not in kept
+                else f"{_label(ladder, season)}: kept before, "
+                f"{counted(kept[season.number].listed, 'listed player')}"
+            )
+        if not found:
+            yield f"ladder {shown(ladder)!r}: no season has ended"
 
 
 def ended_seasons(started: Sequence[StartedSeason]) -> list[EndedSeason]:
@@ -123,26 +100,21 @@ def _asked_for(
     )
 
 
-def views_of(ladders: Ladders, ladder: str) -> Views:
-    """The listing and the tiers of a ladder."""
-    return ladders.views(ladder)
-
-
 def _keep(
-    settings: Settings, ladders: Ladders, source: LadderSource, season: EndedSeason, *, asked: bool
+    place: Place, ladders: Ladders, replay: LadderReplay, season: EndedSeason, *, asked: bool
 ) -> str:
     """Keep the standings of a season. Returns a line about it."""
-    ladder, replayed = source.ladder, source.replay(season.end)
+    ladder, replayed = replay.ladder, replay.to(season.end)
     standings = Standings(
-        ladder, season.number, replayed.pool, replayed.rule, views_of(ladders, ladder),
+        ladder, season.number, replayed.pool, replayed.rule, ladders.views(ladder),
         season.end, replayed.time_s,
     )  # fmt: skip
     if not standings.players and not asked:
         return f"{_label(ladder, season)}: nobody had played"
-    start = None if season.start is None else time_of(source.record(season.start))
-    summary = standings.summary(season.end, start, time_of(source.record(season.end)))
-    with _store_of(settings, source, season.number) as store:
-        write_standings(store, standings, summary)
+    start = None if season.start is None else time_of(replay.record(season.start))
+    summary = standings.summary(season.end, start, time_of(replay.record(season.end)))
+    with place.season_writer(ladder, season.number) as writer:
+        write_standings(writer, standings, summary)
     listed = counted(len(standings), "listed player")
     return (
         f"{_label(ladder, season)}: {listed} of {standings.players:,}, before offset {season.end}"
@@ -153,38 +125,19 @@ def _label(ladder: str, season: EndedSeason) -> str:
     return f"ladder {shown(ladder)!r}, season {season.number}"
 
 
-def _kept(settings: Settings, source: LadderSource) -> Sequence[season_ended.SeasonKept]:
-    """The seasons of the ladder whose standings are kept."""
-    if isinstance(source, KafkaLog):
-        return kept_seasons(settings, source.admin, source.ladder)
-    assert isinstance(source, FileLog)
-    return SeasonRows(Path(settings.data), source.id).kept(source.ladder)
-
-
-@contextmanager
-def _store_of(settings: Settings, source: LadderSource, number: int) -> Iterator[StandingsStore]:
-    if isinstance(source, KafkaLog):
-        yield SeasonTopic(settings, source.admin, source.ladder, number)
-        return
-    assert isinstance(source, FileLog)
-    path = seasons_path(Path(settings.data))
-    with closing(SeasonFile(path, source.id, source.ladder, number)) as store:
-        yield store
-
-
 def write_standings(
-    store: StandingsStore, standings: Standings, summary: season_ended.SeasonKept
+    writer: SeasonWriter, standings: Standings, summary: season_ended.SeasonKept
 ) -> None:
     """Write the pages that are not written yet. The last page has the summary with it. Raises
     Failed."""
     troubles, written = 0, -1
     while True:
         try:
-            marks = store.begin()
+            marks = writer.begin()
             if len(marks) > written:
                 troubles, written = 0, len(marks)
             _check_marks(marks, standings)
-            _write_missing(store, standings, summary, marks)
+            _write_missing(writer, standings, summary, marks)
         except Outdone:
             raise Failed(
                 f"another process writes the standings of season {standings.season} now: it "
@@ -200,7 +153,7 @@ def write_standings(
 
 
 def _write_missing(
-    store: StandingsStore, standings: Standings, summary: season_ended.SeasonKept,
+    writer: SeasonWriter, standings: Standings, summary: season_ended.SeasonKept,
     marks: Mapping[int, season_ended.PageWritten],
 ) -> None:  # fmt: skip
     missing = [page for page in range(standings.pages) if page not in marks]
@@ -209,7 +162,7 @@ def _write_missing(
         messages = [*standings.page(page)]
         if page == last:
             messages.append(season_ended.message_of(summary))
-        store.write(messages, summary.ended_at)
+        writer.write(messages, summary.ended_at)
 
 
 def _check_marks(marks: Mapping[int, season_ended.PageWritten], standings: Standings) -> None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
+from stream_rater import places
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders, Terms
@@ -26,8 +27,7 @@ from stream_rater.contract.seeds import (
 )
 from stream_rater.operations.corrections import AFTER_ALL, applied, voided
 from stream_rater.operations.input_file import check_writable, file_failures
-from stream_rater.operations.live_log import ends_now
-from stream_rater.operations.submit import later, opened, send
+from stream_rater.operations.submit import send
 from stream_rater.rating.stages import rule_of
 from stream_rater.replay.files import STANDARD_INPUT, name_of, read_lines, text_size
 from stream_rater.rounds import seed_records
@@ -163,8 +163,8 @@ def terms_of(ladders: Ladders, ladder: str, settings: Settings | None) -> tuple[
     named = ladders.ladders.get(ladder)
     end = AFTER_ALL
     if settings is not None and named is not None and named.offsets != (0,):
-        with named_failures():
-            end = ends_now(settings)(ladder)
+        with named_failures(), places.opened(settings) as place:
+            end = place.end_of(ladder)
     terms = ladders.find(ladder, end)
     if terms is None:
         raise BadConfiguration(
@@ -223,8 +223,8 @@ def write(plan: Plan, out: Path, *inputs: Path | None) -> str:
 
 def send_seeds(plan: Plan, settings: Settings) -> str:
     """Send the seeds. Returns a line with their place. Raises BadConfiguration or Failed."""
-    with named_failures(), opened(settings) as (submitter, _):
-        count = 0
+    with named_failures(), places.opened(settings, writes=True) as place:
+        submitter, count = place.submitter(), 0
         total = -(-plan.total // 5_000)
         for message in track(plan.messages(), "seeds", total):
             submitter.correct(plan.head.ladder, SEEDED, message.value, message.round_id)
@@ -236,12 +236,12 @@ def send_seeds(plan: Plan, settings: Settings) -> str:
             f"{shown(submitter.failures[0])}: run the same command again; who has a rating then "
             "keeps it"
         )
-    places = submitter.corrections
-    span = f"{places[0][1]} to {places[-1][1]}" if count > 1 else f"{places[0][1]}"
-    where = f"partition {places[0][0]}, offset{'s' if count > 1 else ''} {span}"
+    sent = submitter.corrections
+    span = f"{sent[0][1]} to {sent[-1][1]}" if count > 1 else f"{sent[0][1]}"
+    where = f"partition {sent[0][0]}, offset{'s' if count > 1 else ''} {span}"
     return (
         f"{counted(count, 'seed')} of {counted(plan.total, 'player')} sent: {where}"
-        f"{later(settings)}; {LATER}"
+        f"{place.later}; {LATER}"
     )  # fmt: skip
 
 
@@ -271,7 +271,8 @@ def reset(
     )  # fmt: skip
     value = to_json(event)
     _check_record(RESET, value, ladders, end)
-    with named_failures(), opened(settings, create=False) as (submitter, _):
+    with named_failures(), places.opened(settings, writes=True) as place:
+        submitter = place.submitter(create=False)
         submitter.correct(ladder, RESET, value, event.round_id)
         submitter.flush()
     if submitter.failures:
@@ -280,4 +281,4 @@ def reset(
             f"{event.round_id}; what was sent twice counts once"
         )
     partition, offset = submitter.corrections[-1]
-    return f"{event.round_id}: partition {partition}, offset {offset}{later(settings)}"
+    return f"{event.round_id}: partition {partition}, offset {offset}{place.later}"

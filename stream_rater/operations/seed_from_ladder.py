@@ -4,26 +4,23 @@ The beliefs are read from the store, each as it is at some moment during the com
 have a belief on the target already are left out, so a repeated command sends only what is new.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from stream_rater.adapters.kafka.ladder_events import disagreement, read_ladder_events
-from stream_rater.adapters.kafka.topics import Admin
-from stream_rater.adapters.redis.store import RedisStore
-from stream_rater.adapters.sqlite.reading import data_file
+from stream_rater import places
 from stream_rater.columns.arrays import Floats, Hashes, Ints
 from stream_rater.columns.siphash import Key
 from stream_rater.columns.strings import StringColumn, hash_each
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import ladders_of_settings
-from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Player
 from stream_rater.contract.seeds import SeededPlayer
 from stream_rater.operations.seed import Example, Head, Plan, check, most_bytes_of, terms_of
 from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders
-from stream_rater.pipeline.ladder_history import LadderLog
+from stream_rater.places import checks
+from stream_rater.places.port import Place
 from stream_rater.rating import record
 from stream_rater.rating.model import Table
 from stream_rater.rating.parameters import RatingConfig
@@ -41,9 +38,6 @@ ORDER = Key(np.uint64(0), np.uint64(0))
 """The key of the hashes by which the players are in order. It is no secret: nothing is looked up by
 these hashes."""
 
-Scan = Callable[[], Iterator[list[tuple[Player, bytes]]]]
-"""Reads all beliefs of all ladders, in batches."""
-
 
 def of_ladder(source: str, taken: Taken, head: Head, settings: Settings) -> Plan:
     """The plan for the players of the ladder `source`. Raises BadConfiguration if the ladders file
@@ -53,10 +47,13 @@ def of_ladder(source: str, taken: Taken, head: Head, settings: Settings) -> Plan
         raise BadConfiguration(f"--from-ladder {source}: it is the target, too")
     terms, end = terms_of(ladders, head.ladder, settings)
     rating, own = terms.rating, terms_of(ladders, source, settings)[0].rating
-    with named_failures():
-        ladder_log, scan = _store(settings, ladders, source)
+    with named_failures(), places.opened(settings) as place:
+        rated = place.ladder_log().ladders
+        if source not in rated:
+            raise Failed(unknown_ladder(source, rated))
+        ladder_log = checks.agreed(place, ladders, "nothing was sent", only=source)
         started = EditsOfLadders().of(source, ladder_log.corrections).last.started
-        names, mu, sigma = _read(scan, rule_of(own, started), source, head.ladder)
+        names, mu, sigma = _read(place, rule_of(own, started), source, head.ladder)
     to_mu, to_sigma, cut = brought(own, rating, mu, sigma, taken)
 
     def players() -> Iterator[SeededPlayer]:
@@ -73,35 +70,13 @@ def of_ladder(source: str, taken: Taken, head: Head, settings: Settings) -> Plan
     return plan
 
 
-def _store(settings: Settings, ladders: Ladders, source: str) -> tuple[LadderLog, Scan]:
-    """The ladder events, and what reads all beliefs. Raises BadConfiguration, or Failed if nothing
-    of the source was rated."""
-    if settings.data:
-        with data_file(settings.data) as file:
-            ladder_log = file.ladder_log()
-        scan: Scan = lambda: _beliefs_in(settings.data)  # noqa: E731 - it has a type
-    else:
-        ladder_log = read_ladder_events(settings, Admin(settings))
-        scan = RedisStore(settings).beliefs
-    if source not in ladder_log.ladders:
-        raise Failed(unknown_ladder(source, ladder_log.ladders))
-    if why := disagreement(settings, ladders, ladder_log, only=source):
-        raise BadConfiguration(f"{why}: nothing was sent")
-    return ladder_log, scan
-
-
-def _beliefs_in(path: str) -> Iterator[list[tuple[Player, bytes]]]:
-    with data_file(path) as file:
-        yield from file.beliefs()
-
-
 def _read(
-    scan: Scan, rule: RatingRule, source: str, target: str
+    place: Place, rule: RatingRule, source: str, target: str
 ) -> tuple[StringColumn, Floats, Floats]:
     """The names, mu and sigma of the players of the source who have no belief on the target, in an
     order that depends on the names alone. Raises Failed if there are none."""
     names, mu, sigma, known = list[StringColumn](), list[Floats](), list[Floats](), list[Hashes]()
-    for batch in track_batches(scan(), "beliefs"):
+    for batch in track_batches(place.beliefs(), "beliefs"):
         found, header = _played(batch, source)
         names.append(found)
         its_mu, its_sigma = seen(rule, header)

@@ -4,16 +4,12 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import structs
 
-from stream_rater.adapters.kafka.producers import Submitter
-from stream_rater.adapters.kafka.topics import Admin
-from stream_rater.adapters.sqlite.database import Database
-from stream_rater.adapters.sqlite.submitter import FileSubmitter
+from stream_rater import places
 from stream_rater.config.errors import Failed
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
@@ -24,7 +20,6 @@ from stream_rater.contract.seeds import MOST_SEED_BYTES
 from stream_rater.operations.corrections import (
     AFTER_ALL,
     APPLIED,
-    EndOf,
     Planned,
     announce,
     check_accepting,
@@ -33,7 +28,7 @@ from stream_rater.operations.corrections import (
     rejection_now,
 )
 from stream_rater.operations.input_file import Order, RoundsFile
-from stream_rater.operations.live_log import ends_of
+from stream_rater.places.port import Submitter
 from stream_rater.rounds import seed_records
 from stream_rater.rounds.correction_records import names_in, round_in
 from stream_rater.rounds.decoder import RoundDecoder, kind_of
@@ -56,7 +51,8 @@ def submit(
     ladders = ladders_of_settings(settings)
     file = RoundsFile(path, None, reading, ladders, once=True)
     decoder, mistakes, order = RoundDecoder(ladders), file.mistakes, Order()
-    with named_failures(), opened(settings) as (submitter, end_of):
+    with named_failures(), places.opened(settings, writes=True) as place:
+        submitter = place.submitter()
         sent, corrections, seeds, began_s = 0, 0, 0, time.monotonic()
         for record in file.records():
             value = (record.value or b"").strip()
@@ -69,7 +65,7 @@ def submit(
                     seeds += 1
                 elif kind:
                     correction = checked(now, ladders)
-                    if (rejection := rejection_now(correction, ladders, end_of)) is not None:
+                    if (rejection := rejection_now(correction, ladders, place.end_of)) is not None:
                         raise rejection
                     mistakes.count_valid(correction)
                     about = round_in(correction) or ", ".join(names_in(correction))
@@ -94,7 +90,7 @@ def submit(
     more = f" and {counted(corrections, 'correction')}" if corrections else ""
     given = f" and {counted(seeds, 'seed')}" if seeds else ""
     rounds = counted(sent - corrections - seeds, "round")
-    print(f"{rounds}{given}{more} sent{later(settings)}", file=sys.stderr)
+    print(f"{rounds}{given}{more} sent{place.later}", file=sys.stderr)
     order.conclude(path)
     mistakes.conclude()
 
@@ -113,8 +109,9 @@ def send(plan: Sequence[Planned], settings: Settings) -> str:
     BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     check_all(plan, ladders)
-    with named_failures(), opened(settings, create=False) as (submitter, end_of):
-        check_accepting(plan, ladders, end_of)
+    with named_failures(), places.opened(settings, writes=True) as place:
+        submitter = place.submitter(create=False)
+        check_accepting(plan, ladders, place.end_of)
         announce(plan)
         for each in plan:
             if each.kind == APPLIED:  # it applies only what is in the log before it
@@ -122,37 +119,10 @@ def send(plan: Sequence[Planned], settings: Settings) -> str:
             submitter.correct(each.ladder, each.kind, each.value, each.subject)
         _flush(submitter, len(plan))
     topic = f"{settings.topic_prefix}{ROUND_COMPLETED}"
-    return _sent_line(plan, topic, submitter.corrections) + later(settings)
+    return _sent_line(plan, topic, submitter.corrections) + place.later
 
 
-@contextmanager
-def opened(
-    settings: Settings, *, create: bool = True
-) -> Iterator[tuple[Submitter | FileSubmitter, EndOf]]:
-    """What appends records to the log of the settings, and the ends of its partitions. `create`:
-    whether to create missing topics, instead of failing."""
-    if settings.data:
-        with closing(Database.open_existing(Path(settings.data))) as database:
-            of_file = FileSubmitter(database)
-            yield of_file, of_file.end_of
-        return
-    admin = Admin(settings)
-    rounds = admin.topics.rounds
-    if not create:
-        admin.partitions_of(rounds)  # fails if the topic does not exist
-    elif rounds not in admin.partitions():
-        admin.create_topics()
-    yield Submitter(settings, rounds), ends_of(admin)
-
-
-def later(settings: Settings) -> str:
-    """When the records of a data file are rated; empty without one."""
-    if not settings.data:
-        return ""
-    return f"; rated at the next start of `stream-rater standalone {settings.data}`"
-
-
-def _flush(submitter: Submitter | FileSubmitter, count: int) -> None:
+def _flush(submitter: Submitter, count: int) -> None:
     """Wait until everything is sent. Raises Failed."""
     submitter.flush()
     if submitter.failures:

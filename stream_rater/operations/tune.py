@@ -129,7 +129,7 @@ def tune_topic(
     no rounds or too few, or if the trials cannot be run.
     """
     if out is not None:
-        check_writable(out, Path(settings.data), Path(settings.ladders))
+        check_writable(out, *settings.files)
     with trials_on(where) as executor:
         return _tune_topic(settings, ladder, system, measure, out, train, trials, executor)
 
@@ -168,6 +168,7 @@ class _Rounds(NamedTuple):
 
 def _read(settings: Settings, ladders: Ladders, ladder: str) -> _Rounds:
     """Read the rounds that the ladder has now. Raises BadConfiguration or Failed."""
+    from stream_rater import places
     from stream_rater.operations import live_log
     from stream_rater.runtime.failures import named_failures
 
@@ -179,7 +180,7 @@ def _read(settings: Settings, ladders: Ladders, ladder: str) -> _Rounds:
 
     def once(verdicts: Verdicts | None) -> list[Session]:
         rejected.clear()
-        validator = RecordValidator(ladders, window, partitions)
+        validator = RecordValidator(ladders, window, place.partitions)
         records, terms = growth.watch(read_log()), ladders.find(ladder)
         named = terms is not None and by_name([terms.rating])
         return list(sessions_of(
@@ -187,11 +188,11 @@ def _read(settings: Settings, ladders: Ladders, ladder: str) -> _Rounds:
             named=named,
         ))  # fmt: skip
 
-    with named_failures():
-        read_log, _, partitions = live_log.live_log(settings, ladders, ladder, CURE)
-        sessions = with_verdicts(once, read_log, ladders, window, partitions)
+    with named_failures(), places.opened(settings) as place:
+        read_log, _ = live_log.live_log(place, ladders, ladder, CURE)
+        sessions = with_verdicts(once, read_log, ladders, window, place.partitions)
         if not sessions:
-            known = live_log.known_ladders(settings, ladders)
+            known = live_log.known_ladders(place, ladders)
             others = [each for each in known if each != ladder]
             more = f"; {rejections(rejected)}" if rejected else ""
             raise Failed(f"{unknown_ladder(ladder, others)}{more}")

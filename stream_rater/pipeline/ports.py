@@ -405,6 +405,9 @@ VANISHED = -2
 """The `applied` of a shard from which another program deleted beliefs. No log begins there, so no
 worker opens it."""
 
+EPOCH_BYTES = 8
+"""The length of the random word that each rebuild gives all shards."""
+
 REBUILT: Player = ("", "rebuilt")
 """A key that no player has. A rebuild stores as its belief the offset after the mark that the
 rebuild wrote to the shard."""

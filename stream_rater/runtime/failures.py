@@ -3,11 +3,15 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stream_rater.adapters.kafka.topics import TopicMismatch
-from stream_rater.adapters.redis.checks import StoreMismatch
-from stream_rater.adapters.redis.metadata import LayoutMismatch
 from stream_rater.config.errors import ArithmeticMismatch, BadConfiguration, Failed
-from stream_rater.contract.errors import Denied, Trouble, Unrecoverable
+from stream_rater.contract.errors import (
+    Denied,
+    LayoutMismatch,
+    StoreMismatch,
+    TopicMismatch,
+    Trouble,
+    Unrecoverable,
+)
 
 
 @contextmanager

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_rater.adapters.live_beliefs import LiveBeliefs, UnratedLadder
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.seeds import SeededPlayer
+from stream_rater.places.live_beliefs import LiveBeliefs, UnratedLadder
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.forecast import Believed
 from stream_rater.replay.what_if import RemovedPlayer, believed, playing_as

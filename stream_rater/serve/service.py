@@ -13,10 +13,11 @@ from functools import partial
 from importlib import metadata
 from typing import NamedTuple, Protocol
 
-from stream_rater.adapters.live_beliefs import BeliefSource, ServiceBeliefs
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
+from stream_rater.places import place_of
+from stream_rater.places.port import Place
 from stream_rater.runtime import http, log, malloc
 from stream_rater.runtime.connections import Limits, Server
 from stream_rater.serve.door.doorway import DoorParts, Doorway
@@ -35,6 +36,8 @@ from stream_rater.serve.seasons import SeasonIndex
 
 API_LIMITS = Limits(connections=2000, per_address=0, head_bytes=256 * 1024)
 """The limits of the API's server. The setting SERVE_CONNECTIONS replaces `per_address`."""
+TIMEOUT_S = 5.0
+"""The time-out of a request to a server for which clients wait."""
 STALLED_S = 30.0
 """The time without a report after which the follower or the event loop counts as stalled."""
 BEAT_S = 1.0
@@ -100,7 +103,7 @@ class Parts(NamedTuple):
 
     following: Following
     reader: CompleteIndex
-    connect: Callable[[], BeliefSource]
+    connect: Callable[[], Place]
     """Connects to the workers' beliefs."""
     door: DoorParts
     seasons: SeasonIndex
@@ -118,8 +121,8 @@ def parts_of_service(settings: Settings, ladders: Ladders) -> MakeParts:
         reader = IndexReader(settings, positions, ladders)
         return Parts(
             IndexProcess(partial(Follower, settings, ladders=ladders), watcher), reader,
-            partial(ServiceBeliefs, settings), door_on_kafka(settings, watcher.trouble),
-            reader.seasons,
+            partial(place_of, settings, timeout_s=TIMEOUT_S),
+            door_on_kafka(settings, watcher.trouble), reader.seasons,
         )  # fmt: skip
 
     return make

@@ -2,7 +2,7 @@
 events. The index has a process of its own, as that of `serve` does."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,15 +14,13 @@ from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.adapters.sqlite.names import index_path, real
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.ladders import ANY_LADDER, BETTER_FOR_DUELS, Ladders
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.pipeline.estimator.estimator import Estimator
-from stream_rater.pipeline.ladder_history import LadderLog
-from stream_rater.pipeline.ports import StoredShard
 from stream_rater.pipeline.updater.updater import Updater
+from stream_rater.places.file import FilePlace
 from stream_rater.runtime import log, malloc, selfcheck
 from stream_rater.runtime.cautions import say_cautions
 from stream_rater.runtime.connections import is_local
@@ -230,33 +228,6 @@ class Standalone:
         return reasons
 
 
-class FileBeliefs:
-    """The log and the beliefs in the file, read in the engine's thread between two turns."""
-
-    def __init__(self, standalone: Standalone) -> None:
-        self._standalone = standalone
-        self.shards, self.partitions = len(standalone.log.parts), len(standalone.log.rounds)
-
-    def prepare(self) -> None:
-        """Nothing: the process has checked the file."""
-
-    def ladder_log(self) -> LadderLog:
-        """The ladder events that exist now."""
-        return self._standalone.ask(self._standalone.log.read)
-
-    def ends(self) -> Sequence[int]:
-        """The end offset of each partition of `round-completed`."""
-        rounds = self._standalone.log.rounds
-        return self._standalone.ask(lambda: [rounds.end(p) for p in range(self.partitions)])
-
-    def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, StoredShard]:
-        """The position and the records of each shard."""
-        store = self._standalone.store
-        return self._standalone.ask(
-            lambda: {shard: store.read(shard, wanted) for shard, wanted in players.items()}
-        )
-
-
 def parts_of_file(settings: Settings, ladders: Ladders, path: Path) -> MakeParts:
     """A function that makes the parts of a standalone process."""
 
@@ -265,7 +236,7 @@ def parts_of_file(settings: Settings, ladders: Ladders, path: Path) -> MakeParts
         standalone = Standalone(settings, ladders, data, watcher, metrics)
         index = FileIndexReader(index_path(data), settings.serve_history, positions, ladders)
         return Parts(
-            standalone, index, lambda: FileBeliefs(standalone), standalone.door(),
+            standalone, index, partial(FilePlace, settings, data), standalone.door(),
             FileSeasons(data, standalone.data_id),
         )  # fmt: skip
 

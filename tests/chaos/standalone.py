@@ -28,9 +28,9 @@ from stream_rater.adapters.kafka.round_log import ACKNOWLEDGED_S
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.adapters.sqlite.database import connect_reader
 from stream_rater.adapters.sqlite.events import read_events
-from stream_rater.adapters.sqlite.names import Unusable
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import Unusable
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.contract.submissions import Place
 from tests.brokers import QUICK_FAILOVER

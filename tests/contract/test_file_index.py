@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from stream_rater.adapters.sqlite.names import Unusable
-from stream_rater.contract.errors import StoreTrouble
+from stream_rater.contract.errors import StoreTrouble, Unusable
 from stream_rater.contract.events import RatingChanged
 from stream_rater.serve.entries import PlayerErased, bin_of, player_of
 from stream_rater.serve.index import file_index

@@ -18,12 +18,11 @@ from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.connection import async_client
 from stream_rater.adapters.redis.index_keys import ROOT
 from stream_rater.adapters.redis.keys import position_key
-from stream_rater.adapters.redis.metadata import LayoutMismatch
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.config import changing_credentials
 from stream_rater.config.settings import Settings
-from stream_rater.contract.errors import Denied, StoreTrouble
+from stream_rater.contract.errors import Denied, LayoutMismatch, StoreTrouble
 from stream_rater.pipeline.ports import Apply, Position, StoredShard
 from stream_rater.serve.index.writer import IndexWriter
 from tests.builders.cases import cases

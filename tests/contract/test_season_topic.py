@@ -10,10 +10,10 @@ from confluent_kafka.admin import NewTopic
 from stream_rater.adapters.kafka.producers import Transactions
 from stream_rater.adapters.kafka.reader import Reader
 from stream_rater.adapters.kafka.season_topic import SeasonTopic, kept_seasons, topic_of
-from stream_rater.adapters.kafka.topics import Admin, TopicMismatch
+from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.errors import Failed
 from stream_rater.config.settings import Settings
-from stream_rater.contract.errors import LogTrouble
+from stream_rater.contract.errors import LogTrouble, TopicMismatch
 from stream_rater.contract.season_ended import (
     Message,
     PageWritten,

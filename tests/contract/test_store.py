@@ -20,7 +20,6 @@ from stream_rater.adapters.memory import Log
 from stream_rater.adapters.memory import Store as MemoryStore
 from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.functions import LIBRARY
-from stream_rater.adapters.redis.metadata import LayoutMismatch
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.adapters.sqlite import driver
 from stream_rater.adapters.sqlite.database import Database
@@ -28,7 +27,7 @@ from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.config.errors import BadConfiguration
-from stream_rater.contract.errors import StoreTrouble
+from stream_rater.contract.errors import LayoutMismatch, StoreTrouble
 from stream_rater.contract.record import Player
 from stream_rater.contract.seeds import RESET
 from stream_rater.pipeline.parts.seed_parts import SeedPart

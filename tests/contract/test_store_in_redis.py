@@ -17,15 +17,13 @@ from local.redis_node import ADVISED
 from local.servers import Server, start_redis
 from local.stores import chosen
 from stream_rater.adapters.redis.calls import CallBatch, Caller, bulk, encode_command
-from stream_rater.adapters.redis.checks import StoreMismatch
 from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.functions import LIBRARY
 from stream_rater.adapters.redis.keys import belief_key, position_key
-from stream_rater.adapters.redis.metadata import LayoutMismatch
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.config.settings import Settings
-from stream_rater.contract.errors import StoreTrouble
+from stream_rater.contract.errors import LayoutMismatch, StoreMismatch, StoreTrouble
 from stream_rater.contract.record import Player
 from stream_rater.pipeline.ports import UNFINISHED, Application, Position, StoredShard
 from tests import real

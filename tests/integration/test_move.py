@@ -106,7 +106,7 @@ def check_copied(at: Settings, file: DataFile) -> None:
         else:
             assert (message.key(), message.value()) == (each.key, each.value)
             assert dict(headers_of(message)) == dict(each.headers)
-    events = {event.key: event.value for _, event in file.events(0, 0)}
+    events = {event.key: event.value for _, event in file.events_from(0, 0)}
     messages = read_topic(at, topics.changed)
     assert {message.key(): message.value() for message in messages} == events
     assert len(messages) == len(events)

@@ -18,7 +18,7 @@ from stream_rater.adapters.sqlite.database import Database, connect_reader
 from stream_rater.adapters.sqlite.driver import updater_worker
 from stream_rater.adapters.sqlite.events import read_events, restore
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog, read_records
-from stream_rater.adapters.sqlite.names import Unusable, index_path
+from stream_rater.adapters.sqlite.names import index_path
 from stream_rater.adapters.sqlite.reading import data_file
 from stream_rater.adapters.sqlite.store import SqliteStore, set_position
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
@@ -27,6 +27,7 @@ from stream_rater.contract.errors import (
     LogTrouble,
     Regrouped,
     Unrecoverable,
+    Unusable,
 )
 from stream_rater.pipeline import ladder_history, ports
 from stream_rater.pipeline.ladder_history import LadderLog

@@ -15,10 +15,11 @@ import pytest
 from stream_rater.adapters.sqlite import names, reading
 from stream_rater.adapters.sqlite.database import Database, connect_reader
 from stream_rater.adapters.sqlite.log import SqliteLog
-from stream_rater.adapters.sqlite.names import Unusable, index_path, seasons_path
+from stream_rater.adapters.sqlite.names import index_path, seasons_path
 from stream_rater.adapters.sqlite.reading import DataFile, frozen
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import Unusable
 from stream_rater.runtime import log
 from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.index.file_index import FileIndexWriter

@@ -17,9 +17,9 @@ from stream_rater.adapters.kafka import consumer, reader, topics
 from stream_rater.adapters.kafka.consumer import Fenced, Input
 from stream_rater.adapters.kafka.records import Messages
 from stream_rater.adapters.kafka.topic_rules import topic_settings
-from stream_rater.adapters.kafka.topics import Admin, TopicMismatch, offset_of
+from stream_rater.adapters.kafka.topics import Admin, offset_of
 from stream_rater.config.settings import Settings
-from stream_rater.contract.errors import Denied, LogTrouble
+from stream_rater.contract.errors import Denied, LogTrouble, TopicMismatch
 from stream_rater.pipeline.ports import Poll, SourceCommit
 from stream_rater.rounds.lines import PlainRecords
 from tests.builders.cases import cases

@@ -9,12 +9,12 @@ import pytest
 
 from stream_rater.adapters import live_beliefs
 from stream_rater.adapters.live_beliefs import LaddersDiffer, LiveBeliefs, StaleBeliefs
-from stream_rater.adapters.redis.metadata import LayoutMismatch
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.config.files import read_ladders
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import LayoutMismatch
 from stream_rater.pipeline.ports import UNFINISHED, Position, StoredShard
 from stream_rater.rating import record
 from stream_rater.rating.model import newcomers

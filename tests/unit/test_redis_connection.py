@@ -25,7 +25,7 @@ from redis.exceptions import AskError, ClusterDownError, MovedError, NoPermissio
 
 from stream_rater.adapters.redis import client
 from stream_rater.adapters.redis.calls import CallBatch, Caller, bulk, encode_command
-from stream_rater.adapters.redis.checks import Memory, StoreMismatch, check, memory_warnings
+from stream_rater.adapters.redis.checks import Memory, check, memory_warnings
 from stream_rater.adapters.redis.client import connect, error_of, translated_failures
 from stream_rater.adapters.redis.connection import AsyncClient, Dialer, async_client
 from stream_rater.adapters.redis.encoding import MOST_TOGETHER, encode_reads, encode_writes
@@ -34,7 +34,7 @@ from stream_rater.cli.service import serve_api
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
-from stream_rater.contract.errors import Denied, StoreTrouble
+from stream_rater.contract.errors import Denied, StoreMismatch, StoreTrouble
 from stream_rater.contract.record import Player
 from tests.builders.cases import cases
 

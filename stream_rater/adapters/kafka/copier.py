@@ -13,10 +13,7 @@ from stream_rater.adapters.kafka.producers import DELIVERY_TIMEOUT_S, Delivered,
 from stream_rater.adapters.kafka.topics import TIMEOUT_S, result_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.record import Record
-
-ANYWHERE = -1
-"""The offset of a record that may get any offset."""
+from stream_rater.contract.record import ANY_OFFSET, Record
 
 
 class Copier:
@@ -33,7 +30,7 @@ class Copier:
     def write(self, records: Iterable[Record]) -> int:
         """Append records, and wait until all are acknowledged. Returns their number.
 
-        A record must get its own offset again, unless that is ANYWHERE. Raises LogTrouble or
+        A record must get its own offset again, unless that is ANY_OFFSET. Raises LogTrouble or
         Denied.
         """
         count = 0
@@ -63,7 +60,7 @@ class Copier:
             place = f"{self._topic}, partition {partition}, offset {offset}"
             if error is not None:
                 self._failure = self._failure or f"{place}: {error.str()}"
-            elif offset not in (ANYWHERE, message.offset()):
+            elif offset not in (ANY_OFFSET, message.offset()):
                 self._failure = self._failure or (
                     f"{place}: the record got offset {message.offset()}: something else writes to "
                     "this topic"

@@ -49,6 +49,15 @@ def change_headers(event: Event) -> Headers:
     return [("ce_id", event.event_id), *round_headers(event.time, event.trace)]
 
 
+def event_of(record: Record) -> Event:
+    """The event in a record of `rating-changed`."""
+    event_id, time_ = (dict(record.headers)[name] or b"" for name in ("ce_id", "ce_time"))
+    return Event(
+        record.partition, record.key or b"", record.value or b"", event_id, time_.decode(),
+        trace_of(record.headers),
+    )  # fmt: skip
+
+
 def change_messages(events: Events) -> Iterator[tuple[int, bytes, bytes, Headers]]:
     """Yield the partition, key, value and headers of rating changes, in the order of `Events`."""
     shared = {id(run.times): run.times for run in events.runs}

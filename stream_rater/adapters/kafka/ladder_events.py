@@ -5,7 +5,6 @@ estimator polls a round before it reads them. `read` asks for the end of the top
 sees every event that was acknowledged before the round was polled.
 """
 
-import math
 import threading
 import time
 from collections.abc import Container, Mapping, Sequence
@@ -13,8 +12,7 @@ from collections.abc import Container, Mapping, Sequence
 from stream_rater.adapters.kafka.producers import PartsProducer
 from stream_rater.adapters.kafka.reader import Reader
 from stream_rater.adapters.kafka.topics import Admin
-from stream_rater.config.ladders import Ladders
-from stream_rater.config.settings import PREFIX, Settings
+from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble
 from stream_rater.pipeline import ladder_history
 from stream_rater.pipeline.corrections.correction_ports import CorrectionsByLadder
@@ -119,45 +117,3 @@ def read_ladder_events(settings: Settings, admin: Admin) -> ladder_history.Ladde
         return events.read()
     finally:
         events.close()
-
-
-def disagreement(
-    settings: Settings,
-    ladders: Ladders,
-    ladder_log: ladder_history.LadderLog,
-    only: str | None = None,
-) -> str:
-    """Check the ladders file against the ladder events of all ladders, or of `only` this one.
-
-    Returns one line with the contradiction and the remedy; empty if there is none.
-
-    A worker with another file rates nothing. A command with another file would report differences
-    that do not exist, or show numbers that were never published.
-    """
-    history = ladders.by_table(ladders.history)
-    found = {
-        ladder: offset
-        for ladder in ladder_log.recorded
-        if only in (None, ladder)
-        and (
-            offset := ladder_history.first_contradiction(
-                history(ladder), ladder_log.in_force(ladder)
-            )
-        )
-        < math.inf
-    }
-    if not found:
-        return ""
-    ladder, offset = next(iter(found.items()))
-    others = {1: "", 2: " (and 1 other)"}.get(len(found), f" (and {len(found) - 1} others)")
-    variable, place = f"{PREFIX}LADDERS", f"in {settings.data}" if settings.data else "on Kafka"
-    file_description = (
-        f"the ladders file {settings.ladders}"
-        if settings.ladders
-        else f"the default parameters ({variable} is not set)"
-    )
-    what = f"ladder {ladder!r}" if ladder else "[limits]"
-    return (
-        f"{what}{others}: {file_description} and the notes {place} differ from offset "
-        f"{offset:.0f} on: set {variable} to the ladders file of the workers"
-    )

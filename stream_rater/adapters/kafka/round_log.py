@@ -10,9 +10,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from stream_rater.adapters import access
 from stream_rater.adapters.kafka.topic_rules import MESSAGE_BYTES
-from stream_rater.adapters.kafka.topics import REQUEST_TIMEOUT_S, Admin, TopicMismatch
+from stream_rater.adapters.kafka.topics import REQUEST_TIMEOUT_S, Admin
 from stream_rater.config.settings import Settings
-from stream_rater.contract.errors import Denied, LogTrouble, Trouble
+from stream_rater.contract.errors import Denied, LogTrouble, TopicMismatch, Trouble
 from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, Place
 
 ACKNOWLEDGED_S = 10.0

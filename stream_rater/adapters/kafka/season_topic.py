@@ -22,7 +22,7 @@ from stream_rater.adapters.kafka.topics import ABANDONED_S, Admin
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
-from stream_rater.contract.errors import Denied, LogTrouble
+from stream_rater.contract.errors import Denied, LogTrouble, Outdone
 
 FENCED = frozenset(
     {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
@@ -33,10 +33,6 @@ ROLE = "season"
 
 TIMEOUT_S = 30.0
 """How long a read may go without a record; longer, if a transaction may stay open for longer."""
-
-
-class Outdone(Exception):
-    """Another process writes the standings of this season now."""
 
 
 def topic_of(settings: Settings) -> str:

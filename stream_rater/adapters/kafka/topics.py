@@ -24,7 +24,7 @@ from stream_rater.adapters.kafka import topic_rules
 from stream_rater.adapters.kafka.commits import committing, source_commit
 from stream_rater.config.settings import Settings, origin
 from stream_rater.contract import events
-from stream_rater.contract.errors import Denied, LogTrouble
+from stream_rater.contract.errors import Denied, LogTrouble, TopicMismatch
 from stream_rater.pipeline.ports import NO_TAILS, SourceCommit, Tails
 
 TIMEOUT_S = 10.0
@@ -46,10 +46,6 @@ _SPEC: Any = admin_api.OffsetSpec
 LATEST: Any = _SPEC.latest()
 EARLIEST: Any = _SPEC.earliest()
 READ_COMMITTED: Any = IsolationLevel.READ_COMMITTED
-
-
-class TopicMismatch(Exception):
-    """A topic cannot be used. The text is one line with its name and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import redis
 
 from stream_rater.adapters.redis.client import Client
+from stream_rater.contract.errors import StoreMismatch
 
 SMALL_HASH_BYTES = 512
 """The longest belief in bytes for which Redis must still keep a hash in its compact encoding."""
@@ -24,11 +25,6 @@ REMEDY = (
     "run `CONFIG SET maxmemory-policy noeviction` on it, and set the same in redis.conf or in "
     "the settings of the hosted server"
 )
-
-
-class StoreMismatch(Exception):
-    """The Redis server is reachable and must not be used. The text is one line with its address and
-    the remedy."""
 
 
 class Memory(NamedTuple):

@@ -17,7 +17,7 @@ import redis
 from redis.exceptions import NoPermissionError, NoScriptError
 
 from stream_rater.adapters.redis.client import Client
-from stream_rater.adapters.redis.metadata import LayoutMismatch
+from stream_rater.contract.errors import LayoutMismatch
 
 LIBRARY = "stream_rater_6"
 APPLY = f"{LIBRARY}_apply"

@@ -14,7 +14,8 @@ from urllib.parse import unquote
 import redis
 
 from stream_rater.adapters.redis.keys import position_key
-from stream_rater.pipeline.ports import UNFINISHED
+from stream_rater.contract.errors import LayoutMismatch
+from stream_rater.pipeline.ports import EPOCH_BYTES, UNFINISHED
 
 LAYOUT_KEY = "stream-rater:layout"
 LADDERS_KEY = "stream-rater:ladders"
@@ -41,14 +42,8 @@ ERASED = (
     "if `stream-rater erase` has copied the log, set topic_prefix to that of the new topics, "
     "and delete the old ones, which hold the id. Otherwise "
 )
-EPOCH_BYTES = 8
-"""The length of the random word that each rebuild gives all shards."""
 KEY = re.compile(rb"\{\d+\}:(position|belief:.*)", re.DOTALL)
 """A key that belongs to a shard."""
-
-
-class LayoutMismatch(Exception):
-    """The store was laid out for other shards, buckets or topics. The text names the remedy."""
 
 
 def _check_field(name: str, stored: Any, wanted: str) -> None:

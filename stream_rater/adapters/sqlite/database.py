@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from stream_rater.adapters.sqlite import names, schema
-from stream_rater.adapters.sqlite.names import LOG_ENDS, Hold, SameFiles, Unusable
-from stream_rater.contract.errors import Denied, LogTrouble, StoreTrouble, Trouble
+from stream_rater.adapters.sqlite.names import LOG_ENDS, Hold, SameFiles
+from stream_rater.contract.errors import Denied, LogTrouble, StoreTrouble, Trouble, Unusable
 
 CACHE_KIB = 64 * 1024
 """The size of the page cache of the connection that writes."""

@@ -23,7 +23,7 @@ def changed_records(file: DataFile, *, from_start: bool) -> Iterator[Record | No
     while True:
         found = False
         for shard, first in enumerate(nexts):
-            for offset, event in file.events(shard, first):
+            for offset, event in file.events_from(shard, first):
                 headers = change_headers(event)
                 yield Record(shard, offset, event.value, headers, key=event.key)
                 nexts[shard], found = offset + 1, True

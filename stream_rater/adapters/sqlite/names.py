@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from stream_rater.contract.errors import StoreTrouble, Unrecoverable
+from stream_rater.contract.errors import StoreTrouble, Unusable
 
 MOUNTS = Path("/proc/self/mountinfo")
 MARK = "mark"
@@ -35,10 +35,6 @@ NEW = f"{COPY}new"
 OF_ANOTHER = "{path} is a file of another program: move it away, or rename it"
 LOG_ENDS = "-wal", "-shm"
 """The ends of the names of a write-ahead log and of its index."""
-
-
-class Unusable(Unrecoverable):
-    """A data file that cannot be opened, or must not be used any more. The text is one line."""
 
 
 def real(path: Path, end: str = "") -> Path:

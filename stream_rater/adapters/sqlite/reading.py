@@ -153,7 +153,7 @@ class DataFile:
             rounds = sum(self.ends()) - sum(self.committed(ESTIMATORS, self.partitions))
             return rounds, sum(self.part_ends()) - sum(self.committed(UPDATERS, self.shards))
 
-    def rounds(self, partition: int, end: int, first: int = 0) -> Iterator[Record]:
+    def records_of(self, partition: int, end: int, first: int = 0) -> Iterator[Record]:
         """Yield the records of a partition of `round-completed` from `first` to before `end`, in
         order."""
         while first < end:
@@ -185,7 +185,7 @@ class DataFile:
     def all_rounds(self) -> Iterator[Record]:
         """Yield all records of `round-completed` that exist now."""
         for partition, end in enumerate(self.ends()):
-            yield from self.rounds(partition, end)
+            yield from self.records_of(partition, end)
 
     def ladder_events(self) -> list[bytes]:
         """All ladder events, in order."""
@@ -203,7 +203,7 @@ class DataFile:
         with self._failing():
             return log.starts_of(self._connection, "parts", self.shards)
 
-    def parts(self, shard: int) -> list[Record]:
+    def parts_of(self, shard: int) -> list[Record]:
         """The parts of a shard that are kept. Those before its last call were pruned."""
         with self._failing():
             return list(log.read_records(self._connection, "parts", shard, 0, 1 << OFFSET_BITS))
@@ -222,7 +222,7 @@ class DataFile:
         found = [self._rows(sql, *each)[0][0] for each in bounds]
         return [0 if first is None else offset_of(first) for first in found]
 
-    def events(self, shard: int, first: int) -> list[tuple[int, Event]]:
+    def events_from(self, shard: int, first: int) -> list[tuple[int, Event]]:
         """Offset and content of the next events of a shard, from an offset on."""
         with self._failing():
             return list(islice(read_events(self._connection, shard, first), EVENTS_AT_ONCE))
@@ -230,17 +230,17 @@ class DataFile:
     def all_events(self, shard: int) -> Iterator[tuple[int, Event]]:
         """Yield offset and content of all events of a shard that are kept, in order."""
         first = 0
-        while some := self.events(shard, first):
+        while some := self.events_from(shard, first):
             yield from some
             first = some[-1][0] + 1
 
     def last_events(
         self, shard: int, key: bytes, count: int, within_s: float
-    ) -> tuple[list[Event], int]:
-        """The last events with this key that are kept, at most `count`, oldest first; and the
-        offset down to which they were searched. The search ends early after `within_s`."""
+    ) -> tuple[list[bytes | None], int]:
+        """The values of the last events with this key that are kept, at most `count`, oldest first;
+        and the offset down to which they were searched. The search ends early after `within_s`."""
         end_s, before = time.monotonic() + within_s, place(shard + 1, 0)
-        found: list[Event] = []
+        found: list[bytes | None] = []
         sql = (
             "SELECT place, events FROM changed WHERE place >= ? AND place < ?"
             " ORDER BY place DESC LIMIT 100"
@@ -248,17 +248,19 @@ class DataFile:
         while len(found) < count and time.monotonic() < end_s:
             rows = self._rows(sql, place(shard, 0), before)
             for _, events in rows:
-                found[:0] = [each for each in decode(shard, events) if each.key == key]
+                found[:0] = [each.value for each in decode(shard, events) if each.key == key]
             if not rows:
                 return [*self._last_pruned(shard, key), *found][-count:], 0
             before = rows[-1][0]
         return found[-count:], offset_of(before) if found else 0
 
-    def _last_pruned(self, shard: int, key: bytes) -> list[Event]:
-        """The event with this key that was kept when older ones were pruned, if there is one."""
+    def _last_pruned(self, shard: int, key: bytes) -> list[bytes | None]:
+        """The value of the event with this key that was kept when older ones were pruned."""
         sql = "SELECT offset FROM last_changed WHERE shard = ? AND key = ?"
         offsets = [offset for (offset,) in self._rows(sql, shard, key)]
-        return [event for offset in offsets for _, event in self.events(shard, offset)[:1]]
+        return [
+            event.value for offset in offsets for _, event in self.events_from(shard, offset)[:1]
+        ]
 
     def last_rejection(self) -> int:
         """The number of the last rejection; 0 if there is none."""

@@ -7,14 +7,16 @@ write-ahead log: several processes may write, and each locks the whole file.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
+from itertools import groupby
 from pathlib import Path
 
 from stream_rater.adapters.sqlite.database import BUSY_S, opening
-from stream_rater.adapters.sqlite.names import NEW, Unusable, check_name, has_ours, seasons_path
+from stream_rater.adapters.sqlite.names import NEW, check_name, has_ours, real, seasons_path
 from stream_rater.adapters.sqlite.schema import private_files
 from stream_rater.contract import season_ended
+from stream_rater.contract.errors import Unusable
 
 FORMAT = 1
 
@@ -145,12 +147,16 @@ class SeasonRows:
             rows = connection.execute(f"SELECT key, value FROM {sql}", values).fetchall()
         return [season_ended.record_of(*row) for row in rows]
 
-    def all_records(self) -> Iterator[tuple[season_ended.Message, str]]:
+    def all_records(self, *, whole: bool = True) -> Iterator[tuple[season_ended.Message, str]]:
         """Yield the records of all seasons that are kept, with their times: of each season the
-        standings first, then the marks of its pages, and the summary last."""
+        standings first, then the marks of its pages, and the summary last. `whole`: whether to
+        raise Unusable if only a part of a season is written."""
         with self._reading() as connection:
             if connection is None:
                 return
+            begun = "SELECT ladder, season FROM pages EXCEPT SELECT ladder, season FROM seasons"
+            for season in connection.execute(begun).fetchall() if whole else ():
+                raise Unusable(season_ended.unfinished(*season))
             for key, value in connection.execute("SELECT key, value FROM seasons").fetchall():
                 summary = season_ended.record_of(key, value)
                 assert isinstance(summary, season_ended.SeasonKept)
@@ -180,36 +186,22 @@ class SeasonRows:
             yield connection if ours else None
 
 
-def copy_renamed(data: Path, old_id: str, new_id: str, player: str, name: str) -> None:
-    """Write all standings of the data file with the id `old_id`, if there are any, to a new file,
-    with another name in the place of a player's id, for the data file with the id `new_id`."""
-    path = seasons_path(data)
-    if not path.is_file():
-        return
-    new = path.with_name(path.name + NEW)
-    with closing(_opened(path, old_id)) as connection, opening(path):
-        connection.execute("VACUUM INTO ?", (str(new),))
-    with closing(_opened(new, "")) as connection, opening(new):
-        connection.execute("BEGIN IMMEDIATE")
-        begun = "SELECT ladder, season FROM pages EXCEPT SELECT ladder, season FROM seasons"
-        for season in connection.execute(begun):
-            raise Unusable(season_ended.unfinished(*season))
-        connection.execute("PRAGMA secure_delete = ON")
-        found: Sequence[tuple[bytes, bytes]] = connection.execute(
-            "SELECT key, value FROM standings WHERE player = ?", (player,)
-        ).fetchall()
-        for row in found:
-            standing = season_ended.record_of(*row)
-            assert isinstance(standing, season_ended.Standing)
-            message = season_ended.message_of(season_ended.renamed(standing, name))
-            connection.execute(
-                "UPDATE standings SET player = ?, key = ?, value = ? "
-                "WHERE ladder = ? AND season = ? AND player = ?",
-                (name, message.key, message.value, standing.ladder, standing.season, player),
-            )
-        connection.execute("UPDATE of_data SET id = ?", (new_id,))
-        connection.execute("COMMIT")
-        connection.execute("VACUUM")
+def write_new(
+    data: Path, data_id: str, messages: Iterable[tuple[season_ended.Message, str]]
+) -> None:
+    """Write records of past seasons, if there are any, to a new file. `data`: the file with this
+    id, which is to take the place of a data file: so are the standings, after it."""
+    path = real(seasons_path(data.with_suffix("")), NEW)
+    seasons = groupby(messages, lambda each: _season_of(each[0]))
+    for (ladder, season), own in seasons:
+        with closing(SeasonFile(path, data_id, ladder, season)) as file:
+            file.write((message for message, _ in own), "")
+
+
+def _season_of(message: season_ended.Message) -> tuple[str, int]:
+    found = season_ended.record_of(message.key, message.value)
+    assert found is not None, "it is of the topic"
+    return found.ladder, found.season
 
 
 def _opened(path: Path, data_id: str) -> sqlite3.Connection:

@@ -8,8 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from stream_rater.adapters.kafka.topics import TopicMismatch
-from stream_rater.contract.errors import Denied, Trouble
+from stream_rater.contract.errors import Denied, TopicMismatch, Trouble
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.submissions import Progress, RejectedRecord
 from stream_rater.pipeline.ports import pause_s

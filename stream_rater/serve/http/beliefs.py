@@ -12,14 +12,13 @@ from functools import partial
 
 import numpy as np
 
-from stream_rater.adapters import live_beliefs
-from stream_rater.adapters.kafka.topics import TopicMismatch
-from stream_rater.adapters.redis.metadata import LayoutMismatch
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
-from stream_rater.contract.errors import Denied, Trouble
+from stream_rater.contract.errors import Denied, LayoutMismatch, TopicMismatch, Trouble
 from stream_rater.contract.events import Entry, parse_time
 from stream_rater.contract.seeds import SeededPlayer
+from stream_rater.places import live_beliefs
+from stream_rater.places.port import Place
 from stream_rater.replay import what_if
 from stream_rater.replay.rating_changes import numbers_of
 from stream_rater.replay.sequential import Rated
@@ -45,7 +44,7 @@ class BeliefQuestions:
 
     def __init__(
         self, settings: Settings, ladders: Ladders, index: Index,
-        connect: Callable[[], live_beliefs.BeliefSource],
+        connect: Callable[[], Place],
     ) -> None:  # fmt: skip
         """Prepare to answer. `connect` is called with the first question, in the thread that works
         on the questions."""
@@ -153,7 +152,7 @@ class BeliefQuestions:
     @property
     def _beliefs(self) -> live_beliefs.LiveBeliefs:
         if self._live is None:
-            self._live = live_beliefs.LiveBeliefs(self._settings, self._ladders, self._connect())
+            self._live = live_beliefs.LiveBeliefs(self._ladders, self._connect())
         return self._live
 
 

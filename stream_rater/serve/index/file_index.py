@@ -23,10 +23,10 @@ from copy import copy
 from pathlib import Path
 from typing import TypeVar
 
-from stream_rater.adapters.sqlite.names import Unusable, check_index
+from stream_rater.adapters.sqlite.names import check_index
 from stream_rater.adapters.sqlite.schema import private_files
 from stream_rater.config.ladders import ANY_LADDER, Ladders
-from stream_rater.contract.errors import Denied, StoreTrouble
+from stream_rater.contract.errors import Denied, StoreTrouble, Unusable
 from stream_rater.contract.events import RatingChanged
 from stream_rater.serve import entries, questions
 from stream_rater.serve.cursors import AfterRow, ranked

@@ -2,21 +2,17 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 
-from stream_rater.adapters.kafka.ladder_events import LadderEvents, disagreement
-from stream_rater.adapters.kafka.topics import REQUEST_TIMEOUT_S, Admin
-from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladder, Ladders
-from stream_rater.config.settings import Settings
 from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders
 from stream_rater.pipeline.ladder_history import LadderLog
-from stream_rater.pipeline.ports import StoredShard
+from stream_rater.places import checks
+from stream_rater.places.port import Place
 from stream_rater.rating import record
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.what_if import KnownBeliefs, playing_as
@@ -48,69 +44,6 @@ class StaleBeliefs(Exception):
         )
 
 
-class BeliefSource(Protocol):
-    """The log and the store whose beliefs are read. It is for one thread."""
-
-    shards: int
-    """The number of shards, after `prepare`."""
-    partitions: int
-    """The number of partitions of `round-completed`, after `prepare`."""
-
-    def prepare(self) -> None:
-        """Find the two numbers, as they are now. Raises LayoutMismatch if the store is not that of
-        the workers, and TopicMismatch."""
-
-    def ladder_log(self) -> LadderLog:
-        """The ladder events that exist now."""
-
-    def ends(self) -> Sequence[int]:
-        """The end offset of each partition of `round-completed`."""
-
-    def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, StoredShard]:
-        """The position and the records of each shard. Each shard is read at one instant."""
-
-
-class ServiceBeliefs:
-    """The workers' Kafka and Redis."""
-
-    def __init__(self, settings: Settings) -> None:
-        """Make no request, unless Redis is a cluster."""
-        self._settings = settings
-        self._admin = Admin(settings, request_timeout_s=REQUEST_TIMEOUT_S)
-        self._store = RedisStore(settings)
-        self._events = LadderEvents(settings, self._admin)
-        self.shards = self.partitions = 0
-
-    def prepare(self) -> None:
-        """Check that the workers use this Redis."""
-        topics = self._admin.topics
-        self.shards, self.partitions, _ = self._admin.partitions_of(
-            topics.changed, topics.rounds, topics.ladder_events
-        )
-        self._check_layout()
-
-    def _check_layout(self) -> None:
-        layout = {"shards": str(self.shards), "buckets": str(self._settings.buckets)}
-        self._store.layout.check_stored(layout)
-
-    def ladder_log(self) -> LadderLog:
-        """The ladder events that exist now."""
-        try:
-            return self._events.read()
-        finally:
-            self._events.close()  # the next read continues where this one ended
-
-    def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, StoredShard]:
-        """The position and the records of each shard."""
-        found = self._store.read(players)
-        self._check_layout()  # a rebuild with more shards may have ended before the read
-        return found
-
-    def ends(self) -> Sequence[int]:
-        """The end offset of each partition of `round-completed`."""
-        return self._admin.ends(self._admin.topics.rounds, self.partitions)
-
-
 class LiveBeliefs:
     """Reads the workers' beliefs. It is for one thread.
 
@@ -119,12 +52,10 @@ class LiveBeliefs:
     """
 
     def __init__(
-        self, settings: Settings, ladders: Ladders, source: BeliefSource,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
-        """Ask `source` for nothing yet."""
-        self._settings, self._ladders, self._clock = settings, ladders, clock
-        self._source = source
+        self, ladders: Ladders, place: Place, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Ask `place` for nothing yet."""
+        self._ladders, self._place, self._clock = ladders, place, clock
         self._ladder_log, self._until_s = LadderLog(), -1.0
         self._edits = EditsOfLadders()
         self._ends: Sequence[int] = ()
@@ -145,7 +76,9 @@ class LiveBeliefs:
         self._prepare()
         if ladder not in self._ladder_log.ladders:
             raise UnratedLadder(ladder, self._ladder_log.ladders)
-        if why := disagreement(self._settings, self._ladders, self._ladder_log, only=ladder):
+        if why := checks.disagreement(
+            self._place.settings, self._ladders, self._ladder_log, only=ladder
+        ):
             raise LaddersDiffer(why)
         terms = self._ladders.find(ladder, self._ends[partition_of(ladder, len(self._ends))])
         if terms is None:
@@ -177,21 +110,22 @@ class LiveBeliefs:
     def _prepare(self) -> None:
         """Check that the workers use this store, and read new ladder events, every REFRESH_S."""
         if self._clock() > self._until_s:
-            self._source.prepare()
-            self._ladder_log, self._ends = self._source.ladder_log(), self._source.ends()
+            self._place.look()
+            self._ladder_log, self._ends = self._place.ladder_log(), self._place.ends()
             self._until_s = self._clock() + REFRESH_S
 
     def _records(self, ladder: str, players: Sequence[str]) -> dict[str, bytes | None]:
         """The record of each player; None if there is none. Each shard is read at one instant."""
         found: dict[str, bytes | None] = {}
-        shard = shards_of(players, self._source.shards)
+        shard = shards_of(players, self._place.shards)
         asked = {
             int(number): [(ladder, players[i]) for i in np.flatnonzero(shard == number).tolist()]
             for number in np.unique(shard)
         }
-        stored = self._source.read(
+        stored = self._place.read(
             {number: PlayerColumn.of(wanted) for number, wanted in asked.items()}
         )
+        self._place.check_layout()  # a rebuild with more shards may have ended before the read
         for number, wanted in asked.items():
             if stored[number].position.is_unfinished:
                 raise StaleBeliefs(f"the rebuild of shard {number} is not finished")

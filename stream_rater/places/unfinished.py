@@ -1,29 +1,17 @@
-"""Which rounds the workers have not finished, and whether the log has those that they finished."""
+"""Which rounds of a log on Kafka the workers have not finished."""
 
 import time
 from collections.abc import Mapping
 
-from stream_rater.adapters.kafka.reader import Reader, source_tails
+from stream_rater.adapters.kafka.reader import Reader
 from stream_rater.adapters.kafka.topics import Admin
-from stream_rater.config.errors import Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS
-from stream_rater.pipeline.same_history import REBUILD, lost_rounds
 
 READ_S = 30.0
 """How long one partition is read."""
 LOOK_S = 1.0
 """The longest time that one call waits for a record."""
-
-
-def check_not_torn(settings: Settings, admin: Admin, partitions: int) -> None:
-    """Raise Failed if `round-completed` has lost records that the workers have finished."""
-    topic = admin.topics.rounds
-    committed = admin.source_commits(ESTIMATORS, topic, partitions)
-    known = {p: each for p, each in committed.items() if each is not None and each.offset}
-    found = source_tails(settings, admin, {p: each.offset for p, each in known.items()})
-    for why in lost_rounds(known, found).values():
-        raise Failed(f"{topic} lost records: {why}: {REBUILD}")
 
 
 class UnfinishedRounds:

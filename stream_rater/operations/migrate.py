@@ -1,0 +1,254 @@
+"""Writes a log again at another place, and replays it there: `move` as it is, `erase` with a
+pseudonym in the place of a player's id.
+
+1. Check that nobody uses the old place, and that all of it is rated.
+2. Copy each accepted record to its partition and offset, with an empty record in the place of each
+   rejected one; the events; the ladder events; and the standings of past seasons. So all offsets
+   stay as they are. A rejected record would be validated again otherwise, by the time when Kafka
+   received it, and might be accepted.
+3. Rebuild the beliefs at the new place, and compare them, and the newest event of each player, with
+   those before. Only then the new place may be used, and the old one is given up.
+
+The old log does not change before that. The beliefs do, where both places share a store: then
+`rebuild --replace` at the old place computes them again.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TypeVar
+
+from msgspec import structs
+
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.sharding import shards_of
+from stream_rater.config.errors import Failed
+from stream_rater.config.ladders import Ladders
+from stream_rater.contract import season_ended
+from stream_rater.contract.events import offset_of, rating_changed_from_json, shown
+from stream_rater.contract.record import Player, Record
+from stream_rater.operations.corrected_rebuild import LastPublished, last_published
+from stream_rater.operations.digests import Digests, difference, digests_of
+from stream_rater.operations.rebuild import rebuild_from_log
+from stream_rater.operations.rewriting import AcceptedRecords, LogRewriter, Mentions, Pseudonym
+from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
+from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
+from stream_rater.places import checks
+from stream_rater.places.port import Place, Standings
+from stream_rater.replay.corrected import with_verdicts
+from stream_rater.replay.edited_log import Verdicts
+from stream_rater.runtime.progress import counted, track, track_batches
+
+T = TypeVar("T")
+
+AT_ONCE = 5000
+"""The number of records that are validated together."""
+AFTER_ALL = 2**62
+"""An offset after all records."""
+
+
+class Migration:
+    """The steps from one place to another."""
+
+    def __init__(
+        self, source: Place, target: Place, ladders: Ladders, pseudonym: Pseudonym | None,
+        outcome: str,
+    ) -> None:  # fmt: skip
+        """`pseudonym`: None copies all records as they are. `outcome`: what has not happened if a
+        check fails, such as "nothing was moved"."""
+        self._source, self._target, self._ladders = source, target, ladders
+        self._pseudonym, self._outcome = pseudonym, outcome
+        self._corrected: frozenset[str] = frozenset()
+        """The ladders with corrections."""
+        self._newest: Mapping[Player, LastPublished] = {}
+        """What the newest event of each player says, under the new name."""
+        self.ends: Sequence[int] = ()
+        """The end of each partition of the rounds."""
+        self.keys: dict[tuple[int, bytes | None], None] = {}
+        """The partition and the key of each event of the player in the old place, each pair
+        once."""
+
+    # --- 1 ---
+
+    def check(self) -> None:
+        """Check that nobody uses the old place, and that all of it is rated, by these ladders.
+        Raises BadConfiguration, LayoutMismatch or Failed."""
+        source = self._source
+        for each in (source, self._target):
+            each.check_idle()
+        source.check_ratings()
+        check_kernel(source.kernel())
+        corrections = checks.agreed(source, self._ladders, self._outcome).corrections
+        self._corrected = frozenset(corrections)
+        if self._pseudonym is not None:
+            check_none_deferred(corrections)
+        for _ in source.standings():  # those of each season are whole
+            pass
+        self.ends = source.check_finished()
+
+    def search(self) -> Mentions:
+        """Validate the log, and count the records that name the player."""
+        return mentions_in(self._source, self._ladders, self._pseudonym)
+
+    # --- 2 ---
+
+    def copy(self, mentions: Mentions) -> None:
+        """Fill the new place. Raises Failed if something has changed in the old one."""
+        source, target = self._source, self._target
+        target.begin_copy(source)
+        target.append(self._rounds(mentions.verdicts))
+        target.copy_events(self._events())
+        target.note([*self._ladder_events()])
+        target.write_standings(self._standings())
+        target.commit_rounds(dict(enumerate(self.ends)))
+        target.begin_parts(source)
+        source.check_unchanged(self.ends)
+
+    def _rounds(self, verdicts: Verdicts | None) -> Iterator[Record]:
+        rewriter = LogRewriter(self._pseudonym)
+        for batch, accepted in validated(self._source, self._ladders, verdicts, "copying rounds"):
+            yield from rewriter.feed(batch, accepted)
+        yield from rewriter.fill_to(dict(enumerate(self.ends)))
+
+    def _events(self) -> Iterator[Record]:
+        source, pseudonym = self._source, self._pseudonym
+        self._newest = _newest(source)
+        if pseudonym is None:
+            yield from self._newest_events()
+            return
+        self._newest = self._renamed(self._newest)
+        newest: dict[bytes | None, Record] = {}
+        (home,) = shards_of([pseudonym.name], self._target.shards).tolist()
+        for record in track(source.events(), "copying ratings"):
+            if not pseudonym.is_key(key := record.key):
+                yield record
+                continue
+            self.keys[record.partition, key] = None
+            renamed = pseudonym.event(record)
+            if self._target.keeps_offsets:
+                yield renamed
+                continue
+            # The player's newest events come last: they come from several partitions into one,
+            # where compaction keeps the last of each ladder.
+            renamed = structs.replace(renamed, partition=home)
+            *older, newest[key] = sorted(
+                filter(None, (newest.get(key), renamed)), key=lambda each: offset_of(each.value)
+            )
+            yield from older
+        yield from newest.values()
+
+    def _newest_events(self) -> Iterator[Record]:
+        """Yield the newest event of each player, for the shards of the new place."""
+        shards = self._target.shards
+        for each in self._source.events():
+            event = rating_changed_from_json(each.value) if each.value else None
+            newest = event and self._newest.get((event.ladder, event.player))
+            if event and newest and event.offset == newest.offset:
+                (home,) = shards_of([event.player], shards).tolist()
+                yield structs.replace(each, partition=home)
+
+    def _ladder_events(self) -> Iterator[bytes]:
+        for message in self._source.ladder_events():
+            if self._pseudonym is None:
+                yield message
+            else:
+                yield from self._pseudonym.ladder_events(message)
+
+    def _standings(self) -> Standings:
+        pseudonym = self._pseudonym
+        for message, time_ in self._source.standings():
+            found = season_ended.record_of(message.key, message.value)
+            if pseudonym is not None and (
+                isinstance(found, season_ended.Standing) and found.player == pseudonym.player
+            ):
+                yield season_ended.message_of(season_ended.renamed(found, pseudonym.name)), time_
+            else:
+                yield message, time_
+
+    # --- 3 ---
+
+    def rebuild(self) -> int:
+        """Rebuild the beliefs at the new place. Returns their number. Raises Failed if a belief or
+        a newest event differs from that before, or if something has changed in either place."""
+        source, target = self._source, self._target
+        before = self._renamed(self._digests(source, f"beliefs in {source.name}"))
+        target.drop_derived()
+        rebuild_from_log(target, self._ladders)
+        after = self._digests(target, f"beliefs in {target.name}")
+        found = difference(before, after)
+        if found.first is not None:
+            raise Failed(f"{found}: {source.blame}: {self._outcome}")
+        for (ladder, player), _ in sorted(self._newest.items() ^ _newest(target).items()):
+            raise Failed(
+                f"{target.name}: the newest event of ladder {shown(ladder)!r}, player "
+                f"{shown(player)!r} is not that in {source.name}: does something else write to it?"
+            )
+        if list(target.ends()) != list(self.ends):
+            raise Failed(f"something else writes to {target.name}: stop it")
+        target.check_idle()
+        source.check_unchanged(self.ends)
+        return len(after)
+
+    def _digests(self, place: Place, label: str) -> Digests:
+        return digests_of(track_batches(place.beliefs(), label), self._corrected)
+
+    def _renamed(self, found: Mapping[Player, T]) -> dict[Player, T]:
+        """The same under the new name of the player."""
+        pseudonym = self._pseudonym
+        if pseudonym is None:
+            return dict(found)
+        old, new = pseudonym.player, pseudonym.name
+        return {(of, new if who == old else who): each for (of, who), each in found.items()}
+
+
+def _newest(place: Place) -> Mapping[Player, LastPublished]:
+    """What the newest event of each player says: the one with the greatest `offset`, in whatever
+    partition it is."""
+    return last_published(
+        rating_changed_from_json(each.value) for each in place.events() if each.value
+    )
+
+
+def mentions_in(place: Place, ladders: Ladders, pseudonym: Pseudonym | None) -> Mentions:
+    """Validate the log of a place, and count the records that name a player."""
+
+    def count(verdicts: Verdicts | None) -> Mentions:
+        mentions = Mentions(verdicts)
+        for batch, accepted in validated(place, ladders, verdicts, "rounds"):
+            mentions.read(batch, accepted, pseudonym)
+        return mentions
+
+    window = place.settings.duplicate_window
+    return with_verdicts(count, place.all_rounds, ladders, window, place.partitions)
+
+
+def validated(
+    place: Place, ladders: Ladders, verdicts: Verdicts | None, label: str
+) -> Iterator[tuple[list[Record], list[bool]]]:
+    """Yield the rounds of a place in batches, with whether each of them was accepted, and with a
+    progress bar."""
+    log = AcceptedRecords(ladders, place.settings.duplicate_window, place.partitions, verdicts)
+    records = iter(track(place.all_rounds(), label, sum(place.ends())))
+    while batch := list(islice(records, AT_ONCE)):
+        yield batch, log.of(batch)
+
+
+def check_kernel(begun_by: int) -> None:
+    """Raise Failed if the ratings go back to another kernel version than this release's. A rebuild
+    cannot compute such ratings. `begun_by`: the version that they go back to."""
+    if begun_by != KERNEL_VERSION:
+        raise Failed(
+            f"ratings go back to kernel version {begun_by}, this release has {KERNEL_VERSION}: run "
+            "`stream-rater rebuild --replace` first, which computes all of them again"
+        )
+
+
+def check_none_deferred(corrections: Mapping[str, Sequence[RecordedCorrection]]) -> None:
+    """Raise Failed if one of these corrections is deferred until corrections-applied."""
+    for ladder, recorded in corrections.items():
+        if waiting := LadderEdits(recorded).waiting(AFTER_ALL):
+            text = counted(len(waiting), "correction")
+            raise Failed(
+                f"ladder {ladder!r}, offset {waiting[0].offset}: {text} waiting for "
+                "corrections-applied: start workers, send `stream-rater correct apply`, stop them "
+                "again, and run it again"
+            )

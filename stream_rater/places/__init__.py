@@ -1,0 +1,45 @@
+"""The places where a log and what follows from it are: Kafka and Redis, a data file, or memory.
+
+`port` says what a place does; the other modules are the places. Whoever has settings gets the place
+that they name from `opened`, and need not know which one it is.
+"""
+
+import sqlite3
+from contextlib import closing
+
+from stream_rater.config.settings import Settings
+from stream_rater.places.port import Place
+
+COMMAND_TIMEOUT_S = 30.0
+"""The time-out of a command's requests to a server. A command ends if a request fails, so it waits
+longer for a busy broker than a service does, which asks again."""
+
+
+def place_of(
+    settings: Settings, *, writes: bool = False, timeout_s: float = COMMAND_TIMEOUT_S
+) -> Place:
+    """The place that the settings name. Makes no request to a server, unless Redis is a cluster.
+
+    `writes`: whether the log or the ratings are written to. A data file is locked then, so that no
+    process rates by it. Raises Unusable or Denied.
+    """
+    if settings.data:
+        from stream_rater.places.file import FilePlace
+
+        return FilePlace.of(settings, writes=writes)
+    from stream_rater.places.kafka import KafkaPlace
+
+    return KafkaPlace(settings, timeout_s)
+
+
+def opened(settings: Settings, *, writes: bool = False) -> "closing[Place]":
+    """The place that the settings name, which is closed at the end of the block. Arguments and
+    errors are those of `place_of`."""
+    return closing(place_of(settings, writes=writes))
+
+
+def is_data_file(connection: sqlite3.Connection) -> bool:
+    """Whether a connection is to a data file."""
+    from stream_rater.adapters.sqlite.schema import APPLICATION_ID
+
+    return bool(connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,))

@@ -1,0 +1,131 @@
+"""The checks that commands make of a place. The text of each error is one line, with the place and
+the cure."""
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.ladders import Ladders
+from stream_rater.config.settings import PREFIX, Settings
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.pipeline import ladder_history
+from stream_rater.pipeline.corrections import correction_ports
+from stream_rater.pipeline.ladder_history import LadderLog
+from stream_rater.places.port import Place
+from stream_rater.runtime.progress import counted
+
+LOOK_S = 0.2
+"""The time between two looks at how far the workers are."""
+
+NOTHING_WRITTEN: dict[type, Callable[[Any], Any]] = {
+    correction_ports.WritePiece: lambda _: True,
+    correction_ports.KeepCheckpoint: lambda _: True,
+    correction_ports.DropCheckpoint: lambda _: True,
+}
+"""The effects of a correction job that writes no checkpoint, but may believe that it does."""
+NO_CHECKPOINTS = NOTHING_WRITTEN | {
+    correction_ports.Checkpoints: lambda _: {}, correction_ports.ReadPiece: lambda _: None
+}
+"""The same of a job that reads none either."""
+
+
+def disagreement(
+    settings: Settings, ladders: Ladders, ladder_log: LadderLog, only: str | None = None
+) -> str:
+    """Check the ladders file against the ladder events of all ladders, or of `only` this one.
+
+    Returns one line with the contradiction and the remedy; empty if there is none.
+
+    A worker with another file rates nothing. A command with another file would report differences
+    that do not exist, or show numbers that were never published.
+    """
+    history = ladders.by_table(ladders.history)
+    found = {
+        ladder: offset
+        for ladder in ladder_log.recorded
+        if only in (None, ladder)
+        and (
+            offset := ladder_history.first_contradiction(
+                history(ladder), ladder_log.in_force(ladder)
+            )
+        )
+        < math.inf
+    }
+    if not found:
+        return ""
+    ladder, offset = next(iter(found.items()))
+    others = {1: "", 2: " (and 1 other)"}.get(len(found), f" (and {len(found) - 1} others)")
+    variable, place = f"{PREFIX}LADDERS", f"in {settings.data}" if settings.data else "on Kafka"
+    file_description = (
+        f"the ladders file {settings.ladders}"
+        if settings.ladders
+        else f"the default parameters ({variable} is not set)"
+    )
+    what = f"ladder {ladder!r}" if ladder else "[limits]"
+    return (
+        f"{what}{others}: {file_description} and the notes {place} differ from offset "
+        f"{offset:.0f} on: set {variable} to the ladders file of the workers"
+    )
+
+
+def agreed(place: Place, ladders: Ladders, outcome: str, only: str | None = None) -> LadderLog:
+    """The ladder events of a place. Raises BadConfiguration if the ladders file is not that of the
+    workers, for all ladders, or for `only` this one. `outcome` ends the text of the error."""
+    ladder_log = place.ladder_log()
+    if why := disagreement(place.settings, ladders, ladder_log, only):
+        raise BadConfiguration(f"{why}: {outcome}")
+    return ladder_log
+
+
+def check_rounds_complete(starts: Sequence[int]) -> None:
+    """Raise Failed if rounds were deleted: a replay of the remaining rounds would give other
+    ratings. `starts`: the first offset of each partition."""
+    for partition, start in enumerate(starts):
+        if start > 0:
+            raise Failed(
+                f"partition {partition} of the rounds starts at {start}: the rounds before it were "
+                "deleted, and ratings cannot be computed without them: restore a snapshot of "
+                "Redis, or begin with another topic_prefix and submit the rounds there"
+            )
+
+
+def behind(records: int) -> Failed:
+    """The error of a command that has waited long enough for so many records to be rated."""
+    return Failed(
+        f"the workers are {counted(records, 'record')} behind: nothing was written: run it again "
+        "once they have caught up, or let it wait longer, by --wait"
+    )
+
+
+def wait_until_idle(
+    looks: Iterator[tuple[int, int]], members: Callable[[str], int], wait_s: float
+) -> None:
+    """Return once the workers have nothing left to do. `looks` yields how many records the
+    estimators and the updaters have left, `members` is the number of members of a group. Raises
+    Failed."""
+    deadline_s, announced = time.monotonic() + wait_s, False
+    for to_estimate, to_apply in looks:
+        left = to_estimate + to_apply
+        if left == 0:
+            return
+        for role, group, own in (
+            ("estimator", ESTIMATORS, to_estimate), ("updater", UPDATERS, to_apply),
+        ):  # fmt: skip
+            if own and not members(group):
+                raise Failed(
+                    f"{counted(own, 'record')} of an {role}'s work left, and no worker with this "
+                    "role runs: start one (`stream-rater run`): nothing was compared"
+                )
+        if time.monotonic() > deadline_s:
+            raise Failed(f"the workers are {counted(left, 'record')} behind: nothing was compared")
+        if not announced:
+            print(
+                f"waiting for the workers, which are {counted(left, 'record')} behind, "
+                f"for {wait_s:g} s at most",
+                file=sys.stderr,
+            )
+            announced = True
+        time.sleep(LOOK_S)

@@ -1,0 +1,555 @@
+"""The place of a standalone process: a data file, and the files beside it.
+
+A file is read by a connection of its own, while the process that rates by it may write. To write to
+it, a command takes the lock of that process (`names.Hold`).
+"""
+
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from stream_rater.adapters.kafka.envelopes import change_headers, event_of, rejected_message
+from stream_rater.adapters.sqlite import events, names, reading, season_file
+from stream_rater.adapters.sqlite.database import Database
+from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
+from stream_rater.adapters.sqlite.season_file import SeasonFile, SeasonRows
+from stream_rater.adapters.sqlite.store import SqliteStore, set_position
+from stream_rater.adapters.sqlite.submitter import FileSubmitter
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.sharding import partition_of
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.settings import PREFIX, Settings
+from stream_rater.contract import season_ended
+from stream_rater.contract.errors import LogTrouble, StoreTrouble
+from stream_rater.contract.events import ROUND_COMPLETED
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.record import Record
+from stream_rater.contract.submissions import Progress
+from stream_rater.pipeline.parts.schema import mark
+from stream_rater.pipeline.ports import (
+    EPOCH_BYTES,
+    UNFINISHED,
+    Application,
+    Event,
+    Position,
+    SourceCommit,
+    SourceTail,
+    Tails,
+)
+from stream_rater.places import checks
+from stream_rater.places.port import CHANGED, Cures, Place, Section, Standings
+from stream_rater.replay.log_reading import LogReader
+from stream_rater.runtime.progress import counted
+
+LOOK_S = 0.2
+"""The longest time between two looks at whether the file has changed."""
+AT_ONCE = 5000
+"""The most records that are read again, or written, together."""
+LARGEST = 1 << 40
+"""A number of bytes that no record has: a record in a file is never cut."""
+
+
+class FilePlace(reading.DataFile):
+    """A data file (`port.Place`)."""
+
+    keeps_offsets = True
+    out_of_reach = (
+        "out of reach, and to be done by hand: backups and snapshots of the file; what subscribers "
+        "have stored; logs. A game backend that reports the old id again makes a new player"
+    )
+
+    def __init__(self, settings: Settings, path: Path, database: Database | None = None) -> None:
+        """Open the file to read it. `database`: the connection that writes to it, and ends with
+        this; None: nothing is written."""
+        super().__init__(path)
+        self.settings, self._database = settings, database
+        self.name = str(self.path)
+        self.later = f"; rated at the next start of `stream-rater standalone {settings.data}`"
+        self.blame = f"`stream-rater verify --data {self.path}` says whether the file was right"
+        self._pruned_before: Sequence[int] = ()
+        """By shard, in a copy: the offset before which only the last event of each player is
+        kept."""
+
+    @classmethod
+    def of(cls, settings: Settings, *, writes: bool) -> "FilePlace":
+        """The data file of the settings. `writes`: whether to lock it."""
+        path = Path(settings.data)
+        database = Database.open_existing(path) if writes else None
+        try:
+            return cls(settings, path, database)
+        except BaseException:
+            if database is not None:
+                database.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connections, and release the lock."""
+        super().close()
+        if self._database is not None:
+            self._database.close()
+
+    @property
+    def database(self) -> Database:
+        """The connection that writes."""
+        assert self._database is not None, "it was opened to write"
+        return self._database
+
+    @cached_property
+    def _log(self) -> SqliteLog:
+        return SqliteLog(self.database)
+
+    @cached_property
+    def _store(self) -> SqliteStore:
+        return SqliteStore(self.database)
+
+    @property
+    def id(self) -> str:
+        """The id of the file, which no other one has."""
+        return str(self.meta("id"))
+
+    # --- what can be read of the log ---
+
+    def end_of(self, ladder: str) -> int:
+        """The end of a ladder's partition."""
+        return self.ends()[partition_of(ladder, self.partitions)]
+
+    def stable_end(self, partition: int) -> int:
+        """The end of a partition."""
+        return self.ends()[partition]
+
+    def rounds(self, partition: int, end: int) -> Iterator[Record]:
+        """Yield the records of a partition of `round-completed` before an offset, in order."""
+        return self.records_of(partition, end)
+
+    def log_reader(self, ends: Mapping[int, int] | None = None) -> LogReader:
+        """Reads the records of `round-completed` again and again."""
+        found = dict(enumerate(self.ends())) if ends is None else ends
+        return LogReader(reading.FileRounds(self.path), found)
+
+    def read_again(self, partition: int, first: int, end: int) -> Sequence[Record]:
+        """Records of `round-completed` with offsets in [first, end)."""
+        return list(self.records_of(partition, min(end, first + AT_ONCE), first))
+
+    def parts(self) -> Iterator[Sequence[Record]]:
+        """Yield the parts that are kept, shard by shard."""
+        for shard in range(self.shards):
+            yield self.parts_of(shard)
+
+    def events(self) -> Iterator[Record]:
+        """Yield the events that are kept."""
+        for shard in range(self.shards):
+            for offset, event in self.all_events(shard):
+                yield Record(shard, offset, event.value, change_headers(event), key=event.key)
+
+    def rejected_to(self) -> Iterator[tuple[int, int]]:
+        """Nothing: a file loses no records (`lost_rounds`)."""
+        return iter(())
+
+    def standings(self, *, whole: bool = True) -> Standings:
+        """Yield the standings of past seasons. `whole`: whether to raise Unusable if only a part of
+        a season's standings is written."""
+        return SeasonRows(self.path).all_records(whole=whole)
+
+    def kept_seasons(self, ladder: str) -> Sequence[season_ended.SeasonKept]:
+        """The seasons of a ladder whose standings are written."""
+        names.settle(self.path)
+        return SeasonRows(self.path, self.id).kept(ladder)
+
+    def follow(self, topic: str, *, from_start: bool) -> Iterator[Record | None]:
+        """Yield events or rejections as they come, as the records that they would be on Kafka, and
+        None where none has come for a while. Of the oldest events, only the last one of each player
+        is kept."""
+        look = self._new_events if topic == CHANGED else self._new_rejections
+        nexts = [0] * self.shards if from_start else self.changed_ends()
+        last = 0 if from_start else self.last_rejection()
+        positions = nexts if topic == CHANGED else [last]
+        while True:
+            came = False
+            for record in look(positions):
+                came = True
+                yield record
+            if not came:
+                self.await_change(LOOK_S)
+                yield None
+
+    def _new_events(self, nexts: list[int]) -> Iterator[Record]:
+        for shard, first in enumerate(nexts):
+            for offset, event in self.events_from(shard, first):
+                yield Record(shard, offset, event.value, change_headers(event), key=event.key)
+                nexts[shard] = offset + 1
+
+    def _new_rejections(self, last: list[int]) -> Iterator[Record]:
+        for number, rejection in self.rejections(last[0]):
+            message = rejected_message(rejection, ROUND_COMPLETED, LARGEST)
+            yield Record(0, number, message["value"], message["headers"], key=message["key"])
+            last[0] = number
+
+    def topic(self, topic: str) -> str:
+        """The path of the file."""
+        return self.name
+
+    def sections(self) -> Iterator[Section]:
+        """Yield what `inspect` says about the file: the partitions that have or had records."""
+        holder, size = names.holder_of(self.path), self.path.stat().st_size / 1e6
+        title = (
+            f"{self.path}: {size:,.1f} MB, created {self.meta('created_at')}, partitions "
+            f"{self.partitions}, {f'in use by {holder}' if holder else 'not in use'}"
+        )
+        yield Section(title, {}, ())
+        progress, (_, part_ends) = self.progress(), self.part_bounds()
+        for what, starts, to, done in (
+            ("rounds", self.starts(), self.ends(), progress.rated),
+            ("parts", [0] * len(part_ends), part_ends, progress.applied),
+        ):
+            behind = [end - each for end, each in zip(to, done, strict=True)]
+            columns = {"from": starts, "to": to, "done": done, "behind": behind}
+            yield Section(f"{what}:", columns, [p for p, end in enumerate(to) if end])
+        changes, rejections = sum(progress.change_ends), progress.rejection_ends[0] - 1
+        yield Section(f"rating changes: {changes:,}; rejections: {rejections:,}", {}, ())
+
+    # --- how far the process is that rates ---
+
+    def progress(self) -> Progress:
+        """How far the process is. Each field is read after the one before it."""
+        return Progress(
+            self.committed(ESTIMATORS, self.partitions), self.part_ends(),
+            self.committed(UPDATERS, self.shards), self.changed_ends(),
+            [self.last_rejection() + 1],
+        )  # fmt: skip
+
+    def check_ratings(self) -> None:
+        """Check the duplicate window."""
+        self.check_settings()
+
+    def check_settings(self) -> None:
+        """Raise BadConfiguration if the file was begun with another duplicate window."""
+        stored, window = self.meta("duplicate_window"), self.settings.duplicate_window
+        if stored not in (None, window):
+            raise BadConfiguration(
+                f"{self.path}: it was begun with duplicate_window = {stored}, here it is "
+                f"{window}: set {PREFIX}DUPLICATE_WINDOW={stored}"
+            )
+
+    def check_whole(self) -> None:
+        """Raise Failed if rounds were deleted."""
+        checks.check_rounds_complete(self.starts())
+
+    def check_rated(self, ladder: str, wait_s: float) -> None:
+        """Wait until all that is in a ladder's partition now is rated."""
+        partition, until_s = partition_of(ladder, self.partitions), time.monotonic() + wait_s
+        end = self.ends()[partition]
+        while (left := end - self.committed(ESTIMATORS, self.partitions)[partition]) > 0:
+            if time.monotonic() > until_s:
+                raise checks.behind(left)
+            self.await_change(LOOK_S)
+
+    @contextmanager
+    def at_rest(self, wait_s: float) -> Iterator[Place]:
+        """Wait until all of the file is rated. Within the block, the yielded place is the file at
+        one instant."""
+        deadline_s, announced = time.monotonic() + wait_s, False
+        while True:
+            if not (behind := sum(self.behind())):
+                with self._frozen() as instant:
+                    if not (behind := sum(instant.behind())):
+                        yield instant
+                        return
+            if not announced and (holder := names.holder_of(self.path)):
+                print(f"waiting for {holder}, which is {counted(behind, 'record')} behind, for "
+                      f"{wait_s:g} s at most", file=sys.stderr)  # fmt: skip
+                announced = True
+            if not announced or time.monotonic() > deadline_s:
+                raise self._unfinished(behind, ": nothing was compared")
+            self.await_change(LOOK_S)
+
+    @contextmanager
+    def _frozen(self) -> Iterator["FilePlace"]:
+        """The file as it is at one instant, for as long as the block takes.
+
+        Of a large file this is a copy beside it, which is deleted at the end: a long transaction
+        would let the write-ahead log grow.
+        """
+        if self._database is not None or sum(self.changed_ends()) <= reading.LARGE:
+            with self.snapshot():
+                yield self
+            return
+        with names.copying(self.path) as copy:
+            self.copy_to(copy)
+            with closing(FilePlace(self.settings, copy)) as found, found.snapshot():
+                yield found
+
+    def _unfinished(self, behind: int, rest: str) -> Failed:
+        return Failed(
+            f"{self.path}: {counted(behind, 'record')} not rated yet: let `stream-rater "
+            f"standalone {self.path}` rate them{rest}"
+        )
+
+    @contextmanager
+    def copied_to(self, to: Path) -> Iterator["FilePlace"]:
+        """Within the block, a copy of the file at one instant. At its end the copy gets its
+        name."""
+        with names.copying(to) as part:
+            self.copy_to(part)
+            with closing(FilePlace(self.settings, part)) as copy:
+                yield copy
+            part.rename(to)
+            names.sync(to.parent)
+
+    def check_idle(self) -> None:
+        """Nothing: who writes to the file holds its lock."""
+
+    def check_finished(self) -> Sequence[int]:
+        """The end of each partition of the rounds. Raises Failed if rounds were deleted, or are not
+        rated."""
+        self.check_whole()
+        if behind := sum(self.behind()):
+            raise self._unfinished(behind, ", stop it, and run it again")
+        return self.ends()
+
+    def check_unchanged(self, ends: Sequence[int]) -> None:
+        """Nothing: the file is locked."""
+
+    # --- the beliefs ---
+
+    def look(self) -> None:
+        """Nothing: the numbers never change while the file is open."""
+
+    def check_layout(self) -> None:
+        """Nothing: the ratings are those of the file."""
+
+    def kernel(self) -> int:
+        """The kernel version to which the ratings go back."""
+        return int(self.meta("kernel") or KERNEL_VERSION)
+
+    def events_of(self, shard: int) -> str:
+        """What messages call the events of a shard."""
+        return "the events that are kept"
+
+    def where(self, ladder: str, player: str, shard: int, size: int) -> str:
+        """Where a belief of so many bytes is, in words."""
+        return f"in {self.path}: {size} bytes"
+
+    def checkpoint_actions(
+        self, failed: Callable[[str], None] | None
+    ) -> Mapping[type, Callable[[Any], Any]]:
+        """Nothing is read: the process that rates owns the checkpoints."""
+        return checks.NO_CHECKPOINTS
+
+    # --- appending ---
+
+    def submitter(self, *, create: bool = True) -> FileSubmitter:
+        """Appends records, which are rated once `standalone` opens the file."""
+        return FileSubmitter(self.database)
+
+    @contextmanager
+    def season_writer(self, ladder: str, season: int) -> Iterator[SeasonFile]:
+        """Writes the standings of a season, to a file beside this one."""
+        path = names.seasons_path(self.path)
+        with closing(SeasonFile(path, self.id, ladder, season)) as writer:
+            yield writer
+
+    def append(self, records: Iterable[Record]) -> None:
+        """Append records to `round-completed`, with the times at which they were received."""
+        self._log.submit_all([
+            NewRound(each.partition, each.value, each.headers, each.received_s, each.key)
+            for each in records
+        ])  # fmt: skip
+
+    def publish(self, events: Iterable[Event]) -> None:
+        """Raises AssertionError: only a log that has lost records publishes in a rebuild."""
+        raise AssertionError("a file loses no records")
+
+    def write_standings(self, messages: Standings) -> None:
+        """Write records of past seasons for a file that is to take the place of another one, and
+        whose name says so."""
+        season_file.write_new(self.path, self.id, messages)
+
+    def note(self, messages: Sequence[bytes]) -> None:
+        """Append ladder events."""
+        self._log.write(messages)
+
+    # --- a rebuild of the beliefs ---
+
+    def commits(self) -> Mapping[int, SourceCommit | None]:
+        """By partition of the rounds, what the estimator has committed."""
+        found = self.committed(ESTIMATORS, self.partitions)
+        return {p: SourceCommit(offset, None) for p, offset in enumerate(found)}
+
+    def tails(self, offsets: Mapping[int, int]) -> Mapping[int, SourceTail]:
+        """By partition of the rounds, its end. Checksums are not needed: a file loses nothing."""
+        ends = self.ends()
+        return {p: SourceTail(ends[p], None) for p in offsets}
+
+    def applied(self) -> Mapping[int, int | None]:
+        """By shard, the offset that the updater has committed."""
+        return dict(enumerate(self.committed(UPDATERS, self.shards)))
+
+    def part_bounds(self) -> tuple[Sequence[int], Sequence[int]]:
+        """The first offset of each shard's parts, and the end."""
+        return self.part_starts(), self.part_ends()
+
+    def commit_rounds(self, offsets: Mapping[int, int], tails: Tails | None = None) -> None:
+        """Commit offsets of the estimator."""
+        self._commit(ESTIMATORS, offsets)
+
+    def commit_parts(self, offsets: Mapping[int, int]) -> None:
+        """Commit offsets of the updater."""
+        self._commit(UPDATERS, offsets)
+
+    def _commit(self, group: str, offsets: Mapping[int, int]) -> None:
+        with self.database.write(LogTrouble) as connection:
+            connection.executemany(
+                "INSERT OR REPLACE INTO committed VALUES (?, ?, ?)",
+                [(group, partition, offset) for partition, offset in offsets.items()],
+            )
+
+    def write_marks(self) -> dict[int, int]:
+        """Write a mark of a rebuild to each shard's parts."""
+        log, shards = self._log, range(self.shards)
+        with self.database.turn():
+            return {shard: log.append_part(shard, mark(self.shards)) for shard in shards}
+
+    def ratings(self) -> str:
+        """The name of the file, if it has beliefs."""
+        return self.name if self.count_beliefs() else ""
+
+    @contextmanager
+    def rebuilding(self, check: Callable[[Place], None]) -> Iterator[Place]:
+        """Within the block, a copy of the file, which takes its place at the end. Raises Unusable
+        if another program reads the file."""
+        self._be_alone()
+        self.check_settings()
+        self.check_whole()
+        check(self)
+        new = names.real(self.path, names.NEW)
+        try:
+            remove(new)
+            self.copy_to(new)
+            with closing(FilePlace(self.settings, new, Database.open(new))) as copy:
+                yield copy
+                copy.end_rebuild()
+            super().close()
+            self.database.replace_by(new)
+        finally:
+            remove(new)
+
+    def _be_alone(self) -> None:
+        """Open the file anew. Raises Unusable if another program reads it."""
+        self.close()
+        self._database = Database.open_unread(self.path)
+        super().__init__(self.path)
+
+    def begin_rebuild(self) -> bytes:
+        """Delete the beliefs. Returns the epoch that begins here."""
+        epoch = secrets.token_hex(EPOCH_BYTES).encode()
+        with self.database.write(StoreTrouble) as connection:
+            for table in ("beliefs", "recent"):
+                connection.execute(f"DELETE FROM {table}")
+            for shard in range(self.shards):
+                set_position(connection, shard, Position(UNFINISHED, UNFINISHED, epoch=epoch))
+        return epoch
+
+    def apply(self, applications: Mapping[int, Application]) -> Mapping[int, bool]:
+        """Write beliefs by compare-and-set."""
+        return {shard: self._store.apply(shard, each) for shard, each in applications.items()}
+
+    def end_rebuild(self) -> None:
+        """Note the kernel version of the beliefs."""
+        self.database.set_meta("kernel", KERNEL_VERSION)
+
+    def drop_checkpoints(self) -> None:
+        """Nothing: a file loses no records, so its checkpoints stay true."""
+
+    def heads(self, ladder: str) -> Mapping[str, bytes]:
+        """The heads of a ladder's checkpoints by name."""
+        return self._store.heads(ladder)
+
+    # --- a copy of the log ---
+
+    def check_erasable(self, prefix: str, *, delete: bool) -> None:
+        """Raise BadConfiguration for options of Kafka."""
+        if prefix or delete:
+            raise BadConfiguration("--to and --delete-old are for Kafka: leave them out")
+
+    def check_new(self, option: str, source: Place) -> None:
+        """Raise BadConfiguration: a log is moved to Kafka only."""
+        raise BadConfiguration(f"{self.path}: a log is moved to Kafka and Redis only")
+
+    @contextmanager
+    def successor(self, prefix: str) -> Iterator[Place]:
+        """Within the block, a new file, which takes the place of this one at the end. The index is
+        deleted then. Raises Unusable if another program reads this file."""
+        self._be_alone()
+        new, index = names.real(self.path, names.NEW), names.index_path(self.path)
+        names.check_index(index)
+        try:
+            remove(new)
+            database = Database.open(new, partitions=self.partitions, shards=self.shards)
+            with closing(FilePlace(self.settings, new, database)) as made:
+                yield made
+                made.end_rebuild()
+            super().close()
+            gone = [Path(f"{index}{end}") for end in ("", *names.LOG_ENDS)]
+            self.database.replace_by(new, gone)
+        finally:
+            remove(new)
+
+    def begin_copy(self, source: Place) -> None:
+        """Take over what is known of the old file."""
+        assert isinstance(source, FilePlace), "a log is moved to Kafka only"
+        for name in ("duplicate_window", "created_at"):
+            self.database.set_meta(name, source.meta(name))
+        self._pruned_before = source.changed_starts()
+
+    def copy_events(self, records: Iterable[Record]) -> None:
+        """Write events, each with its offset."""
+        for shard, own in groupby(records, lambda each: each.partition):
+            found = ((each.offset, event_of(each)) for each in own)
+            with self.database.write(LogTrouble) as connection:
+                events.restore(connection, shard, found, self._pruned_before[shard])
+
+    def begin_parts(self, source: Place) -> None:
+        """Let the parts begin where those of the old file end."""
+        _, ends = source.part_bounds()
+        with self.database.write(LogTrouble) as connection:
+            connection.executemany(
+                "INSERT INTO starts VALUES ('parts', ?, ?)", list(enumerate(ends))
+            )
+        self.commit_parts(dict(enumerate(ends)))
+
+    def drop_derived(self) -> None:
+        """Nothing: the file is new."""
+
+    def end_copy(self) -> None:
+        """Nothing: the file takes the place of the old one once it is whole."""
+
+    def mark_moved(self, where: str) -> None:
+        """Mark the file as moved: it never opens again."""
+        self.database.mark_moved(where)
+
+    def cures(self, target: Place) -> Cures:
+        """What to do if `erase` fails."""
+        as_it_was = f"{self.path} is as it was: run it again"
+        return Cures(as_it_was, as_it_was, "")
+
+    def retire(
+        self, target: Place, keys: Iterable[tuple[int, bytes | None]], *, delete: bool
+    ) -> Iterator[str]:
+        """Nothing: the new file has taken the place of the old one."""
+        return iter(())
+
+
+def remove(new: Path) -> None:
+    """Remove a new file that a command left behind, and new standings for it before."""
+    if new.exists():
+        for end in ("", "-journal"):
+            seasons = names.seasons_path(new.with_suffix(""))
+            names.real(seasons, f"{names.NEW}{end}").unlink(missing_ok=True)
+    for end in ("", "-wal", "-shm", ".lock"):
+        new.with_name(new.name + end).unlink(missing_ok=True)

@@ -1,0 +1,642 @@
+"""The place of a service: the topics of a prefix on Kafka, and the Redis that belongs to them."""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import cache, cached_property
+from typing import Any
+
+from msgspec import structs
+
+from stream_rater.adapters.kafka import reader, season_topic, topics
+from stream_rater.adapters.kafka.copier import Copier, delete_topics
+from stream_rater.adapters.kafka.envelopes import (
+    change_headers,
+    cloud_event_headers,
+    next_offset_of,
+)
+from stream_rater.adapters.kafka.ladder_events import LadderEvents
+from stream_rater.adapters.kafka.producers import PartsProducer
+from stream_rater.adapters.kafka.producers import Submitter as KafkaSubmitter
+from stream_rater.adapters.redis.index_keys import drop_index
+from stream_rater.adapters.redis.keys import belief_key
+from stream_rater.adapters.redis.store import RedisStore
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.columns.sharding import partition_of
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.settings import PREFIX, Settings
+from stream_rater.contract import season_ended
+from stream_rater.contract.errors import LogTrouble
+from stream_rater.contract.events import shown
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.record import ANY_OFFSET, Record, header
+from stream_rater.contract.submissions import Progress
+from stream_rater.pipeline.corrections import correction_ports
+from stream_rater.pipeline.ladder_history import LadderLog
+from stream_rater.pipeline.parts.schema import mark
+from stream_rater.pipeline.ports import (
+    NO_PLAYERS,
+    Application,
+    Event,
+    SourceCommit,
+    SourceTail,
+    StoredShard,
+    Tails,
+)
+from stream_rater.pipeline.same_history import REBUILD, lost_rounds
+from stream_rater.places import checks, generations
+from stream_rater.places.kafka_sections import section_of
+from stream_rater.places.port import CHANGED, Beliefs, Cures, Place, Section, Standings
+from stream_rater.places.unfinished import UnfinishedRounds
+from stream_rater.replay.log_reading import LogReader
+from stream_rater.runtime.failures import with_cure
+from stream_rater.runtime.progress import counted
+from stream_rater.runtime.service import layout_of
+
+LOOK_S = 0.2
+"""The time between two looks at how far the workers are."""
+
+
+class KafkaPlace:
+    """The topics of a prefix, and a Redis (`port.Place`)."""
+
+    later = ""
+    keeps_offsets = False
+    blame = "Redis was not what the log says before"
+    out_of_reach = generations.OUT_OF_REACH
+
+    def __init__(self, settings: Settings, timeout_s: float) -> None:
+        """Make no request. `timeout_s`: how long a request to Kafka may take."""
+        self.settings, self._timeout_s = settings, timeout_s
+        self.admin = topics.Admin(settings, request_timeout_s=timeout_s)
+        self.topics = self.admin.topics
+        self.name = f"{self.topics.rounds} on {settings.kafka}"
+        self._notes = LadderEvents(settings, self.admin)
+        self._counts: dict[str, int] = {}
+        self.end_of = cache(self._end_of)
+
+    @cached_property
+    def store(self) -> RedisStore:
+        """Redis. Makes no request, unless it is a cluster."""
+        return RedisStore(self.settings)
+
+    @cached_property
+    def _rereader(self) -> reader.Rereader:
+        return reader.Rereader(self.settings, self.topics.rounds)
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions of `round-completed`."""
+        return self._count(self.topics.rounds)
+
+    @property
+    def shards(self) -> int:
+        """The number of partitions of `rating-changed`."""
+        return self._count(self.topics.changed)
+
+    def _count(self, topic: str) -> int:
+        if topic not in self._counts:
+            (self._counts[topic],) = self.admin.partitions_of(topic)
+        return self._counts[topic]
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._notes.close()
+        for name in ("store", "_rereader"):
+            if name in self.__dict__:
+                self.__dict__.pop(name).close()
+
+    # --- what can be read of the log ---
+
+    def starts(self) -> Sequence[int]:
+        """The first offset of each partition of `round-completed`."""
+        return self.admin.starts(self.topics.rounds, self.partitions)
+
+    def ends(self) -> Sequence[int]:
+        """The end of each partition of `round-completed`."""
+        return self.admin.ends(self.topics.rounds, self.partitions)
+
+    def _end_of(self, ladder: str) -> int:
+        """The end of a ladder's partition, as of the first call."""
+        ends = self._first_ends
+        return ends[partition_of(ladder, len(ends))]
+
+    @cached_property
+    def _first_ends(self) -> Sequence[int]:
+        return self.ends()
+
+    def stable_end(self, partition: int) -> int:
+        """The offset up to which the records of a partition can be read."""
+        return self.admin.stable_ends(self.topics.rounds, self.partitions)[partition]
+
+    def rounds(self, partition: int, end: int) -> Iterator[Record]:
+        """Yield the records of a partition of `round-completed` before an offset, in order."""
+        return reader.read_partition(self.settings, self.topics.rounds, partition, end)
+
+    def all_rounds(self) -> Iterator[Record]:
+        """Yield all records of `round-completed`."""
+        return self._all(self.topics.rounds)
+
+    def _all(self, topic: str) -> Iterator[Record]:
+        return reader.read_all(self.settings, topic, self._count(topic))
+
+    def log_reader(self, ends: Mapping[int, int] | None = None) -> LogReader:
+        """Reads the records of `round-completed` again and again."""
+        source = reader.KafkaRounds(self.settings, self.topics.rounds)
+        return LogReader(source, dict(enumerate(self.ends())) if ends is None else ends)
+
+    def read_again(self, partition: int, first: int, end: int) -> Sequence[Record]:
+        """Records of `round-completed` with offsets in [first, end)."""
+        return self._rereader.read(partition, first, end)
+
+    def parts(self) -> Iterator[Sequence[Record]]:
+        """Yield the records of `performance-estimated` that are kept, in batches."""
+        topic = self.topics.parts
+        return iter(reader.read_batches(self.settings, topic, self._count(topic)))
+
+    def events(self) -> Iterator[Record]:
+        """Yield the records of `rating-changed` that are kept."""
+        return self._all(self.topics.changed)
+
+    def last_events(
+        self, shard: int, key: bytes, count: int, within_s: float
+    ) -> tuple[list[bytes | None], int]:
+        """The values of the last events of a shard with this key, and the offset down to which the
+        shard was searched."""
+        found, begin = reader.read_back(
+            self.settings, self.topics.changed, shard, key, count=count, within_s=within_s
+        )
+        return [each.value for each in found], begin
+
+    def ladder_log(self) -> LadderLog:
+        """The ladder events that exist now, combined."""
+        self._count(self.topics.ladder_events)  # raises TopicMismatch
+        try:
+            return self._notes.read()
+        finally:
+            self._notes.close()  # the next read continues where this one ended
+
+    def ladder_events(self) -> Iterator[bytes]:
+        """Yield the messages of `ladders-noted`."""
+        return (each.value or b"" for each in self._all(self.topics.ladder_events))
+
+    def rejected_to(self) -> Iterator[tuple[int, int]]:
+        """Yield the partition and the next offset of each rejection."""
+        found = (next_offset_of(each.headers) for each in self._all(self.topics.rejected))
+        return filter(None, found)
+
+    def standings(self, *, whole: bool = True) -> Standings:
+        """Yield the records of `season-ended`; none without the topic. `whole`: whether to raise
+        Failed if only a part of a season's standings is written."""
+        topic = season_topic.topic_of(self.settings)
+        begun, kept = set[tuple[str, int]](), set[tuple[str, int]]()
+        count = self.admin.partitions_if_any(topic)
+        for record in reader.read_all(self.settings, topic, count) if count else ():
+            found = season_ended.record_of(record.key or b"", record.value)
+            if found is not None:
+                is_kept = isinstance(found, season_ended.SeasonKept)
+                (kept if is_kept else begun).add((found.ladder, found.season))
+                yield season_ended.message_of(found), header(record.headers, "ce_time")
+        for season in begun - kept if whole else ():
+            raise Failed(season_ended.unfinished(*season))
+
+    def kept_seasons(self, ladder: str) -> Sequence[season_ended.SeasonKept]:
+        """The seasons of a ladder whose standings are written."""
+        return season_topic.kept_seasons(self.settings, self.admin, ladder)
+
+    def follow(self, topic: str, *, from_start: bool) -> Iterator[Record | None]:
+        """Yield the records of a topic as they come, and None where none has come for a while."""
+        name = self.topic(topic)
+        return reader.follow(self.settings, name, self._count(name), from_start=from_start)
+
+    def topic(self, topic: str) -> str:
+        """The name of a topic."""
+        return self.topics.changed if topic == CHANGED else self.topics.rejected
+
+    def sections(self) -> Iterator[Section]:
+        """Yield what `inspect` says about the topics."""
+        names = self.topics.names
+        counts = dict(zip(names, self.admin.partitions_of(*names), strict=True))
+        shards = range(counts[self.topics.parts])
+        stored = self.store.read(dict.fromkeys(shards, NO_PLAYERS))
+        applied = [stored[shard].position.applied for shard in shards]
+        read_by = {self.topics.rounds: (ESTIMATORS, ()), self.topics.parts: (UPDATERS, applied)}
+        for name in names:
+            yield section_of(self.admin, name, *read_by.get(name, ("", ())))
+
+    # --- how far the workers are ---
+
+    def progress(self) -> Progress:
+        """How far the workers are. Each field is read after the one before it."""
+        admin, names = self.admin, self.topics
+        rated = admin.committed(ESTIMATORS, names.rounds, self.partitions)
+        # Shards may have been added. Whoever rated by their new number knew it before.
+        part_ends = admin.all_ends(names.parts)
+        applied = admin.committed(UPDATERS, names.parts, len(part_ends))
+        change_ends = admin.all_ends(names.changed)
+        if len(part_ends) != len(change_ends):
+            raise LogTrouble(f"kafka: {names.parts} and {names.changed} differ in partitions")
+        return Progress(
+            [rated[p] or 0 for p in range(self.partitions)], part_ends,
+            [applied[s] or 0 for s in range(len(part_ends))], change_ends,
+            admin.all_ends(names.rejected),
+        )  # fmt: skip
+
+    def check_ratings(self) -> None:
+        """Check that Redis is that of these topics and settings."""
+        self._counts |= self.admin.check_topics()
+        self.store.prepare()
+        self.store.layout.check_stored(self._layout())
+
+    def check_settings(self) -> None:
+        """Raise LayoutMismatch if the duplicate window is not that of the workers, or if a move to
+        this place is unfinished."""
+        self.store.layout.check_window(self.settings.duplicate_window)
+
+    def check_whole(self) -> None:
+        """Raise Failed if rounds were deleted, or if the log has lost records."""
+        known = {p: each for p, each in self.commits().items() if each and each.offset}
+        found = self.tails({p: each.offset for p, each in known.items()})
+        for why in lost_rounds(known, found).values():
+            raise Failed(f"{self.topics.rounds} lost records: {why}: {REBUILD}")
+        checks.check_rounds_complete(self.starts())
+
+    def check_rated(self, ladder: str, wait_s: float) -> None:
+        """Wait until all that is in a ladder's partition now is rated."""
+        partition, until_s = partition_of(ladder, self.partitions), time.monotonic() + wait_s
+        end, unfinished = self.ends()[partition], UnfinishedRounds(self.settings, self.admin)
+        while left := unfinished.look({partition: end}):
+            if time.monotonic() > until_s:
+                raise checks.behind(len(left[partition]))
+            time.sleep(LOOK_S)
+
+    @contextmanager
+    def at_rest(self, wait_s: float) -> Iterator[Place]:
+        """Wait until all that is in the log is rated."""
+        checks.wait_until_idle(self._left(), self.admin.members, wait_s)
+        yield self
+
+    def _left(self) -> Iterator[tuple[int, int]]:
+        """Yield, at each look, the number of offsets that are not rated, and of parts that are not
+        applied."""
+        unfinished = UnfinishedRounds(self.settings, self.admin)
+        while True:
+            rounds = unfinished.look(dict(enumerate(self.ends())))
+            # Read after the rounds: the parts of a finished round are before these ends.
+            _, ends = self.part_bounds()
+            parts = self.admin.left(UPDATERS, self.topics.parts, dict(enumerate(ends)))
+            yield sum(map(len, rounds.values())), sum(map(len, parts.values()))
+
+    def check_idle(self) -> None:
+        """Raise Failed if a worker is in the group of the estimators or of the updaters."""
+        for group in (ESTIMATORS, UPDATERS):
+            if members := self.admin.members(group):
+                raise Failed(
+                    f"{members} workers are in the group {self.settings.topic_prefix}{group}: stop "
+                    "them first (one that was killed leaves after "
+                    f"{self.settings.session_timeout_ms} ms)"
+                )
+
+    def check_finished(self) -> Sequence[int]:
+        """The end of each partition of the rounds. Raises Failed if a round was deleted or lost, or
+        is not finished, or if a part is not applied."""
+        self.check_whole()
+        ends, names = self.ends(), self.topics
+        rounds = UnfinishedRounds(self.settings, self.admin).look(dict(enumerate(ends)))
+        part_ends = dict(enumerate(self.part_bounds()[1]))
+        parts = self.admin.left(UPDATERS, names.parts, part_ends)
+        for topic, left in ((names.rounds, rounds), (names.parts, parts)):
+            for p, offsets in left.items():
+                if offsets:
+                    raise Failed(
+                        f"{topic}, partition {p}: {counted(len(offsets), 'record')} not finished: "
+                        "stop the reports of rounds, start workers, wait until `stream-rater "
+                        "verify` finds all equal, stop them, and run it again"
+                    )
+        return ends
+
+    def check_unchanged(self, ends: Sequence[int]) -> None:
+        """Raise Failed if a worker has started, or a record has come since the rounds had these
+        ends."""
+        self.check_idle()
+        for partition, (end, before) in enumerate(zip(self.ends(), ends, strict=True)):
+            if end != before:
+                raise Failed(
+                    f"{self.topics.rounds}, partition {partition}: "
+                    f"{counted(end - before, 'record')} came after the command began: stop the "
+                    "reports of rounds, and let workers of these topics finish them"
+                )
+
+    # --- the beliefs ---
+
+    def look(self) -> None:
+        """Look anew at the numbers of partitions and shards. Raises LayoutMismatch if Redis is not
+        that of the workers."""
+        names = self.topics.changed, self.topics.rounds, self.topics.ladder_events
+        self._counts |= zip(names, self.admin.partitions_of(*names), strict=True)
+        self.check_layout()
+
+    def check_layout(self) -> None:
+        """Raise LayoutMismatch if Redis is not that of the workers, or is laid out otherwise."""
+        layout = {"shards": str(self.shards), "buckets": str(self.settings.buckets)}
+        self.store.layout.check_stored(layout)
+
+    def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, StoredShard]:
+        """The position and the players' records of each shard."""
+        return self.store.read(players)
+
+    def beliefs(self) -> Beliefs:
+        """Yield every belief."""
+        return self.store.beliefs()
+
+    def count_beliefs(self, ladders: Collection[str] | None = None) -> int:
+        """The number of beliefs, or of those of some ladders."""
+        return self.store.count_beliefs(ladders)
+
+    def kernel(self) -> int:
+        """The kernel version to which the ratings go back."""
+        return self.store.layout.begun_by(KERNEL_VERSION)
+
+    def events_of(self, shard: int) -> str:
+        """What messages call the events of a shard."""
+        return f"{self.topics.changed}, partition {shard}"
+
+    def where(self, ladder: str, player: str, shard: int, size: int) -> str:
+        """Where a belief of so many bytes is, in words."""
+        key = belief_key(shard, ladder, player.encode(), self.settings.buckets)
+        encoding = self.store.encoding(shard, (ladder, player)) or "unknown encoding"
+        return f"in Redis: shard {shard}, {size} bytes in the hash {shown(key)} ({encoding})"
+
+    def checkpoint_actions(
+        self, failed: Callable[[str], None] | None
+    ) -> Mapping[type, Callable[[Any], Any]]:
+        """How a correction job's effects on checkpoints are performed."""
+        checkpoints = self.store.checkpoints
+        found = {
+            correction_ports.Checkpoints: lambda e: checkpoints.heads(e.ladder),
+            correction_ports.ReadPiece: lambda e: checkpoints.read(e.ladder, e.name, e.number),
+            **checks.NOTHING_WRITTEN,
+        }
+        if failed is not None:
+            checkpoints.on_failure = failed
+            found |= {
+                correction_ports.WritePiece: lambda e: checkpoints.write(
+                    e.ladder, e.name, e.number, e.data
+                ),
+                correction_ports.KeepCheckpoint: lambda e: checkpoints.keep(
+                    e.ladder, e.name, e.head
+                ),
+                correction_ports.DropCheckpoint: lambda e: checkpoints.drop(
+                    e.ladder, e.name, e.pieces
+                ),
+            }
+        return found
+
+    # --- appending ---
+
+    def submitter(self, *, create: bool = True) -> KafkaSubmitter:
+        """Appends records as a sender does. `create`: whether missing topics are created."""
+        rounds = self.topics.rounds
+        if not create:
+            self._count(rounds)  # fails if the topic does not exist
+        elif rounds not in self.admin.partitions():
+            self.admin.create_topics()
+        return KafkaSubmitter(self.settings, rounds)
+
+    @contextmanager
+    def season_writer(self, ladder: str, season: int) -> Iterator[season_topic.SeasonTopic]:
+        """Writes the standings of a season."""
+        yield season_topic.SeasonTopic(self.settings, self.admin, ladder, season)
+
+    def append(self, records: Iterable[Record]) -> None:
+        """Append records to `round-completed`."""
+        Copier(self.settings, self.topics.rounds).write(records)
+
+    def publish(self, events: Iterable[Event]) -> None:
+        """Append events to `rating-changed`."""
+        Copier(self.settings, self.topics.changed).write(
+            Record(each.shard, ANY_OFFSET, each.value, change_headers(each), key=each.key)
+            for each in events
+        )
+
+    def note(self, messages: Sequence[bytes]) -> None:
+        """Append messages to `ladders-noted`."""
+        self._notes.write(messages)
+
+    def write_standings(self, messages: Standings) -> None:
+        """Append records to `season-ended`, which is created if there is any record."""
+        topic, left = season_topic.topic_of(self.settings), iter(messages)
+        first = next(left, None)
+        if first is None:
+            return
+        count = self.admin.partitions_if_any(topic) or self.admin.create_season_topic(topic)
+
+        def record(message: season_ended.Message, time_: str) -> Record:
+            found = season_ended.record_of(message.key, message.value)
+            assert found is not None, "it is of the topic"
+            headers = cloud_event_headers(message.key.decode(), message.kind, time_)
+            partition = partition_of(found.ladder, count)
+            return Record(partition, ANY_OFFSET, message.value, headers, key=message.key)
+
+        records = (record(*each) for each in (first, *left))
+        Copier(self.settings, topic).write(records)
+
+    # --- a rebuild of the beliefs ---
+
+    def commits(self) -> Mapping[int, SourceCommit | None]:
+        """By partition of the rounds, what the estimators have committed."""
+        return self.admin.source_commits(ESTIMATORS, self.topics.rounds, self.partitions)
+
+    def tails(self, offsets: Mapping[int, int]) -> Mapping[int, SourceTail]:
+        """By partition of the rounds, its end, and the checksum of the record before an offset."""
+        return reader.source_tails(self.settings, self.admin, offsets)
+
+    def applied(self) -> Mapping[int, int | None]:
+        """By shard, the offset that the updaters have committed."""
+        topic = self.topics.parts
+        return self.admin.committed(UPDATERS, topic, self._count(topic))
+
+    def part_bounds(self) -> tuple[Sequence[int], Sequence[int]]:
+        """The first offset of each shard's parts, and the end."""
+        topic = self.topics.parts
+        count = self._count(topic)
+        return self.admin.starts(topic, count), self.admin.ends(topic, count)
+
+    def commit_rounds(self, offsets: Mapping[int, int], tails: Tails | None = None) -> None:
+        """Commit offsets of the estimators with these checksums; None: those of the log."""
+        if tails is None:
+            known = {p: offset for p, offset in offsets.items() if offset}
+            tails = {p: each.tail for p, each in self.tails(known).items()}
+        self.admin.commit(ESTIMATORS, self.topics.rounds, offsets, tails)
+
+    def commit_parts(self, offsets: Mapping[int, int]) -> None:
+        """Commit offsets of the updaters."""
+        self.admin.commit(UPDATERS, self.topics.parts, offsets)
+
+    def write_marks(self) -> dict[int, int]:
+        """Write a mark of a rebuild to each shard's parts."""
+        topic = self.topics.parts
+        count = self._count(topic)
+        producer = PartsProducer(self.settings, topic)
+        return dict(enumerate(producer.scatter([(s, mark(count)) for s in range(count)])))
+
+    def ratings(self) -> str:
+        """What messages call Redis, if it has beliefs."""
+        return "" if self.store.layout.is_empty() else "the store"
+
+    @contextmanager
+    def rebuilding(self, check: Callable[[Place], None]) -> Iterator[Place]:
+        """Within the block, this place. Topics that do not exist are created before."""
+        self.admin.create_topics()
+        self._counts |= self.admin.check_topics()
+        self.store.prepare()
+        self.check_idle()
+        self.store.layout.check_rebuildable(self._layout())
+        check(self)
+        yield self
+        self.end_rebuild()
+
+    def _layout(self) -> dict[str, str]:
+        names = self.topics.rounds, self.topics.parts
+        counts = {name: self._count(name) for name in names}
+        return layout_of(self.settings, self.admin, counts)
+
+    def begin_rebuild(self) -> bytes:
+        """Mark Redis as unfinished, and delete the beliefs."""
+        return self.store.layout.begin_rebuild(self._count(self.topics.parts))
+
+    def apply(self, applications: Mapping[int, Application]) -> Mapping[int, bool]:
+        """Write beliefs by compare-and-set."""
+        return self.store.apply(applications)
+
+    def end_rebuild(self) -> None:
+        """End the rebuild: workers may use Redis."""
+        self.store.layout.end_rebuild(self._layout(), KERNEL_VERSION)
+
+    def drop_checkpoints(self) -> None:
+        """Delete all checkpoints."""
+        self.store.checkpoints.drop_all()
+
+    def heads(self, ladder: str) -> Mapping[str, bytes]:
+        """The heads of a ladder's checkpoints by name."""
+        return self.store.checkpoints.heads(ladder)
+
+    # --- a copy of the log ---
+
+    def _generation(self, prefix: str) -> "KafkaPlace":
+        """The topics of another prefix, as many as here, beside the same Redis."""
+        counts = self.admin.check_topics()
+        settings = structs.replace(
+            self.settings, topic_prefix=prefix, partitions=counts[self.topics.rounds],
+            shards=counts[self.topics.parts],
+        )  # fmt: skip
+        return KafkaPlace(settings, self._timeout_s)
+
+    def check_erasable(self, prefix: str, *, delete: bool) -> None:
+        """Raise BadConfiguration if there are topics of this prefix with records."""
+        if not prefix:
+            raise BadConfiguration("give --to: the prefix of the new topics")
+        if prefix == self.settings.topic_prefix:
+            raise BadConfiguration(
+                f"--to: {prefix!r} is the prefix of the present topics: name another one"
+            )
+        new, counts = self._generation(prefix), self.admin.check_topics()
+        names = zip(new.topics.names, self.topics.names, strict=True)
+        needed = {own: counts[old] for own, old in names}
+        generations.check_free(new.settings, new.admin, "--to", needed, "its old one")
+
+    def check_new(self, option: str, source: Place) -> None:
+        """Raise BadConfiguration if the topics have records, or Redis has ratings."""
+        needed = {self.topics.rounds: source.partitions}
+        generations.check_free(self.settings, self.admin, option, needed, source.name)
+        self.store.prepare()
+        self.check_idle()
+        if not self.store.layout.is_unused():
+            raise BadConfiguration(
+                f"the Redis of {PREFIX}REDIS holds ratings: name another one, or empty it"
+            )
+
+    @contextmanager
+    def successor(self, prefix: str) -> Iterator[Place]:
+        """Within the block, the topics of another prefix beside the same Redis."""
+        with closing(self._generation(prefix)) as new:
+            yield new
+            with with_cure(self.cures(new).rebuilding):
+                new.end_rebuild()
+
+    def begin_copy(self, source: Place) -> None:
+        """Create the topics. A Redis of its own is marked as half of a move."""
+        old = source if isinstance(source, KafkaPlace) else None
+        if old is None or old.settings.redis != self.settings.redis:
+            self.store.layout.mark_unfinished(source.name)
+        self.admin.create_topics()
+        if old is not None:
+            generations.check_sizes(self.settings, self.admin, old.admin)
+        self._counts |= self.admin.check_topics()
+
+    def copy_events(self, records: Iterable[Record]) -> None:
+        """Append records to `rating-changed`."""
+        copies = (structs.replace(each, offset=ANY_OFFSET) for each in records)
+        Copier(self.settings, self.topics.changed).write(copies)
+
+    def begin_parts(self, source: Place) -> None:
+        """Commit the first offset of each shard: there are no parts."""
+        self.commit_parts(dict.fromkeys(range(self._count(self.topics.parts)), 0))
+
+    def drop_derived(self) -> None:
+        """Delete the checkpoints, and the index of an older release."""
+        self.drop_checkpoints()
+        drop_index(self.settings)
+
+    def end_copy(self) -> None:
+        """Mark Redis as that of an unfinished rebuild, no longer of a move."""
+        self.store.layout.mark_unfinished()
+
+    def mark_moved(self, where: str) -> None:
+        """Let workers refuse Redis."""
+        self.store.layout.mark_moved(where)
+
+    def cures(self, target: Place) -> Cures:
+        """What to do if `erase` fails."""
+        return Cures(
+            "the old topics and Redis are as they were: delete the topics of "
+            f"{target.settings.topic_prefix!r}, or name another prefix, and run it again",
+            "the old topics are as they were: run `stream-rater rebuild --replace` with "
+            f"{PREFIX}TOPIC_PREFIX={self.settings.topic_prefix!r} to have the ratings back",
+            "all else is done, and the old topics hold the id: "
+            f"{self._next_step(target, self._old_names())}",
+        )
+
+    def retire(
+        self, target: Place, keys: Iterable[tuple[int, bytes | None]], *, delete: bool
+    ) -> Iterator[str]:
+        """Write a tombstone for each of the player's keys to the old `rating-changed`. Then delete
+        the old topics, or say how to delete them."""
+        tombstones = (Record(partition, ANY_OFFSET, None, key=key) for partition, key in keys)
+        count = Copier(self.settings, self.topics.changed).write(tombstones)
+        yield f"{self.topics.changed}: {counted(count, 'tombstone')} written for the player"
+        names = self._old_names()
+        if not delete:
+            yield f"the old topics still hold the id. Next: {self._next_step(target, names)}"
+            return
+        delete_topics(self.settings, names)
+        yield f"deleted: {', '.join(names)}"
+        yield f"next: {self._new_prefix(target)}"
+
+    def _next_step(self, target: Place, names: Sequence[str]) -> str:
+        pattern = "|".join(names).replace(".", r"\.")
+        return (
+            f"{self._new_prefix(target)}, then run `kafka-topics.sh --bootstrap-server "
+            f"{self.settings.kafka} --delete --topic '{pattern}'`"
+        )
+
+    def _new_prefix(self, target: Place) -> str:
+        prefix = target.settings.topic_prefix
+        return f"give game backends, workers and subscribers {PREFIX}TOPIC_PREFIX={prefix!r}"
+
+    def _old_names(self) -> list[str]:
+        """The names of the topics. That of past seasons need not exist."""
+        seasons = season_topic.topic_of(self.settings)
+        exists = self.admin.partitions_if_any(seasons) is not None
+        return [*self.topics.names, *([seasons] if exists else ())]

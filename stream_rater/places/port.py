@@ -1,0 +1,373 @@
+"""What commands, the API and the index need of the place of a log and of what follows from it.
+
+There is one log, `round-completed`, and what follows from it: parts, events, rejections, notes of
+ladders, standings of past seasons, and beliefs. A place has all of them. The words are those of
+Kafka, and each place gives them its nearest meaning; where they differ, the method says so.
+
+What no place can promise for another one is not here: a data file is locked for as long as it is
+open to write, and one transaction holds all of it, while on Kafka and Redis only the marks of a
+rebuild, the look at the groups and the order of writes keep two processes apart. So a rebuild
+writes in the order of `protocol.md`, on every place.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol
+
+from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.config.settings import Settings
+from stream_rater.contract import season_ended
+from stream_rater.contract.record import Player, Record
+from stream_rater.contract.submissions import Progress
+from stream_rater.pipeline.ladder_history import LadderLog
+from stream_rater.pipeline.ports import (
+    Application,
+    Event,
+    SourceCommit,
+    SourceTail,
+    StoredShard,
+    Tails,
+)
+from stream_rater.replay.log_reading import LogReader
+
+CHANGED, REJECTED = "changed", "rejected"
+"""The topics that subscribers follow."""
+
+Beliefs = Iterator[list[tuple[Player, bytes]]]
+"""Batches of players with their encoded beliefs. A player may come twice."""
+
+FailureHook = Callable[[str], None]
+"""Receives why something failed."""
+
+Standings = Iterable[tuple[season_ended.Message, str]]
+"""Records of `season-ended`, with their times (RFC 3339)."""
+
+
+class Section(NamedTuple):
+    """A part of what `inspect` says about a place."""
+
+    title: str
+    columns: Mapping[str, Sequence[object]]
+    """By the name of a column, its value for each partition."""
+    rows: Sequence[int]
+    """The partitions that are shown."""
+    remarks: Sequence[str] = ()
+
+
+class Cures(NamedTuple):
+    """What to do after a failure of `erase`, by what it was doing."""
+
+    copying: str
+    rebuilding: str
+    retiring: str
+
+
+class Submitter(Protocol):
+    """Appends rounds, seeds and corrections to the log, as senders do."""
+
+    failures: list[str]
+    """Why records were not appended."""
+    corrections: list[tuple[int, int]]
+    """Partition and offset of each seed, reset or correction, in order."""
+
+    def submit(self, ladder: str, round_id: str, completed_at: str, value: bytes) -> None:
+        """Append one round."""
+
+    def correct(self, ladder: str, kind: str, value: bytes, subject: str) -> None:
+        """Append one record of this kind that is no round."""
+
+    def flush(self) -> None:
+        """Wait until the outcome of all records is known."""
+
+
+class SeasonWriter(Protocol):
+    """Writes the standings of one season."""
+
+    def begin(self) -> Mapping[int, season_ended.PageWritten]:
+        """End every other writer of this season, if the place has no locks. Returns the marks of
+        the pages that are written, by the number of the page."""
+
+    def write(self, messages: Iterable[season_ended.Message], time_: str, /) -> None:
+        """Write a page in one transaction. After a Trouble it is unknown whether it is written:
+        begin again."""
+
+
+class Place(Protocol):
+    """A log and what follows from it. It is for one thread. The methods raise LogTrouble,
+    StoreTrouble, Denied, TopicMismatch, LayoutMismatch or Unusable, and say where they raise
+    more."""
+
+    settings: Settings
+    name: str
+    """What messages call it."""
+    later: str
+    """When what is appended is rated, for the end of a message; empty if it is at once."""
+    keeps_offsets: bool
+    """Whether events that are copied to it keep their offsets, and so their shards."""
+    blame: str
+    """What was wrong if a replay does not compute its beliefs, in words."""
+    out_of_reach: str
+    """What an erasure here does not reach, in words."""
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions of `round-completed`."""
+
+    @property
+    def shards(self) -> int:
+        """The number of partitions of the two topics by player."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+    # --- what can be read of the log ---
+
+    def starts(self) -> Sequence[int]:
+        """The first offset of each partition of `round-completed`."""
+
+    def ends(self) -> Sequence[int]:
+        """The end of each partition of `round-completed`, whether transactions are open or not."""
+
+    def end_of(self, ladder: str) -> int:
+        """The end of a ladder's partition, as of the first call."""
+
+    def stable_end(self, partition: int) -> int:
+        """The offset up to which the records of a partition can be read."""
+
+    def rounds(self, partition: int, end: int) -> Iterator[Record]:
+        """Yield the records of a partition of `round-completed` before an offset, in order."""
+
+    def all_rounds(self) -> Iterator[Record]:
+        """Yield all records of `round-completed`. Those of each partition come in order."""
+
+    def log_reader(self, ends: Mapping[int, int] | None = None) -> LogReader:
+        """Reads the records of `round-completed` again and again, also in other processes.
+        `ends`: the ends of the partitions that are read; None: of all, now."""
+
+    def read_again(self, partition: int, first: int, end: int) -> Sequence[Record]:
+        """Records of `round-completed` with offsets in [first, end): at least one, if there is
+        any."""
+
+    def parts(self) -> Iterator[Sequence[Record]]:
+        """Yield the records of `performance-estimated` that are kept, in batches."""
+
+    def events(self) -> Iterator[Record]:
+        """Yield the records of `rating-changed` that are kept. Those of each partition come in
+        order; a player's may be in several."""
+
+    def last_events(
+        self, shard: int, key: bytes, count: int, within_s: float
+    ) -> tuple[list[bytes | None], int]:
+        """The values of the last events of a shard with this key, at most `count`, oldest first;
+        and the offset down to which the shard was searched. The search ends early after
+        `within_s`."""
+
+    def ladder_log(self) -> LadderLog:
+        """The ladder events that exist now, combined."""
+
+    def ladder_events(self) -> Iterable[bytes]:
+        """Yield the messages of `ladders-noted`."""
+
+    def rejected_to(self) -> Iterator[tuple[int, int]]:
+        """Yield the partition and the next offset of rejections, at least of the last ones."""
+
+    def standings(self, *, whole: bool = True) -> Standings:
+        """Yield the records of `season-ended`. `whole`: whether to raise Failed if only a part of a
+        season's standings is written."""
+
+    def kept_seasons(self, ladder: str) -> Sequence[season_ended.SeasonKept]:
+        """The seasons of a ladder whose standings are written."""
+
+    def follow(self, topic: str, *, from_start: bool) -> Iterator[Record | None]:
+        """Yield the records of CHANGED or REJECTED as they come, and None where none has come for
+        a while. `from_start`: whether to begin with the first record that is kept."""
+
+    def topic(self, topic: str) -> str:
+        """What messages call CHANGED or REJECTED of this place."""
+
+    def sections(self) -> Iterator[Section]:
+        """Yield what `inspect` says about the place."""
+
+    # --- how far the workers are ---
+
+    def progress(self) -> Progress:
+        """How far the workers are. Each field is read after the one before it."""
+
+    def check_ratings(self) -> None:
+        """Check that the ratings are those of this log and of these settings. Raises
+        BadConfiguration, LayoutMismatch or StoreMismatch."""
+
+    def check_settings(self) -> None:
+        """Raise BadConfiguration or LayoutMismatch if the duplicate window is not that of the
+        workers, or if a move to this place is unfinished."""
+
+    def check_whole(self) -> None:
+        """Raise Failed if rounds were deleted, or if the log has lost records."""
+
+    def check_rated(self, ladder: str, wait_s: float) -> None:
+        """Wait until all that is in a ladder's partition now is rated. Raises Failed if that takes
+        too long."""
+
+    def at_rest(self, wait_s: float) -> "AbstractContextManager[Place]":
+        """Wait until all that is in the log is rated. Within the block, the yielded place is as it
+        is then: a file at one instant, a log with its present ends. Raises Failed if it takes too
+        long, or if nobody rates."""
+
+    def check_idle(self) -> None:
+        """Raise Failed if a worker runs. A data file has none while it is open to write."""
+
+    def check_finished(self) -> Sequence[int]:
+        """The end of each partition of the rounds. Raises Failed if something of the log is not
+        rated, not applied or not kept."""
+
+    def check_unchanged(self, ends: Sequence[int]) -> None:
+        """Raise Failed if a worker has started, or a record has come since the rounds had these
+        ends."""
+
+    # --- the beliefs ---
+
+    def look(self) -> None:
+        """Look anew at the numbers of partitions and shards, and check the layout."""
+
+    def check_layout(self) -> None:
+        """Raise LayoutMismatch if the ratings are not those of the workers, or are divided among
+        other shards."""
+
+    def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, StoredShard]:
+        """The position and the players' records of each shard. Each shard is read at one
+        instant."""
+
+    def beliefs(self) -> Beliefs:
+        """Yield every belief."""
+
+    def count_beliefs(self, ladders: Collection[str] | None = None) -> int:
+        """The number of beliefs, or of those of some ladders."""
+
+    def kernel(self) -> int:
+        """The kernel version to which the ratings go back; this release's without any."""
+
+    def events_of(self, shard: int) -> str:
+        """What messages call the events of a shard."""
+
+    def where(self, ladder: str, player: str, shard: int, size: int) -> str:
+        """Where a belief of so many bytes is, in words."""
+
+    def checkpoint_actions(self, failed: FailureHook | None) -> Mapping[type, Callable[[Any], Any]]:
+        """By the type of an effect of a correction job on checkpoints, a function that performs
+        it. `failed` receives why one could not be written. None: nothing is written, and the job
+        may believe that it is."""
+
+    # --- appending ---
+
+    def submitter(self, *, create: bool = True) -> Submitter:
+        """Appends records as a sender does. `create`: whether missing topics are created."""
+
+    def season_writer(
+        self, ladder: str, season: int
+    ) -> AbstractContextManager[SeasonWriter]:
+        """Writes the standings of a season."""
+
+    def append(self, records: Iterable[Record]) -> None:
+        """Append records to `round-completed`, each at its offset, unless that is ANY_OFFSET. They
+        are in the log when this returns."""
+
+    def publish(self, events: Iterable[Event]) -> None:
+        """Append events to `rating-changed`."""
+
+    def note(self, messages: Sequence[bytes]) -> None:
+        """Append messages to `ladders-noted`."""
+
+    def write_standings(self, messages: Standings) -> None:
+        """Append records to `season-ended`."""
+
+    # --- a rebuild of the beliefs ---
+
+    def commits(self) -> Mapping[int, SourceCommit | None]:
+        """By partition of the rounds, what the estimators have committed."""
+
+    def tails(self, offsets: Mapping[int, int]) -> Mapping[int, SourceTail]:
+        """By partition of the rounds, its end, and the checksum of the record before an offset."""
+
+    def applied(self) -> Mapping[int, int | None]:
+        """By shard, the offset that the updaters have committed."""
+
+    def part_bounds(self) -> tuple[Sequence[int], Sequence[int]]:
+        """The first offset of each shard's parts, and the end."""
+
+    def commit_rounds(self, offsets: Mapping[int, int], tails: Tails | None = None) -> None:
+        """Commit offsets of the estimators with these checksums; None: those of the log."""
+
+    def commit_parts(self, offsets: Mapping[int, int]) -> None:
+        """Commit offsets of the updaters."""
+
+    def write_marks(self) -> dict[int, int]:
+        """Write a mark of a rebuild to each shard's parts. Returns the mark's offset by shard. From
+        now on, workers refuse the beliefs as they were, and any copy of them."""
+
+    def ratings(self) -> str:
+        """What messages call the ratings, if there are any; empty without."""
+
+    def rebuilding(self, check: Callable[["Place"], None]) -> "AbstractContextManager[Place]":
+        """Within the block, the place whose beliefs a rebuild writes: this one, or a copy that
+        takes its place at the end of the block. `check` is called with this one before anything is
+        changed. Raises Failed if a worker runs, and LayoutMismatch or Unusable if the beliefs
+        cannot be rebuilt."""
+
+    def begin_rebuild(self) -> bytes:
+        """Mark the beliefs as unfinished, and delete them. Returns the epoch that begins here."""
+
+    def apply(self, applications: Mapping[int, Application]) -> Mapping[int, bool]:
+        """Write beliefs by compare-and-set; by shard, whether they were written."""
+
+    def end_rebuild(self) -> None:
+        """End the rebuild: workers may use the beliefs, which go back to this kernel version."""
+
+    def drop_checkpoints(self) -> None:
+        """Delete all checkpoints."""
+
+    def heads(self, ladder: str) -> Mapping[str, bytes]:
+        """The heads of a ladder's checkpoints by name."""
+
+    # --- a copy of the log (`operations.migrate`) ---
+
+    def check_erasable(self, prefix: str, *, delete: bool) -> None:
+        """Raise BadConfiguration if `erase` cannot copy this log to topics of this prefix, or to a
+        new file without one. `delete`: whether the old topics are to be deleted."""
+
+    def check_new(self, option: str, source: "Place") -> None:
+        """Raise BadConfiguration if something is here already. `option`: what names another place.
+        `source`: what is to be copied here."""
+
+    def successor(self, prefix: str) -> "AbstractContextManager[Place]":
+        """Within the block, a new place for a copy of this log, whose ratings take the place of
+        these: topics of another prefix beside the same Redis, or a new file. At the end of the
+        block the new place may be used."""
+
+    def begin_copy(self, source: "Place") -> None:
+        """Let this new place be filled from `source`. Nobody can use it until `end_rebuild`."""
+
+    def copy_events(self, records: Iterable[Record]) -> None:
+        """Append records to `rating-changed`."""
+
+    def begin_parts(self, source: "Place") -> None:
+        """Commit offsets of the updaters behind which no part is pending."""
+
+    def drop_derived(self) -> None:
+        """Delete what was made from the beliefs before: checkpoints, and an index of an older
+        release."""
+
+    def end_copy(self) -> None:
+        """Note that the copy is whole: from now on a rebuild is enough to use it."""
+
+    def mark_moved(self, where: str) -> None:
+        """Let nobody rate by this place from now on. `where`: where the log went."""
+
+    def cures(self, target: "Place") -> Cures:
+        """What to do if `erase` fails. `target`: the successor."""
+
+    def retire(
+        self, target: "Place", keys: Iterable[tuple[int, bytes | None]], *, delete: bool
+    ) -> Iterator[str]:
+        """Give the old log up, of which `target` is the erased copy. Yields lines about it. `keys`:
+        the partition and the key of each event of the player. `delete`: whether old topics are
+        deleted now."""
