@@ -157,7 +157,7 @@ def _rebuild(
     # `applied` is g of each shard (`cutoff`), and later the offset after the mark.
     applied = dict(found.applied)
     check_parts_complete(parts_start, applied)
-    checks.check_rounds_complete(place.starts())
+    place.check_complete()
     check_committed(of_estimators, place.ends(), parts_start)
     if found.warning:
         print(f"warning: {found.warning}", file=sys.stderr)

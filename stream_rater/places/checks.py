@@ -4,32 +4,19 @@ the cure."""
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.pipeline import ladder_history
-from stream_rater.pipeline.corrections import correction_ports
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.places.port import Place
 from stream_rater.runtime.progress import counted
 
 LOOK_S = 0.2
 """The time between two looks at how far the workers are."""
-
-NOTHING_WRITTEN: dict[type, Callable[[Any], Any]] = {
-    correction_ports.WritePiece: lambda _: True,
-    correction_ports.KeepCheckpoint: lambda _: True,
-    correction_ports.DropCheckpoint: lambda _: True,
-}
-"""The effects of a correction job that writes no checkpoint, but may believe that it does."""
-NO_CHECKPOINTS = NOTHING_WRITTEN | {
-    correction_ports.Checkpoints: lambda _: {}, correction_ports.ReadPiece: lambda _: None
-}
-"""The same of a job that reads none either."""
 
 
 def disagreement(
@@ -78,18 +65,6 @@ def agreed(place: Place, ladders: Ladders, outcome: str, only: str | None = None
     if why := disagreement(place.settings, ladders, ladder_log, only):
         raise BadConfiguration(f"{why}: {outcome}")
     return ladder_log
-
-
-def check_rounds_complete(starts: Sequence[int]) -> None:
-    """Raise Failed if rounds were deleted: a replay of the remaining rounds would give other
-    ratings. `starts`: the first offset of each partition."""
-    for partition, start in enumerate(starts):
-        if start > 0:
-            raise Failed(
-                f"partition {partition} of the rounds starts at {start}: the rounds before it were "
-                "deleted, and ratings cannot be computed without them: restore a snapshot of "
-                "Redis, or begin with another topic_prefix and submit the rounds there"
-            )
 
 
 def behind(records: int) -> Failed:

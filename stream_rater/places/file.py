@@ -12,7 +12,6 @@ from contextlib import closing, contextmanager
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from stream_rater.adapters.kafka.envelopes import change_headers, event_of, rejected_message
 from stream_rater.adapters.sqlite import events, names, reading, season_file
@@ -55,7 +54,7 @@ LARGEST = 1 << 40
 """A number of bytes that no record has: a record in a file is never cut."""
 
 
-class FilePlace(reading.DataFile):
+class FilePlace(reading.DataFile, Place):
     """A data file (`port.Place`)."""
 
     keeps_offsets = True
@@ -89,7 +88,6 @@ class FilePlace(reading.DataFile):
             raise
 
     def close(self) -> None:
-        """Close the connections, and release the lock."""
         super().close()
         if self._database is not None:
             self._database.close()
@@ -115,25 +113,14 @@ class FilePlace(reading.DataFile):
 
     # --- what can be read of the log ---
 
-    def end_of(self, ladder: str) -> int:
-        """The end of a ladder's partition."""
-        return self.ends()[partition_of(ladder, self.partitions)]
-
-    def stable_end(self, partition: int) -> int:
-        """The end of a partition."""
-        return self.ends()[partition]
-
     def rounds(self, partition: int, end: int) -> Iterator[Record]:
-        """Yield the records of a partition of `round-completed` before an offset, in order."""
         return self.records_of(partition, end)
 
     def log_reader(self, ends: Mapping[int, int] | None = None) -> LogReader:
-        """Reads the records of `round-completed` again and again."""
         found = dict(enumerate(self.ends())) if ends is None else ends
         return LogReader(reading.FileRounds(self.path), found)
 
     def read_again(self, partition: int, first: int, end: int) -> Sequence[Record]:
-        """Records of `round-completed` with offsets in [first, end)."""
         return list(self.records_of(partition, min(end, first + AT_ONCE), first))
 
     def parts(self) -> Iterator[Sequence[Record]]:
@@ -142,22 +129,14 @@ class FilePlace(reading.DataFile):
             yield self.parts_of(shard)
 
     def events(self) -> Iterator[Record]:
-        """Yield the events that are kept."""
         for shard in range(self.shards):
             for offset, event in self.all_events(shard):
                 yield Record(shard, offset, event.value, change_headers(event), key=event.key)
 
-    def rejected_to(self) -> Iterator[tuple[int, int]]:
-        """Nothing: a file loses no records (`lost_rounds`)."""
-        return iter(())
-
     def standings(self, *, whole: bool = True) -> Standings:
-        """Yield the standings of past seasons. `whole`: whether to raise Unusable if only a part of
-        a season's standings is written."""
         return SeasonRows(self.path).all_records(whole=whole)
 
     def kept_seasons(self, ladder: str) -> Sequence[season_ended.SeasonKept]:
-        """The seasons of a ladder whose standings are written."""
         names.settle(self.path)
         return SeasonRows(self.path, self.id).kept(ladder)
 
@@ -195,7 +174,6 @@ class FilePlace(reading.DataFile):
         return self.name
 
     def sections(self) -> Iterator[Section]:
-        """Yield what `inspect` says about the file: the partitions that have or had records."""
         holder, size = names.holder_of(self.path), self.path.stat().st_size / 1e6
         title = (
             f"{self.path}: {size:,.1f} MB, created {self.meta('created_at')}, partitions "
@@ -216,16 +194,11 @@ class FilePlace(reading.DataFile):
     # --- how far the process is that rates ---
 
     def progress(self) -> Progress:
-        """How far the process is. Each field is read after the one before it."""
         return Progress(
             self.committed(ESTIMATORS, self.partitions), self.part_ends(),
             self.committed(UPDATERS, self.shards), self.changed_ends(),
             [self.last_rejection() + 1],
         )  # fmt: skip
-
-    def check_ratings(self) -> None:
-        """Check the duplicate window."""
-        self.check_settings()
 
     def check_settings(self) -> None:
         """Raise BadConfiguration if the file was begun with another duplicate window."""
@@ -236,12 +209,7 @@ class FilePlace(reading.DataFile):
                 f"{window}: set {PREFIX}DUPLICATE_WINDOW={stored}"
             )
 
-    def check_whole(self) -> None:
-        """Raise Failed if rounds were deleted."""
-        checks.check_rounds_complete(self.starts())
-
     def check_rated(self, ladder: str, wait_s: float) -> None:
-        """Wait until all that is in a ladder's partition now is rated."""
         partition, until_s = partition_of(ladder, self.partitions), time.monotonic() + wait_s
         end = self.ends()[partition]
         while (left := end - self.committed(ESTIMATORS, self.partitions)[partition]) > 0:
@@ -251,8 +219,6 @@ class FilePlace(reading.DataFile):
 
     @contextmanager
     def at_rest(self, wait_s: float) -> Iterator[Place]:
-        """Wait until all of the file is rated. Within the block, the yielded place is the file at
-        one instant."""
         deadline_s, announced = time.monotonic() + wait_s, False
         while True:
             if not (behind := sum(self.behind())):
@@ -301,45 +267,22 @@ class FilePlace(reading.DataFile):
             part.rename(to)
             names.sync(to.parent)
 
-    def check_idle(self) -> None:
-        """Nothing: who writes to the file holds its lock."""
-
     def check_finished(self) -> Sequence[int]:
-        """The end of each partition of the rounds. Raises Failed if rounds were deleted, or are not
-        rated."""
         self.check_whole()
         if behind := sum(self.behind()):
             raise self._unfinished(behind, ", stop it, and run it again")
         return self.ends()
 
-    def check_unchanged(self, ends: Sequence[int]) -> None:
-        """Nothing: the file is locked."""
-
     # --- the beliefs ---
 
-    def look(self) -> None:
-        """Nothing: the numbers never change while the file is open."""
-
-    def check_layout(self) -> None:
-        """Nothing: the ratings are those of the file."""
-
     def kernel(self) -> int:
-        """The kernel version to which the ratings go back."""
         return int(self.meta("kernel") or KERNEL_VERSION)
 
     def events_of(self, shard: int) -> str:
-        """What messages call the events of a shard."""
         return "the events that are kept"
 
     def where(self, ladder: str, player: str, shard: int, size: int) -> str:
-        """Where a belief of so many bytes is, in words."""
         return f"in {self.path}: {size} bytes"
-
-    def checkpoint_actions(
-        self, failed: Callable[[str], None] | None
-    ) -> Mapping[type, Callable[[Any], Any]]:
-        """Nothing is read: the process that rates owns the checkpoints."""
-        return checks.NO_CHECKPOINTS
 
     # --- appending ---
 
@@ -349,7 +292,6 @@ class FilePlace(reading.DataFile):
 
     @contextmanager
     def season_writer(self, ladder: str, season: int) -> Iterator[SeasonFile]:
-        """Writes the standings of a season, to a file beside this one."""
         path = names.seasons_path(self.path)
         with closing(SeasonFile(path, self.id, ladder, season)) as writer:
             yield writer
@@ -377,29 +319,23 @@ class FilePlace(reading.DataFile):
     # --- a rebuild of the beliefs ---
 
     def commits(self) -> Mapping[int, SourceCommit | None]:
-        """By partition of the rounds, what the estimator has committed."""
         found = self.committed(ESTIMATORS, self.partitions)
         return {p: SourceCommit(offset, None) for p, offset in enumerate(found)}
 
     def tails(self, offsets: Mapping[int, int]) -> Mapping[int, SourceTail]:
-        """By partition of the rounds, its end. Checksums are not needed: a file loses nothing."""
         ends = self.ends()
         return {p: SourceTail(ends[p], None) for p in offsets}
 
     def applied(self) -> Mapping[int, int | None]:
-        """By shard, the offset that the updater has committed."""
         return dict(enumerate(self.committed(UPDATERS, self.shards)))
 
     def part_bounds(self) -> tuple[Sequence[int], Sequence[int]]:
-        """The first offset of each shard's parts, and the end."""
         return self.part_starts(), self.part_ends()
 
     def commit_rounds(self, offsets: Mapping[int, int], tails: Tails | None = None) -> None:
-        """Commit offsets of the estimator."""
         self._commit(ESTIMATORS, offsets)
 
     def commit_parts(self, offsets: Mapping[int, int]) -> None:
-        """Commit offsets of the updater."""
         self._commit(UPDATERS, offsets)
 
     def _commit(self, group: str, offsets: Mapping[int, int]) -> None:
@@ -410,7 +346,6 @@ class FilePlace(reading.DataFile):
             )
 
     def write_marks(self) -> dict[int, int]:
-        """Write a mark of a rebuild to each shard's parts."""
         log, shards = self._log, range(self.shards)
         with self.database.turn():
             return {shard: log.append_part(shard, mark(self.shards)) for shard in shards}
@@ -446,7 +381,6 @@ class FilePlace(reading.DataFile):
         super().__init__(self.path)
 
     def begin_rebuild(self) -> bytes:
-        """Delete the beliefs. Returns the epoch that begins here."""
         epoch = secrets.token_hex(EPOCH_BYTES).encode()
         with self.database.write(StoreTrouble) as connection:
             for table in ("beliefs", "recent"):
@@ -456,24 +390,18 @@ class FilePlace(reading.DataFile):
         return epoch
 
     def apply(self, applications: Mapping[int, Application]) -> Mapping[int, bool]:
-        """Write beliefs by compare-and-set."""
         return {shard: self._store.apply(shard, each) for shard, each in applications.items()}
 
     def end_rebuild(self) -> None:
         """Note the kernel version of the beliefs."""
         self.database.set_meta("kernel", KERNEL_VERSION)
 
-    def drop_checkpoints(self) -> None:
-        """Nothing: a file loses no records, so its checkpoints stay true."""
-
     def heads(self, ladder: str) -> Mapping[str, bytes]:
-        """The heads of a ladder's checkpoints by name."""
         return self._store.heads(ladder)
 
     # --- a copy of the log ---
 
     def check_erasable(self, prefix: str, *, delete: bool) -> None:
-        """Raise BadConfiguration for options of Kafka."""
         if prefix or delete:
             raise BadConfiguration("--to and --delete-old are for Kafka: leave them out")
 
@@ -523,27 +451,13 @@ class FilePlace(reading.DataFile):
             )
         self.commit_parts(dict(enumerate(ends)))
 
-    def drop_derived(self) -> None:
-        """Nothing: the file is new."""
-
-    def end_copy(self) -> None:
-        """Nothing: the file takes the place of the old one once it is whole."""
-
     def mark_moved(self, where: str) -> None:
         """Mark the file as moved: it never opens again."""
         self.database.mark_moved(where)
 
     def cures(self, target: Place) -> Cures:
-        """What to do if `erase` fails."""
         as_it_was = f"{self.path} is as it was: run it again"
         return Cures(as_it_was, as_it_was, "")
-
-    def retire(
-        self, target: Place, keys: Iterable[tuple[int, bytes | None]], *, delete: bool
-    ) -> Iterator[str]:
-        """Nothing: the new file has taken the place of the old one."""
-        return iter(())
-
 
 def remove(new: Path) -> None:
     """Remove a new file that a command left behind, and new standings for it before."""

@@ -3,8 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import cache, cached_property
-from typing import Any
+from functools import cached_property
 
 from msgspec import structs
 
@@ -47,7 +46,16 @@ from stream_rater.pipeline.ports import (
 from stream_rater.pipeline.same_history import REBUILD, lost_rounds
 from stream_rater.places import checks, generations
 from stream_rater.places.kafka_sections import section_of
-from stream_rater.places.port import CHANGED, Beliefs, Cures, Place, Section, Standings
+from stream_rater.places.port import (
+    CHANGED,
+    NOTHING_WRITTEN,
+    Actions,
+    Beliefs,
+    Cures,
+    Place,
+    Section,
+    Standings,
+)
 from stream_rater.places.unfinished import UnfinishedRounds
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.failures import with_cure
@@ -58,7 +66,7 @@ LOOK_S = 0.2
 """The time between two looks at how far the workers are."""
 
 
-class KafkaPlace:
+class KafkaPlace(Place):
     """The topics of a prefix, and a Redis (`port.Place`)."""
 
     later = ""
@@ -74,7 +82,6 @@ class KafkaPlace:
         self.name = f"{self.topics.rounds} on {settings.kafka}"
         self._notes = LadderEvents(settings, self.admin)
         self._counts: dict[str, int] = {}
-        self.end_of = cache(self._end_of)
 
     @cached_property
     def store(self) -> RedisStore:
@@ -87,12 +94,10 @@ class KafkaPlace:
 
     @property
     def partitions(self) -> int:
-        """The number of partitions of `round-completed`."""
         return self._count(self.topics.rounds)
 
     @property
     def shards(self) -> int:
-        """The number of partitions of `rating-changed`."""
         return self._count(self.topics.changed)
 
     def _count(self, topic: str) -> int:
@@ -101,7 +106,6 @@ class KafkaPlace:
         return self._counts[topic]
 
     def close(self) -> None:
-        """Close the connections."""
         self._notes.close()
         for name in ("store", "_rereader"):
             if name in self.__dict__:
@@ -110,15 +114,12 @@ class KafkaPlace:
     # --- what can be read of the log ---
 
     def starts(self) -> Sequence[int]:
-        """The first offset of each partition of `round-completed`."""
         return self.admin.starts(self.topics.rounds, self.partitions)
 
     def ends(self) -> Sequence[int]:
-        """The end of each partition of `round-completed`."""
         return self.admin.ends(self.topics.rounds, self.partitions)
 
-    def _end_of(self, ladder: str) -> int:
-        """The end of a ladder's partition, as of the first call."""
+    def end_of(self, ladder: str) -> int:
         ends = self._first_ends
         return ends[partition_of(ladder, len(ends))]
 
@@ -127,50 +128,40 @@ class KafkaPlace:
         return self.ends()
 
     def stable_end(self, partition: int) -> int:
-        """The offset up to which the records of a partition can be read."""
         return self.admin.stable_ends(self.topics.rounds, self.partitions)[partition]
 
     def rounds(self, partition: int, end: int) -> Iterator[Record]:
-        """Yield the records of a partition of `round-completed` before an offset, in order."""
         return reader.read_partition(self.settings, self.topics.rounds, partition, end)
 
     def all_rounds(self) -> Iterator[Record]:
-        """Yield all records of `round-completed`."""
         return self._all(self.topics.rounds)
 
     def _all(self, topic: str) -> Iterator[Record]:
         return reader.read_all(self.settings, topic, self._count(topic))
 
     def log_reader(self, ends: Mapping[int, int] | None = None) -> LogReader:
-        """Reads the records of `round-completed` again and again."""
         source = reader.KafkaRounds(self.settings, self.topics.rounds)
         return LogReader(source, dict(enumerate(self.ends())) if ends is None else ends)
 
     def read_again(self, partition: int, first: int, end: int) -> Sequence[Record]:
-        """Records of `round-completed` with offsets in [first, end)."""
         return self._rereader.read(partition, first, end)
 
     def parts(self) -> Iterator[Sequence[Record]]:
-        """Yield the records of `performance-estimated` that are kept, in batches."""
         topic = self.topics.parts
         return iter(reader.read_batches(self.settings, topic, self._count(topic)))
 
     def events(self) -> Iterator[Record]:
-        """Yield the records of `rating-changed` that are kept."""
         return self._all(self.topics.changed)
 
     def last_events(
         self, shard: int, key: bytes, count: int, within_s: float
     ) -> tuple[list[bytes | None], int]:
-        """The values of the last events of a shard with this key, and the offset down to which the
-        shard was searched."""
         found, begin = reader.read_back(
             self.settings, self.topics.changed, shard, key, count=count, within_s=within_s
         )
         return [each.value for each in found], begin
 
     def ladder_log(self) -> LadderLog:
-        """The ladder events that exist now, combined."""
         self._count(self.topics.ladder_events)  # raises TopicMismatch
         try:
             return self._notes.read()
@@ -178,17 +169,13 @@ class KafkaPlace:
             self._notes.close()  # the next read continues where this one ended
 
     def ladder_events(self) -> Iterator[bytes]:
-        """Yield the messages of `ladders-noted`."""
         return (each.value or b"" for each in self._all(self.topics.ladder_events))
 
     def rejected_to(self) -> Iterator[tuple[int, int]]:
-        """Yield the partition and the next offset of each rejection."""
         found = (next_offset_of(each.headers) for each in self._all(self.topics.rejected))
         return filter(None, found)
 
     def standings(self, *, whole: bool = True) -> Standings:
-        """Yield the records of `season-ended`; none without the topic. `whole`: whether to raise
-        Failed if only a part of a season's standings is written."""
         topic = season_topic.topic_of(self.settings)
         begun, kept = set[tuple[str, int]](), set[tuple[str, int]]()
         count = self.admin.partitions_if_any(topic)
@@ -202,11 +189,9 @@ class KafkaPlace:
             raise Failed(season_ended.unfinished(*season))
 
     def kept_seasons(self, ladder: str) -> Sequence[season_ended.SeasonKept]:
-        """The seasons of a ladder whose standings are written."""
         return season_topic.kept_seasons(self.settings, self.admin, ladder)
 
     def follow(self, topic: str, *, from_start: bool) -> Iterator[Record | None]:
-        """Yield the records of a topic as they come, and None where none has come for a while."""
         name = self.topic(topic)
         return reader.follow(self.settings, name, self._count(name), from_start=from_start)
 
@@ -215,7 +200,6 @@ class KafkaPlace:
         return self.topics.changed if topic == CHANGED else self.topics.rejected
 
     def sections(self) -> Iterator[Section]:
-        """Yield what `inspect` says about the topics."""
         names = self.topics.names
         counts = dict(zip(names, self.admin.partitions_of(*names), strict=True))
         shards = range(counts[self.topics.parts])
@@ -228,7 +212,6 @@ class KafkaPlace:
     # --- how far the workers are ---
 
     def progress(self) -> Progress:
-        """How far the workers are. Each field is read after the one before it."""
         admin, names = self.admin, self.topics
         rated = admin.committed(ESTIMATORS, names.rounds, self.partitions)
         # Shards may have been added. Whoever rated by their new number knew it before.
@@ -250,20 +233,16 @@ class KafkaPlace:
         self.store.layout.check_stored(self._layout())
 
     def check_settings(self) -> None:
-        """Raise LayoutMismatch if the duplicate window is not that of the workers, or if a move to
-        this place is unfinished."""
         self.store.layout.check_window(self.settings.duplicate_window)
 
     def check_whole(self) -> None:
-        """Raise Failed if rounds were deleted, or if the log has lost records."""
         known = {p: each for p, each in self.commits().items() if each and each.offset}
         found = self.tails({p: each.offset for p, each in known.items()})
         for why in lost_rounds(known, found).values():
             raise Failed(f"{self.topics.rounds} lost records: {why}: {REBUILD}")
-        checks.check_rounds_complete(self.starts())
+        self.check_complete()
 
     def check_rated(self, ladder: str, wait_s: float) -> None:
-        """Wait until all that is in a ladder's partition now is rated."""
         partition, until_s = partition_of(ladder, self.partitions), time.monotonic() + wait_s
         end, unfinished = self.ends()[partition], UnfinishedRounds(self.settings, self.admin)
         while left := unfinished.look({partition: end}):
@@ -273,7 +252,6 @@ class KafkaPlace:
 
     @contextmanager
     def at_rest(self, wait_s: float) -> Iterator[Place]:
-        """Wait until all that is in the log is rated."""
         checks.wait_until_idle(self._left(), self.admin.members, wait_s)
         yield self
 
@@ -299,8 +277,6 @@ class KafkaPlace:
                 )
 
     def check_finished(self) -> Sequence[int]:
-        """The end of each partition of the rounds. Raises Failed if a round was deleted or lost, or
-        is not finished, or if a part is not applied."""
         self.check_whole()
         ends, names = self.ends(), self.topics
         rounds = UnfinishedRounds(self.settings, self.admin).look(dict(enumerate(ends)))
@@ -317,8 +293,6 @@ class KafkaPlace:
         return ends
 
     def check_unchanged(self, ends: Sequence[int]) -> None:
-        """Raise Failed if a worker has started, or a record has come since the rounds had these
-        ends."""
         self.check_idle()
         for partition, (end, before) in enumerate(zip(self.ends(), ends, strict=True)):
             if end != before:
@@ -331,52 +305,43 @@ class KafkaPlace:
     # --- the beliefs ---
 
     def look(self) -> None:
-        """Look anew at the numbers of partitions and shards. Raises LayoutMismatch if Redis is not
-        that of the workers."""
         names = self.topics.changed, self.topics.rounds, self.topics.ladder_events
         self._counts |= zip(names, self.admin.partitions_of(*names), strict=True)
         self.check_layout()
 
     def check_layout(self) -> None:
-        """Raise LayoutMismatch if Redis is not that of the workers, or is laid out otherwise."""
         layout = {"shards": str(self.shards), "buckets": str(self.settings.buckets)}
         self.store.layout.check_stored(layout)
 
     def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, StoredShard]:
-        """The position and the players' records of each shard."""
         return self.store.read(players)
 
     def beliefs(self) -> Beliefs:
-        """Yield every belief."""
         return self.store.beliefs()
 
     def count_beliefs(self, ladders: Collection[str] | None = None) -> int:
-        """The number of beliefs, or of those of some ladders."""
         return self.store.count_beliefs(ladders)
 
     def kernel(self) -> int:
-        """The kernel version to which the ratings go back."""
         return self.store.layout.begun_by(KERNEL_VERSION)
 
     def events_of(self, shard: int) -> str:
-        """What messages call the events of a shard."""
         return f"{self.topics.changed}, partition {shard}"
 
     def where(self, ladder: str, player: str, shard: int, size: int) -> str:
-        """Where a belief of so many bytes is, in words."""
         key = belief_key(shard, ladder, player.encode(), self.settings.buckets)
         encoding = self.store.encoding(shard, (ladder, player)) or "unknown encoding"
         return f"in Redis: shard {shard}, {size} bytes in the hash {shown(key)} ({encoding})"
 
     def checkpoint_actions(
         self, failed: Callable[[str], None] | None
-    ) -> Mapping[type, Callable[[Any], Any]]:
+    ) -> Actions:
         """How a correction job's effects on checkpoints are performed."""
         checkpoints = self.store.checkpoints
         found = {
             correction_ports.Checkpoints: lambda e: checkpoints.heads(e.ladder),
             correction_ports.ReadPiece: lambda e: checkpoints.read(e.ladder, e.name, e.number),
-            **checks.NOTHING_WRITTEN,
+            **NOTHING_WRITTEN,
         }
         if failed is not None:
             checkpoints.on_failure = failed
@@ -396,7 +361,6 @@ class KafkaPlace:
     # --- appending ---
 
     def submitter(self, *, create: bool = True) -> KafkaSubmitter:
-        """Appends records as a sender does. `create`: whether missing topics are created."""
         rounds = self.topics.rounds
         if not create:
             self._count(rounds)  # fails if the topic does not exist
@@ -406,26 +370,21 @@ class KafkaPlace:
 
     @contextmanager
     def season_writer(self, ladder: str, season: int) -> Iterator[season_topic.SeasonTopic]:
-        """Writes the standings of a season."""
         yield season_topic.SeasonTopic(self.settings, self.admin, ladder, season)
 
     def append(self, records: Iterable[Record]) -> None:
-        """Append records to `round-completed`."""
         Copier(self.settings, self.topics.rounds).write(records)
 
     def publish(self, events: Iterable[Event]) -> None:
-        """Append events to `rating-changed`."""
         Copier(self.settings, self.topics.changed).write(
             Record(each.shard, ANY_OFFSET, each.value, change_headers(each), key=each.key)
             for each in events
         )
 
     def note(self, messages: Sequence[bytes]) -> None:
-        """Append messages to `ladders-noted`."""
         self._notes.write(messages)
 
     def write_standings(self, messages: Standings) -> None:
-        """Append records to `season-ended`, which is created if there is any record."""
         topic, left = season_topic.topic_of(self.settings), iter(messages)
         first = next(left, None)
         if first is None:
@@ -445,37 +404,30 @@ class KafkaPlace:
     # --- a rebuild of the beliefs ---
 
     def commits(self) -> Mapping[int, SourceCommit | None]:
-        """By partition of the rounds, what the estimators have committed."""
         return self.admin.source_commits(ESTIMATORS, self.topics.rounds, self.partitions)
 
     def tails(self, offsets: Mapping[int, int]) -> Mapping[int, SourceTail]:
-        """By partition of the rounds, its end, and the checksum of the record before an offset."""
         return reader.source_tails(self.settings, self.admin, offsets)
 
     def applied(self) -> Mapping[int, int | None]:
-        """By shard, the offset that the updaters have committed."""
         topic = self.topics.parts
         return self.admin.committed(UPDATERS, topic, self._count(topic))
 
     def part_bounds(self) -> tuple[Sequence[int], Sequence[int]]:
-        """The first offset of each shard's parts, and the end."""
         topic = self.topics.parts
         count = self._count(topic)
         return self.admin.starts(topic, count), self.admin.ends(topic, count)
 
     def commit_rounds(self, offsets: Mapping[int, int], tails: Tails | None = None) -> None:
-        """Commit offsets of the estimators with these checksums; None: those of the log."""
         if tails is None:
             known = {p: offset for p, offset in offsets.items() if offset}
             tails = {p: each.tail for p, each in self.tails(known).items()}
         self.admin.commit(ESTIMATORS, self.topics.rounds, offsets, tails)
 
     def commit_parts(self, offsets: Mapping[int, int]) -> None:
-        """Commit offsets of the updaters."""
         self.admin.commit(UPDATERS, self.topics.parts, offsets)
 
     def write_marks(self) -> dict[int, int]:
-        """Write a mark of a rebuild to each shard's parts."""
         topic = self.topics.parts
         count = self._count(topic)
         producer = PartsProducer(self.settings, topic)
@@ -503,23 +455,18 @@ class KafkaPlace:
         return layout_of(self.settings, self.admin, counts)
 
     def begin_rebuild(self) -> bytes:
-        """Mark Redis as unfinished, and delete the beliefs."""
         return self.store.layout.begin_rebuild(self._count(self.topics.parts))
 
     def apply(self, applications: Mapping[int, Application]) -> Mapping[int, bool]:
-        """Write beliefs by compare-and-set."""
         return self.store.apply(applications)
 
     def end_rebuild(self) -> None:
-        """End the rebuild: workers may use Redis."""
         self.store.layout.end_rebuild(self._layout(), KERNEL_VERSION)
 
     def drop_checkpoints(self) -> None:
-        """Delete all checkpoints."""
         self.store.checkpoints.drop_all()
 
     def heads(self, ladder: str) -> Mapping[str, bytes]:
-        """The heads of a ladder's checkpoints by name."""
         return self.store.checkpoints.heads(ladder)
 
     # --- a copy of the log ---
@@ -534,7 +481,6 @@ class KafkaPlace:
         return KafkaPlace(settings, self._timeout_s)
 
     def check_erasable(self, prefix: str, *, delete: bool) -> None:
-        """Raise BadConfiguration if there are topics of this prefix with records."""
         if not prefix:
             raise BadConfiguration("give --to: the prefix of the new topics")
         if prefix == self.settings.topic_prefix:
@@ -576,7 +522,6 @@ class KafkaPlace:
         self._counts |= self.admin.check_topics()
 
     def copy_events(self, records: Iterable[Record]) -> None:
-        """Append records to `rating-changed`."""
         copies = (structs.replace(each, offset=ANY_OFFSET) for each in records)
         Copier(self.settings, self.topics.changed).write(copies)
 
@@ -585,7 +530,6 @@ class KafkaPlace:
         self.commit_parts(dict.fromkeys(range(self._count(self.topics.parts)), 0))
 
     def drop_derived(self) -> None:
-        """Delete the checkpoints, and the index of an older release."""
         self.drop_checkpoints()
         drop_index(self.settings)
 
@@ -598,7 +542,6 @@ class KafkaPlace:
         self.store.layout.mark_moved(where)
 
     def cures(self, target: Place) -> Cures:
-        """What to do if `erase` fails."""
         return Cures(
             "the old topics and Redis are as they were: delete the topics of "
             f"{target.settings.topic_prefix!r}, or name another prefix, and run it again",

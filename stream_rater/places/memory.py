@@ -6,13 +6,11 @@ it does after any call (`on_write`).
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from stream_rater.adapters.kafka.envelopes import change_headers, event_of
 from stream_rater.adapters.memory import Log, Store
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
-from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
@@ -31,11 +29,9 @@ from stream_rater.pipeline.ports import (
     StoredShard,
     Tails,
 )
-from stream_rater.places import checks
 from stream_rater.places.port import (
     Beliefs,
     Cures,
-    FailureHook,
     Place,
     SeasonWriter,
     Section,
@@ -47,7 +43,7 @@ from stream_rater.replay.log_reading import LogReader
 NO_SENDERS = "records are put into the log itself"
 
 
-class MemoryPlace:
+class MemoryPlace(Place):
     """A log and a store in memory (`port.Place`)."""
 
     name = "memory"
@@ -70,62 +66,37 @@ class MemoryPlace:
 
     @property
     def partitions(self) -> int:
-        """The number of partitions of `round-completed`."""
         return len(self.log.rounds)
 
     @property
     def shards(self) -> int:
-        """The number of shards."""
         return len(self.log.parts)
-
-    def close(self) -> None:
-        """Nothing."""
 
     # --- what can be read of the log ---
 
     def starts(self) -> Sequence[int]:
-        """The first offset of each partition of `round-completed`."""
         return [each.start for each in self.log.rounds]
 
     def ends(self) -> Sequence[int]:
-        """The end of each partition of `round-completed`."""
         return [*map(len, self.log.rounds)]
 
-    def end_of(self, ladder: str) -> int:
-        """The end of a ladder's partition."""
-        return self.ends()[partition_of(ladder, self.partitions)]
-
-    def stable_end(self, partition: int) -> int:
-        """The end of a partition."""
-        return self.ends()[partition]
-
     def rounds(self, partition: int, end: int) -> Iterator[Record]:
-        """Yield the records of a partition of `round-completed` before an offset."""
         log = self.log.rounds[partition]
         return iter(log[log.start : end])
 
-    def all_rounds(self) -> Iterator[Record]:
-        """Yield all records of `round-completed`."""
-        for partition, end in enumerate(self.ends()):
-            yield from self.rounds(partition, end)
-
     def log_reader(self, ends: Mapping[int, int] | None = None) -> LogReader:
-        """Reads the records of `round-completed` again and again."""
         wanted = dict(enumerate(self.ends())) if ends is None else ends
         return LogReader.of(
             lambda: (each for p, end in wanted.items() for each in self.rounds(p, end))
         )
 
     def read_again(self, partition: int, first: int, end: int) -> Sequence[Record]:
-        """Records of `round-completed` with offsets in [first, end)."""
         return self.log.rounds[partition][first:end]
 
     def parts(self) -> Iterator[Sequence[Record]]:
-        """Yield the parts that are kept, shard by shard."""
         return (each[each.start :] for each in self.log.parts)
 
     def events(self) -> Iterator[Record]:
-        """Yield the records of `rating-changed`."""
         for shard, events in enumerate(self.log.changed):
             for offset, event in enumerate(events):
                 yield Record(shard, offset, event.value, change_headers(event), key=event.key)
@@ -133,50 +104,40 @@ class MemoryPlace:
     def last_events(
         self, shard: int, key: bytes, count: int, within_s: float
     ) -> tuple[list[bytes | None], int]:
-        """The values of the last events of a shard with this key, and 0."""
         found: list[bytes | None] = [e.value for e in self.log.changed[shard] if e.key == key]
         return found[-count:], 0
 
     def ladder_log(self) -> LadderLog:
-        """The ladder events, combined."""
         return self.log.read()
 
     def ladder_events(self) -> Iterable[bytes]:
-        """The messages of `ladders-noted`."""
         return list(self.log.ladder_events)
 
     def rejected_to(self) -> Iterator[tuple[int, int]]:
-        """Yield the partition and the next offset of each rejection."""
         return iter(self.log.after_rejected())
 
     def standings(self, *, whole: bool = True) -> Standings:
-        """The records of `season-ended`."""
         return list(self.past)
 
     def kept_seasons(self, ladder: str) -> Sequence[season_ended.SeasonKept]:
-        """The seasons of a ladder whose standings are written."""
         found = (season_ended.record_of(each.key, each.value) for each, _ in self.past)
         kept = (each for each in found if isinstance(each, season_ended.SeasonKept))
         return [each for each in kept if each.ladder == ladder]
 
     def follow(self, topic: str, *, from_start: bool) -> Iterator[Record | None]:
-        """Yield the events that there are, if asked from the start, and then None for ever."""
         yield from self.events() if from_start else ()
         while True:
             yield None
 
     def topic(self, topic: str) -> str:
-        """The name of a topic."""
         return topic
 
     def sections(self) -> Iterator[Section]:
-        """Nothing."""
         return iter(())
 
     # --- how far the workers are ---
 
     def progress(self) -> Progress:
-        """How far the workers are."""
         log = self.log
         return Progress(
             [log.estimators.committed.get(p, 0) for p in range(self.partitions)],
@@ -185,31 +146,15 @@ class MemoryPlace:
             [*map(len, log.changed)], [len(log.rejected)],
         )  # fmt: skip
 
-    def check_ratings(self) -> None:
-        """Nothing: they are of this log."""
-
-    def check_settings(self) -> None:
-        """Nothing: there are no others."""
-
-    def check_whole(self) -> None:
-        """Raise Failed if rounds were deleted."""
-        checks.check_rounds_complete(self.starts())
-
     def check_rated(self, ladder: str, wait_s: float) -> None:
-        """Raise Failed if the log is not rated."""
         self.check_finished()
 
     @contextmanager
     def at_rest(self, wait_s: float) -> Iterator[Place]:
-        """This place. Raises Failed if the log is not rated."""
         self.check_finished()
         yield self
 
-    def check_idle(self) -> None:
-        """Nothing: a test runs the workers."""
-
     def check_finished(self) -> Sequence[int]:
-        """The end of each partition of the rounds. Raises Failed if the log is not rated."""
         self.check_whole()
         done = self.progress()
         if (self.ends(), done.part_ends) != (done.rated, done.applied):
@@ -217,64 +162,42 @@ class MemoryPlace:
         return self.ends()
 
     def check_unchanged(self, ends: Sequence[int]) -> None:
-        """Raise Failed if a record has come."""
         if self.ends() != ends:
             raise Failed(f"{self.name}: a record has come")
 
     # --- the beliefs ---
 
-    def look(self) -> None:
-        """Nothing."""
-
-    def check_layout(self) -> None:
-        """Nothing."""
-
     def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, StoredShard]:
-        """The position and the players' records of each shard."""
         return {shard: self.store.read(shard, wanted) for shard, wanted in players.items()}
 
     def beliefs(self) -> Beliefs:
-        """Yield every belief."""
         for shard in self.store.beliefs.values():
             yield [each for each in shard.items() if each[0] != REBUILT]
 
     def count_beliefs(self, ladders: Collection[str] | None = None) -> int:
-        """The number of beliefs, or of those of some ladders."""
         every = (player for batch in self.beliefs() for player, _ in batch)
         return sum(ladders is None or ladder in ladders for ladder, _ in every)
 
     def kernel(self) -> int:
-        """This release's kernel version."""
         return KERNEL_VERSION
 
     def events_of(self, shard: int) -> str:
-        """What messages call the events of a shard."""
         return f"shard {shard}"
 
     def where(self, ladder: str, player: str, shard: int, size: int) -> str:
-        """Where a belief is, in words."""
         return f"in memory: {size} bytes"
-
-    def checkpoint_actions(
-        self, failed: FailureHook | None
-    ) -> Mapping[type, Callable[[Any], Any]]:
-        """No checkpoints are made."""
-        return checks.NO_CHECKPOINTS
 
     # --- appending ---
 
     def submitter(self, *, create: bool = True) -> Submitter:
-        """Raises AssertionError."""
         raise AssertionError(NO_SENDERS)
 
     @contextmanager
     def season_writer(self, ladder: str, season: int) -> Iterator[SeasonWriter]:
-        """Raises AssertionError."""
         raise AssertionError(NO_SENDERS)
         yield
 
     def append(self, records: Iterable[Record]) -> None:
-        """Append records to `round-completed`."""
         self._on_write("append")
         for each in records:
             self.log.submit(
@@ -282,25 +205,21 @@ class MemoryPlace:
             )
 
     def publish(self, events: Iterable[Event]) -> None:
-        """Append events to `rating-changed`."""
         self._on_write("publish")
         for each in events:
             self.log.changed[each.shard].append(each)
 
     def note(self, messages: Sequence[bytes]) -> None:
-        """Append messages to `ladders-noted`."""
         self._on_write("note")
         self.log.write(messages)
 
     def write_standings(self, messages: Standings) -> None:
-        """Append records to `season-ended`."""
         self._on_write("write_standings")
         self.past += messages
 
     # --- a rebuild of the beliefs ---
 
     def commits(self) -> Mapping[int, SourceCommit | None]:
-        """By partition of the rounds, what the estimators have committed."""
         group = self.log.estimators
         return {
             p: SourceCommit(group.committed[p], group.tails.get(p)) if p in group.committed
@@ -309,7 +228,6 @@ class MemoryPlace:
         }  # fmt: skip
 
     def tails(self, offsets: Mapping[int, int]) -> Mapping[int, SourceTail]:
-        """By partition of the rounds, its end, and the checksum of the record before an offset."""
         found = {}
         for p, offset in offsets.items():
             before = self.log.rounds[p][offset - 1 : offset]
@@ -317,15 +235,12 @@ class MemoryPlace:
         return found
 
     def applied(self) -> Mapping[int, int | None]:
-        """By shard, the offset that the updaters have committed."""
         return {shard: self.log.updaters.committed.get(shard) for shard in range(self.shards)}
 
     def part_bounds(self) -> tuple[Sequence[int], Sequence[int]]:
-        """The first offset of each shard's parts, and the end."""
         return [each.start for each in self.log.parts], [*map(len, self.log.parts)]
 
     def commit_rounds(self, offsets: Mapping[int, int], tails: Tails | None = None) -> None:
-        """Commit offsets of the estimators with these checksums; None: those of the log."""
         self._on_write("commit_rounds")
         if tails is None:
             known = {p: offset for p, offset in offsets.items() if offset}
@@ -334,29 +249,24 @@ class MemoryPlace:
         self.log.estimators.tails |= tails
 
     def commit_parts(self, offsets: Mapping[int, int]) -> None:
-        """Commit offsets of the updaters."""
         self._on_write("commit_parts")
         self.log.updaters.committed |= offsets
 
     def write_marks(self) -> dict[int, int]:
-        """Write a mark of a rebuild to each shard's parts."""
         self._on_write("write_marks")
         shards = range(self.shards)
         return {shard: self.log.append_part(shard, mark(self.shards)) for shard in shards}
 
     def ratings(self) -> str:
-        """What messages call the ratings, if there are any."""
         return "the store" if self.count_beliefs() else ""
 
     @contextmanager
     def rebuilding(self, check: Callable[[Place], None]) -> Iterator[Place]:
-        """Within the block, this place."""
         check(self)
         yield self
         self.end_rebuild()
 
     def begin_rebuild(self) -> bytes:
-        """Mark the beliefs as unfinished, and delete them."""
         self._on_write("begin_rebuild")
         self._epochs += 1
         epoch = b"%d" % self._epochs
@@ -366,37 +276,28 @@ class MemoryPlace:
         return epoch
 
     def apply(self, applications: Mapping[int, Application]) -> Mapping[int, bool]:
-        """Write beliefs by compare-and-set."""
         self._on_write("apply")
         return {shard: self.store.apply(shard, each) for shard, each in applications.items()}
 
     def end_rebuild(self) -> None:
-        """End the rebuild."""
         self._on_write("end_rebuild")
 
     def drop_checkpoints(self) -> None:
-        """Delete all checkpoints."""
         self._on_write("drop_checkpoints")
         self.store.checkpoints.clear()
         self.store.pieces.clear()
 
     def heads(self, ladder: str) -> Mapping[str, bytes]:
-        """The heads of a ladder's checkpoints by name."""
         return self.store.heads(ladder)
 
     # --- a copy of the log ---
 
-    def check_erasable(self, prefix: str, *, delete: bool) -> None:
-        """Nothing."""
-
     def check_new(self, option: str, source: Place) -> None:
-        """Raise BadConfiguration if the log has records."""
         if any(self.ends()):
             raise BadConfiguration(f"{self.name} holds records")
 
     @contextmanager
     def successor(self, prefix: str) -> Iterator[Place]:
-        """Within the block, a new log beside the same store."""
         new = MemoryPlace(
             Log(self.partitions, self.shards), self.store, self.settings, self._on_write
         )
@@ -405,35 +306,18 @@ class MemoryPlace:
         self.log, self.past = new.log, new.past
 
     def begin_copy(self, source: Place) -> None:
-        """Nothing."""
         self._on_write("begin_copy")
 
     def copy_events(self, records: Iterable[Record]) -> None:
-        """Append records to `rating-changed`."""
         self.publish(map(event_of, records))
 
     def begin_parts(self, source: Place) -> None:
-        """Commit the first offset of each shard."""
         self.commit_parts(dict.fromkeys(range(self.shards), 0))
 
-    def drop_derived(self) -> None:
-        """Delete the checkpoints."""
-        self.drop_checkpoints()
-
-    def end_copy(self) -> None:
-        """Nothing."""
-
     def mark_moved(self, where: str) -> None:
-        """Note where the log went."""
         self._on_write("mark_moved")
         self.moved = where
 
     def cures(self, target: Place) -> Cures:
-        """What to do if `erase` fails."""
         return Cures("run it again", "rebuild it", "run it again")
 
-    def retire(
-        self, target: Place, keys: Iterable[tuple[int, bytes | None]], *, delete: bool
-    ) -> Iterator[str]:
-        """Nothing: the new log has taken the place of the old one."""
-        return iter(())

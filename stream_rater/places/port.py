@@ -10,15 +10,19 @@ rebuild, the look at the groups and the order of writes keep two processes apart
 writes in the order of `protocol.md`, on every place.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.columns.sharding import partition_of
+from stream_rater.config.errors import Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.record import Player, Record
 from stream_rater.contract.submissions import Progress
+from stream_rater.pipeline.corrections import correction_ports
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import (
     Application,
@@ -32,6 +36,21 @@ from stream_rater.replay.log_reading import LogReader
 
 CHANGED, REJECTED = "changed", "rejected"
 """The topics that subscribers follow."""
+
+Actions = Mapping[type, Callable[[Any], Any]]
+"""By the type of an effect, a function that performs it."""
+NOTHING_WRITTEN: Actions = {
+    correction_ports.WritePiece: lambda _: True,
+    correction_ports.KeepCheckpoint: lambda _: True,
+    correction_ports.DropCheckpoint: lambda _: True,
+}
+"""The effects of a correction job that writes no checkpoint, but may believe that it does."""
+NO_CHECKPOINTS: Actions = {
+    **NOTHING_WRITTEN,
+    correction_ports.Checkpoints: lambda _: {},
+    correction_ports.ReadPiece: lambda _: None,
+}
+"""The same of a job that reads none either."""
 
 Beliefs = Iterator[list[tuple[Player, bytes]]]
 """Batches of players with their encoded beliefs. A player may come twice."""
@@ -92,10 +111,13 @@ class SeasonWriter(Protocol):
         begin again."""
 
 
-class Place(Protocol):
+class Place(ABC):
     """A log and what follows from it. It is for one thread. The methods raise LogTrouble,
     StoreTrouble, Denied, TopicMismatch, LayoutMismatch or Unusable, and say where they raise
-    more."""
+    more.
+
+    What is not abstract is so of a place without servers, and without another process that
+    writes."""
 
     settings: Settings
     name: str
@@ -110,10 +132,12 @@ class Place(Protocol):
     """What an erasure here does not reach, in words."""
 
     @property
+    @abstractmethod
     def partitions(self) -> int:
         """The number of partitions of `round-completed`."""
 
     @property
+    @abstractmethod
     def shards(self) -> int:
         """The number of partitions of the two topics by player."""
 
@@ -122,39 +146,51 @@ class Place(Protocol):
 
     # --- what can be read of the log ---
 
+    @abstractmethod
     def starts(self) -> Sequence[int]:
         """The first offset of each partition of `round-completed`."""
 
+    @abstractmethod
     def ends(self) -> Sequence[int]:
         """The end of each partition of `round-completed`, whether transactions are open or not."""
 
     def end_of(self, ladder: str) -> int:
         """The end of a ladder's partition, as of the first call."""
+        return self.ends()[partition_of(ladder, self.partitions)]
 
     def stable_end(self, partition: int) -> int:
         """The offset up to which the records of a partition can be read."""
+        return self.ends()[partition]
 
+    @abstractmethod
     def rounds(self, partition: int, end: int) -> Iterator[Record]:
         """Yield the records of a partition of `round-completed` before an offset, in order."""
 
     def all_rounds(self) -> Iterator[Record]:
         """Yield all records of `round-completed`. Those of each partition come in order."""
+        for partition, end in enumerate(self.ends()):
+            yield from self.rounds(partition, end)
 
+    @abstractmethod
     def log_reader(self, ends: Mapping[int, int] | None = None) -> LogReader:
         """Reads the records of `round-completed` again and again, also in other processes.
         `ends`: the ends of the partitions that are read; None: of all, now."""
 
+    @abstractmethod
     def read_again(self, partition: int, first: int, end: int) -> Sequence[Record]:
         """Records of `round-completed` with offsets in [first, end): at least one, if there is
         any."""
 
+    @abstractmethod
     def parts(self) -> Iterator[Sequence[Record]]:
         """Yield the records of `performance-estimated` that are kept, in batches."""
 
+    @abstractmethod
     def events(self) -> Iterator[Record]:
         """Yield the records of `rating-changed` that are kept. Those of each partition come in
         order; a player's may be in several."""
 
+    @abstractmethod
     def last_events(
         self, shard: int, key: bytes, count: int, within_s: float
     ) -> tuple[list[bytes | None], int]:
@@ -162,52 +198,76 @@ class Place(Protocol):
         and the offset down to which the shard was searched. The search ends early after
         `within_s`."""
 
+    @abstractmethod
     def ladder_log(self) -> LadderLog:
         """The ladder events that exist now, combined."""
 
+    @abstractmethod
     def ladder_events(self) -> Iterable[bytes]:
         """Yield the messages of `ladders-noted`."""
 
     def rejected_to(self) -> Iterator[tuple[int, int]]:
         """Yield the partition and the next offset of rejections, at least of the last ones."""
+        return iter(())
 
+    @abstractmethod
     def standings(self, *, whole: bool = True) -> Standings:
         """Yield the records of `season-ended`. `whole`: whether to raise Failed if only a part of a
         season's standings is written."""
 
+    @abstractmethod
     def kept_seasons(self, ladder: str) -> Sequence[season_ended.SeasonKept]:
         """The seasons of a ladder whose standings are written."""
 
+    @abstractmethod
     def follow(self, topic: str, *, from_start: bool) -> Iterator[Record | None]:
         """Yield the records of CHANGED or REJECTED as they come, and None where none has come for
         a while. `from_start`: whether to begin with the first record that is kept."""
 
+    @abstractmethod
     def topic(self, topic: str) -> str:
         """What messages call CHANGED or REJECTED of this place."""
 
+    @abstractmethod
     def sections(self) -> Iterator[Section]:
         """Yield what `inspect` says about the place."""
 
     # --- how far the workers are ---
 
+    @abstractmethod
     def progress(self) -> Progress:
         """How far the workers are. Each field is read after the one before it."""
 
     def check_ratings(self) -> None:
         """Check that the ratings are those of this log and of these settings. Raises
         BadConfiguration, LayoutMismatch or StoreMismatch."""
+        self.check_settings()
 
     def check_settings(self) -> None:
         """Raise BadConfiguration or LayoutMismatch if the duplicate window is not that of the
         workers, or if a move to this place is unfinished."""
 
+    def check_complete(self) -> None:
+        """Raise Failed if rounds were deleted: a replay of the remaining rounds would give other
+        ratings."""
+        for partition, start in enumerate(self.starts()):
+            if start > 0:
+                raise Failed(
+                    f"partition {partition} of the rounds starts at {start}: the rounds before it "
+                    "were deleted, and ratings cannot be computed without them: restore a snapshot "
+                    "of Redis, or begin with another topic_prefix and submit the rounds there"
+                )
+
     def check_whole(self) -> None:
         """Raise Failed if rounds were deleted, or if the log has lost records."""
+        self.check_complete()
 
+    @abstractmethod
     def check_rated(self, ladder: str, wait_s: float) -> None:
         """Wait until all that is in a ladder's partition now is rated. Raises Failed if that takes
         too long."""
 
+    @abstractmethod
     def at_rest(self, wait_s: float) -> "AbstractContextManager[Place]":
         """Wait until all that is in the log is rated. Within the block, the yielded place is as it
         is then: a file at one instant, a log with its present ends. Raises Failed if it takes too
@@ -216,6 +276,7 @@ class Place(Protocol):
     def check_idle(self) -> None:
         """Raise Failed if a worker runs. A data file has none while it is open to write."""
 
+    @abstractmethod
     def check_finished(self) -> Sequence[int]:
         """The end of each partition of the rounds. Raises Failed if something of the log is not
         rated, not applied or not kept."""
@@ -233,98 +294,124 @@ class Place(Protocol):
         """Raise LayoutMismatch if the ratings are not those of the workers, or are divided among
         other shards."""
 
+    @abstractmethod
     def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, StoredShard]:
         """The position and the players' records of each shard. Each shard is read at one
         instant."""
 
+    @abstractmethod
     def beliefs(self) -> Beliefs:
         """Yield every belief."""
 
+    @abstractmethod
     def count_beliefs(self, ladders: Collection[str] | None = None) -> int:
         """The number of beliefs, or of those of some ladders."""
 
+    @abstractmethod
     def kernel(self) -> int:
         """The kernel version to which the ratings go back; this release's without any."""
 
+    @abstractmethod
     def events_of(self, shard: int) -> str:
         """What messages call the events of a shard."""
 
+    @abstractmethod
     def where(self, ladder: str, player: str, shard: int, size: int) -> str:
         """Where a belief of so many bytes is, in words."""
 
-    def checkpoint_actions(self, failed: FailureHook | None) -> Mapping[type, Callable[[Any], Any]]:
+    def checkpoint_actions(self, failed: FailureHook | None) -> Actions:
         """By the type of an effect of a correction job on checkpoints, a function that performs
         it. `failed` receives why one could not be written. None: nothing is written, and the job
         may believe that it is."""
+        return NO_CHECKPOINTS
 
     # --- appending ---
 
+    @abstractmethod
     def submitter(self, *, create: bool = True) -> Submitter:
         """Appends records as a sender does. `create`: whether missing topics are created."""
 
+    @abstractmethod
     def season_writer(
         self, ladder: str, season: int
     ) -> AbstractContextManager[SeasonWriter]:
         """Writes the standings of a season."""
 
+    @abstractmethod
     def append(self, records: Iterable[Record]) -> None:
         """Append records to `round-completed`, each at its offset, unless that is ANY_OFFSET. They
         are in the log when this returns."""
 
+    @abstractmethod
     def publish(self, events: Iterable[Event]) -> None:
         """Append events to `rating-changed`."""
 
+    @abstractmethod
     def note(self, messages: Sequence[bytes]) -> None:
         """Append messages to `ladders-noted`."""
 
+    @abstractmethod
     def write_standings(self, messages: Standings) -> None:
         """Append records to `season-ended`."""
 
     # --- a rebuild of the beliefs ---
 
+    @abstractmethod
     def commits(self) -> Mapping[int, SourceCommit | None]:
         """By partition of the rounds, what the estimators have committed."""
 
+    @abstractmethod
     def tails(self, offsets: Mapping[int, int]) -> Mapping[int, SourceTail]:
         """By partition of the rounds, its end, and the checksum of the record before an offset."""
 
+    @abstractmethod
     def applied(self) -> Mapping[int, int | None]:
         """By shard, the offset that the updaters have committed."""
 
+    @abstractmethod
     def part_bounds(self) -> tuple[Sequence[int], Sequence[int]]:
         """The first offset of each shard's parts, and the end."""
 
+    @abstractmethod
     def commit_rounds(self, offsets: Mapping[int, int], tails: Tails | None = None) -> None:
         """Commit offsets of the estimators with these checksums; None: those of the log."""
 
+    @abstractmethod
     def commit_parts(self, offsets: Mapping[int, int]) -> None:
         """Commit offsets of the updaters."""
 
+    @abstractmethod
     def write_marks(self) -> dict[int, int]:
         """Write a mark of a rebuild to each shard's parts. Returns the mark's offset by shard. From
         now on, workers refuse the beliefs as they were, and any copy of them."""
 
+    @abstractmethod
     def ratings(self) -> str:
         """What messages call the ratings, if there are any; empty without."""
 
+    @abstractmethod
     def rebuilding(self, check: Callable[["Place"], None]) -> "AbstractContextManager[Place]":
         """Within the block, the place whose beliefs a rebuild writes: this one, or a copy that
         takes its place at the end of the block. `check` is called with this one before anything is
         changed. Raises Failed if a worker runs, and LayoutMismatch or Unusable if the beliefs
         cannot be rebuilt."""
 
+    @abstractmethod
     def begin_rebuild(self) -> bytes:
         """Mark the beliefs as unfinished, and delete them. Returns the epoch that begins here."""
 
+    @abstractmethod
     def apply(self, applications: Mapping[int, Application]) -> Mapping[int, bool]:
         """Write beliefs by compare-and-set; by shard, whether they were written."""
 
+    @abstractmethod
     def end_rebuild(self) -> None:
         """End the rebuild: workers may use the beliefs, which go back to this kernel version."""
 
     def drop_checkpoints(self) -> None:
         """Delete all checkpoints."""
 
+    @abstractmethod
     def heads(self, ladder: str) -> Mapping[str, bytes]:
         """The heads of a ladder's checkpoints by name."""
 
@@ -334,34 +421,42 @@ class Place(Protocol):
         """Raise BadConfiguration if `erase` cannot copy this log to topics of this prefix, or to a
         new file without one. `delete`: whether the old topics are to be deleted."""
 
+    @abstractmethod
     def check_new(self, option: str, source: "Place") -> None:
         """Raise BadConfiguration if something is here already. `option`: what names another place.
         `source`: what is to be copied here."""
 
+    @abstractmethod
     def successor(self, prefix: str) -> "AbstractContextManager[Place]":
         """Within the block, a new place for a copy of this log, whose ratings take the place of
         these: topics of another prefix beside the same Redis, or a new file. At the end of the
         block the new place may be used."""
 
+    @abstractmethod
     def begin_copy(self, source: "Place") -> None:
         """Let this new place be filled from `source`. Nobody can use it until `end_rebuild`."""
 
+    @abstractmethod
     def copy_events(self, records: Iterable[Record]) -> None:
         """Append records to `rating-changed`."""
 
+    @abstractmethod
     def begin_parts(self, source: "Place") -> None:
         """Commit offsets of the updaters behind which no part is pending."""
 
     def drop_derived(self) -> None:
         """Delete what was made from the beliefs before: checkpoints, and an index of an older
         release."""
+        self.drop_checkpoints()
 
     def end_copy(self) -> None:
         """Note that the copy is whole: from now on a rebuild is enough to use it."""
 
+    @abstractmethod
     def mark_moved(self, where: str) -> None:
         """Let nobody rate by this place from now on. `where`: where the log went."""
 
+    @abstractmethod
     def cures(self, target: "Place") -> Cures:
         """What to do if `erase` fails. `target`: the successor."""
 
@@ -371,3 +466,4 @@ class Place(Protocol):
         """Give the old log up, of which `target` is the erased copy. Yields lines about it. `keys`:
         the partition and the key of each event of the player. `delete`: whether old topics are
         deleted now."""
+        return iter(())
