@@ -16,14 +16,13 @@ import numpy as np
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.alike import Counted, alike, counted
-from stream_rater.evaluation.bootstrap import Difference, differences
+from stream_rater.evaluation.bootstrap import Difference, differences, verdict
 from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.evaluation import evaluate, trained
 from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL, Fit
 from stream_rater.evaluation.fitted import Tested, with_fitted
 from stream_rater.evaluation.measures import FIELDS, WEIGHT_OF, better
 from stream_rater.evaluation.present import Present, system_of
-from stream_rater.evaluation.research.games import verdict
 from stream_rater.evaluation.season import Session, before
 from stream_rater.evaluation.tuning import at_ends
 from stream_rater.evaluation.validation import validated
@@ -58,7 +57,7 @@ class Compared(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """One of `games.VERDICTS`: how the tuned parameters compare, by the interval."""
+        """One of `bootstrap.VERDICTS`: how the tuned parameters compare, by the interval."""
         return verdict(self.measure, self.difference)
 
 

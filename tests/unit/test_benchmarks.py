@@ -15,7 +15,7 @@ import pytest
 from local.tools import ROOT
 from stream_rater.columns.sharding import shards_of
 from stream_rater.evaluation import peers
-from stream_rater.evaluation.bootstrap import Difference
+from stream_rater.evaluation.bootstrap import VERDICTS, Difference
 from stream_rater.evaluation.calibrating import Calibration
 from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS
@@ -196,7 +196,7 @@ def test_what_of_a_file_is_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_reference_is_the_one_that_peers_beat_least_often() -> None:
     """By the games in the documents in which all of ours were played."""
     worse: Counter[str] = Counter()
-    known = {each.replace(" ", "_") for each in games.VERDICTS}
+    known = {each.replace(" ", "_") for each in VERDICTS}
     for row in load(ROOT / ROWS):
         if row.name.startswith("games/"):
             found: Counter[str] = Counter()

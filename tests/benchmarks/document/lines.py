@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
-from stream_rater.evaluation.bootstrap import Difference
+from stream_rater.evaluation.bootstrap import VERDICTS, Difference, verdict
 from stream_rater.evaluation.fits import LOG_LOSS
 from stream_rater.evaluation.forward import ORDER, ORDER_OF_ALL
 from stream_rater.evaluation.peers import SPACES
 from stream_rater.evaluation.research import games
-from stream_rater.evaluation.research.games import COMPARED, verdict
+from stream_rater.evaluation.research.games import COMPARED
 from tests.benchmarks.document.rows import Figures, Row, figure
 from tests.simulation.faults import KINDS
 
@@ -68,7 +68,7 @@ def _best(row: Row) -> str:
 
 def _counts(row: Row, system: str) -> list[int]:
     """How many comparisons of a system have each verdict."""
-    names = (f"{system} {each.replace(' ', '_')}" for each in games.VERDICTS)
+    names = (f"{system} {each.replace(' ', '_')}" for each in VERDICTS)
     return [int(row.figures["ratio"].get(each, 0)) for each in names]
 
 

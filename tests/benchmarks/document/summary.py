@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable, Sequence
 from string import ascii_uppercase
 
-from stream_rater.evaluation.research.games import CHOSE, REPORTED, VERDICTS, role_of
+from stream_rater.evaluation.bootstrap import VERDICTS
+from stream_rater.evaluation.research.games import CHOSE, REPORTED, role_of
 from tests.benchmarks.document.rows import Row, figure, number
 
 Rows = dict[str, Row]
