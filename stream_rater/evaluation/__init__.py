@@ -7,6 +7,5 @@
   intervals of `bootstrap`.
 - `tuning` searches parameters in `spaces`. `proposal` compares tuned parameters with the present
   ones of a ladder.
-- `research` makes the tables of `stream-rater evidence`, with `game`, `contestants`, `peers`,
-  `fits` and `sides`.
+- `fits` is the problem of tuning one of the `contestants`, by its beliefs about `sides`.
 """

@@ -65,14 +65,6 @@ WEIGHT_OF = {name: each.weight for name, each in FACTS_OF.items()}
 OF_PAIRS = FIELDS.index("decided")
 """The number of columns that `accuracy` computes. `winners` computes the columns after them."""
 
-USUAL_PARTS = ("accuracy", "farming", "sizes", "games")
-"""The parts of the evidence that are made by default. The first three repeat the paper's: accuracy,
-volatility farming and small rounds. `games` compares our systems and those of other packages, to
-show which system to choose for which game."""
-
-PARTS = (*USUAL_PARTS, "kerby")
-"""All parts. The last one, the tables of Kerby's note, is made only if it is asked for."""
-
 
 def better(measure: str) -> int:
     """1 if a higher value of the measure is better, otherwise -1."""

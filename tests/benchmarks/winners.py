@@ -16,7 +16,6 @@ import numpy as np
 from stream_rater.evaluation import winners
 from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.evaluation import evaluate, trained
-from stream_rater.evaluation.peers import peer_module
 from stream_rater.evaluation.season import before, singly
 from stream_rater.evaluation.sides import calibration_of, own_run
 from stream_rater.evaluation.winners import Bin, WinPredictions
@@ -24,6 +23,7 @@ from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.rating.model import DID_NOT_FINISH, LAST
 from stream_rater.rating.parameters import EloMMR, PairwiseElo, RatingConfig
 from stream_rater.rating.prediction.wins import ANY
+from tests.benchmarks.lab.peers import peer_module
 from tests.benchmarks.measure import Effort, Result, Skipped, result
 from tests.benchmarks.offline import FILES, shared
 

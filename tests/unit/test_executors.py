@@ -16,9 +16,9 @@ from stream_rater.evaluation import executors
 from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.executors import parse_executor, sharing, trials_on
 from stream_rater.evaluation.fits import Fit
-from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.spaces import SPACES
 from stream_rater.evaluation.tuning import generation_of, search
+from tests.benchmarks.lab.synthetic import Kind, season
 from tests.builders.cases import cases
 from tests.pages import text
 

@@ -23,7 +23,6 @@ from stream_rater.evaluation.proposal import (
     TooFewRounds,
     propose,
 )
-from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.spaces import SPACES
 from stream_rater.evaluation.tuning import search
@@ -39,6 +38,7 @@ from stream_rater.rating.parameters import (
 )
 from stream_rater.rating.systems.dimension import fraction_of
 from stream_rater.runtime.selfcheck import SYSTEMS
+from tests.benchmarks.lab.synthetic import Kind, season
 from tests.builders.cases import cases
 
 MMR = EloMMR(weight_limit=0.2, sigma_limit=80.0)

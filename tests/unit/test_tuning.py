@@ -16,7 +16,6 @@ from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.fits import LOG_LOSS, ORDER, Fit
 from stream_rater.evaluation.measures import AIMS
 from stream_rater.evaluation.present import Present
-from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import calibrated, scores_of, total_loss
 from stream_rater.evaluation.spaces import SPACES, configuration, start
@@ -33,6 +32,7 @@ from stream_rater.rating.parameters import (
 from stream_rater.rating.systems.dimension import LEVEL_PART, Dimension, fraction_of
 from stream_rater.rating.systems.elo_mmr import newcomer_weights
 from stream_rater.rating.systems.two_moment import Score
+from tests.benchmarks.lab.synthetic import Kind, season
 from tests.builders.cases import cases
 from tests.rounds import as_json
 from tests.unit.test_season import sessions

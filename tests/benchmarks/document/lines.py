@@ -7,11 +7,11 @@ from typing import Any
 
 from stream_rater.evaluation.bootstrap import VERDICTS, Difference, verdict
 from stream_rater.evaluation.fits import LOG_LOSS
-from stream_rater.evaluation.forward import ORDER, ORDER_OF_ALL
-from stream_rater.evaluation.peers import SPACES
-from stream_rater.evaluation.research import games
-from stream_rater.evaluation.research.games import COMPARED
 from tests.benchmarks.document.rows import Figures, Row, figure
+from tests.benchmarks.lab import games
+from tests.benchmarks.lab.forward import ORDER, ORDER_OF_ALL
+from tests.benchmarks.lab.games import COMPARED
+from tests.benchmarks.lab.peers import SPACES
 from tests.simulation.faults import KINDS
 
 ALL_ELSE = "everything else, the Kafka client's threads among it"

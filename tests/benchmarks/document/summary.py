@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from string import ascii_uppercase
 
 from stream_rater.evaluation.bootstrap import VERDICTS
-from stream_rater.evaluation.research.games import CHOSE, REPORTED, role_of
 from tests.benchmarks.document.rows import Row, figure, number
+from tests.benchmarks.lab.games import CHOSE, REPORTED, role_of
 
 Rows = dict[str, Row]
 

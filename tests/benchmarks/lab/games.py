@@ -46,16 +46,16 @@ from itertools import product
 import msgspec
 import numpy as np
 
-from stream_rater.evaluation import peers
 from stream_rater.evaluation.alike import alike, counted, have_draws
 from stream_rater.evaluation.bootstrap import Difference, differences, verdict
 from stream_rater.evaluation.contestants import OwnSystem, System
-from stream_rater.evaluation.deadline import Bounded, OutOfTime
 from stream_rater.evaluation.executors import sharing
 from stream_rater.evaluation.fits import LOG_LOSS
-from stream_rater.evaluation.forward import ORDER, ORDER_OF_ALL, Fitted, Scored, fit
-from stream_rater.evaluation.game import Game
-from stream_rater.evaluation.research.saved import Outcome, Saved, Unfinished
+from tests.benchmarks.lab import peers
+from tests.benchmarks.lab.deadline import Bounded, OutOfTime
+from tests.benchmarks.lab.forward import ORDER, ORDER_OF_ALL, Fitted, Scored, fit
+from tests.benchmarks.lab.game import Game
+from tests.benchmarks.lab.saved import Outcome, Saved, Unfinished
 
 REFERENCE = "two-moment"
 """The name of our system that the peers beat least often on the games of the benchmarks. The same

@@ -26,14 +26,14 @@ from stream_rater.evaluation.comparison import outcomes_alike
 from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.evaluation import MOST_SIDES, Outcome, evaluate, trained
 from stream_rater.evaluation.fits import Fit
-from stream_rater.evaluation.research import farming, synthetic
-from stream_rater.evaluation.research.farming import Careers
-from stream_rater.evaluation.research.synthetic import Kind
 from stream_rater.evaluation.season import Session, before, in_blocks, split
 from stream_rater.evaluation.spaces import SPACES, configuration, start
 from stream_rater.evaluation.tuning import at_ends, search
 from stream_rater.evaluation.warming import timed, warm
 from stream_rater.rating.parameters import EloMMR, RatingConfig, Topcoder
+from tests.benchmarks.lab import farming, synthetic
+from tests.benchmarks.lab.farming import Careers
+from tests.benchmarks.lab.synthetic import Kind
 
 TRAIN = 0.1
 MEASURE = "pair_inversion"

@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 
 from stream_rater.evaluation.plots import pyplot, save
-from stream_rater.evaluation.research.evidence import REFERENCE, TRAIN, DataSet, Entry
-from stream_rater.evaluation.research.farming import FARMED, HARVEST, HONEST, Careers
 from stream_rater.evaluation.tuning import without_defaults
+from tests.benchmarks.lab.evidence import REFERENCE, TRAIN, DataSet, Entry
+from tests.benchmarks.lab.farming import FARMED, HARVEST, HONEST, Careers
 
 PAPER = {
     "synth-large": {"codeforces": (84.0, 11.1), "topcoder": (84.1, 11.0),
