@@ -19,7 +19,6 @@ from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
-from stream_rater.evaluation.executors import Where, trials_on
 from stream_rater.evaluation.present import system_of
 from stream_rater.evaluation.proposal import Proposal, TooFewRounds, propose
 from stream_rater.evaluation.season import Session, by_name, sessions_of
@@ -32,6 +31,7 @@ from stream_rater.replay.edited_log import RecordValidator, Verdicts
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime import progress
 from stream_rater.runtime.progress import rejections, unknown_ladder
+from stream_rater.runtime.trials import Where, trials_on
 from stream_rater.tables.reading import AS_FOUND, Reading
 
 CURE = "tune by a file that has them"

@@ -12,12 +12,12 @@ from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.evaluation.contestants import System
-from stream_rater.evaluation.executors import Where, trials_on
 from stream_rater.evaluation.season import sessions_of
 from stream_rater.operations.input_file import RoundsFile, file_failures
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.player_index import PlayerIndex
+from stream_rater.runtime.trials import Where, trials_on
 from stream_rater.tables.formats import SUFFIXES as TABLES
 from stream_rater.tables.reading import AS_FOUND, Reading
 from tests.benchmarks.lab import evidence, figures, games, games_tables, kerby, peers
