@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.errors import BadConfiguration, Failed, TrialsFailed
 from stream_rater.evaluation import executors
 from stream_rater.evaluation.contestants import OwnSystem
@@ -87,7 +88,7 @@ def test_each_failure_is_one_line_with_its_cure(tmp_path: Path, monkeypatch: Any
             executors._do(b"", -1, work, 1)
         lost = "No such file .*: let TMPDIR be a folder that"
         with pytest.raises(TrialsFailed, match=lost):
-            executors._do("none", executors.KERNEL_VERSION, work, 1)
+            executors._do("none", KERNEL_VERSION, work, 1)
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
         with pytest.raises(TrialsFailed, match=lost), sharing([1], threads):
             pass
