@@ -24,7 +24,7 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.config.ladders import Ladder
 from stream_rater.rating import stages
 from stream_rater.rating.elo_mmr import oracle
-from stream_rater.rating.kernels import trueskill
+from stream_rater.rating.historic import trueskill
 from stream_rater.rating.kernels.climb import MOST_RATING
 from stream_rater.rating.model import BEGAN, PERFORMANCE, Wave, newcomers
 from stream_rater.rating.parameters import (
