@@ -1,6 +1,13 @@
-"""The measures, and what is known of each. `accuracy` and `winners` define them."""
+"""The measures, what is known of each, and their values for a configuration. `accuracy` and
+`winners` define the measures."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+if TYPE_CHECKING:  # importing the package's names loads no kernels
+    from stream_rater.evaluation.bootstrap import Difference
+    from stream_rater.evaluation.winners import WinBin
 
 FIELDS = (
     "experienced", "pair_inversion", "rank_deviation", "order",
@@ -24,8 +31,8 @@ only where draws are outcomes. `pairs_unfinished` is the number of pairs in whic
 finished; they are never scored."""
 
 
-class Facts(NamedTuple):
-    """What decides how a measure is averaged, compared, tuned and shown."""
+class MeasureFacts(NamedTuple):
+    """The facts that decide how a measure is averaged, compared, tuned and shown."""
 
     weight: str
     """The column that has the measure's weight in each round."""
@@ -39,17 +46,17 @@ class Facts(NamedTuple):
 
 
 FACTS_OF = {
-    "pair_inversion": Facts("experienced", higher_is_better=True, in_per_cent=True),
-    "rank_deviation": Facts("experienced", in_per_cent=True),
-    "order": Facts("experienced", higher_is_better=True, in_per_cent=True),
-    "pair_inversion_all": Facts("entries", higher_is_better=True, in_per_cent=True),
-    "rank_deviation_all": Facts("entries", in_per_cent=True),
-    "order_all": Facts("entries", higher_is_better=True, in_per_cent=True),
-    "kendall_tau": Facts("pairs"),
-    "log_loss": Facts("scored"),
-    "brier": Facts("scored"),
-    "winner_log_loss": Facts("decided"),
-    "winner_brier": Facts("decided"),
+    "pair_inversion": MeasureFacts("experienced", higher_is_better=True, in_per_cent=True),
+    "rank_deviation": MeasureFacts("experienced", in_per_cent=True),
+    "order": MeasureFacts("experienced", higher_is_better=True, in_per_cent=True),
+    "pair_inversion_all": MeasureFacts("entries", higher_is_better=True, in_per_cent=True),
+    "rank_deviation_all": MeasureFacts("entries", in_per_cent=True),
+    "order_all": MeasureFacts("entries", higher_is_better=True, in_per_cent=True),
+    "kendall_tau": MeasureFacts("pairs"),
+    "log_loss": MeasureFacts("scored"),
+    "brier": MeasureFacts("scored"),
+    "winner_log_loss": MeasureFacts("decided"),
+    "winner_brier": MeasureFacts("decided"),
 }
 """The measures by name. Each is a column of FIELDS."""
 
@@ -69,3 +76,59 @@ OF_PAIRS = FIELDS.index("decided")
 def better(measure: str) -> int:
     """1 if a higher value of the measure is better, otherwise -1."""
     return 1 if FACTS_OF[measure].higher_is_better else -1
+
+
+class Evaluation(msgspec.Struct, kw_only=True):
+    """How well a configuration predicted rounds, each by the ratings before it, as `evaluate
+    --format json` writes it.
+
+    Measures are None if no round was scored; those of pair inversion, rank deviation and order are
+    in %. Times are those of this configuration alone.
+    """
+
+    file: str
+    config: str
+    system: str
+    rounds: int
+    scored_rounds: int
+    """The rounds without the first ones, which only build experience. `rounds_scored` are those of
+    them that have a score."""
+    rounds_scored: int
+    """The scored rounds that have a log loss: the same for all configurations on a file."""
+    pairs_scored: int
+    """Pairs of entries that have a log loss."""
+    draws_scored: int
+    """The draws among these pairs. Where there are any, log loss and Brier score are computed over
+    three outcomes."""
+    draws_left_out: int
+    """Pairs that drew and have no log loss."""
+    unfinished_left_out: int
+    """Pairs in which neither entry finished."""
+    winners_scored: int
+    """Rounds whose winner is scored."""
+    results: int
+    """The number of results of all rounds: one for each player of each round."""
+    players: int
+    """The former name of `results`."""
+    pair_inversion: float | None
+    rank_deviation: float | None
+    pair_inversion_all: float | None
+    rank_deviation_all: float | None
+    order: float | None
+    order_all: float | None
+    kendall_tau: float | None
+    log_loss: float | None
+    """That of a coin is 0.6931. Where draws are outcomes, that of three equal chances is 1.0986."""
+    brier: float | None
+    winner_log_loss: float | None
+    winner_brier: float | None
+    seconds: float
+    """Seconds for reading, rating and scoring."""
+    rating_seconds: float
+    rounds_per_second: float
+    players_per_second: float
+    calibration: "list[WinBin]"
+    """The share of sides that won, by their predicted probability to win."""
+    differences: "dict[str, Difference | None] | None" = None
+    """The differences from the first configuration on the same file, by measure. None for the first
+    configuration."""

@@ -13,8 +13,8 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.extras import lab_extra
-from stream_rater.evaluation.measured import Evaluation
-from stream_rater.evaluation.winners import Bin
+from stream_rater.evaluation.measures import Evaluation
+from stream_rater.evaluation.winners import WinBin
 
 
 class Reliability(NamedTuple):
@@ -64,7 +64,7 @@ def reliability(rows: Sequence[Evaluation], out: Path) -> None:
     save(plots, figure, out)
 
 
-def _columns_of(bins: Sequence[Bin]) -> Reliability:
+def _columns_of(bins: Sequence[WinBin]) -> Reliability:
     names = ("foretold", "won", "won_low", "won_high")
     return Reliability(*(np.array([getattr(each, name) for each in bins]) for name in names))
 

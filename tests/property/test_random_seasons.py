@@ -130,7 +130,7 @@ MU_POINTS = 1e-6
 further: up to 6.2e-7 points in these seasons."""
 
 
-def by_oracle(players: dict[str, oracle.Player], config: EloMMR, standings: OneRound) -> Any:
+def by_oracle(players: dict[str, oracle.SlowPlayer], config: EloMMR, standings: OneRound) -> Any:
     """Rate a round slowly; each player's performance."""
     names = standings.players
     found = oracle.rate_round(

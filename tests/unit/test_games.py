@@ -13,12 +13,12 @@ from stream_rater.evaluation import tuning
 from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.bootstrap import Difference
 from stream_rater.evaluation.calibrating import Calibration
-from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, Fit
 from stream_rater.evaluation.fits import ORDER as INVERSION
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
 from stream_rater.evaluation.season import Session, deal_teams
 from stream_rater.evaluation.sides import Run
+from stream_rater.evaluation.tuned_systems import OwnSystem
 from stream_rater.evaluation.tuning import UNDEFINED
 from stream_rater.rating.systems.dimension import Dimension
 from stream_rater.runtime.trials import trials_on

@@ -12,14 +12,13 @@ from msgspec import structs
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation import spaces, tuning
-from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.fits import LOG_LOSS, ORDER, Fit
 from stream_rater.evaluation.measures import AIMS
-from stream_rater.evaluation.present import Present
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import calibrated, scores_of, total_loss
 from stream_rater.evaluation.spaces import SPACES, configuration, start
+from stream_rater.evaluation.tuned_systems import OwnSystem, Present
 from stream_rater.evaluation.tuning import generation_of, search, searched
 from stream_rater.evaluation.validation import LEAST_ROUNDS, MARGIN, validated
 from stream_rater.rating.parameters import (
