@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from stream_rater.config.errors import TrialsFailed
     from stream_rater.config.extras import MissingExtra
-    from stream_rater.evaluation.measures import Evaluation
+    from stream_rater.evaluation.measured import Evaluation
     from stream_rater.library.comparing import compare
     from stream_rater.library.ladder import Ladder
     from stream_rater.library.results import (
@@ -37,7 +37,7 @@ else:
         "Belief": "library.results",
         "Calibration": "library.results",
         "Comparison": "library.results",
-        "Evaluation": "evaluation.measures",
+        "Evaluation": "evaluation.measured",
         "FileResult": "library.results",
         "History": "library.results",
         "InvalidRound": "library.results",

@@ -22,7 +22,8 @@ from stream_rater.cli.options import table_console
 from stream_rater.config.ladders import TEMPLATE, Ladders, Limits
 from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.bootstrap import Difference, differences
-from stream_rater.evaluation.measures import Evaluation, better
+from stream_rater.evaluation.measured import Evaluation
+from stream_rater.evaluation.measures import better
 from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.rating.parameters import RatingConfig
 

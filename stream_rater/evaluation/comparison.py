@@ -16,7 +16,8 @@ from stream_rater.columns.arrays import Ints
 from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.bootstrap import differences
 from stream_rater.evaluation.evaluation import MOST_SIDES, SeasonScores, evaluate
-from stream_rater.evaluation.measures import FIELDS, MEASURES, Evaluation
+from stream_rater.evaluation.measured import Evaluation
+from stream_rater.evaluation.measures import FIELDS, MEASURES
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.shared_scores import alike, counted
 from stream_rater.rating.parameters import RatingConfig

@@ -13,7 +13,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.extras import lab_extra
-from stream_rater.evaluation.measures import Evaluation
+from stream_rater.evaluation.measured import Evaluation
 from stream_rater.evaluation.winners import WinBin
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
-from stream_rater.evaluation.measures import Evaluation
+from stream_rater.evaluation.measured import Evaluation
 from stream_rater.library.parameters import DEFAULT_SYSTEM, rating_of
 from stream_rater.library.results import Comparison
 from stream_rater.library.tables import objects

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from stream_rater.evaluation.measures import Evaluation
+    from stream_rater.evaluation.measured import Evaluation
     from stream_rater.library.rater import Rater
     from stream_rater.rating.parameters import RatingConfig
     from stream_rater.replay.sequential import Rated

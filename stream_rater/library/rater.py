@@ -34,7 +34,7 @@ from stream_rater.tables.reading import AS_FOUND, Reading
 
 if TYPE_CHECKING:
     from stream_rater.columns.arrays import Floats
-    from stream_rater.evaluation.measures import Evaluation
+    from stream_rater.evaluation.measured import Evaluation
     from stream_rater.evaluation.winners import WinBin
     from stream_rater.library.comparing import By
     from stream_rater.library.tuning import Search

@@ -16,7 +16,7 @@ from stream_rater.library import markup
 from stream_rater.library.tables import Columns, Objects, objects
 
 if TYPE_CHECKING:
-    from stream_rater.evaluation.measures import Evaluation
+    from stream_rater.evaluation.measured import Evaluation
 
 Side = str | Sequence[str]
 """A side of a round: the id of a player, or the ids of a team's members."""

@@ -11,7 +11,7 @@ from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.evaluation.comparison import Named, compare
 from stream_rater.evaluation.evaluation import MOST_SIDES
-from stream_rater.evaluation.measures import Evaluation
+from stream_rater.evaluation.measured import Evaluation
 from stream_rater.evaluation.season import Session, by_name, sessions_of
 from stream_rater.operations import input_file
 from stream_rater.rating.prediction.wins import ANY
