@@ -56,9 +56,10 @@ def test_a_historic_system_is_loaded_when_a_ladder_names_it() -> None:
     historic = "stream_rater.rating.historic"
     code = f"""if True:
         import sys, stream_rater
-        for systems in ("elo-mmr", "two-moment"), ("glicko",):
-            for system in systems:
-                stream_rater.Ladder(system).rate(["ann", ("bob", "cy")])
+        glicko = dict(system="glicko", beta=200.0, sigma_drift=35.0)
+        for systems in (dict(system="elo-mmr"), dict(system="two-moment")), (glicko,):
+            for each in systems:
+                stream_rater.Ladder(**each).rate(["ann", ("bob", "cy")])
             print(*sorted(each for each in sys.modules if each.startswith({historic!r})))
     """
     loaded = f"{historic} {historic}.glicko {historic}.memoryless"
