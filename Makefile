@@ -29,7 +29,7 @@ WRITTEN := $(if $(WRITE),--write)
 .DEFAULT_GOAL := help
 .PHONY: help setup python packages service servers demo check test test-all eighth docs bench bench-stream figure
 .PHONY: lint style dist lock chart
-.PHONY: contract reference pictures bench-serve bench-standalone bench-games bench-ablation contract-check image-check image compose kubernetes
+.PHONY: contract reference pictures bench-serve bench-standalone bench-games bench-ablation evidence contract-check image-check image compose kubernetes
 .PHONY: chaos soak stores brokers tables audit up down clean clean-data
 
 help: ## This list
@@ -91,6 +91,9 @@ bench-games: packages ## All systems and other packages on real games, tuned and
 
 bench-ablation: packages ## What each part of two-moment, of tuning and of calibration gains (WRITE=1)
 	@$(VENV_PYTHON) -m tests.benchmarks.ablation $(ARGS) $(WRITTEN)
+
+evidence: packages ## The experiments of the Elo-MMR paper, and systems on games (ARGS="FOLDER --quick")
+	@$(VENV_PYTHON) -m tests.benchmarks.lab $(ARGS)
 
 soak: servers ## Fuzz the decoder and simulate faults at length (SEEDS=N, MINUTES=M, WRITE=1)
 	@$(VENV_PYTHON) -m tests.simulation.soak \

@@ -14,12 +14,12 @@ import numpy as np
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.contract.events import RoundCompleted
-from stream_rater.evaluation.research.kerby import METHODS
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.pool import Pool
 from stream_rater.rounds.batch import OneRound
 from stream_rater.rounds.validation import MIN_ENTRIES
+from tests.benchmarks.lab.kerby import METHODS
 from tests.rounds import Reader
 
 SEASON_1 = 749

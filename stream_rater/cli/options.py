@@ -192,7 +192,7 @@ def trial_options(command: Command) -> Command:
     @wraps(command)
     @one_line_errors
     def run(*args: Any, workers: int | None, executor: str, **kwargs: Any) -> None:
-        from stream_rater.evaluation.executors import parse_executor
+        from stream_rater.runtime.trials import parse_executor
 
         command(*args, where=parse_executor(executor, workers), **kwargs)
 

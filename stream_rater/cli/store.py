@@ -1,5 +1,5 @@
-"""`stream-rater rebuild`, `checkpoint`, `season-standings`, `erase`, `verify`, `inspect`, `backup`,
-`move` and `compare-logs`: for operators."""
+"""`stream-rater rebuild`, `checkpoint`, `season-standings`, `erase`, `verify`, `inspect`, `backup`
+and `move`: for operators."""
 
 from pathlib import Path
 
@@ -97,15 +97,27 @@ def erase(
               help="Seconds to wait for the workers to catch up.")  # fmt: skip
 @click.option("--sample", type=common.SHARE,
               help="Compare only about this share of the ladders, always the same.")  # fmt: skip
+@click.option("--mirror", type=common.NEW_FILE, metavar="MIRROR",
+              help="Compare only the log, with a mirror by this file of settings.")  # fmt: skip
 @common.CORES
 @common.DATA
 @common.SETTINGS
 @common.one_line_errors
 def verify(
-    wait_s: float, sample: float | None, cores: int | None, settings_path: Path | None
-) -> None:
+    wait_s: float, sample: float | None, mirror: Path | None, cores: int | None,
+    settings_path: Path | None,
+) -> None:  # fmt: skip
     """Compare every belief in Redis with a sequential replay of the log, bit for bit. With
-    --sample, those of some ladders: it says how many, and that nothing else is proven."""
+    --sample, those of some ladders: it says how many, and that nothing else is proven. With
+    --mirror, the log with its mirror: the same records must be accepted at the same offsets."""
+    if mirror is not None:
+        from stream_rater.operations.mirror import compare_mirror
+
+        if sample is not None or cores is not None:
+            raise BadConfiguration("--mirror compares no beliefs: leave --sample and --cores out")
+        servers = common.servers_of(settings_path, "verify --mirror")
+        print(compare_mirror(servers, read_settings(mirror, {})))
+        return
     from stream_rater.operations.verify import Options
     from stream_rater.operations.verify import verify as compare
 
@@ -159,15 +171,3 @@ def move(file: Path | None, old: Path | None, settings_path: Path | None) -> Non
         move_from_kafka(settings, read_settings(old, {}))
     else:
         raise BadConfiguration("name a data file, or give --from with a file of settings")
-
-
-@click.command("compare-logs")
-@click.argument("mirror", type=common.NEW_FILE)
-@common.SETTINGS
-@common.one_line_errors
-def compare_logs(mirror: Path, settings_path: Path | None) -> None:
-    """Compare the log with a mirror on another Kafka, whose settings are in the file MIRROR: the
-    same records must be accepted at the same offsets. Workers may run."""
-    from stream_rater.operations.compare_logs import compare_logs as compare
-
-    print(compare(common.servers_of(settings_path, "compare-logs"), read_settings(mirror, {})))

@@ -28,7 +28,7 @@ from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.rating.parameters import RatingConfig
 
 if TYPE_CHECKING:  # `evaluate` does not need them, and they take long to load
-    from stream_rater.evaluation.proposal import Proposal
+    from stream_rater.evaluation.proposal import TuningProposal
 
 HEADINGS = {
     "pair_inversion": ("pairs in right order", "{:.3f} %"),
@@ -159,7 +159,7 @@ def interval_text(found: Difference) -> str:
 # --- tune ----------------------------------------------------------------------------------------
 
 
-def show_proposal(of: str, found: "Proposal") -> None:
+def show_proposal(of: str, found: "TuningProposal") -> None:
     """Print on standard error the accuracy of the present parameters and of those that were found
     on both parts, each number that was fitted, the parameters, and the verdict. `of`: what was
     tuned."""
@@ -183,7 +183,7 @@ def show_proposal(of: str, found: "Proposal") -> None:
     _on_stderr(verdict(found))
 
 
-def tuning_table(of: str, found: "Proposal") -> Table:
+def tuning_table(of: str, found: "TuningProposal") -> Table:
     """A table with a column for each pair of a part and parameters, and one for the difference on
     the second part."""
     parts = {"first": slice(0, found.first), "second": slice(found.first, None)}
@@ -199,7 +199,7 @@ def tuning_table(of: str, found: "Proposal") -> Table:
     return _of_measures(_side_by_side(title, list(columns)), list(columns.values()))
 
 
-def verdict(found: "Proposal") -> str:
+def verdict(found: "TuningProposal") -> str:
     """A line that says whether what was found is better, by how much, and what to do."""
     why = "; ".join(
         f"{each.verdict} in {HEADINGS[each.measure][0]}, {interval_text(each.difference)}"
@@ -228,7 +228,7 @@ def ladders_file_entry(
 
     `named`: whether there is a ladders file. If not, the text is a whole ladders file.
     """
-    from stream_rater.evaluation.present import system_of  # `evaluate` does not need it
+    from stream_rater.evaluation.tuned_systems import system_of  # `evaluate` does not need it
 
     present, known = ladders.find(ladder), ladders.ladders.get(ladder)
     assert present is not None

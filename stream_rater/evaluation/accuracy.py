@@ -20,10 +20,10 @@ The other measures are computed over all pairs of entries that are not tied in p
 - Kendall's tau as B. Kerby defines it: the share of pairs in which the lower rated entry was placed
   better. Pairs of equal rating count half;
 - log loss and Brier score of the predicted probability that the better placed entry is better
-  (`pair_scores`). Where draws are outcomes (`alike`), two entries that share a place drew, and both
-  scores are computed over three outcomes (`pair_scores_with_draws`). Otherwise pairs that drew are
-  left out, and the draw margin is ignored: the prediction is only about which entry performed
-  better. A pair in which neither entry finished is not a draw and is always left out.
+  (`pair_scores`). Where draws are outcomes (`shared_scores`), two entries that share a place drew,
+  and both scores are computed over three outcomes (`pair_scores_with_draws`). Otherwise pairs that
+  drew are left out, and the draw margin is ignored: the prediction is only about which entry
+  performed better. A pair in which neither entry finished is not a draw and is always left out.
 
 Averages over rounds weigh a round by its number of entries n. Kendall's tau weighs it by its number
 of pairs. Section 6.3 of the paper defines these measures, except Kendall's tau and the two scores.

@@ -16,6 +16,7 @@ import numpy as np
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.kernels import kernel
 from stream_rater.evaluation.accuracy import values_and_weights
+from stream_rater.evaluation.measures import better
 
 SAMPLES = 2000
 MOST_RESAMPLED = 20_000
@@ -26,6 +27,8 @@ SEED = np.uint64(1)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 """The constants of SplitMix64."""
+
+VERDICTS = ("better", "no difference", "worse")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,13 @@ class Difference:
     def noise(self) -> bool:
         """Whether the interval contains 0."""
         return self.low <= 0.0 <= self.high
+
+
+def verdict(measure: str, difference: Difference) -> str:
+    """Classify a difference: one of VERDICTS, which describes the first of the two systems."""
+    if difference.noise:
+        return "no difference"
+    return "better" if difference.mean * better(measure) > 0.0 else "worse"
 
 
 def difference(

@@ -81,7 +81,7 @@ WIDEST = 3.5
 
 
 class Calibration(NamedTuple):
-    """What a model's predictions are corrected by. The default changes nothing."""
+    """The corrections of a model's predictions. The default changes nothing."""
 
     factor: float = 1.0
     """The variance of each side's performance is multiplied by it."""

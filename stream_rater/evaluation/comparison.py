@@ -1,4 +1,8 @@
-"""Compares configurations on the same rounds and outcomes (`alike`): a row of measures for each."""
+"""Compares configurations on the same rounds and outcomes (`shared_scores`): a row for each.
+
+A kernel is compiled, or loaded from the cache, when it is first called with arguments of some
+types. So each configuration rates a few rounds of each kind before its time is measured (`warm`).
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -6,14 +10,16 @@ from itertools import chain, islice
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
+from stream_rater.columns.arrays import Ints
 from stream_rater.evaluation.accuracy import averages
-from stream_rater.evaluation.alike import alike, counted
 from stream_rater.evaluation.bootstrap import differences
-from stream_rater.evaluation.evaluation import MOST_SIDES, Outcome, evaluate
+from stream_rater.evaluation.evaluation import MOST_SIDES, SeasonScores, evaluate
 from stream_rater.evaluation.measured import Evaluation
 from stream_rater.evaluation.measures import FIELDS, MEASURES
 from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.warming import warm
+from stream_rater.evaluation.shared_scores import alike, counted
 from stream_rater.rating.parameters import RatingConfig
 
 Named = tuple[str, RatingConfig]
@@ -46,7 +52,7 @@ def compare(
     listed: Sequence[Session] | None = None if alone else list(sessions)
     if not alone:
         reading_s = perf_counter() - began_s
-    outcomes: list[Outcome] = []
+    outcomes: list[SeasonScores] = []
     if alone:
         peeked, sessions = _peeked(sessions)
         reading_s = perf_counter() - began_s
@@ -71,6 +77,46 @@ def compare(
     return rows
 
 
+def samples(sessions: Sequence[Session]) -> list[Session]:
+    """A few rounds of each kind: the first two, the smallest, the largest, and the one whose teams
+    have the most members. There is a session for each kind."""
+    if not sessions:
+        return []
+    found = [sessions[0].take(np.arange(min(2, len(sessions[0].rounds))))]
+    for measure in (_smallest, _largest, _of_teams):
+        session, at = max(
+            ((each, int(np.argmax(measure(each)))) for each in sessions),
+            key=lambda pair: measure(pair[0])[pair[1]],
+        )
+        found.append(session.take(np.array([at])))
+    return found
+
+
+def _smallest(session: Session) -> Ints:
+    return -session.rounds.entries
+
+
+def _largest(session: Session) -> Ints:
+    return session.rounds.entries
+
+
+def _of_teams(session: Session) -> Ints:
+    return session.rounds.sizes - session.rounds.entries
+
+
+def warm(
+    config: RatingConfig,
+    sessions: Sequence[Session],
+    *,
+    most_sides: int,
+    by_display: bool = False,
+) -> None:
+    """Evaluate a few of these rounds twice, so that all kernels are compiled and loaded. The result
+    is dropped."""
+    some = samples(sessions)
+    evaluate([*some, *some], config, most_sides=most_sides, by_display=by_display)
+
+
 def _peeked(sessions: Iterable[Session]) -> tuple[list[Session], Iterable[Session]]:
     """A list of the first session, and an iterable of all sessions."""
     rest = iter(sessions)
@@ -78,9 +124,9 @@ def _peeked(sessions: Iterable[Session]) -> tuple[list[Session], Iterable[Sessio
     return first, chain(first, rest)
 
 
-def outcomes_alike(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def outcomes_alike(outcomes: Sequence[SeasonScores]) -> list[SeasonScores]:
     """The outcomes of one season by several configurations, restricted to the scores that all of
-    them have (`alike`)."""
+    them have (`shared_scores`)."""
     assert len({each.draws for each in outcomes}) == 1, "the same outcomes"
     found = []
     for outcome, scores in zip(outcomes, alike([each.scores for each in outcomes]), strict=True):
@@ -90,7 +136,7 @@ def outcomes_alike(outcomes: Sequence[Outcome]) -> list[Outcome]:
     return found
 
 
-def _row(file: str, name: str, outcome: Outcome, train: float, reading_s: float) -> Evaluation:
+def _row(file: str, name: str, outcome: SeasonScores, train: float, reading_s: float) -> Evaluation:
     scored = outcome.scored(train)
     of = counted(scored, draws=outcome.draws)
     seconds = outcome.seconds + reading_s

@@ -16,10 +16,10 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.ranges import bounds, spread
 from stream_rater.config.ladders import Ladder
 from stream_rater.evaluation import accuracy, winners
-from stream_rater.evaluation.alike import count_unrated, draws_in, rounds_before
 from stream_rater.evaluation.calibrating import ONLY_WIDTH, Calibration, Learner
 from stream_rater.evaluation.measures import FIELDS
 from stream_rater.evaluation.season import Session
+from stream_rater.evaluation.shared_scores import count_unrated, draws_in, rounds_before
 from stream_rater.evaluation.winners import WinPredictions
 from stream_rater.rating import levels
 from stream_rater.rating.model import Wave
@@ -36,7 +36,7 @@ rounds takes up to a third of the time, and shows little."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SeasonScores:
     """The results of an evaluation."""
 
     config: RatingConfig
@@ -58,7 +58,7 @@ class Outcome:
         """The scores without those of the first floor(train R) rounds."""
         return self.scores[trained(len(self.scores), train) :]
 
-    def calibration(self, train: float) -> list[winners.Bin]:
+    def calibration(self, train: float) -> list[winners.WinBin]:
         """The share of sides that won, by their probability to win, without those first rounds."""
         return winners.calibration(
             self.win_predictions.from_round(trained(len(self.scores), train))
@@ -222,7 +222,7 @@ def evaluate(
     sessions: Iterable[Session], config: RatingConfig, *, threads: bool = False,
     variance_factor: float = 1.0, most_sides: int = MOST_SIDES, draws: bool = True,
     by_display: bool = False,
-) -> Outcome:  # fmt: skip
+) -> SeasonScores:  # fmt: skip
     """Rate and score a season with one configuration. With `threads`, reading, rating and scoring
     have a thread each. The winners of rounds with more than `most_sides` sides are not scored.
     `variance_factor`, `draws` and `by_display` are those of a Contender."""
@@ -247,7 +247,7 @@ def evaluate(
     number = np.concatenate(numbers)
     order = np.argsort(number, kind="stable")
     win_predictions = WinPredictions(*map(np.concatenate, zip(*predictions, strict=True)))
-    return Outcome(
+    return SeasonScores(
         config, np.concatenate(scores)[order], np.concatenate(players)[order], contender.rating_s,
         perf_counter() - began_s,
         win_predictions._replace(round=np.searchsorted(number[order], win_predictions.round)),

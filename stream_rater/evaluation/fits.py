@@ -8,8 +8,8 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation import sides
-from stream_rater.evaluation.contestants import System
 from stream_rater.evaluation.season import Session, before
+from stream_rater.evaluation.tuned_systems import System
 from stream_rater.evaluation.tuning import PRIOR, UNDEFINED, middle_of, penalty
 from stream_rater.rating.systems.dimension import Dimension, fraction_of
 

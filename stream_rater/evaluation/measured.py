@@ -6,7 +6,7 @@ import msgspec
 
 if TYPE_CHECKING:  # importing the package's names loads no kernels
     from stream_rater.evaluation.bootstrap import Difference
-    from stream_rater.evaluation.winners import Bin
+    from stream_rater.evaluation.winners import WinBin
 
 
 class Evaluation(msgspec.Struct, kw_only=True):
@@ -58,7 +58,7 @@ class Evaluation(msgspec.Struct, kw_only=True):
     rating_seconds: float
     rounds_per_second: float
     players_per_second: float
-    calibration: "list[Bin]"
+    calibration: "list[WinBin]"
     """The share of sides that won, by their predicted probability to win."""
     differences: "dict[str, Difference | None] | None" = None
     """The differences from the first configuration on the same file, by measure. None for the first

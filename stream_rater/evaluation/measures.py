@@ -24,8 +24,8 @@ only where draws are outcomes. `pairs_unfinished` is the number of pairs in whic
 finished; they are never scored."""
 
 
-class Facts(NamedTuple):
-    """What decides how a measure is averaged, compared, tuned and shown."""
+class MeasureFacts(NamedTuple):
+    """The facts that decide how a measure is averaged, compared, tuned and shown."""
 
     weight: str
     """The column that has the measure's weight in each round."""
@@ -39,17 +39,17 @@ class Facts(NamedTuple):
 
 
 FACTS_OF = {
-    "pair_inversion": Facts("experienced", higher_is_better=True, in_per_cent=True),
-    "rank_deviation": Facts("experienced", in_per_cent=True),
-    "order": Facts("experienced", higher_is_better=True, in_per_cent=True),
-    "pair_inversion_all": Facts("entries", higher_is_better=True, in_per_cent=True),
-    "rank_deviation_all": Facts("entries", in_per_cent=True),
-    "order_all": Facts("entries", higher_is_better=True, in_per_cent=True),
-    "kendall_tau": Facts("pairs"),
-    "log_loss": Facts("scored"),
-    "brier": Facts("scored"),
-    "winner_log_loss": Facts("decided"),
-    "winner_brier": Facts("decided"),
+    "pair_inversion": MeasureFacts("experienced", higher_is_better=True, in_per_cent=True),
+    "rank_deviation": MeasureFacts("experienced", in_per_cent=True),
+    "order": MeasureFacts("experienced", higher_is_better=True, in_per_cent=True),
+    "pair_inversion_all": MeasureFacts("entries", higher_is_better=True, in_per_cent=True),
+    "rank_deviation_all": MeasureFacts("entries", in_per_cent=True),
+    "order_all": MeasureFacts("entries", higher_is_better=True, in_per_cent=True),
+    "kendall_tau": MeasureFacts("pairs"),
+    "log_loss": MeasureFacts("scored"),
+    "brier": MeasureFacts("scored"),
+    "winner_log_loss": MeasureFacts("decided"),
+    "winner_brier": MeasureFacts("decided"),
 }
 """The measures by name. Each is a column of FIELDS."""
 
@@ -64,14 +64,6 @@ WEIGHT_OF = {name: each.weight for name, each in FACTS_OF.items()}
 
 OF_PAIRS = FIELDS.index("decided")
 """The number of columns that `accuracy` computes. `winners` computes the columns after them."""
-
-USUAL_PARTS = ("accuracy", "farming", "sizes", "games")
-"""The parts of the evidence that are made by default. The first three repeat the paper's: accuracy,
-volatility farming and small rounds. `games` compares our systems and those of other packages, to
-show which system to choose for which game."""
-
-PARTS = (*USUAL_PARTS, "kerby")
-"""All parts. The last one, the tables of Kerby's note, is made only if it is asked for."""
 
 
 def better(measure: str) -> int:

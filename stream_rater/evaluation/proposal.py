@@ -2,32 +2,41 @@
 
 The parameters are tuned on the first part of the rounds: they are the most probable ones given that
 part (`fits`, `tuning`), or those that the search began with if these predict its second half no
-worse (`validation`). The numbers of predictions follow, each tested by itself (`fitted`). They are
-compared with the present parameters on the other rounds. The paired bootstrap gives the interval of
-the difference. What it shows to be worse is never proposed.
+worse (`validation`).
+
+The numbers of predictions follow. They are fitted on the rounds that were tuned on (`calibrating`),
+one after the other: TrueSkill's `draw_margin`, which the search has found, the factor, the width of
+draws, the share of upsets. Each is tested on the other rounds, and left out unless these have less
+log loss with it. With it, those that were taken before are fitted again, because they depend on
+each other. Without a width, draws are predicted by the width that suits the rounds before each
+round (`shared_scores`).
+
+The result is compared with the present parameters on the other rounds. The paired bootstrap gives
+the interval of the difference. What it shows to be worse is never proposed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import structs
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation.accuracy import average
-from stream_rater.evaluation.alike import Counted, alike, counted
-from stream_rater.evaluation.bootstrap import Difference, differences
-from stream_rater.evaluation.contestants import OwnSystem
+from stream_rater.evaluation.bootstrap import Difference, difference, differences, verdict
+from stream_rater.evaluation.calibrating import Learned
 from stream_rater.evaluation.evaluation import evaluate, trained
-from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL, Fit
-from stream_rater.evaluation.fitted import Tested, with_fitted
+from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL, OUT_OF_RANGE, Fit
 from stream_rater.evaluation.measures import FIELDS, WEIGHT_OF, better
-from stream_rater.evaluation.present import Present, system_of
-from stream_rater.evaluation.research.games import verdict
 from stream_rater.evaluation.season import Session, before
+from stream_rater.evaluation.shared_scores import Counted, alike, counted
+from stream_rater.evaluation.sides import calibration_of, own_run
+from stream_rater.evaluation.tuned_systems import OwnSystem, Present, system_of
 from stream_rater.evaluation.tuning import at_ends
 from stream_rater.evaluation.validation import validated
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.systems.dimension import rounded
 
 LEAST_ROUNDS = 20
 """The fewest rounds to tune on, and the fewest to compare on. With fewer rounds the bootstrap's
@@ -39,6 +48,19 @@ TRAIN = 0.5
 UNSEEN = "on rounds it had not seen"
 ADOPT, NO_DIFFERENCE = f"better {UNSEEN}: adopt it", f"no difference {UNSEEN}"
 KEEP = f"worse {UNSEEN}: keep what you have"
+
+
+MARGIN, FACTOR, WIDTH, UPSET = "draw_margin", "variance_factor", "draw_width", "upset"
+
+
+class Tested(NamedTuple):
+    """A number that was fitted, and what it does on rounds that it was not fitted to."""
+
+    name: str
+    value: float
+    difference: Difference
+    """The log loss with it less that without it."""
+    taken: bool
 
 
 class TooFewRounds(Exception):
@@ -58,16 +80,16 @@ class Compared(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """One of `games.VERDICTS`: how the tuned parameters compare, by the interval."""
+        """One of `bootstrap.VERDICTS`: how the tuned parameters compare, by the interval."""
         return verdict(self.measure, self.difference)
 
 
-class Proposal(NamedTuple):
+class TuningProposal(NamedTuple):
     """The proposed parameters, and what they gain."""
 
     rating: RatingConfig
-    """What was found; the present parameters if that is worse, or if no difference is shown and it
-    does no better by the measure that was tuned by."""
+    """The tuned parameters; the present ones if the tuned ones are worse, or if no difference is
+    shown and they do no better by the measure that was tuned by."""
     first: int
     """The number of rounds to tune on."""
     rest: int
@@ -109,7 +131,7 @@ def propose(
     present: RatingConfig | None, system: str, sessions: Sequence[Session], aim: str = LOG_LOSS, *,
     train: float = TRAIN, trials: int, executor: Executor | None = None,
     on_trial: Callable[[], None] = lambda: None,
-) -> Proposal:  # fmt: skip
+) -> TuningProposal:  # fmt: skip
     """Propose parameters of `system` for rounds that are rated by `present` now.
 
     They are tuned on the first `train`, a fraction of the rounds, by `aim`, one of `AIMS`. If
@@ -136,7 +158,7 @@ def propose(
     verdict, gain = _verdict(compared), better(aimed.measure) * aimed.difference.mean
     kept = verdict == KEEP or (verdict == NO_DIFFERENCE and gain <= 0.0)
     of = counted(base[first:], draws=now.draws)
-    return Proposal(
+    return TuningProposal(
         present if kept else found, first, len(base) - first, compared, of,
         at_ends(problem.space, point), tested, kept, (base, tuned),
     )  # fmt: skip
@@ -159,3 +181,49 @@ def _compared(base: Floats, tuned: Floats, aim: str) -> Iterator[Compared]:
         gap, now, then = gaps[measure], average(base, measure), average(tuned, measure)
         if gap is not None and now is not None and then is not None:
             yield Compared(measure, now, then, gap)
+
+
+# --- the numbers of predictions ------------------------------------------------------------------
+
+
+def with_fitted(
+    found: RatingConfig, present: RatingConfig, sessions: Sequence[Session], first: int
+) -> tuple[RatingConfig, list[Tested]]:
+    """The parameters with the numbers that help, and the test of each. They are fitted to the first
+    rounds, those with numbers below `first`, and tested on the others. `present`: the parameters
+    that the search began with."""
+    best: Any = found
+    margins = [getattr(each, MARGIN, None) for each in (found, present)]
+    if None not in margins:
+        best = structs.replace(best, draw_margin=margins[1])
+    scores, tests = evaluate(sessions, best, most_sides=0).scores, list[Tested]()
+    for name in (MARGIN, FACTOR, WIDTH, UPSET):
+        taken = {each.name for each in tests if each.taken} | {name}
+        values: dict[str, Any] = {MARGIN: margins[0]}
+        if name != MARGIN:
+            values = _fitted(best, sessions, first, taken)
+        if values.get(name) in (None, getattr(best, name, None)):
+            continue
+        trial = structs.replace(best, **values)
+        base, after = alike([scores, evaluate(sessions, trial, most_sides=0).scores])
+        gap = difference(after[first:], base[first:], LOG_LOSS)
+        if gap is not None:
+            tests.append(Tested(name, values[name], gap, gap.mean < 0.0))
+            if gap.mean < 0.0:
+                best, scores = trial, after
+    return best, tests
+
+
+def _fitted(
+    config: Any, sessions: Sequence[Session], first: int, names: set[str]
+) -> dict[str, float]:
+    """The values of these numbers that suit the first rounds, to four digits; none if the system
+    has no finite predictions."""
+    plain = structs.replace(config, variance_factor=1.0, draw_width=0.0, upset=0.0)
+    try:
+        run = own_run(before(sessions, first), plain)
+        found = calibration_of(run, Learned(FACTOR in names, True, UPSET in names))
+    except OUT_OF_RANGE:
+        return {}
+    values = zip((FACTOR, WIDTH, UPSET), found, strict=True)
+    return {name: rounded(x) for name, x in values if name in names}

@@ -30,7 +30,6 @@ from stream_rater.columns.kernels import kernel
 from stream_rater.columns.ranges import bounds
 from stream_rater.evaluation import accuracy
 from stream_rater.evaluation.accuracy import distances_of
-from stream_rater.evaluation.alike import have_draws
 from stream_rater.evaluation.calibrating import (
     EVERYTHING,
     ONLY_WIDTH,
@@ -41,6 +40,7 @@ from stream_rater.evaluation.calibrating import (
 from stream_rater.evaluation.evaluation import Contender
 from stream_rater.evaluation.measures import FACTS_OF, FIELDS
 from stream_rater.evaluation.season import Session
+from stream_rater.evaluation.shared_scores import have_draws
 from stream_rater.rating import levels
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.normal import below

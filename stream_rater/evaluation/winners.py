@@ -2,8 +2,8 @@
 size.
 
 Each side is given a probability to be better than all others (`wins`). The winner of a round is the
-side that has the first place alone. Where draws are outcomes (`alike`), a shared first place is one
-more outcome. Otherwise a round whose first place is shared is left out.
+side that has the first place alone. Where draws are outcomes (`shared_scores`), a shared first
+place is one more outcome. Otherwise a round whose first place is shared is left out.
 
 - log loss of the winner: -ln p, where p is the probability of the outcome that happened;
 - Brier score of the winner: half the sum of (p - happened)^2 over all outcomes. With two sides it
@@ -52,7 +52,7 @@ class WinPredictions(NamedTuple):
         return WinPredictions(self.round[kept], self.win[kept], self.won[kept])
 
 
-class Bin(msgspec.Struct, frozen=True):
+class WinBin(msgspec.Struct, frozen=True):
     """The sides of scored rounds whose probability to win lies between two edges."""
 
     low: float
@@ -104,7 +104,7 @@ def win_predictions(
     return WinPredictions(number[kept], win[kept], won[kept])
 
 
-def calibration(of: WinPredictions) -> list[Bin]:
+def calibration(of: WinPredictions) -> list[WinBin]:
     """The bins that have at least one side, in order of probability."""
     chosen = np.digitize(of.win, EDGES[1:-1])
     count = len(EDGES) - 1
@@ -112,7 +112,7 @@ def calibration(of: WinPredictions) -> list[Bin]:
     sums = np.bincount(chosen, of.win, count).tolist()
     wins = np.bincount(chosen, of.won, count).tolist()
     return [
-        Bin(EDGES[i], EDGES[i + 1], n, sums[i] / n, wins[i] / n, *_interval(wins[i] / n, n))
+        WinBin(EDGES[i], EDGES[i + 1], n, sums[i] / n, wins[i] / n, *_interval(wins[i] / n, n))
         for i, n in enumerate(sides)
         if n
     ]

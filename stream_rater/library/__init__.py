@@ -6,5 +6,5 @@ bit. `messages` turns a round that is given as Python values into a message of `
 which is then handled like any other. `answers` builds the results (`results`) from the replay.
 
 All results with rows are `tables`. `frames` turns them into data frames, and `markup` into HTML.
-`calibration` compares the ladder's predictions with the outcomes, and `plots` draws.
+`plots` draws.
 """

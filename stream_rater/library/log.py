@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # it is loaded for tables only
     from stream_rater.tables.table import Table
 
 
-class RoundsFile:
+class LinesFile:
     """A file of rounds, in its state when this object was made. Raises OSError if there is no such
     file, and BadConfiguration with a question about the columns of a table."""
 
@@ -109,8 +109,8 @@ class RoundsTable:
         return records_of(io.BytesIO(self._text), first)
 
 
-Rounds = RoundsFile | RoundsTable
-"""What a ladder rates in one call."""
+Rounds = LinesFile | RoundsTable
+"""The rounds that a ladder rates in one call."""
 
 
 def _state_of(path: Path) -> tuple[int, ...]:
@@ -120,7 +120,7 @@ def _state_of(path: Path) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-class Log:
+class RatedLog:
     """The sources of all rounds that were rated, each at its offset."""
 
     def __init__(self) -> None:
@@ -138,16 +138,16 @@ class Log:
         self._sources.append((self.end, file))
         self.end += file.lines
 
-    def renamed(self, ladder: str) -> "Log":
+    def renamed(self, ladder: str) -> "RatedLog":
         """A log with the same rounds on this ladder. This log must not have files."""
-        found = Log()
+        found = RatedLog()
         for _, source in self._sources:
             assert isinstance(source, bytes), "a file names its ladder"
             found.add_round(renamed(source, ladder))
         return found
 
     def records(self) -> Iterator[Record]:
-        """Yield all records, from the first one on. Raises OSError as `RoundsFile.records` does."""
+        """Yield all records, from the first one on. Raises OSError as `LinesFile.records` does."""
         for first, source in self._sources:
             if isinstance(source, bytes):
                 yield record_of(first, source)

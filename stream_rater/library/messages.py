@@ -38,20 +38,20 @@ _PLACES = (
 """Patterns of places in a message, each with the name of this place in the arguments."""
 
 
-class Sides(NamedTuple):
+class CheckedSides(NamedTuple):
     """The validated sides of a round or of a prediction."""
 
     players: list[tuple[str, ...]]
     """The players of each side."""
     places: dict[str, str]
-    """By player, the place of the id in the arguments."""
+    """The place of each player's id in the arguments."""
 
 
-def sides_of(sides: Sequence[Side]) -> Sides:
+def sides_of(sides: Sequence[Side]) -> CheckedSides:
     """The players of each side. Raises InvalidRound."""
     if isinstance(sides, str):
         _reject("malformed", f"sides: {sides!r} is a text, not a list of sides")
-    found = Sides([], {})
+    found = CheckedSides([], {})
     for i, side in enumerate(_as_list("sides", sides)):
         alone = isinstance(side, str | Number)  # `check_id` rejects a number
         members: Sequence[Any] = (side,) if alone else _as_list(f"sides[{i}]", side)
@@ -216,7 +216,7 @@ def time_of(completed_at: datetime | str, place: str = "completed_at") -> str:
 
 
 def standings_of(
-    sides: Sides, ranks: Sequence[int | None] | None, shares: Sequence[Shares] | None,
+    sides: CheckedSides, ranks: Sequence[int | None] | None, shares: Sequence[Shares] | None,
     seats: Sequence[str | None] | None = None, scores: Sequence[float | None] | None = None,
 ) -> list[Entry]:  # fmt: skip
     """The standings, in the order of the sides. Raises InvalidRound."""

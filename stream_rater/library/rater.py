@@ -10,12 +10,14 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from stream_rater.config.ladders import BETTER_FOR_DUELS, Ladder, any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
 from stream_rater.library import messages, results
 from stream_rater.library.answers import history_in, joined
-from stream_rater.library.log import Log, Rounds, RoundsFile, RoundsTable
+from stream_rater.library.log import LinesFile, RatedLog, Rounds, RoundsTable
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.wins import ANY
 from stream_rater.replay import edited_log
@@ -31,7 +33,9 @@ from stream_rater.rounds.validation import Invalid
 from stream_rater.tables.reading import AS_FOUND, Reading
 
 if TYPE_CHECKING:
+    from stream_rater.columns.arrays import Floats
     from stream_rater.evaluation.measured import Evaluation
+    from stream_rater.evaluation.winners import WinBin
     from stream_rater.library.comparing import By
     from stream_rater.library.tuning import Search
 
@@ -93,7 +97,7 @@ class Rater:
         self.ladder = UNNAMED
         """The ladder's id."""
         self._is_named = False
-        self._log = Log()
+        self._log = RatedLog()
         self._current: _LogReplay | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -115,7 +119,9 @@ class Rater:
             )
         return self._current
 
-    def _replayed(self, log: Log, ladder: str, verdicts: edited_log.Verdicts | None) -> _LogReplay:
+    def _replayed(
+        self, log: RatedLog, ladder: str, verdicts: edited_log.Verdicts | None
+    ) -> _LogReplay:
         work = _LogReplay(ladder, self.rating, verdicts)
         for batch in edited_log.batches_of(log.records()):
             work.feed(batch)
@@ -211,9 +217,7 @@ class Rater:
 
     def calibration(self, train: float, variance_factor: float) -> results.Calibration:
         """Compares the ladder's predictions with the outcomes, in rounds of any size."""
-        from stream_rater.library.calibration import calibration_of
-
-        return calibration_of(self.evaluation(train, variance_factor, "mu", ANY).calibration)
+        return _calibration_of(self.evaluation(train, variance_factor, "mu", ANY).calibration)
 
     def evaluation(
         self, train: float, variance_factor: float, by: "By", most_sides: int | None = None
@@ -251,7 +255,7 @@ class Rater:
         about the columns of a table.
         """
         own = ladder or (self.ladder if self._is_named else "")
-        return self._rate_all(RoundsFile(path, reading, own), ladder)
+        return self._rate_all(LinesFile(path, reading, own), ladder)
 
     def rate_table(self, table: Any, ladder: str | None, reading: Reading) -> results.FileResult:
         """Rate the rounds of a data frame or a dict of columns, as `rate_file` does."""
@@ -385,3 +389,16 @@ class _Tally:
             self._others, self._rejected, tuple(self._rejected_lines), self.seeds,
             () if table is None else (table.layout.described(), *table.said()),
         )  # fmt: skip
+
+
+def _calibration_of(bins: "Sequence[WinBin]") -> results.Calibration:
+    """These bins of sides as columns."""
+
+    def column(name: str) -> "Floats":
+        return np.array([getattr(each, name) for each in bins], np.float64)
+
+    return results.Calibration(
+        low=column("low"), high=column("high"), sides=column("sides").astype(np.int64),
+        predicted=column("foretold"), won=column("won"), won_low=column("won_low"),
+        won_high=column("won_high"),
+    )  # fmt: skip

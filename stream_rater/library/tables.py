@@ -32,7 +32,7 @@ class Columns:
     """A table by columns: each field that is an array has an element for each row."""
 
     DECIMALS: ClassVar[Mapping[str, int]] = {}
-    """By name of a column of floats, the number of decimals that are shown; 1 for other columns."""
+    """The number of decimals that are shown in each column of floats; 1 for columns not named."""
     ABSENT: ClassVar[Mapping[str, int]] = {}
     """By name of a column of integers, the number that stands for an absent value. Rows and data
     frames have None or null in its place."""

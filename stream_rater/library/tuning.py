@@ -13,9 +13,9 @@ import numpy as np
 
 from stream_rater.contract.record import Record
 from stream_rater.evaluation.measures import AIMS
-from stream_rater.evaluation.present import system_of
-from stream_rater.evaluation.proposal import Proposal, TooFewRounds, propose
+from stream_rater.evaluation.proposal import TooFewRounds, TuningProposal, propose
 from stream_rater.evaluation.spaces import SPACES
+from stream_rater.evaluation.tuned_systems import system_of
 from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.library.comparing import sessions_in
 from stream_rater.library.results import Tuning
@@ -65,7 +65,7 @@ def tuning_of(
     return _shown(found)
 
 
-def _shown(found: Proposal) -> Tuning:
+def _shown(found: TuningProposal) -> Tuning:
     parameters = {
         name: value for name, value in without_defaults(found.rating).items() if name != "system"
     }

@@ -41,10 +41,10 @@ class Evaluated(NamedTuple):
         """Draw the diagram, if one is wanted. Warn if rounds were out of order. Raises Failed if
         lines were rejected."""
         if self.diagram is not None:
-            from stream_rater.evaluation.research import figures
+            from stream_rater.evaluation import plots
 
             with input_file.file_failures():
-                figures.reliability(self.rows, self.diagram)
+                plots.reliability(self.rows, self.diagram)
         for each in self.seasons:
             each.conclude_order()
         for each in self.seasons:
@@ -82,13 +82,13 @@ def evaluate_files(
 def _check_diagram(path: Path) -> None:
     """Check before the work begins that the picture can be made. Raises BadConfiguration or
     Failed."""
-    from stream_rater.evaluation.research import figures
+    from stream_rater.evaluation import plots
 
     if path.suffix not in PICTURES:
         raise BadConfiguration(f"--diagram {path}: end its name in {' or '.join(PICTURES)}")
     input_file.check_writable(path)
     try:
-        figures.pyplot()
+        plots.pyplot()
     except MissingExtra as error:
         raise Failed(f"--diagram: {error}") from None
 

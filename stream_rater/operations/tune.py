@@ -19,10 +19,9 @@ from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
-from stream_rater.evaluation.executors import Where, trials_on
-from stream_rater.evaluation.present import system_of
-from stream_rater.evaluation.proposal import Proposal, TooFewRounds, propose
+from stream_rater.evaluation.proposal import TooFewRounds, TuningProposal, propose
 from stream_rater.evaluation.season import Session, by_name, sessions_of
+from stream_rater.evaluation.tuned_systems import system_of
 from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.operations.input_file import check_writable, file_failures
@@ -32,6 +31,7 @@ from stream_rater.replay.edited_log import RecordValidator, Verdicts
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime import progress
 from stream_rater.runtime.progress import rejections, unknown_ladder
+from stream_rater.runtime.trials import Where, trials_on
 from stream_rater.tables.reading import AS_FOUND, Reading
 
 CURE = "tune by a file that has them"
@@ -46,7 +46,7 @@ DAY_S = 86_400.0
 class TunedFile(NamedTuple):
     """Parameters that were tuned on the first part of a file."""
 
-    proposal: Proposal
+    proposal: TuningProposal
     season: SeasonFile
     out: Path | None
 
@@ -87,7 +87,7 @@ def as_json(config: RatingConfig) -> bytes:
     return msgspec.json.format(msgspec.json.encode(without_defaults(config))) + b"\n"
 
 
-def write_rating(found: Proposal, out: Path | None) -> None:
+def write_rating(found: TuningProposal, out: Path | None) -> None:
     """Write the proposed configuration, if a file is given, unless the one that was found is worse.
     Raises Failed."""
     if out is not None and not found.worse:
@@ -103,7 +103,7 @@ class TunedLadder(NamedTuple):
 
     ladder: str
     ladders: Ladders
-    proposal: Proposal
+    proposal: TuningProposal
     system: str
     another: bool
     """Whether `system` differs from the system that the ladder has now."""
@@ -228,7 +228,7 @@ class GrowthForecast:
 def _proposed(
     what: str, present: RatingConfig | None, system: str, sessions: Sequence[Session], measure: str,
     train: float, trials: int, executor: Executor | None, cure: str,
-) -> Proposal:  # fmt: skip
+) -> TuningProposal:  # fmt: skip
     """The proposal, with a progress bar. Raises Failed, with a cure, for too few rounds."""
     with progress.progress() as bar:
         task = bar.add_task(f"tuning {system}", total=trials)

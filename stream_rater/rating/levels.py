@@ -50,7 +50,7 @@ EVEN = 1e-9
 
 
 class Moves(NamedTuple):
-    """By how many points the ratings of a wave are moved."""
+    """The number of points by which the ratings of a wave are moved."""
 
     player: Floats
     """(P,) the move of each player's mu."""

@@ -1,6 +1,6 @@
 """Lists all rating systems, and parses their parameters, which have the names of the configuration.
 
-Each system has a file of its own in `rating.systems`.
+The systems are in `rating.systems`.
 """
 
 import hashlib
@@ -8,8 +8,6 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from stream_rater.rating.systems.bar import Bar
-from stream_rater.rating.systems.codeforces import Codeforces
 from stream_rater.rating.systems.common import (
     DEFAULT_KEPT,
     NOT_COMPARED,
@@ -19,11 +17,10 @@ from stream_rater.rating.systems.common import (
     Ordering,
     PlacingNewcomers,
 )
-from stream_rater.rating.systems.elo_mmr import EloMMR, Evolving
-from stream_rater.rating.systems.elo_mmx import EloMMX
+from stream_rater.rating.systems.elo_mmr import EloMMR, EloMMX, Evolving
 from stream_rater.rating.systems.elo_r import EloR
-from stream_rater.rating.systems.glicko import Glicko
 from stream_rater.rating.systems.glicko2 import Glicko2
+from stream_rater.rating.systems.historic import Bar, Codeforces, Glicko, Topcoder, TrueSkill
 from stream_rater.rating.systems.kerby import (
     Climbing,
     Elo,
@@ -32,8 +29,6 @@ from stream_rater.rating.systems.kerby import (
     PlackettLuce,
     Thurstone,
 )
-from stream_rater.rating.systems.topcoder import Topcoder
-from stream_rater.rating.systems.trueskill import TrueSkill
 from stream_rater.rating.systems.two_moment import TwoMoment
 
 __all__ = [

@@ -1,1 +1,1 @@
-"""The sequential replay: it rates a log's rounds one after the other, in memory."""
+"""Reads tables (CSV, Parquet, data frames) as rounds, results, ratings and seeds."""

@@ -18,7 +18,7 @@ from stream_rater.rounds.validation import Invalid
 from stream_rater.tables.cells import shown
 from stream_rater.tables.doubts import ROWS
 from stream_rater.tables.reading import Reading, UnreadableTable
-from stream_rater.tables.source import Reject, Source
+from stream_rater.tables.source import Reject, TableSource
 
 MOST_LINES: Final = 100
 """The most lines of a row. More mean that a quote is not closed."""
@@ -39,7 +39,7 @@ ENCODINGS: Final = ("cp1252", "cp1250", "cp1251", "shift_jis")
 UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
-class CsvRows(Source):
+class CsvRows(TableSource):
     """The rows of a CSV file. Without a header, its columns are named by their numbers."""
 
     def __init__(

@@ -103,7 +103,7 @@ class LeftOut(Exception):
 
 
 class Doubts:
-    """What is open in a table."""
+    """The texts and columns of a table that are open."""
 
     def __init__(self, name: str, unit: str, reading: Reading) -> None:
         self.name, self.unit, self.reading = name, unit, reading
@@ -174,7 +174,7 @@ class Column:
         self.doubts.ask(f"column {self.name}: {text}")
 
 
-class Question(Column):
+class TextQuestion(Column):
     """A column about which the caller is asked if there is any open text."""
 
     def __init__(self, name: str, doubts: Doubts, text: str, cure: str) -> None:
@@ -476,7 +476,7 @@ class Statuses(Column):
     def __init__(self, name: str, doubts: Doubts, *, won: bool = False) -> None:
         super().__init__(name, doubts)
         cures = " or ".join(map(self.reading.by_columns, ({"result": name}, {"status": ""})))
-        self._draws = Question(name, doubts, "was it a draw?", f"say {cures}") if won else None
+        self._draws = TextQuestion(name, doubts, "was it a draw?", f"say {cures}") if won else None
 
     def see(self, text: Any) -> None:
         """Look at a cell of such a column."""

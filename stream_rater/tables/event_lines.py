@@ -9,7 +9,7 @@ import msgspec
 from stream_rater.tables.times import Moment
 
 
-class Entry(msgspec.Struct, omit_defaults=True, gc=False):
+class EntryLine(msgspec.Struct, omit_defaults=True, gc=False):
     """An entry of an event. The fast reader takes fields in this order."""
 
     player: str | None = None
@@ -21,13 +21,13 @@ class Entry(msgspec.Struct, omit_defaults=True, gc=False):
     seat: str | None = None
 
 
-class Event(msgspec.Struct, omit_defaults=True, gc=False):
+class EventLine(msgspec.Struct, omit_defaults=True, gc=False):
     """A `round-completed` event."""
 
     round_id: str
     ladder: str
     completed_at: str
-    standings: list[Entry]
+    standings: list[EntryLine]
     weight: int | float = 1
 
 
@@ -37,11 +37,11 @@ encode = msgspec.json.Encoder().encode
 def entry(
     players: tuple[str, ...], rank: int | None, score: int | float | None = None,
     seat: str | None = None, shares: tuple[float, ...] | None = None,
-) -> Entry:  # fmt: skip
+) -> EntryLine:  # fmt: skip
     """An entry. `rank`: None for an entry that did not finish."""
     alone = players[0] if len(players) == 1 else None
     team = None if alone is not None else players
-    return Entry(alone, team, rank, rank is None, shares, score, seat)
+    return EntryLine(alone, team, rank, rank is None, shares, score, seat)
 
 
 class Made(msgspec.Struct):

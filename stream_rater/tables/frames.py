@@ -14,7 +14,7 @@ import numpy as np
 
 from stream_rater.config.extras import missing
 from stream_rater.tables.reading import UnreadableTable
-from stream_rater.tables.source import Reject, Source
+from stream_rater.tables.source import Reject, TableSource
 
 FRAME: Final = "table"
 """The name of a table that is no file."""
@@ -22,7 +22,7 @@ FRAME: Final = "table"
 PARQUET_EXTRA: Final = missing("pyarrow", "arrow")
 
 
-class ColumnRows(Source):
+class ColumnRows(TableSource):
     """The rows of a table that is given by its columns."""
 
     def __init__(self, columns: Mapping[str, Any], read: Any) -> None:
@@ -40,7 +40,7 @@ class ColumnRows(Source):
         return _numbered(needed, len(self.columns), 0)
 
 
-class ArrowRows(Source):
+class ArrowRows(TableSource):
     """The rows of the record batches of pyarrow."""
 
     def __init__(self, name: str, stem: str, opened: Callable[[], Any]) -> None:
@@ -82,7 +82,7 @@ def parquet_rows(path: Path, stem: str) -> ArrowRows:
         return ArrowRows(str(path), stem, partial(parquet.ParquetFile, path))
 
 
-def rows_of(table: Any) -> Source:
+def rows_of(table: Any) -> TableSource:
     """The rows of a dict of columns or of a data frame. Raises UnreadableTable if it is neither."""
     if isinstance(table, Mapping):
         return ColumnRows({str(name): each for name, each in table.items()}, _listed)

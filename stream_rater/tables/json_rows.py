@@ -7,12 +7,12 @@ import msgspec
 
 from stream_rater.rounds.validation import Invalid
 from stream_rater.tables.reading import UnreadableTable
-from stream_rater.tables.source import Reject, Source
+from stream_rater.tables.source import Reject, TableSource
 
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class JsonRows(Source):
+class JsonRows(TableSource):
     """The rows of JSON lines."""
 
     def __init__(self, name: str, stem: str, lines: Iterator[bytes]) -> None:

@@ -29,7 +29,7 @@ JOINED: Final = frozenset({"ladder", "round", "time", "player", "team", "seat", 
 """The roles that several columns may have together, beside sides, whose columns are members."""
 
 
-class Side(NamedTuple):
+class SideColumns(NamedTuple):
     """A side of a row in the wide form: the places of its columns, -1 where there is none."""
 
     role: str
@@ -52,17 +52,17 @@ class Layout:
     columns: Sequence[str]
     roles: dict[str, Places] = field(default_factory=dict)
     """The places of the columns of each role. A role of several columns joins them."""
-    sides: list[Side] = field(default_factory=list)
+    sides: list[SideColumns] = field(default_factory=list)
     """The sides of a row; empty in the long form."""
     unit: str = "line"
-    """What the numbers of rows count: `line` or `row`."""
+    """The unit that the numbers of rows count: `line` or `row`."""
     time_format: str = ""
     general: set[str] = field(default_factory=set)
     """The roles whose columns were found by names that may mean something else."""
     skip: list[tuple[int, str]] = field(default_factory=list)
     """The rows that are left out: the place of a column and its text in lower case."""
     share_of: float = 1.0
-    """By what the shares of members are divided."""
+    """The number that the shares of members are divided by."""
     has_members: bool = False
     """Whether the columns of `player` are the members of a team."""
 
@@ -300,7 +300,7 @@ class _Finder(Finder):
             if found:
                 layout.roles[role] = found
             others.append(found[0] if found else -1)
-        layout.sides.append(Side(side, players, *others))
+        layout.sides.append(SideColumns(side, players, *others))
 
     # --- other roles ---
 
@@ -453,6 +453,6 @@ def _is_side(role: str) -> bool:
     )
 
 
-def _score_role(side: Side) -> str:
+def _score_role(side: SideColumns) -> str:
     key = side.role.removeprefix("player") or side.role
     return f"{side.role}_score" if key == side.role else f"score{key}"

@@ -23,10 +23,10 @@ from stream_rater.tables.doubts import (
     LeftOut,
     Numbers,
     Places,
-    Question,
     Scores,
+    TextQuestion,
 )
-from stream_rater.tables.event_lines import Entry, Event, Made, Spool, encode, entry
+from stream_rater.tables.event_lines import EntryLine, EventLine, Made, Spool, encode, entry
 from stream_rater.tables.layout import LONG_ROLES, Layout
 from stream_rater.tables.rounds import RoundCells, joined
 from stream_rater.tables.source import Reject
@@ -55,7 +55,7 @@ class _Member(msgspec.Struct, array_like=True, gc=False):
 
 
 class _Round(NamedTuple):
-    """What the first row of a round says about it."""
+    """The facts about a round in its first row."""
 
     line: int
     round_id: str
@@ -80,7 +80,7 @@ class LongEvents:
 
         self._ranks, self._scores = reader("rank", Places), reader("score", Scores)
         self._flags, self._shares = reader("dnf", Flags), reader("share", Numbers)
-        self._minutes = Question(
+        self._minutes = TextQuestion(
             layout.column("share") if self._shares else "", doubts,
             "a share is at most 1, the whole round:",
             f"say {self._reading.by_columns({'share': 'COLUMN:90'})} if 90 is the whole round, or "
@@ -234,7 +234,7 @@ class LongEvents:
         if len(set(ranks) - {None}) > 1:
             self._shared[min(Counter(ranks).values()) > 1] += 1
         standings = [_entry(each, rank) for each, rank in zip(sides, ranks, strict=True)]
-        event = Event(first.round_id, first.ladder, first.moment[1], standings, first.weight)
+        event = EventLine(first.round_id, first.ladder, first.moment[1], standings, first.weight)
         return Made(first.moment, first.line, encode(event))
 
     def _of_one_team(self, members: list[_Member]) -> list[_Member]:
@@ -258,7 +258,7 @@ class _InRow(Exception):
         self.line, self.invalid = line, invalid
 
 
-def _entry(members: Sequence[_Member], rank: int | None) -> Entry:
+def _entry(members: Sequence[_Member], rank: int | None) -> EntryLine:
     first = members[0]
     players = tuple(name for each in members for name in each.players)
     shares = tuple(

@@ -15,7 +15,7 @@ from stream_rater.tables.json_rows import JsonRows
 from stream_rater.tables.layout import Finder, unused
 from stream_rater.tables.names import plain, suffixes
 from stream_rater.tables.reading import Reading, UnreadableTable
-from stream_rater.tables.source import Reject, Source
+from stream_rater.tables.source import Reject, TableSource
 
 ROLES: Final[dict[str, tuple[str, ...]]] = {
     "player": (*names.ROLES["player"], "id"),
@@ -44,7 +44,7 @@ class RatedPlayer(NamedTuple):
     rounds: int
 
 
-def source_of_file(path: Path, lines: Iterator[bytes], reading: Reading) -> Source:
+def source_of_file(path: Path, lines: Iterator[bytes], reading: Reading) -> TableSource:
     """The rows of a file: CSV, TSV or Parquet by its name, otherwise JSON lines. `lines`: the lines
     of a text. Raises OSError."""
     if is_parquet(path):
@@ -54,7 +54,7 @@ def source_of_file(path: Path, lines: Iterator[bytes], reading: Reading) -> Sour
     return JsonRows(str(path), path.stem, lines)
 
 
-def source_of_object(table: Any) -> Source:
+def source_of_object(table: Any) -> TableSource:
     """The rows of a data frame, a dict of columns, or a list of dicts. Raises UnreadableTable."""
     if isinstance(table, list | tuple):
         for i, row in enumerate(table):
@@ -68,7 +68,7 @@ def source_of_object(table: Any) -> Source:
 class RatingsTable(Finder):
     """A table of ratings, of which no row is read yet."""
 
-    def __init__(self, source: Source, reading: Reading, sigma: float | None = None) -> None:
+    def __init__(self, source: TableSource, reading: Reading, sigma: float | None = None) -> None:
         """Find the roles of the columns. `sigma`: that of players without one, on the scale of the
         table. Raises BadConfiguration with the question that is left."""
         super().__init__(source.name, source.columns, reading)

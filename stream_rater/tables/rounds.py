@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stream_rater.tables.cells import identifier, is_missing
-from stream_rater.tables.doubts import NOBODY, Doubts, Numbers, Question, Statuses
+from stream_rater.tables.doubts import NOBODY, Doubts, Numbers, Statuses, TextQuestion
 from stream_rater.tables.layout import Layout
 from stream_rater.tables.times import NO_TIME, Moment, Times
 
@@ -35,7 +35,7 @@ class RoundCells:
         self._weight = layout.roles.get("weight", (-1,))[0]
         self._weights = Numbers(layout.column("weight"), doubts) if self._weight >= 0 else None
         general, by = "weight" in layout.general, doubts.reading
-        self._asked = Question(
+        self._asked = TextQuestion(
             layout.column("weight"), doubts, "is it the weight of the round, or of a player?",
             f"say {by.by_columns({'weight': layout.column('weight')})} or "
             f"{by.by_columns({'weight': ''})}",

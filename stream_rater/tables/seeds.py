@@ -36,8 +36,8 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[SeededPlayer]).decode
 
 
-class Example(NamedTuple):
-    """What becomes of one player."""
+class SeedExample(NamedTuple):
+    """A player, and the seed that the player gets."""
 
     row: RatedPlayer
     """The player on the scale of the table."""
@@ -71,7 +71,7 @@ class TableSeeds:
         self._find_doubles()
         self.rejections.sort(key=lambda each: each[0])
 
-    def examples(self) -> list[Example]:
+    def examples(self) -> list[SeedExample]:
         """Up to EXAMPLES players, from the lowest rating to the highest."""
         return self._sample.spread(EXAMPLES)
 
@@ -94,7 +94,7 @@ class TableSeeds:
 
     # --- reading ---
 
-    def _converted(self, scale: Scale) -> Iterator[Example]:
+    def _converted(self, scale: Scale) -> Iterator[SeedExample]:
         """Yield the valid rows with what becomes of them. Sigma is cut to the initial one."""
         rating = self._rating
         shift, factor = scale.to(own_scale(rating))
@@ -110,7 +110,7 @@ class TableSeeds:
                 self._reject(row.line, Invalid("bad-seed", self._explained(row, field, text)), ())
                 continue
             self.cut += is_cut
-            yield Example(row, SeededPlayer(row.player, mu, sigma, row.rounds))
+            yield SeedExample(row, SeededPlayer(row.player, mu, sigma, row.rounds))
 
     def _explained(self, row: RatedPlayer, field: str, text: str) -> str:
         """A mistake with the column, and with the value in the table if that is another one."""
@@ -120,7 +120,7 @@ class TableSeeds:
             return f"{place}: {text}"
         return f"{place}: {given}, which is {found} on the ladder's scale, {rest}"
 
-    def _add(self, example: Example) -> None:
+    def _add(self, example: SeedExample) -> None:
         self.count += 1
         self._hashes.append(hash(example.seeded.player))
         self._lines.append(example.row.line)
@@ -173,11 +173,11 @@ class _Sample:
     """Examples of an unknown number of players: the lowest, the highest, and every k-th one."""
 
     def __init__(self) -> None:
-        self._kept: list[Example] = []
+        self._kept: list[SeedExample] = []
         self._step, self._count = 1, 0
-        self._ends: list[Example] = []
+        self._ends: list[SeedExample] = []
 
-    def add(self, example: Example) -> None:
+    def add(self, example: SeedExample) -> None:
         """Add the next player."""
         if self._count % self._step == 0:
             self._kept.append(example)
@@ -192,7 +192,7 @@ class _Sample:
         elif mu > self._ends[1].seeded.mu:
             self._ends[1] = example
 
-    def spread(self, most: int) -> list[Example]:
+    def spread(self, most: int) -> list[SeedExample]:
         """Up to this many of them, spread evenly by rating."""
         every = sorted((*self._kept, *self._ends), key=lambda each: each.row.line, reverse=True)
         found = {each.seeded.player: each for each in every}  # of each player the first row

@@ -1,4 +1,4 @@
-"""What the rows of a table come from, whatever its format is."""
+"""The source of the rows of a table, whatever its format is."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ Reject = Callable[[int, Invalid, Sequence[Any]], None]
 cells."""
 
 
-class Source:
+class TableSource:
     """The columns and the rows of a table."""
 
     columns: list[str]
@@ -22,7 +22,7 @@ class Source:
         self.stem = stem
         """Its name without endings, from which ids are made."""
         self.unit = unit
-        """What the numbers of its rows count: `line` or `row`."""
+        """The unit that the numbers of its rows count: `line` or `row`."""
 
     def rows(self, places: Sequence[int], reject: Reject) -> Iterator[tuple[int, Sequence[Any]]]:
         """Yield the number of each row, from 1, and its cells. `places`: the columns that are

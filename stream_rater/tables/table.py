@@ -26,7 +26,7 @@ from stream_rater.tables.long import LongEvents
 from stream_rater.tables.names import is_known
 from stream_rater.tables.reading import Reading, UnreadableTable
 from stream_rater.tables.rounds import RoundCells
-from stream_rater.tables.source import Source
+from stream_rater.tables.source import TableSource
 from stream_rater.tables.times import Times
 from stream_rater.tables.wide import WideEvents
 
@@ -54,7 +54,7 @@ def table_of_frame(frame: Any, reading: Reading) -> "Table":
 class Table:
     """The events of a table."""
 
-    def __init__(self, source: Source, reading: Reading) -> None:
+    def __init__(self, source: TableSource, reading: Reading) -> None:
         """Find the roles of its columns, and read no row. Raises BadConfiguration with the question
         that is left."""
         self.name = source.name
@@ -151,7 +151,7 @@ class Table:
             text = f"{text[: found.start()]}in {unit} {line}"
         return Invalid(invalid.code, text)
 
-    def _is_known(self, source: Source) -> bool:
+    def _is_known(self, source: TableSource) -> bool:
         return bool(self._reading.columns) or any(map(is_known, source.columns))
 
     def _reject(self, line: int, invalid: Invalid) -> None:

@@ -7,9 +7,17 @@ from stream_rater.config.errors import BadConfiguration
 from stream_rater.rounds.validation import Invalid
 from stream_rater.tables import cells as read
 from stream_rater.tables.cells import DRAWN, FIRST, SECOND, is_missing, mistake, order, shown
-from stream_rater.tables.doubts import Doubts, Flags, LeftOut, Places, Question, Results, Scores
-from stream_rater.tables.event_lines import Entry, Event, Made, encode, entry
-from stream_rater.tables.layout import Layout, Side
+from stream_rater.tables.doubts import (
+    Doubts,
+    Flags,
+    LeftOut,
+    Places,
+    Results,
+    Scores,
+    TextQuestion,
+)
+from stream_rater.tables.event_lines import EntryLine, EventLine, Made, encode, entry
+from stream_rater.tables.layout import Layout, SideColumns
 from stream_rater.tables.layout import Places as ColumnPlaces
 from stream_rater.tables.names import names_of_side, plain
 from stream_rater.tables.rounds import RoundCells
@@ -59,16 +67,16 @@ class WideEvents:
         )
         by = self._reading
         first = columns[self._result if self._result >= 0 else max(self._sides[0].score, 0)]
-        self._unplayed = Question(
+        self._unplayed = TextQuestion(
             first, doubts, "a match without a result:", "say "
             f"{by.by('skip', {first: ''})} to leave such rows out",
         )  # fmt: skip
-        self._tied = Question(
+        self._tied = TextQuestion(
             f"{first} and {columns[max(self._sides[1].score, 0)]}", doubts,
             "winner and loser have equal scores:",
             f"say {by.by('result', {'equal': 'draw'})} or {by.by('result', {'equal': 'win'})}",
         )  # fmt: skip
-        self._lower = Question(
+        self._lower = TextQuestion(
             f"{first} and {columns[max(self._sides[1].score, 0)]}", doubts,
             "the winner has the lower score:",
             f"say {by.by('score', 'low')} if it is the better one, or "
@@ -98,11 +106,11 @@ class WideEvents:
         players = [self._players(cells, side.players) for side in sides]
         ranks, scores = self._outcome(cells, sides, players)
         neutral = self._is_neutral is not None and self._is_neutral.of(cells[self._neutral])
-        standings: list[Entry] = [
+        standings: list[EntryLine] = [
             entry(names, rank, score, None if neutral else side.seat)
             for side, names, rank, score in zip(sides, players, ranks, scores, strict=True)
         ]
-        event = Event(round_id, ladder, moment[1], standings, head.weight_of(cells))
+        event = EventLine(round_id, ladder, moment[1], standings, head.weight_of(cells))
         return Made(moment, line, encode(event))
 
     def _players(self, cells: Sequence[Any], places: ColumnPlaces) -> tuple[str, ...]:
@@ -113,7 +121,9 @@ class WideEvents:
             return head.somebody(read.players(cells[places[0]], column), column)
         return head.members(cells, places, columns)
 
-    def _outcome(self, cells: Sequence[Any], sides: Sequence[Side], players: Players) -> Outcome:
+    def _outcome(
+        self, cells: Sequence[Any], sides: Sequence[SideColumns], players: Players
+    ) -> Outcome:
         """The ranks and the scores of the sides. Raises Invalid, or LeftOut."""
         nothing = [None] * len(sides)
         scored = self._has_scores and not all(is_missing(cells[each.score]) for each in sides)
@@ -155,7 +165,7 @@ class WideEvents:
             self._tied.note(f"{scores[0]}-{scores[1]}", players)
         return DRAWN if said == "draw" else FIRST
 
-    def _scores(self, cells: Sequence[Any], sides: Sequence[Side]) -> list[Any]:
+    def _scores(self, cells: Sequence[Any], sides: Sequence[SideColumns]) -> list[Any]:
         return [self._scores_of[side].score(cells[side.score]) for side in sides]
 
     def _without_scores(self) -> str:

@@ -20,20 +20,20 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation import calibrating
-from stream_rater.evaluation.alike import alike
 from stream_rater.evaluation.bootstrap import differences
 from stream_rater.evaluation.calibrating import EVERYTHING, Learned
-from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.fits import LOG_LOSS
-from stream_rater.evaluation.forward import Steps, fit_in_steps
-from stream_rater.evaluation.game import Game, games_of
-from stream_rater.evaluation.research.games import REFERENCE
+from stream_rater.evaluation.shared_scores import alike
 from stream_rater.evaluation.sides import Run, calibrated, scores_of
-from stream_rater.operations.evidence import load
+from stream_rater.evaluation.tuned_systems import OwnSystem
 from stream_rater.operations.input_file import RoundsFile
 from stream_rater.rating.systems.dimension import Dimension
 from tests.benchmarks.command import a_parser, end, parsed, show
 from tests.benchmarks.games import Plan, laid_out
+from tests.benchmarks.lab.forward import Steps, fit_in_steps
+from tests.benchmarks.lab.game import Game, games_of
+from tests.benchmarks.lab.games import REFERENCE
+from tests.benchmarks.lab.report import load
 from tests.benchmarks.measure import Result, result
 
 PLANS = (

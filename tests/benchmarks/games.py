@@ -6,7 +6,7 @@ about an hour on two cores. `--file PATH...` plays any other files in the same w
 bounds of OTHER. With reports (games.json) their games are printed instead.
 
 The tables say whether a game's file had a part in choosing our systems and their constants
-(`research.games.CHOOSING`).
+(`lab.games.CHOOSING`).
 
 Exit code 0: all was played; 1: a file was skipped, the reason is on standard error.
 """
@@ -24,12 +24,12 @@ from pathlib import Path
 import msgspec
 
 from stream_rater.evaluation.fits import LOG_LOSS
-from stream_rater.evaluation.forward import ORDER, ORDER_OF_ALL, Fitted
-from stream_rater.evaluation.research.games import REFERENCE
-from stream_rater.evaluation.research.games import Result as Game
 from stream_rater.evaluation.spaces import SPACES
-from stream_rater.operations.evidence import evidence_report
 from tests.benchmarks.command import a_parser, end, parsed, show
+from tests.benchmarks.lab.forward import ORDER, ORDER_OF_ALL, Fitted
+from tests.benchmarks.lab.games import REFERENCE
+from tests.benchmarks.lab.games import Result as Game
+from tests.benchmarks.lab.report import evidence_report
 from tests.benchmarks.measure import Result, result, shared
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from stream_rater.columns.arrays import Ints
-from stream_rater.evaluation.peers import peer_module
 from stream_rater.rating import stages
 from stream_rater.rating.model import Beliefs, look_up, newcomers
+from tests.benchmarks.lab.peers import peer_module
 from tests.benchmarks.measure import Effort, Result, best_s, result
 from tests.benchmarks.stage1 import LOGISTIC, wave_of
 

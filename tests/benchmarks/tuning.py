@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 
-from stream_rater.evaluation.contestants import OwnSystem
-from stream_rater.evaluation.executors import Where, trials_on
 from stream_rater.evaluation.fits import LOG_LOSS, Fit
+from stream_rater.evaluation.tuned_systems import OwnSystem
 from stream_rater.evaluation.tuning import search
 from stream_rater.operations.evaluate import SeasonFile
+from stream_rater.runtime.trials import Where, trials_on
 from tests.benchmarks.measure import Effort, Result, Skipped, result
 from tests.benchmarks.offline import Made, made_up
 

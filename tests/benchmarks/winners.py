@@ -16,14 +16,14 @@ import numpy as np
 from stream_rater.evaluation import winners
 from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.evaluation import evaluate, trained
-from stream_rater.evaluation.peers import peer_module
 from stream_rater.evaluation.season import before, singly
 from stream_rater.evaluation.sides import calibration_of, own_run
-from stream_rater.evaluation.winners import Bin, WinPredictions
+from stream_rater.evaluation.winners import WinBin, WinPredictions
 from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.rating.model import DID_NOT_FINISH, LAST
 from stream_rater.rating.parameters import EloMMR, PairwiseElo, RatingConfig
 from stream_rater.rating.prediction.wins import ANY
+from tests.benchmarks.lab.peers import peer_module
 from tests.benchmarks.measure import Effort, Result, Skipped, result
 from tests.benchmarks.offline import FILES, shared
 
@@ -85,7 +85,7 @@ def _rounds(name: str) -> Iterator[list[tuple[list[tuple[str, int]], int]]]:
 
 
 def _result(
-    name: str, model: str, log_loss: float, brier: float, bins: Sequence[Bin], factor: float
+    name: str, model: str, log_loss: float, brier: float, bins: Sequence[WinBin], factor: float
 ) -> Result:
     """The error is the mean distance of a bin's probability from the part that won, over all
     sides."""

@@ -13,7 +13,7 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.config.files import read_ladders, read_rating
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import header
-from stream_rater.evaluation.research import synthetic
+from tests.benchmarks.lab import synthetic
 from tests.builders.commands import as_file
 from tests.builders.lines import Line, a_correction, a_message, a_round
 from tests.integration.processes import Start, done, refused, stream_rater

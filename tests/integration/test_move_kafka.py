@@ -1,5 +1,5 @@
-"""`move --from` and `compare-logs` on two real Kafkas: the log of one is on the other, with every
-offset, and no rating changes."""
+"""`move --from` and `verify --mirror` on two real Kafkas: the log of one is on the other, with
+every offset, and no rating changes."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -150,7 +150,7 @@ def test_a_kafka_is_moved(
     assert "equal to those in" in done(to, "move", "--from", source)
     check_copied(at, to)
     assert beliefs(to).keys() == before.keys()
-    said = refused(at, "compare-logs", file_of(to, tmp_path))
+    said = refused(at, "verify", "--mirror", file_of(to, tmp_path))
     assert "ladders-noted: its messages are not those of" in said, "its records are equal"
 
     worker_process(to)
@@ -221,7 +221,7 @@ def test_a_mirror_is_compared_and_used(
     settings: real.SettingsFactory, elsewhere: Elsewhere, worker_process: Start, tmp_path: Path
 ) -> None:
     """Equal, and behind; then the offsets are committed, and a rebuild there has the same numbers.
-    (What is no mirror: `unit/test_compare_logs.py`.)"""
+    (What is no mirror: `unit/test_mirror.py`.)"""
     at, to = settings(shards=2), elsewhere(shards=2)
     worker = worker_process(at)
     rated(at, *season(0, 24), *season(0, 4), played(60, "walter", "p1"))
@@ -229,7 +229,7 @@ def test_a_mirror_is_compared_and_used(
     Admin(to).create_topics()
     mirror(at, to, "rounds", "changed", "ladder_events")
     before = beliefs(at)
-    compare = partial(done, at, "compare-logs", file_of(to, tmp_path))
+    compare = partial(done, at, "verify", "--mirror", file_of(to, tmp_path))
     found = compare()
     assert "26 accepted records" in found and "the mirror is 0 records behind" in found
     rated(at, *season(24, 6))

@@ -40,7 +40,7 @@ from stream_rater.rating.parameters import (
     TwoMoment,
     from_builtins,
 )
-from stream_rater.rating.systems.codeforces import RISE
+from stream_rater.rating.systems.historic import RISE
 from stream_rater.replay.pool import Pool
 from stream_rater.runtime.selfcheck import SYSTEMS
 from tests.builders.cases import cases, tag

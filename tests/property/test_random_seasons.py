@@ -24,7 +24,7 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.config.ladders import Ladder
 from stream_rater.rating import stages
 from stream_rater.rating.elo_mmr import oracle
-from stream_rater.rating.kernels import trueskill
+from stream_rater.rating.historic import trueskill
 from stream_rater.rating.kernels.climb import MOST_RATING
 from stream_rater.rating.model import BEGAN, PERFORMANCE, Wave, newcomers
 from stream_rater.rating.parameters import (
@@ -130,7 +130,7 @@ MU_POINTS = 1e-6
 further: up to 6.2e-7 points in these seasons."""
 
 
-def by_oracle(players: dict[str, oracle.Player], config: EloMMR, standings: OneRound) -> Any:
+def by_oracle(players: dict[str, oracle.SlowPlayer], config: EloMMR, standings: OneRound) -> Any:
     """Rate a round slowly; each player's performance."""
     names = standings.players
     found = oracle.rate_round(

@@ -15,18 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.evaluation import accuracy, bootstrap, peers
+from stream_rater.evaluation import accuracy, bootstrap
 from stream_rater.evaluation.accuracy import average, averages, score
 from stream_rater.evaluation.bootstrap import Difference, difference, differences
-from stream_rater.evaluation.contestants import PeerSystem
 from stream_rater.evaluation.measures import FACTS_OF, FIELDS, MEASURES, OF_PAIRS
 from stream_rater.evaluation.ranks import LANES, by_rating, inversions
 from stream_rater.evaluation.sides import scores_of
-from stream_rater.operations.evidence import load
 from stream_rater.operations.input_file import RoundsFile
 from stream_rater.rating import parameters
 from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.model import DID_NOT_FINISH, Wave
+from tests.benchmarks.lab import peers
+from tests.benchmarks.lab.contestants import PeerSystem
+from tests.benchmarks.lab.report import load
 from tests.builders.cases import cases
 
 NOISE = 200.0**2

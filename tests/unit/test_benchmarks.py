@@ -14,18 +14,12 @@ import pytest
 
 from local.tools import ROOT
 from stream_rater.columns.sharding import shards_of
-from stream_rater.evaluation import peers
-from stream_rater.evaluation.bootstrap import Difference
+from stream_rater.evaluation.bootstrap import VERDICTS, Difference
 from stream_rater.evaluation.calibrating import Calibration
-from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS
-from stream_rater.evaluation.forward import ORDER_OF_ALL, Fitted, Gain, Variant
-from stream_rater.evaluation.game import games_of
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
-from stream_rater.evaluation.research import games, games_tables
-from stream_rater.evaluation.research.games import REFERENCE, Verdict
-from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.spaces import SPACES
+from stream_rater.evaluation.tuned_systems import OwnSystem
 from stream_rater.rating import stages as systems
 from stream_rater.rating.model import PERFORMANCE
 from tests.benchmarks import ablation, stage1
@@ -34,6 +28,11 @@ from tests.benchmarks.document.lines import verdicts
 from tests.benchmarks.document.rows import Origin, load, made
 from tests.benchmarks.document.tables import BY_SECTION
 from tests.benchmarks.document.writing import ROWS
+from tests.benchmarks.lab import games, games_tables, peers
+from tests.benchmarks.lab.forward import ORDER_OF_ALL, Fitted, Gain, Variant
+from tests.benchmarks.lab.game import games_of
+from tests.benchmarks.lab.games import REFERENCE, Verdict
+from tests.benchmarks.lab.synthetic import Kind, season
 from tests.benchmarks.measure import result
 from tests.benchmarks.stream import steps
 from tests.benchmarks.stream.__main__ import enough, labelled
@@ -196,7 +195,7 @@ def test_what_of_a_file_is_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_reference_is_the_one_that_peers_beat_least_often() -> None:
     """By the games in the documents in which all of ours were played."""
     worse: Counter[str] = Counter()
-    known = {each.replace(" ", "_") for each in games.VERDICTS}
+    known = {each.replace(" ", "_") for each in VERDICTS}
     for row in load(ROOT / ROWS):
         if row.name.startswith("games/"):
             found: Counter[str] = Counter()

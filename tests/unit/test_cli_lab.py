@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 import stream_rater
 from stream_rater.cli.evaluate import short_run
@@ -19,12 +20,12 @@ from stream_rater.config.errors import Failed
 from stream_rater.config.files import read_rating
 from stream_rater.evaluation import proposal
 from stream_rater.evaluation.measures import MEASURES
-from stream_rater.evaluation.research import evidence
-from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import singly
 from stream_rater.evaluation.validation import Validated
-from stream_rater.operations import evidence as operation
 from stream_rater.operations.input_file import RoundsFile
+from tests.benchmarks.lab import command, evidence
+from tests.benchmarks.lab.report import PARTS, load
+from tests.benchmarks.lab.synthetic import Kind, season
 from tests.builders.commands import done, failed, piped, run
 from tests.builders.lines import a_correction
 from tests.rounds import event, ranked
@@ -315,6 +316,18 @@ def test_evidence_says_who_farms(
     assert "needed for made-up seasons, too" in failed("evidence", "--only", "farming")
 
 
+def test_evidence_is_no_part_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a checkout has the laboratory, and elsewhere the command says so. Its own help says
+    how to see that of the laboratory, which has all parts and options."""
+    helps = CliRunner().invoke(command.evidence, ["--help"]).output
+    for word in (*PARTS, "--cut", "--teams", "--rounds", "games.json", "openskill.py"):
+        assert word in helps
+    assert "make evidence ARGS=--help" in done("evidence", "--help")
+    monkeypatch.setitem(sys.modules, command.__name__, None)
+    lacks = "evidence needs a checkout of the repository: `make evidence` there"
+    assert failed("evidence", "--only", "farming") == lacks
+
+
 def test_evidence_does_only_what_is_asked(write: Write, tmp_path: Path) -> None:
     """One part, of one system; an empty folder is wrong usage."""
     out = tmp_path / "out"
@@ -416,7 +429,7 @@ def test_evidence_reads_a_file_as_its_corrections_make_it(write: Write) -> None:
     """Even the first rounds alone, which later lines correct."""
     season = rounds(30)
     files = write("a.jsonl", [*season, *CORRECTIONS]), write("b.jsonl", by_hand(season))
-    mine, theirs = (operation.load(Path(file), RoundsFile(Path(file)), 20)[0] for file in files)
+    mine, theirs = (load(Path(file), RoundsFile(Path(file)), 20)[0] for file in files)
     assert mine.rounds == theirs.rounds == 20
     for one, other in zip(singly(mine.sessions), singly(theirs.sessions), strict=True):
         assert one.rows.tolist() == other.rows.tolist()

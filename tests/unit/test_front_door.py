@@ -51,6 +51,21 @@ def test_to_import_it_loads_nothing() -> None:
     assert "numba" in rated and not rated & {"pandas", "polars", "pyarrow", "matplotlib"}
 
 
+def test_a_historic_system_is_loaded_when_a_ladder_names_it() -> None:
+    """Other ladders neither import nor compile any of them."""
+    historic = "stream_rater.rating.historic"
+    code = f"""if True:
+        import sys, stream_rater
+        glicko = dict(system="glicko", beta=200.0, sigma_drift=35.0)
+        for systems in (dict(system="elo-mmr"), dict(system="two-moment")), (glicko,):
+            for each in systems:
+                stream_rater.Ladder(**each).rate(["ann", ("bob", "cy")])
+            print(*sorted(each for each in sys.modules if each.startswith({historic!r})))
+    """
+    loaded = f"{historic} {historic}.glicko {historic}.memoryless"
+    assert python(code).stdout.split("\n") == ["", loaded, ""]
+
+
 def test_names_are_what_type_checkers_see() -> None:
     """Each is imported from where it is defined, and all of them are listed."""
     tree = ast.parse(Path(stream_rater.__file__).read_text())

@@ -9,24 +9,24 @@ import pytest
 from msgspec import structs
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.evaluation import forward, tuning
+from stream_rater.evaluation import tuning
 from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.bootstrap import Difference
 from stream_rater.evaluation.calibrating import Calibration
-from stream_rater.evaluation.contestants import OwnSystem
-from stream_rater.evaluation.executors import trials_on
 from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, Fit
 from stream_rater.evaluation.fits import ORDER as INVERSION
-from stream_rater.evaluation.following import PARTS, Candidate, distinct, followed, parts_of
-from stream_rater.evaluation.forward import ORDER, ORDER_OF_ALL, Fitted, Gain, Scored, Variant, fit
-from stream_rater.evaluation.game import Game, games_of
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
-from stream_rater.evaluation.research import games, games_tables
-from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session, deal_teams
 from stream_rater.evaluation.sides import Run
+from stream_rater.evaluation.tuned_systems import OwnSystem
 from stream_rater.evaluation.tuning import UNDEFINED
 from stream_rater.rating.systems.dimension import Dimension
+from stream_rater.runtime.trials import trials_on
+from tests.benchmarks.lab import forward, games, games_tables
+from tests.benchmarks.lab.following import PARTS, Candidate, distinct, followed, parts_of
+from tests.benchmarks.lab.forward import ORDER, ORDER_OF_ALL, Fitted, Gain, Scored, Variant, fit
+from tests.benchmarks.lab.game import Game, games_of
+from tests.benchmarks.lab.synthetic import Kind, season
 from tests.builders.cases import cases
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions

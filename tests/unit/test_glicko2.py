@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from stream_rater.config.ladders import Ladder
-from stream_rater.evaluation import plain
 from stream_rater.rating import record
 from stream_rater.rating.kernels import glicko2
 from stream_rater.rating.model import Wave, newcomers
 from stream_rater.rating.parameters import Glicko2
 from stream_rater.replay.pool import Pool
+from tests.benchmarks.lab import plain
 from tests.rounds import day, ranked, read
 
 SCALE = 400.0 / math.log(10.0)

@@ -18,7 +18,8 @@ from stream_rater.rating.elo_mmr import bounds, large_rounds, oracle, sums
 from stream_rater.rating.elo_mmr.direct import fill_open
 from stream_rater.rating.elo_mmr.performance import C, performances, solve_rounds
 from stream_rater.rating.elo_mmr.sums import HIGH, KNOWN, LOW, TOTAL, WIDEST, round_bounds
-from stream_rater.rating.kernels import codeforces, glicko, pairwise_elo
+from stream_rater.rating.historic import codeforces, glicko
+from stream_rater.rating.kernels import pairwise_elo
 from stream_rater.rating.kernels.gaussian import SMALL
 from stream_rater.rating.kernels.gaussian import performances as gaussian_performances
 from stream_rater.rating.kernels.odds import FEW

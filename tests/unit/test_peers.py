@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_rater.evaluation import peers
 from stream_rater.evaluation.calibrating import pairs_of
-from stream_rater.evaluation.peers import PeerConfig, model_of, peer_config, peer_module, peer_run
-from stream_rater.evaluation.plain import (
+from stream_rater.evaluation.season import Session
+from stream_rater.evaluation.sides import scores_of
+from stream_rater.rating.normal import below
+from tests.benchmarks.lab import peers
+from tests.benchmarks.lab.peers import PeerConfig, model_of, peer_config, peer_module, peer_run
+from tests.benchmarks.lab.plain import (
     DAY_S,
     INITIAL,
     NOISE,
@@ -23,9 +26,6 @@ from stream_rater.evaluation.plain import (
     Glicko2Rating,
     _opponents,
 )
-from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.sides import scores_of
-from stream_rater.rating.normal import below
 from tests.builders.cases import cases
 from tests.rounds import as_json
 from tests.unit.test_season import sessions

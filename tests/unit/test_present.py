@@ -12,20 +12,19 @@ from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.bootstrap import Difference, difference
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL, Fit
-from stream_rater.evaluation.present import Present, system_of
 from stream_rater.evaluation.proposal import (
     ADOPT,
     KEEP,
     LEAST_ROUNDS,
     NO_DIFFERENCE,
     Compared,
-    Proposal,
     TooFewRounds,
+    TuningProposal,
     propose,
 )
-from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.spaces import SPACES
+from stream_rater.evaluation.tuned_systems import Present, system_of
 from stream_rater.evaluation.tuning import search
 from stream_rater.rating.parameters import (
     Codeforces,
@@ -39,6 +38,7 @@ from stream_rater.rating.parameters import (
 )
 from stream_rater.rating.systems.dimension import fraction_of
 from stream_rater.runtime.selfcheck import SYSTEMS
+from tests.benchmarks.lab.synthetic import Kind, season
 from tests.builders.cases import cases
 
 MMR = EloMMR(weight_limit=0.2, sigma_limit=80.0)
@@ -132,7 +132,7 @@ POOR = Codeforces(beta=200.0, weight=0.002, floor=100.0)
 
 def proposed(
     present: RatingConfig, sessions: list[Session] = SEASON, train: float = 0.5, **options: Any
-) -> Proposal:
+) -> TuningProposal:
     return propose(present, "codeforces", sessions, train=train, trials=40, **options)
 
 
@@ -219,4 +219,4 @@ BETTER, NOISE, WORSE = (Difference(x, x - 0.5, x + 0.5) for x in (1.0, 0.0, -1.0
 def test_what_to_do(order: Difference, log_loss: Difference, verdict: str) -> None:
     """Adopt what is better in something and worse in nothing. Less log loss is better."""
     compared = [Compared(ORDER, 70.0, 71.0, order), Compared(LOG_LOSS, 0.6, 0.6, log_loss)]
-    assert Proposal(POOR, 1, 1, compared).verdict == verdict
+    assert TuningProposal(POOR, 1, 1, compared).verdict == verdict

@@ -25,13 +25,13 @@ from stream_rater.columns.compiling import SharedCache, watchers
 from stream_rater.config.errors import ArithmeticMismatch
 from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.evaluation import comparison
-from stream_rater.evaluation.comparison import compare
+from stream_rater.evaluation.comparison import compare, warm
 from stream_rater.evaluation.evaluation import evaluate
-from stream_rater.evaluation.research.synthetic import Kind, season
-from stream_rater.evaluation.warming import MOST_RUNS, timed, warm
 from stream_rater.rating.parameters import EloMMR, RatingConfig, Topcoder
 from stream_rater.replay.pool import Pool
 from stream_rater.runtime import selfcheck
+from tests.benchmarks.lab.synthetic import Kind, season
+from tests.benchmarks.lab.timing import MOST_RUNS, timed
 from tests.rounds import Reader
 
 WITHOUT_MIGHT = ("setpriv", "--bounding-set=-dac_override", "--inh-caps=-all")

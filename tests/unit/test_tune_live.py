@@ -24,7 +24,6 @@ from stream_rater.config.ladders import DEFAULT_RATING, TEMPLATE, Change, Ladder
 from stream_rater.contract.record import Record
 from stream_rater.evaluation import proposal
 from stream_rater.evaluation.proposal import propose
-from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.validation import Validated
 from stream_rater.operations import live_log
 from stream_rater.operations import tune as operation
@@ -32,6 +31,7 @@ from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.operations.tune import DAY_S, GrowthForecast
 from stream_rater.rating.parameters import Elo, EloMMR, MinusSigma, RatingConfig
 from stream_rater.replay.edited_log import records_of
+from tests.benchmarks.lab.synthetic import Kind, season
 from tests.benchmarks.offline import Made, made_up
 from tests.builders import commands
 from tests.builders.cases import cases

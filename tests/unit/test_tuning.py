@@ -1,6 +1,7 @@
 """Tuning finds better parameters, the same ones again, and says what is missing."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,16 +12,14 @@ from msgspec import structs
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation import spaces, tuning
-from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.fits import LOG_LOSS, ORDER, Fit
 from stream_rater.evaluation.measures import AIMS
-from stream_rater.evaluation.present import Present
-from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import calibrated, scores_of, total_loss
 from stream_rater.evaluation.spaces import SPACES, configuration, start
-from stream_rater.evaluation.tuning import search, searched
+from stream_rater.evaluation.tuned_systems import OwnSystem, Present
+from stream_rater.evaluation.tuning import generation_of, search, searched
 from stream_rater.evaluation.validation import LEAST_ROUNDS, MARGIN, validated
 from stream_rater.rating.parameters import (
     Codeforces,
@@ -33,7 +32,9 @@ from stream_rater.rating.parameters import (
 from stream_rater.rating.systems.dimension import LEVEL_PART, Dimension, fraction_of
 from stream_rater.rating.systems.elo_mmr import newcomer_weights
 from stream_rater.rating.systems.two_moment import Score
+from tests.benchmarks.lab.synthetic import Kind, season
 from tests.builders.cases import cases
+from tests.pages import text
 from tests.rounds import as_json
 from tests.unit.test_season import sessions
 
@@ -382,3 +383,12 @@ def test_the_search_finds_who_has_an_advantage() -> None:
         costs[points] = problem.cost(point)
     assert min(costs, key=lambda points: costs[points]) in (100.0, 200.0)
     assert costs[0.0] > costs[100.0] + 10.0 < costs[-100.0]
+
+
+def test_the_page_says_how_many_workers_a_generation_keeps_busy() -> None:
+    """For each system: three configurations a parameter, and two, as the search makes them."""
+    row = r"^\| (`.*?) \| (\d+) \| (\d+) \|$"
+    for systems, parameters, count in re.findall(row, text("how-to/tune-on-a-cluster.md"), re.M):
+        assert generation_of(int(parameters), 200) == int(count)
+        for system in re.findall(r"`([\w-]+)`", systems):
+            assert len(SPACES[system]) == int(parameters)

@@ -61,7 +61,7 @@ COMMANDS: Final = """
 import os, sys, traceback
 from stream_rater.cli.app import main
 words = {
-    "backup": "no.db b.db", "compare-logs": "v2.", "convert": "/etc/passwd o.jsonl",
+    "backup": "no.db b.db", "convert": "/etc/passwd o.jsonl",
     "correct void": "l r", "demo": "--rounds 0", "erase": "x --to v2.",
     "evaluate": "/etc/passwd --config /etc/passwd", "evidence": "/nowhere",
     "move": "no.db", "predict": "l a b", "rate": "/etc/passwd",

@@ -18,7 +18,7 @@ LEAST_WEIGHT = 1e-9
 
 
 @dataclass
-class Player:
+class SlowPlayer:
     """A belief with its whole history: performances p_k, with o_k and u_k = C / beta_k."""
 
     mu: float
@@ -31,10 +31,10 @@ class Player:
     time: int = 0
 
 
-def newcomer(config: EloMMR) -> Player:
+def newcomer(config: EloMMR) -> SlowPlayer:
     """A player before the first round."""
     sigma = config.initial_sigma
-    return Player(config.initial_mu, sigma, config.initial_mu, 1.0 / sigma**2)
+    return SlowPlayer(config.initial_mu, sigma, config.initial_mu, 1.0 / sigma**2)
 
 
 def zero(increasing: Callable[[float], float], low: float, high: float) -> float:
@@ -50,7 +50,7 @@ def zero(increasing: Callable[[float], float], low: float, high: float) -> float
     return 0.5 * (low + high)
 
 
-def variances(player: Player, config: EloMMR, weight: float, time: int) -> tuple[float, float]:
+def variances(player: SlowPlayer, config: EloMMR, weight: float, time: int) -> tuple[float, float]:
     """(beta^2, gamma^2) of this player in a round of this weight."""
     w, s = config.limits
     w *= weight
@@ -63,7 +63,7 @@ def variances(player: Player, config: EloMMR, weight: float, time: int) -> tuple
     return (1.0 + 1.0 / w) * s**2 + in_beta / w, w * s**2 + drift * days
 
 
-def diffuse(player: Player, gamma2: float, rho: float) -> None:
+def diffuse(player: SlowPlayer, gamma2: float, rho: float) -> None:
     """Apply Algorithm 2 to the player, in place."""
     variance = player.sigma**2
     kappa = variance / (variance + gamma2)
@@ -133,7 +133,7 @@ def gaussian_performance(
     return zero(minus_q, min(mu) - reach, max(mu) + reach)
 
 
-def update(player: Player, p: float, beta2: float) -> None:
+def update(player: SlowPlayer, p: float, beta2: float) -> None:
     """Apply the second phase of Algorithm 3, in place, to a player whose belief is already
     diffused."""
     u = C / math.sqrt(beta2)
@@ -149,7 +149,7 @@ def update(player: Player, p: float, beta2: float) -> None:
 
 
 def rate_round(
-    players: Sequence[Player], place: Sequence[int], config: EloMMR,
+    players: Sequence[SlowPlayer], place: Sequence[int], config: EloMMR,
     weight: float = 1.0, ceiling: float = math.inf, time: int = 0,
 ) -> list[float]:  # fmt: skip
     """Apply Algorithm 1 to one round, with players in any order. Returns the performances."""

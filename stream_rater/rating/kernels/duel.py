@@ -37,8 +37,8 @@ TINY = 1e-300
 
 
 class Pair(NamedTuple):
-    """What the result says of D on a pair of days. The mean of D moves by lift sqrt V; its variance
-    shrinks by t V."""
+    """The evidence of the result about D on a pair of days. The mean of D moves by lift sqrt V; its
+    variance shrinks by t V."""
 
     weight: float
     """The prior probability of the pair times its likelihood, up to a factor that all pairs
@@ -51,8 +51,8 @@ class Pair(NamedTuple):
 
 @inlined
 def _pair(z: float, nearest: float, prior: float, tied: bool) -> Pair:
-    """What the result says on a pair of days. The densities leave out the factor phi(nearest), so
-    that the likeliest pair does not underflow."""
+    """The evidence of the result on a pair of days. The densities leave out the factor
+    phi(nearest), so that the likeliest pair does not underflow."""
     e = exp(0.5 * (nearest - z) * (nearest + z))
     if tied:
         return Pair(prior * e, -z, 1.0)
@@ -86,8 +86,8 @@ def _misfit(z: float, margin: Margin) -> float:
 
 @inlined
 def _pair_seen(z: float, least: float, prior: float, margin: Margin) -> Pair:
-    """What a victory by a margin says on a pair of days: first D is normal given the margin, then
-    it is known to be above 0. The weights leave out e^(-least / 2)."""
+    """The evidence of a victory by a margin on a pair of days: first D is normal given the margin,
+    then it is known to be above 0. The weights leave out e^(-least / 2)."""
     k = 1.0 / (1.0 + margin.noise)
     miss, left = margin.seen - z, margin.noise * k
     y = (z + k * miss) / np.sqrt(left)
@@ -115,8 +115,9 @@ def _nearest(y_00: float, y_01: float, y_10: float, y_11: float, tied: bool) -> 
     return min(abs(y_00), abs(y_01), abs(y_10), abs(y_11))
 
 
-class Kind(NamedTuple):
-    """What the result says of D on one kind of day of a side, whatever the day of the other."""
+class KindOfDay(NamedTuple):
+    """The evidence of the result about D on one kind of day of a side, whatever that of the
+    other."""
 
     weight: float
     lift: float
@@ -124,18 +125,18 @@ class Kind(NamedTuple):
 
 
 @inlined
-def _mixed(a: Pair, b: Pair) -> Kind:
+def _mixed(a: Pair, b: Pair) -> KindOfDay:
     """Two pairs of days together."""
     weight = a.weight + b.weight
     q = b.weight / (weight + TINY)
     apart = b.lift - a.lift
     t = a.t + q * (b.t - a.t) - q * (1.0 - q) * apart * apart
-    return Kind(weight, a.lift + q * apart, min(max(t, 0.0), 1.0))
+    return KindOfDay(weight, a.lift + q * apart, min(max(t, 0.0), 1.0))
 
 
 @inlined
 def _write(
-    usual: Kind, bad: Kind, sign: float, m: float, v: float, b2: float, v_d: float,
+    usual: KindOfDay, bad: KindOfDay, sign: float, m: float, v: float, b2: float, v_d: float,
     ceiling: float, out: Floats,
 ) -> None:  # fmt: skip
     """Write a side's mean performance, and the mean and the variance of its skill. `v_d` is the

@@ -48,7 +48,7 @@ def _learn(
         out[m, 2] = np.sqrt(prior[m] * noise / (prior[m] + noise))
 
 
-class Work(NamedTuple):
+class WaveWork(NamedTuple):
     """Scratch space for the players and entries of the largest round."""
 
     prior: Floats
@@ -66,7 +66,7 @@ class Work(NamedTuple):
 
 @inlined
 def _rate_all(
-    wave: Wave, variances: Variances, initial_mu: float, split: bool, work: Work, out: Floats
+    wave: Wave, variances: Variances, initial_mu: float, split: bool, work: WaveWork, out: Floats
 ) -> None:
     """Rate the rounds one after the other, and write the evidence into `out` (P, 3); `work` is
     scratch space."""
@@ -107,7 +107,7 @@ def rate_rounds(wave: Wave, variances: Variances, initial_mu: float, split: bool
         first, end = wave.round_starts[r], wave.round_starts[r + 1]
         entries = max(entries, end - first)
         players = max(players, wave.entry_starts[end] - wave.entry_starts[first])
-    work = Work(
+    work = WaveWork(
         np.empty(players), np.empty(players), np.empty(entries), np.empty(entries),
         np.empty(entries), new_room(entries),
     )  # fmt: skip

@@ -25,7 +25,7 @@ import numpy as np
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.kernels import inlined
 from stream_rater.rating.elementary import exp, log
-from stream_rater.rating.kernels.series import LANES, ORDER, Work, cross, expand, solve
+from stream_rater.rating.kernels.series import LANES, ORDER, Scratch, cross, expand, solve
 from stream_rater.rating.model import Places
 from stream_rater.rating.roots import safeguard
 
@@ -57,7 +57,7 @@ GUESS = 2.0
 @inlined
 def _groups(
     x: float, h: float, here: int, end: int, split: bool, place: Places, mu: Floats, v: Floats,
-    w: Work,
+    w: Scratch,
 ) -> int:  # fmt: skip
     """Move the boundary from `here` to `end`, and make a series for each group that ends on the
     way. Returns the number of these groups.
@@ -122,7 +122,7 @@ def _guess(series: Floats) -> float:
 
 @inlined
 def _next_cell(
-    x: float, h: float, k: int, tolerance: float, w: Work, low: float, high: float, last: float
+    x: float, h: float, k: int, tolerance: float, w: Scratch, low: float, high: float, last: float
 ) -> tuple[float, float, float, float, float]:
     """A new cell (x, h) for the k-th group, whose root is outside this cell or not known well
     enough.
@@ -150,7 +150,7 @@ def _next_cell(
 @inlined
 def ranked_performances(
     place: Places, mu: Floats, v: Floats, block: int, split: bool, x: float, h: float,
-    lowest: float, highest: float, w: Work, g: Floats, found: Floats,
+    lowest: float, highest: float, w: Scratch, g: Floats, found: Floats,
 ) -> None:  # fmt: skip
     """Write the performances of the entries in `place`, all of which are ranked, into `found`.
 
@@ -208,7 +208,7 @@ def ranked_performances(
 @inlined
 def unfinished_performances(
     mu: Floats, v: Floats, ranked: int, split: bool, x: float, h: float,
-    lowest: float, highest: float, w: Work, g: Floats, found: Floats,
+    lowest: float, highest: float, w: Scratch, g: Floats, found: Floats,
 ) -> None:  # fmt: skip
     """Write the performances of the entries from `ranked` on into `found`, which contains NaN for
     them. Each of these entries is worse than all ranked ones and tied with itself. `mu` and `v`
@@ -249,7 +249,7 @@ def unfinished_performances(
 
 
 @inlined
-def _own_series(x: float, h: float, mu: Floats, v: Floats, split: bool, w: Work) -> None:
+def _own_series(x: float, h: float, mu: Floats, v: Floats, split: bool, w: Scratch) -> None:
     """Compute the series of -Q of each player in a row, as if all entries in F were better and
     there were no other entries."""
     if split:

@@ -22,7 +22,7 @@ from stream_rater.rating.elementary import aligned, log
 from stream_rater.rating.elo_mmr.performance import falls, let_fall
 from stream_rater.rating.kernels.direct_sums import ROOM, small_performances
 from stream_rater.rating.kernels.expansion import ranked_performances, unfinished_performances
-from stream_rater.rating.kernels.series import LANES, Work, new_work
+from stream_rater.rating.kernels.series import LANES, Scratch, new_work
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 
 FEW = 8
@@ -75,7 +75,7 @@ class Room(NamedTuple):
     g: Floats
     few: Floats
     """Scratch space for small rounds."""
-    work: Work
+    work: Scratch
 
 
 @kernel

@@ -99,7 +99,7 @@ def _log_parts(grid: Grid, m: float, v: float, b2: float, below: Floats, above: 
 
 
 @inlined
-def _add_tied(grid: Grid, side: "Side", sign: float, sums: Floats) -> None:
+def _add_tied(grid: Grid, side: "SideOnGrid", sign: float, sums: Floats) -> None:
     """Add the logarithm of a side's density to the sum at each column, times the sign."""
     for g in range(len(sums)):
         h_0, h_1 = _heights(grid.low + g * grid.column, 0.0, side)
@@ -122,7 +122,7 @@ def _between(points: int) -> Floats:
     return weights
 
 
-class Side(NamedTuple):
+class SideOnGrid(NamedTuple):
     """A side whose performance is sought. Positions are those of `_grid`."""
 
     usual: float
@@ -134,13 +134,13 @@ class Side(NamedTuple):
 
 
 @inlined
-def _side(m: float, v: float, b2: float) -> Side:
+def _side(m: float, v: float, b2: float) -> SideOnGrid:
     b = np.sqrt(b2)
-    return Side(m + SHIFT_0 * b, m + SHIFT_1 * b, 1.0 / (v + PART * b2))
+    return SideOnGrid(m + SHIFT_0 * b, m + SHIFT_1 * b, 1.0 / (v + PART * b2))
 
 
 @inlined
-def _heights(x: float, said: float, side: Side) -> tuple[float, float]:
+def _heights(x: float, said: float, side: SideOnGrid) -> tuple[float, float]:
     """The logarithm of the density of P at x times L, on a usual day and on a bad day. Both leave
     out the same constant. `said` is the sum of the other sides' ln F and ln (1 - F) at x."""
     z_0, z_1 = x - side.usual, x - side.bad
@@ -149,7 +149,7 @@ def _heights(x: float, said: float, side: Side) -> tuple[float, float]:
 
 
 @inlined
-def _height(grid: Grid, p: int, sums: Floats, weights: Floats, side: Side) -> float:
+def _height(grid: Grid, p: int, sums: Floats, weights: Floats, side: SideOnGrid) -> float:
     """The greater of the two `_heights` at point p."""
     x = grid.low + p * (grid.column / grid.points)
     height: float = max(*_heights(x, _said(grid, p, sums, weights), side))
@@ -170,7 +170,7 @@ def _said(grid: Grid, p: int, sums: Floats, weights: Floats) -> float:
 
 
 @inlined
-def _summit(grid: Grid, sums: Floats, weights: Floats, side: Side) -> int:
+def _summit(grid: Grid, sums: Floats, weights: Floats, side: SideOnGrid) -> int:
     """The point of the greatest height. The search climbs from the highest column."""
     best, most = BEYOND, -math.inf
     for c in range(BEYOND, grid.columns - BEYOND):
@@ -191,7 +191,7 @@ def _summit(grid: Grid, sums: Floats, weights: Floats, side: Side) -> int:
 
 @inlined
 def _moments(
-    grid: Grid, sums: Floats, weights: Floats, side: Side, m: float, v: float, b2: float,
+    grid: Grid, sums: Floats, weights: Floats, side: SideOnGrid, m: float, v: float, b2: float,
     ceiling: float,
 ) -> tuple[float, float, float]:  # fmt: skip
     """The mean of P, and the mean and the variance of S. On days of either kind, the mean of P is

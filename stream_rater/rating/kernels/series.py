@@ -25,7 +25,7 @@ STEPS = 2
 """The number of Newton steps from a cubic guess."""
 
 
-class Work(NamedTuple):
+class Scratch(NamedTuple):
     """The state of a sweep, and its scratch space."""
 
     scratch: Floats
@@ -55,14 +55,14 @@ class Work(NamedTuple):
 
 
 @kernel
-def new_work() -> Work:
+def new_work() -> Scratch:
     """The arrays for one round. Most are cut from one allocation, because an allocation costs as
     much as ten players."""
     both, few = 2 * ORDER * LANES, 2 * ORDER
     room = aligned(4 * both + 6 * LANES)
     room[:] = 0.0
     state = room[4 * both :]
-    return Work(
+    return Scratch(
         state[: 3 * LANES], room[:both], room[both : 2 * both], room[2 * both : 3 * both],
         room[3 * both : 4 * both], np.empty(few), np.empty(few), np.empty(few), np.empty(2),
         state[3 * LANES : 4 * LANES], state[4 * LANES : 5 * LANES], np.empty(LANES, np.int64),
@@ -110,7 +110,7 @@ def _put(sign: float, h: float, v: Floats, scratch: Floats, terms: Floats) -> No
 
 
 @inlined
-def expand(x: float, h: float, mu: Floats, g: Floats, w: Work, sums: Floats) -> None:
+def expand(x: float, h: float, mu: Floats, g: Floats, w: Scratch, sums: Floats) -> None:
     """Compute the series of F about x, the sum over all players, into `sums`."""
     lanes = min(LANES, len(g))
     for m in range(ORDER):
@@ -132,7 +132,7 @@ def expand(x: float, h: float, mu: Floats, g: Floats, w: Work, sums: Floats) -> 
 
 
 @inlined
-def cross(x: float, h: float, mu: Floats, v: Floats, w: Work) -> None:
+def cross(x: float, h: float, mu: Floats, v: Floats, w: Scratch) -> None:
     """Compute the series of a row's players on either side of the boundary, about both ends."""
     half = ORDER * LANES
     _tails(x, mu, v, w.scratch)

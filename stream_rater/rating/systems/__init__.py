@@ -1,6 +1,6 @@
-"""The rating systems, each in its own file (Kerby's four share one).
+"""The rating systems. A file has one of them, or a few that belong together.
 
-A file has the system's parameters, stage 1, stage 2 if the system keeps a history, the chances of a
+A system has its parameters, stage 1, stage 2 if the system keeps a history, the chances of a
 win, and the search space of `tune`. `common` has what systems share and the list of what each must
 have. `rating.parameters` lists all systems.
 

@@ -82,8 +82,8 @@ USUAL_SIGMA = 350.0
 
 
 class Inexperience(NamedTuple):
-    """By how much a player who has played n rounds performs below the rating: `points`
-    exp(-n / `rounds`)."""
+    """A player who has played n rounds performs `points` exp(-n / `rounds`) points below the
+    rating."""
 
     points: float
     """In rating points; 0 if experience does not count."""
@@ -212,7 +212,7 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def inexperience_of_newcomers(self) -> Inexperience:
-        """By how much players with few rounds perform below their ratings."""
+        """The points by which players with few rounds perform below their ratings."""
         return Inexperience(0.0, 1.0)
 
     @property

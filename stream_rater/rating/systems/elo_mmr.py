@@ -1,4 +1,4 @@
-"""Elo-MMR(rho), sections 3 and 4 of the paper: the system that the service was made for.
+"""Elo-MMR(rho), sections 3 and 4 of the paper, the system that the service was made for; Elo-MMx.
 
 Its kernels are in `rating.elo_mmr`. A belief keeps a player's logistic factors, so stage 2 computes
 the whole posterior after each round. `Evolving` has what Elo-MMR and Elo-MMx share.
@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     from stream_rater.columns.arrays import Floats, Ints
     from stream_rater.rating import model
     from stream_rater.rating.elo_mmr import belief, performance
+    from stream_rater.rating.kernels import elo_mmx
     from stream_rater.rating.model import Beliefs, Evidence, Variances, Wave
 else:
     np, model = Later("numpy"), Later("stream_rater.rating.model")
     belief = Later("stream_rater.rating.elo_mmr.belief")
     performance = Later("stream_rater.rating.elo_mmr.performance")
+    elo_mmx = Later("stream_rater.rating.kernels.elo_mmx")
 
 GOOD_WEIGHT, GOOD_SIGMA = 0.1, 80.0
 """First guesses that are good for all games. They were chosen from a grid of both values. For each
@@ -190,3 +192,22 @@ class EloMMR(Evolving, frozen=True, forbid_unknown_fields=True, kw_only=True, ta
 
     def dimensions(self) -> dict[str, Any]:
         return {**super().dimensions(), "rho": self.momentum}
+
+
+class EloMMX(Evolving, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="system",
+             tag="elo-mmx"):  # fmt: skip
+    """Elo-MMx: Elo-MMR with a Gaussian performance model; memoryless."""
+
+    space: ClassVar[tuple[Dimension, ...]] = evolving_space()
+
+    @classmethod
+    def sample(cls) -> "EloMMX":
+        return cls(weight_limit=0.2, sigma_limit=80.0)
+
+    def estimate(self, wave: "Wave") -> "Evidence":
+        split = self.ties == "split"
+        return elo_mmx.rate_rounds(wave, variances_of(self), self.initial_mu, split)
+
+    @property
+    def chances(self) -> Chances:
+        return chances_of_limits(self.limits)

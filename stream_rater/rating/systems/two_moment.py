@@ -40,7 +40,7 @@ SCORE_NOISE = 1.0
 """The variance of what scores show of the difference of two performances, as a multiple of the
 variance of both sides' noise."""
 NO_SCORE = Score(scale=1.0, cap=1.0)
-"""What kernels get if scores do not count. Then the wave has none."""
+"""The score that kernels get if scores do not count. Then the wave has none."""
 
 
 class TwoMoment(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=True,

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
-from stream_rater.evaluation.bootstrap import Difference
+from stream_rater.evaluation.bootstrap import VERDICTS, Difference, verdict
 from stream_rater.evaluation.fits import LOG_LOSS
-from stream_rater.evaluation.forward import ORDER, ORDER_OF_ALL
-from stream_rater.evaluation.peers import SPACES
-from stream_rater.evaluation.research import games
-from stream_rater.evaluation.research.games import COMPARED, verdict
 from tests.benchmarks.document.rows import Figures, Row, figure
+from tests.benchmarks.lab import games
+from tests.benchmarks.lab.forward import ORDER, ORDER_OF_ALL
+from tests.benchmarks.lab.games import COMPARED
+from tests.benchmarks.lab.peers import SPACES
 from tests.simulation.faults import KINDS
 
 ALL_ELSE = "everything else, the Kafka client's threads among it"
@@ -68,7 +68,7 @@ def _best(row: Row) -> str:
 
 def _counts(row: Row, system: str) -> list[int]:
     """How many comparisons of a system have each verdict."""
-    names = (f"{system} {each.replace(' ', '_')}" for each in games.VERDICTS)
+    names = (f"{system} {each.replace(' ', '_')}" for each in VERDICTS)
     return [int(row.figures["ratio"].get(each, 0)) for each in names]
 
 

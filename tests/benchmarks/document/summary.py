@@ -4,8 +4,9 @@ import re
 from collections.abc import Callable, Sequence
 from string import ascii_uppercase
 
-from stream_rater.evaluation.research.games import CHOSE, REPORTED, VERDICTS, role_of
+from stream_rater.evaluation.bootstrap import VERDICTS
 from tests.benchmarks.document.rows import Row, figure, number
+from tests.benchmarks.lab.games import CHOSE, REPORTED, role_of
 
 Rows = dict[str, Row]
 

@@ -46,23 +46,20 @@ from itertools import product
 import msgspec
 import numpy as np
 
-from stream_rater.evaluation import peers
-from stream_rater.evaluation.alike import alike, counted, have_draws
-from stream_rater.evaluation.bootstrap import Difference, differences
-from stream_rater.evaluation.contestants import OwnSystem, System
-from stream_rater.evaluation.deadline import Bounded, OutOfTime
+from stream_rater.evaluation.bootstrap import Difference, differences, verdict
 from stream_rater.evaluation.executors import sharing
 from stream_rater.evaluation.fits import LOG_LOSS
-from stream_rater.evaluation.forward import ORDER, ORDER_OF_ALL, Fitted, Scored, fit
-from stream_rater.evaluation.game import Game
-from stream_rater.evaluation.measures import better
-from stream_rater.evaluation.research.saved import Outcome, Saved, Unfinished
+from stream_rater.evaluation.shared_scores import alike, counted, have_draws
+from stream_rater.evaluation.tuned_systems import OwnSystem, System
+from tests.benchmarks.lab import peers
+from tests.benchmarks.lab.deadline import Bounded, OutOfTime
+from tests.benchmarks.lab.forward import ORDER, ORDER_OF_ALL, Fitted, Scored, fit
+from tests.benchmarks.lab.game import Game
+from tests.benchmarks.lab.saved import Outcome, Saved, Unfinished
 
 REFERENCE = "two-moment"
 """The name of our system that the peers beat least often on the games of the benchmarks. The same
 games were used to choose this system, its noise and its first guesses."""
-
-VERDICTS = ("better", "no difference", "worse")
 
 COMPARED = (LOG_LOSS, ORDER)
 """The measures by which tuned systems are compared."""
@@ -90,7 +87,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     difference: Difference
     """Our measure minus the peer's."""
     verdict: str
-    """One of VERDICTS."""
+    """One of `bootstrap.VERDICTS`."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,13 +133,6 @@ def least_at_first(fitted: Sequence[Fitted]) -> str | None:
     losses = {each.system: each.of(LOG_LOSS).first_log_loss for each in fitted}
     known = {system: loss for system, loss in losses.items() if loss is not None}
     return min(known, key=lambda system: known[system]) if known else None
-
-
-def verdict(measure: str, difference: Difference) -> str:
-    """Classify a difference: one of VERDICTS, which describes our system."""
-    if difference.noise:
-        return "no difference"
-    return "better" if difference.mean * better(measure) > 0.0 else "worse"
 
 
 def verdicts(ours: Mapping[str, Scored], theirs: Mapping[str, Scored]) -> Iterator[Verdict]:

@@ -15,7 +15,7 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.rating.model import Evidence, Places, Wave
 
 
-class Round(NamedTuple):
+class SoloRound(NamedTuple):
     """A round without teams, of n entries in order of place."""
 
     place: Places
@@ -34,7 +34,7 @@ class Round(NamedTuple):
     """(n,) by how many points `mu` is above the entry's own rating, for this round (`levels`)."""
 
 
-def rate_each_round(wave: Wave, initial_mu: float, rate: Callable[[Round], Floats]) -> Evidence:
+def rate_each_round(wave: Wave, initial_mu: float, rate: Callable[[SoloRound], Floats]) -> Evidence:
     """Evidence (P, 3) for every player of a wave: the performance, the new mu and the new sigma.
 
     `rate` computes these three numbers for the n entries of one round, as (n, 3).
@@ -49,13 +49,13 @@ def rate_each_round(wave: Wave, initial_mu: float, rate: Callable[[Round], Float
         weight, ceiling = float(wave.weight[r]), float(wave.ceiling[r])
         moved = wave.moved_side[first:end] if len(wave.moved) else np.zeros(len(place))
         if len(mu) == len(place):
-            out[a:b] = rate(Round(place, mu, sigma, rounds, weight, ceiling, moved))
+            out[a:b] = rate(SoloRound(place, mu, sigma, rounds, weight, ceiling, moved))
             continue
         share, own = wave.share[a:b], starts[:-1] - a
         team_mu = initial_mu + np.add.reduceat(share * (mu - initial_mu), own)
         team_sigma = np.sqrt(np.add.reduceat((share * sigma) ** 2, own))
         played = np.maximum.reduceat(rounds, own)
-        rated = rate(Round(place, team_mu, team_sigma, played, weight, ceiling, moved))
+        rated = rate(SoloRound(place, team_mu, team_sigma, played, weight, ceiling, moved))
         of = np.repeat(np.arange(len(place)), np.diff(starts))
         gain = share * (sigma / team_sigma[of]) ** 2
         shrink = (rated[of, 2] / team_sigma[of]) ** 2 - 1.0

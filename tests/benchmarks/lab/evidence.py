@@ -6,8 +6,8 @@ This module computes each part. `figures` writes it as Markdown and pictures.
   each data set and scored on the rest. It is tuned once, by pair inversion, whereas the paper tunes
   it for each measure. As in `games`, the most probable parameters are chosen. The parameters that
   fit best would follow the noise of a short first part to the ends of their ranges. All systems are
-  scored on the same rounds and outcomes (`alike`). All kernels are compiled and loaded before a
-  time is measured (`warming`).
+  scored on the same rounds and outcomes (`shared_scores`). All kernels are compiled and loaded
+  before a time is measured (`timing`).
 - *farming* (Figure 2): `farming`, on a given data set and player.
 - *sizes* (Figure 3): the rounds of the largest data set, split at random into small rounds.
 """
@@ -20,20 +20,20 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_rater.evaluation.accuracy import averages
-from stream_rater.evaluation.alike import Counted, counted
 from stream_rater.evaluation.bootstrap import Difference, difference
-from stream_rater.evaluation.comparison import outcomes_alike
-from stream_rater.evaluation.contestants import OwnSystem
-from stream_rater.evaluation.evaluation import MOST_SIDES, Outcome, evaluate, trained
+from stream_rater.evaluation.comparison import outcomes_alike, warm
+from stream_rater.evaluation.evaluation import MOST_SIDES, SeasonScores, evaluate, trained
 from stream_rater.evaluation.fits import Fit
-from stream_rater.evaluation.research import farming, synthetic
-from stream_rater.evaluation.research.farming import Careers
-from stream_rater.evaluation.research.synthetic import Kind
 from stream_rater.evaluation.season import Session, before, in_blocks, split
+from stream_rater.evaluation.shared_scores import Counted, counted
 from stream_rater.evaluation.spaces import SPACES, configuration, start
+from stream_rater.evaluation.tuned_systems import OwnSystem
 from stream_rater.evaluation.tuning import at_ends, search
-from stream_rater.evaluation.warming import timed, warm
 from stream_rater.rating.parameters import EloMMR, RatingConfig, Topcoder
+from tests.benchmarks.lab import farming, synthetic
+from tests.benchmarks.lab.farming import Careers
+from tests.benchmarks.lab.synthetic import Kind
+from tests.benchmarks.lab.timing import timed
 
 TRAIN = 0.1
 MEASURE = "pair_inversion"
@@ -100,7 +100,7 @@ class Entry:
 
     data: str
     system: str
-    outcome: Outcome
+    outcome: SeasonScores
     measures: Mapping[str, float | None]
     against: Difference | None
     """The pair inversion minus that of the reference. It is None for the reference itself, if there
@@ -172,7 +172,7 @@ def accuracy(
     ]
 
 
-def _played(data: DataSet, config: RatingConfig) -> Outcome:
+def _played(data: DataSet, config: RatingConfig) -> SeasonScores:
     """Evaluate a season with one configuration. The measured time does not include compiling
     kernels."""
     warm(config, data.sessions, most_sides=MOST_SIDES)

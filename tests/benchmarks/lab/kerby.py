@@ -15,10 +15,10 @@ import numpy as np
 from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.measures import FIELDS
-from stream_rater.evaluation.research.evidence import DataSet
-from stream_rater.evaluation.research.figures import number, table
 from stream_rater.evaluation.season import Session, before
 from stream_rater.rating import parameters
+from tests.benchmarks.lab.evidence import DataSet
+from tests.benchmarks.lab.figures import number, table
 
 RHO = (0.0, 1.0, 2.0)
 PL_RATES = tuple(zip(RHO, (0.6, 0.13, 0.09), strict=True))

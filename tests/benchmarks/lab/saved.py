@@ -2,8 +2,8 @@
 
 Each system's result on each game has a file of its own. Its name has a digest of all that the
 result depends on: the rounds, the system and the ranges of its parameters, the effort, the rating
-kernels, the code of `rating` and `evaluation`, and the versions of other packages. So a result is
-used again only where a new run would find the same.
+kernels, the code of `rating`, `evaluation` and this laboratory, and the versions of other packages.
+So a result is used again only where a new run would find the same.
 """
 
 import hashlib
@@ -20,13 +20,14 @@ import numpy as np
 import stream_rater
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.evaluation import peers
-from stream_rater.evaluation.contestants import System
-from stream_rater.evaluation.forward import Fitted, Scored
-from stream_rater.evaluation.game import Game
+from stream_rater.evaluation.tuned_systems import System
+from tests.benchmarks.lab import peers
+from tests.benchmarks.lab.forward import Fitted, Scored
+from tests.benchmarks.lab.game import Game
 
-CODE = ("rating", "evaluation", "columns")
-"""The parts of the package that decide a result."""
+PACKAGE = Path(stream_rater.__file__).parent
+CODE = (PACKAGE / "rating", PACKAGE / "evaluation", PACKAGE / "columns", Path(__file__).parent)
+"""The folders of the code that decides a result."""
 
 
 class Unfinished(msgspec.Struct, frozen=True):
@@ -122,10 +123,10 @@ def _columns(session: Any) -> Iterator[Any]:
 @cache
 def _code() -> str:
     """A digest of the modules that decide a result."""
-    digest, root = hashlib.blake2b(digest_size=16), Path(stream_rater.__file__).parent
-    for part in CODE:
-        for path in sorted((root / part).rglob("*.py")):
-            digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    digest = hashlib.blake2b(digest_size=16)
+    for folder in CODE:
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(str(path.relative_to(folder.parent)).encode() + path.read_bytes())
     return digest.hexdigest()
 
 

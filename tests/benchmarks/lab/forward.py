@@ -13,9 +13,6 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.evaluation import fits, sides
 from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.calibrating import EVERYTHING, ONLY_WIDTH, Calibration
-from stream_rater.evaluation.contestants import System
-from stream_rater.evaluation.following import Candidate, distinct, followed, parts_of
-from stream_rater.evaluation.game import Game
 from stream_rater.evaluation.season import before
 from stream_rater.evaluation.sides import (
     Run,
@@ -25,9 +22,12 @@ from stream_rater.evaluation.sides import (
     losses_of,
     scores_of,
 )
+from stream_rater.evaluation.tuned_systems import System
 from stream_rater.evaluation.tuning import UNDEFINED, Trial, at_ends, refined
 from stream_rater.evaluation.validation import Validated, validated
-from stream_rater.evaluation.warming import timed
+from tests.benchmarks.lab.following import Candidate, distinct, followed, parts_of
+from tests.benchmarks.lab.game import Game
+from tests.benchmarks.lab.timing import timed
 
 ORDER, ORDER_OF_ALL = "order", "order_all"
 """The measures of order by which systems are compared. The second replaces the first where nobody

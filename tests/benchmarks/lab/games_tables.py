@@ -5,12 +5,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from stream_rater.evaluation.bootstrap import VERDICTS
 from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS
-from stream_rater.evaluation.forward import USUAL_DIMENSIONS
-from stream_rater.evaluation.game import TRAIN
-from stream_rater.evaluation.research.evidence import Effort
-from stream_rater.evaluation.research.figures import CHOSEN, number, table
-from stream_rater.evaluation.research.games import REFERENCE, VERDICTS, Result, role_of
+from tests.benchmarks.lab.evidence import Effort
+from tests.benchmarks.lab.figures import CHOSEN, number, table
+from tests.benchmarks.lab.forward import USUAL_DIMENSIONS
+from tests.benchmarks.lab.game import TRAIN
+from tests.benchmarks.lab.games import REFERENCE, Result, role_of
 
 AIM = {DEFAULT: "default", LOG_LOSS: "tuned"}
 MEASURE = {"log_loss": "log loss", "order": "order, %", "order_all": "order of all, %"}  # fmt: skip

@@ -2,19 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import numpy as np
 
-from stream_rater.config.extras import lab_extra
-from stream_rater.evaluation.measured import Evaluation
-from stream_rater.evaluation.plots import Reliability, reliability_axes
-from stream_rater.evaluation.plots import reliability as draw_reliability
-from stream_rater.evaluation.research.evidence import REFERENCE, TRAIN, DataSet, Entry
-from stream_rater.evaluation.research.farming import FARMED, HARVEST, HONEST, Careers
+from stream_rater.evaluation.plots import pyplot, save
 from stream_rater.evaluation.tuning import without_defaults
-from stream_rater.evaluation.winners import Bin
+from tests.benchmarks.lab.evidence import REFERENCE, TRAIN, DataSet, Entry
+from tests.benchmarks.lab.farming import FARMED, HARVEST, HONEST, Careers
 
 PAPER = {
     "synth-large": {"codeforces": (84.0, 11.1), "topcoder": (84.1, 11.0),
@@ -118,7 +112,7 @@ def farming(careers: Mapping[str, Careers], out: Path, whose: str) -> list[str]:
         ax.axvspan(HONEST, HONEST + FARMED, alpha=0.12)
         ax.set(title=system, xlabel="own round", ylabel="rating")
         ax.legend()
-    _save(plots, figure, out / "farming.png")
+    save(plots, figure, out / "farming.png")
     rows = [
         [system, number(c.honest[-1], 0), number(c.farmed[-1], 0), f"{c.gain:+.0f}",
          f"{max(f - h for f, h in zip(c.farmed, c.honest, strict=True)):+.0f}"]
@@ -144,7 +138,7 @@ def by_size(found: Mapping[str, Sequence[float | None]], at: Sequence[int], out:
         ax.plot(at, [float("nan") if v is None else v for v in values], marker="o", label=system)
     ax.set(xscale="log", xlabel="entries in a round", ylabel="pair inversion, %")
     ax.legend()
-    _save(plots, figure, out / "sizes.png")
+    save(plots, figure, out / "sizes.png")
     rows = [[system, *(number(v, 2) for v in values)] for system, values in found.items()]
     by = "are tuned on its first rounds" if tuned else "have their first guesses"
     return [
@@ -153,45 +147,3 @@ def by_size(found: Mapping[str, Sequence[float | None]], at: Sequence[int], out:
         f"%. The systems {by}.", "", *table(["system", *map(str, at)], rows), "",
         "![pair inversion by size](sizes.png)", "",
     ]  # fmt: skip
-
-
-LEAST_SIDES = 20
-"""The fewest sides of a bin that is drawn. A bin with fewer sides is not informative enough."""
-
-
-def reliability(rows: Sequence[Evaluation], out: Path) -> None:
-    """Write a reliability diagram for each file to one picture: the share of sides that won, by
-    their probability to win, with 95 % intervals. Raises MissingExtra and OSError."""
-    plots = pyplot()
-    files = list(dict.fromkeys(row.file for row in rows))
-    figure, axes = plots.subplots(1, len(files), figsize=(5 * len(files), 5), squeeze=False)
-    for ax, file in zip(axes[0], files, strict=True):
-        reliability_axes(ax, file)
-        for row in rows:
-            if row.file == file:
-                bins = [each for each in row.calibration if each.sides >= LEAST_SIDES]
-                draw_reliability(ax, _columns_of(bins), row.config)
-        ax.legend()
-    _save(plots, figure, out)
-
-
-def _columns_of(bins: Sequence[Bin]) -> Reliability:
-    names = ("foretold", "won", "won_low", "won_high")
-    return Reliability(*(np.array([getattr(each, name) for each in bins]) for name in names))
-
-
-def pyplot() -> Any:
-    """The module matplotlib.pyplot, set up to work without a display. Raises MissingExtra if
-    Matplotlib is not installed."""
-    with lab_extra():
-        import matplotlib as mpl
-
-        mpl.use("Agg")
-        from matplotlib import pyplot
-    return pyplot
-
-
-def _save(plots: Any, figure: Any, path: Path) -> None:
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    plots.close(figure)

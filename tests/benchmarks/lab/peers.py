@@ -29,11 +29,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stream_rater.evaluation.plain import PLAIN, PlainSystem, Side
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import Run, Sides, run_of
 from stream_rater.rating.model import DID_NOT_FINISH, LAST
 from stream_rater.rating.systems.dimension import Dimension
+from tests.benchmarks.lab.plain import PLAIN, PlainSystem, Side
 
 PEERS = Path(sys.prefix) / "peers"
 """The folder in which the project's own benchmarks install the peers."""

@@ -1,4 +1,4 @@
-"""`stream-rater evidence`: writes a report with tables and figures on the rounds of a folder."""
+"""`make evidence`: writes a report with tables and figures on the rounds of a folder."""
 
 import sys
 from collections.abc import Collection, Sequence
@@ -11,21 +11,29 @@ from rich.console import Console
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
-from stream_rater.evaluation import peers
-from stream_rater.evaluation.contestants import PeerSystem, System, compared_systems
-from stream_rater.evaluation.executors import Where, trials_on
-from stream_rater.evaluation.game import games_of
-from stream_rater.evaluation.research import evidence, figures, games, games_tables, kerby
-from stream_rater.evaluation.research.evidence import DataSet, Effort, Entry
-from stream_rater.evaluation.research.farming import THRESHOLD
-from stream_rater.evaluation.research.saved import Saved
 from stream_rater.evaluation.season import sessions_of
+from stream_rater.evaluation.tuned_systems import System
 from stream_rater.operations.input_file import RoundsFile, file_failures
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.player_index import PlayerIndex
+from stream_rater.runtime.trials import Where, trials_on
 from stream_rater.tables.formats import SUFFIXES as TABLES
 from stream_rater.tables.reading import AS_FOUND, Reading
+from tests.benchmarks.lab import evidence, figures, games, games_tables, kerby, peers
+from tests.benchmarks.lab.contestants import PeerSystem, compared_systems
+from tests.benchmarks.lab.evidence import DataSet, Effort, Entry
+from tests.benchmarks.lab.farming import THRESHOLD
+from tests.benchmarks.lab.game import games_of
+from tests.benchmarks.lab.saved import Saved
+
+USUAL_PARTS = ("accuracy", "farming", "sizes", "games")
+"""The parts of the evidence that are made by default. The first three repeat the paper's: accuracy,
+volatility farming and small rounds. `games` compares our systems and those of other packages, to
+show which system to choose for which game."""
+
+PARTS = (*USUAL_PARTS, "kerby")
+"""All parts. The last one, the tables of Kerby's note, is made only if it is asked for."""
 
 SUFFIXES = (".jsonl", ".jsonl.gz", *TABLES)
 FARMER = "tourist"

@@ -1,4 +1,4 @@
-"""`compare-logs`: a mirror is one only if each accepted record has its own offset there."""
+"""`verify --mirror`: a mirror is one only if each accepted record has its own offset there."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ import pytest
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
-from stream_rater.operations import compare_logs
+from stream_rater.operations import mirror
 from tests.builders.lines import a_record, a_round
 
 Log = list[list[Record]]
@@ -26,9 +26,9 @@ class Logs:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.rounds: dict[str, Log] = {"here": a_log()}
         self.notes = {"here": NOTES, "there": NOTES}
-        patch.setattr(compare_logs, "Admin", self._admin)
-        patch.setattr(compare_logs, "read_all", self._read_all)
-        patch.setattr(compare_logs, "read_partition", self._read_partition)
+        patch.setattr(mirror, "Admin", self._admin)
+        patch.setattr(mirror, "read_all", self._read_all)
+        patch.setattr(mirror, "read_partition", self._read_partition)
 
     def _admin(self, settings: Settings) -> Any:
         log = self.rounds[settings.kafka]
@@ -53,7 +53,7 @@ class Logs:
         """What is said of this mirror."""
         self.rounds["there"] = log
         try:
-            return str(compare_logs.compare_logs(HERE, THERE))
+            return str(mirror.compare_mirror(HERE, THERE))
         except Failed as error:
             return str(error)
 
@@ -100,4 +100,4 @@ def test_what_is_no_mirror_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     logs.notes["there"] = [b"another"]
     assert "its messages are not those of" in logs.against(a_log())
     with pytest.raises(BadConfiguration, match="it names the topics of"):
-        compare_logs.compare_logs(HERE, HERE)
+        mirror.compare_mirror(HERE, HERE)

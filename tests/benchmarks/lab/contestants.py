@@ -1,0 +1,58 @@
+"""The systems that are compared on games: our own systems and those of other packages."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from stream_rater.evaluation import spaces
+from stream_rater.evaluation.season import Session
+from stream_rater.evaluation.sides import Run
+from stream_rater.evaluation.tuned_systems import OwnSystem
+from stream_rater.rating.systems.dimension import Dimension
+from tests.benchmarks.lab import peers
+
+LEFT_OUT = {"elo", "thurstone"}
+"""The systems that take part only if they are asked for. Elo is the same as pairwise Elo, and the
+time that Thurstone takes grows with the range of the ratings."""
+
+
+def compared_systems(systems: Sequence[str]) -> list[OwnSystem]:
+    """Our systems that are compared.
+
+    If some of our systems are asked for, these are compared. If all are, those in LEFT_OUT are
+    dropped, and TrueSkill with newcomers at their field's level is added. It shows what this
+    placing alone gains.
+    """
+    if set(systems) != set(spaces.SPACES):
+        return [OwnSystem(each) for each in systems]
+    return [
+        *(OwnSystem(each) for each in systems if each not in LEFT_OUT),
+        OwnSystem("trueskill", placing=True),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSystem:
+    """A system of another package."""
+
+    name: str
+
+    @property
+    def space(self) -> tuple[Dimension, ...]:
+        """The dimensions that can be tuned."""
+        return peers.SPACES[self.name]
+
+    def config(self, values: Mapping[str, float]) -> Any:
+        """The configuration with these values of the dimensions."""
+        return peers.peer_config(self.name, values)
+
+    def play(self, sessions: Iterable[Session], config: Any) -> Run:
+        """Rate a season with this configuration."""
+        return peers.peer_run(sessions, config)
+
+    def described(self, config: Any) -> dict[str, Any]:
+        """The configuration as a table for a report."""
+        found: dict[str, Any] = msgspec.to_builtins(config)
+        return found
