@@ -6,16 +6,18 @@ must have its own offset in the mirror. What is rejected there may differ, and s
 """
 
 from collections.abc import Iterator
-from functools import partial
+from contextlib import ExitStack
 from itertools import chain, islice, takewhile, zip_longest
 
-from stream_rater.adapters.kafka.reader import read_all, read_partition
-from stream_rater.adapters.kafka.topics import Admin
+from stream_rater import places
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import ladders_of_settings
+from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
+from stream_rater.contract import events
 from stream_rater.contract.record import Record
 from stream_rater.operations.rewriting import AcceptedRecords
+from stream_rater.places.port import Place
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import Verdicts
 from stream_rater.runtime.failures import named_failures
@@ -36,8 +38,12 @@ def compare_mirror(settings: Settings, mirror: Settings) -> str:
             f"MIRROR: it names the topics of {settings.topic_prefix!r} on {settings.kafka}, as the "
             f"present settings do: name the mirror's {PREFIX}KAFKA or {PREFIX}TOPIC_PREFIX in it"
         )
-    with named_failures():
-        copy, log = _Log(mirror, settings), _Log(settings, settings)  # the copy is the older
+    ladders = ladders_of_settings(settings)
+    with named_failures(), ExitStack() as stack:
+        copy, log = (  # the copy is the older
+            _Log(stack.enter_context(places.opened(each)), ladders, settings.duplicate_window)
+            for each in (mirror, settings)
+        )
         if len(copy.ends) != len(log.ends):
             sizes = f"{copy.topic} has {len(copy.ends)} partitions, and {log.topic} has "
             raise _NoMirror(f"{sizes}{len(log.ends)}")
@@ -53,22 +59,20 @@ def compare_mirror(settings: Settings, mirror: Settings) -> str:
 
 
 class _Log:
-    """The accepted records of the log on the Kafka of `place`, validated by `settings`."""
+    """The accepted records of a place, validated by these ladders and this duplicate window."""
 
-    def __init__(self, place: Settings, settings: Settings) -> None:
-        self._place, self._window = place, settings.duplicate_window
-        self._ladders, admin = ladders_of_settings(settings), Admin(place)
-        self.topic, self.notes_topic = admin.topics.rounds, admin.topics.ladder_events
-        (partitions, _) = admin.partitions_of(self.topic, self.notes_topic)
-        self.ends = admin.ends(self.topic, partitions)
-        for partition, start in enumerate(admin.starts(self.topic, partitions)):
+    def __init__(self, place: Place, ladders: Ladders, window: int) -> None:
+        self._place, self._ladders, self._window = place, ladders, window
+        prefix = place.settings.topic_prefix
+        self.topic, self.notes_topic = prefix + events.ROUND_COMPLETED, prefix + events.LADDERS_NOTED
+        self.ends = place.ends()
+        for partition, start in enumerate(place.starts()):
             if start > 0:
-                at = f"{self.topic} on {place.kafka}, partition {partition}, starts at {start}"
+                at = f"{place.name}, partition {partition}, starts at {start}"
                 raise _NoMirror(f"{at}: the records before it were deleted, and so it is not "
                                 "known which of the others were accepted")  # fmt: skip
-        read_log = partial(read_all, place, self.topic, partitions)
-        with_verdicts(self._validate, read_log, self._ladders, self._window, partitions)
-        self.notes = [each.value or b"" for each in read_all(place, self.notes_topic, 1)]
+        with_verdicts(self._validate, place.all_rounds, ladders, window, len(self.ends))
+        self.notes = [*place.ladder_events()]
 
     def _validate(self, verdicts: Verdicts | None) -> None:
         """Take these verdicts, if they are all that the log needs. Raises MissingVerdicts."""
@@ -80,7 +84,7 @@ class _Log:
         """Yield the accepted records of a partition, in order."""
         partitions, end = len(self.ends), self.ends[partition]
         validated = AcceptedRecords(self._ladders, self._window, partitions, self._verdicts)
-        records = read_partition(self._place, self.topic, partition, end) if end else iter(())
+        records = iter(self._place.rounds(partition, end) if end else ())
         while batch := list(islice(records, 5000)):
             yield from (r for r, ok in zip(batch, validated.of(batch), strict=True) if ok)
 
