@@ -19,13 +19,12 @@ from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.record import Record
-from stream_rater.rating.model import DID_NOT_FINISH, LAST, Places
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.edited_log import EditedLog, RecordValidator, Verdicts
 from stream_rater.replay.edits import indices_by
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.replay.pool import Pool, waves_of
-from stream_rater.rounds.batch import NO_SCORES, NO_SEATS, RoundBatch, of_entries
+from stream_rater.rounds.batch import RoundBatch, of_entries
 from stream_rater.rounds.seed_records import Seed
 from stream_rater.rounds.validation import Invalid
 
@@ -174,17 +173,6 @@ def _sessions(
         yield replace(found, seeds=seeds.pop(ladder)) if ladder in seeds else found
 
 
-def singly(sessions: Iterable[Session]) -> list[Session]:
-    """Each round as a session of its own, in the order of the season."""
-    found: list[tuple[int, Session]] = []
-    for session in sessions:
-        numbers, without = session.numbers.tolist(), replace(session, seeds=())
-        for i, number in enumerate(numbers):
-            whole = session if number == min(numbers) else without
-            found.append((number, whole.take(np.array([i]))))
-    return [session for _, session in sorted(found, key=lambda each: each[0])]
-
-
 def before(sessions: Iterable[Session], number: int) -> list[Session]:
     """Sessions with only the rounds whose number is less than `number`."""
     found = []
@@ -193,27 +181,6 @@ def before(sessions: Iterable[Session], number: int) -> list[Session]:
         if len(chosen):
             found.append(session if len(chosen) == len(session.rounds) else session.take(chosen))
     return found
-
-
-def in_blocks(sessions: Iterable[Session]) -> Iterator[Session]:
-    """Join sessions of one round each and without seeds, all of one ladder, into sessions of up to
-    BLOCK_ROUNDS rounds, which resemble those of a file."""
-    block: list[Session] = []
-    for session in sessions:
-        block.append(session)
-        if len(block) == BLOCK_ROUNDS:
-            yield _joined(block)
-            block = []
-    if block:
-        yield _joined(block)
-
-
-def _joined(sessions: Sequence[Session]) -> Session:
-    return Session.of(
-        sessions[-1].ladder, sessions[-1].players, np.concatenate([each.rows for each in sessions]),
-        RoundBatch.concat([each.rounds for each in sessions]),
-        np.concatenate([each.numbers for each in sessions]),
-    )  # fmt: skip
 
 
 def split(session: Session, size: int, rng: np.random.Generator) -> Session:
@@ -229,28 +196,7 @@ def split(session: Session, size: int, rng: np.random.Generator) -> Session:
             if len(chosen) >= 2:
                 yield chosen, _with_entries(whole, chosen)
 
-    return _dealt(session, deal, rng)
-
-
-def deal_teams(session: Session, size: int, rng: np.random.Generator) -> Session:
-    """A copy of a session whose rounds are dealt at random into rounds of two teams of `size`.
-
-    The 2 * `size` players of a new round are ranked among themselves. Players who tie share the
-    mean of their ranks. The team with the lower sum of ranks is better, and equal sums are a draw.
-    A remainder too small for two teams is dropped. The parts of a round have its number. A round
-    with teams cannot be dealt: it fails an assertion.
-    """
-
-    def deal(whole: RoundBatch, dealt: Ints) -> Iterator[tuple[Ints, RoundBatch]]:
-        for first in range(0, len(dealt) - 2 * size + 1, 2 * size):
-            chosen = dealt[first : first + 2 * size]
-            sums = _doubled_ranks(whole.place[chosen]).reshape(2, size).sum(axis=1)
-            better = np.argsort(sums, kind="stable")
-            place = np.array([1, 1 if sums[0] == sums[1] else 2], whole.place.dtype)
-            teams = chosen.reshape(2, size)[better].ravel()
-            yield teams, _of_two_teams(whole, place, teams)
-
-    return _dealt(session, deal, rng)
+    return dealt(session, deal, rng)
 
 
 Deal = Callable[[RoundBatch, Ints], Iterator[tuple[Ints, RoundBatch]]]
@@ -258,7 +204,8 @@ Deal = Callable[[RoundBatch, Ints], Iterator[tuple[Ints, RoundBatch]]]
 round, and that round."""
 
 
-def _dealt(session: Session, deal: Deal, rng: np.random.Generator) -> Session:
+def dealt(session: Session, deal: Deal, rng: np.random.Generator) -> Session:
+    """A copy of a session whose rounds are replaced by those that `deal` makes of them."""
     rows, rounds, start, parts = [], [], 0, [0]
     for each in session.rounds:
         whole = each.batch
@@ -270,26 +217,6 @@ def _dealt(session: Session, deal: Deal, rng: np.random.Generator) -> Session:
         start += entries
         parts.append(len(rounds))
     return _in_parts(session, rows, rounds, parts)
-
-
-def _doubled_ranks(place: Places) -> Ints:
-    """Twice the rank of each place among these places. A tie has the mean rank, of which twice is
-    an integer."""
-    place = np.where(place == DID_NOT_FINISH, LAST, place)
-    less = (place[:, None] > place[None, :]).sum(axis=1)
-    equal = (place[:, None] == place[None, :]).sum(axis=1)
-    found: Ints = 2 * less + equal + 1
-    return found
-
-
-def _of_two_teams(whole: RoundBatch, place: Places, entries: Ints) -> RoundBatch:
-    """One round, without names, seats and scores, between two teams of the same size. `entries` has
-    the players of the better team, then those of the other one."""
-    return structs.replace(
-        whole, entries=np.array([2]), sizes=np.array([len(entries)]), place=place,
-        members=np.full(2, len(entries) // 2), share=whole.share[entries],
-        seat=NO_SEATS, score=NO_SCORES,
-    )  # fmt: skip
 
 
 def _in_parts(

@@ -64,7 +64,8 @@ class _Log:
     def __init__(self, place: Place, ladders: Ladders, window: int) -> None:
         self._place, self._ladders, self._window = place, ladders, window
         prefix = place.settings.topic_prefix
-        self.topic, self.notes_topic = prefix + events.ROUND_COMPLETED, prefix + events.LADDERS_NOTED
+        self.topic = prefix + events.ROUND_COMPLETED
+        self.notes_topic = prefix + events.LADDERS_NOTED
         self.ends = place.ends()
         for partition, start in enumerate(place.starts()):
             if start > 0:

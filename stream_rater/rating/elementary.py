@@ -193,12 +193,6 @@ def rough_tanh(x: float) -> float:
     )  # fmt: skip
 
 
-@kernel
-def power(base: float, exponent: float) -> float:
-    """base**exponent for base > 0, as exp(exponent * ln base)."""
-    return exp(exponent * log(base))
-
-
 # --- arrays of whole vectors ----------------------------------------------------------------------
 
 VECTOR = 8

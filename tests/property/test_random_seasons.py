@@ -23,7 +23,6 @@ from scipy.integrate import quad
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.ladders import Ladder
 from stream_rater.rating import stages
-from stream_rater.rating.elo_mmr import oracle
 from stream_rater.rating.historic import trueskill
 from stream_rater.rating.kernels.climb import MOST_RATING
 from stream_rater.rating.model import BEGAN, PERFORMANCE, Wave, newcomers
@@ -47,6 +46,7 @@ from stream_rater.rating.parameters import (
 from stream_rater.rating.stages import NotANumber
 from stream_rater.replay.pool import Pool
 from stream_rater.rounds.batch import OneRound
+from tests import elo_mmr_oracle as oracle
 from tests import elo_r_oracle
 from tests.builders.cases import cases
 from tests.property.test_two_moment import wave

@@ -16,7 +16,7 @@ from msgspec import structs
 from stream_rater.config.ladders import ANY_LADDER, Ladders, any_ladder
 from stream_rater.contract.record import Player, Record
 from stream_rater.evaluation.evaluation import Contender, evaluate
-from stream_rater.evaluation.season import Session, before, sessions_of, singly
+from stream_rater.evaluation.season import Session, before, sessions_of
 from stream_rater.operations.bulk_replay import BulkReplay
 from stream_rater.operations.bulk_waves import SeedWave
 from stream_rater.operations.corrected_rebuild import (
@@ -36,6 +36,7 @@ from stream_rater.replay.log_reading import LogReader
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.replay.sequential import Replay
 from tests import edited_by_hand
+from tests.benchmarks.lab.dealt import singly
 from tests.builders.cases import cases
 from tests.builders.lines import Line, a_correction, a_round, a_seed
 from tests.builders.logs import ListedRecords

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from stream_rater.columns import player_map
 from stream_rater.config.ladders import Ladders
-from stream_rater.pipeline.states import PartitionState
 from stream_rater.pipeline.updater import record_cache
 from stream_rater.rating.parameters import TwoMoment
+from tests.simulation.states import PartitionState
 
 from . import explore, game, soak
 from .explore import Corpus, Plan

@@ -1,4 +1,4 @@
-"""The transitions that the simulated machines take, in the terms of `stream_rater.pipeline.states`.
+"""The transitions that the simulated machines take, in the terms of `tests.simulation.states`.
 
 No machine stores the state of a partition or shard. It follows from the effects that the machine
 asks for, their outcomes, the reports to its observer and, for shards, from the positions a and c.
@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from stream_rater.contract.errors import Trouble
 from stream_rater.pipeline.observer import Observer, Traced
 from stream_rater.pipeline.ports import Effect, NewProducer, Polled, ReadBeliefs
-from stream_rater.pipeline.states import ESTIMATOR, UPDATER, PartitionState, ShardState, Transition
 from stream_rater.pipeline.updater.shard import Shard
 from stream_rater.pipeline.updater.updater import Updater
+from tests.simulation.states import ESTIMATOR, UPDATER, PartitionState, ShardState, Transition
 
 State = PartitionState | ShardState
 

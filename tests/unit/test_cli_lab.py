@@ -20,10 +20,10 @@ from stream_rater.config.errors import Failed
 from stream_rater.config.files import read_rating
 from stream_rater.evaluation import proposal
 from stream_rater.evaluation.measures import MEASURES
-from stream_rater.evaluation.season import singly
 from stream_rater.evaluation.validation import Validated
 from stream_rater.operations.input_file import RoundsFile
 from tests.benchmarks.lab import command, evidence
+from tests.benchmarks.lab.dealt import singly
 from tests.benchmarks.lab.report import PARTS, load
 from tests.benchmarks.lab.synthetic import Kind, season
 from tests.builders.commands import done, failed, piped, run

@@ -17,11 +17,12 @@ from stream_rater.evaluation.evaluation import Contender, displayed, evaluate, t
 from stream_rater.evaluation.measured import Evaluation
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
 from stream_rater.evaluation.proposal import propose
-from stream_rater.evaluation.season import Session, in_blocks, singly, split
+from stream_rater.evaluation.season import Session, split
 from stream_rater.evaluation.shared_scores import WEIGHTS, alike, counted, draws_in
 from stream_rater.evaluation.sides import calibrated, own_run, scores_of
 from stream_rater.rating import parameters
 from stream_rater.rating.parameters import Elo, EloMMR, Glicko, RatingConfig, Topcoder, TrueSkill
+from tests.benchmarks.lab.dealt import in_blocks, singly
 from tests.benchmarks.lab.synthetic import Kind, season
 from tests.builders.cases import cases
 from tests.builders.commands import as_file, done

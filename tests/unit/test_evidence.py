@@ -17,7 +17,7 @@ from stream_rater.config.files import read_rating
 from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.evaluation.accuracy import average, averages
 from stream_rater.evaluation.evaluation import evaluate
-from stream_rater.evaluation.season import Session, in_blocks
+from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import own_run, scores_of
 from stream_rater.evaluation.spaces import SPACES, WIDE, configuration, start
 from stream_rater.evaluation.tuned_systems import OwnSystem
@@ -30,6 +30,7 @@ from stream_rater.replay.pool import Pool
 from tests import tables
 from tests.benchmarks.lab import evidence, figures, games, games_tables, peers, saved
 from tests.benchmarks.lab.contestants import LEFT_OUT
+from tests.benchmarks.lab.dealt import in_blocks
 from tests.benchmarks.lab.farming import FARMED, HARVEST, HONEST, last
 from tests.benchmarks.lab.game import Game, games_of
 from tests.benchmarks.lab.games import Bounds

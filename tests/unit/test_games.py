@@ -16,13 +16,14 @@ from stream_rater.evaluation.calibrating import Calibration
 from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, Fit
 from stream_rater.evaluation.fits import ORDER as INVERSION
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
-from stream_rater.evaluation.season import Session, deal_teams
+from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import Run
 from stream_rater.evaluation.tuned_systems import OwnSystem
 from stream_rater.evaluation.tuning import UNDEFINED
 from stream_rater.rating.systems.dimension import Dimension
 from stream_rater.runtime.trials import trials_on
 from tests.benchmarks.lab import forward, games, games_tables
+from tests.benchmarks.lab.dealt import deal_teams
 from tests.benchmarks.lab.following import PARTS, Candidate, distinct, followed, parts_of
 from tests.benchmarks.lab.forward import ORDER, ORDER_OF_ALL, Fitted, Gain, Scored, Variant, fit
 from tests.benchmarks.lab.game import Game, games_of

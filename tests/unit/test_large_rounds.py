@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.special import erfcx
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.rating.elo_mmr import bounds, large_rounds, oracle, sums
+from stream_rater.rating.elo_mmr import bounds, large_rounds, sums
 from stream_rater.rating.elo_mmr.direct import fill_open
 from stream_rater.rating.elo_mmr.performance import C, performances, solve_rounds
 from stream_rater.rating.elo_mmr.sums import HIGH, KNOWN, LOW, TOTAL, WIDEST, round_bounds
@@ -26,6 +26,7 @@ from stream_rater.rating.kernels.odds import FEW
 from stream_rater.rating.kernels.places import tie_bounds
 from stream_rater.rating.model import DID_NOT_FINISH, Places, Wave
 from stream_rater.rating.parameters import EloMMX
+from tests import elo_mmr_oracle as oracle
 
 # --- Elo-MMR --------------------------------------------------------------------------------------
 

@@ -23,7 +23,6 @@ from stream_rater.contract.record import Record
 from stream_rater.operations.rate import rate
 from stream_rater.rating import stages
 from stream_rater.rating.elo_mmr import performance
-from stream_rater.rating.elo_mmr.oracle import zero
 from stream_rater.rating.elo_mmr.performance import LEAST_WEIGHT, performances
 from stream_rater.rating.model import NEVER, Beliefs, Evidence, newcomers
 from stream_rater.rating.parameters import (
@@ -46,6 +45,7 @@ from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.runtime.cautions import cautions_of, say_cautions
 from tests.benchmarks.stage1 import LOGISTIC, wave_of_size
+from tests.elo_mmr_oracle import zero
 from tests.rounds import as_json, ranked, read, wave_of
 
 PAIR = {"system": "elo-mmr", "weight_limit": 0.23, "sigma_limit": 54}

@@ -16,7 +16,6 @@ from msgspec import structs
 from stream_rater import InvalidRound, Ladder
 from stream_rater.columns.arrays import Floats
 from stream_rater.rating import record
-from stream_rater.rating.elo_mmr.oracle import zero
 from stream_rater.rating.factor import WIDTH_SHIFT, factors_of
 from stream_rater.rating.model import Beliefs
 from stream_rater.rating.parameters import EloMMR, Glicko, RatingConfig, TrueSkill
@@ -34,6 +33,7 @@ from stream_rater.runtime.selfcheck import SYSTEMS
 from stream_rater.serve.bodies import ExplainAnswer
 from stream_rater.serve.entries import IndexedChange
 from stream_rater.serve.explaining import explain_belief
+from tests.elo_mmr_oracle import zero
 from tests.property.test_notebook import DRIFTING, ladder_of
 
 DRAWS = 400_000

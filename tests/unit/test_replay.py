@@ -23,7 +23,6 @@ from stream_rater.contract.record import Record
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.operations.rebuild_store import Rebuild
 from stream_rater.rating import record
-from stream_rater.rating.elo_mmr import oracle
 from stream_rater.rating.model import PERFORMANCE
 from stream_rater.rating.parameters import Elo, EloMMR
 from stream_rater.replay import log_reading
@@ -42,6 +41,7 @@ from stream_rater.replay.sequential import Replay
 from stream_rater.rounds.seed_records import Seed
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.selfcheck import SYSTEMS
+from tests import elo_mmr_oracle as oracle
 from tests.builders.cases import cases
 from tests.builders.lines import a_record, a_seed
 from tests.builders.logs import FailingRecords, ListedRecords

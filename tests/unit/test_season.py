@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.columns.strings import StringColumn
-from stream_rater.evaluation.season import Session, before, in_blocks, sessions_of, singly, split
+from stream_rater.evaluation.season import Session, before, sessions_of, split
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.player_index import PlayerIndex, _same
+from tests.benchmarks.lab.dealt import in_blocks, singly
 from tests.benchmarks.lab.synthetic import Kind, season
 from tests.rounds import as_json, ranked
 

@@ -16,8 +16,9 @@ from stream_rater.evaluation.calibrating import Calibration, Learner, Pairs, fit
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
 from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.sides import Run, Sides, calibration_error, own_run, scores_of
+from stream_rater.evaluation.sides import Run, Sides, own_run, scores_of
 from stream_rater.rating.parameters import EloMMR, Glicko, RatingConfig, TrueSkill, TwoMoment
+from tests.benchmarks.lab.calibration import calibration_error
 from tests.benchmarks.lab.synthetic import Kind, season
 from tests.builders.cases import cases
 from tests.rounds import as_json, ranked

@@ -24,13 +24,14 @@ from stream_rater.evaluation.bootstrap import Difference, difference
 from stream_rater.evaluation.comparison import outcomes_alike, warm
 from stream_rater.evaluation.evaluation import MOST_SIDES, SeasonScores, evaluate, trained
 from stream_rater.evaluation.fits import Fit
-from stream_rater.evaluation.season import Session, before, in_blocks, split
+from stream_rater.evaluation.season import Session, before, split
 from stream_rater.evaluation.shared_scores import Counted, counted
 from stream_rater.evaluation.spaces import SPACES, configuration, start
 from stream_rater.evaluation.tuned_systems import OwnSystem
 from stream_rater.evaluation.tuning import at_ends, search
 from stream_rater.rating.parameters import EloMMR, RatingConfig, Topcoder
 from tests.benchmarks.lab import farming, synthetic
+from tests.benchmarks.lab.dealt import in_blocks
 from tests.benchmarks.lab.farming import Careers
 from tests.benchmarks.lab.synthetic import Kind
 from tests.benchmarks.lab.timing import timed

@@ -14,10 +14,11 @@ import numpy as np
 from msgspec import structs
 
 from stream_rater.config.ladders import Ladder
-from stream_rater.evaluation.season import Session, singly
+from stream_rater.evaluation.season import Session
 from stream_rater.rating.parameters import RatingConfig, Topcoder
 from stream_rater.replay.pool import Pool
 from stream_rater.rounds.batch import NO_SCORES, NO_SEATS
+from tests.benchmarks.lab.dealt import singly
 
 HONEST, FARMED, HARVEST = 45, 45, 15
 THRESHOLD = 2975.0

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
-from stream_rater.evaluation import fits, sides
+from stream_rater.evaluation import fits
 from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.calibrating import EVERYTHING, ONLY_WIDTH, Calibration
 from stream_rater.evaluation.season import before
@@ -25,6 +25,7 @@ from stream_rater.evaluation.sides import (
 from stream_rater.evaluation.tuned_systems import System
 from stream_rater.evaluation.tuning import UNDEFINED, Trial, at_ends, refined
 from stream_rater.evaluation.validation import Validated, validated
+from tests.benchmarks.lab.calibration import calibration_error
 from tests.benchmarks.lab.following import Candidate, distinct, followed, parts_of
 from tests.benchmarks.lab.game import Game
 from tests.benchmarks.lab.timing import timed
@@ -277,7 +278,7 @@ def _variant(
         first_log_loss=average(scores_of(calibrated(run, learned)), fits.LOG_LOSS),
         order=average(scores, ORDER), order_all=average(scores, ORDER_OF_ALL),
         log_loss=average(scores, fits.LOG_LOSS), brier=average(scores, "brier"),
-        calibration_error=sides.calibration_error(scored),
+        calibration_error=calibration_error(scored),
         us_update=1e6 * run.seconds / max(run.results, 1), failed_rounds=run.failed,
         at_ends=at_ends(problem.space, played.point) if aim != fits.DEFAULT else (),
     )  # fmt: skip

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stream_rater.evaluation.evaluation import trained
-from stream_rater.evaluation.season import Session, before, deal_teams, split
+from stream_rater.evaluation.season import Session, before, split
+from tests.benchmarks.lab.dealt import deal_teams
 
 TRAIN = 0.1
 SEED = 1

@@ -1,0 +1,60 @@
+"""The calibration error of forecasts of who is better."""
+
+import numpy as np
+
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.kernels import kernel
+from stream_rater.evaluation.accuracy import distances_of
+from stream_rater.evaluation.sides import Run, by_round
+from stream_rater.rating.model import DID_NOT_FINISH, Places
+from stream_rater.rating.normal import below
+
+BINS = 10
+
+
+@kernel
+def _favourites(
+    starts: Ints, place: Places, mu: Floats, variance: Floats, draws: bool, width: Floats,
+    upset: Floats,
+) -> tuple[Floats, Floats]:  # fmt: skip
+    """(P,) the favourite's probability to win each scored pair, and (P,) whether the favourite won;
+    of equals that did not draw, half of each did."""
+    total = 0
+    for r in range(len(starts) - 1):
+        n = starts[r + 1] - starts[r]
+        for d in distances_of(n):
+            total += n - d
+    win, won, at = np.empty(total), np.empty(total), 0
+    for r in range(len(starts) - 1):
+        a, b = starts[r], starts[r + 1]
+        margin, chance = width[r] if draws else 0.0, upset[r]
+        for d in distances_of(b - a):
+            for i in range(a, b - d):
+                j = i + d
+                tied = place[i] == place[j]
+                if tied and (not draws or place[i] == DID_NOT_FINISH):
+                    continue
+                spread = np.sqrt(variance[i] + variance[j])
+                gap = abs(mu[i] - mu[j])
+                above, under = below((gap - margin) / spread), below((-gap - margin) / spread)
+                win[at] = (1.0 - chance) * above + chance * under
+                won[at] = 1.0 if mu[i] > mu[j] else 0.0
+                if tied or gap == 0.0:
+                    won[at] = 0.0 if tied else 0.5
+                at += 1
+    return win[:at], won[:at]
+
+
+def calibration_error(run: Run) -> float | None:
+    """The calibration error, from 0 to 1, or None if there are no pairs."""
+    sides = run.sides
+    variance, width, upset = by_round(run)
+    predicted, won = _favourites(
+        sides.starts, sides.place, sides.mu, variance, run.scores_draws, width, upset
+    )
+    if not len(predicted):
+        return None
+    order = np.argsort(predicted, kind="stable")
+    bins = [each for each in np.array_split(order, BINS) if len(each)]
+    gaps = [len(each) * abs(float(predicted[each].mean() - won[each].mean())) for each in bins]
+    return sum(gaps) / len(predicted)
