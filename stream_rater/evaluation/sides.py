@@ -4,13 +4,9 @@ A system, our own or another package's, gives each side of a round a mean and a 
 performance. Differences of performances are normal. The scores depend on these alone (`accuracy`),
 so that every system is measured by the same code:
 
-- the predicted probability of a pair is that of `calibrating`, with the calibration of its round.
-  If the season has draws, every system predicts them by the width of its calibration, and log loss
-  and Brier score are over three outcomes;
-- the calibration error is computed over the pairs that are scored. They are sorted by the
-  favourite's probability to win and cut into BINS bins of equal count. The error is the average
-  distance between the mean probability of a bin and the share of its pairs that the favourites won.
-  In rounds of more than `accuracy.EXACT` sides the pairs are those that `accuracy` scores.
+the predicted probability of a pair is that of `calibrating`, with the calibration of its round. If
+the season has draws, every system predicts them by the width of its calibration, and log loss and
+Brier score are over three outcomes.
 
 A run is *calibrated* if each of its rounds has the calibration that was fitted on the rounds before
 it. Systems are compared by their calibrated runs.

@@ -1,4 +1,10 @@
-"""The calibration error of forecasts of who is better."""
+"""The calibration error of forecasts of who is better.
+
+It is computed over the pairs that are scored. They are sorted by the favourite's probability to win
+and cut into BINS bins of equal count. The error is the average distance between the mean
+probability of a bin and the share of its pairs that the favourites won. In rounds of more than
+`accuracy.EXACT` sides the pairs are those that `accuracy` scores.
+"""
 
 import numpy as np
 
