@@ -251,16 +251,16 @@ def rejections() -> str:
 
 
 def operations() -> str:
-    """Every operation of the API, with the parameters of its query."""
-    rows = []
+    """Every operation of the API, and below what the parameters of their queries mean."""
+    rows, meanings = list[tuple[str, ...]](), dict[tuple[str, str], None]()
     for each in OPERATIONS:
-        query = [
-            f"`{name}`: {of.description}"
-            + (f" (from {of.least:,}{most(of)})" if isinstance(of, Number) else "")
-            for name, of in each.query.items()
-        ]
-        rows.append((f"`{each.method} {each.path}`", each.description, "; ".join(query)))
-    return table(("operation", "answer", "query"), rows)
+        names = ", ".join(f"`{name}`" for name in each.query)
+        rows.append((f"`{each.method} {each.path}`", each.description, names))
+        for name, of in each.query.items():
+            bounds = f" (from {of.least:,}{most(of)})" if isinstance(of, Number) else ""
+            meanings[f"`{name}`", of.description + bounds] = None
+    queries = table(("in the query", "meaning"), meanings)
+    return f"{table(('operation', 'answer', 'query'), rows)}\n\n{queries}"
 
 
 def most(number: Number) -> str:
