@@ -2,8 +2,7 @@
 
 Tables go between the markers of the pages; what else a page says stays as it is. The page with all
 tables is built from `page.md`, which has a `section` marker for each table. The page for people and
-the one on capacity have `brief` markers, and both the page for people and the README have the
-summary.
+the one on capacity have `brief` markers, and the README has the summary.
 """
 
 import argparse
@@ -77,7 +76,7 @@ def documents(root: Path, rows: Sequence[Row]) -> Iterator[tuple[Path, str]]:
     page, readme, capacity = root / PAGE, root / README, root / CAPACITY
     yield root / FULL, with_tables((root / TEMPLATE).read_text(), TABLES, rows)
     yield capacity, with_briefs(capacity.read_text(), TABLES, rows)
-    yield page, with_summary(with_briefs(page.read_text(), TABLES, rows), rows)
+    yield page, with_briefs(page.read_text(), TABLES, rows)
     yield readme, with_summary(readme.read_text(), rows)
 
 
