@@ -22,8 +22,8 @@ KEPT := build/tests
 # Bytecode is kept, that of the tests, too: without it each process compiles all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Of bench, bench-stream, bench-serve, bench-standalone, bench-games, bench-ablation, chaos and soak: WRITE=1 writes the figures into
-# docs/benchmarks-full.md, too.
+# Of bench, bench-stream, bench-serve, bench-standalone, bench-games, bench-ablation, chaos and soak: WRITE=1 keeps the figures in
+# docs/benchmarks.jsonl and writes them into the tables, too.
 WRITTEN := $(if $(WRITE),--write)
 
 .DEFAULT_GOAL := help
@@ -113,7 +113,7 @@ brokers: servers ## Test other releases of Kafka: a table of releases and suites
 	@$(LOCAL).go_tools toxiproxy
 	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.matrix brokers $(ARGS) $(WRITTEN)
 
-tables: servers ## Write the documents' tables anew (FROM=FILE ARGS="--commit C": add a saved run)
+tables: servers ## Write the tables of documents anew, and build/benchmarks-full.md (FROM=FILE ARGS="--commit C": add a saved run)
 	@$(VENV_PYTHON) -m tests.benchmarks.document $(FROM) $(ARGS)
 
 figure: servers ## A season under a real Prometheus, and its dashboard drawn (ARGS=...)

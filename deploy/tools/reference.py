@@ -167,20 +167,24 @@ def commands() -> str:
 
 
 def options() -> str:
-    """Every option. Those of all commands of a group stand once, beside the group's name."""
-    rows = []
+    """Every option, once for all commands that have it with the same meaning. Those of all commands
+    of a group stand beside the group's name. Options of several commands come first."""
+    commands = dict[tuple[str, str], list[str]]()
     for name, command in sorted(app.main.commands.items()):
         if isinstance(command, click.Group):
-            each = {own: dict(options_of(one)) for own, one in sorted(command.commands.items())}
-            common = set.intersection(*(set(own.items()) for own in each.values()))
-            rows += [(f"`{name}`", *option) for option in sorted(common)]
-            rows += [
-                (f"`{name} {own}`", *option)
-                for own, mine in each.items() for option in mine.items() if option not in common
-            ]  # fmt: skip
+            own = {f"{name} {one}": set(options_of(each)) for one, each in command.commands.items()}
+            common = set.intersection(*own.values())
+            rows = [(name, option) for option in sorted(common)]
+            rows += [(one, option) for one in sorted(own) for option in sorted(own[one] - common)]
         else:
-            rows += [(f"`{name}`", *option) for option in options_of(command)]
-    return table(("command", "option", "meaning"), rows)
+            rows = [(name, option) for option in options_of(command)]
+        for of, option in rows:
+            commands.setdefault(option, []).append(f"`{of}`")
+    shared_first = sorted(commands.items(), key=lambda item: len(item[1]) == 1)
+    return table(
+        ("command", "option", "meaning"),
+        ((", ".join(names), *option) for option, names in shared_first),
+    )
 
 
 def options_of(command: click.Command) -> Iterator[tuple[str, str]]:
@@ -247,16 +251,16 @@ def rejections() -> str:
 
 
 def operations() -> str:
-    """Every operation of the API, with the parameters of its query."""
-    rows = []
+    """Every operation of the API, and below what the parameters of their queries mean."""
+    rows, meanings = list[tuple[str, ...]](), dict[tuple[str, str], None]()
     for each in OPERATIONS:
-        query = [
-            f"`{name}`: {of.description}"
-            + (f" (from {of.least:,}{most(of)})" if isinstance(of, Number) else "")
-            for name, of in each.query.items()
-        ]
-        rows.append((f"`{each.method} {each.path}`", each.description, "; ".join(query)))
-    return table(("operation", "answer", "query"), rows)
+        names = ", ".join(f"`{name}`" for name in each.query)
+        rows.append((f"`{each.method} {each.path}`", each.description, names))
+        for name, of in each.query.items():
+            bounds = f" (from {of.least:,}{most(of)})" if isinstance(of, Number) else ""
+            meanings[f"`{name}`", of.description + bounds] = None
+    queries = table(("in the query", "meaning"), meanings)
+    return f"{table(('operation', 'answer', 'query'), rows)}\n\n{queries}"
 
 
 def most(number: Number) -> str:

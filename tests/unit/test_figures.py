@@ -35,7 +35,8 @@ from tests.benchmarks.stream.rounds import WORKLOADS
 from tests.chaos.scene import Outcome
 
 KEPT = load(ROOT / writing.ROWS)
-PAGE, FULL = (ROOT / writing.PAGE).read_text(), (ROOT / writing.FULL).read_text()
+PAGE, TEMPLATE = (ROOT / writing.PAGE).read_text(), (ROOT / writing.TEMPLATE).read_text()
+FULL = with_tables(TEMPLATE, TABLES, KEPT)
 THEN = Origin("2026-01-01", "1a2b3c4", "make bench", "a machine")
 NOW = Origin("2026-02-02 02:02", "5d6e7f8", "make bench", "another machine")
 PLAYED = Outcome(
@@ -49,9 +50,11 @@ PLAYED = Outcome(
 
 def test_the_documents_are_what_the_rows_make() -> None:
     """Nobody has changed a table by hand: `make tables` would change nothing. Each row is in
-    one."""
+    one. The page with all tables is built, and not in the repository."""
     assert (ROOT / writing.ROWS).read_text() == dumped(replaced(KEPT, []))
-    for path, text in writing.documents(ROOT, KEPT):
+    made_of_rows = dict(writing.documents(ROOT, KEPT))
+    assert made_of_rows.pop(ROOT / writing.FULL) == FULL
+    for path, text in made_of_rows.items():
         assert path.read_text() == text, f"{path.name}: make tables"
     assert writing.untabled(TABLES, KEPT) == []
 
@@ -61,12 +64,12 @@ def test_workloads_are_described() -> None:
     for each in WORKLOADS.values():
         players = (f"{each.size:,}", f"{each.players:,}") if each.size else ("as they were",) * 2
         cells = f"| `{each.name}` | {' | '.join(players)} | {each.ladders} |"
-        assert cells in FULL, each.name
+        assert cells in PAGE, each.name
 
 
 def test_prose_has_no_figures() -> None:
     """A measured figure stands in a table, with the date on which it was taken."""
-    prose = FIGURES.sub("", writing.BRIEF.sub("", SECTION.sub("", PAGE + FULL)))
+    prose = writing.BRIEF.sub("", SECTION.sub("", PAGE + TEMPLATE))
     units = r"ms|µs|us|ns|s|seconds|KB|MB|MiB|GiB|bytes|updates/s|times|points|%"
     assert re.findall(rf"\d[\d,.]* ?(?:{units})(?!\w)", prose) == []
 
@@ -201,8 +204,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with documents of its own, into which benchmarks write."""
     texts = {
         writing.CAPACITY: "<!-- brief: capacity -->\n<!-- end -->\n",
-        writing.ANALYSIS: "<!-- brief: ledger -->\n<!-- end -->\n",
-        writing.FULL: FULL,
+        writing.TEMPLATE: TEMPLATE,
         writing.PAGE: "<!-- brief: memory -->\n<!-- end -->\n",
         writing.ROWS: dumped(KEPT),
         writing.README: "before\n<!-- figures: begin -->\n<!-- figures: end -->\nafter\n",

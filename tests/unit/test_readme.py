@@ -41,6 +41,8 @@ from tests.waits import HANGS_S
 NOT_SETTINGS = {"STREAM_RATER_SHARED", "STREAM_RATER_TEST_KAFKA", "STREAM_RATER_TEST_STORE"}
 MOST_LINES = 220
 """Of the README: the rest is in docs/."""
+MOST_WORDS = 80_000
+"""Of the README and all pages of docs/ together."""
 
 PLAIN = [README, *(page for page in pages.pages() if page.parent.name != "operations")]
 """Those of operations are looked at below."""
@@ -153,9 +155,11 @@ def test_every_command_in_a_shell_block_is_one(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_readme_is_short() -> None:
-    """And keeps the place where the benchmarks write their figures."""
+    """So are all pages together. The README keeps the place where the benchmarks write their
+    figures."""
     text = README.read_text()
     assert len(text.splitlines()) <= MOST_LINES
+    assert sum(len(page.read_text().split()) for page in ALL) <= MOST_WORDS
     assert text.index("<!-- figures: begin -->") < text.index("<!-- figures: end -->")
 
 

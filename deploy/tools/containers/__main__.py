@@ -3,7 +3,7 @@
     python -m containers image|compose|kubernetes [--write]
 
 Standard output has the table, standard error what is being done. With --write the table goes into
-docs/benchmarks-full.md, too. Exit code 1 if anything is not as it should be, 2: wrong usage.
+docs/benchmarks.jsonl, too. Exit code 1 if anything is not as it should be, 2: wrong usage.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def main() -> int:
     """Run it, print its table, and keep it if that is asked."""
     parser = argparse.ArgumentParser(prog="python -m containers", description=__doc__)
     parser.add_argument("command", choices=COMMANDS)
-    parser.add_argument("--write", action="store_true", help="into docs/benchmarks-full.md, too")
+    parser.add_argument("--write", action="store_true", help="into docs/benchmarks.jsonl, too")
     given = parser.parse_args()
     report = Report(given.command)
     code = steps.run(partial(COMMANDS[given.command], report))

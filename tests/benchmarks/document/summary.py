@@ -1,4 +1,4 @@
-"""The table of the README and of docs/benchmarks.md: the six most informative figures."""
+"""The table of the README: the six most informative figures."""
 
 import re
 from collections.abc import Callable, Sequence

@@ -1,8 +1,8 @@
 """Puts rows into the documents: what a benchmark calls to write its figures.
 
 Tables go between the markers of the pages; what else a page says stays as it is. The page with all
-tables has `section` markers, the page for people and the one on capacity have `brief` ones, and
-both the page for people and the README have the summary.
+tables is built from `page.md`, which has a `section` marker for each table. The page for people and
+the one on capacity have `brief` markers, and the README has the summary.
 """
 
 import argparse
@@ -24,12 +24,12 @@ from tests.benchmarks.document.tables import TABLES, Table
 ROWS = Path("docs/benchmarks.jsonl")
 PAGE = Path("docs/benchmarks.md")
 """The page for people."""
-FULL = Path("docs/benchmarks-full.md")
-"""The page with all tables."""
+TEMPLATE = Path("tests/benchmarks/document/page.md")
+FULL = Path("build/benchmarks-full.md")
+"""The page with all tables: not in the repository, and in the site of `make docs` once it is
+built."""
 CAPACITY = Path("docs/operations/capacity.md")
 """A page for operators, with a short table."""
-ANALYSIS = Path("docs/internals/analysis.md")
-"""The report on the faults, with the sums of the ledger."""
 README = Path("README.md")
 
 SECTION = re.compile(r"(<!-- section: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -39,7 +39,7 @@ FIGURES = re.compile(r"(<!-- figures: begin -->\n).*?(<!-- figures: end -->)", r
 
 def add_option(parser: argparse.ArgumentParser) -> None:
     """Add `--write`, the same for all benchmarks: `make ... WRITE=1`."""
-    parser.add_argument("--write", action="store_true", help=f"write the figures into {FULL}, too")
+    parser.add_argument("--write", action="store_true", help=f"keep the figures in {ROWS}, too")
 
 
 def check(parser: argparse.ArgumentParser, *, write: bool, unlike: dict[str, object]) -> None:
@@ -68,17 +68,15 @@ def write(newer: Sequence[Row]) -> None:
             replace_text(path, text)
     for name in untabled(TABLES, newer):
         print(f"{name}: kept in {ROWS}, but no table shows it", file=sys.stderr)
-    print(f"{len(newer)} rows written, see {FULL}", file=sys.stderr)
+    print(f"{len(newer)} rows written, see {PAGE} and {FULL}", file=sys.stderr)
 
 
 def documents(root: Path, rows: Sequence[Row]) -> Iterator[tuple[Path, str]]:
     """Each document that has figures, and its text with the figures of these rows."""
-    full, page, readme, capacity = root / FULL, root / PAGE, root / README, root / CAPACITY
-    analysis = root / ANALYSIS
-    yield analysis, with_briefs(analysis.read_text(), TABLES, rows)
-    yield full, with_tables(full.read_text(), TABLES, rows)
+    page, readme, capacity = root / PAGE, root / README, root / CAPACITY
+    yield root / FULL, with_tables((root / TEMPLATE).read_text(), TABLES, rows)
     yield capacity, with_briefs(capacity.read_text(), TABLES, rows)
-    yield page, with_summary(with_briefs(page.read_text(), TABLES, rows), rows)
+    yield page, with_briefs(page.read_text(), TABLES, rows)
     yield readme, with_summary(readme.read_text(), rows)
 
 
@@ -120,6 +118,7 @@ def replace_text(path: Path, text: str) -> None:
     """Write a file whole or not at all, and only if its text changes."""
     if path.exists() and path.read_text() == text:
         return
+    path.parent.mkdir(exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     try:
         part.write_text(text)
@@ -131,7 +130,7 @@ def replace_text(path: Path, text: str) -> None:
 @contextmanager
 def _alone(root: Path) -> Iterator[None]:
     """Hold a lock within the block: two benchmarks may end at the same time."""
-    folder = os.open((root / FULL).parent, os.O_RDONLY)
+    folder = os.open((root / ROWS).parent, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         yield
