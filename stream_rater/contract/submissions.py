@@ -53,7 +53,7 @@ class RejectedRecord(NamedTuple):
 
 class Progress(NamedTuple):
     """How far the workers are. The fields were read one after the other, in this order, which the
-    rules of `serve.door.settled` depend on."""
+    rules of `serve.door.read_your_writes` depend on."""
 
     rated: list[int]
     """For each partition of `round-completed`, the offset that the estimators committed."""

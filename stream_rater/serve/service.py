@@ -20,9 +20,9 @@ from stream_rater.places import place_of
 from stream_rater.places.port import Place
 from stream_rater.runtime import http, log, malloc
 from stream_rater.runtime.connections import Limits, Server
-from stream_rater.serve.door.doorway import DoorParts, Doorway
-from stream_rater.serve.door.fresh import FreshAnswers
+from stream_rater.serve.door.following import DoorParts, Doorway
 from stream_rater.serve.door.on_kafka import door_on_kafka
+from stream_rater.serve.door.read_your_writes import FreshAnswers
 from stream_rater.serve.http.application import Api
 from stream_rater.serve.http.beliefs import BeliefQuestions
 from stream_rater.serve.http.event_stream import Hub

@@ -27,7 +27,7 @@ from stream_rater.runtime.connections import is_local
 from stream_rater.runtime.engine import Engine, Full, Machine
 from stream_rater.runtime.ladder_checks import check_ladders
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
-from stream_rater.serve.door.doorway import DoorParts
+from stream_rater.serve.door.following import DoorParts
 from stream_rater.serve.door.on_file import FileProgress, FileRejections, FileRoundLog
 from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.index.file_follower import FileFollower

@@ -15,7 +15,8 @@ from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, Place
-from stream_rater.serve.door.door import Door, Waiting
+from stream_rater.serve.door.accept import Door
+from stream_rater.serve.door.outcomes import Waiting
 from stream_rater.serve.http.application import Api
 from stream_rater.serve.http.event_stream import Hub
 from stream_rater.serve.http.metrics import ApiMetrics

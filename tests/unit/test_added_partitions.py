@@ -15,7 +15,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record
 from stream_rater.contract.submissions import Progress, RejectedRecord
-from stream_rater.serve.door.settled import Settled
+from stream_rater.serve.door.read_your_writes import Settled
 from stream_rater.serve.http.event_stream import Hub
 from stream_rater.serve.index import follower
 from stream_rater.serve.index.follower import Follower, Watcher

@@ -12,7 +12,7 @@ from stream_rater.config.ladders import DEFAULT_RATING, Change, Ladder, Ladders,
 from stream_rater.contract.events import CorrectionCause
 from stream_rater.contract.record import header
 from stream_rater.contract.submissions import NotAppended, Place, RejectedRecord
-from stream_rater.serve.door.door import elements_in, lines_in
+from stream_rater.serve.door.accept import elements_in, lines_in
 from stream_rater.serve.door.validating import Validator
 from stream_rater.serve.http.limits import Shares
 from stream_rater.serve.problems import Refused

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from stream_rater.columns.sharding import partition_of
 from stream_rater.contract.events import CorrectionCause
 from stream_rater.contract.submissions import Place, Progress, RejectedRecord
-from stream_rater.serve.door.settled import Settled
-from stream_rater.serve.door.status import RoundStates
+from stream_rater.serve.door.outcomes import RoundStates
+from stream_rater.serve.door.read_your_writes import Settled
 from tests.contract.test_serve_index import an_event
 
 P = partition_of("eu", 2)

@@ -27,7 +27,7 @@ from stream_rater.serve.bodies import (
     SideQuestion,
 )
 from stream_rater.serve.cursors import RankedRow
-from stream_rater.serve.door.doorway import DoorParts
+from stream_rater.serve.door.following import DoorParts
 from stream_rater.serve.entries import IndexedPlayer, LadderSummary
 from stream_rater.serve.http import limits
 from stream_rater.serve.index.file_index import FileIndexReader, FileIndexWriter

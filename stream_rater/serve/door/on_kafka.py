@@ -6,7 +6,7 @@ from collections.abc import Callable
 from stream_rater.adapters.kafka.progress import KafkaProgress, RejectionReader
 from stream_rater.adapters.kafka.round_log import KafkaRoundLog
 from stream_rater.config.settings import Settings
-from stream_rater.serve.door.doorway import DoorParts
+from stream_rater.serve.door.following import DoorParts
 
 
 def door_on_kafka(settings: Settings, trouble: Callable[[str], None]) -> DoorParts:

@@ -28,14 +28,14 @@ from stream_rater.contract.submissions import Place
 from stream_rater.rounds.validation import with_cure
 from stream_rater.runtime.http import Reasons, probe
 from stream_rater.serve import routes as api
-from stream_rater.serve.door.door import (
+from stream_rater.serve.door.accept import (
     Beginnings,
     Door,
     Sent,
     elements_in,
     lines_in,
 )
-from stream_rater.serve.door.fresh import Ask, FreshAnswers
+from stream_rater.serve.door.read_your_writes import Ask, FreshAnswers
 from stream_rater.serve.http import limits
 from stream_rater.serve.http.beliefs import BeliefQuestions
 from stream_rater.serve.http.event_stream import Hub

@@ -9,6 +9,8 @@ says where it may be incomplete: a round whose events may have been published be
 followed the topic, or that was dropped to keep the bounds.
 """
 
+import asyncio
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -21,11 +23,15 @@ from stream_rater.contract.seeds import SEEDS
 from stream_rater.contract.submissions import Place, RejectedRecord
 from stream_rater.serve.bodies import RoundChange
 from stream_rater.serve.feed import later
+from stream_rater.serve.http.limits import Shares
 
 MOST_ROUNDS = 100_000
 """The most rounds whose state is stored; the newest ones are."""
 MOST_CHANGES = 500_000
 """The most changes of players that are stored with them."""
+MOST_WAITING = 1000
+"""The most requests that may wait for the end state of a round, or for the index, half of them of
+one address."""
 
 DUPLICATE = "duplicate-round"
 APPLIED = "corrections-applied"
@@ -261,3 +267,43 @@ class RoundStates:
             if place.partition < len(self._known_from):
                 first = max(self._known_from[place.partition], place.offset + 1)
                 self._known_from[place.partition] = first
+
+
+class Waiting:
+    """Lets requests wait until something has changed. It is for one event loop."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+        self._shares = Shares(MOST_WAITING, "requests wait here: ask without `wait`")
+        self.count = 0
+        """The number of requests that wait."""
+        self.wanted = threading.Event()
+        """Set while a request waits. Another thread may wait for it."""
+
+    def notify(self) -> None:
+        """Wake all requests that wait."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def kick(self) -> None:
+        """Let whatever changes be looked at once, though no request waits."""
+        self.wanted.set()
+        if not self.count:
+            self.wanted.clear()
+
+    async def until(self, deadline_s: float) -> bool:
+        """Wait until the next change. Returns whether there was one before the deadline, which is
+        in the event loop's time. Raises Refused if too many requests wait."""
+        with self._shares.taking(1):
+            self.count += 1
+            self.wanted.set()
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    await self._changed.wait()
+                return True
+            except TimeoutError:
+                return False
+            finally:
+                self.count -= 1
+                if not self.count:
+                    self.wanted.clear()

@@ -7,7 +7,6 @@ the round once more. After a restart of this process the workers' duplicate wind
 
 import asyncio
 import re
-import threading
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
@@ -35,61 +34,17 @@ from stream_rater.serve.bodies import (
 )
 from stream_rater.serve.door import validating
 from stream_rater.serve.door.log import RoundLog
-from stream_rater.serve.door.status import Outcome, RoundState, RoundStates
-from stream_rater.serve.http.limits import Shares
+from stream_rater.serve.door.outcomes import Outcome, RoundState, RoundStates, Waiting
 from stream_rater.serve.problems import Refused, refused_record
 
 MOST_AT_ONCE = 1000
 """The most rounds in one request."""
-MOST_WAITING = 1000
-"""The most requests that may wait for the end state of a round, or for the index, half of them of
-one address."""
 RETRY_LATER_S = 2
 """The seconds after which a client may try again if the log did not acknowledge a record."""
 
 Posted = Callable[[str], None]
 """Receives the outcome of each record that a client sends: `written`, `known`, `invalid`, `busy` or
 `unavailable`."""
-
-
-class Waiting:
-    """Lets requests wait until something has changed. It is for one event loop."""
-
-    def __init__(self) -> None:
-        self._changed = asyncio.Event()
-        self._shares = Shares(MOST_WAITING, "requests wait here: ask without `wait`")
-        self.count = 0
-        """The number of requests that wait."""
-        self.wanted = threading.Event()
-        """Set while a request waits. Another thread may wait for it."""
-
-    def notify(self) -> None:
-        """Wake all requests that wait."""
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    def kick(self) -> None:
-        """Let whatever changes be looked at once, though no request waits."""
-        self.wanted.set()
-        if not self.count:
-            self.wanted.clear()
-
-    async def until(self, deadline_s: float) -> bool:
-        """Wait until the next change. Returns whether there was one before the deadline, which is
-        in the event loop's time. Raises Refused if too many requests wait."""
-        with self._shares.taking(1):
-            self.count += 1
-            self.wanted.set()
-            try:
-                async with asyncio.timeout_at(deadline_s):
-                    await self._changed.wait()
-                return True
-            except TimeoutError:
-                return False
-            finally:
-                self.count -= 1
-                if not self.count:
-                    self.wanted.clear()
 
 
 class Door:

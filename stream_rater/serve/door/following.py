@@ -1,4 +1,4 @@
-"""The parts of `serve` that follow the workers: threads that read, and the event loop's state.
+"""The door of a process: its log, the threads that follow the workers, and their life.
 
 `ServeProcess` and a standalone process give it their own log and readers.
 """
@@ -7,15 +7,18 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import NamedTuple, Protocol
 
+from stream_rater.config.ladders import Ladders
 from stream_rater.contract.errors import Denied, TopicMismatch, Trouble
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.submissions import Progress, RejectedRecord
 from stream_rater.pipeline.ports import pause_s
-from stream_rater.serve.door.door import Waiting
-from stream_rater.serve.door.log import ProgressReader
-from stream_rater.serve.door.settled import Settled
-from stream_rater.serve.door.status import RoundStates
+from stream_rater.serve.door.accept import Door
+from stream_rater.serve.door.log import ProgressReader, RoundLog
+from stream_rater.serve.door.outcomes import RoundStates, Waiting
+from stream_rater.serve.door.read_your_writes import Settled
+from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.index.follower import NewEvent
 from stream_rater.serve.questions import Questions
 
@@ -174,3 +177,78 @@ class WorkersFollower:
         assert self._loop is not None
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(action, *given)
+
+
+class StartedLog(RoundLog, Protocol):
+    """A log that lives as long as the process."""
+
+    @property
+    def waiting(self) -> int:
+        """The number of records whose outcome is not known yet."""
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Connect. Outcomes go to this event loop."""
+
+    def close(self) -> None:
+        """End. Records that still wait are delivered, or fail, within seconds."""
+
+
+class DoorParts(NamedTuple):
+    """What the door has of the log."""
+
+    log: StartedLog | None
+    """The log to which rounds are appended; None if writing is off."""
+    progress: ProgressReader
+    rejections: RejectionsRun | None
+    """Follows the rejections; None if writing is off."""
+    stop: threading.Event
+    """Set when `rejections` must end."""
+    needs_token: bool = True
+    """Whether clients need the token for writing."""
+    known_from: Sequence[int] | None = None
+    """By partition of `round-completed`, the offset from which on the followers get every event and
+    every rejection; None if that is to be found out."""
+
+
+class Doorway:
+    """The door, if writing is on, and the follower of the workers in any case."""
+
+    def __init__(
+        self, parts: DoorParts, ladders: Ladders, metrics: ApiMetrics, hurry: Callable[[], None],
+        after: Callable[[dict[int, int]], Questions], trouble: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        """`hurry` and `after` are those of `WorkersFollower`."""
+        states, waiting, log = RoundStates(), Waiting(), parts.log
+        self._log = log
+        self.door: Door | None = None
+        """The door; None if writing is off."""
+        if log is not None:
+            metrics.unacknowledged.set_function(lambda: log.waiting)
+            self.door = Door(
+                ladders, log, waiting, states,
+                lambda outcome: metrics.posted.labels(outcome).inc(), metrics.acknowledged.observe,
+                needs_token=parts.needs_token,
+            )  # fmt: skip
+        if parts.known_from is not None:
+            states.began(parts.known_from)
+        self.follower = WorkersFollower(
+            parts.progress, states, waiting, after, hurry, trouble, parts.rejections, parts.stop
+        )
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start the threads, whose reports go to this event loop."""
+        if self._log is not None:
+            threading.Thread(target=self._warm, args=(loop,), daemon=True).start()
+        self.follower.start(loop)
+
+    def _warm(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Compile what validation needs, and only then connect: rounds are refused until then."""
+        assert self._log is not None and self.door is not None
+        self.door.warm()
+        self._log.start(loop)
+
+    def close(self) -> None:
+        """Deliver what was taken, and end the threads."""
+        self.follower.stop()
+        if self._log is not None:
+            self._log.close()
