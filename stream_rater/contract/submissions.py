@@ -40,6 +40,11 @@ Appended = Place | NotAppended
 """The outcome of appending a record."""
 
 
+REJECTIONS_BACK = 1000
+"""The number of the last offsets of each partition of `round-rejected` that a process which takes
+rounds reads at its start."""
+
+
 class RejectedRecord(NamedTuple):
     """A record of `round-completed` that the workers rejected."""
 

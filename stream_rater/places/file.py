@@ -13,7 +13,12 @@ from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 
-from stream_rater.adapters.kafka.envelopes import change_headers, event_of, rejected_message
+from stream_rater.adapters.kafka.envelopes import (
+    change_headers,
+    event_of,
+    rejected_message,
+    rejected_record,
+)
 from stream_rater.adapters.sqlite import events, names, reading, season_file
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
@@ -29,7 +34,7 @@ from stream_rater.contract.errors import LogTrouble, StoreTrouble
 from stream_rater.contract.events import ROUND_COMPLETED
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Record
-from stream_rater.contract.submissions import Progress
+from stream_rater.contract.submissions import REJECTIONS_BACK, Progress, RejectedRecord
 from stream_rater.pipeline.parts.schema import mark
 from stream_rater.pipeline.ports import (
     EPOCH_BYTES,
@@ -168,6 +173,17 @@ class FilePlace(reading.DataFile, Place):
             message = rejected_message(rejection, ROUND_COMPLETED, LARGEST)
             yield Record(0, number, message["value"], message["headers"], key=message["key"])
             last[0] = number
+
+    def follow_rejections(self, positions: list[int]) -> Iterator[Sequence[RejectedRecord]]:
+        """Yield rejections as they come. Their numbers count as offsets of one partition."""
+        positions[:] = positions or [max(0, self.last_rejection() - REJECTIONS_BACK) + 1]
+        yield ()
+        while True:
+            some = self.rejections(positions[0] - 1)
+            positions[0] = some[-1][0] + 1 if some else positions[0]
+            yield [rejected_record(rejection) for _, rejection in some]
+            if not some:
+                self.await_change(LOOK_S)
 
     def topic(self, topic: str) -> str:
         """The path of the file."""

@@ -21,7 +21,7 @@ from stream_rater.config.errors import Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.record import Player, Record
-from stream_rater.contract.submissions import Progress
+from stream_rater.contract.submissions import Progress, RejectedRecord
 from stream_rater.pipeline.corrections import correction_ports
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import (
@@ -225,6 +225,16 @@ class Place(ABC):
     def follow(self, topic: str, *, from_start: bool) -> Iterator[Record | None]:
         """Yield the records of CHANGED or REJECTED as they come, and None where none has come for
         a while. `from_start`: whether to begin with the first record that is kept."""
+
+    @abstractmethod
+    def follow_rejections(self, positions: list[int]) -> Iterator[Sequence[RejectedRecord]]:
+        """Yield rejections as they come, and nothing where none has come for a while. Nothing comes
+        first, too: whatever is rejected after that will be yielded.
+
+        `positions`: for each partition of `round-rejected`, the offset at which to begin, which
+        then rises to where the next ones are. An empty list is filled: REJECTIONS_BACK offsets
+        before the ends. Of a partition that is added later, all is yielded.
+        """
 
     @abstractmethod
     def topic(self, topic: str) -> str:

@@ -20,8 +20,8 @@ from stream_rater.places import place_of
 from stream_rater.places.port import Place
 from stream_rater.runtime import http, log, malloc
 from stream_rater.runtime.connections import Limits, Server
+from stream_rater.runtime.round_log import round_log_of
 from stream_rater.serve.door.following import DoorParts, Doorway
-from stream_rater.serve.door.on_kafka import door_on_kafka
 from stream_rater.serve.door.read_your_writes import FreshAnswers
 from stream_rater.serve.http.application import Api
 from stream_rater.serve.http.beliefs import BeliefQuestions
@@ -38,6 +38,8 @@ API_LIMITS = Limits(connections=2000, per_address=0, head_bytes=256 * 1024)
 """The limits of the API's server. The setting SERVE_CONNECTIONS replaces `per_address`."""
 TIMEOUT_S = 5.0
 """The time-out of a request to a server for which clients wait."""
+PROGRESS_TIMEOUT_S = 2.0
+"""The time-out of a request about the workers' progress, for which clients wait."""
 STALLED_S = 30.0
 """The time without a report after which the follower or the event loop counts as stalled."""
 BEAT_S = 1.0
@@ -119,10 +121,12 @@ def parts_of_service(settings: Settings, ladders: Ladders) -> MakeParts:
 
     def make(watcher: Watcher, positions: ReadPositions, _: ApiMetrics) -> Parts:
         reader = IndexReader(settings, positions, ladders)
+        rounds = round_log_of(settings, watcher.trouble) if settings.serve_write_token else None
         return Parts(
             IndexProcess(partial(Follower, settings, ladders=ladders), watcher), reader,
             partial(place_of, settings, timeout_s=TIMEOUT_S),
-            door_on_kafka(settings, watcher.trouble), reader.seasons,
+            DoorParts(rounds, partial(place_of, settings, timeout_s=PROGRESS_TIMEOUT_S)),
+            reader.seasons,
         )  # fmt: skip
 
     return make
@@ -142,14 +146,14 @@ class ServeProcess(Watcher):
             index, ladders, lambda: self._index.caught_up, time.monotonic, executor.run, time.time
         )
         beliefs = BeliefQuestions(settings, ladders, index, connect)
-        self._doorway = Doorway(
-            door, ladders, self.metrics, self._index.hurry,
-            lambda needed: questions.of(index.after(needed)), self.trouble,
-        )  # fmt: skip
+        fresh = FreshAnswers(
+            questions, lambda needed: questions.of(index.after(needed)), self._index.hurry
+        )
+        self._doorway = Doorway(door, ladders, self.metrics, fresh, self.trouble)
         api = Api(
             settings, metadata.version("stream-rater"), questions, beliefs, self._hub, self.metrics,
             self.unhealthy, self.unready, door=self._doorway.door,
-            fresh=FreshAnswers(self._doorway.follower, questions), seasons=seasons,
+            fresh=fresh, seasons=seasons,
         )  # fmt: skip
         self.server = Server(
             api.application, settings.serve,
@@ -225,7 +229,7 @@ class ServeProcess(Watcher):
     def begun(self, positions: Sequence[int]) -> None:
         self.log.info("reading", positions=list(positions))
         self._call(self._hub.begin, list(positions))
-        self._call(self._doorway.follower.begun, list(positions))
+        self._call(self._doorway.begun, list(positions))
 
     def read(self, events: Sequence[NewEvent]) -> None:
         self.metrics.events.inc(len(events))
@@ -236,12 +240,12 @@ class ServeProcess(Watcher):
         for (ladder, partition), offset in newest.items():
             self._positions.event_read(ladder, partition, offset)
         self._hub.publish(events)
-        self._doorway.follower.read(events)
+        self._doorway.read(events)
 
     def checkpointed(self, positions: Sequence[int]) -> None:
         self._call(self._positions.all_read, positions)
         self._call(self._hub.checkpointed, positions)
-        self._call(self._doorway.follower.checkpointed, positions)
+        self._call(self._doorway.checkpointed, positions)
 
     def trouble(self, why: str) -> None:
         self.metrics.troubles.inc()

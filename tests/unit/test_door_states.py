@@ -1,12 +1,23 @@
 """The state of a round: what is known of it, what is dropped, and what cannot be known."""
 
 from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
 
+from stream_rater.adapters.sqlite.database import Database
+from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.columns.sharding import partition_of
+from stream_rater.config.settings import Settings
+from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import CorrectionCause
 from stream_rater.contract.submissions import Place, Progress, RejectedRecord
+from stream_rater.places.file import FilePlace
+from stream_rater.places.memory import MemoryPlace
+from stream_rater.runtime import embedded
 from stream_rater.serve.door.outcomes import RoundStates
 from stream_rater.serve.door.read_your_writes import Settled
+from tests.builders.cases import cases
+from tests.builders.rated_data_files import rate
 from tests.contract.test_serve_index import an_event
 
 P = partition_of("eu", 2)
@@ -207,3 +218,46 @@ def test_what_this_process_has_read() -> None:
         found.observe(progress(step, [step, step], [step, step], [step, step]))
         read = found.read([step - 1, step - 1], [0])
     assert read[0] >= 3
+
+
+class Rated:
+    """A log that is rated at once: in memory, or in a file."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path, self._engine = path, embedded.Engine()
+
+    def submit(self, value: bytes, *headers: tuple[str, bytes]) -> None:
+        if self._path is None:
+            self._engine.log.submit(0, value, headers)
+            self._engine.settle()
+            return
+        with closing(Database.open(self._path, partitions=3)) as database:
+            SqliteLog(database).submit(0, value, headers)
+        rate(self._path)
+
+    def place(self) -> FilePlace | MemoryPlace:
+        if self._path is None:
+            return MemoryPlace(self._engine.log, self._engine.store)
+        return FilePlace(Settings(), self._path)
+
+
+@cases("kind", ["memory", "file"])
+def test_rejections_are_followed(kind: str, tmp_path: Path) -> None:
+    """First the last ones, then each that comes, also by another place that goes on there. The
+    names are those of a round, never of a correction."""
+    log = Rated(tmp_path / "ratings.db" if kind == "file" else None)
+    log.submit(b'{"ladder":"eu","round_id":"r","completed_at":"x","standings":[]}')
+    log.submit(b'{"ladder":"eu","round_id":"r"}', (EVENT_TYPE, b"round-voided"))
+    with closing(log.place()) as place:
+        positions, first = list[int](), place.progress().rejection_ends
+        coming = place.follow_rejections(positions)
+        assert not next(coming) and positions == [first[0] - 2]
+        one, two = next(coming)
+        assert (one.place, one.code, one.ladder, one.round_id) == ((0, 0), "bad-time", "eu", "r")
+        assert (two.place, two.ladder, two.round_id) == ((0, 1), "", "")
+        assert positions == first and not next(coming)
+        log.submit(b"no round")
+        for following in (place.follow_rejections([*positions]), coming):
+            (three,) = next(filter(None, following))
+            assert (three.place, three.code) == ((0, 2), "malformed")
+        assert positions == place.progress().rejection_ends != first

@@ -240,7 +240,7 @@ class Server:
         def make(watcher: Watcher, positions: ReadPositions, _: Any) -> Parts:
             positions.all_read([4])
             reader = FileIndexReader(self._index, self._kept, positions, ladders)
-            door = DoorParts(None, nothing, None, threading.Event())
+            door = DoorParts(None, nothing)
             still: Any = Still
             following = IndexThread(still, watcher)
             return Parts(following, reader, nothing, door, FileSeasons(self._index))

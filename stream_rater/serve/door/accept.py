@@ -16,16 +16,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from stream_rater.adapters.kafka.envelopes import cloud_event_headers
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import Denied, Trouble
-from stream_rater.contract.events import ROUND_COMPLETED, RatingChanged
+from stream_rater.contract.events import ROUND_COMPLETED, RatingChanged, cloud_event_headers
 from stream_rater.contract.record import Headers, Trace
 from stream_rater.contract.seeds import MOST_SEED_BYTES, SeededPlayer
 from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, Place
 from stream_rater.rounds.seed_messages import seed_messages
 from stream_rater.rounds.validation import Invalid
+from stream_rater.runtime.round_log import RoundLog
 from stream_rater.serve.bodies import (
     CorrectionTaken,
     RoundsTaken,
@@ -33,7 +33,6 @@ from stream_rater.serve.bodies import (
     RoundTaken,
 )
 from stream_rater.serve.door import validating
-from stream_rater.serve.door.log import RoundLog
 from stream_rater.serve.door.outcomes import Outcome, RoundState, RoundStates, Waiting
 from stream_rater.serve.problems import Refused, refused_record
 

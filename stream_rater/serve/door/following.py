@@ -1,60 +1,76 @@
-"""The door of a process: its log, the threads that follow the workers, and their life.
-
-`ServeProcess` and a standalone process give it their own log and readers.
-"""
+"""The door of a process, and the threads that follow the workers for it."""
 
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import NamedTuple, Protocol
+from contextlib import ExitStack, closing, suppress
+from typing import NamedTuple
 
 from stream_rater.config.ladders import Ladders
-from stream_rater.contract.errors import Denied, TopicMismatch, Trouble
+from stream_rater.contract.errors import Denied, TopicMismatch, Trouble, Unusable
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.submissions import Progress, RejectedRecord
 from stream_rater.pipeline.ports import pause_s
+from stream_rater.places.port import Place
+from stream_rater.runtime.round_log import RoundLog
 from stream_rater.serve.door.accept import Door
-from stream_rater.serve.door.log import ProgressReader, RoundLog
-from stream_rater.serve.door.outcomes import RoundStates, Waiting
-from stream_rater.serve.door.read_your_writes import Settled
+from stream_rater.serve.door.outcomes import RoundStates
+from stream_rater.serve.door.read_your_writes import FreshAnswers
 from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.index.follower import NewEvent
-from stream_rater.serve.questions import Questions
 
 PAUSE_S = 0.03
 """The pause between two reads of the progress while a request waits."""
 IDLE_S = 2.0
 """The interval at which the progress is read while rounds are pending and no request waits."""
 
-RejectionsRun = Callable[
-    [Callable[[], None], Callable[[Sequence[RejectedRecord], Sequence[int]], None]], None
-]
-"""Follows the rejections until the process ends; see `RejectionReader.run`."""
+FAILURES = Trouble, Denied, TopicMismatch, Unusable
+"""What a place raises. It is asked again later."""
 
 
-class WorkersFollower:
-    """Follows the workers' progress, on demand, and the states of rounds. The methods are for the
-    event loop, except those of the threads."""
+class DoorParts(NamedTuple):
+    """What the door has of the log."""
+
+    log: RoundLog | None
+    """The log to which rounds are appended; None if writing is off."""
+    connect: Callable[[], Place]
+    """Connects to the place of the log. Each thread has a place of its own."""
+    needs_token: bool = True
+    """Whether clients need the token for writing."""
+    known_from: Sequence[int] | None = None
+    """By partition of `round-completed`, the offset from which on the threads get every event and
+    every rejection; None if that is to be found out."""
+
+
+class Doorway:
+    """The door, if writing is on. In any case it follows the workers' progress, on demand; with a
+    door, the states of rounds, too. The methods are for the event loop, except those of the
+    threads."""
 
     def __init__(
-        self, progress: ProgressReader, states: RoundStates, waiting: Waiting,
-        after: Callable[[dict[int, int]], Questions], hurry: Callable[[], None],
-        troubled: Callable[[str], None] = lambda _: None,
-        rejections: RejectionsRun | None = None, stop: threading.Event | None = None,
+        self, parts: DoorParts, ladders: Ladders, metrics: ApiMetrics, fresh: FreshAnswers,
+        trouble: Callable[[str], None],
     ) -> None:  # fmt: skip
-        """`after` gives the questions that are answered only by an index with these positions.
-        `hurry` asks for the positions of the index to be stored soon. `rejections` follows the
-        rejections; None if the states of rounds are not asked for."""
-        self.settled, self.waiting, self.trouble = Settled(), waiting, ""
-        self.denied = False
-        self._progress, self._states = progress, states
-        self.after, self.hurry = after, hurry
-        self._troubled, self._rejections = troubled, rejections
-        self._stop = threading.Event() if stop is None else stop
+        """`fresh` learns how far the workers are, and `trouble` why that cannot be read."""
+        self._log, self._connect = parts.log, parts.connect
+        self._fresh, self._troubled = fresh, trouble
+        self._states = RoundStates()
+        self.door: Door | None = None
+        """The door; None if writing is off."""
+        if (log := parts.log) is not None:
+            metrics.unacknowledged.set_function(lambda: log.waiting)
+            self.door = Door(
+                ladders, log, fresh.waiting, self._states,
+                lambda outcome: metrics.posted.labels(outcome).inc(), metrics.acknowledged.observe,
+                needs_token=parts.needs_token,
+            )  # fmt: skip
+        if parts.known_from is not None:
+            self._states.began(parts.known_from)
         self._positions: list[int] = []
-        self._rejected_positions: list[int] = []
-        self._index_begun = self._rejections_begun = False
+        """Where the index's follower reads `rating-changed`; empty before it has begun."""
+        self._rejected_to: list[int] = []
+        """Where `round-rejected` is being read; empty before that has begun."""
+        self._stop = threading.Event()
         self._ends_wanted = threading.Event()
         self._pending = threading.Event()
         """Set while the newest round may be pending."""
@@ -64,31 +80,32 @@ class WorkersFollower:
         """Start the threads, whose reports go to this event loop."""
         self._loop = loop
         targets = [self._follow_progress]
-        if self._rejections is not None:
-            targets.append(self._follow_rejections)
-        for each in targets:
-            threading.Thread(target=each, name=each.__name__, daemon=True).start()
+        if self._log is not None:
+            targets += [self._connect_log, self._follow_rejections]
+        for target in targets:
+            threading.Thread(target=target, name=target.__name__, daemon=True).start()
 
-    def stop(self) -> None:
-        """End the threads soon."""
+    def close(self) -> None:
+        """Deliver what was taken, and end the threads soon."""
         self._stop.set()
+        if self._log is not None:
+            self._log.close()
 
     # --- reports of the index's follower ---
 
     def begun(self, positions: Sequence[int]) -> None:
         """The follower of `rating-changed` begins to read at these offsets."""
         self._positions = list(positions)
-        self._index_begun = True
-        self._begin()
+        self._want_ends()
 
     def read(self, events: Sequence[NewEvent]) -> None:
         """These events are in the index."""
-        if self._rejections is None:
+        if self._log is None:
             return
-        for each in events:
-            self._states.changed(rating_changed_from_json(each.value))
-            self._positions[each.partition] = each.offset + 1
-        self.waiting.notify()
+        for event in events:
+            self._states.changed(rating_changed_from_json(event.value))
+            self._positions[event.partition] = event.offset + 1
+        self._fresh.waiting.notify()
 
     def checkpointed(self, positions: Sequence[int]) -> None:
         """Everything before these positions is in the index."""
@@ -98,157 +115,88 @@ class WorkersFollower:
     # --- reports of the threads ---
 
     def _observed(self, progress: Progress) -> None:
-        self.trouble, self.denied = "", False
-        self.settled.observe(progress)
+        self._fresh.observed(progress)
         self._settle()
-        if self.waiting.count:
-            self.hurry()
+        if self._fresh.waiting.count:
+            self._fresh.hurry()
 
     def _rejected(self, records: Sequence[RejectedRecord], positions: Sequence[int]) -> None:
-        for each in records:
-            self._states.rejected(each)
-        self._rejected_positions = list(positions)
+        first, self._rejected_to = not self._rejected_to, list(positions)
+        for record in records:
+            self._states.rejected(record)
+        if first:
+            self._want_ends()
         self._settle()
 
-    def _begin(self) -> None:
-        if self._index_begun and self._rejections_begun and not self._states.begun:
+    def _want_ends(self) -> None:
+        """Once both topics are being read, let the ends of the rounds be read: what was reported
+        of earlier rounds may have been missed."""
+        if self._positions and self._rejected_to and not self._states.begun:
             self._ends_wanted.set()
-
-    def _begun_rejections(self) -> None:
-        self._rejections_begun = True
-        self._begin()
 
     def _settle(self) -> None:
         """Find out which rounds are settled, and wake the requests that wait."""
-        if self.settled.shards and self._rejections is not None:
-            read = self.settled.read(self._positions, self._rejected_positions)
-            self._states.settled(read)
+        settled = self._fresh.settled
+        if settled.shards and self._log is not None:
+            self._states.settled(settled.read(self._positions, self._rejected_to))
             if self._states.unsettled:
                 self._pending.set()
             else:
                 self._pending.clear()
-        self.waiting.notify()
+        self._fresh.waiting.notify()
+
+    def _fail(self, why: str, denied: bool) -> None:
+        if why != self._fresh.trouble:
+            self._troubled(why)
+        self._fresh.failed(why, denied)
 
     # --- the threads ---
 
+    def _connect_log(self) -> None:
+        """Compile what validation needs, and only then connect: rounds are refused until then."""
+        assert self._log is not None and self.door is not None and self._loop is not None
+        self.door.warm()
+        self._log.start(self._loop)
+
     def _follow_progress(self) -> None:
-        failures = 0
-        while not self._stop.is_set():
-            wanted = self.waiting.wanted.wait(IDLE_S)
-            if self._stop.is_set():
-                return
-            if not (wanted or self._pending.is_set() or self._ends_wanted.is_set()):
-                continue
-            try:
-                if self._ends_wanted.is_set():
-                    ends = self._progress.ends()
-                    self._ends_wanted.clear()
-                    self._call(self._states.began, ends)
-                self._call(self._observed, self._progress.read())
-                failures = 0
-            except (Trouble, Denied, TopicMismatch) as error:
-                failures += 1
-                self._call(self._fail, str(error), not isinstance(error, Trouble))
-                self._stop.wait(pause_s(failures))
-            self._stop.wait(PAUSE_S)
+        failures, place, waiting = 0, None, self._fresh.waiting
+        with ExitStack() as connected:
+            while not self._stop.is_set():
+                wanted = waiting.wanted.wait(IDLE_S) or self._ends_wanted.is_set()
+                if self._stop.is_set() or not (wanted or self._pending.is_set()):
+                    continue
+                try:
+                    if place is None:
+                        place = connected.enter_context(closing(self._connect()))
+                    if self._ends_wanted.is_set():
+                        ends = place.ends()
+                        self._ends_wanted.clear()
+                        self._call(self._states.began, ends)
+                    self._call(self._observed, place.progress())
+                    failures = 0
+                except FAILURES as error:
+                    failures += 1
+                    self._call(self._fail, str(error), not isinstance(error, Trouble))
+                    self._stop.wait(pause_s(failures))
+                self._stop.wait(PAUSE_S)
 
     def _follow_rejections(self) -> None:
-        assert self._rejections is not None
-        failures = 0
+        failures, positions, reported = 0, list[int](), list[int]()
         while not self._stop.is_set():
             try:
-                self._rejections(
-                    lambda: self._call(self._begun_rejections),
-                    lambda records, positions: self._call(self._rejected, records, positions),
-                )
-            except (Trouble, Denied, TopicMismatch) as error:
+                with closing(self._connect()) as place:
+                    for records in place.follow_rejections(positions):
+                        if self._stop.is_set():
+                            return
+                        if records or positions != reported:
+                            reported = list(positions)
+                            self._call(self._rejected, records, reported)
+            except FAILURES as error:
                 failures += 1
                 self._troubled(str(error))
                 self._stop.wait(pause_s(failures))
-
-    def _fail(self, why: str, denied: bool) -> None:
-        if why != self.trouble:
-            self._troubled(why)
-        self.trouble, self.denied = why, denied
-        if denied:
-            self.waiting.notify()
 
     def _call(self, action: Callable[..., None], *given: object) -> None:
         assert self._loop is not None
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(action, *given)
-
-
-class StartedLog(RoundLog, Protocol):
-    """A log that lives as long as the process."""
-
-    @property
-    def waiting(self) -> int:
-        """The number of records whose outcome is not known yet."""
-
-    def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Connect. Outcomes go to this event loop."""
-
-    def close(self) -> None:
-        """End. Records that still wait are delivered, or fail, within seconds."""
-
-
-class DoorParts(NamedTuple):
-    """What the door has of the log."""
-
-    log: StartedLog | None
-    """The log to which rounds are appended; None if writing is off."""
-    progress: ProgressReader
-    rejections: RejectionsRun | None
-    """Follows the rejections; None if writing is off."""
-    stop: threading.Event
-    """Set when `rejections` must end."""
-    needs_token: bool = True
-    """Whether clients need the token for writing."""
-    known_from: Sequence[int] | None = None
-    """By partition of `round-completed`, the offset from which on the followers get every event and
-    every rejection; None if that is to be found out."""
-
-
-class Doorway:
-    """The door, if writing is on, and the follower of the workers in any case."""
-
-    def __init__(
-        self, parts: DoorParts, ladders: Ladders, metrics: ApiMetrics, hurry: Callable[[], None],
-        after: Callable[[dict[int, int]], Questions], trouble: Callable[[str], None],
-    ) -> None:  # fmt: skip
-        """`hurry` and `after` are those of `WorkersFollower`."""
-        states, waiting, log = RoundStates(), Waiting(), parts.log
-        self._log = log
-        self.door: Door | None = None
-        """The door; None if writing is off."""
-        if log is not None:
-            metrics.unacknowledged.set_function(lambda: log.waiting)
-            self.door = Door(
-                ladders, log, waiting, states,
-                lambda outcome: metrics.posted.labels(outcome).inc(), metrics.acknowledged.observe,
-                needs_token=parts.needs_token,
-            )  # fmt: skip
-        if parts.known_from is not None:
-            states.began(parts.known_from)
-        self.follower = WorkersFollower(
-            parts.progress, states, waiting, after, hurry, trouble, parts.rejections, parts.stop
-        )
-
-    def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start the threads, whose reports go to this event loop."""
-        if self._log is not None:
-            threading.Thread(target=self._warm, args=(loop,), daemon=True).start()
-        self.follower.start(loop)
-
-    def _warm(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Compile what validation needs, and only then connect: rounds are refused until then."""
-        assert self._log is not None and self.door is not None
-        self.door.warm()
-        self._log.start(loop)
-
-    def close(self) -> None:
-        """Deliver what was taken, and end the threads."""
-        self.follower.stop()
-        if self._log is not None:
-            self._log.close()

@@ -18,7 +18,7 @@ that gives the answer, so it holds if several processes write the index, or if i
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.contract.submissions import Progress
@@ -118,29 +118,33 @@ class Settled:
         return [min(by_shard) for by_shard in zip(*self._read, strict=True)]
 
 
-class Following(Protocol):
-    """What of the process is needed to wait for an offset."""
-
-    settled: Settled
-    waiting: Waiting
-    trouble: str
-    """Why the progress of the workers cannot be read; empty if it can."""
-
-    denied: bool
-    """Whether trying again does not help, because a right or a topic is missing."""
-
-    def hurry(self) -> None:
-        """Ask for the positions of the index to be stored soon."""
-
-    def after(self, needed: dict[int, int]) -> Questions:
-        """Questions that are answered only if the index has these positions, by shard."""
-
-
 class FreshAnswers:
-    """Answers questions that name an offset. It is for one event loop."""
+    """Answers questions that name an offset, by what is known of the workers. It is for one event
+    loop."""
 
-    def __init__(self, following: Following, questions: Questions) -> None:
-        self._following, self._questions = following, questions
+    def __init__(
+        self, questions: Questions, after: Callable[[dict[int, int]], Questions],
+        hurry: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """`after` gives the questions that are answered only if the index has these positions, by
+        shard. `hurry` asks for the positions of the index to be stored soon."""
+        self._questions, self._after, self.hurry = questions, after, hurry
+        self.settled, self.waiting = Settled(), Waiting()
+        self.trouble = ""
+        """Why the progress of the workers cannot be read; empty if it can."""
+        self._denied = False
+        """Whether trying again does not help, because a right or a topic is missing."""
+
+    def observed(self, progress: Progress) -> None:
+        """Take in newer progress."""
+        self.trouble, self._denied = "", False
+        self.settled.observe(progress)
+
+    def failed(self, why: str, denied: bool) -> None:
+        """Record why the progress cannot be read."""
+        self.trouble, self._denied = why, denied
+        if denied:
+            self.waiting.notify()
 
     async def answer(
         self, ladder: str, offset: int, players: Sequence[str] | None, wait_s: float, ask: Ask[T]
@@ -148,21 +152,21 @@ class FreshAnswers:
         """The answer to a question about a ladder. It includes what every record at or before
         `offset` of the ladder's partition did to `players`, or to all players if that is None.
         Raises Refused if that is not so within `wait_s`."""
-        loop, follow = asyncio.get_running_loop(), self._following
+        loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_s
         if players is not None and (found := await self._newer(offset, ask)) is not None:
             return found
         while (needed := self._needed(ladder, offset, players)) is None:
-            if not await follow.waiting.until(deadline_s) or follow.denied:
+            if not await self.waiting.until(deadline_s) or self._denied:
                 raise self._not_yet(offset)
         while True:
             try:
-                return await ask(follow.after(needed))
+                return await ask(self._after(needed))
             except Incomplete:
                 if loop.time() + AGAIN_S > deadline_s:
                     raise self._not_yet(offset) from None
-            follow.hurry()
-            await follow.waiting.until(loop.time() + AGAIN_S)
+            self.hurry()
+            await self.waiting.until(loop.time() + AGAIN_S)
 
     async def _newer(self, offset: int, ask: Ask[T]) -> T | None:
         """The answer now, if every player in it was changed at `offset` or later. None if not, or
@@ -184,7 +188,7 @@ class FreshAnswers:
         self, ladder: str, offset: int, players: Sequence[str] | None
     ) -> dict[int, int] | None:
         """The positions that the index must have; None if it is too early to say."""
-        settled = self._following.settled
+        settled = self.settled
         if not settled.shards:
             return None
         partition = partition_of(ladder, settled.partitions)
@@ -195,7 +199,7 @@ class FreshAnswers:
         return settled.needed(partition, offset, shards)
 
     def _not_yet(self, offset: int) -> Refused:
-        if why := self._following.trouble:
+        if why := self.trouble:
             return Refused("log-unavailable", f"{why}: try again")
         why = f"the index does not include offset {offset} yet: try again"
         return Refused("not-yet", why, "query.min_offset")

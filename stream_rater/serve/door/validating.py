@@ -9,7 +9,7 @@ duplicate, or by the terms at its offset.
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -68,17 +68,13 @@ class OtherLadder(Exception):
     """The ladder in the body is not that of the path. The text says so."""
 
 
-class Ends(Protocol):
-    """The known ends of the partitions of `round-completed`."""
-
-    def __call__(self, partition: int, /) -> int:
-        """The end of a partition."""
-
-
 class Validator:
     """Validates bodies. It is for one thread."""
 
-    def __init__(self, ladders: Ladders, partitions: int, end_of: Ends) -> None:
+    def __init__(
+        self, ladders: Ladders, partitions: int, end_of: Callable[[int], int]
+    ) -> None:  # fmt: skip
+        """`end_of` returns the known end of a partition of `round-completed`."""
         self._ladders, self._partitions, self._end_of = ladders, partitions, end_of
         self._decoder = RoundDecoder(ladders, partitions)
 
