@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from stream_rater.contract.record import Headers
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """The place of a record in `round-completed`."""
 
     partition: int
@@ -36,7 +36,7 @@ class NotAppended(NamedTuple):
     detail: str
 
 
-Appended = Place | NotAppended
+Appended = RecordPlace | NotAppended
 """The outcome of appending a record."""
 
 
@@ -48,7 +48,7 @@ rounds reads at its start."""
 class RejectedRecord(NamedTuple):
     """A record of `round-completed` that the workers rejected."""
 
-    place: Place
+    place: RecordPlace
     code: str
     detail: str
     ladder: str
@@ -56,7 +56,7 @@ class RejectedRecord(NamedTuple):
     round_id: str
 
 
-class Progress(NamedTuple):
+class WorkersProgress(NamedTuple):
     """How far the workers are. The fields were read one after the other, in this order, which the
     rules of `serve.door.read_your_writes` depend on."""
 

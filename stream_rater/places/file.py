@@ -34,7 +34,7 @@ from stream_rater.contract.errors import LogTrouble, StoreTrouble
 from stream_rater.contract.events import ROUND_COMPLETED
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Record
-from stream_rater.contract.submissions import REJECTIONS_BACK, Progress, RejectedRecord
+from stream_rater.contract.submissions import REJECTIONS_BACK, RejectedRecord, WorkersProgress
 from stream_rater.pipeline.parts.schema import mark
 from stream_rater.pipeline.ports import (
     EPOCH_BYTES,
@@ -175,7 +175,7 @@ class FilePlace(reading.DataFile, Place):
             last[0] = number
 
     def follow_rejections(self, positions: list[int]) -> Iterator[Sequence[RejectedRecord]]:
-        """Yield rejections as they come. Their numbers count as offsets of one partition."""
+        """Their numbers count as offsets of one partition."""
         positions[:] = positions or [max(0, self.last_rejection() - REJECTIONS_BACK) + 1]
         yield ()
         while True:
@@ -209,8 +209,8 @@ class FilePlace(reading.DataFile, Place):
 
     # --- how far the process is that rates ---
 
-    def progress(self) -> Progress:
-        return Progress(
+    def progress(self) -> WorkersProgress:
+        return WorkersProgress(
             self.committed(ESTIMATORS, self.partitions), self.part_ends(),
             self.committed(UPDATERS, self.shards), self.changed_ends(),
             [self.last_rejection() + 1],

@@ -29,7 +29,7 @@ from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.events import cloud_event_headers, shown
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import ANY_OFFSET, Record, header
-from stream_rater.contract.submissions import Progress, RejectedRecord
+from stream_rater.contract.submissions import RejectedRecord, WorkersProgress
 from stream_rater.pipeline.corrections import correction_ports
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.parts.schema import mark
@@ -199,7 +199,6 @@ class KafkaPlace(Place):
         return reader.follow(self.settings, name, self._count(name), from_start=from_start)
 
     def follow_rejections(self, positions: list[int]) -> Iterator[Sequence[RejectedRecord]]:
-        """Yield the rejections in `round-rejected` as they come."""
         topic = self.topics.rejected
         return reader.follow_rejections(self.settings, topic, self._count(topic), positions)
 
@@ -219,7 +218,7 @@ class KafkaPlace(Place):
 
     # --- how far the workers are ---
 
-    def progress(self) -> Progress:
+    def progress(self) -> WorkersProgress:
         admin, names = self.admin, self.topics
         self._find(names.rounds, names.parts, names.changed, names.rejected)
         rated = admin.committed(ESTIMATORS, names.rounds, self.partitions)
@@ -229,7 +228,7 @@ class KafkaPlace(Place):
         change_ends = admin.all_ends(names.changed)
         if len(part_ends) != len(change_ends):
             raise LogTrouble(f"kafka: {names.parts} and {names.changed} differ in partitions")
-        return Progress(
+        return WorkersProgress(
             [rated[p] or 0 for p in range(self.partitions)], part_ends,
             [applied[s] or 0 for s in range(len(part_ends))], change_ends,
             admin.all_ends(names.rejected),

@@ -15,7 +15,7 @@ from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.record import Record, checksum
-from stream_rater.contract.submissions import REJECTIONS_BACK, Progress, RejectedRecord
+from stream_rater.contract.submissions import REJECTIONS_BACK, RejectedRecord, WorkersProgress
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.parts.schema import mark
 from stream_rater.pipeline.ports import (
@@ -130,7 +130,6 @@ class MemoryPlace(Place):
             yield None
 
     def follow_rejections(self, positions: list[int]) -> Iterator[Sequence[RejectedRecord]]:
-        """Yield rejections from a position on, and then nothing for ever."""
         positions[:] = positions or [max(0, len(self.log.rejected) - REJECTIONS_BACK)]
         yield ()
         while True:
@@ -146,9 +145,9 @@ class MemoryPlace(Place):
 
     # --- how far the workers are ---
 
-    def progress(self) -> Progress:
+    def progress(self) -> WorkersProgress:
         log = self.log
-        return Progress(
+        return WorkersProgress(
             [log.estimators.committed.get(p, 0) for p in range(self.partitions)],
             [*map(len, log.parts)],
             [log.updaters.committed.get(s, 0) for s in range(self.shards)],

@@ -21,7 +21,7 @@ from stream_rater.config.errors import Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.record import Player, Record
-from stream_rater.contract.submissions import Progress, RejectedRecord
+from stream_rater.contract.submissions import RejectedRecord, WorkersProgress
 from stream_rater.pipeline.corrections import correction_ports
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import (
@@ -247,7 +247,7 @@ class Place(ABC):
     # --- how far the workers are ---
 
     @abstractmethod
-    def progress(self) -> Progress:
+    def progress(self) -> WorkersProgress:
         """How far the workers are. Each field is read after the one before it."""
 
     def check_ratings(self) -> None:

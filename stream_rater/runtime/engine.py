@@ -23,7 +23,7 @@ from stream_rater.adapters.local_driver import LocalDriver
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
 from stream_rater.contract.errors import LogTrouble, Trouble
-from stream_rater.contract.submissions import NewRecord, Place
+from stream_rater.contract.submissions import NewRecord, RecordPlace
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Effect, Poll, Polled, Step, pause_s
 
@@ -95,7 +95,7 @@ class _Waiting(NamedTuple):
     records: Sequence[NewRecord]
     size: int
     """The bytes of their values."""
-    answer: "Future[list[Place]]"
+    answer: "Future[list[RecordPlace]]"
 
 
 class Engine:
@@ -128,10 +128,10 @@ class Engine:
 
     # --- for other threads ---
 
-    def append(self, records: Sequence[NewRecord]) -> "Future[list[Place]]":
+    def append(self, records: Sequence[NewRecord]) -> "Future[list[RecordPlace]]":
         """Append records to the log. The future has their places once they are on the disk. Raises
         Full if too many records wait. If the future is cancelled, no later turn appends them."""
-        answer: Future[list[Place]] = Future()
+        answer: Future[list[RecordPlace]] = Future()
         size = sum(len(each.value) for each in records)
         with self._changed:
             most_bytes = max(MOST_WAITING_BYTES, size)
@@ -228,7 +228,7 @@ class Engine:
             self._waiting -= sum(len(each.records) for each in some)
             self._waiting_bytes -= sum(each.size for each in some)
 
-    def _append(self, taken: Sequence[_Waiting]) -> list[Place]:
+    def _append(self, taken: Sequence[_Waiting]) -> list[RecordPlace]:
         received_s = time.time()
         rounds = [
             NewRound(record.partition, record.value, record.headers, received_s, record.key)
@@ -236,7 +236,7 @@ class Engine:
             for record in each.records
         ]
         offsets = self._log.submit_all(rounds) if rounds else ()
-        return [Place(each.partition, at) for each, at in zip(rounds, offsets, strict=True)]
+        return [RecordPlace(each.partition, at) for each, at in zip(rounds, offsets, strict=True)]
 
     def _work(self, began_s: float) -> None:
         """Let the machines work until both wait, or the turn is over."""

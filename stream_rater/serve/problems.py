@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from stream_rater.contract.submissions import Place
+from stream_rater.contract.submissions import RecordPlace
 from stream_rater.serve.bodies import Problem
 
 MEDIA_TYPE = "application/problem+json"
@@ -63,7 +63,7 @@ class Refused(Exception):
 
     def __init__(
         self, code: str, detail: str, place: str | None = None, retry_after_s: int | None = None,
-        kind: Kind | None = None, at: Place | None = None,
+        kind: Kind | None = None, at: RecordPlace | None = None,
     ) -> None:  # fmt: skip
         """`kind` is that of the code, unless it is given. `at` is where the round stands."""
         super().__init__(detail)

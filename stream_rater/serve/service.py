@@ -19,7 +19,7 @@ from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.places import place_of
 from stream_rater.places.port import Place
 from stream_rater.runtime import http, log, malloc
-from stream_rater.runtime.connections import Limits, Server
+from stream_rater.runtime.connections import ConnectionLimits, Server
 from stream_rater.runtime.round_log import round_log_of
 from stream_rater.serve.door.following import DoorParts, Doorway
 from stream_rater.serve.door.read_your_writes import FreshAnswers
@@ -34,7 +34,7 @@ from stream_rater.serve.index.reader import IndexReader, ReadPositions
 from stream_rater.serve.questions import Incomplete, Index, Questions
 from stream_rater.serve.seasons import SeasonIndex
 
-API_LIMITS = Limits(connections=2000, per_address=0, head_bytes=256 * 1024)
+API_LIMITS = ConnectionLimits(connections=2000, per_address=0, head_bytes=256 * 1024)
 """The limits of the API's server. The setting SERVE_CONNECTIONS replaces `per_address`."""
 TIMEOUT_S = 5.0
 """The time-out of a request to a server for which clients wait."""
@@ -55,7 +55,7 @@ SWITCH_S = 0.0005
 """The interval at which a thread that computes a prediction lets the event loop run."""
 
 
-class Following(Protocol):
+class IndexKeeper(Protocol):
     """Follows `rating-changed` in a thread, and reports to a Watcher."""
 
     @property
@@ -103,7 +103,7 @@ class CompleteIndex(Index, Protocol):
 class Parts(NamedTuple):
     """What a process of the API answers from."""
 
-    following: Following
+    following: IndexKeeper
     reader: CompleteIndex
     connect: Callable[[], Place]
     """Connects to the workers' beliefs."""
@@ -165,13 +165,13 @@ class ServeProcess(Watcher):
         self._report_slots = threading.Semaphore(MOST_REPORTS)
         self._heartbeat_s = time.monotonic()
         self._failure: BaseException | None = None
-        self._probes: http.Server | None = None
+        self._probes: http.ProbeServer | None = None
         if settings.serve_probes:  # probes and metrics have an address of their own
             pages = http.application(
                 self.metrics.registry, self.unhealthy, self._unready_in_another_loop,
                 settings.serve_probes,
             )  # fmt: skip
-            self._probes = http.Server(settings.serve_probes, pages)
+            self._probes = http.ProbeServer(settings.serve_probes, pages)
 
     def _set_gauges(self) -> None:
         self.metrics.caught_up.set_function(lambda: self._index.caught_up)

@@ -22,7 +22,7 @@ from stream_rater.serve.service import MakeParts, Parts
 
 
 class Standalone:
-    """The engine and the index, as the process of the API runs them (`service.Following`)."""
+    """The engine and the index, as the process of the API runs them (`service.IndexKeeper`)."""
 
     def __init__(
         self, settings: Settings, ladders: Ladders, path: Path, watcher: Watcher,

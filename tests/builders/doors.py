@@ -14,7 +14,7 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, Place
+from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, RecordPlace
 from stream_rater.serve.door.accept import Door
 from stream_rater.serve.door.outcomes import Waiting
 from stream_rater.serve.http.application import Api
@@ -54,7 +54,7 @@ class LogInMemory:
             return [self.broken] * len(records)
         found: list[Appended] = []
         for each in records:
-            found.append(Place(each.partition, len(self.records[each.partition])))
+            found.append(RecordPlace(each.partition, len(self.records[each.partition])))
             self.records[each.partition].append(each)
         return found
 

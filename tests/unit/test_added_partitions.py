@@ -12,7 +12,7 @@ from stream_rater.adapters.kafka.reader import follow
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record
-from stream_rater.contract.submissions import Progress
+from stream_rater.contract.submissions import WorkersProgress
 from stream_rater.places.kafka import KafkaPlace
 from stream_rater.serve.door.read_your_writes import Settled
 from stream_rater.serve.http.event_stream import Hub
@@ -121,9 +121,9 @@ def rejections(partition: int, count: int) -> list[Record]:
 def test_progress_is_that_of_all_shards(topic: Topic) -> None:
     """At every question. While one of both topics lacks the new shard, there is no progress."""
     found = kafka_place()
-    assert found.progress() == Progress([2], [2], [2], [2], [2])
+    assert found.progress() == WorkersProgress([2], [2], [2], [2], [2])
     topic.partitions.append(records(1, 3))
-    assert found.progress() == Progress([2], [2, 3], [2, 3], [2, 3], [2, 3])
+    assert found.progress() == WorkersProgress([2], [2, 3], [2, 3], [2, 3], [2, 3])
     found.admin.fewer = "changed"  # type: ignore[attr-defined]
     with pytest.raises(LogTrouble, match="differ in partitions"):
         found.progress()
@@ -133,15 +133,15 @@ def test_an_answer_needs_the_events_of_old_and_of_new_shards() -> None:
     """A player's round that was rated before is in the partition of another shard. What was
     settled stays so."""
     settled = Settled()
-    settled.observe(Progress([5], [2], [2], [7], [0]))
+    settled.observe(WorkersProgress([5], [2], [2], [7], [0]))
     assert settled.needed(0, 4, [0]) == {0: 7} and settled.read([7], [0]) == [5]
-    more = Progress([6], [2, 0, 0], [2, 0, 0], [8, 0, 0], [0])
+    more = WorkersProgress([6], [2, 0, 0], [2, 0, 0], [8, 0, 0], [0])
     settled.observe(more)
     assert settled.needed(0, 5, [2]) == {0: 8, 1: 0, 2: 0}
     assert settled.read([7], [0]) == [5]
     settled.observe(more._replace(rated=[9], part_ends=[2, 0, 1], change_ends=[8, 0, 3]))
     assert settled.needed(0, 8, [2]) is None  # the part is not applied
-    settled.observe(Progress([9], [2, 0, 1], [2, 0, 1], [8, 0, 3], [0]))
+    settled.observe(WorkersProgress([9], [2, 0, 1], [2, 0, 1], [8, 0, 3], [0]))
     assert settled.needed(0, 8, [2]) == {0: 8, 1: 0, 2: 3}
 
 

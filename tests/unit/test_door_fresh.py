@@ -8,7 +8,7 @@ import pytest
 
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.config.ladders import ANY_LADDER
-from stream_rater.contract.submissions import Progress
+from stream_rater.contract.submissions import WorkersProgress
 from stream_rater.serve.door.read_your_writes import FreshAnswers
 from stream_rater.serve.entries import IndexedPlayer
 from stream_rater.serve.index.reader import AtLeast, ReadPositions
@@ -62,8 +62,8 @@ class Workers:
 
     def observe(self, rated: int, changes: int) -> None:
         """All parts of the rounds before an offset are applied, with events before another."""
-        nine = [9] * SHARDS
-        self.answers.observed(Progress([rated] * PARTITIONS, nine, nine, [changes] * SHARDS, [0]))
+        nine, ends = [9] * SHARDS, [changes] * SHARDS
+        self.answers.observed(WorkersProgress([rated] * PARTITIONS, nine, nine, ends, [0]))
         self.waiting.notify()
 
     async def ann(self, offset: int, wait_s: float = 0.0) -> int | None:

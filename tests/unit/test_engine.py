@@ -19,7 +19,7 @@ from stream_rater.adapters.sqlite.store import position_of
 from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders
 from stream_rater.contract.errors import LogTrouble, Unrecoverable
 from stream_rater.contract.events import rating_changed_from_json
-from stream_rater.contract.submissions import NewRecord, Place
+from stream_rater.contract.submissions import NewRecord, RecordPlace
 from stream_rater.runtime import engine
 from stream_rater.runtime.engine import Full
 from tests.builders.lines import a_round
@@ -53,7 +53,7 @@ class Started:
     def _report(self) -> None:
         self.reports += 1
 
-    def submit(self, *numbers: int) -> "Future[list[Place]]":
+    def submit(self, *numbers: int) -> "Future[list[RecordPlace]]":
         return self.process.append(*map(new_round, numbers))
 
     def turns(self) -> None:
@@ -234,7 +234,7 @@ def test_a_broken_disk_ends_it(started: Started) -> None:
     unconfirmed.sqlite_errorcode = sqlite3.SQLITE_IOERR
     statements = Statements(started, unconfirmed)
     answer = started.submit(1)
-    later: list[Future[list[Place]]] = []
+    later: list[Future[list[RecordPlace]]] = []
     statements.at_commit = lambda: later.append(started.submit(2))
     run = Run(started)
     run.join()
@@ -248,7 +248,7 @@ def test_a_broken_disk_ends_it(started: Started) -> None:
 def test_answers_are_those_of_their_records(started: Started) -> None:
     """However many come at once, from whatever thread."""
     run = Run(started)
-    found: dict[int, Sequence[Place]] = {}
+    found: dict[int, Sequence[RecordPlace]] = {}
 
     def send(first: int) -> None:
         for number in range(first, first + 25):

@@ -13,7 +13,7 @@ from stream_rater.contract import events
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.record import Headers as RecordHeaders
 from stream_rater.contract.record import Record, Trace, header, trace_of
-from stream_rater.contract.submissions import Place, RejectedRecord
+from stream_rater.contract.submissions import RecordPlace, RejectedRecord
 from stream_rater.pipeline.ports import Event, Rejection
 from stream_rater.pipeline.updater.rating_events import Events
 
@@ -118,7 +118,7 @@ def rejection_in(record: Record) -> RejectedRecord | None:
         with suppress(*events.UNDECODABLE):
             names = _names(record.value or b"")
     code, detail = header(record.headers, "error-code"), header(record.headers, "error")
-    return RejectedRecord(Place(*place), code, detail, names.ladder, names.round_id)
+    return RejectedRecord(RecordPlace(*place), code, detail, names.ladder, names.round_id)
 
 
 def rejected_record(rejection: Rejection) -> RejectedRecord:
@@ -126,7 +126,7 @@ def rejected_record(rejection: Rejection) -> RejectedRecord:
     record = rejection.record
     is_round = not header(record.headers, EVENT_TYPE)
     names = (rejection.ladder, rejection.round_id) if is_round else ("", "")
-    place = Place(record.partition, record.offset)
+    place = RecordPlace(record.partition, record.offset)
     return RejectedRecord(place, rejection.code, rejection.message, *names)
 
 

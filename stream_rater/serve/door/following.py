@@ -9,7 +9,7 @@ from typing import NamedTuple
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.errors import Denied, TopicMismatch, Trouble, Unusable
 from stream_rater.contract.events import rating_changed_from_json
-from stream_rater.contract.submissions import Progress, RejectedRecord
+from stream_rater.contract.submissions import RejectedRecord, WorkersProgress
 from stream_rater.pipeline.ports import pause_s
 from stream_rater.places.port import Place
 from stream_rater.runtime.round_log import RoundLog
@@ -114,7 +114,7 @@ class Doorway:
 
     # --- reports of the threads ---
 
-    def _observed(self, progress: Progress) -> None:
+    def _observed(self, progress: WorkersProgress) -> None:
         self._fresh.observed(progress)
         self._settle()
         if self._fresh.waiting.count:

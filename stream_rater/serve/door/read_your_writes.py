@@ -12,8 +12,8 @@ rules are exact, because each value only rises:
   end, not the last stable offset, since the open transaction of a worker that was thought dead
   would keep the last stable offset below events that are committed.
 
-`Settled` knows W1 and W2 from `Progress`, for all clients. W3 is checked by the read of the index
-that gives the answer, so it holds if several processes write the index, or if it goes back.
+`Settled` knows W1 and W2 from `WorkersProgress`, for all clients. W3 is checked by the read of the
+index that gives the answer, so it holds if several processes write the index, or if it goes back.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from stream_rater.columns.sharding import partition_of, shards_of
-from stream_rater.contract.submissions import Progress
+from stream_rater.contract.submissions import WorkersProgress
 from stream_rater.serve.bodies import LookupAnswer, RankedPlayer
 from stream_rater.serve.door.outcomes import Waiting
 from stream_rater.serve.problems import Refused
@@ -71,7 +71,7 @@ class Settled:
         """The number of partitions of `round-completed`; 0 before the first progress."""
         return len(self._read[0]) if self._read else 0
 
-    def observe(self, progress: Progress) -> None:
+    def observe(self, progress: WorkersProgress) -> None:
         """Take in newer progress."""
         shards = len(progress.part_ends)
         if self.shards != shards:
@@ -135,7 +135,7 @@ class FreshAnswers:
         self._denied = False
         """Whether trying again does not help, because a right or a topic is missing."""
 
-    def observed(self, progress: Progress) -> None:
+    def observed(self, progress: WorkersProgress) -> None:
         """Take in newer progress."""
         self.trouble, self._denied = "", False
         self.settled.observe(progress)

@@ -64,7 +64,7 @@ class ValidCorrection(NamedTuple):
     """Whether it waits for the others of its batch."""
 
 
-class OtherLadder(Exception):
+class PathMismatch(Exception):
     """The ladder in the body is not that of the path. The text says so."""
 
 
@@ -80,12 +80,12 @@ class Validator:
 
     def rounds(
         self, bodies: Sequence[tuple[bytes, str]], now_s: float
-    ) -> list[ValidRound | Invalid | OtherLadder]:
+    ) -> list[ValidRound | Invalid | PathMismatch]:
         """Validate rounds, each with the ladder of its path, which is empty if the path has none.
         `now_s` is the time in Unix seconds."""
-        found: list[ValidRound | Invalid | OtherLadder] = []
+        found: list[ValidRound | Invalid | PathMismatch] = []
         records = list[Record]()
-        other = dict[int, OtherLadder]()
+        other = dict[int, PathMismatch]()
         for i, (body, ladder) in enumerate(bodies):
             value = with_ladder(body, ladder)
             name = ladder_in(value)
@@ -111,7 +111,7 @@ class Validator:
         return found
 
     def correction(self, body: bytes, ladder: str, now_s: float) -> ValidCorrection:
-        """Validate a correction, a seed or a reset. Raises Invalid or OtherLadder."""
+        """Validate a correction, a seed or a reset. Raises Invalid or PathMismatch."""
         value = with_ladder(body, ladder)
         name = ladder_in(value)
         if name and name != ladder:
@@ -244,8 +244,8 @@ def with_ladder(body: bytes, ladder: str) -> bytes:
     return b'{"ladder":' + to_json(ladder) + (b"" if rest == b"}" else b",") + rest
 
 
-def _other_ladder(name: str, ladder: str) -> OtherLadder:
-    return OtherLadder(
+def _other_ladder(name: str, ladder: str) -> PathMismatch:
+    return PathMismatch(
         f"it names ladder {name[:MAX_ID_BYTES]!r}, and the path {ladder!r}: leave one out, or name "
         "the same"
     )
