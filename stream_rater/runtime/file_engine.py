@@ -20,9 +20,8 @@ from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime import log, selfcheck
-from stream_rater.runtime.cautions import say_cautions
 from stream_rater.runtime.engine import Engine, Machine
-from stream_rater.runtime.ladder_checks import check_ladders
+from stream_rater.runtime.ladder_checks import check_ladders, say_cautions
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
 from stream_rater.runtime.round_log import FileRoundLog
 

@@ -14,7 +14,7 @@ import structlog
 from stream_rater.contract.record import Headers, Record
 from stream_rater.runtime import log
 from stream_rater.runtime.embedded import EmbeddedEngine
-from stream_rater.runtime.latency import MOST_FOLLOWED, LatencyTracker
+from stream_rater.runtime.measuring import MOST_FOLLOWED, LatencyTracker
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
 from tests.rounds import as_json, day, ranked
 

@@ -211,19 +211,19 @@ def ranks_in(value: bytes) -> dict[str, int | None]:
     }
 
 
-class _Head(msgspec.Struct):
+class _NamedLadder(msgspec.Struct):
     """The field of a body from which its partition follows."""
 
     ladder: str | UnsetType = UNSET
 
 
-_head = msgspec.json.Decoder(_Head).decode
+_named = msgspec.json.Decoder(_NamedLadder).decode
 
 
 def ladder_in(value: bytes) -> str:
     """The ladder that a body names; empty if it names none or is no JSON object."""
     try:
-        found = _head(value).ladder
+        found = _named(value).ladder
     except UNDECODABLE:
         return ""
     return "" if found is UNSET else str(found)
@@ -236,7 +236,7 @@ def with_ladder(body: bytes, ladder: str) -> bytes:
     if not ladder or not value.startswith(b"{"):
         return value
     try:
-        if _head(value).ladder is not UNSET:
+        if _named(value).ladder is not UNSET:
             return value
     except UNDECODABLE:
         return value
