@@ -20,7 +20,7 @@ from stream_rater.adapters.kafka.envelopes import (
     rejected_record,
 )
 from stream_rater.adapters.sqlite import events, names, reading, season_file
-from stream_rater.adapters.sqlite.database import Database
+from stream_rater.adapters.sqlite.database import Database, check_window
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
 from stream_rater.adapters.sqlite.season_file import SeasonFile, SeasonRows
 from stream_rater.adapters.sqlite.store import SqliteStore, set_position
@@ -28,7 +28,7 @@ from stream_rater.adapters.sqlite.submitter import FileSubmitter
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import BadConfiguration, Failed
-from stream_rater.config.settings import PREFIX, Settings
+from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.errors import LogTrouble, StoreTrouble
 from stream_rater.contract.events import ROUND_COMPLETED
@@ -218,12 +218,7 @@ class FilePlace(reading.DataFile, Place):
 
     def check_settings(self) -> None:
         """Raise BadConfiguration if the file was begun with another duplicate window."""
-        stored, window = self.meta("duplicate_window"), self.settings.duplicate_window
-        if stored not in (None, window):
-            raise BadConfiguration(
-                f"{self.path}: it was begun with duplicate_window = {stored}, here it is "
-                f"{window}: set {PREFIX}DUPLICATE_WINDOW={stored}"
-            )
+        check_window(self.path, self.meta("duplicate_window"), self.settings)
 
     def check_rated(self, ladder: str, wait_s: float) -> None:
         partition, until_s = partition_of(ladder, self.partitions), time.monotonic() + wait_s

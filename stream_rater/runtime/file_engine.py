@@ -8,13 +8,12 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from stream_rater.adapters.sqlite import names
-from stream_rater.adapters.sqlite.database import Database, warnings_of
+from stream_rater.adapters.sqlite.database import Database, check_window, warnings_of
 from stream_rater.adapters.sqlite.driver import estimator_worker, updater_worker
 from stream_rater.adapters.sqlite.events import end_of_changed
 from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.ladders import ANY_LADDER, BETTER_FOR_DUELS, Ladders
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.pipeline.estimator.estimator import Estimator
@@ -66,18 +65,13 @@ class FileEngine:
 
     def _prepare(self, ladders: Ladders) -> None:
         """Check the file against the settings and the ladders file. Raises BadConfiguration."""
-        database, window = self._database, self._settings.duplicate_window
-        stored = database.meta("duplicate_window")
-        if stored is not None and stored != window:
-            raise BadConfiguration(
-                f"{database.path}: it was begun with duplicate_window = {stored}, here it is "
-                f"{window}: set STREAM_RATER_DUPLICATE_WINDOW={stored}"
-            )
+        database, settings = self._database, self._settings
+        check_window(database.path, database.meta("duplicate_window"), settings)
         for warning in warnings_of().values():
             log.logger("standalone").warning(warning)
         say_cautions(ladders, log.logger("standalone").warning)
         with database.turn():
-            database.set_meta("duplicate_window", window)
+            database.set_meta("duplicate_window", settings.duplicate_window)
             if database.meta("kernel") is None:
                 database.set_meta("kernel", KERNEL_VERSION)
             committed = self._log.estimators.committed

@@ -156,6 +156,23 @@ class Reader:
             self._counted_s = time.monotonic()
         return range(partitions, known)
 
+    def follow(self, positions: list[int]) -> Iterator[Sequence[Record]]:
+        """Read all partitions for ever, each from its position on, and one that is added from its
+        beginning. Yields nothing once reading has begun, and then what each read has found. The
+        positions rise as it reads."""
+        self.start_at(dict(enumerate(positions)))
+        yield ()
+        while True:
+            records = self.read(POLL_S)
+            for record in records:
+                positions[record.partition] = record.offset + 1
+            for p, end in self.ends.items():
+                positions[p] = max(positions[p], end)
+            yield records
+            if added := self.added(len(positions)):
+                positions += [OFFSET_BEGINNING] * len(added)
+                self.start_at(dict(enumerate(positions)))
+
     def close(self) -> None:
         """Close the connections."""
         self._consumer.close()
@@ -169,18 +186,12 @@ def follow(
 ) -> Iterator[Record | None]:
     """Yield the records of all partitions as they arrive, and None after each POLL_S without one.
     Raises LogTrouble or Denied."""
+    positions = [OFFSET_BEGINNING if from_start else OFFSET_END] * partitions
     with Reader(settings, topic) as reader:
-        begin = OFFSET_BEGINNING if from_start else OFFSET_END
-        positions = dict.fromkeys(range(partitions), begin)
-        reader.start_at(positions)
-        while True:
-            records = reader.read(POLL_S)
-            positions |= {each.partition: each.offset + 1 for each in records}
-            positions |= reader.ends
+        following = reader.follow(positions)
+        next(following)
+        for records in following:
             yield from records
-            if added := reader.added(len(positions)):
-                positions |= dict.fromkeys(added, OFFSET_BEGINNING)
-                reader.start_at(positions)
             if not (records or reader.ends):
                 yield None
 
@@ -190,21 +201,12 @@ def follow_rejections(
 ) -> Iterator[Sequence[RejectedRecord]]:
     """Yield the rejections in `round-rejected` as they come, as `places.port.Place` says. Raises
     LogTrouble or Denied."""
-    back = 0 if positions else REJECTIONS_BACK
     with Reader(settings, topic, placeholders=True) as reader:
-        while True:
-            bounds = [reader.bounds(p) for p in range(len(positions), partitions)]
-            positions += [max(first, end - back) if back else first for first, end in bounds]
-            reader.start_at(dict(enumerate(positions)))
-            yield ()
-            while not (added := reader.added(len(positions))):
-                records = reader.read(POLL_S)
-                for record in records:
-                    positions[record.partition] = record.offset + 1
-                for p, end in reader.ends.items():
-                    positions[p] = max(positions[p], end)
-                yield [each for record in records if (each := rejection_in(record))]
-            partitions, back = added.stop, 0
+        if not positions:
+            bounds = map(reader.bounds, range(partitions))
+            positions += [max(first, end - REJECTIONS_BACK) for first, end in bounds]
+        for records in reader.follow(positions):
+            yield [each for record in records if (each := rejection_in(record))]
 
 
 def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record]:
