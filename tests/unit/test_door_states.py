@@ -220,35 +220,23 @@ def test_what_this_process_has_read() -> None:
     assert read[0] >= 3
 
 
-class Rated:
-    """A log that is rated at once: in memory, or in a file."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path, self._engine = path, embedded.EmbeddedEngine()
-
-    def submit(self, value: bytes, *headers: tuple[str, bytes]) -> None:
-        if self._path is None:
-            self._engine.log.submit(0, value, headers)
-            self._engine.settle()
-            return
-        with closing(Database.open(self._path, partitions=3)) as database:
-            SqliteLog(database).submit(0, value, headers)
-        rate(self._path)
-
-    def place(self) -> FilePlace | MemoryPlace:
-        if self._path is None:
-            return MemoryPlace(self._engine.log, self._engine.store)
-        return FilePlace(Settings(), self._path)
-
-
 @cases("kind", ["memory", "file"])
 def test_rejections_are_followed(kind: str, tmp_path: Path) -> None:
-    """First the last ones, then each that comes, also by another place that goes on there. The
-    names are those of a round, never of a correction."""
-    log = Rated(tmp_path / "ratings.db" if kind == "file" else None)
-    log.submit(b'{"ladder":"eu","round_id":"r","completed_at":"x","standings":[]}')
-    log.submit(b'{"ladder":"eu","round_id":"r"}', (EVENT_TYPE, b"round-voided"))
-    with closing(log.place()) as place:
+    """First the last ones, then each that comes, also by who goes on there. The names are those of
+    a round, never of a correction."""
+    path, engine = tmp_path / "ratings.db", embedded.EmbeddedEngine()
+
+    def submit(value: bytes, *headers: tuple[str, bytes]) -> None:
+        engine.log.submit(0, value, headers)
+        engine.settle()
+        with closing(Database.open(path, partitions=1)) as database:
+            SqliteLog(database).submit(0, value, headers)
+        rate(path, partitions=1)
+
+    submit(b'{"ladder":"eu","round_id":"r","completed_at":"x","standings":[]}')
+    submit(b'{"ladder":"eu","round_id":"r"}', (EVENT_TYPE, b"round-voided"))
+    in_memory = MemoryPlace(engine.log, engine.store)
+    with closing(in_memory if kind == "memory" else FilePlace(Settings(), path)) as place:
         positions, first = list[int](), place.progress().rejection_ends
         coming = place.follow_rejections(positions)
         assert not next(coming) and positions == [first[0] - 2]
@@ -256,7 +244,7 @@ def test_rejections_are_followed(kind: str, tmp_path: Path) -> None:
         assert (one.place, one.code, one.ladder, one.round_id) == ((0, 0), "bad-time", "eu", "r")
         assert (two.place, two.ladder, two.round_id) == ((0, 1), "", "")
         assert positions == first and not next(coming)
-        log.submit(b"no round")
+        submit(b"no round")
         for following in (place.follow_rejections([*positions]), coming):
             (three,) = next(filter(None, following))
             assert (three.place, three.code) == ((0, 2), "malformed")

@@ -93,13 +93,13 @@ class Settled:
     def needed(self, partition: int, offset: int, shards: Iterable[int]) -> dict[int, int] | None:
         """By shard, the position that the index must have (R), so that it includes the record at
         this place and all before it; None while W1 or W2 is not passed."""
-        found = dict(self._before)
+        ends = dict(self._before)
         for s in shards:
             passed = self._passed[s] if s < self.shards else None
             if passed is None or passed.rated[partition] <= offset:
                 return None
-            found[s] = passed.end
-        return found
+            ends[s] = passed.end
+        return ends
 
     def read(self, positions: Sequence[int], rejections: Sequence[int]) -> list[int]:
         """The offsets of `round-completed`, by partition, before which this process has read every
@@ -154,8 +154,8 @@ class FreshAnswers:
         Raises Refused if that is not so within `wait_s`."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_s
-        if players is not None and (found := await self._newer(offset, ask)) is not None:
-            return found
+        if players is not None and (answer := await self._newer(offset, ask)) is not None:
+            return answer
         while (needed := self._needed(ladder, offset, players)) is None:
             if not await self.waiting.until(deadline_s) or self._denied:
                 raise self._not_yet(offset)
@@ -172,17 +172,17 @@ class FreshAnswers:
         """The answer now, if every player in it was changed at `offset` or later. None if not, or
         if there is no answer yet."""
         try:
-            found = await ask(self._questions)
+            answer = await ask(self._questions)
         except (Refused, Incomplete):
             return None
-        match found:
+        match answer:
             case RankedPlayer():
-                offsets = [found.offset]
+                offsets = [answer.offset]
             case LookupAnswer():
-                offsets = [each.offset for each in found.players]
+                offsets = [player.offset for player in answer.players]
             case _:
                 return None
-        return found if all(at is not None and at >= offset for at in offsets) else None
+        return answer if all(at is not None and at >= offset for at in offsets) else None
 
     def _needed(
         self, ladder: str, offset: int, players: Sequence[str] | None
