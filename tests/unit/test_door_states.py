@@ -224,7 +224,7 @@ def test_what_this_process_has_read() -> None:
 def test_rejections_are_followed(kind: str, tmp_path: Path) -> None:
     """First the last ones, then each that comes, also by who goes on there. The names are those of
     a round, never of a correction."""
-    path, engine = tmp_path / "ratings.db", embedded.EmbeddedEngine()
+    path, engine = tmp_path / kind, embedded.EmbeddedEngine()
 
     def submit(value: bytes, *headers: tuple[str, bytes]) -> None:
         engine.log.submit(0, value, headers)
