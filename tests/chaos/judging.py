@@ -128,7 +128,8 @@ class Posts:
         """Rounds that were sent, and the answer about each, if one came."""
         for each, answer in zip(rounds, answers or [{"status": 0}] * len(rounds), strict=True):
             raw = msgspec.Raw(msgspec.json.encode(each))
-            place = {"p": answer["partition"], "o": answer["offset"]} if "offset" in answer else {}
+            known = answer.get("offset") is not None
+            place = {"p": answer["partition"], "o": answer["offset"]} if known else {}
             self._write(
                 Sent(c="", ladder=each["ladder"], round=raw, status=answer["status"], **place)
             )
