@@ -18,11 +18,11 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.contract.groups import ESTIMATORS
 from stream_rater.contract.record import Record
-from stream_rater.contract.submissions import Place
+from stream_rater.contract.submissions import RecordPlace
 from stream_rater.operations.compare_store import compare
 from tests.chaos.season import Who, tally
 
-Acknowledged = Mapping[tuple[str, str], Place]
+Acknowledged = Mapping[tuple[str, str], RecordPlace]
 """By ladder and round id, the place that the door answered."""
 
 EVERY = 1 << 40
@@ -106,13 +106,14 @@ def _compare_rounds(
     """Compare the accepted records with what was acknowledged. Returns the changes that are due
     (`tally.Due`)."""
     rejected = {
-        Place(each.record.partition, each.record.offset) for _, each in read_rejections(reader)
+        RecordPlace(each.record.partition, each.record.offset)
+        for _, each in read_rejections(reader)
     }
     due: dict[Who, dict[str, int]] = {}
     accepted: Counter[tuple[str, str]] = Counter()
-    named: dict[Place, tuple[str, str]] = {}
+    named: dict[RecordPlace, tuple[str, str]] = {}
     for record in records_of(reader):
-        round_, place = _round(record.value or b""), Place(record.partition, record.offset)
+        round_, place = _round(record.value or b""), RecordPlace(record.partition, record.offset)
         name = named[place] = round_.ladder, round_.round_id
         if place in rejected:
             continue

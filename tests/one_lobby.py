@@ -206,9 +206,9 @@ DAY = "2026-11-20T20:15:05Z"
 
 
 def _engine() -> Any:
-    from stream_rater.runtime.embedded import Engine
+    from stream_rater.runtime.embedded import EmbeddedEngine
 
-    return Engine()
+    return EmbeddedEngine()
 
 
 def _play(engine: Any, round_id: str) -> None:

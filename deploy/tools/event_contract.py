@@ -12,11 +12,11 @@ import msgspec
 import yaml
 
 from local.tools import ROOT
-from stream_rater.adapters.kafka.envelopes import DECIDED_OFFSET, SOURCE
+from stream_rater.adapters.kafka.envelopes import DECIDED_OFFSET
 from stream_rater.config.ladders import Limits
 from stream_rater.contract import corrections, events, record
 from stream_rater.contract.corrections import EVENT_TYPE, KINDS, Correction
-from stream_rater.contract.events import LOG_LOST, MAX_ID_BYTES, MAX_RANK
+from stream_rater.contract.events import LOG_LOST, MAX_ID_BYTES, MAX_RANK, SOURCE
 from stream_rater.contract.season_ended import (
     PAGE,
     SEASON_ENDED,

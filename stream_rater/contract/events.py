@@ -5,7 +5,7 @@ An event is JSON unless its header `content-type` names MessagePack. Decoders ar
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -24,6 +24,17 @@ MAX_RANK = 2**31 - 2
 
 JSON = "application/json"
 MSGPACK = "application/msgpack"
+
+SOURCE = "stream-rater"
+"""The `source` of every CloudEvent."""
+
+
+def cloud_event_headers(event_id: str, kind: str, time_: str) -> list[tuple[str, Any]]:
+    """The headers of a CloudEvent 1.0 in Kafka's binary mode."""
+    return [
+        ("ce_id", event_id.encode()), ("content-type", JSON.encode()), ("ce_specversion", b"1.0"),
+        ("ce_type", kind.encode()), ("ce_source", SOURCE.encode()), ("ce_time", time_.encode()),
+    ]  # fmt: skip
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):

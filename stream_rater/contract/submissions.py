@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from stream_rater.contract.record import Headers
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """The place of a record in `round-completed`."""
 
     partition: int
@@ -36,14 +36,19 @@ class NotAppended(NamedTuple):
     detail: str
 
 
-Appended = Place | NotAppended
+Appended = RecordPlace | NotAppended
 """The outcome of appending a record."""
+
+
+REJECTIONS_BACK = 1000
+"""The number of the last offsets of each partition of `round-rejected` that a process which takes
+rounds reads at its start."""
 
 
 class RejectedRecord(NamedTuple):
     """A record of `round-completed` that the workers rejected."""
 
-    place: Place
+    place: RecordPlace
     code: str
     detail: str
     ladder: str
@@ -51,9 +56,9 @@ class RejectedRecord(NamedTuple):
     round_id: str
 
 
-class Progress(NamedTuple):
+class WorkersProgress(NamedTuple):
     """How far the workers are. The fields were read one after the other, in this order, which the
-    rules of `serve.door.settled` depend on."""
+    rules of `serve.door.read_your_writes` depend on."""
 
     rated: list[int]
     """For each partition of `round-completed`, the offset that the estimators committed."""

@@ -19,7 +19,7 @@ from stream_rater.operations.compare_store import compare
 from stream_rater.operations.corrections import removed
 from stream_rater.operations.dry_run import Move
 from stream_rater.replay.log_reading import LogReader
-from stream_rater.runtime.embedded import SHARDS, Engine
+from stream_rater.runtime.embedded import SHARDS, EmbeddedEngine
 
 LADDER = "ranked"
 PLAYERS = 60
@@ -37,7 +37,7 @@ class DemoSeason:
     """A season, and the state of a subscriber to its rating changes."""
 
     def __init__(self) -> None:
-        self.engine = Engine()
+        self.engine = EmbeddedEngine()
         self.newest: dict[str, RatingChanged] = {}
         """The latest rating change by player."""
         self.wins = Counter[str]()

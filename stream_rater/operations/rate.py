@@ -27,7 +27,7 @@ from stream_rater.replay.edited_log import Verdicts
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
-from stream_rater.runtime.cautions import say_cautions
+from stream_rater.runtime.ladder_checks import say_cautions
 from stream_rater.tables.reading import AS_FOUND, Reading
 
 _to_json = msgspec.json.Encoder().encode

@@ -39,13 +39,13 @@ def _end_in_time() -> None:
     faulthandler.dump_traceback_later(STOP_TIMEOUT_S, exit=True)
 
 
-def _serve_http(settings: Settings, service: Service) -> http.Server | None:
+def _serve_http(settings: Settings, service: Service) -> http.ProbeServer | None:
     if not settings.http:
         return None
     registry = service.metrics.registry
     app = http.application(registry, service.unhealthy, service.unready, settings.http)
     try:
-        server = http.Server(settings.http, app)
+        server = http.ProbeServer(settings.http, app)
     except (OSError, ValueError) as error:
         raise BadConfiguration(
             f"http {settings.http!r}: {error}: set {PREFIX}HTTP to another host:port; port 0 picks "

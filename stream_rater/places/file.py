@@ -13,9 +13,14 @@ from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 
-from stream_rater.adapters.kafka.envelopes import change_headers, event_of, rejected_message
+from stream_rater.adapters.kafka.envelopes import (
+    change_headers,
+    event_of,
+    rejected_message,
+    rejected_record,
+)
 from stream_rater.adapters.sqlite import events, names, reading, season_file
-from stream_rater.adapters.sqlite.database import Database
+from stream_rater.adapters.sqlite.database import Database, check_window
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
 from stream_rater.adapters.sqlite.season_file import SeasonFile, SeasonRows
 from stream_rater.adapters.sqlite.store import SqliteStore, set_position
@@ -23,13 +28,13 @@ from stream_rater.adapters.sqlite.submitter import FileSubmitter
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import BadConfiguration, Failed
-from stream_rater.config.settings import PREFIX, Settings
+from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.errors import LogTrouble, StoreTrouble
 from stream_rater.contract.events import ROUND_COMPLETED
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Record
-from stream_rater.contract.submissions import Progress
+from stream_rater.contract.submissions import REJECTIONS_BACK, RejectedRecord, WorkersProgress
 from stream_rater.pipeline.parts.schema import mark
 from stream_rater.pipeline.ports import (
     EPOCH_BYTES,
@@ -169,6 +174,17 @@ class FilePlace(reading.DataFile, Place):
             yield Record(0, number, message["value"], message["headers"], key=message["key"])
             last[0] = number
 
+    def follow_rejections(self, positions: list[int]) -> Iterator[Sequence[RejectedRecord]]:
+        """Their numbers count as offsets of one partition."""
+        positions[:] = positions or [max(0, self.last_rejection() - REJECTIONS_BACK) + 1]
+        yield ()
+        while True:
+            some = self.rejections(positions[0] - 1)
+            positions[0] = some[-1][0] + 1 if some else positions[0]
+            yield [rejected_record(rejection) for _, rejection in some]
+            if not some:
+                self.await_change(LOOK_S)
+
     def topic(self, topic: str) -> str:
         """The path of the file."""
         return self.name
@@ -193,8 +209,8 @@ class FilePlace(reading.DataFile, Place):
 
     # --- how far the process is that rates ---
 
-    def progress(self) -> Progress:
-        return Progress(
+    def progress(self) -> WorkersProgress:
+        return WorkersProgress(
             self.committed(ESTIMATORS, self.partitions), self.part_ends(),
             self.committed(UPDATERS, self.shards), self.changed_ends(),
             [self.last_rejection() + 1],
@@ -202,12 +218,7 @@ class FilePlace(reading.DataFile, Place):
 
     def check_settings(self) -> None:
         """Raise BadConfiguration if the file was begun with another duplicate window."""
-        stored, window = self.meta("duplicate_window"), self.settings.duplicate_window
-        if stored not in (None, window):
-            raise BadConfiguration(
-                f"{self.path}: it was begun with duplicate_window = {stored}, here it is "
-                f"{window}: set {PREFIX}DUPLICATE_WINDOW={stored}"
-            )
+        check_window(self.path, self.meta("duplicate_window"), self.settings)
 
     def check_rated(self, ladder: str, wait_s: float) -> None:
         partition, until_s = partition_of(ladder, self.partitions), time.monotonic() + wait_s

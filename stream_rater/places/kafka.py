@@ -11,7 +11,6 @@ from stream_rater.adapters.kafka import reader, season_topic, topics
 from stream_rater.adapters.kafka.copier import Copier, delete_topics
 from stream_rater.adapters.kafka.envelopes import (
     change_headers,
-    cloud_event_headers,
     next_offset_of,
 )
 from stream_rater.adapters.kafka.ladder_events import LadderEvents
@@ -27,10 +26,10 @@ from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.events import shown
+from stream_rater.contract.events import cloud_event_headers, shown
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import ANY_OFFSET, Record, header
-from stream_rater.contract.submissions import Progress
+from stream_rater.contract.submissions import RejectedRecord, WorkersProgress
 from stream_rater.pipeline.corrections import correction_ports
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.parts.schema import mark
@@ -101,9 +100,13 @@ class KafkaPlace(Place):
         return self._count(self.topics.changed)
 
     def _count(self, topic: str) -> int:
-        if topic not in self._counts:
-            (self._counts[topic],) = self.admin.partitions_of(topic)
+        self._find(topic)
         return self._counts[topic]
+
+    def _find(self, *topics: str) -> None:
+        """Count the partitions of these topics, once. Raises TopicMismatch."""
+        if not self._counts.keys() >= set(topics):
+            self._counts |= zip(topics, self.admin.partitions_of(*topics), strict=True)
 
     def close(self) -> None:
         self._notes.close()
@@ -195,6 +198,10 @@ class KafkaPlace(Place):
         name = self.topic(topic)
         return reader.follow(self.settings, name, self._count(name), from_start=from_start)
 
+    def follow_rejections(self, positions: list[int]) -> Iterator[Sequence[RejectedRecord]]:
+        topic = self.topics.rejected
+        return reader.follow_rejections(self.settings, topic, self._count(topic), positions)
+
     def topic(self, topic: str) -> str:
         """The name of a topic."""
         return self.topics.changed if topic == CHANGED else self.topics.rejected
@@ -211,8 +218,9 @@ class KafkaPlace(Place):
 
     # --- how far the workers are ---
 
-    def progress(self) -> Progress:
+    def progress(self) -> WorkersProgress:
         admin, names = self.admin, self.topics
+        self._find(names.rounds, names.parts, names.changed, names.rejected)
         rated = admin.committed(ESTIMATORS, names.rounds, self.partitions)
         # Shards may have been added. Whoever rated by their new number knew it before.
         part_ends = admin.all_ends(names.parts)
@@ -220,7 +228,7 @@ class KafkaPlace(Place):
         change_ends = admin.all_ends(names.changed)
         if len(part_ends) != len(change_ends):
             raise LogTrouble(f"kafka: {names.parts} and {names.changed} differ in partitions")
-        return Progress(
+        return WorkersProgress(
             [rated[p] or 0 for p in range(self.partitions)], part_ends,
             [applied[s] or 0 for s in range(len(part_ends))], change_ends,
             admin.all_ends(names.rejected),

@@ -7,7 +7,7 @@ it does after any call (`on_write`).
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from stream_rater.adapters.kafka.envelopes import change_headers, event_of
+from stream_rater.adapters.kafka.envelopes import change_headers, event_of, rejected_record
 from stream_rater.adapters.memory import Log, Store
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
@@ -15,7 +15,7 @@ from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.record import Record, checksum
-from stream_rater.contract.submissions import Progress
+from stream_rater.contract.submissions import REJECTIONS_BACK, RejectedRecord, WorkersProgress
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.parts.schema import mark
 from stream_rater.pipeline.ports import (
@@ -129,6 +129,14 @@ class MemoryPlace(Place):
         while True:
             yield None
 
+    def follow_rejections(self, positions: list[int]) -> Iterator[Sequence[RejectedRecord]]:
+        positions[:] = positions or [max(0, len(self.log.rejected) - REJECTIONS_BACK)]
+        yield ()
+        while True:
+            some = self.log.rejected[positions[0] :]
+            positions[0] += len(some)
+            yield [*map(rejected_record, some)]
+
     def topic(self, topic: str) -> str:
         return topic
 
@@ -137,9 +145,9 @@ class MemoryPlace(Place):
 
     # --- how far the workers are ---
 
-    def progress(self) -> Progress:
+    def progress(self) -> WorkersProgress:
         log = self.log
-        return Progress(
+        return WorkersProgress(
             [log.estimators.committed.get(p, 0) for p in range(self.partitions)],
             [*map(len, log.parts)],
             [log.updaters.committed.get(s, 0) for s in range(self.shards)],

@@ -21,7 +21,7 @@ from stream_rater.config.errors import Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.record import Player, Record
-from stream_rater.contract.submissions import Progress
+from stream_rater.contract.submissions import RejectedRecord, WorkersProgress
 from stream_rater.pipeline.corrections import correction_ports
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import (
@@ -227,6 +227,16 @@ class Place(ABC):
         a while. `from_start`: whether to begin with the first record that is kept."""
 
     @abstractmethod
+    def follow_rejections(self, positions: list[int]) -> Iterator[Sequence[RejectedRecord]]:
+        """Yield rejections as they come, and nothing where none has come for a while. Nothing comes
+        first, too: whatever is rejected after that will be yielded.
+
+        `positions`: for each partition of `round-rejected`, the offset at which to begin, which
+        then rises to where the next ones are. An empty list is filled: REJECTIONS_BACK offsets
+        before the ends. Of a partition that is added later, all is yielded.
+        """
+
+    @abstractmethod
     def topic(self, topic: str) -> str:
         """What messages call CHANGED or REJECTED of this place."""
 
@@ -237,7 +247,7 @@ class Place(ABC):
     # --- how far the workers are ---
 
     @abstractmethod
-    def progress(self) -> Progress:
+    def progress(self) -> WorkersProgress:
         """How far the workers are. Each field is read after the one before it."""
 
     def check_ratings(self) -> None:

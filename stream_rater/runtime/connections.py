@@ -48,7 +48,7 @@ HEAD_TOO_LARGE = (
 )
 
 
-class Limits(NamedTuple):
+class ConnectionLimits(NamedTuple):
     """The limits for all clients of a server together, and for each client."""
 
     connections: int
@@ -69,7 +69,7 @@ class Server(uvicorn.Server):
     """Serves an application until `stop`. It leaves signals to the caller."""
 
     def __init__(
-        self, application: Any, address: str, limits: Limits,
+        self, application: Any, address: str, limits: ConnectionLimits,
         made_room: Callable[[str], None] = lambda cause: None,
     ) -> None:  # fmt: skip
         """Listens at once at all addresses of the host. `made_room` is called with `address` or
@@ -79,7 +79,7 @@ class Server(uvicorn.Server):
         logger.propagate = False
         max_total = _allowed_connections(limits.connections)
         self.open = OpenConnections(max_total, limits.per_address, made_room)
-        connection: Any = partial(Connection, self.open, limits)
+        connection: Any = partial(HttpConnection, self.open, limits)
         super().__init__(
             uvicorn.Config(
                 application, http=connection,
@@ -153,11 +153,11 @@ def _allowed_connections(wanted: int) -> int:
     return max(1, soft - OTHER_FILES)
 
 
-class Connection(HttpToolsProtocol):
+class HttpConnection(HttpToolsProtocol):
     """A connection with a timer for its present step."""
 
     def __init__(
-        self, connections: "OpenConnections", limits: Limits, *given: Any, **named: Any
+        self, connections: "OpenConnections", limits: ConnectionLimits, *given: Any, **named: Any
     ) -> None:
         super().__init__(*given, **named)
         self._open, self._limits = connections, limits

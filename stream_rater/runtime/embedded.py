@@ -16,7 +16,7 @@ CACHE_BYTES = 16 * 2**20
 """The memory of the records that the updater need not read again."""
 
 
-class Engine:
+class EmbeddedEngine:
     """Runs both state machines alternately on one log and store.
 
     Their clock is virtual: a poll that finds no record takes its time-out at once, and nothing else

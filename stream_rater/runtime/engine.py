@@ -17,13 +17,13 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from stream_rater.adapters.local_driver import LocalDriver
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
 from stream_rater.contract.errors import LogTrouble, Trouble
-from stream_rater.contract.submissions import NewRecord, Place
+from stream_rater.contract.submissions import NewRecord, RecordPlace
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Effect, Poll, Polled, Step, pause_s
 
@@ -31,8 +31,6 @@ MOST_WAITING = 20_000
 """The most records that may wait for the disk."""
 MOST_WAITING_BYTES = 64 * 1024 * 1024
 """The most bytes of these records, unless only one call waits."""
-MOST_QUESTIONS = 100
-"""The most questions that may wait."""
 MOST_TOGETHER = 5_000
 """The most records that one turn appends."""
 TURN_S = 0.02
@@ -41,11 +39,8 @@ IDLE_S = 1.0
 """The longest time for which the engine waits without looking at its machines."""
 
 
-T = TypeVar("T")
-
-
 class Full(Exception):
-    """Too many records or questions wait. They must come again later."""
+    """Too many records wait. They must come again later."""
 
 
 class Machine:
@@ -100,7 +95,7 @@ class _Waiting(NamedTuple):
     records: Sequence[NewRecord]
     size: int
     """The bytes of their values."""
-    answer: "Future[list[Place]]"
+    answer: "Future[list[RecordPlace]]"
 
 
 class Engine:
@@ -119,7 +114,6 @@ class Engine:
         self._queue: deque[_Waiting] = deque()
         self._waiting = self._waiting_bytes = 0
         """The number and the bytes of the records that are not on the disk yet."""
-        self._questions: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._changed = threading.Condition()
         self._stopping = False
         self._troubles = 0
@@ -134,10 +128,10 @@ class Engine:
 
     # --- for other threads ---
 
-    def append(self, records: Sequence[NewRecord]) -> "Future[list[Place]]":
+    def append(self, records: Sequence[NewRecord]) -> "Future[list[RecordPlace]]":
         """Append records to the log. The future has their places once they are on the disk. Raises
         Full if too many records wait. If the future is cancelled, no later turn appends them."""
-        answer: Future[list[Place]] = Future()
+        answer: Future[list[RecordPlace]] = Future()
         size = sum(len(each.value) for each in records)
         with self._changed:
             most_bytes = max(MOST_WAITING_BYTES, size)
@@ -147,17 +141,6 @@ class Engine:
             self._queue.append(_Waiting(records, size, answer))
             self._waiting += len(records)
             self._waiting_bytes += size
-            self._changed.notify()
-        return answer
-
-    def ask(self, question: Callable[[], T]) -> "Future[T]":
-        """Answer a question about log and store, between two turns. Raises Full if too many
-        wait."""
-        answer: Future[T] = Future()
-        with self._changed:
-            if self._stopping or len(self._questions) >= MOST_QUESTIONS:
-                raise Full
-            self._questions.append((question, answer))
             self._changed.notify()
         return answer
 
@@ -184,7 +167,6 @@ class Engine:
             while not self._stopping:
                 if self._clock() >= self._again_s:
                     self.turn()
-                self._answer_questions()
                 self._wait()
         finally:
             self._give_up()
@@ -246,7 +228,7 @@ class Engine:
             self._waiting -= sum(len(each.records) for each in some)
             self._waiting_bytes -= sum(each.size for each in some)
 
-    def _append(self, taken: Sequence[_Waiting]) -> list[Place]:
+    def _append(self, taken: Sequence[_Waiting]) -> list[RecordPlace]:
         received_s = time.time()
         rounds = [
             NewRound(record.partition, record.value, record.headers, received_s, record.key)
@@ -254,7 +236,7 @@ class Engine:
             for record in each.records
         ]
         offsets = self._log.submit_all(rounds) if rounds else ()
-        return [Place(each.partition, at) for each, at in zip(rounds, offsets, strict=True)]
+        return [RecordPlace(each.partition, at) for each, at in zip(rounds, offsets, strict=True)]
 
     def _work(self, began_s: float) -> None:
         """Let the machines work until both wait, or the turn is over."""
@@ -264,25 +246,13 @@ class Engine:
             if now_s - began_s > TURN_S:
                 break
 
-    def _answer_questions(self) -> None:
-        while self._questions:
-            question, answer = self._questions.popleft()
-            if answer.set_running_or_notify_cancel():
-                try:
-                    answer.set_result(question())
-                except Trouble as trouble:
-                    answer.set_exception(trouble)
-                except BaseException as error:
-                    answer.set_exception(LogTrouble(f"the process ends: {error}"))
-                    raise
-
     def _wait(self) -> None:
         """Wait until records come or a machine is due."""
         with self._changed:
             if self._troubles:
                 pause = self._again_s - self._clock()
-                self._changed.wait_for(lambda: self._questions or self._stopping, max(pause, 0.0))
-            elif not (self._queue or self._questions or self._stopping):
+                self._changed.wait_for(lambda: self._stopping, max(pause, 0.0))
+            elif not (self._queue or self._stopping):
                 due_s = min(machine.due_s for machine in self._machines) - self._clock()
                 self._changed.wait(min(max(due_s, 0.0), IDLE_S))
 
@@ -290,12 +260,10 @@ class Engine:
         """Answer those whose records still wait: they were not appended."""
         with self._changed:
             self._stopping = True
-            answers = [each.answer for each in self._queue]
-            answers += [answer for _, answer in self._questions]
+            left = [*self._queue]
             self._queue.clear()
-            self._questions.clear()
-        for each in answers:
-            _fail(each, "the process ends: nothing was written")
+        for waiting in left:
+            _fail(waiting.answer, "the process ends: nothing was written")
 
 
 def _fail(answer: "Future[Any]", why: str) -> None:

@@ -1,4 +1,4 @@
-"""The metrics of a worker, except those of `lag`, and the observer that feeds them and the log.
+"""The metrics of a worker, and the observer that feeds them and the log.
 
 No metric has a label by player, round or ladder, so the number of series stays small. Every counter
 exists from the start, at zero: one that appears with its first event hides that event from `rate`.
@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from logging import DEBUG
+from typing import NamedTuple
 
 import structlog
 from prometheus_client import (
@@ -21,6 +22,8 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from stream_rater.contract.errors import CAUSES, Denied, Trouble
 from stream_rater.contract.record import Record, trace_of
@@ -28,8 +31,7 @@ from stream_rater.pipeline.observer import Observer, Traced, no_spans
 from stream_rater.pipeline.ports import Polled, Rejection
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.validation import CODES
-from stream_rater.runtime.correction_reports import CorrectionReports
-from stream_rater.runtime.latency import LatencyTracker
+from stream_rater.runtime.measuring import CorrectionReports, LatencyTracker
 
 FAST_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
@@ -446,3 +448,55 @@ class ServiceObserver(Observer):
         if now_s - self._logged_s.get(kind, -LOG_EVERY_S) >= LOG_EVERY_S:
             self._logged_s[kind] = now_s
             self._log.warning(event, **fields)
+
+
+class LagSource(NamedTuple):
+    """A topic that a role reads."""
+
+    topic: str
+    ends: Callable[[], Mapping[int, int]]
+    """The end offsets of the owned partitions."""
+    observer: ServiceObserver
+    corrections: bool
+    """Whether the topic may contain corrections."""
+
+
+class Lag(Collector):
+    """The lag and position of each owned partition, at each scrape."""
+
+    def __init__(self) -> None:
+        self._sources: list[LagSource] = []
+
+    def add(
+        self, topic: str, ends: Callable[[], Mapping[int, int]], observer: ServiceObserver, *,
+        corrections: bool,
+    ) -> None:  # fmt: skip
+        """Add a topic. `ends` returns the end offsets of its owned partitions; `corrections` says
+        whether it may contain corrections."""
+        self._sources.append(LagSource(topic, ends, observer, corrections))
+
+    def collect(self) -> Iterable[Metric]:
+        lag = GaugeMetricFamily(
+            "stream_rater_lag_records",
+            "Records that are not finished yet.",
+            labels=["topic", "partition"],
+        )
+        position = GaugeMetricFamily(
+            "stream_rater_next_offset",
+            "The next offset to be finished.",
+            labels=["topic", "partition"],
+        )
+        correction = GaugeMetricFamily(
+            "stream_rater_correction_progress",
+            "Share of the work on the current correction that is done; 1 if there is none.",
+            labels=["topic", "partition"],
+        )
+        for topic, ends, observer, corrections in self._sources:
+            for partition, end in ends().items():
+                finished = observer.finished.get(partition, end)
+                if corrections:
+                    done = observer.corrections.progress(partition)
+                    correction.add_metric([topic, str(partition)], done)
+                lag.add_metric([topic, str(partition)], max(0, end - finished))
+                position.add_metric([topic, str(partition)], finished)
+        return [lag, position, correction]

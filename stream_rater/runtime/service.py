@@ -27,11 +27,9 @@ from stream_rater.pipeline.ladder_history import (
 from stream_rater.pipeline.ports import Effect, Poll, Step
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime import certificates, log, selfcheck
-from stream_rater.runtime.cautions import say_cautions
-from stream_rater.runtime.ladder_checks import check_ladders
-from stream_rater.runtime.lag import Lag
-from stream_rater.runtime.metrics import Metrics, ServiceObserver
-from stream_rater.runtime.recovery import Recovery
+from stream_rater.runtime.ladder_checks import check_ladders, say_cautions
+from stream_rater.runtime.measuring import Recovery
+from stream_rater.runtime.metrics import Lag, Metrics, ServiceObserver
 from stream_rater.runtime.spans import spans_of
 
 STALE_S = 30.0

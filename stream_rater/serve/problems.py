@@ -4,14 +4,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from stream_rater.contract.submissions import Place
+from stream_rater.contract.submissions import RecordPlace
 from stream_rater.serve.bodies import Problem
 
 MEDIA_TYPE = "application/problem+json"
 TYPE = "docs/reference/api.md#errors"
 
 
-class Kind(NamedTuple):
+class ProblemKind(NamedTuple):
     """The HTTP status and the title of the errors that share a code."""
 
     status: int
@@ -19,38 +19,38 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "bad-request": Kind(400, "The request cannot be understood"),
-    "bad-cursor": Kind(400, "Not a cursor of this API"),
-    "bad-event-id": Kind(400, "Not an event id of this API"),
-    "unauthorized": Kind(401, "The token is missing or wrong"),
-    "writing-off": Kind(403, "Writing is switched off"),
-    "foreign-page": Kind(403, "A page of another site may not ask"),
-    "read-only": Kind(403, "The token does not allow writing"),
-    "not-found": Kind(404, "No such path"),
-    "unknown-ladder": Kind(404, "No such ladder"),
-    "unknown-player": Kind(404, "No such player"),
-    "unknown-round": Kind(404, "No such round"),
-    "unknown-season": Kind(404, "No standings of this season are kept"),
-    "not-listed": Kind(404, "The player is not on the leaderboard"),
-    "other-content": Kind(409, "The round id stands for another content"),
-    "method-not-allowed": Kind(405, "The path has no such method"),
-    "body-too-slow": Kind(408, "The body did not arrive in time"),
-    "body-too-large": Kind(413, "The body is too large"),
-    "invalid": Kind(422, "The request is not valid"),
-    "too-many-requests": Kind(429, "Too many requests"),
-    "internal": Kind(500, "An error of the server"),
-    "not-ready": Kind(503, "The index is not complete"),
-    "busy": Kind(503, "Too many requests at the same time"),
-    "index-unavailable": Kind(503, "Redis does not answer"),
-    "no-beliefs": Kind(503, "The workers' beliefs cannot be read"),
-    "too-many-followers": Kind(503, "Too many clients follow changes"),
-    "log-unavailable": Kind(503, "Kafka does not answer"),
-    "not-acknowledged": Kind(503, "It is not known to be stored"),
-    "not-yet": Kind(503, "The index does not include it yet"),
+    "bad-request": ProblemKind(400, "The request cannot be understood"),
+    "bad-cursor": ProblemKind(400, "Not a cursor of this API"),
+    "bad-event-id": ProblemKind(400, "Not an event id of this API"),
+    "unauthorized": ProblemKind(401, "The token is missing or wrong"),
+    "writing-off": ProblemKind(403, "Writing is switched off"),
+    "foreign-page": ProblemKind(403, "A page of another site may not ask"),
+    "read-only": ProblemKind(403, "The token does not allow writing"),
+    "not-found": ProblemKind(404, "No such path"),
+    "unknown-ladder": ProblemKind(404, "No such ladder"),
+    "unknown-player": ProblemKind(404, "No such player"),
+    "unknown-round": ProblemKind(404, "No such round"),
+    "unknown-season": ProblemKind(404, "No standings of this season are kept"),
+    "not-listed": ProblemKind(404, "The player is not on the leaderboard"),
+    "other-content": ProblemKind(409, "The round id stands for another content"),
+    "method-not-allowed": ProblemKind(405, "The path has no such method"),
+    "body-too-slow": ProblemKind(408, "The body did not arrive in time"),
+    "body-too-large": ProblemKind(413, "The body is too large"),
+    "invalid": ProblemKind(422, "The request is not valid"),
+    "too-many-requests": ProblemKind(429, "Too many requests"),
+    "internal": ProblemKind(500, "An error of the server"),
+    "not-ready": ProblemKind(503, "The index is not complete"),
+    "busy": ProblemKind(503, "Too many requests at the same time"),
+    "index-unavailable": ProblemKind(503, "Redis does not answer"),
+    "no-beliefs": ProblemKind(503, "The workers' beliefs cannot be read"),
+    "too-many-followers": ProblemKind(503, "Too many clients follow changes"),
+    "log-unavailable": ProblemKind(503, "Kafka does not answer"),
+    "not-acknowledged": ProblemKind(503, "It is not known to be stored"),
+    "not-yet": ProblemKind(503, "The index does not include it yet"),
 }
 """The kinds of errors by their codes."""
 
-REFUSED_RECORD = Kind(422, "The round or the correction is not valid")
+REFUSED_RECORD = ProblemKind(422, "The round or the correction is not valid")
 """The kind of the errors whose codes are those of rejections (`contract.errors.REJECTIONS`)."""
 
 RETRY_AFTER_S = 1
@@ -63,7 +63,7 @@ class Refused(Exception):
 
     def __init__(
         self, code: str, detail: str, place: str | None = None, retry_after_s: int | None = None,
-        kind: Kind | None = None, at: Place | None = None,
+        kind: ProblemKind | None = None, at: RecordPlace | None = None,
     ) -> None:  # fmt: skip
         """`kind` is that of the code, unless it is given. `at` is where the round stands."""
         super().__init__(detail)

@@ -19,10 +19,10 @@ from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.places import place_of
 from stream_rater.places.port import Place
 from stream_rater.runtime import http, log, malloc
-from stream_rater.runtime.connections import Limits, Server
-from stream_rater.serve.door.doorway import DoorParts, Doorway
-from stream_rater.serve.door.fresh import FreshAnswers
-from stream_rater.serve.door.on_kafka import door_on_kafka
+from stream_rater.runtime.connections import ConnectionLimits, Server
+from stream_rater.runtime.round_log import round_log_of
+from stream_rater.serve.door.following import DoorParts, Doorway
+from stream_rater.serve.door.read_your_writes import FreshAnswers
 from stream_rater.serve.http.application import Api
 from stream_rater.serve.http.beliefs import BeliefQuestions
 from stream_rater.serve.http.event_stream import Hub
@@ -34,10 +34,12 @@ from stream_rater.serve.index.reader import IndexReader, ReadPositions
 from stream_rater.serve.questions import Incomplete, Index, Questions
 from stream_rater.serve.seasons import SeasonIndex
 
-API_LIMITS = Limits(connections=2000, per_address=0, head_bytes=256 * 1024)
+API_LIMITS = ConnectionLimits(connections=2000, per_address=0, head_bytes=256 * 1024)
 """The limits of the API's server. The setting SERVE_CONNECTIONS replaces `per_address`."""
 TIMEOUT_S = 5.0
 """The time-out of a request to a server for which clients wait."""
+PROGRESS_TIMEOUT_S = 2.0
+"""The time-out of a request about the workers' progress, for which clients wait."""
 STALLED_S = 30.0
 """The time without a report after which the follower or the event loop counts as stalled."""
 BEAT_S = 1.0
@@ -53,7 +55,7 @@ SWITCH_S = 0.0005
 """The interval at which a thread that computes a prediction lets the event loop run."""
 
 
-class Following(Protocol):
+class IndexKeeper(Protocol):
     """Follows `rating-changed` in a thread, and reports to a Watcher."""
 
     @property
@@ -101,7 +103,7 @@ class CompleteIndex(Index, Protocol):
 class Parts(NamedTuple):
     """What a process of the API answers from."""
 
-    following: Following
+    following: IndexKeeper
     reader: CompleteIndex
     connect: Callable[[], Place]
     """Connects to the workers' beliefs."""
@@ -119,10 +121,12 @@ def parts_of_service(settings: Settings, ladders: Ladders) -> MakeParts:
 
     def make(watcher: Watcher, positions: ReadPositions, _: ApiMetrics) -> Parts:
         reader = IndexReader(settings, positions, ladders)
+        rounds = round_log_of(settings, watcher.trouble) if settings.serve_write_token else None
         return Parts(
             IndexProcess(partial(Follower, settings, ladders=ladders), watcher), reader,
             partial(place_of, settings, timeout_s=TIMEOUT_S),
-            door_on_kafka(settings, watcher.trouble), reader.seasons,
+            DoorParts(rounds, partial(place_of, settings, timeout_s=PROGRESS_TIMEOUT_S)),
+            reader.seasons,
         )  # fmt: skip
 
     return make
@@ -142,14 +146,14 @@ class ServeProcess(Watcher):
             index, ladders, lambda: self._index.caught_up, time.monotonic, executor.run, time.time
         )
         beliefs = BeliefQuestions(settings, ladders, index, connect)
-        self._doorway = Doorway(
-            door, ladders, self.metrics, self._index.hurry,
-            lambda needed: questions.of(index.after(needed)), self.trouble,
-        )  # fmt: skip
+        fresh = FreshAnswers(
+            questions, lambda needed: questions.of(index.after(needed)), self._index.hurry
+        )
+        self._doorway = Doorway(door, ladders, self.metrics, fresh, self.trouble)
         api = Api(
             settings, metadata.version("stream-rater"), questions, beliefs, self._hub, self.metrics,
             self.unhealthy, self.unready, door=self._doorway.door,
-            fresh=FreshAnswers(self._doorway.follower, questions), seasons=seasons,
+            fresh=fresh, seasons=seasons,
         )  # fmt: skip
         self.server = Server(
             api.application, settings.serve,
@@ -161,13 +165,13 @@ class ServeProcess(Watcher):
         self._report_slots = threading.Semaphore(MOST_REPORTS)
         self._heartbeat_s = time.monotonic()
         self._failure: BaseException | None = None
-        self._probes: http.Server | None = None
+        self._probes: http.ProbeServer | None = None
         if settings.serve_probes:  # probes and metrics have an address of their own
             pages = http.application(
                 self.metrics.registry, self.unhealthy, self._unready_in_another_loop,
                 settings.serve_probes,
             )  # fmt: skip
-            self._probes = http.Server(settings.serve_probes, pages)
+            self._probes = http.ProbeServer(settings.serve_probes, pages)
 
     def _set_gauges(self) -> None:
         self.metrics.caught_up.set_function(lambda: self._index.caught_up)
@@ -225,7 +229,7 @@ class ServeProcess(Watcher):
     def begun(self, positions: Sequence[int]) -> None:
         self.log.info("reading", positions=list(positions))
         self._call(self._hub.begin, list(positions))
-        self._call(self._doorway.follower.begun, list(positions))
+        self._call(self._doorway.begun, list(positions))
 
     def read(self, events: Sequence[NewEvent]) -> None:
         self.metrics.events.inc(len(events))
@@ -236,12 +240,12 @@ class ServeProcess(Watcher):
         for (ladder, partition), offset in newest.items():
             self._positions.event_read(ladder, partition, offset)
         self._hub.publish(events)
-        self._doorway.follower.read(events)
+        self._doorway.read(events)
 
     def checkpointed(self, positions: Sequence[int]) -> None:
         self._call(self._positions.all_read, positions)
         self._call(self._hub.checkpointed, positions)
-        self._call(self._doorway.follower.checkpointed, positions)
+        self._call(self._doorway.checkpointed, positions)
 
     def trouble(self, why: str) -> None:
         self.metrics.troubles.inc()

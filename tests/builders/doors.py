@@ -14,8 +14,10 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, Place
-from stream_rater.serve.door.door import Door, Waiting
+from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, RecordPlace
+from stream_rater.runtime.round_log import RoundLog
+from stream_rater.serve.door.accept import Door
+from stream_rater.serve.door.outcomes import Waiting
 from stream_rater.serve.http.application import Api
 from stream_rater.serve.http.event_stream import Hub
 from stream_rater.serve.http.metrics import ApiMetrics
@@ -27,9 +29,11 @@ NOW_S = 1_777_777_777.0
 """May 2026."""
 
 
-class LogInMemory:
+class LogInMemory(RoundLog):
     """Records by partition. `broken` is the outcome of all records, if it is set; `gate`, if it is
     set, is waited for before records are appended."""
+
+    waiting = 0
 
     def __init__(self) -> None:
         self.records: list[list[NewRecord]] = [[] for _ in range(PARTITIONS)]
@@ -53,7 +57,7 @@ class LogInMemory:
             return [self.broken] * len(records)
         found: list[Appended] = []
         for each in records:
-            found.append(Place(each.partition, len(self.records[each.partition])))
+            found.append(RecordPlace(each.partition, len(self.records[each.partition])))
             self.records[each.partition].append(each)
         return found
 

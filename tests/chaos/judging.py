@@ -20,7 +20,7 @@ import msgspec
 from local.processes import start_guard
 from local.tools import ROOT
 from stream_rater.config.settings import Settings
-from stream_rater.contract.submissions import Place
+from stream_rater.contract.submissions import RecordPlace
 from tests.chaos.crew import Violation
 from tests.judge.findings import Findings
 from tests.judge.judge import judged
@@ -128,12 +128,13 @@ class Posts:
         """Rounds that were sent, and the answer about each, if one came."""
         for each, answer in zip(rounds, answers or [{"status": 0}] * len(rounds), strict=True):
             raw = msgspec.Raw(msgspec.json.encode(each))
-            place = {"p": answer["partition"], "o": answer["offset"]} if "offset" in answer else {}
+            known = answer.get("offset") is not None
+            place = {"p": answer["partition"], "o": answer["offset"]} if known else {}
             self._write(
                 Sent(c="", ladder=each["ladder"], round=raw, status=answer["status"], **place)
             )
 
-    def ask(self, address: str, acknowledged: Mapping[tuple[str, str], Place]) -> None:
+    def ask(self, address: str, acknowledged: Mapping[tuple[str, str], RecordPlace]) -> None:
         """Ask for the state of each acknowledged round, until it is not pending."""
         with closing(http.client.HTTPConnection(address, timeout=STILL_S)) as connection:
             for (ladder, round_id), place in acknowledged.items():

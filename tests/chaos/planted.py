@@ -21,7 +21,7 @@ from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ports import CommitSource, Event, Publish, Rejection
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.rounds.validation import DuplicateWindow, check
-from stream_rater.serve.door.fresh import FreshAnswers
+from stream_rater.serve.door.read_your_writes import FreshAnswers
 from stream_rater.serve.index.reader import ReadPositions
 
 EVERY = 3  # one of so many events, or calls, has the fault

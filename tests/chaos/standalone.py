@@ -32,7 +32,7 @@ from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Unusable
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
-from stream_rater.contract.submissions import Place
+from stream_rater.contract.submissions import RecordPlace
 from tests.brokers import QUICK_FAILOVER
 from tests.chaos.chance import seeded
 from tests.chaos.crew import Violation
@@ -215,7 +215,7 @@ def free_port() -> int:
 
 @dataclass
 class Crowd:
-    acknowledged: dict[tuple[str, str], Place] = field(default_factory=dict)
+    acknowledged: dict[tuple[str, str], RecordPlace] = field(default_factory=dict)
     repeated: int = 0  # the requests that were not acknowledged, and were sent again
     refused: list[str] = field(default_factory=list)  # answers that no client should get
     stopping: bool = False
@@ -285,7 +285,7 @@ def _send(crowd: Crowd, address: str, rounds: list[dict[str, Any]]) -> None:
         for each, answer in zip(rounds, answers, strict=bool(answers)):
             if answer["status"] == 202:
                 name = each["ladder"], each["round_id"]
-                crowd.acknowledged[name] = Place(answer["partition"], answer["offset"])
+                crowd.acknowledged[name] = RecordPlace(answer["partition"], answer["offset"])
                 left.remove(each)
             elif answer["status"] not in (429, 503):
                 crowd.refused.append(f"{each} was answered by {answer}")

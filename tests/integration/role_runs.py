@@ -13,16 +13,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TextIO
 from unittest.mock import patch
 
 import msgspec
 
-from stream_rater.adapters.kafka.progress import KafkaProgress, RejectionReader
 from stream_rater.adapters.kafka.round_log import KafkaRoundLog
 from stream_rater.adapters.kafka.topics import Admin
-from stream_rater.adapters.live_beliefs import LiveBeliefs, ServiceBeliefs
 from stream_rater.cli.app import main
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import ladders_of_settings
@@ -31,11 +30,15 @@ from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.submissions import NewRecord, NotAppended
+from stream_rater.places import opened
+from stream_rater.places.live_beliefs import LiveBeliefs
 from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.service import Service
 from stream_rater.serve.index.follower import Follower, Watcher
 from tests.builders.lines import a_message, a_round
 
+LOOKS = 25
+"""How often rejections are looked for: within seconds, Kafka says if they may not be read."""
 LOOK_S = 0.3
 """How often a worker's end is looked for, which comes by itself only if it lacks a right."""
 
@@ -182,21 +185,21 @@ def follow(settings: Settings) -> Ended:
 
 def read_beliefs(settings: Settings) -> Ended:
     """What `what-if` and `explain` read."""
-    beliefs = LiveBeliefs(settings, ANY_LADDER, ServiceBeliefs(settings))
-    return in_one_line(lambda: assert_known(beliefs.of("eu", ["ann"]).pool))
 
+    def read() -> None:
+        with opened(settings) as place:
+            LiveBeliefs(ANY_LADDER, place).of("eu", ["ann"])
 
-def assert_known(pool: object) -> None:
-    assert pool is not None
+    return in_one_line(read)
 
 
 def read_progress(settings: Settings) -> Ended:
     """What a request with `min_offset` reads."""
 
     def read() -> None:
-        progress = KafkaProgress(settings)
-        progress.ends()
-        progress.read()
+        with opened(settings) as place:
+            place.ends()
+            place.progress()
 
     return in_one_line(read)
 
@@ -206,9 +209,10 @@ def take_rounds(settings: Settings) -> Ended:
 
     def work() -> None:
         asyncio.run(_append(settings))
-        KafkaProgress(settings).read()
-        stop = threading.Event()
-        RejectionReader(settings, stop).run(lambda: None, lambda *_: stop.set())
+        with opened(settings) as place:
+            place.progress()
+            for _ in islice(place.follow_rejections([]), LOOKS):
+                pass
 
     return in_one_line(work)
 

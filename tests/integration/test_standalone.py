@@ -18,7 +18,7 @@ from stream_rater.adapters.sqlite.database import Database, connect_reader
 from stream_rater.adapters.sqlite.names import index_path, seasons_path
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
-from stream_rater.contract.submissions import Place
+from stream_rater.contract.submissions import RecordPlace
 from tests.builders.doors import a_round
 from tests.builders.serves import ServeHere, ServeThread
 from tests.chaos.standalone import killed
@@ -119,7 +119,9 @@ def test_its_life(start: Start, here: StartHere, file: Path) -> None:
         wait_until(lambda: unfinished(reader) == 0, "all is rated")
     assert rated(third, "r20")["status"] == "rated"
     third.close()
-    places = {("duel", r): Place(each["partition"], each["offset"]) for r, each in taken.items()}
+    places = {
+        ("duel", r): RecordPlace(each["partition"], each["offset"]) for r, each in taken.items()
+    }
     found = audit(file, ANY_LADDER, Settings().duplicate_window, places)
     assert (found.lost, found.doubled, found.mistakes, found.updates) == (0, 0, [], 42)
 

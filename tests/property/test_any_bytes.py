@@ -36,7 +36,7 @@ from stream_rater.rounds.decoder import Rejections, RoundDecoder
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime import log
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
-from stream_rater.serve.door.validating import OtherLadder, Validator, ValidRound
+from stream_rater.serve.door.validating import PathMismatch, Validator, ValidRound
 from tests import oracle_reader
 from tests.builders.cases import cases
 from tests.fuzz.outcome import READER, check_outcome
@@ -365,7 +365,7 @@ bodies = st.binary(max_size=60) | damaged(WHOLE) | damaged(BARE)
 def test_a_body_with_its_ladder(data: bytes) -> None:
     """The code is the same, and what is valid is in the partition where the workers want it."""
     (found,) = VALIDATOR.rounds([(data, "")], NOW_S)
-    assert not isinstance(found, OtherLadder)
+    assert not isinstance(found, PathMismatch)
     assert decoded(data.strip()) == (found.code if isinstance(found, Invalid) else "")
     if isinstance(found, ValidRound):
         assert_accepted(found)
@@ -404,7 +404,7 @@ def test_corrections(data: bytes) -> None:
     try:
         valid = VALIDATOR.correction(data, "l", NOW_S)
         kind, value, code = valid.kind, valid.value, ""
-    except OtherLadder:
+    except PathMismatch:
         return
     except Invalid as invalid:
         kind, value, code = "round-voided", data.strip(), invalid.code

@@ -28,7 +28,7 @@ from stream_rater.adapters.sqlite.log import SqliteLog, read_records, read_rejec
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
-from stream_rater.contract.submissions import NewRecord, Place
+from stream_rater.contract.submissions import NewRecord, RecordPlace
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Event
@@ -93,7 +93,7 @@ class Process:
         driver.group.assign([driver])
         return Machine(name, driver, machine.run(), Observer(), lambda *_: None)
 
-    def append(self, *records: NewRecord) -> "Future[list[Place]]":
+    def append(self, *records: NewRecord) -> "Future[list[RecordPlace]]":
         return self.engine.append(records)
 
     @property
@@ -252,7 +252,9 @@ def as_in_memory(path: Path, events: Sequence[Event]) -> tuple[memory.Log, memor
         return log, store
 
 
-def unacknowledged(path: Path, acknowledged: Sequence[tuple[NewRecord, Place]]) -> Iterator[str]:
+def unacknowledged(
+    path: Path, acknowledged: Sequence[tuple[NewRecord, RecordPlace]]
+) -> Iterator[str]:
     """Lines for records that are not where they were acknowledged."""
     with closing(connect_reader(path)) as reader:
         for record, (partition, offset) in acknowledged:

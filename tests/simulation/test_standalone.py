@@ -16,7 +16,7 @@ from stream_rater.adapters.local_log import Group, Transaction
 from stream_rater.adapters.sqlite import beliefs, events
 from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.contract.errors import LogTrouble, RoundsLost
-from stream_rater.contract.submissions import NewRecord, Place
+from stream_rater.contract.submissions import NewRecord, RecordPlace
 from stream_rater.runtime.engine import Engine
 
 from . import oracle
@@ -45,8 +45,8 @@ class Life:
         self.weather = Weather(self.rng)
         self.to_send = submissions(self.rng, self.weather)[::-1]
         self.subscriber = Subscriber()
-        self.acknowledged: list[tuple[NewRecord, Place]] = []
-        self.waiting: list[tuple[Sequence[NewRecord], Future[list[Place]]]] = []
+        self.acknowledged: list[tuple[NewRecord, RecordPlace]] = []
+        self.waiting: list[tuple[Sequence[NewRecord], Future[list[RecordPlace]]]] = []
         self.path = self.disk.new_file()
         self.process = self._started()
 
@@ -174,7 +174,7 @@ class ShownBefore(Engine):
 class AnsweredBefore(Engine):
     """Answers before the commit."""
 
-    def _append(self, taken: Any) -> list[Place]:
+    def _append(self, taken: Any) -> list[RecordPlace]:
         places = super()._append(taken)
         records = [record for each in taken for record in each.records]
         self.life.acknowledged += zip(records, places, strict=True)  # type: ignore[attr-defined]

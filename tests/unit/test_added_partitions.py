@@ -1,21 +1,20 @@
 """Partitions that are added while a process reads: it notices them, and nothing is answered, sent
 or skipped as if they were not there."""
 
-import threading
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from stream_rater.adapters.kafka import progress, reader
-from stream_rater.adapters.kafka.progress import KafkaProgress, RejectionReader
+from stream_rater.adapters.kafka import reader, topics
 from stream_rater.adapters.kafka.reader import follow
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record
-from stream_rater.contract.submissions import Progress, RejectedRecord
-from stream_rater.serve.door.settled import Settled
+from stream_rater.contract.submissions import WorkersProgress
+from stream_rater.places.kafka import KafkaPlace
+from stream_rater.serve.door.read_your_writes import Settled
 from stream_rater.serve.http.event_stream import Hub
 from stream_rater.serve.index import follower
 from stream_rater.serve.index.follower import Follower, Watcher
@@ -34,7 +33,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
     found = Topic(records(0, 2))
     monkeypatch.setattr(reader, "new_consumer", found.client)
     monkeypatch.setattr(reader, "COUNT_S", 0.0)
-    for module in (progress, follower):
+    for module in (topics, follower):
         monkeypatch.setattr(module, "Admin", lambda *_, **__: Kafka(found))
     return found
 
@@ -43,7 +42,7 @@ class Kafka:
     """What an Admin says, if every topic has the partitions of one, and all is rated."""
 
     def __init__(self, topic: Topic) -> None:
-        names = SimpleNamespace(rounds="rounds", parts="parts", changed="changed", rejected="no")
+        names = topics.Topics("rounds", "parts", "changed", "no", "notes")
         self.topics, self._topic = names, topic
         self.fewer = ""
         """A topic without the newest partition."""
@@ -59,6 +58,11 @@ class Kafka:
 
     def committed(self, _: str, __: str, partitions: int) -> dict[int, int | None]:
         return {p: len(self._topic.partitions[p]) for p in range(partitions)}
+
+
+def kafka_place() -> KafkaPlace:
+    """The place of the topics. No server is asked."""
+    return KafkaPlace(Settings(kafka="127.0.0.1:1"), 1.0)
 
 
 def test_who_watches_gets_each_record_once(topic: Topic) -> None:
@@ -91,21 +95,15 @@ def test_rejections_of_added_partitions_are_read(
 ) -> None:
     """All of them: the look back is for partitions that were there. Positions are of all, so that
     a round whose outcome they decide is settled."""
-    monkeypatch.setattr(progress, "LOOK_BACK", 1)
+    monkeypatch.setattr(reader, "REJECTIONS_BACK", 1)
     topic.partitions = [rejections(0, 2)]
-    stop, seen, positions = threading.Event(), list[tuple[int, int]](), list[list[int]]()
-
-    def rejected(records: Sequence[RejectedRecord], at: Sequence[int]) -> None:
-        seen.extend(each.place for each in records)
+    seen, positions, at = list[tuple[int, int]](), list[list[int]](), list[int]()
+    for some in filter(None, kafka_place().follow_rejections(at)):
+        seen += [each.place for each in some]
         positions.append([*at])
-        if len(at) > 1:
-            stop.set()
-        else:
-            topic.partitions.append(rejections(1, 3))
-
-    following = RejectionReader(Settings(), stop)
-    while not stop.is_set():
-        following.run(lambda: None, rejected)
+        if len(at) == 2:
+            break
+        topic.partitions.append(rejections(1, 3))
     assert seen == [(0, 1), (1, 0), (1, 1), (1, 2)]
     assert positions == [[2], [2, 3]]
 
@@ -122,29 +120,28 @@ def rejections(partition: int, count: int) -> list[Record]:
 
 def test_progress_is_that_of_all_shards(topic: Topic) -> None:
     """At every question. While one of both topics lacks the new shard, there is no progress."""
-    found = KafkaProgress(Settings())
-    assert found.read() == Progress([2], [2], [2], [2], [2])
+    found = kafka_place()
+    assert found.progress() == WorkersProgress([2], [2], [2], [2], [2])
     topic.partitions.append(records(1, 3))
-    assert found.read() == Progress([2], [2, 3], [2, 3], [2, 3], [2, 3])
-    assert found._connected is not None
-    found._connected.fewer = "changed"  # type: ignore[attr-defined]
+    assert found.progress() == WorkersProgress([2], [2, 3], [2, 3], [2, 3], [2, 3])
+    found.admin.fewer = "changed"  # type: ignore[attr-defined]
     with pytest.raises(LogTrouble, match="differ in partitions"):
-        found.read()
+        found.progress()
 
 
 def test_an_answer_needs_the_events_of_old_and_of_new_shards() -> None:
     """A player's round that was rated before is in the partition of another shard. What was
     settled stays so."""
     settled = Settled()
-    settled.observe(Progress([5], [2], [2], [7], [0]))
+    settled.observe(WorkersProgress([5], [2], [2], [7], [0]))
     assert settled.needed(0, 4, [0]) == {0: 7} and settled.read([7], [0]) == [5]
-    more = Progress([6], [2, 0, 0], [2, 0, 0], [8, 0, 0], [0])
+    more = WorkersProgress([6], [2, 0, 0], [2, 0, 0], [8, 0, 0], [0])
     settled.observe(more)
     assert settled.needed(0, 5, [2]) == {0: 8, 1: 0, 2: 0}
     assert settled.read([7], [0]) == [5]
     settled.observe(more._replace(rated=[9], part_ends=[2, 0, 1], change_ends=[8, 0, 3]))
     assert settled.needed(0, 8, [2]) is None  # the part is not applied
-    settled.observe(Progress([9], [2, 0, 1], [2, 0, 1], [8, 0, 3], [0]))
+    settled.observe(WorkersProgress([9], [2, 0, 1], [2, 0, 1], [8, 0, 3], [0]))
     assert settled.needed(0, 8, [2]) == {0: 8, 1: 0, 2: 3}
 
 

@@ -11,8 +11,8 @@ import pytest
 from stream_rater.config.ladders import DEFAULT_RATING, Change, Ladder, Ladders, Limits
 from stream_rater.contract.events import CorrectionCause
 from stream_rater.contract.record import header
-from stream_rater.contract.submissions import NotAppended, Place, RejectedRecord
-from stream_rater.serve.door.door import elements_in, lines_in
+from stream_rater.contract.submissions import NotAppended, RecordPlace, RejectedRecord
+from stream_rater.serve.door.accept import elements_in, lines_in
 from stream_rater.serve.door.validating import Validator
 from stream_rater.serve.http.limits import Shares
 from stream_rater.serve.problems import Refused
@@ -243,7 +243,8 @@ async def test_a_corrected_round(place: DoorPlace, client: Client) -> None:
     answer = await client.post(AT, a_round())
     assert (answer.status, answer.code) == (409, "other-content")
     assert "voided at offset 2" in answer.json["detail"]
-    place.states.rejected(RejectedRecord(Place(home("eu"), 2), "already-voided", "why", "", ""))
+    at = RecordPlace(home("eu"), 2)
+    place.states.rejected(RejectedRecord(at, "already-voided", "why", "", ""))
     assert (await client.get(f"{AT}/r1")).json == rated
     assert (await client.post(AT, a_round())).status == 202
     applied = CorrectionCause(cause="corrections-applied", offset=3, round_id="")
@@ -259,7 +260,7 @@ async def test_a_rejected_round_says_why(place: DoorPlace, client: Client) -> No
     Waiting ends with the state at that moment. The answer about an unknown round says how to ask
     for it; half a place is no place."""
     await client.post(AT, a_round())
-    at = Place(home("eu"), 0)
+    at = RecordPlace(home("eu"), 0)
     place.states.rejected(RejectedRecord(at, "bad-time", "completed_at: x", "eu", "r1"))
     answer = (await client.get(f"{AT}/r1")).json
     assert (answer["status"], answer["code"]) == ("rejected", "bad-time")
@@ -368,7 +369,7 @@ async def test_one_client_keeps_no_other_from_waiting(place: DoorPlace, client: 
         ("10.0.0.1", TOKEN, 4),
     ):  # fmt: skip
         await wait(address, token, wanted)
-    place.states.rejected(RejectedRecord(Place(home("eu"), 0), "bad-time", "x", "eu", "r1"))
+    place.states.rejected(RejectedRecord(RecordPlace(home("eu"), 0), "bad-time", "x", "eu", "r1"))
     place.waiting.notify()
     assert {(await each).json["status"] for each in waiting} == {"rejected"}
     assert not place.waiting.count and not any(place.waiting._shares._used.values())

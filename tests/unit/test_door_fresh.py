@@ -8,10 +8,8 @@ import pytest
 
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.config.ladders import ANY_LADDER
-from stream_rater.contract.submissions import Progress
-from stream_rater.serve.door.door import Waiting
-from stream_rater.serve.door.fresh import FreshAnswers
-from stream_rater.serve.door.settled import Settled
+from stream_rater.contract.submissions import WorkersProgress
+from stream_rater.serve.door.read_your_writes import FreshAnswers
 from stream_rater.serve.entries import IndexedPlayer
 from stream_rater.serve.index.reader import AtLeast, ReadPositions
 from stream_rater.serve.problems import Refused
@@ -42,15 +40,13 @@ class Indexed(Index):
         return PlayerView(ann, 1, 1) if player == "ann" else None
 
 
-class Following:
-    """What is known of the workers."""
+class Workers:
+    """What is known of them."""
 
     def __init__(self) -> None:
-        self.settled, self.waiting, self.trouble = Settled(), Waiting(), ""
-        self.denied = False
         self.index, self.hurried = Indexed(), 0
-        self.questions = self._of(self.index)
-        self.answers = FreshAnswers(self, self.questions)
+        self.answers = FreshAnswers(self._of(self.index), self.after, self.hurry)
+        self.waiting = self.answers.waiting
 
     def hurry(self) -> None:
         self.hurried += 1
@@ -66,8 +62,8 @@ class Following:
 
     def observe(self, rated: int, changes: int) -> None:
         """All parts of the rounds before an offset are applied, with events before another."""
-        nine = [9] * SHARDS
-        self.settled.observe(Progress([rated] * PARTITIONS, nine, nine, [changes] * SHARDS, [0]))
+        nine, ends = [9] * SHARDS, [changes] * SHARDS
+        self.answers.observed(WorkersProgress([rated] * PARTITIONS, nine, nine, ends, [0]))
         self.waiting.notify()
 
     async def ann(self, offset: int, wait_s: float = 0.0) -> int | None:
@@ -85,11 +81,11 @@ class Following:
         return page.listed
 
 
-def played(story: Callable[[Following], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+def played(story: Callable[[Workers], Coroutine[Any, Any, None]]) -> Callable[[], None]:
     """A test of a story in an event loop."""
 
     def test() -> None:
-        asyncio.run(story(Following()))
+        asyncio.run(story(Workers()))
 
     test.__name__, test.__doc__ = story.__name__, story.__doc__
     return test
@@ -102,7 +98,7 @@ async def refused(asked: Coroutine[Any, Any, Any]) -> str:
 
 
 @played
-async def test_a_newer_change_suffices(place: Following) -> None:
+async def test_a_newer_change_suffices(place: Workers) -> None:
     """A player who was changed at the offset or later needs no look at the workers."""
     place.index.offset = 5
     assert await place.ann(5) == 5
@@ -111,7 +107,7 @@ async def test_a_newer_change_suffices(place: Following) -> None:
 
 
 @played
-async def test_an_answer_waits_for_the_workers_and_for_the_index(place: Following) -> None:
+async def test_an_answer_waits_for_the_workers_and_for_the_index(place: Workers) -> None:
     """First W1 and W2, then W3: the position of the index that the answer itself checks."""
     place.observe(rated=7, changes=100)
     assert await refused(place.ann(7)) == "not-yet"  # W1
@@ -129,7 +125,7 @@ async def test_an_answer_waits_for_the_workers_and_for_the_index(place: Followin
 
 
 @played
-async def test_it_waits_while_that_helps(place: Following) -> None:
+async def test_it_waits_while_that_helps(place: Workers) -> None:
     """The wait ends as soon as the index is far enough; positions are asked for."""
     asked = asyncio.ensure_future(place.ann(7, wait_s=30))
     while not place.waiting.count:
@@ -144,15 +140,14 @@ async def test_it_waits_while_that_helps(place: Following) -> None:
 
 
 @played
-async def test_a_trouble_is_named(place: Following) -> None:
+async def test_a_trouble_is_named(place: Workers) -> None:
     """If the workers' progress cannot be read, the answer says why."""
-    place.trouble = "kafka: away"
+    place.answers.failed("kafka: away", denied=False)
     assert await refused(place.ann(7)) == "log-unavailable"
-    place.denied = True
     asked = asyncio.ensure_future(refused(place.ann(7, wait_s=30)))
     while not place.waiting.count:
         await asyncio.sleep(0)
-    place.waiting.notify()
+    place.answers.failed("kafka: denied", denied=True)
     assert await asked == "log-unavailable"
 
 

@@ -1,12 +1,23 @@
 """The state of a round: what is known of it, what is dropped, and what cannot be known."""
 
 from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
 
+from stream_rater.adapters.sqlite.database import Database
+from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.columns.sharding import partition_of
+from stream_rater.config.settings import Settings
+from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import CorrectionCause
-from stream_rater.contract.submissions import Place, Progress, RejectedRecord
-from stream_rater.serve.door.settled import Settled
-from stream_rater.serve.door.status import RoundStates
+from stream_rater.contract.submissions import RecordPlace, RejectedRecord, WorkersProgress
+from stream_rater.places.file import FilePlace
+from stream_rater.places.memory import MemoryPlace
+from stream_rater.runtime import embedded
+from stream_rater.serve.door.outcomes import RoundStates
+from stream_rater.serve.door.read_your_writes import Settled
+from tests.builders.cases import cases
+from tests.builders.rated_data_files import rate
 from tests.contract.test_serve_index import an_event
 
 P = partition_of("eu", 2)
@@ -22,7 +33,7 @@ def states(most: int = 100, most_changes: int = 100, known: int = 0) -> RoundSta
 
 def shown(found: RoundStates, round_id: str = "r", offset: int | None = None) -> tuple[object, ...]:
     """Status, offset, players with a change, and whether they are complete."""
-    place = None if offset is None else Place(P, offset)
+    place = None if offset is None else RecordPlace(P, offset)
     outcome = found.of("eu", round_id) if place is None else found.at(place, "eu", round_id)
     if outcome is None:
         return ()
@@ -31,14 +42,14 @@ def shown(found: RoundStates, round_id: str = "r", offset: int | None = None) ->
 
 
 def rejection(offset: int, code: str = "bad-time", round_id: str = "r") -> RejectedRecord:
-    return RejectedRecord(Place(P, offset), code, "why", "eu", round_id)
+    return RejectedRecord(RecordPlace(P, offset), code, "why", "eu", round_id)
 
 
 def test_rated_once_all_players_have_changed() -> None:
     """Earlier it is pending, although some of its events are known. A round of which all are tied
     has no event: it is rated once it is settled."""
     found = states()
-    found.posted(Place(P, 3), "eu", "r", 2)
+    found.posted(RecordPlace(P, 3), "eu", "r", 2)
     assert shown(found) == ("pending", 3, [], False)
     found.changed(an_event("ann", 3, ladder="eu", round_id="r"))
     assert shown(found) == ("pending", 3, ["ann"], False)
@@ -47,7 +58,7 @@ def test_rated_once_all_players_have_changed() -> None:
     found.changed(an_event("bob", 3, ladder="eu", round_id="r"))
     assert shown(found) == ("rated", 3, ["ann", "bob"], True)
     found = states()
-    found.posted(Place(P, 3), "eu", "r", 2)
+    found.posted(RecordPlace(P, 3), "eu", "r", 2)
     found.settled([3, 3])
     assert shown(found)[0] == "pending"
     found.settled([4, 4])
@@ -58,7 +69,7 @@ def test_what_was_dropped_stays_unknown() -> None:
     """Also when the topics are followed once more, from ends that are no later."""
     found = states(most=1)
     for offset in (3, 4):
-        found.posted(Place(P, offset), "eu", f"r{offset}", 2)
+        found.posted(RecordPlace(P, offset), "eu", f"r{offset}", 2)
     found.began([0, 0])
     assert shown(found, "r3", 3) == ()
     assert shown(found, "r4", 4) == ("pending", 4, [], False)
@@ -68,10 +79,10 @@ def test_an_event_may_come_before_the_acknowledgement() -> None:
     """And so may a rejection, whose record says neither ladder nor id."""
     found = states()
     found.changed(an_event("ann", 3, ladder="eu", round_id="r"))
-    found.posted(Place(P, 3), "eu", "r", 1)
+    found.posted(RecordPlace(P, 3), "eu", "r", 1)
     assert shown(found) == ("rated", 3, ["ann"], True)
-    found.rejected(RejectedRecord(Place(P, 4), "malformed", "why", "", ""))
-    found.posted(Place(P, 4), "eu", "s", 1)
+    found.rejected(RejectedRecord(RecordPlace(P, 4), "malformed", "why", "", ""))
+    found.posted(RecordPlace(P, 4), "eu", "s", 1)
     assert shown(found, "s") == ("rejected", 4, [], True)
 
 
@@ -88,7 +99,7 @@ def test_what_is_known_from_others() -> None:
     assert shown(found)[:2] == ("duplicate", 5)
     found.rejected(rejection(1))
     assert shown(found)[:2] == ("rejected", 1)
-    found.posted(Place(P, 3), "eu", "r", 1)
+    found.posted(RecordPlace(P, 3), "eu", "r", 1)
     assert shown(found)[:2] == ("pending", 3)
     assert shown(found, offset=5)[:2] == ("duplicate", 5)
 
@@ -97,14 +108,14 @@ def test_no_id_is_at_the_place_of_a_correction() -> None:
     """Whether this process sent it, or knows it by its events: such a question is not answered by
     `pending`, and later by `rated`. Of one that was rejected, the answer says so."""
     found = states()
-    found.corrected(Place(P, 3), "eu")
+    found.corrected(RecordPlace(P, 3), "eu")
     seeded = CorrectionCause(cause="players-seeded", offset=5, round_id="s")
     found.changed(an_event("ann", 4, ladder="eu", round_id="r", correction=seeded))
     assert (shown(found, offset=3), shown(found, offset=5)) == ((), ())
     found.settled([9, 9])
     assert (shown(found, offset=3), shown(found, offset=5)) == ((), ())
     assert shown(found, offset=6)[0] == "rated"  # another process may have sent a round
-    found.rejected(RejectedRecord(Place(P, 3), "unknown-round", "why", "", ""))
+    found.rejected(RejectedRecord(RecordPlace(P, 3), "unknown-round", "why", "", ""))
     assert (shown(found, offset=3)[0], shown(found)) == ("rejected", ())
 
 
@@ -122,7 +133,7 @@ def test_what_cannot_be_known_is_said() -> None:
     assert shown(found, "x", offset=9) == ("pending", 9, [], False)
     assert shown(found, "x", offset=3) == ()
     found = states()
-    found.posted(Place(P, 3), "eu", "r", 2)
+    found.posted(RecordPlace(P, 3), "eu", "r", 2)
     found.began([4, 4])
     found.settled([4, 4])
     assert shown(found) == ("rated", 3, [], False)
@@ -141,7 +152,7 @@ def test_corrections_that_others_send() -> None:
         found.changed(an_event("ann", offset, ladder="eu", round_id=round_id, correction=of))
 
     def corrected(offset: int) -> tuple[object, ...]:
-        outcome = found.at(Place(P, offset), "eu", "r")
+        outcome = found.at(RecordPlace(P, offset), "eu", "r")
         return () if outcome is None else (outcome.status, outcome.complete, outcome.corrected_at)
 
     found = states()
@@ -163,7 +174,7 @@ def test_states_are_bounded() -> None:
     """The oldest are dropped, by number of rounds and of changes, and are unknown then."""
     found = states(most=2)
     for offset in range(3):
-        found.posted(Place(P, offset), "eu", f"r{offset}", 1)
+        found.posted(RecordPlace(P, offset), "eu", f"r{offset}", 1)
     assert len(found) == 2 and shown(found, "r0") == () and shown(found, "r0", offset=0) == ()
     assert shown(found, "r1")[0] == "pending"
     found = states(most_changes=2)
@@ -175,9 +186,9 @@ def test_states_are_bounded() -> None:
 def progress(
     rated: int, parts: Sequence[int], applied: Sequence[int], changes: Sequence[int],
     rejections: int = 0,
-) -> Progress:  # fmt: skip
+) -> WorkersProgress:  # fmt: skip
     """One partition of rounds, two shards."""
-    return Progress([rated], list(parts), list(applied), list(changes), [rejections])
+    return WorkersProgress([rated], list(parts), list(applied), list(changes), [rejections])
 
 
 def test_an_offset_is_included_after_all_three_rules() -> None:
@@ -207,3 +218,34 @@ def test_what_this_process_has_read() -> None:
         found.observe(progress(step, [step, step], [step, step], [step, step]))
         read = found.read([step - 1, step - 1], [0])
     assert read[0] >= 3
+
+
+@cases("kind", ["memory", "file"])
+def test_rejections_are_followed(kind: str, tmp_path: Path) -> None:
+    """First the last ones, then each that comes, also by who goes on there. The names are those of
+    a round, never of a correction."""
+    path, engine = tmp_path / kind, embedded.EmbeddedEngine()
+
+    def submit(value: bytes, *headers: tuple[str, bytes]) -> None:
+        engine.log.submit(0, value, headers)
+        engine.settle()
+        with closing(Database.open(path, partitions=1)) as database:
+            SqliteLog(database).submit(0, value, headers)
+        rate(path, partitions=1)
+
+    submit(b'{"ladder":"eu","round_id":"r","completed_at":"x","standings":[]}')
+    submit(b'{"ladder":"eu","round_id":"r"}', (EVENT_TYPE, b"round-voided"))
+    in_memory = MemoryPlace(engine.log, engine.store)
+    with closing(in_memory if kind == "memory" else FilePlace(Settings(), path)) as place:
+        positions, first = list[int](), place.progress().rejection_ends
+        coming = place.follow_rejections(positions)
+        assert not next(coming) and positions == [first[0] - 2]
+        one, two = next(coming)
+        assert (one.place, one.code, one.ladder, one.round_id) == ((0, 0), "bad-time", "eu", "r")
+        assert (two.place, two.ladder, two.round_id) == ((0, 1), "", "")
+        assert positions == first and not next(coming)
+        submit(b"no round")
+        for following in (place.follow_rejections([*positions]), coming):
+            (three,) = next(filter(None, following))
+            assert (three.place, three.code) == ((0, 2), "malformed")
+        assert positions == place.progress().rejection_ends != first

@@ -19,7 +19,7 @@ from stream_rater.adapters.sqlite.store import position_of
 from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders
 from stream_rater.contract.errors import LogTrouble, Unrecoverable
 from stream_rater.contract.events import rating_changed_from_json
-from stream_rater.contract.submissions import NewRecord, Place
+from stream_rater.contract.submissions import NewRecord, RecordPlace
 from stream_rater.runtime import engine
 from stream_rater.runtime.engine import Full
 from tests.builders.lines import a_round
@@ -53,7 +53,7 @@ class Started:
     def _report(self) -> None:
         self.reports += 1
 
-    def submit(self, *numbers: int) -> "Future[list[Place]]":
+    def submit(self, *numbers: int) -> "Future[list[RecordPlace]]":
         return self.process.append(*map(new_round, numbers))
 
     def turns(self) -> None:
@@ -137,11 +137,7 @@ def test_a_turn_is_one_commit(started: Started) -> None:
 
 
 def test_too_many_records_are_refused(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until those that wait have had their turn; questions, too."""
-    monkeypatch.setattr(engine, "MOST_QUESTIONS", 1)
-    started.engine.ask(lambda: 1)
-    with pytest.raises(Full):
-        started.engine.ask(lambda: 2)
+    """Until those that wait have had their turn."""
     monkeypatch.setattr(engine, "MOST_WAITING", 3)
     started.submit(1, 2)
     with pytest.raises(Full):
@@ -174,18 +170,13 @@ def test_cancelled_records_are_dropped(started: Started) -> None:
 
 
 def test_after_a_failure_it_waits(started: Started) -> None:
-    """Records that come do not begin a turn before the pause is over, and questions are
-    answered all the same."""
+    """Records that come do not begin a turn before the pause is over."""
     Statements(started, full())
     started.submit(1)
     run = Run(started)
     try:
-        answers = []
         for _ in range(200):
-            answers.append(started.engine.ask(lambda: started.process.log.rounds.end(0)))
             started.submit(2)
-            answers[-1].result(STILL_S)
-        assert {each.result(0) for each in answers} == {0}  # what was taken back is not seen
         assert len(started.process.troubles) < 50
     finally:
         run.stop()
@@ -216,27 +207,23 @@ class Run:
 
 
 def test_it_runs_until_it_is_stopped(started: Started) -> None:
-    """What is asked and sent is answered. Later, everything is refused."""
+    """What is sent is answered. Later, everything is refused."""
     run = Run(started)
     assert started.submit(1).result(STILL_S) == [(0, 0)]
-    assert started.engine.ask(lambda: started.process.log.rounds.end(0)).result(STILL_S) == 1
     run.stop()
     assert not run.failure
     with pytest.raises(Full):
         started.submit(2)
-    with pytest.raises(Full):
-        started.engine.ask(lambda: 1)
 
 
 def test_what_waits_at_the_end_is_answered(started: Started) -> None:
     """With an error: nothing was written. So nobody waits for ever."""
-    answer, question = started.submit(1), started.engine.ask(lambda: 1)
+    answer = started.submit(1)
     started.engine.stop()
     run = Run(started)
     run.join()
-    for each in (answer, question):
-        with pytest.raises(LogTrouble, match="nothing was written"):
-            each.result(0)
+    with pytest.raises(LogTrouble, match="nothing was written"):
+        answer.result(0)
     assert started.shown() == (0, 0, 0)
 
 
@@ -247,7 +234,7 @@ def test_a_broken_disk_ends_it(started: Started) -> None:
     unconfirmed.sqlite_errorcode = sqlite3.SQLITE_IOERR
     statements = Statements(started, unconfirmed)
     answer = started.submit(1)
-    later: list[Future[list[Place]]] = []
+    later: list[Future[list[RecordPlace]]] = []
     statements.at_commit = lambda: later.append(started.submit(2))
     run = Run(started)
     run.join()
@@ -258,29 +245,10 @@ def test_a_broken_disk_ends_it(started: Started) -> None:
         later[0].result(0)
 
 
-def test_a_question_that_ends_it_is_answered(started: Started) -> None:
-    """Its asker, too, learns that the process ends."""
-
-    def broken() -> int:
-        raise Unrecoverable("the file is damaged")
-
-    def troubled() -> int:
-        raise LogTrouble("busy")
-
-    first, second = started.engine.ask(troubled), started.engine.ask(broken)
-    run = Run(started)
-    run.join()
-    with pytest.raises(LogTrouble, match="busy"):
-        first.result(0)
-    with pytest.raises(LogTrouble, match="the process ends: the file is damaged"):
-        second.result(0)
-    assert [str(each) for each in run.failure] == ["the file is damaged"]
-
-
 def test_answers_are_those_of_their_records(started: Started) -> None:
     """However many come at once, from whatever thread."""
     run = Run(started)
-    found: dict[int, Sequence[Place]] = {}
+    found: dict[int, Sequence[RecordPlace]] = {}
 
     def send(first: int) -> None:
         for number in range(first, first + 25):

@@ -34,7 +34,7 @@ from stream_rater.pipeline.updater.corrected_changes import correction_events
 from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.model import HEADER
 from stream_rater.rating.stages import rule_of
-from stream_rater.runtime.embedded import Engine
+from stream_rater.runtime.embedded import EmbeddedEngine
 from tests.builders.cases import cases
 from tests.builders.commands import run
 from tests.builders.machines import CONFIG, RULE
@@ -232,7 +232,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Records]:
 
 def season(rounds: int) -> Records:
     """What the service publishes of some duels, ann losing each."""
-    engine = Engine()
+    engine = EmbeddedEngine()
     for i in range(rounds):
         engine.log.submit(0, as_json(standings=ranked([2, 1]), round_id=f"r{i}"), received_s=2e9)
     engine.settle()

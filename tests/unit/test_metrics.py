@@ -27,10 +27,14 @@ from stream_rater.contract.groups import ESTIMATORS
 from stream_rater.pipeline.ports import Effect, Poll, ReadPriors
 from stream_rater.runtime import log
 from stream_rater.runtime import service as service_module
-from stream_rater.runtime.correction_reports import LOG_EVERY_S, MAX_UNFINISHED, CorrectionReports
-from stream_rater.runtime.lag import Lag
-from stream_rater.runtime.metrics import Metrics, ServiceObserver
-from stream_rater.runtime.recovery import QUIET_S, Recovery
+from stream_rater.runtime.measuring import (
+    LOG_EVERY_S,
+    MAX_UNFINISHED,
+    QUIET_S,
+    CorrectionReports,
+    Recovery,
+)
+from stream_rater.runtime.metrics import Lag, Metrics, ServiceObserver
 from stream_rater.runtime.service import Role, Service, keep_asking, other_counts
 from tests.builders.cases import cases
 from tests.builders.consumers import Client, input_with

@@ -10,13 +10,18 @@ import msgspec
 import pytest
 
 from stream_rater.adapters.kafka.copier import ANYWHERE
-from stream_rater.adapters.kafka.envelopes import cloud_event_headers
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import RATING_CHANGED, joined, offset_of, to_json
+from stream_rater.contract.events import (
+    RATING_CHANGED,
+    cloud_event_headers,
+    joined,
+    offset_of,
+    to_json,
+)
 from stream_rater.contract.record import Record
 from stream_rater.operations import move
 from stream_rater.operations.erase import Erasure

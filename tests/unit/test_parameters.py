@@ -43,7 +43,7 @@ from stream_rater.rating.parameters import (
 )
 from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.rounds.decoder import RoundDecoder
-from stream_rater.runtime.cautions import cautions_of, say_cautions
+from stream_rater.runtime.ladder_checks import cautions_of, say_cautions
 from tests.benchmarks.stage1 import LOGISTIC, wave_of_size
 from tests.elo_mmr_oracle import zero
 from tests.rounds import as_json, ranked, read, wave_of

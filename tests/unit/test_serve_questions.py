@@ -27,7 +27,7 @@ from stream_rater.serve.bodies import (
     SideQuestion,
 )
 from stream_rater.serve.cursors import RankedRow
-from stream_rater.serve.door.doorway import DoorParts
+from stream_rater.serve.door.following import DoorParts
 from stream_rater.serve.entries import IndexedPlayer, LadderSummary
 from stream_rater.serve.http import limits
 from stream_rater.serve.index.file_index import FileIndexReader, FileIndexWriter
@@ -240,7 +240,7 @@ class Server:
         def make(watcher: Watcher, positions: ReadPositions, _: Any) -> Parts:
             positions.all_read([4])
             reader = FileIndexReader(self._index, self._kept, positions, ladders)
-            door = DoorParts(None, nothing, None, threading.Event())
+            door = DoorParts(None, nothing)
             still: Any = Still
             following = IndexThread(still, watcher)
             return Parts(following, reader, nothing, door, FileSeasons(self._index))

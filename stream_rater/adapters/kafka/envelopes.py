@@ -2,18 +2,20 @@
 rejection."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
+
+import msgspec
 
 from stream_rater.contract import events
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.record import Headers as RecordHeaders
 from stream_rater.contract.record import Record, Trace, header, trace_of
+from stream_rater.contract.submissions import RecordPlace, RejectedRecord
 from stream_rater.pipeline.ports import Event, Rejection
 from stream_rater.pipeline.updater.rating_events import Events
-
-SOURCE = "stream-rater"
 
 DECIDED_OFFSET = "decided-offset"
 """The header with `Rejection.decided_at`."""
@@ -23,24 +25,11 @@ LONGEST_CONTENT_TYPE = 256
 
 Headers = list[tuple[str, Any]]
 
-ALWAYS: Headers = [("content-type", events.JSON.encode()), ("ce_specversion", b"1.0")]
-
-
-def cloud_event_headers(event_id: str, kind: str, time_: str, source: str = SOURCE) -> Headers:
-    """The headers of a CloudEvent 1.0 in Kafka's binary mode."""
-    return [
-        ("ce_id", event_id.encode()),
-        *ALWAYS,
-        ("ce_type", kind.encode()),
-        ("ce_source", source.encode()),
-        ("ce_time", time_.encode()),
-    ]
-
 
 def round_headers(time_: str, trace: Trace | None) -> Headers:
     """The headers that all rating changes of a round share: the CloudEvents headers and the trace
     context."""
-    _, *common = cloud_event_headers("", events.RATING_CHANGED, time_)
+    _, *common = events.cloud_event_headers("", events.RATING_CHANGED, time_)
     return common + (trace.headers() if trace else [])
 
 
@@ -76,7 +65,8 @@ def rejection_headers(rejection: Rejection, topic: str) -> Headers:
     record = rejection.record
     content_type = header(record.headers, "content-type") or events.JSON
     event_id = f"{topic}:{record.partition}:{record.offset}"
-    envelope = dict(cloud_event_headers(event_id, events.ROUND_REJECTED, _received_at(record)))
+    received = _received_at(record)
+    envelope = dict(events.cloud_event_headers(event_id, events.ROUND_REJECTED, received))
     envelope["content-type"] = content_type[:LONGEST_CONTENT_TYPE].encode()
     trace = trace_of(record.headers)
     kind, decided_at = header(record.headers, EVENT_TYPE), rejection.decided_at
@@ -107,6 +97,37 @@ def next_offset_of(headers: RecordHeaders) -> tuple[int, int] | None:
     if place is None:
         return None
     return place[0], (int(decided_at) if decided_at.isdecimal() else place[1]) + 1
+
+
+class _Names(msgspec.Struct):
+    """The names in a round."""
+
+    ladder: str = ""
+    round_id: str = ""
+
+
+_names = msgspec.json.Decoder(_Names).decode
+
+
+def rejection_in(record: Record) -> RejectedRecord | None:
+    """The rejection in a record of `round-rejected`; None if it is none."""
+    place, names = place_of(record.headers), _Names()
+    if place is None:
+        return None
+    if not header(record.headers, EVENT_TYPE):
+        with suppress(*events.UNDECODABLE):
+            names = _names(record.value or b"")
+    code, detail = header(record.headers, "error-code"), header(record.headers, "error")
+    return RejectedRecord(RecordPlace(*place), code, detail, names.ladder, names.round_id)
+
+
+def rejected_record(rejection: Rejection) -> RejectedRecord:
+    """The same of a rejection that is not in a topic."""
+    record = rejection.record
+    is_round = not header(record.headers, EVENT_TYPE)
+    names = (rejection.ladder, rejection.round_id) if is_round else ("", "")
+    place = RecordPlace(record.partition, record.offset)
+    return RejectedRecord(place, rejection.code, rejection.message, *names)
 
 
 def _received_at(record: Record) -> str:

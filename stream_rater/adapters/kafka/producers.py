@@ -20,12 +20,12 @@ from stream_rater.adapters import access
 from stream_rater.adapters.kafka.commits import committing
 from stream_rater.adapters.kafka.consumer import TIMEOUT_S, Input
 from stream_rater.adapters.kafka.deadlines import Deadlines, call_or_abandon
-from stream_rater.adapters.kafka.envelopes import Headers, cloud_event_headers
+from stream_rater.adapters.kafka.envelopes import Headers
 from stream_rater.adapters.kafka.topic_rules import MESSAGE_BYTES, advice_to_enlarge
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import LogTrouble, Regrouped
-from stream_rater.contract.events import ROUND_COMPLETED
+from stream_rater.contract.events import ROUND_COMPLETED, cloud_event_headers
 from stream_rater.pipeline.ports import NO_TAILS, Tails
 
 DELIVERY_TIMEOUT_S = 30.0

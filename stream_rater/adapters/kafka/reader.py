@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, TopicPartition
 
 from stream_rater.adapters.access import client_options, new_consumer, translated_failures
+from stream_rater.adapters.kafka.envelopes import rejection_in
 from stream_rater.adapters.kafka.records import Messages
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record, checksum
+from stream_rater.contract.submissions import REJECTIONS_BACK, RejectedRecord
 from stream_rater.pipeline.ports import SourceTail
 from stream_rater.rounds.lines import PlainRecords
 
@@ -49,6 +51,9 @@ is longer than it takes to read a full queue."""
 FETCH_WAIT_MS = 20
 """How long a broker lets a consumer wait at the end of a partition where it only reads back. The
 default is half a second."""
+
+POLL_S = 0.2
+"""How long a reader that goes on for long waits for the next record."""
 
 COUNT_S = 2.0
 """The interval at which a reader that goes on for long asks for the number of partitions."""
@@ -151,6 +156,23 @@ class Reader:
             self._counted_s = time.monotonic()
         return range(partitions, known)
 
+    def follow(self, positions: list[int]) -> Iterator[Sequence[Record]]:
+        """Read all partitions for ever, each from its position on, and one that is added from its
+        beginning. Yields nothing once reading has begun, and then what each read has found. The
+        positions rise as it reads."""
+        self.start_at(dict(enumerate(positions)))
+        yield ()
+        while True:
+            records = self.read(POLL_S)
+            for record in records:
+                positions[record.partition] = record.offset + 1
+            for p, end in self.ends.items():
+                positions[p] = max(positions[p], end)
+            yield records
+            if added := self.added(len(positions)):
+                positions += [OFFSET_BEGINNING] * len(added)
+                self.start_at(dict(enumerate(positions)))
+
     def close(self) -> None:
         """Close the connections."""
         self._consumer.close()
@@ -160,24 +182,31 @@ class Reader:
 
 
 def follow(
-    settings: Settings, topic: str, partitions: int, *, from_start: bool, wait_s: float = 0.2
+    settings: Settings, topic: str, partitions: int, *, from_start: bool
 ) -> Iterator[Record | None]:
-    """Yield the records of all partitions as they arrive, and None after each `wait_s` without
-    one. Raises LogTrouble or Denied."""
+    """Yield the records of all partitions as they arrive, and None after each POLL_S without one.
+    Raises LogTrouble or Denied."""
+    positions = [OFFSET_BEGINNING if from_start else OFFSET_END] * partitions
     with Reader(settings, topic) as reader:
-        begin = OFFSET_BEGINNING if from_start else OFFSET_END
-        positions = dict.fromkeys(range(partitions), begin)
-        reader.start_at(positions)
-        while True:
-            records = reader.read(wait_s)
-            positions |= {each.partition: each.offset + 1 for each in records}
-            positions |= reader.ends
+        following = reader.follow(positions)
+        next(following)
+        for records in following:
             yield from records
-            if added := reader.added(len(positions)):
-                positions |= dict.fromkeys(added, OFFSET_BEGINNING)
-                reader.start_at(positions)
             if not (records or reader.ends):
                 yield None
+
+
+def follow_rejections(
+    settings: Settings, topic: str, partitions: int, positions: list[int]
+) -> Iterator[Sequence[RejectedRecord]]:
+    """Yield the rejections in `round-rejected` as they come, as `places.port.Place` says. Raises
+    LogTrouble or Denied."""
+    with Reader(settings, topic, placeholders=True) as reader:
+        if not positions:
+            bounds = map(reader.bounds, range(partitions))
+            positions += [max(first, end - REJECTIONS_BACK) for first, end in bounds]
+        for records in reader.follow(positions):
+            yield [each for record in records if (each := rejection_in(record))]
 
 
 def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record]:

@@ -13,7 +13,7 @@ from stream_rater.adapters.kafka.topic_rules import MESSAGE_BYTES
 from stream_rater.adapters.kafka.topics import REQUEST_TIMEOUT_S, Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble, TopicMismatch, Trouble
-from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, Place
+from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, RecordPlace
 
 ACKNOWLEDGED_S = 10.0
 """The seconds within which Kafka must acknowledge a record. After that its outcome is unknown."""
@@ -188,7 +188,7 @@ class KafkaRoundLog:
 
     def _outcome(self, error: KafkaError | None, message: Message) -> Appended:
         if error is None:
-            place = Place(message.partition() or 0, message.offset() or 0)
+            place = RecordPlace(message.partition() or 0, message.offset() or 0)
             self._ends[place.partition] = max(self._ends[place.partition], place.offset + 1)
             return place
         return self._outcome_of(error)

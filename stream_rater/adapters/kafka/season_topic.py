@@ -15,7 +15,6 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from stream_rater.adapters.access import translated_failures
-from stream_rater.adapters.kafka.envelopes import cloud_event_headers
 from stream_rater.adapters.kafka.producers import Transactions
 from stream_rater.adapters.kafka.reader import Reader
 from stream_rater.adapters.kafka.topics import ABANDONED_S, Admin
@@ -23,6 +22,7 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.errors import Denied, LogTrouble, Outdone
+from stream_rater.contract.events import cloud_event_headers
 
 FENCED = frozenset(
     {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}

@@ -20,6 +20,8 @@ from typing import Any
 
 from stream_rater.adapters.sqlite import names, schema
 from stream_rater.adapters.sqlite.names import LOG_ENDS, Hold, SameFiles
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Denied, LogTrouble, StoreTrouble, Trouble, Unusable
 
 CACHE_KIB = 64 * 1024
@@ -260,6 +262,17 @@ class Database:
 
 
 # --- opening -------------------------------------------------------------------------------------
+
+
+def check_window(path: Path, stored: int | None, settings: Settings) -> None:
+    """Raise BadConfiguration if a file was begun with another duplicate window, which is stored
+    there."""
+    window = settings.duplicate_window
+    if stored not in (None, window):
+        raise BadConfiguration(
+            f"{path}: it was begun with duplicate_window = {stored}, here it is {window}: set "
+            f"{PREFIX}DUPLICATE_WINDOW={stored}"
+        )
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:

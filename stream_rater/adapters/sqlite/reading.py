@@ -44,6 +44,9 @@ LOOK_S = 0.02
 class DataFile:
     """The log and the store in a data file. The methods raise LogTrouble, Denied or Unusable."""
 
+    partitions = shards = 0
+    """The numbers of partitions of `round-completed` and of the topics by player."""
+
     def __init__(self, path: Path) -> None:
         self.path = names.real(path)
         self._connection = connect_reader(self.path)

@@ -3,12 +3,11 @@
 import uuid
 from datetime import UTC, datetime
 
-from stream_rater.adapters.kafka.envelopes import cloud_event_headers
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
 from stream_rater.columns.sharding import partition_of
 from stream_rater.contract.corrections import EVENT_TYPE
-from stream_rater.contract.events import ROUND_COMPLETED
+from stream_rater.contract.events import ROUND_COMPLETED, cloud_event_headers
 from stream_rater.contract.record import Headers
 
 TOGETHER = 1000

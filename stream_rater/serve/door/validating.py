@@ -9,7 +9,7 @@ duplicate, or by the terms at its offset.
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -64,32 +64,28 @@ class ValidCorrection(NamedTuple):
     """Whether it waits for the others of its batch."""
 
 
-class OtherLadder(Exception):
+class PathMismatch(Exception):
     """The ladder in the body is not that of the path. The text says so."""
-
-
-class Ends(Protocol):
-    """The known ends of the partitions of `round-completed`."""
-
-    def __call__(self, partition: int, /) -> int:
-        """The end of a partition."""
 
 
 class Validator:
     """Validates bodies. It is for one thread."""
 
-    def __init__(self, ladders: Ladders, partitions: int, end_of: Ends) -> None:
+    def __init__(
+        self, ladders: Ladders, partitions: int, end_of: Callable[[int], int]
+    ) -> None:  # fmt: skip
+        """`end_of` returns the known end of a partition of `round-completed`."""
         self._ladders, self._partitions, self._end_of = ladders, partitions, end_of
         self._decoder = RoundDecoder(ladders, partitions)
 
     def rounds(
         self, bodies: Sequence[tuple[bytes, str]], now_s: float
-    ) -> list[ValidRound | Invalid | OtherLadder]:
+    ) -> list[ValidRound | Invalid | PathMismatch]:
         """Validate rounds, each with the ladder of its path, which is empty if the path has none.
         `now_s` is the time in Unix seconds."""
-        found: list[ValidRound | Invalid | OtherLadder] = []
+        found: list[ValidRound | Invalid | PathMismatch] = []
         records = list[Record]()
-        other = dict[int, OtherLadder]()
+        other = dict[int, PathMismatch]()
         for i, (body, ladder) in enumerate(bodies):
             value = with_ladder(body, ladder)
             name = ladder_in(value)
@@ -115,7 +111,7 @@ class Validator:
         return found
 
     def correction(self, body: bytes, ladder: str, now_s: float) -> ValidCorrection:
-        """Validate a correction, a seed or a reset. Raises Invalid or OtherLadder."""
+        """Validate a correction, a seed or a reset. Raises Invalid or PathMismatch."""
         value = with_ladder(body, ladder)
         name = ladder_in(value)
         if name and name != ladder:
@@ -215,19 +211,19 @@ def ranks_in(value: bytes) -> dict[str, int | None]:
     }
 
 
-class _Head(msgspec.Struct):
+class _NamedLadder(msgspec.Struct):
     """The field of a body from which its partition follows."""
 
     ladder: str | UnsetType = UNSET
 
 
-_head = msgspec.json.Decoder(_Head).decode
+_named = msgspec.json.Decoder(_NamedLadder).decode
 
 
 def ladder_in(value: bytes) -> str:
     """The ladder that a body names; empty if it names none or is no JSON object."""
     try:
-        found = _head(value).ladder
+        found = _named(value).ladder
     except UNDECODABLE:
         return ""
     return "" if found is UNSET else str(found)
@@ -240,7 +236,7 @@ def with_ladder(body: bytes, ladder: str) -> bytes:
     if not ladder or not value.startswith(b"{"):
         return value
     try:
-        if _head(value).ladder is not UNSET:
+        if _named(value).ladder is not UNSET:
             return value
     except UNDECODABLE:
         return value
@@ -248,8 +244,8 @@ def with_ladder(body: bytes, ladder: str) -> bytes:
     return b'{"ladder":' + to_json(ladder) + (b"" if rest == b"}" else b",") + rest
 
 
-def _other_ladder(name: str, ladder: str) -> OtherLadder:
-    return OtherLadder(
+def _other_ladder(name: str, ladder: str) -> PathMismatch:
+    return PathMismatch(
         f"it names ladder {name[:MAX_ID_BYTES]!r}, and the path {ladder!r}: leave one out, or name "
         "the same"
     )

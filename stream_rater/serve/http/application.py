@@ -24,18 +24,18 @@ from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.events import to_json
 from stream_rater.contract.record import PARENT, STATE, trace_of
-from stream_rater.contract.submissions import Place
+from stream_rater.contract.submissions import RecordPlace
 from stream_rater.rounds.validation import with_cure
 from stream_rater.runtime.http import Reasons, probe
 from stream_rater.serve import routes as api
-from stream_rater.serve.door.door import (
+from stream_rater.serve.door.accept import (
     Beginnings,
     Door,
     Sent,
     elements_in,
     lines_in,
 )
-from stream_rater.serve.door.fresh import Ask, FreshAnswers
+from stream_rater.serve.door.read_your_writes import Ask, FreshAnswers
 from stream_rater.serve.http import limits
 from stream_rater.serve.http.beliefs import BeliefQuestions
 from stream_rater.serve.http.event_stream import Hub
@@ -354,11 +354,11 @@ def _decoded(name: str, text: str) -> str:
         raise Refused("bad-request", "percent-encode UTF-8", f"path.{name}") from None
 
 
-def _place(query: dict[str, Any]) -> Place | None:
+def _place(query: dict[str, Any]) -> RecordPlace | None:
     given = query["partition"], query["offset"]
     if (given[0] is None) != (given[1] is None):
         raise Refused("bad-request", "give `partition` and `offset`, or neither", "query.offset")
-    return None if given[0] is None else Place(*given)
+    return None if given[0] is None else RecordPlace(*given)
 
 
 def _problem_response(refused: Refused) -> Response:

@@ -9,6 +9,8 @@ says where it may be incomplete: a round whose events may have been published be
 followed the topic, or that was dropped to keep the bounds.
 """
 
+import asyncio
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,14 +20,18 @@ import msgspec
 from stream_rater.columns.sharding import partition_of
 from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.seeds import SEEDS
-from stream_rater.contract.submissions import Place, RejectedRecord
+from stream_rater.contract.submissions import RecordPlace, RejectedRecord
 from stream_rater.serve.bodies import RoundChange
 from stream_rater.serve.feed import later
+from stream_rater.serve.http.limits import Shares
 
 MOST_ROUNDS = 100_000
 """The most rounds whose state is stored; the newest ones are."""
 MOST_CHANGES = 500_000
 """The most changes of players that are stored with them."""
+MOST_WAITING = 1000
+"""The most requests that may wait for the end state of a round, or for the index, half of them of
+one address."""
 
 DUPLICATE = "duplicate-round"
 APPLIED = "corrections-applied"
@@ -37,7 +43,7 @@ class RoundState(msgspec.Struct, gc=False):
     """The state of the round in one record. There are many, and no cycle of them, so the search for
     cycles does not visit them: that would stop all answers for its time."""
 
-    place: Place
+    place: RecordPlace
     ladder: str
     round_id: str
     players: int = 0
@@ -51,7 +57,7 @@ class RoundState(msgspec.Struct, gc=False):
     """What it says (`validating.content_of`); 0 if it was not sent to this process."""
     corrections: dict[int, str] = {}
     """The kinds of the corrections that are about this round, by their offsets."""
-    corrects: Place | None = None
+    corrects: RecordPlace | None = None
     """If the record is a correction: the place of the round that it is about."""
 
     def why_not(self, *, same: bool) -> str:
@@ -66,7 +72,7 @@ class RoundState(msgspec.Struct, gc=False):
         return why and f"the round with this id, at {where}, {why}: {cure}"
 
 
-class Outcome(NamedTuple):
+class RoundOutcome(NamedTuple):
     """The state of a round, as it is answered."""
 
     status: str
@@ -84,11 +90,11 @@ class RoundStates:
 
     def __init__(self, most: int = MOST_ROUNDS, most_changes: int = MOST_CHANGES) -> None:
         self._most, self._most_changes = most, most_changes
-        self._states: OrderedDict[Place, RoundState] = OrderedDict()
-        self._places: dict[tuple[str, str], tuple[Place, ...]] = {}
+        self._states: OrderedDict[RecordPlace, RoundState] = OrderedDict()
+        self._places: dict[tuple[str, str], tuple[RecordPlace, ...]] = {}
         """The places of the records with an id, in order of offset."""
         self._changes = 0
-        self._batched: dict[Place, str] = {}
+        self._batched: dict[RecordPlace, str] = {}
         """The kinds of the batched corrections that are about one round and not in force yet."""
         self._corrected: dict[str, int] = {}
         """By ladder, the offset of the newest correction that has changed a rating."""
@@ -103,14 +109,14 @@ class RoundStates:
     # --- what becomes known ---
 
     def posted(
-        self, place: Place, ladder: str, round_id: str, players: int, content: int = 0
+        self, place: RecordPlace, ladder: str, round_id: str, players: int, content: int = 0
     ) -> None:
         """Record that this process has written a round."""
         state = self._state(place, ladder, round_id)
         state.players, state.content = players, content
 
     def corrected(
-        self, place: Place, ladder: str, kind: str = "", round_id: str = "", *,
+        self, place: RecordPlace, ladder: str, kind: str = "", round_id: str = "", *,
         batched: bool = False,
     ) -> None:  # fmt: skip
         """Record that there is a correction, a seed or a reset at a place. It may be rejected yet.
@@ -128,7 +134,7 @@ class RoundStates:
                     state.corrections[place.offset] = kind
                 return
 
-    def _applied(self, ladder: str, place: Place) -> None:
+    def _applied(self, ladder: str, place: RecordPlace) -> None:
         """Record that the batched corrections of a ladder before a place are in force."""
         for each in [*self._batched]:
             own = self._states[each]
@@ -143,7 +149,7 @@ class RoundStates:
             return
         partition = partition_of(event.ladder, len(self._known_from))
         if (of := event.correction) is not None:
-            place = Place(partition, of.offset)
+            place = RecordPlace(partition, of.offset)
             self.corrected(place, event.ladder, of.cause, of.round_id)
             if of.cause == APPLIED:
                 self._applied(event.ladder, place)
@@ -152,7 +158,7 @@ class RoundStates:
                 if len(self._corrected) > self._most:
                     del self._corrected[next(iter(self._corrected))]
             return
-        state = self._state(Place(partition, event.offset), event.ladder, event.round_id)
+        state = self._state(RecordPlace(partition, event.offset), event.ladder, event.round_id)
         self._changes += event.player not in state.changes
         state.changes[event.player] = msgspec.convert(event, RoundChange, from_attributes=True)
         self._drop()
@@ -187,7 +193,7 @@ class RoundStates:
 
     # --- what is asked ---
 
-    def at(self, place: Place, ladder: str, round_id: str) -> Outcome | None:
+    def at(self, place: RecordPlace, ladder: str, round_id: str) -> RoundOutcome | None:
         """The state of the record at a place, which is to have this id; None if it is not known."""
         state = self._states.get(place)
         if state is not None:
@@ -199,7 +205,7 @@ class RoundStates:
             return None
         return self._outcome(RoundState(place, ladder, round_id))
 
-    def of(self, ladder: str, round_id: str) -> Outcome | None:
+    def of(self, ladder: str, round_id: str) -> RoundOutcome | None:
         """The state of a round by its id; None if it is not known."""
         states = [self._states[place] for place in self._places.get((ladder, round_id), ())]
         others = [each for each in states if each.code != DUPLICATE]
@@ -213,26 +219,26 @@ class RoundStates:
 
     # --- below ---
 
-    def _outcome(self, state: RoundState) -> Outcome:
+    def _outcome(self, state: RoundState) -> RoundOutcome:
         if state.code:
             status = "duplicate" if state.code == DUPLICATE else "rejected"
-            return Outcome(status, state, complete=True)
+            return RoundOutcome(status, state, complete=True)
         partition, offset = state.place
         settled_to = self._settled[partition] if partition < len(self._settled) else 0
         newest, decided = max(state.corrections, default=-1), self._corrected.get(state.ladder, -1)
         corrected = max(newest, decided) if max(newest, decided) > offset else None
         if newest >= max(settled_to, decided + 1):
-            return Outcome("pending", state, complete=False)
+            return RoundOutcome("pending", state, complete=False)
         if newest >= 0:
             done = CORRECTED[state.corrections[newest]]
-            return Outcome(done, state, done == "voided", corrected)
+            return RoundOutcome(done, state, done == "voided", corrected)
         if state.players and len(state.changes) == state.players:
-            return Outcome("rated", state, True, corrected)
+            return RoundOutcome("rated", state, True, corrected)
         settled = offset < settled_to
         known = partition < len(self._known_from) and offset >= self._known_from[partition]
-        return Outcome("rated" if settled else "pending", state, settled and known, corrected)
+        return RoundOutcome("rated" if settled else "pending", state, settled and known, corrected)
 
-    def _state(self, place: Place, ladder: str, round_id: str) -> RoundState:
+    def _state(self, place: RecordPlace, ladder: str, round_id: str) -> RoundState:
         state = self._states.get(place)
         if state is None:
             state = self._states[place] = RoundState(place, "", "")
@@ -261,3 +267,43 @@ class RoundStates:
             if place.partition < len(self._known_from):
                 first = max(self._known_from[place.partition], place.offset + 1)
                 self._known_from[place.partition] = first
+
+
+class Waiting:
+    """Lets requests wait until something has changed. It is for one event loop."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+        self._shares = Shares(MOST_WAITING, "requests wait here: ask without `wait`")
+        self.count = 0
+        """The number of requests that wait."""
+        self.wanted = threading.Event()
+        """Set while a request waits. Another thread may wait for it."""
+
+    def notify(self) -> None:
+        """Wake all requests that wait."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def kick(self) -> None:
+        """Let whatever changes be looked at once, though no request waits."""
+        self.wanted.set()
+        if not self.count:
+            self.wanted.clear()
+
+    async def until(self, deadline_s: float) -> bool:
+        """Wait until the next change. Returns whether there was one before the deadline, which is
+        in the event loop's time. Raises Refused if too many requests wait."""
+        with self._shares.taking(1):
+            self.count += 1
+            self.wanted.set()
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    await self._changed.wait()
+                return True
+            except TimeoutError:
+                return False
+            finally:
+                self.count -= 1
+                if not self.count:
+                    self.wanted.clear()

@@ -7,7 +7,6 @@ the round once more. After a restart of this process the workers' duplicate wind
 
 import asyncio
 import re
-import threading
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,16 +16,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from stream_rater.adapters.kafka.envelopes import cloud_event_headers
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import Denied, Trouble
-from stream_rater.contract.events import ROUND_COMPLETED, RatingChanged
+from stream_rater.contract.events import ROUND_COMPLETED, RatingChanged, cloud_event_headers
 from stream_rater.contract.record import Headers, Trace
 from stream_rater.contract.seeds import MOST_SEED_BYTES, SeededPlayer
-from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, Place
+from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, RecordPlace
 from stream_rater.rounds.seed_messages import seed_messages
 from stream_rater.rounds.validation import Invalid
+from stream_rater.runtime.round_log import RoundLog
 from stream_rater.serve.bodies import (
     CorrectionTaken,
     RoundsTaken,
@@ -34,62 +33,17 @@ from stream_rater.serve.bodies import (
     RoundTaken,
 )
 from stream_rater.serve.door import validating
-from stream_rater.serve.door.log import RoundLog
-from stream_rater.serve.door.status import Outcome, RoundState, RoundStates
-from stream_rater.serve.http.limits import Shares
+from stream_rater.serve.door.outcomes import RoundOutcome, RoundState, RoundStates, Waiting
 from stream_rater.serve.problems import Refused, refused_record
 
 MOST_AT_ONCE = 1000
 """The most rounds in one request."""
-MOST_WAITING = 1000
-"""The most requests that may wait for the end state of a round, or for the index, half of them of
-one address."""
 RETRY_LATER_S = 2
 """The seconds after which a client may try again if the log did not acknowledge a record."""
 
 Posted = Callable[[str], None]
 """Receives the outcome of each record that a client sends: `written`, `known`, `invalid`, `busy` or
 `unavailable`."""
-
-
-class Waiting:
-    """Lets requests wait until something has changed. It is for one event loop."""
-
-    def __init__(self) -> None:
-        self._changed = asyncio.Event()
-        self._shares = Shares(MOST_WAITING, "requests wait here: ask without `wait`")
-        self.count = 0
-        """The number of requests that wait."""
-        self.wanted = threading.Event()
-        """Set while a request waits. Another thread may wait for it."""
-
-    def notify(self) -> None:
-        """Wake all requests that wait."""
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    def kick(self) -> None:
-        """Let whatever changes be looked at once, though no request waits."""
-        self.wanted.set()
-        if not self.count:
-            self.wanted.clear()
-
-    async def until(self, deadline_s: float) -> bool:
-        """Wait until the next change. Returns whether there was one before the deadline, which is
-        in the event loop's time. Raises Refused if too many requests wait."""
-        with self._shares.taking(1):
-            self.count += 1
-            self.wanted.set()
-            try:
-                async with asyncio.timeout_at(deadline_s):
-                    await self._changed.wait()
-                return True
-            except TimeoutError:
-                return False
-            finally:
-                self.count -= 1
-                if not self.count:
-                    self.wanted.clear()
 
 
 class Door:
@@ -156,14 +110,14 @@ class Door:
         """Take a correction, a seed or a reset, whose ladder is in the path."""
         try:
             valid = self._ready().correction(body, ladder, self._clock())
-        except (Invalid, validating.OtherLadder) as invalid:
+        except (Invalid, validating.PathMismatch) as invalid:
             self._posted("invalid")
             raise _refused(invalid) from None
         (place,) = await self._write_corrections([valid], trace)
         return CorrectionTaken(ladder=ladder, event_type=valid.kind, **place._asdict())
 
     async def state(
-        self, ladder: str, round_id: str, place: Place | None, wait_s: float
+        self, ladder: str, round_id: str, place: RecordPlace | None, wait_s: float
     ) -> RoundStateAnswer:
         """The state of a round, by its place or by its id. Waits for an end state up to so long."""
         deadline_s = asyncio.get_running_loop().time() + wait_s
@@ -193,7 +147,7 @@ class Door:
         """Send a seed for those players of a round who begin from another ladder. An invalid round,
         and one that was sent before, gets none."""
         (valid,) = self._ready().rounds([(body, ladder)], self._clock())
-        if isinstance(valid, Invalid | validating.OtherLadder):
+        if isinstance(valid, Invalid | validating.PathMismatch):
             return
         name = valid.ladder, valid.round_id
         if self.states.standing(*name) is not None or name in self._sending:
@@ -216,9 +170,9 @@ class Door:
 
     async def _write_corrections(
         self, valid: Sequence[validating.ValidCorrection], trace: Trace | None
-    ) -> list[Place]:
+    ) -> list[RecordPlace]:
         """Append corrections, seeds and resets. Returns their places."""
-        now, places = datetime.fromtimestamp(self._clock(), UTC).isoformat(), list[Place]()
+        now, places = datetime.fromtimestamp(self._clock(), UTC).isoformat(), list[RecordPlace]()
         records = [
             NewRecord(each.partition, each.ladder.encode(), each.value,
                       _headers(each.kind, now, trace))
@@ -288,7 +242,7 @@ class Door:
         answers: list[_Answer] = []
         own: list[_Writing] = []
         for each, trace in zip(self._ready().rounds(bodies, self._clock()), traces, strict=True):
-            if isinstance(each, Invalid | validating.OtherLadder):
+            if isinstance(each, Invalid | validating.PathMismatch):
                 self._posted("invalid")
                 answers.append((None, _refused(each)))
                 continue
@@ -336,7 +290,7 @@ class Door:
     async def _append(self, records: Sequence[NewRecord]) -> list[Appended]:
         began_s = time.monotonic()
         outcomes = await self._log.append(records)
-        if any(isinstance(each, Place) for each in outcomes):
+        if any(isinstance(each, RecordPlace) for each in outcomes):
             self._acknowledged(time.monotonic() - began_s)
         return outcomes
 
@@ -498,8 +452,8 @@ def _known(each: validating.ValidRound, state: RoundState) -> RoundTaken | Refus
     )
 
 
-def _refused(invalid: Invalid | validating.OtherLadder) -> Refused:
-    if isinstance(invalid, validating.OtherLadder):
+def _refused(invalid: Invalid | validating.PathMismatch) -> Refused:
+    if isinstance(invalid, validating.PathMismatch):
         return Refused("invalid", str(invalid), "body.ladder")
     return refused_record(invalid.code, str(invalid), validating.place_in(invalid))
 
@@ -515,7 +469,7 @@ def _refused_by_log(outcome: NotAppended) -> Refused:
     )  # fmt: skip
 
 
-def _unknown(round_id: str, place: Place | None) -> str:
+def _unknown(round_id: str, place: RecordPlace | None) -> str:
     if place is None:
         return (
             f"this process does not know round {round_id!r}: ask with `?partition=&offset=` as "
@@ -528,7 +482,7 @@ def _unknown(round_id: str, place: Place | None) -> str:
     )
 
 
-def _answer(found: Outcome, ladder: str, round_id: str) -> RoundStateAnswer:
+def _answer(found: RoundOutcome, ladder: str, round_id: str) -> RoundStateAnswer:
     state = found.state
     rated = found.status == "rated"
     return RoundStateAnswer(
