@@ -67,7 +67,7 @@ def agreed(place: Place, ladders: Ladders, outcome: str, only: str | None = None
     return ladder_log
 
 
-def behind(records: int) -> Failed:
+def behind_error(records: int) -> Failed:
     """The error of a command that has waited long enough for so many records to be rated."""
     return Failed(
         f"the workers are {counted(records, 'record')} behind: nothing was written: run it again "

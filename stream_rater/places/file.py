@@ -46,7 +46,7 @@ from stream_rater.pipeline.ports import (
     SourceTail,
     Tails,
 )
-from stream_rater.places import checks
+from stream_rater.places.checks import behind_error
 from stream_rater.places.port import CHANGED, Cures, Place, Section, Standings
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.progress import counted
@@ -225,7 +225,7 @@ class FilePlace(reading.DataFile, Place):
         end = self.ends()[partition]
         while (left := end - self.committed(ESTIMATORS, self.partitions)[partition]) > 0:
             if time.monotonic() > until_s:
-                raise checks.behind(left)
+                raise behind_error(left)
             self.await_change(LOOK_S)
 
     @contextmanager

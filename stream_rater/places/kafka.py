@@ -43,7 +43,8 @@ from stream_rater.pipeline.ports import (
     Tails,
 )
 from stream_rater.pipeline.same_history import REBUILD, lost_rounds
-from stream_rater.places import checks, generations
+from stream_rater.places.checks import behind_error, wait_until_idle
+from stream_rater.places.generations import OUT_OF_REACH, check_free, check_sizes
 from stream_rater.places.kafka_sections import section_of
 from stream_rater.places.port import (
     CHANGED,
@@ -71,7 +72,7 @@ class KafkaPlace(Place):
     later, notes = "", "on Kafka"
     keeps_offsets = False
     blame = "Redis was not what the log says before"
-    out_of_reach = generations.OUT_OF_REACH
+    out_of_reach = OUT_OF_REACH
 
     def __init__(self, settings: Settings, timeout_s: float) -> None:
         """Make no request. `timeout_s`: how long a request to Kafka may take."""
@@ -255,12 +256,12 @@ class KafkaPlace(Place):
         end, unfinished = self.ends()[partition], UnfinishedRounds(self.settings, self.admin)
         while left := unfinished.look({partition: end}):
             if time.monotonic() > until_s:
-                raise checks.behind(len(left[partition]))
+                raise behind_error(len(left[partition]))
             time.sleep(LOOK_S)
 
     @contextmanager
     def at_rest(self, wait_s: float) -> Iterator[Place]:
-        checks.wait_until_idle(self._left(), self.admin.members, wait_s)
+        wait_until_idle(self._left(), self.admin.members, wait_s)
         yield self
 
     def _left(self) -> Iterator[tuple[int, int]]:
@@ -498,12 +499,12 @@ class KafkaPlace(Place):
         new, counts = self._generation(prefix), self.admin.check_topics()
         names = zip(new.topics.names, self.topics.names, strict=True)
         needed = {own: counts[old] for own, old in names}
-        generations.check_free(new.settings, new.admin, "--to", needed, "its old one")
+        check_free(new.settings, new.admin, "--to", needed, "its old one")
 
     def check_new(self, option: str, source: Place) -> None:
         """Raise BadConfiguration if the topics have records, or Redis has ratings."""
         needed = {self.topics.rounds: source.partitions}
-        generations.check_free(self.settings, self.admin, option, needed, source.name)
+        check_free(self.settings, self.admin, option, needed, source.name)
         self.store.prepare()
         self.check_idle()
         if not self.store.layout.is_unused():
@@ -526,7 +527,7 @@ class KafkaPlace(Place):
             self.store.layout.mark_unfinished(source.name)
         self.admin.create_topics()
         if old is not None:
-            generations.check_sizes(self.settings, self.admin, old.admin)
+            check_sizes(self.settings, self.admin, old.admin)
         self._counts |= self.admin.check_topics()
 
     def copy_events(self, records: Iterable[Record]) -> None:
