@@ -41,7 +41,7 @@ from stream_rater.pipeline.ports import (
     SourceTail,
     Tails,
 )
-from stream_rater.places import checks
+from stream_rater.places.checks import still_behind
 from stream_rater.places.port import CHANGED, Cures, Place, Section, Standings
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.progress import counted
@@ -57,6 +57,7 @@ LARGEST = 1 << 40
 class FilePlace(reading.DataFile, Place):
     """A data file (`port.Place`)."""
 
+    partitions = shards = 0  # read when the file is opened
     keeps_offsets = True
     out_of_reach = (
         "out of reach, and to be done by hand: backups and snapshots of the file; what subscribers "
@@ -214,7 +215,7 @@ class FilePlace(reading.DataFile, Place):
         end = self.ends()[partition]
         while (left := end - self.committed(ESTIMATORS, self.partitions)[partition]) > 0:
             if time.monotonic() > until_s:
-                raise checks.behind(left)
+                raise still_behind(left)
             self.await_change(LOOK_S)
 
     @contextmanager
@@ -449,6 +450,7 @@ class FilePlace(reading.DataFile, Place):
             connection.executemany(
                 "INSERT INTO starts VALUES ('parts', ?, ?)", list(enumerate(ends))
             )
+        self.__dict__.pop("_log", None)  # it has read where the parts begin
         self.commit_parts(dict(enumerate(ends)))
 
     def mark_moved(self, where: str) -> None:

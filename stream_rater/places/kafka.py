@@ -44,7 +44,8 @@ from stream_rater.pipeline.ports import (
     Tails,
 )
 from stream_rater.pipeline.same_history import REBUILD, lost_rounds
-from stream_rater.places import checks, generations
+from stream_rater.places.checks import still_behind, wait_until_idle, whole_seasons
+from stream_rater.places.generations import OUT_OF_REACH, check_free, check_sizes
 from stream_rater.places.kafka_sections import section_of
 from stream_rater.places.port import (
     CHANGED,
@@ -72,7 +73,7 @@ class KafkaPlace(Place):
     later, notes = "", "on Kafka"
     keeps_offsets = False
     blame = "Redis was not what the log says before"
-    out_of_reach = generations.OUT_OF_REACH
+    out_of_reach = OUT_OF_REACH
 
     def __init__(self, settings: Settings, timeout_s: float) -> None:
         """Make no request. `timeout_s`: how long a request to Kafka may take."""
@@ -162,7 +163,8 @@ class KafkaPlace(Place):
         return [each.value for each in found], begin
 
     def ladder_log(self) -> LadderLog:
-        self._count(self.topics.ladder_events)  # raises TopicMismatch
+        for topic in (self.topics.rounds, self.topics.ladder_events):
+            self._count(topic)  # raises TopicMismatch
         try:
             return self._notes.read()
         finally:
@@ -177,16 +179,14 @@ class KafkaPlace(Place):
 
     def standings(self, *, whole: bool = True) -> Standings:
         topic = season_topic.topic_of(self.settings)
-        begun, kept = set[tuple[str, int]](), set[tuple[str, int]]()
         count = self.admin.partitions_if_any(topic)
-        for record in reader.read_all(self.settings, topic, count) if count else ():
-            found = season_ended.record_of(record.key or b"", record.value)
-            if found is not None:
-                is_kept = isinstance(found, season_ended.SeasonKept)
-                (kept if is_kept else begun).add((found.ladder, found.season))
-                yield season_ended.message_of(found), header(record.headers, "ce_time")
-        for season in begun - kept if whole else ():
-            raise Failed(season_ended.unfinished(*season))
+        records = reader.read_all(self.settings, topic, count) if count else ()
+        found = (
+            (season_ended.message_of(each), header(record.headers, "ce_time"))
+            for record in records
+            if (each := season_ended.record_of(record.key or b"", record.value)) is not None
+        )
+        return whole_seasons(found) if whole else found
 
     def kept_seasons(self, ladder: str) -> Sequence[season_ended.SeasonKept]:
         return season_topic.kept_seasons(self.settings, self.admin, ladder)
@@ -247,12 +247,12 @@ class KafkaPlace(Place):
         end, unfinished = self.ends()[partition], UnfinishedRounds(self.settings, self.admin)
         while left := unfinished.look({partition: end}):
             if time.monotonic() > until_s:
-                raise checks.behind(len(left[partition]))
+                raise still_behind(len(left[partition]))
             time.sleep(LOOK_S)
 
     @contextmanager
     def at_rest(self, wait_s: float) -> Iterator[Place]:
-        checks.wait_until_idle(self._left(), self.admin.members, wait_s)
+        wait_until_idle(self._left(), self.admin.members, wait_s)
         yield self
 
     def _left(self) -> Iterator[tuple[int, int]]:
@@ -490,12 +490,12 @@ class KafkaPlace(Place):
         new, counts = self._generation(prefix), self.admin.check_topics()
         names = zip(new.topics.names, self.topics.names, strict=True)
         needed = {own: counts[old] for own, old in names}
-        generations.check_free(new.settings, new.admin, "--to", needed, "its old one")
+        check_free(new.settings, new.admin, "--to", needed, "its old one")
 
     def check_new(self, option: str, source: Place) -> None:
         """Raise BadConfiguration if the topics have records, or Redis has ratings."""
         needed = {self.topics.rounds: source.partitions}
-        generations.check_free(self.settings, self.admin, option, needed, source.name)
+        check_free(self.settings, self.admin, option, needed, source.name)
         self.store.prepare()
         self.check_idle()
         if not self.store.layout.is_unused():
@@ -505,7 +505,10 @@ class KafkaPlace(Place):
 
     @contextmanager
     def successor(self, prefix: str) -> Iterator[Place]:
-        """Within the block, the topics of another prefix beside the same Redis."""
+        """Within the block, the topics of another prefix beside the same Redis. Raises
+        LayoutMismatch if a rebuild is unfinished."""
+        self.store.prepare()
+        self.store.check_layout(self._layout())
         with closing(self._generation(prefix)) as new:
             yield new
             with with_cure(self.cures(new).rebuilding):
@@ -518,7 +521,7 @@ class KafkaPlace(Place):
             self.store.layout.mark_unfinished(source.name)
         self.admin.create_topics()
         if old is not None:
-            generations.check_sizes(self.settings, self.admin, old.admin)
+            check_sizes(self.settings, self.admin, old.admin)
         self._counts |= self.admin.check_topics()
 
     def copy_events(self, records: Iterable[Record]) -> None:

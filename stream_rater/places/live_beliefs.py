@@ -11,7 +11,7 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladder, Ladders
 from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders
 from stream_rater.pipeline.ladder_history import LadderLog
-from stream_rater.places import checks
+from stream_rater.places.checks import disagreement
 from stream_rater.places.port import Place
 from stream_rater.rating import record
 from stream_rater.replay.pool import Pool
@@ -76,7 +76,7 @@ class LiveBeliefs:
         self._prepare()
         if ladder not in self._ladder_log.ladders:
             raise UnratedLadder(ladder, self._ladder_log.ladders)
-        if why := checks.disagreement(self._place, self._ladders, self._ladder_log, ladder):
+        if why := disagreement(self._place, self._ladders, self._ladder_log, ladder):
             raise LaddersDiffer(why)
         terms = self._ladders.find(ladder, self._ends[partition_of(ladder, len(self._ends))])
         if terms is None:
