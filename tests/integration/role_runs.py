@@ -22,7 +22,6 @@ import msgspec
 from stream_rater.adapters.kafka.progress import KafkaProgress, RejectionReader
 from stream_rater.adapters.kafka.round_log import KafkaRoundLog
 from stream_rater.adapters.kafka.topics import Admin
-from stream_rater.adapters.live_beliefs import LiveBeliefs, ServiceBeliefs
 from stream_rater.cli.app import main
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import ladders_of_settings
@@ -31,6 +30,8 @@ from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.submissions import NewRecord, NotAppended
+from stream_rater.places import place_of
+from stream_rater.places.live_beliefs import LiveBeliefs
 from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.service import Service
 from stream_rater.serve.index.follower import Follower, Watcher
@@ -182,7 +183,7 @@ def follow(settings: Settings) -> Ended:
 
 def read_beliefs(settings: Settings) -> Ended:
     """What `what-if` and `explain` read."""
-    beliefs = LiveBeliefs(settings, ANY_LADDER, ServiceBeliefs(settings))
+    beliefs = LiveBeliefs(ANY_LADDER, place_of(settings))
     return in_one_line(lambda: assert_known(beliefs.of("eu", ["ann"]).pool))
 
 
