@@ -29,6 +29,14 @@ FRONT = {"config", "evaluation", "library", "rating"}
 
 CLIENTS = {"confluent_kafka", "redis", "hiredis"}
 
+KNOW_ADAPTERS = {
+    "operations/compare_logs", "serve/door/door", "serve/door/on_file", "serve/door/on_kafka",
+    "serve/index/evaluation", "serve/index/file_follower", "serve/index/file_index",
+    "serve/index/file_seasons", "serve/index/follower", "serve/index/reader",
+    "serve/index/scripts", "serve/index/seasons", "serve/index/writer", "serve/standalone",
+}  # fmt: skip
+"""The files that import adapters, and are no place and no part of `runtime`."""
+
 
 def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
@@ -133,6 +141,20 @@ def test_only_adapters_know_clients() -> None:
     """confluent_kafka, redis and hiredis are imported in adapters/ and nowhere else."""
     others = {name(p) for p, tree in trees() if own(p) != "adapters" and roots(tree) & CLIENTS}
     assert others == set()
+
+
+def test_places_hide_the_adapters() -> None:
+    """Others than `places` and `runtime` ask a place. The files that do not yet may only become
+    fewer. What a setting for a data file means is decided in two files."""
+    inner = {"adapters", "places", "runtime"}
+    others = {
+        name(path)
+        for path, tree in trees() if own(path) not in inner
+        and any(each.startswith(f"{PACKAGE}.adapters") for each in imports(tree))
+    }  # fmt: skip
+    assert others - {f"{PACKAGE}/{each}.py" for each in KNOW_ADAPTERS} == set()
+    asking = {name(path) for path in OURS if "settings.data" in path.read_text()}
+    assert asking == {f"{PACKAGE}/places/__init__.py", f"{PACKAGE}/cli/options.py"}
 
 
 def test_rating_is_pure() -> None:

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX
+from stream_rater.contract import season_ended
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.pipeline import ladder_history
 from stream_rater.pipeline.ladder_history import LadderLog
-from stream_rater.places.port import Place
+from stream_rater.places.port import Place, Standings
 from stream_rater.runtime.progress import counted
 
 LOOK_S = 0.2
@@ -67,7 +68,21 @@ def agreed(place: Place, ladders: Ladders, outcome: str, only: str | None = None
     return ladder_log
 
 
-def behind_error(records: int) -> Failed:
+def whole_seasons(standings: Standings) -> Standings:
+    """Yield records of past seasons. In the end, raise Failed if only a part of a season's
+    standings was among them."""
+    begun, kept = set[tuple[str, int]](), set[tuple[str, int]]()
+    for message, time_ in standings:
+        found = season_ended.record_of(message.key, message.value)
+        if found is not None:
+            is_kept = isinstance(found, season_ended.SeasonKept)
+            (kept if is_kept else begun).add((found.ladder, found.season))
+        yield message, time_
+    for season in begun - kept:
+        raise Failed(season_ended.unfinished(*season))
+
+
+def still_behind(records: int) -> Failed:
     """The error of a command that has waited long enough for so many records to be rated."""
     return Failed(
         f"the workers are {counted(records, 'record')} behind: nothing was written: run it again "

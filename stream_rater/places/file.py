@@ -46,7 +46,7 @@ from stream_rater.pipeline.ports import (
     SourceTail,
     Tails,
 )
-from stream_rater.places.checks import behind_error
+from stream_rater.places.checks import still_behind
 from stream_rater.places.port import CHANGED, Cures, Place, Section, Standings
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.progress import counted
@@ -62,6 +62,7 @@ LARGEST = 1 << 40
 class FilePlace(reading.DataFile, Place):
     """A data file (`port.Place`)."""
 
+    partitions = shards = 0  # read when the file is opened
     keeps_offsets = True
     out_of_reach = (
         "out of reach, and to be done by hand: backups and snapshots of the file; what subscribers "
@@ -225,7 +226,7 @@ class FilePlace(reading.DataFile, Place):
         end = self.ends()[partition]
         while (left := end - self.committed(ESTIMATORS, self.partitions)[partition]) > 0:
             if time.monotonic() > until_s:
-                raise behind_error(left)
+                raise still_behind(left)
             self.await_change(LOOK_S)
 
     @contextmanager
@@ -460,6 +461,7 @@ class FilePlace(reading.DataFile, Place):
             connection.executemany(
                 "INSERT INTO starts VALUES ('parts', ?, ?)", list(enumerate(ends))
             )
+        self.__dict__.pop("_log", None)  # it has read where the parts begin
         self.commit_parts(dict(enumerate(ends)))
 
     def mark_moved(self, where: str) -> None:

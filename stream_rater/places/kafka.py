@@ -43,7 +43,7 @@ from stream_rater.pipeline.ports import (
     Tails,
 )
 from stream_rater.pipeline.same_history import REBUILD, lost_rounds
-from stream_rater.places.checks import behind_error, wait_until_idle
+from stream_rater.places.checks import still_behind, wait_until_idle, whole_seasons
 from stream_rater.places.generations import OUT_OF_REACH, check_free, check_sizes
 from stream_rater.places.kafka_sections import section_of
 from stream_rater.places.port import (
@@ -166,7 +166,8 @@ class KafkaPlace(Place):
         return [each.value for each in found], begin
 
     def ladder_log(self) -> LadderLog:
-        self._count(self.topics.ladder_events)  # raises TopicMismatch
+        for topic in (self.topics.rounds, self.topics.ladder_events):
+            self._count(topic)  # raises TopicMismatch
         try:
             return self._notes.read()
         finally:
@@ -181,16 +182,14 @@ class KafkaPlace(Place):
 
     def standings(self, *, whole: bool = True) -> Standings:
         topic = season_topic.topic_of(self.settings)
-        begun, kept = set[tuple[str, int]](), set[tuple[str, int]]()
         count = self.admin.partitions_if_any(topic)
-        for record in reader.read_all(self.settings, topic, count) if count else ():
-            found = season_ended.record_of(record.key or b"", record.value)
-            if found is not None:
-                is_kept = isinstance(found, season_ended.SeasonKept)
-                (kept if is_kept else begun).add((found.ladder, found.season))
-                yield season_ended.message_of(found), header(record.headers, "ce_time")
-        for season in begun - kept if whole else ():
-            raise Failed(season_ended.unfinished(*season))
+        records = reader.read_all(self.settings, topic, count) if count else ()
+        found = (
+            (season_ended.message_of(each), header(record.headers, "ce_time"))
+            for record in records
+            if (each := season_ended.record_of(record.key or b"", record.value)) is not None
+        )
+        return whole_seasons(found) if whole else found
 
     def kept_seasons(self, ladder: str) -> Sequence[season_ended.SeasonKept]:
         return season_topic.kept_seasons(self.settings, self.admin, ladder)
@@ -256,7 +255,7 @@ class KafkaPlace(Place):
         end, unfinished = self.ends()[partition], UnfinishedRounds(self.settings, self.admin)
         while left := unfinished.look({partition: end}):
             if time.monotonic() > until_s:
-                raise behind_error(len(left[partition]))
+                raise still_behind(len(left[partition]))
             time.sleep(LOOK_S)
 
     @contextmanager
@@ -514,7 +513,10 @@ class KafkaPlace(Place):
 
     @contextmanager
     def successor(self, prefix: str) -> Iterator[Place]:
-        """Within the block, the topics of another prefix beside the same Redis."""
+        """Within the block, the topics of another prefix beside the same Redis. Raises
+        LayoutMismatch if a rebuild is unfinished."""
+        self.store.prepare()
+        self.store.check_layout(self._layout())
         with closing(self._generation(prefix)) as new:
             yield new
             with with_cure(self.cures(new).rebuilding):

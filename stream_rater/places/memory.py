@@ -29,6 +29,7 @@ from stream_rater.pipeline.ports import (
     StoredShard,
     Tails,
 )
+from stream_rater.places.checks import whole_seasons
 from stream_rater.places.port import (
     Beliefs,
     Cures,
@@ -117,7 +118,7 @@ class MemoryPlace(Place):
         return iter(self.log.after_rejected())
 
     def standings(self, *, whole: bool = True) -> Standings:
-        return list(self.past)
+        return whole_seasons(self.past) if whole else list(self.past)
 
     def kept_seasons(self, ladder: str) -> Sequence[season_ended.SeasonKept]:
         found = (season_ended.record_of(each.key, each.value) for each, _ in self.past)

@@ -20,21 +20,21 @@ import msgspec
 
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
-from stream_rater.adapters.sqlite.reading import DataFile, data_file
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.ladders import ANY_LADDER, any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.events import JSON
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.groups import ESTIMATORS
 from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import MOST_PLAYERS, SEEDED
 from stream_rater.operations.cutoff import Cutoff
-from stream_rater.operations.rebuild import replayed
-from stream_rater.operations.rebuild_file import fill
+from stream_rater.operations.rebuild import rebuild_from_log, replayed
 from stream_rater.operations.rebuild_store import Rebuild
 from stream_rater.operations.verify import Options, compared_with_replay
+from stream_rater.places import opened
+from stream_rater.places.port import Place
 from stream_rater.replay.cores import Cores, all_cores
 from stream_rater.replay.sequential import Replay
 from tests.benchmarks.measure import Effort, Result, best_s, result
@@ -80,37 +80,34 @@ def _made(path: Path, effort: Effort, settings: Settings) -> int:
         log = SqliteLog(database)
         ends = [(ESTIMATORS, p, log.rounds.end(p)) for p in range(database.partitions)]
         connection.executemany("INSERT OR REPLACE INTO committed VALUES (?, ?, ?)", ends)
-    fill(settings, ANY_LADDER, path)
+    with opened(settings, writes=True) as place:
+        rebuild_from_log(place, ANY_LADDER)
+        place.end_rebuild()
     return updates
 
 
-def _rebuild(file: DataFile, settings: Settings, cores: int) -> None:
-    applied = dict(enumerate(file.committed(UPDATERS, file.shards)))
-    sent = dict(enumerate(file.committed(ESTIMATORS, file.partitions)))
-    cutoff = Cutoff(applied, sent, file.shards)
-    work = replayed(
-        file.log_reader(), lambda _: {}, ANY_LADDER, settings.duplicate_window, file.partitions,
-        cutoff, Cores(cores),
-    )  # fmt: skip
-    for _ in work.beliefs():
+def _rebuild(place: Place, cores: int) -> None:
+    done = place.progress()
+    applied, sent = dict(enumerate(done.applied)), dict(enumerate(done.rated))
+    cutoff = Cutoff(applied, sent, place.shards)
+    for _ in replayed(place, ANY_LADDER, cutoff, Cores(cores)).beliefs():
         pass
 
 
-def _verify(file: DataFile, settings: Settings, cores: int) -> None:
-    compared_with_replay(settings, ANY_LADDER, file, Options(cores=cores))
+def _verify(place: Place, cores: int) -> None:
+    compared_with_replay(place, ANY_LADDER, Options(cores=cores))
 
 
-def _measure(name: str, run: Callable[[DataFile, Settings, int], None], effort: Effort) -> Result:
+def _measure(name: str, run: Callable[[Place, int], None], effort: Effort) -> Result:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ratings.db"
         settings = msgspec.structs.replace(Settings(), data=str(path))
         updates, cores = _made(path, effort, settings), all_cores()
-        with data_file(str(path)) as file, file.snapshot():
-            run(file, settings, 1)  # the kernels are loaded
+        with opened(settings) as place, place.at_rest(0.0) as instant:
+            run(instant, 1)  # the kernels are loaded
             took_s = best_s(
-                effort.turns(TURNS), all=partial(run, file, settings, cores),
-                one=partial(run, file, settings, 1),
-            )  # fmt: skip
+                effort.turns(TURNS), all=partial(run, instant, cores), one=partial(run, instant, 1)
+            )
     ratio = {
         "one_core": took_s["one"] / took_s["all"], "cores": cores,
         "one_core_updates_a_second": updates / took_s["one"],

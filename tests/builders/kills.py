@@ -2,6 +2,8 @@
 this place leaves: whoever has looked at it lets the command go on, or kills it by SIGKILL, which
 runs no `finally`."""
 
+import itertools
+import os
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,6 +12,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from stream_rater.adapters.sqlite.database import Database
+from stream_rater.places.file import FilePlace
 from tests.integration.forks import Fork, context
 from tests.waits import HANGS_S
 
@@ -65,3 +69,31 @@ def _halt_after(theirs: Connection, effects: Sequence[str]) -> None:
         where, _, name = each.rpartition(".")
         owner = pkgutil.resolve_name(where)
         setattr(owner, name, reporting(short(each), getattr(owner, name)))
+
+
+PORT_WRITES = (
+    "append", "copy_events", "note", "write_standings", "commit_rounds", "commit_parts",
+    "begin_parts", "write_marks", "begin_rebuild", "apply", "end_rebuild", "begin_copy",
+    "mark_moved",
+)  # fmt: skip
+"""The methods of a place that write."""
+
+
+def dies_at(number: int, said: str) -> None:
+    """In a fork: let the process end at call `number` of PORT_WRITES on data files, or of what puts
+    a new file in the place of the old one, before it has any effect. Nothing runs on the way.
+    `said`: a file to which the name of the call is written."""
+    left = itertools.count(number, -1)
+
+    def dying(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def maybe(*given: Any, **named: Any) -> Any:
+            if next(left) == 0:
+                Path(said).write_text(name)
+                os._exit(9)
+            return call(*given, **named)
+
+        return maybe
+
+    for owner, names in ((FilePlace, PORT_WRITES), (Database, ("replace_by",))):
+        for name in names:
+            setattr(owner, name, dying(name, getattr(owner, name)))

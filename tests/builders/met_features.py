@@ -18,7 +18,7 @@ from stream_rater.adapters.redis.metadata import LAYOUT_KEY
 from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS
 from stream_rater.contract.season_ended import PageWritten, message_of
-from stream_rater.operations.season_copies import write_copies
+from stream_rater.places import opened
 from tests.builders.lines import LADDER, Bytes, a_correction, a_message, a_round
 from tests.integration import topics
 from tests.integration.processes import Start, done, stopped
@@ -71,7 +71,8 @@ def torn_log(
     stopped(worker)
     if half_season:
         page = message_of(PageWritten(ladder=LADDER, season=0, page=0, pages=2, digest=""))
-        write_copies(at, Admin(at), [(page, "")])
+        with opened(at, writes=True) as place:
+            place.write_standings([(page, "")])
     cut(at, kept)
     return lost
 

@@ -1,21 +1,20 @@
 """What commands send, in the place of a submitter to Kafka."""
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from stream_rater.adapters.kafka.topics import Topics
-from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import KINDS, from_message
-from stream_rater.operations import submit
+from tests.builders.memory_places import an_empty_place, use
 
 
 class Sent:
-    """Takes all records, at partition 3 from offset 17 on. `broken`: it acknowledges none."""
+    """Takes all records, at partition 3 from offset 17 on. `broken`: it acknowledges none. `end`:
+    the end of each partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, end: int) -> None:
+        self.end = end
         self.sent: list[tuple[str, str, dict[str, Any]]] = []
         """Ladder, kind (empty for a round), and the event."""
         self.flushed_after: list[int] = []
@@ -48,11 +47,8 @@ class Sent:
 
 def taking(monkeypatch: pytest.MonkeyPatch, partitions: int = 4, end: int = 7) -> Sent:
     """Takes what commands send to a topic of so many partitions, each of which ends there."""
-    taken, topics = Sent(), Topics.of(Settings())
-    admin = SimpleNamespace(
-        topics=topics, partitions_of=lambda *_: [partitions], ends=lambda *_: [end] * partitions,
-        partitions=lambda: {topics.rounds: partitions},
-    )  # fmt: skip
-    monkeypatch.setattr(submit, "Admin", lambda _: admin)
-    monkeypatch.setattr(submit, "Submitter", lambda *_: taken)
+    taken, place = Sent(end), an_empty_place(partitions)
+    monkeypatch.setattr(place, "ends", lambda: [taken.end] * partitions)
+    monkeypatch.setattr(place, "submitter", lambda **_: taken)
+    use(monkeypatch, place)
     return taken

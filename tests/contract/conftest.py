@@ -12,6 +12,7 @@ from local import stores
 from local.servers import Server, start_redis
 from local.tools import find_redis_server
 from tests import real
+from tests.contract.places import PlaceRig
 from tests.contract.rigs import KafkaRig, MemoryRig, Rig, SqliteRig
 from tests.redis_cluster import RedisCluster, a_redis_cluster, client_of
 
@@ -52,6 +53,16 @@ def rig(request: pytest.FixtureRequest) -> Rig:
     """A log with its groups, without members: in memory, in a data file, and on Kafka."""
     found: Rig = request.getfixturevalue(f"{request.param}_rig")
     return found
+
+
+PLACES = ["memory", "file", REAL]
+
+
+@pytest.fixture(params=PLACES)
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PlaceRig]:
+    """Makes places in memory, in data files, and on Kafka and Redis."""
+    with PlaceRig(request.param, tmp_path, lambda: request.getfixturevalue("addresses")) as rig:
+        yield rig
 
 
 @pytest.fixture(scope="package")

@@ -12,14 +12,14 @@ import msgspec
 import pytest
 import redis
 
-from stream_rater.adapters.kafka.copier import ANYWHERE, Copier, delete_topics
+from stream_rater.adapters.kafka.copier import Copier, delete_topics
 from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.index_keys import season_keys, summaries_key
 from stream_rater.adapters.sqlite.names import seasons_path
 from stream_rater.adapters.sqlite.season_file import SeasonFile
 from stream_rater.config.settings import Settings
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import ANY_OFFSET, Record
 from stream_rater.contract.season_ended import Message, SeasonKept, Standing, message_of
 from stream_rater.serve.bodies import SeasonRow
 from stream_rater.serve.cursors import AfterRow
@@ -72,7 +72,7 @@ def publish(at: Settings, given: Sequence[Message]) -> None:
     topic = topic_of(at)
     if admin.partitions_if_any(topic) is None:
         admin.create_season_topic(topic)
-    Copier(at, topic).write(Record(0, ANYWHERE, e.value, (), key=e.key) for e in given)
+    Copier(at, topic).write(Record(0, ANY_OFFSET, e.value, (), key=e.key) for e in given)
 
 
 class Place:

@@ -1,5 +1,5 @@
 """`erase` on real servers, killed: what its advice, or the next command's, leads to. (Killed after
-each effect on a data file: `unit/test_killed_commands.py`.)"""
+each effect on a data file: `contract/test_place_killed.py`.)"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +26,7 @@ EFFECTS = [
     "stream_rater.adapters.kafka.copier.Copier.write",
     "stream_rater.adapters.kafka.topics.Admin.commit",
     "stream_rater.adapters.redis.checkpoints.RedisCheckpoints.drop_all",
-    "stream_rater.operations.erase.drop_index",
+    "stream_rater.places.kafka.drop_index",
     "stream_rater.adapters.kafka.producers.PartsProducer.scatter",
     "stream_rater.adapters.redis.metadata.StoreMetadata.begin_rebuild",
     "stream_rater.adapters.redis.store.RedisStore.apply",

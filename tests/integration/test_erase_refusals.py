@@ -15,7 +15,9 @@ from stream_rater.adapters.redis.client import connect
 from stream_rater.config.errors import Failed
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
-from stream_rater.operations.erase import Erasure, pseudonym_of
+from stream_rater.operations.migrate import Migration
+from stream_rater.operations.rewriting import Pseudonym
+from stream_rater.places import opened
 from tests import real
 from tests.integration.erasing import (
     GERTRUDE,
@@ -68,7 +70,7 @@ def test_what_could_not_be_undone_is_refused(
     rated(at, *season(0, 30))
     assert "workers are in the group" in refused(at, to.topic_prefix)
     looked = erase(at, to.topic_prefix, "--dry-run")
-    assert looked.returncode == 0 and "nothing was copied" in looked.stdout
+    assert looked.returncode == 0 and "nothing was written" in looked.stdout
     correct(at, "void", RANKED, "r5", "--batched")
     stopped(worker)
     assert "1 correction waiting for corrections-applied" in refused(at, to.topic_prefix)
@@ -77,12 +79,15 @@ def test_what_could_not_be_undone_is_refused(
     stopped(worker)
     assert not Admin(to).partitions()
 
-    work = Erasure(at, to.topic_prefix, ladders_of_settings(at), pseudonym_of(GERTRUDE, NAME))
-    work.check_topics()
-    work.check_idle()
-    found = work.search()
-    produce(at, [played(500, "p1", "p2")])
-    with pytest.raises(Failed, match=r"partition \d: 1 record came after the command began"):
+    ladders, name = ladders_of_settings(at), Pseudonym(GERTRUDE, NAME)
+    with (
+        pytest.raises(Failed, match=r"partition \d: 1 record came after the command began"),
+        opened(at, writes=True) as place, place.successor(to.topic_prefix) as target,
+    ):  # fmt: skip
+        work = Migration(place, target, ladders, name, "")
+        work.check()
+        found = work.search()
+        produce(at, [played(500, "p1", "p2")])
         work.copy(found)
     to = generation(at, "v3")
     assert re.search(
@@ -106,7 +111,7 @@ def test_a_belief_that_differs_is_found(
     before = beliefs(at)
     player = edit_a_belief(at)
     said = refused(at, to.topic_prefix)
-    assert "1 are different, 0 missing and 0 too many" in said
+    assert "1 beliefs are different, 0 missing and 0 too many" in said
     assert repr(player) in said and "stream-rater rebuild --replace" in said
     assert all(each.value() for each in read_topic(at, Topics.of(at).changed))
     for place in (at, to):

@@ -11,19 +11,21 @@ from stream_rater.adapters.kafka.copier import Copier
 from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.client import connect
-from stream_rater.adapters.sqlite.reading import DataFile, data_file
+from stream_rater.adapters.sqlite.reading import data_file
 from stream_rater.adapters.sqlite.season_file import SeasonRows
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Player, Record
+from stream_rater.places import opened
 from tests.builders.commands import as_file
 from tests.builders.kills import halting, short
 from tests.builders.lines import Bytes, Line, a_correction, a_message, a_seed
 from tests.builders.rated_data_files import rate
+from tests.contract.places import check_copied
 from tests.integration import processes
 from tests.integration.erasing import GERTRUDE, beliefs, season
 from tests.integration.processes import Start, done, refused, stream_rater
 from tests.integration.test_corrections import DUELS, RANKED, correct, played, rated, verified
-from tests.integration.topics import headers_of, not_compared, published, read_topic
+from tests.integration.topics import not_compared, published, read_topic
 from tests.real import SettingsFactory
 from tests.rounds import day
 
@@ -36,7 +38,7 @@ EFFECTS = [
     "stream_rater.adapters.redis.metadata.StoreMetadata.begin_rebuild",
     "stream_rater.adapters.redis.store.RedisStore.apply",
     "stream_rater.adapters.kafka.ladder_events.LadderEvents.write",
-    "stream_rater.operations.move.difference",
+    "stream_rater.operations.migrate.difference",
     "stream_rater.adapters.sqlite.database.Database.mark_moved",
 ]
 """What `move` writes by, in the order of the first calls, until only the release of Redis is
@@ -90,30 +92,6 @@ def moved(at: Settings, path: Path) -> str:
     return ended.stdout
 
 
-def check_copied(at: Settings, file: DataFile) -> None:
-    """Each accepted record is where it was, with key and headers; the others are empty. So are the
-    last event of each player, and the ladder events."""
-    topics = Topics.of(at)
-    assert Admin(at).all_ends(topics.rounds) == file.ends()
-    assert not_compared(at) == []
-    rejected = {(r.record.partition, r.record.offset) for _, r in file.rejections(0)}
-    assert len(rejected) == 5
-    copied = {(m.partition(), m.offset()): m for m in read_topic(at, topics.rounds)}
-    for each in file.all_rounds():
-        message = copied[each.partition, each.offset]
-        if (each.partition, each.offset) in rejected:
-            assert not message.value()
-        else:
-            assert (message.key(), message.value()) == (each.key, each.value)
-            assert dict(headers_of(message)) == dict(each.headers)
-    events = {event.key: event.value for _, event in file.events_from(0, 0)}
-    messages = read_topic(at, topics.changed)
-    assert {message.key(): message.value() for message in messages} == events
-    assert len(messages) == len(events)
-    notes = [message.value() for message in read_topic(at, topics.ladder_events)]
-    assert notes[: len(file.ladder_events())] == file.ladder_events()
-
-
 def causes(at: Settings, player: str) -> list[str | None]:
     """What changed a player's rating, in order: kinds of corrections and seeds, None for a round.
     The first one is the last that the file has."""
@@ -130,10 +108,12 @@ def test_a_file_is_moved(settings: SettingsFactory, worker_process: Start, tmp_p
     done(of_file(path), "season-standings", RANKED)
     before = beliefs_in(path)
     kept = {message.key: message.value for message, _ in SeasonRows(path).all_records()}
-    with data_file(str(path)) as file:  # opened before it is moved, from when on nobody can
+    with opened(of_file(path)) as file:  # opened before it is moved, from when on nobody can
         assert "equal to those in" in moved(at, path)
-        check_copied(at, file)
+        with opened(at) as new:
+            assert check_copied(file, new) == 5
         ends = file.ends()
+    assert not_compared(at) == []
     assert beliefs(at).keys() == before.keys()
     standings = read_topic(at, topic_of(at))
     assert {message.key(): message.value() for message in standings} == kept
@@ -174,7 +154,7 @@ def test_a_move_is_killed(
         for name in halts:
             made.append(name)
             assert beliefs_in(path) == before, made
-            if name == "move.difference":
+            if name == "migrate.difference":
                 break
     rate(path)
     assert "holds records, or once had some" in refused(at, "move", path)

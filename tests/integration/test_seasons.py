@@ -5,7 +5,6 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,9 @@ from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.season_ended import PageWritten, SeasonKept, SeasonRecord, Standing
-from stream_rater.operations.ladder_replay import KafkaLog
+from stream_rater.operations.ladder_replay import LadderReplay
 from stream_rater.pipeline.corrections.correction_ports import Checkpoints, ReadPiece
+from stream_rater.places import opened
 from tests import real, rounds
 from tests.browser import tab
 from tests.builders.kills import halting
@@ -191,19 +191,21 @@ def test_checkpoints_and_corrections(settings: SettingsFactory, worker_process: 
 def replayed(at: Settings, end: int, *, checkpoints: bool = True) -> tuple[dict[str, bytes], int]:
     """The beliefs before an offset, and the number of pieces of checkpoints that were read."""
     pieces = list[ReadPiece]()
-    with closing(KafkaLog(at, ladders_of_settings(at), RANKED)) as log:
-        log.wait(0.0)
-        read = log._actions[ReadPiece]
+    with opened(at) as place:
+        place.check_rated(RANKED, 0.0)
+        actions = place.checkpoint_actions(None)
 
         def counted(effect: ReadPiece) -> bytes | None:
             pieces.append(effect)
-            found: bytes | None = read(effect)
+            found: bytes | None = actions[ReadPiece](effect)
             return found
 
-        log._actions[ReadPiece] = counted
+        others: dict[type, Any] = {**actions, ReadPiece: counted}
         if not checkpoints:
-            log._actions[Checkpoints] = lambda _: {}
-        pool = log.replay(end).pool
+            others[Checkpoints] = lambda _: {}
+        place.checkpoint_actions = lambda failed: others  # type: ignore[method-assign]
+        replay = LadderReplay(place, ladders_of_settings(at), place.ladder_log(), RANKED, "")
+        pool = replay.to(end).pool
     rows = pool.played()
     return dict(zip(pool.names.take(rows).texts(), pool.records(rows), strict=True)), len(pieces)
 

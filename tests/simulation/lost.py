@@ -3,6 +3,7 @@ scenarios that catch them."""
 
 from collections.abc import Mapping
 from typing import Any
+from unittest.mock import patch
 
 from stream_rater.contract.record import Player
 from stream_rater.operations.cutoff import Cutoff, Offsets
@@ -117,10 +118,11 @@ def lost_rounds_are_replaced(stage: Stage) -> None:
 class PublishedForLost(Closing):
     """Publishes for players of the partitions that lost records alone."""
 
-    def publish(self, beliefs: Any, *more: Any) -> None:
-        found = [[each for each in some if self._is_lost(each[0])] for some in beliefs]
+    def publish(self, *given: Any) -> None:
+        found = [[e for e in some if self._is_lost(e[0])] for some in self._place.beliefs()]
         self._newest = {who: each for who, each in self._newest.items() if self._is_lost(who)}
-        super().publish(found, *more)
+        with patch.object(self._place, "beliefs", lambda: found):
+            super().publish(*given)
 
     def _is_lost(self, who: Player) -> bool:
         return PARTITION_OF[who[0]] in self._lost
@@ -140,8 +142,8 @@ def parts_of_another_partition_wait(stage: Stage) -> None:
 class FilledToTheCommit(Closing):
     """Fills up to the committed offset alone."""
 
-    def __init__(self, lost: Any, log: Any, ladders: Any, newest: Any, _: object) -> None:
-        super().__init__(lost, log, ladders, newest, dict(log.log.estimators.committed))
+    def __init__(self, lost: Any, place: Any, ladders: Any, newest: Any, _: object) -> None:
+        super().__init__(lost, place, ladders, newest, dict(place.log.estimators.committed))
 
 
 @catches("filled-to-the-commit", "filled up to all that is named", FilledToTheCommit)
@@ -179,9 +181,10 @@ def killed_while_the_log_is_filled(stage: Stage) -> None:
 
 
 class FilledBeforeUnfinished(Closing):
-    def close(self, begin: Any) -> dict[int, int]:
-        found = super().close(do_nothing)
-        begin()
+    def close(self) -> dict[int, int]:
+        with patch.object(self._place, "begin_rebuild"):
+            found = super().close()
+        self._place.begin_rebuild()
         return found
 
 
@@ -220,10 +223,10 @@ class ReadOnce(Closing):
     """Compares beliefs with what was published before the first rebuild."""
 
     def __init__(
-        self, lost: Any, log: Any, ladders: Any, newest: Mapping[Any, Any], reach: Any
+        self, lost: Any, place: Any, ladders: Any, newest: Mapping[Any, Any], reach: Any
     ) -> None:
-        first = vars(log.log).setdefault("first", newest)
-        super().__init__(lost, log, ladders, first, reach)
+        first = vars(place.log).setdefault("first", newest)
+        super().__init__(lost, place, ladders, first, reach)
 
 
 @catches("published-twice", "what was published is read again", ReadOnce)

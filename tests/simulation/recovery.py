@@ -1,51 +1,24 @@
 """The operator's recovery after the store is lost: `rebuild` on the simulated log and store."""
 
-import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import partial
+from typing import Any
+from unittest.mock import patch
 
-from stream_rater.adapters.memory import Log
+from stream_rater.adapters.memory import Log, Store
 from stream_rater.config.ladders import Ladders
-from stream_rater.contract.events import RatingChanged, rating_changed_from_json
-from stream_rater.contract.record import Player, Record, checksum
-from stream_rater.operations.corrected_rebuild import (
-    CorrectionTraces,
-    corrected_ladders,
-    editions,
-    last_published,
-    to_restate,
-)
-from stream_rater.operations.cutoff import Cutoff
-from stream_rater.operations.lost_rounds import Closing, RoundLog, named_offsets
-from stream_rater.operations.rebuild_store import (
-    Rebuild,
-    Rebuilds,
-    fill_store,
-    past_marks,
-    tails_at,
-)
-from stream_rater.operations.torn_logs import Reached, reached
-from stream_rater.pipeline.ladder_history import (
-    encode_histories,
-    encode_replayed,
-    encode_restated_corrections,
-)
+from stream_rater.config.settings import Settings
+from stream_rater.contract.record import Player, Record
+from stream_rater.operations import corrected_rebuild
+from stream_rater.operations import rebuild as command
 from stream_rater.pipeline.parts import correction_parts, schema, seed_parts
 from stream_rater.pipeline.parts.schema import NotAPart
-from stream_rater.pipeline.ports import (
-    UNFINISHED,
-    Application,
-    Event,
-    Position,
-    SourceCommit,
-    SourceTail,
-    Tails,
-)
-from stream_rater.replay.checkpoint import Head, heads_in
-from stream_rater.replay.corrected import verdicts_of_log
+from stream_rater.pipeline.same_history import lost_rounds
+from stream_rater.places.memory import MemoryPlace
 
 from .actors import NEXT_KERNEL, Machines
 from .game import PARTITION_OF
@@ -58,159 +31,60 @@ class GivenUp(Exception):
     """The command was stopped before its end."""
 
 
-class SimulatedRounds(RoundLog):
-    """The simulated log, for `lost_rounds`."""
+class RebuiltPlace(MemoryPlace):
+    """The simulated log and store, which a rebuild writes to in steps."""
 
-    def __init__(self, log: Log, step: Callable[[], None]) -> None:
-        self.log = log
-        self.step = step  # before each change
+    def __init__(self, log: Log, store: StoreWithPast, window: int, steps: float) -> None:
+        super().__init__(log, store, Settings(duplicate_window=window), self._step)
+        self._epoch_numbers, self._left, self._marked = store.epochs, steps, False
 
-    def ends(self) -> Sequence[int]:
-        return list(map(len, self.log.rounds))
+    def _step(self, name: str) -> None:
+        """Raise GivenUp before the step after the last one. The ladder events after the marks are
+        no steps: on Redis, a word says that all before them was not the end."""
+        self._marked |= name == "write_marks"
+        if name == "drop_checkpoints" or (name == "note" and self._marked):
+            return
+        if self._left <= 0:
+            raise GivenUp
+        self._left -= 1
 
-    def append(self, records: Iterable[Record]) -> None:
-        self.step()
-        for each in records:
-            self.log.submit(each.partition, each.value)
+    def applied(self) -> Mapping[int, int | None]:
+        """The operator commits 0 for a shard whose updater died before its first commit, as the
+        command asks."""
+        return {shard: offset or 0 for shard, offset in super().applied().items()}
 
-    def commit(self, offsets: Mapping[int, int], tails: Tails) -> None:
-        self.step()
-        self.log.estimators.committed |= offsets
-        self.log.estimators.tails |= tails
-
-    def commit_finished(self, offsets: Mapping[int, int]) -> None:
-        last = {p: self.log.rounds[p][offset - 1] for p, offset in offsets.items()}
-        self.commit(offsets, {p: checksum(each.value) for p, each in last.items()})
-
-    def rejected(self) -> Iterator[tuple[int, int]]:
-        return iter(self.log.after_rejected())
-
-    def seasons(self) -> Iterator[tuple[str, int]]:
-        return iter(())
-
-    def publish(self, events: Iterable[Event]) -> None:
-        self.step()
-        for each in events:
-            self.log.changed[each.shard].append(each)
+    def begin_rebuild(self) -> bytes:
+        self._epochs = next(self._epoch_numbers) - 1
+        return super().begin_rebuild()
 
 
 def rebuild(
     log: Log, store: StoreWithPast, ladders: Ladders, window: int, machines: Machines,
     steps: float = math.inf,
 ) -> None:  # fmt: skip
-    """Rebuild the store with the command's own functions. Raises GivenUp after `steps` steps."""
-    ends, cutoff_of = itertools.count(), machines.cutoff
-
-    def step() -> None:
-        if next(ends) >= steps:
-            raise GivenUp
-
-    def write(calls: Mapping[int, Application]) -> dict[int, bool]:
-        step()
-        return {s: store.apply(s, each) for s, each in calls.items()}
-
-    def begin() -> bytes:
-        step()
-        store.beliefs.clear()
-        epoch = b"%d" % next(store.epochs)
-        for shard in range(shards):
-            store.positions[shard] = Position(UNFINISHED, UNFINISHED, epoch=epoch)
-        return epoch
-
-    shards, before = len(log.parts), _reached(log)
-    applied = dict(before.applied)
-    notes = log.read()
-    cutoff = cutoff_of(
-        applied, before.sent, shards, NEXT_KERNEL, everything=before.is_torn,
-        replayed=notes.replayed, lost=before.lost,
-    )  # fmt: skip
-    for parts in log.parts:
-        cutoff.add(parts[parts.start :])
-    cutoff.check()
-    all_published = [rating_changed_from_json(e.value) for shard in log.changed for e in shard]
-    if any(shard.start for shard in log.parts):
-        cutoff.add_published(all_published)
-    closing: Closing | None = None
-    if before.lost:
-        newest, rounds = last_published(all_published), SimulatedRounds(log, step)
-        reach = named_offsets(_committed(log), cutoff, newest, notes, _heads(store), rounds)
-        closing = machines.closing(before.lost, rounds, ladders, newest, reach)
-        cutoff.replay_to(closing.close(begin))
-        store.checkpoints.clear()
-        store.pieces.clear()
-    if before.is_torn:
-        step()
-        log.write(encode_replayed([cutoff.sent(p) for p in range(len(log.rounds))]))
-    work = _replayed(log, ladders, window, cutoff, all_published)
-
-    step()
-    marks = {shard: log.append_part(shard, schema.mark(shards)) for shard in range(shards)}
-    moved = past_marks(applied, marks)
-    step()
-    log.updaters.committed |= moved
-    applied |= moved
-    epoch = begin()
-    fill_store(work.beliefs(), applied, marks, tails_at(marks, moved, cutoff), epoch, write)
-    if closing is not None:
-        beliefs = [list(each.items()) for each in store.beliefs.values()]
-        closing.publish(beliefs, work.verdicts, shards, cutoff.sent)
-        closing.release()
-    log.write(encode_histories("restated", {each: ladders.history(each) for each in work.ladders}))
-    if getattr(cutoff, "restates", True):
-        again = partial(itertools.chain.from_iterable, log.rounds)
-        validate_all = partial(verdicts_of_log, again, ladders, window, len(log.rounds))
-        saved = log.read().corrections
-        log.write(encode_restated_corrections(to_restate(work.verdicts, saved, validate_all)))
+    """Rebuild the store as the command does. Raises GivenUp after `steps` steps."""
+    cutoff = machines.cutoff
+    rules: dict[str, Any] = {
+        "Cutoff": partial(cutoff, kernel=NEXT_KERNEL), "Closing": machines.closing,
+    }  # fmt: skip
+    if not getattr(cutoff, "knows_published", True):
+        rules["last_published"] = lambda *_: {}
+    with ExitStack() as patches:
+        patches.enter_context(patch.multiple(command, **rules))
+        if not getattr(cutoff, "restates", True):
+            patches.enter_context(patch.object(corrected_rebuild, "to_restate", lambda *_: {}))
+        command.rebuild_from_log(RebuiltPlace(log, store, window, steps), ladders, cores=1)
     for number, parts in enumerate(log.parts):
         store.forget_before(number, parts.start)
 
 
-def _replayed(
-    log: Log, ladders: Ladders, window: int, cutoff: Cutoff, all_published: Sequence[RatingChanged]
-) -> Rebuilds:
-    again = partial(itertools.chain.from_iterable, log.rounds)
-    found = editions(again, ladders, window, len(log.rounds), cutoff)
-    corrected = corrected_ladders(found[0].verdicts, cutoff)
-    knows = getattr(cutoff, "knows_published", True)
-    published = last_published(all_published, corrected.__contains__) if knows else {}
-    works = [
-        Rebuild(
-            ladders, window, len(log.rounds), cutoff, each.verdicts,
-            CorrectionTraces(published, cutoff, each, ladders),
-        )
-        for each in found
-    ]  # fmt: skip
-    for records, one in itertools.product(log.rounds, works):
-        one.feed(records)
-    return Rebuilds(works, found[0].verdicts)
-
-
-def _heads(store: StoreWithPast) -> Iterator[tuple[str, Head]]:
-    for ladder, some in store.checkpoints.items():
-        yield from ((ladder, head) for head in heads_in(some))
-
-
-def _committed(log: Log) -> dict[int, SourceCommit | None]:
-    return {
-        p: SourceCommit(offset, log.estimators.tails.get(p)) if offset is not None else None
-        for p in range(len(log.rounds))
-        for offset in [log.estimators.committed.get(p)]
-    }
-
-
-def _reached(log: Log) -> Reached:
-    committed, found = _committed(log), {}
-    for p, each in committed.items():
-        if each is not None and each.offset:
-            last = log.rounds[p][each.offset - 1 : each.offset]
-            found[p] = SourceTail(len(log.rounds[p]), checksum(last[0].value) if last else None)
-    applied = {shard: log.updaters.committed.get(shard) for shard in range(len(log.parts))}
-    return reached(applied, list(map(len, log.parts)), committed, found)
-
-
 def has_lost(log: Log, partition: int) -> bool:
     """Whether a rebuild sees that a partition lost records."""
-    return partition in _reached(log).lost
+    place = MemoryPlace(log, Store())
+    known = {p: each.offset for p, each in place.commits().items() if each and each.offset}
+    return partition in lost_rounds(
+        {p: each for p, each in place.commits().items() if each and p in known}, place.tails(known)
+    )
 
 
 def expire(log: Log, rng: random.Random) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stream_rater.operations.cutoff import Misplaced
+from stream_rater.config.errors import Failed
 from stream_rater.pipeline.ports import Apply, CommitSource, Publish, Scatter
 from stream_rater.rating import record
 
@@ -185,5 +185,5 @@ def test_shards_are_not_added_while_a_seed_waits(story: Callable[[Stage], object
     stage = Stage(PRODUCTION)
     stage.begin_with(2)
     story(stage)
-    with pytest.raises(Misplaced, match="was cut for fewer than 3 shards and was not applied"):
+    with pytest.raises(Failed, match="was cut for fewer than 3 shards and was not applied"):
         stage.rebuild()

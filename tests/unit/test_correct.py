@@ -5,21 +5,19 @@
 import json
 import random
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import Result
 
-from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.columns.sharding import partition_of
-from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
-from stream_rater.operations import live_log, submit
+from stream_rater.pipeline.ladder_history import encode_histories
 from stream_rater.replay.edited_log import records_of
 from tests.builders.cases import cases
 from tests.builders.commands import as_file, done, piped, run
 from tests.builders.lines import Line, a_correction, a_round, a_seed
+from tests.builders.memory_places import an_empty_place, use
 from tests.builders.submitters import Sent, taking
 from tests.rounds import day, ranked
 
@@ -406,8 +404,9 @@ def test_the_live_log_is_rated_as_a_file(tmp_path: Path, monkeypatch: pytest.Mon
         Record(home, 3 * each.offset, each.value, each.headers, received_s=2e9)
         for each in records_of(lines)
     ]  # with holes between them, as transactions leave
-    monkeypatch.setattr(live_log, "live_log", lambda *_: (lambda: iter(records), home, 3))
-    monkeypatch.setattr(submit, "Submitter", None)
+    place = an_empty_place(partitions=3)
+    monkeypatch.setattr(place, "rounds", lambda *_: iter(records))
+    use(monkeypatch, place)
     file = written(tmp_path / "a.jsonl", season())
     words = ["correct", "void", "l", "r5", "--dry-run", "--format", "json"]
     assert run(*words).stdout == run(*words, "--file", file).stdout != ""
@@ -417,16 +416,11 @@ def test_a_live_log_that_is_cut_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     """Ratings cannot be computed from a part; nor by another ladders file than that of the
     workers."""
     home = partition_of("l", 3)
-    admin = SimpleNamespace(
-        topics=Topics.of(Settings()), partitions_of=lambda *_: [3],
-        starts=lambda *_: [5 * (p == home) for p in range(3)], stable_ends=lambda *_: [9] * 3,
-    )  # fmt: skip
-    why = [""]
-    monkeypatch.setattr(live_log, "Admin", lambda _: admin)
-    monkeypatch.setattr(live_log, "read_ladder_events", lambda *_: None)
-    monkeypatch.setattr(live_log, "disagreement", lambda *_, **__: why[0])
+    place = an_empty_place(partitions=3)
+    place.log.rounds[home].start = 5
+    use(monkeypatch, place)
     cut = run("correct", "void", "l", "r1", "--dry-run")
     assert cut.exit_code == 1 and f"partition {home} starts at 5: the rounds before" in cut.stderr
-    why[0] = "they differ"
+    place.note(encode_histories("noted", {"l": ("0:x",)}))
     other = run("correct", "void", "l", "r1", "--dry-run")
-    assert (other.exit_code, other.stderr) == (2, "stream-rater: they differ: nothing was rated\n")
+    assert other.exit_code == 2 and other.stderr.endswith("workers: nothing was rated\n")

@@ -11,7 +11,7 @@ import pytest
 
 from stream_rater.adapters.sqlite import database, reading
 from stream_rater.columns.player_column import PlayerColumn
-from stream_rater.operations import rebuild_file
+from stream_rater.operations import rebuild_store
 from stream_rater.operations.rebuild_store import fill_store
 from stream_rater.operations.sample import place_of
 from stream_rater.rating import record
@@ -322,7 +322,7 @@ def test_wrong_new_ratings_change_nothing(path: Path, monkeypatch: pytest.Monkey
     """Of a rebuild or an erasure: they are compared before they replace the old ones."""
     before = path.read_bytes()
     monkeypatch.setattr(
-        rebuild_file, "fill_store", lambda found, *rest: fill_store(list(found)[1:], *rest)
+        rebuild_store, "fill_store", lambda found, *rest: fill_store(list(found)[1:], *rest)
     )
     for words, says in (
         (("rebuild", "--replace"), "8 missing"),

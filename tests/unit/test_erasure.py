@@ -13,8 +13,8 @@ from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import joined, to_json
 from stream_rater.contract.record import Headers, Record
 from stream_rater.operations.digests import difference, digests_of
-from stream_rater.operations.erase import pseudonym_of
-from stream_rater.operations.erasure_checks import check_equal, check_kernel, check_mentions
+from stream_rater.operations.erase import check_mentions, pseudonym_of
+from stream_rater.operations.migrate import check_kernel
 from stream_rater.operations.rewriting import (
     MOST_PLACES,
     AcceptedRecords,
@@ -299,16 +299,14 @@ def test_all_of_a_belief_is_compared() -> None:
         assert digest(True, **{name: 1}) == digest(True), name
     assert digest(True, rounds=0) is None
     one, two, three = ("l", "a"), ("l", "b"), ("l", "c")
-    same = difference({one: b"1"}, {one: b"1"})
-    assert same.first is None
-    check_equal(same, 1)
+    assert difference({one: b"1"}, {one: b"1"}).first is None
     found = difference({one: b"1", two: b"2"}, {one: b"3", three: b"2"})
     assert found == ([two], [three], [one])
-    with pytest.raises(Failed, match=r"1 are different, 1 missing and 1 too many, .* 'a'"):
-        check_equal(found, 2)
+    assert str(found) == (
+        "1 beliefs are different, 1 missing and 1 too many, first ladder 'l', player 'a'"
+    )
     for before, after in (({one: b"1"}, {}), ({}, {one: b"1"})):
-        with pytest.raises(Failed):
-            check_equal(difference(before, after), 1)
+        assert difference(before, after).first == one
 
 
 # --- words ---------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ import itertools
 import json
 import time
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -13,8 +12,6 @@ import numpy as np
 import pytest
 
 from stream_rater.adapters.kafka.envelopes import rejected_message
-from stream_rater.adapters.kafka.topics import Topics
-from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import (
     Correction,
     CorrectionsApplied,
@@ -26,11 +23,12 @@ from stream_rater.contract.corrections import (
 from stream_rater.contract.events import CorrectionCause, to_json
 from stream_rater.contract.record import Record
 from stream_rater.operations import follow, inspect
-from stream_rater.operations.inspect import _unknown_player, belief_lines, seed_in, topic_line
+from stream_rater.operations.inspect import _unknown_player, belief_lines, seed_in
 from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.ports import Rejection
 from stream_rater.pipeline.updater.corrected_changes import correction_events
+from stream_rater.places.kafka_sections import topic_line
 from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.model import HEADER
 from stream_rater.rating.stages import rule_of
@@ -38,6 +36,7 @@ from stream_rater.runtime.embedded import EmbeddedEngine
 from tests.builders.cases import cases
 from tests.builders.commands import run
 from tests.builders.machines import CONFIG, RULE
+from tests.builders.memory_places import an_empty_place, use
 from tests.rounds import as_json, event, ranked
 from tests.unit.test_event_contract import CHANGED
 
@@ -217,15 +216,11 @@ def record_of(value: bytes | None, headers: Any = (), key: bytes = b"") -> Recor
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Records]:
     """A topic with these records; then nothing comes any more, and the clock runs."""
     records: Records = []
-
-    def following(settings: Settings, topic: str, *_: Any, **__: Any) -> Iterator[Any]:
-        return itertools.chain(records, itertools.repeat(None))
-
-    now_s = itertools.count()
-    topics = Topics.of(Settings())
-    admin = SimpleNamespace(topics=topics, partitions_of=lambda *_: [1])
-    monkeypatch.setattr(follow, "Admin", lambda _: admin)
-    monkeypatch.setattr(follow, "follow", following)
+    place, now_s = an_empty_place(), itertools.count()
+    place.follow = lambda *_, **__: itertools.chain(  # type: ignore[method-assign]
+        records, itertools.repeat(None)
+    )
+    use(monkeypatch, place)
     monkeypatch.setattr(time, "monotonic", lambda: float(next(now_s)))
     yield records
 
@@ -287,7 +282,7 @@ def test_watch_ends_when_nothing_comes(served: Records) -> None:
     assert (enough.exit_code, enough.stderr) == (0, "")
     fewer = run("watch", "--count", "3", "--wait", "5")
     assert fewer.exit_code == 1 and len(fewer.stdout.splitlines()) == 2
-    reported = "stream-rater: rating-changed: 2 of 3 lines, and no other within 5 s\n"
+    reported = "stream-rater: changed: 2 of 3 lines, and no other within 5 s\n"
     assert fewer.stderr == reported
     forever = run("watch", "--wait", "5")
     assert (forever.exit_code, len(forever.stdout.splitlines())) == (0, 2)

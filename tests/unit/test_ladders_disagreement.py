@@ -5,16 +5,11 @@ its ladders file with the workers' one, and reports a disagreement."""
 import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import msgspec
 import pytest
 
-from stream_rater.adapters.kafka import ladder_events
-from stream_rater.adapters.kafka.ladder_events import disagreement
-from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config import ladders as config_of_ladders
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.ladders import (
@@ -28,7 +23,6 @@ from stream_rater.config.ladders import (
 )
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import SeasonStarted
-from stream_rater.operations import inspect, rebuild, verify
 from stream_rater.pipeline import ladder_history
 from stream_rater.pipeline.corrections.edits_in_force import recorded_correction
 from stream_rater.pipeline.ladder_history import (
@@ -38,12 +32,16 @@ from stream_rater.pipeline.ladder_history import (
     encode_histories,
     objection,
 )
-from stream_rater.rating import record as belief_record
+from stream_rater.places.checks import disagreement
+from stream_rater.places.kafka import KafkaPlace
+from stream_rater.places.memory import MemoryPlace
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.runtime import malloc, selfcheck
 from stream_rater.runtime.ladder_checks import check_ladders
 from tests.builders.cases import cases
 from tests.builders.commands import run
+from tests.builders.lines import a_round
+from tests.builders.memory_places import a_rated_place, an_empty_place, use
 
 CHANGE = 20
 OLD, NEW = ("0:x",), ("0:x", "20:y")
@@ -386,8 +384,8 @@ CHANGED = Ladders(ladders={"blitz": Ladder(rating=OURS.rating, changes=NEWER)})
 FILE = Ladders(ladders={"blitz": OURS, TEMPLATE: ANY_LADDER.ladders[TEMPLATE]})
 """The workers'."""
 NOT_SET = (
-    "ladder 'blitz': the default parameters (STREAM_RATER_LADDERS is not set) and the notes on "
-    "Kafka differ from offset 0 on: set STREAM_RATER_LADDERS to the ladders file of the workers"
+    "ladder 'blitz': the default parameters (STREAM_RATER_LADDERS is not set) and the notes in "
+    "memory differ from offset 0 on: set STREAM_RATER_LADDERS to the ladders file of the workers"
 )
 
 
@@ -396,48 +394,43 @@ def recorded(ladders: Ladders, *names: str) -> LadderLog:
     return added_up(encode_histories("noted", {name: ladders.history(name) for name in names}))
 
 
+def at(ladders: str = "") -> MemoryPlace:
+    """A place where this ladders file is set."""
+    return an_empty_place(settings=Settings(ladders=ladders))
+
+
 def test_the_workers_file_agrees() -> None:
     """So do the defaults on ladders that the workers rate by them, and a file with a change to
     come."""
     log = recorded(FILE, "blitz", "chess")
-    assert disagreement(Settings(ladders="l.toml"), FILE, log) == ""
-    assert disagreement(Settings(), ANY_LADDER, recorded(FILE, "chess")) == ""
-    assert disagreement(Settings(), ANY_LADDER, log, only="chess") == ""
-    assert disagreement(Settings(), CHANGED, recorded(FILE, "blitz")) == ""
+    assert disagreement(at("l.toml"), FILE, log) == ""
+    assert disagreement(at(), ANY_LADDER, recorded(FILE, "chess")) == ""
+    assert disagreement(at(), ANY_LADDER, log, only="chess") == ""
+    assert disagreement(at(), CHANGED, recorded(FILE, "blitz")) == ""
 
 
 def test_another_file_does_not() -> None:
     """The text names the file, the first offset that differs, and the number of ladders."""
-    assert disagreement(Settings(), ANY_LADDER, recorded(FILE, "chess", "blitz")) == NOT_SET
-    why = disagreement(Settings(ladders="old.toml"), FILE, recorded(CHANGED, "blitz"))
+    assert disagreement(at(), ANY_LADDER, recorded(FILE, "chess", "blitz")) == NOT_SET
+    service = KafkaPlace(Settings(ladders="old.toml"), 1.0)
+    why = disagreement(service, FILE, recorded(CHANGED, "blitz"))
     assert "the ladders file old.toml and the notes on Kafka differ from offset 9 on" in why
     gone = Ladders(ladders={"other": OURS})
     for count, expected in enumerate(("'blitz': the", "'blitz' (and 1 other):", "(and 2 others):")):
         log = recorded(FILE, *("blitz", "chess", "go")[: count + 1])
-        assert expected in disagreement(Settings(ladders="l.toml"), gone, log)
+        assert expected in disagreement(at("l.toml"), gone, log)
 
 
 @pytest.fixture
-def servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers on which `blitz` was rated by the workers' file; a replay or a write would fail."""
-    admin: Any = SimpleNamespace(
-        topics=Topics.of(Settings()), partitions_of=lambda *names: (1,) * len(names),
-        all_ends=lambda _: [0], create_topics=lambda: None, check_topics=dict, members=lambda _: 0,
-    )  # fmt: skip
-    layout = SimpleNamespace(
-        begun_by=lambda kernel: kernel, check_rebuildable=lambda _: None, is_empty=lambda: True,
-        check_window=lambda _: None,
-    )  # fmt: skip
-    record = SimpleNamespace(records=[b""])
-    store = SimpleNamespace(layout=layout, prepare=lambda: None, read=lambda _: {0: record})
-    log = SimpleNamespace(read=lambda: recorded(FILE, "blitz"), close=lambda: None)
-    for module in (verify, inspect, rebuild):
-        monkeypatch.setattr(module, "Admin", lambda _: admin)
-        monkeypatch.setattr(module, "RedisStore", lambda _: store)
-    monkeypatch.setattr(ladder_events, "LadderEvents", lambda *_: log)
+def place(monkeypatch: pytest.MonkeyPatch) -> MemoryPlace:
+    """A place where `blitz` was rated by the workers' file; nothing may be written to it."""
+    rounds = [a_round(number, "ida", "eve", ladder="blitz") for number in range(2)]
+    found = a_rated_place(rounds, FILE)
+    found._on_write = pytest.fail
+    use(monkeypatch, found)
     monkeypatch.setattr(selfcheck, "check", lambda: None)
     monkeypatch.setattr(malloc, "configure", lambda: None)
-    monkeypatch.setattr(rebuild, "layout_of", lambda *_: {})
+    return found
 
 
 @cases(
@@ -447,19 +440,17 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> None:
         ("rebuild", ", or give --replace to rate all rounds again by other parameters"),
     ],
 )
-def test_a_command_without_the_file_refuses(servers: None, command: str, more: str) -> None:
+def test_a_command_without_the_file_refuses(place: MemoryPlace, command: str, more: str) -> None:
     """Before it has compared or written anything."""
+    if command == "rebuild":
+        place.store.beliefs.clear()
     result = run(command)
     assert (result.exit_code, result.stderr) == (2, f"stream-rater: {NOT_SET}{more}\n")
 
 
-def test_inspect_warns_and_shows_no_rating(servers: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inspect_warns_and_shows_no_rating(place: MemoryPlace) -> None:
     """The belief itself is shown, because it depends on no file."""
-    header = {"mu": 1500.0, "sigma": 80.0, "rounds": 1, "last": 0}
-    beliefs = SimpleNamespace(header=[header])
-    monkeypatch.setattr(belief_record, "decode", lambda *_: beliefs)
-    monkeypatch.setattr(inspect, "factors_of", lambda _: [None])
-    monkeypatch.setattr(inspect, "belief_lines", lambda *_: iter(["believed"]))
-    monkeypatch.setattr(inspect, "_last_events", lambda *_: ([], 0))
-    lines = inspect._player(Settings(), "blitz", "ida")
-    assert [next(lines), next(lines)] == ["ida on blitz", "believed"]
+    result = run("inspect", "--ladder", "blitz", "--player", "ida")
+    assert result.stderr == f"warning: {NOT_SET}: the shown rating is left out\n"
+    first, second, *_ = result.stdout.splitlines()
+    assert first == "ida on blitz" and second.startswith("believed: ")

@@ -1,6 +1,5 @@
 """A log that lost records: how far it must be filled."""
 
-from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,37 +11,39 @@ from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import any_ladder
-from stream_rater.contract.record import Player
+from stream_rater.contract.record import Player, Record
+from stream_rater.contract.season_ended import SeasonKept, message_of
 from stream_rater.operations.corrected_rebuild import LastPublished
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.operations.lost_rounds import Closing, named_offsets
 from stream_rater.operations.torn_logs import Reached
 from stream_rater.pipeline.ladder_history import LadderLog, encode_replayed
-from stream_rater.pipeline.ports import RecordedCorrection, SourceCommit
+from stream_rater.pipeline.ports import RecordedCorrection, Rejection, SourceCommit
+from stream_rater.places.memory import MemoryPlace
 from stream_rater.replay.checkpoint import Head
 from tests.builders.cases import cases
 from tests.builders.machines import CONFIG, part, record
+from tests.builders.memory_places import an_empty_place
 
 LADDER = "a"
 HOME = partition_of(LADDER, 2)
 
 
-class Named(RoundLog):
-    """A log whose rejections and seasons name these offsets."""
-
-    def __init__(
-        self, rejected: Iterable[tuple[int, int]] = (), seasons: Iterable[tuple[str, int]] = ()
-    ) -> None:
-        self._rejected, self._seasons = rejected, seasons
-
-    def rejected(self) -> Iterator[tuple[int, int]]:
-        return iter(self._rejected)
-
-    def seasons(self) -> Iterator[tuple[str, int]]:
-        return iter(self._seasons)
-
-    def ends(self) -> list[int]:
-        return [4, 4]
+def a_place(rejected: int | None = None, season: int | None = None) -> MemoryPlace:
+    """A place whose rejections or standings of past seasons name the offset before this one."""
+    place = an_empty_place(partitions=2)
+    for partition in (0, 1):
+        for _ in range(4):
+            place.log.submit(partition, None)
+    if rejected is not None:
+        place.log.rejected.append(
+            Rejection(Record(HOME, rejected - 1, b"x"), "bad-time", "late", "", "")
+        )
+    if season is not None:
+        kept = SeasonKept(ladder=LADDER, season=1, started_at=None, ended_at="t", offset=season,
+                          players=1, listed=1, pages=1)  # fmt: skip
+        place.past.append((message_of(kept), "t"))
+    return place
 
 
 def a_head(*corrections: tuple[int, int], offset: int = 5, last: int = 4) -> Head:
@@ -75,8 +76,8 @@ PLAYER: Player = (LADDER, "x")
         ({"notes": replayed(11)}, 11),
         ({"heads": [(LADDER, a_head())]}, 5),
         ({"heads": [(LADDER, a_head((3, 12)))]}, 13),
-        ({"log": Named(rejected=[(HOME, 14)])}, 14),
-        ({"log": Named(seasons=[(LADDER, 15)])}, 16),
+        ({"place": a_place(rejected=14)}, 14),
+        ({"place": a_place(season=15)}, 16),
         ({"part": 17}, 18),
     ],
 )
@@ -87,17 +88,15 @@ def test_offsets_are_known_by_whatever_names_them(evidence: dict[str, Any], reac
     if "part" in evidence:
         cutoff.add([record(0, part((evidence.pop("part"), "x")))])
     given: dict[str, Any] = {
-        "newest": {},
-        "notes": LadderLog(),
-        "heads": (),
-        "log": Named(),
-    } | evidence
+        "newest": {}, "notes": LadderLog(), "heads": (), "place": a_place(),
+    }  # fmt: skip
+    given |= evidence
     assert named_offsets(committed, cutoff, **given) == {HOME: reach, 1 - HOME: 0}
 
 
 def test_a_wrong_offset_does_not_fill_a_disk() -> None:
     """An operator says how many records may be appended, if they are very many."""
-    closing = Closing([HOME], Named(), any_ladder(CONFIG), {}, {HOME: 104, 1 - HOME: 10**12})
+    closing = Closing([HOME], a_place(), any_ladder(CONFIG), {}, {HOME: 104, 1 - HOME: 10**12})
     closing.check(100)
     with pytest.raises(Failed, match=r"names its offset 103: .* give --fill 100,"):
         closing.check(99)

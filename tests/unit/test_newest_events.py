@@ -3,34 +3,27 @@ order they are read: for `move`, `erase` and `inspect`."""
 
 import itertools
 from collections.abc import Iterator, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
-from stream_rater.adapters.kafka.copier import ANYWHERE
-from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.adapters.kafka.envelopes import cloud_event_headers, event_of
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import ANY_LADDER
-from stream_rater.config.settings import Settings
-from stream_rater.contract.events import (
-    RATING_CHANGED,
-    cloud_event_headers,
-    joined,
-    offset_of,
-    to_json,
-)
+from stream_rater.contract.events import RATING_CHANGED, joined, offset_of, to_json
 from stream_rater.contract.record import Record
-from stream_rater.operations import move
-from stream_rater.operations.erase import Erasure
 from stream_rater.operations.inspect import LAST_ROUNDS, _last_events
-from stream_rater.operations.move import Move
-from stream_rater.operations.rewriting import Pseudonym
+from stream_rater.operations.migrate import Migration
+from stream_rater.operations.rewriting import Mentions, Pseudonym
+from stream_rater.pipeline.ports import Event
+from stream_rater.places.memory import MemoryPlace
+from stream_rater.places.port import Place
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import newcomers
 from tests.builders.cases import cases
+from tests.builders.memory_places import an_empty_place
 from tests.unit.test_event_contract import CHANGED
 
 LADDER = "l:1"
@@ -73,20 +66,31 @@ EVENTS: list[tuple[list[Record], int]] = [
 BOB = an_event(3, 0, 99, player="bob", mu=1234.5)
 
 
-def a_move(events: Sequence[Record]) -> Any:
-    """A move from a place with these events."""
-    work: Any = Move.__new__(Move)
-    work._source = SimpleNamespace(
-        events=lambda: iter(events), name="the old place", ends=[0],
-        beliefs=lambda: iter(()), check_unchanged=lambda: None,
-    )  # fmt: skip
-    work._topics = Topics.of(Settings())
-    work._partitions = {work._topics.changed: SHARDS}
-    work._settings, work._ladders, work._corrected = Settings(), ANY_LADDER, frozenset()
-    layout = SimpleNamespace(mark_unfinished=lambda *_: None)
-    work._store = SimpleNamespace(beliefs=lambda: iter(()), layout=layout)
-    work._admin = SimpleNamespace(ends=lambda *_: [0])
-    return work
+def a_place(events: Sequence[Record]) -> MemoryPlace:
+    """A place with these events."""
+    place = an_empty_place(shards=SHARDS)
+    place.name = "the old place"
+    for each in events:
+        place.log.changed[each.partition].append(event_of(each))
+    return place
+
+
+def migrated(
+    events: Sequence[Record], to: Pseudonym | None = None
+) -> tuple[Migration, MemoryPlace]:
+    """A migration of events that are read in this order, after they are copied, and the new
+    place."""
+    source, target = a_place(()), an_empty_place(shards=SHARDS)
+    source.events = lambda: iter(events)  # type: ignore[method-assign]
+    work = Migration(source, target, ANY_LADDER, to, "nothing was moved")
+    work.check()
+    work.copy(Mentions(None))
+    return work, target
+
+
+def told(place: Place) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Partition, key and value of the events of a place."""
+    return [(each.partition, each.key, each.value) for each in place.events()]
 
 
 @cases("events, newest", EVENTS)
@@ -94,32 +98,26 @@ def test_a_move_takes_the_event_with_the_greatest_offset(events: list[Record], n
     """Once, to the partition of its player in the new topic, with all of it."""
     homes = {name: int(shards_of([name], SHARDS)[0]) for name in ("ann", "bob")}
     (whole,) = (each for each in events if offset_of(each.value) == newest)
-    expected = [(homes["ann"], whole), (homes["bob"], BOB)]
+    expected = [(homes["ann"], whole.key, whole.value), (homes["bob"], BOB.key, BOB.value)]
     for records in read_in_any_order([*events, BOB]):
-        sent = sorted(a_move(records)._newest_events(SHARDS), key=lambda each: each.key)
-        assert sent == [
-            msgspec.structs.replace(record, partition=home, offset=ANYWHERE)
-            for home, record in expected
-        ]
+        _, target = migrated(records)
+        assert sorted(told(target)) == sorted(expected)
 
 
-def test_a_move_compares_the_newest_events(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_move_compares_the_newest_events() -> None:
     """As the beliefs: none may be missing, another one, or one too many."""
-    work = a_move([*EVENTS[0][0], BOB])
-    sent = [*work._newest_events(SHARDS)]
-    for name in ("rebuild_from_log", "check_idle"):
-        monkeypatch.setattr(move, name, lambda *_: None)
-    published = list[Record]()
-    monkeypatch.setattr(move, "read_all", lambda *_: iter(published))
     older, altered = an_event(0, 9, 30), an_event(0, 9, 41, mu=1.5)
+    sent = [each for each in EVENTS[0][0] if offset_of(each.value) == 41] + [BOB]
     for who, others in (
         ("ann", sent[1:]), ("ann", [older, *sent[1:]]), ("ann", [altered, *sent[1:]]),
         ("ann", [*sent, an_event(4, 0, 42)]), ("cy", [*sent, an_event(2, 0, 1, player="cy")]),
     ):  # fmt: skip
-        published[:] = others
+        work, target = migrated([*EVENTS[0][0], BOB])
+        target.log.changed = a_place(others).log.changed
         with pytest.raises(Failed, match=f"player '{who}' is not that in the old place: does"):
             work.rebuild()
-    published[:] = [older, *sent]
+    work, target = migrated([*EVENTS[0][0], BOB])
+    target.log.changed = a_place([older, *sent]).log.changed
     assert work.rebuild() == 0
 
 
@@ -133,18 +131,15 @@ def test_an_erasure_leaves_the_newest_event_last() -> None:
     bob = [an_event(0, 10, 4, player="bob"), an_event(5, 1, 50, player="bob")]
     home = int(shards_of(["x-1"], SHARDS)[0])
     for records in read_in_any_order(sorted([*ann, *bob], key=lambda e: (e.partition, e.offset))):
-        work: Any = Erasure.__new__(Erasure)
-        work._pseudonym, work._shards, work._keys = Pseudonym("ann", "x-1"), SHARDS, {}
-        work._old = SimpleNamespace(topics=Topics.of(Settings()))
-        work._read_topic = lambda *_, records=records: iter([records[:2], records[2:]])
-        sent = [*work._renamed_events()]
-        renamed = [each for each in sent if each.key == b"l%3A1:x-1"]
-        offsets = [offset_of(each.value) for each in renamed]
-        assert {each.partition for each in renamed} == {home}
+        work, target = migrated(records, Pseudonym("ann", "x-1"))
+        sent = told(target)
+        renamed = [(p, offset_of(value)) for p, key, value in sent if key == b"l%3A1:x-1"]
+        offsets = [offset for _, offset in renamed]
+        assert {partition for partition, _ in renamed} == {home}
         assert sorted(offsets) == [3, 20, 41, 57] and offsets[-1] == 57
-        assert {key for key, _ in work._keys} == {0, 5}
+        assert {partition for partition, _ in work.keys} == {0, 5}
         for partition in (0, 5):
-            kept = [e.value for e in sent if e.key == bob[0].key and e.partition == partition]
+            kept = [value for p, key, value in sent if (p, key) == (partition, bob[0].key)]
             assert kept == [e.value for e in bob if e.partition == partition]
 
 
@@ -184,15 +179,19 @@ def test_inspect_finds_events_outside_of_the_players_partition(
     places: dict[int, list[int]], rounds: int, shown: list[int], searched: bool
 ) -> None:
     """The last ones, in order of `offset`. If the player's partition has all, no other is read."""
-    asked = list[int]()
+    place, asked = an_empty_place(shards=SHARDS), list[int]()
+    for shard, numbers in places.items():
+        for each in numbers:
+            value = to_json(msgspec.structs.replace(CHANGED, **CHAIN[each]))
+            place.log.changed[shard].append(Event(shard, b"key", value, b"", ""))
+    read = place.last_events
 
-    def read(partition: int, count: int, _: float) -> tuple[list[Any], int]:
-        asked.append(partition)
-        numbers = places.get(partition, [])[-count:]
-        values = (to_json(msgspec.structs.replace(CHANGED, **CHAIN[n])) for n in numbers)
-        return [SimpleNamespace(value=each) for each in values], 0
+    def asking(shard: int, key: bytes, count: int, within_s: float) -> Any:
+        asked.append(shard)
+        return read(shard, key, count, within_s)
 
-    found, _ = _last_events(read, HOME, SHARDS, a_belief(rounds, CHAIN[8]["mu"]))
+    place.last_events = asking  # type: ignore[method-assign]
+    found, _ = _last_events(place, b"key", HOME, a_belief(rounds, CHAIN[8]["mu"]))
     assert [*map(offset_of, found)] == [
         CHAIN[n]["offset"] for n in shown[-max(1, min(LAST_ROUNDS, rounds)) :]
     ]

@@ -8,7 +8,6 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -21,16 +20,13 @@ from stream_rater.adapters.sqlite.season_file import SeasonFile, SeasonRows
 from stream_rater.adapters.sqlite.submitter import FileSubmitter
 from stream_rater.config import views
 from stream_rater.config.errors import Failed
-from stream_rater.config.ladders import ANY_LADDER
-from stream_rater.config.settings import Settings
+from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.config.views import Listing, Tier, Views
 from stream_rater.contract import season_ended
-from stream_rater.contract.record import Record
 from stream_rater.contract.season_ended import SeasonKept, Standing
-from stream_rater.operations import season_copies
 from stream_rater.operations import season_standings as module
-from stream_rater.operations.lost_rounds import RoundLog
-from stream_rater.operations.season_copies import read_copies
+from stream_rater.operations.migrate import Migration
+from stream_rater.operations.rewriting import Mentions, Pseudonym
 from stream_rater.rating import seasons
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import records_of
@@ -38,6 +34,7 @@ from stream_rater.replay.sequential import Replay
 from tests.builders.cases import cases
 from tests.builders.commands import done, failed
 from tests.builders.lines import a_correction, a_round
+from tests.builders.memory_places import an_empty_place
 from tests.builders.rated_data_files import WINDOW, rate
 from tests.edited_by_hand import LADDER, Editor, Line, a_log
 from tests.rounds import ranked
@@ -270,7 +267,7 @@ def test_other_terms_do_not_mix(path: Path) -> None:
 
     with patch.object(module, "_write_missing", first_page), pytest.raises(Killed):
         keep(path)
-    with patch.object(module, "views_of", lambda *_: Views(tiers=(Tier(name="all"),))):
+    with patch.object(Ladders, "views", lambda *_: Views(tiers=(Tier(name="all"),))):
         why = refused(path)
     assert "1 page of season 0 were written by other parameters, listing or tiers" in why
     keep(path)
@@ -282,7 +279,7 @@ def test_listing_and_tiers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     submit(path, [*some_season(), a_round(50, "p1", "p2", ladder=LADDER), begins(1)])
     tiers = Tier(name="bronze"), Tier(name="gold", from_rating=1000.0)
     listing = Views(Listing(idle_days=5.0), tiers)
-    monkeypatch.setattr(module, "views_of", lambda *_: listing)
+    monkeypatch.setattr(Ladders, "views", lambda *_: listing)
     keep(path)
     summary, found = kept(path, 0)
     assert (summary.players, summary.listed) == (8, 2)
@@ -341,30 +338,27 @@ def test_erase_waits_for_a_season_that_is_written_in_part(path: Path) -> None:
     assert "kept before" in keep(path)
 
 
+@cases("pseudonym", [None, Pseudonym("p1", "x")])
 def test_standings_that_are_written_in_part_are_not_copied(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, pseudonym: Pseudonym | None
 ) -> None:
-    """To other topics, under another name or not, also if it was begun after the check. What is
-    written in whole is copied with all that was there. A rebuild needs the summaries alone."""
+    """To another place, under another name or not, also if it was begun after the check. What is
+    written in whole is copied with all that was there."""
     submit(path, [*some_season(), begins(1)])
     keep(path)
-    messages = [message for message, _ in SeasonRows(path).all_records()]
-    records = [Record(0, n, each.value, key=each.key) for n, each in enumerate(messages)]
-    admin: Any = SimpleNamespace(partitions_if_any=lambda _: 1, topics=None)
-    monkeypatch.setattr(season_copies, "read_all", lambda *_: iter(records))
-    given = Settings(), admin
-    copies = [lambda: read_copies(*given), lambda: read_copies(*given, "p1", "x")]
-    for copy in copies:
-        assert len([*copy()]) == len(records) == 12
-    season_copies.check_finished(*given)
-    assert len([*RoundLog(*given).seasons()]) == 1
-    records.pop()  # the summary
-    assert not [*RoundLog(*given).seasons()]
-    for copy in copies:
+    source, target = an_empty_place(), an_empty_place()
+    source.past = [*SeasonRows(path).all_records()]
+    work = Migration(source, target, ANY_LADDER, pseudonym, "nothing was moved")
+    work.check()
+    work.copy(Mentions(None))
+    assert len(target.past) == len(source.past) == 12
+    records = (season_ended.record_of(each.key, each.value) for each, _ in target.past)
+    names = {each.player for each in records if isinstance(each, Standing)}
+    assert {"p1", "x"} & names == {"x" if pseudonym else "p1"}
+    source.past.pop()  # the summary
+    for copy in (work.check, lambda: work.copy(Mentions(None))):
         with pytest.raises(Failed, match=rf"ladder {LADDER!r}, season 0: only a part of its"):
-            list(copy())
-    with pytest.raises(Failed, match=f"season-standings {LADDER} 0` to its end"):
-        season_copies.check_finished(*given)
+            copy()
 
 
 def test_an_erasure_that_fails_changes_no_standings(path: Path) -> None:

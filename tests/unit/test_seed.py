@@ -343,7 +343,7 @@ def test_a_ladder_that_refuses_corrections(
     """Takes no seed and no reset either, at the present end of its partition."""
     kafka.forget()
     monkeypatch.setenv("STREAM_RATER_LADDERS", str(written(tmp_path, WINDOW, "l.toml")))
-    monkeypatch.setattr(operation, "ends_now", lambda _: lambda _: end)
+    kafka.end = end
     table = written(tmp_path, TABLE)
     words = ("seed", table, "--ladder", "l", "--scale", "openskill", "--yes")
     for each in (words, ("reset", "l", "ann", "--sigma", 200)):

@@ -7,7 +7,6 @@ import tomllib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -25,16 +24,17 @@ from stream_rater.contract.record import Record
 from stream_rater.evaluation import proposal
 from stream_rater.evaluation.proposal import propose
 from stream_rater.evaluation.validation import Validated
-from stream_rater.operations import live_log
 from stream_rater.operations import tune as operation
 from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.operations.tune import DAY_S, GrowthForecast
+from stream_rater.pipeline.ladder_history import encode_histories
 from stream_rater.rating.parameters import Elo, EloMMR, MinusSigma, RatingConfig
 from stream_rater.replay.edited_log import records_of
 from tests.benchmarks.lab.synthetic import Kind, season
 from tests.benchmarks.offline import Made, made_up
 from tests.builders import commands
 from tests.builders.cases import cases
+from tests.builders.memory_places import an_empty_place, use
 from tests.rounds import day, event, ranked
 from tests.unit.test_executors import Dropping
 
@@ -74,10 +74,10 @@ def tune(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tune:
             )
             for each in records_of([json.dumps(each).encode() for each in lines])
         ]  # with holes between them, as transactions leave
-        monkeypatch.setattr(live_log, "live_log", lambda *_: (lambda: iter(records), home, 3))
-        monkeypatch.setattr(live_log, "Admin", lambda _: None)
-        found = SimpleNamespace(ladders={"ranked": ()})
-        monkeypatch.setattr(live_log, "read_ladder_events", lambda *_: found)
+        place = an_empty_place(partitions=3)
+        monkeypatch.setattr(place, "rounds", lambda *_: iter(records))
+        place.note(encode_histories("noted", {"ranked": ("0:x",)}))
+        use(monkeypatch, place)
         path = tmp_path / "ladders.toml"
         path.write_text(file)
         monkeypatch.setenv("STREAM_RATER_LADDERS", str(path) if file else "")

@@ -17,9 +17,11 @@ from stream_rater.config.ladders import any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.record import Record
-from stream_rater.operations import unfinished, verify
+from stream_rater.operations import verify
 from stream_rater.operations.compare_store import Verdict, compare, same_belief
-from stream_rater.operations.unfinished import UnfinishedRounds
+from stream_rater.places import checks, kafka, unfinished
+from stream_rater.places.kafka import KafkaPlace
+from stream_rater.places.unfinished import UnfinishedRounds
 from stream_rater.rating import record
 from stream_rater.rating.model import Beliefs
 from stream_rater.replay.corrected import verdicts_of_log
@@ -30,6 +32,7 @@ from tests.builders.cases import cases
 from tests.builders.commands import run
 from tests.builders.lines import Line, a_correction, a_round, a_seed
 from tests.builders.machines import CONFIG
+from tests.builders.memory_places import use
 from tests.rounds import day, ranked
 
 LADDERS = any_ladder(CONFIG)
@@ -260,27 +263,16 @@ def test_a_seed_that_counted_too_often_is_found(more: list[Line]) -> None:
 # --- the command ----------------------------------------------------------------------------------
 
 
-def admin(behind: list[int], members: int = 1) -> Any:
-    """One whose workers, so many in each group, are so far behind, each time that it is asked."""
-    asked = iter(behind)
-    return SimpleNamespace(
-        topics=Topics.of(Settings()), partitions_of=lambda *_: (1, 1), ends=lambda *_: [0],
-        left=lambda *_: {0: range(next(asked))}, members=lambda _: members,
-    )  # fmt: skip
+def wait_for(looks: Sequence[tuple[int, int]], members: int = 1) -> None:
+    """Wait for workers, so many in each group, that are so far behind, at each look."""
+    checks.wait_until_idle(iter(looks), lambda _: members, 60.0)
 
 
-def wait_for(place: Any) -> None:
-    verify._wait_until_caught_up(Settings(), place, 1, 1, 60.0)
-
-
-@pytest.fixture(autouse=True)
-def without_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rounds are not looked for where offsets are left."""
-
-    def unfinished(_: Settings, admin: Any) -> Any:
-        return SimpleNamespace(look=admin.left)
-
-    monkeypatch.setattr(verify, "UnfinishedRounds", unfinished)
+def a_service(layout: object) -> KafkaPlace:
+    """A place on Kafka and Redis, with this layout."""
+    place = KafkaPlace(Settings(), 1.0)
+    place.__dict__["store"] = SimpleNamespace(layout=layout, close=lambda: None)
+    return place
 
 
 def test_what_ends_verify_before_any_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,9 +282,7 @@ def test_what_ends_verify_before_any_waiting(monkeypatch: pytest.MonkeyPatch) ->
     def down(_: int) -> int:
         raise StoreTrouble("redis: connection refused")
 
-    store = SimpleNamespace(layout=SimpleNamespace(begun_by=down))
-    monkeypatch.setattr(verify, "RedisStore", lambda _: store)
-    monkeypatch.setattr(verify, "Admin", lambda _: admin([]))
+    use(monkeypatch, a_service(SimpleNamespace(begun_by=down)))
     result = run("verify", "--wait", "60")
     assert result.exit_code == 1
     assert result.stderr == "stream-rater: redis: connection refused\n"
@@ -300,9 +290,9 @@ def test_what_ends_verify_before_any_waiting(monkeypatch: pytest.MonkeyPatch) ->
     client: Any = SimpleNamespace(
         hget=lambda _, field: stored.get(field), hmget=lambda _, fields: map(stored.get, fields)
     )
-    store = SimpleNamespace(layout=StoreMetadata(client, lambda call: call()))
-    monkeypatch.setattr(verify, "RedisStore", lambda _: store)
-    monkeypatch.setattr(verify, "read_ladder_events", lambda *_: pytest.fail("it went on"))
+    place = a_service(StoreMetadata(client, lambda call: call()))
+    place.ladder_log = lambda: pytest.fail("it went on")  # type: ignore[method-assign]
+    use(monkeypatch, place)
     result = run("verify")
     assert result.exit_code == 2
     assert result.stderr == (
@@ -310,21 +300,25 @@ def test_what_ends_verify_before_any_waiting(monkeypatch: pytest.MonkeyPatch) ->
         "workers have: nothing was compared\n"
     )
     stored["rebuilding"] = b"move of a.db"
+    use(monkeypatch, a_service(StoreMetadata(client, lambda call: call())))
     assert "the move of a.db to this place is unfinished: use a.db on" in run("verify").stderr
 
 
 def test_what_is_waited_for_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With how long; nothing where nobody is behind. A round is finished while it looks: its part
-    is sent by then, and is not applied, so parts are looked for after rounds."""
+    """With how long; nothing where nobody is behind."""
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    wait_for(admin([0, 0]))
+    wait_for([(0, 0)])
     assert capsys.readouterr().err == ""
-    wait_for(admin([3, 4, 1, 0, 0, 0]))
+    wait_for([(3, 4), (1, 0), (0, 0)])
     assert capsys.readouterr().err == (
         "waiting for the workers, which are 7 records behind, for 60 s at most\n"
     )
+
+
+def test_parts_are_looked_for_after_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round is finished while it looks: its part is sent by then, and is not applied."""
     monkeypatch.setattr(time, "sleep", lambda _: None)
     sent, applied = 0, 0
 
@@ -336,23 +330,24 @@ def test_what_is_waited_for_is_reported_once(
         sent, applied = 1, sent  # the part of the last look is applied by now
         return {}
 
-    parts = Topics.of(Settings()).parts
-    place: Any = SimpleNamespace(
-        topics=Topics.of(Settings()), members=lambda _: 1, left=left,
-        ends=lambda topic, _: [sent if topic == parts else 1],
+    place, topics = a_service(None), Topics.of(Settings())
+    admin: Any = SimpleNamespace(
+        topics=topics, members=lambda _: 1, left=left, partitions_of=lambda *_: (1,),
+        starts=lambda *_: [0], ends=lambda topic, _: [sent if topic == topics.parts else 1],
     )  # fmt: skip
-    monkeypatch.setattr(verify, "UnfinishedRounds", lambda *_: SimpleNamespace(look=look))
-    wait_for(place)
-    assert applied == 1
+    place.admin = admin
+    monkeypatch.setattr(kafka, "UnfinishedRounds", lambda *_: SimpleNamespace(look=look))
+    with place.at_rest(60.0):
+        assert applied == 1
 
 
-@cases("behind, role", [([6, 0], "6 records of an estimator"), ([0, 1], "1 record of an updater")])
-def test_nobody_is_waited_for_who_does_not_run(behind: list[int], role: str) -> None:
+@cases("behind, role", [((6, 0), "6 records of an estimator"), ((0, 1), "1 record of an updater")])
+def test_nobody_is_waited_for_who_does_not_run(behind: tuple[int, int], role: str) -> None:
     """It says at once which roles to start. If nothing is left to do, none need run."""
     expected = f"{role}'s work left, and no worker with this role runs: start one"
     with pytest.raises(Failed, match=expected):
-        wait_for(admin(behind, members=0))
-    wait_for(admin([0, 0], members=0))
+        wait_for([behind], members=0)
+    wait_for([(0, 0)], members=0)
 
 
 def test_rejections_are_shown_by_their_codes() -> None:

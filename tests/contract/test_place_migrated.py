@@ -1,0 +1,321 @@
+"""A log is written again at another place: moved, or with a pseudonym in the place of an id. The
+same facts wherever it is, and whatever was done to it: shards added, records lost, corrections."""
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import msgspec
+import pytest
+
+from stream_rater.columns.sharding import shards_of
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.ladders import (
+    ANY_LADDER,
+    TEMPLATE,
+    Change,
+    Ladder,
+    Ladders,
+    any_ladder,
+)
+from stream_rater.contract.errors import LayoutMismatch, Unusable
+from stream_rater.contract.events import LOG_LOST, offset_of, rating_changed_from_json
+from stream_rater.contract.record import ANY_OFFSET, Record
+from stream_rater.operations.migrate import Migration
+from stream_rater.operations.rebuild import rebuild_from_log
+from stream_rater.operations.rewriting import Pseudonym
+from stream_rater.operations.verify import compared_with_replay
+from stream_rater.places.memory import MemoryPlace
+from stream_rater.places.port import Place
+from tests.builders.cases import cases
+from tests.builders.lines import LADDER, a_correction
+from tests.builders.machines import CONFIG
+from tests.builders.memory_places import a_rated_place, an_empty_place
+from tests.contract.conftest import REAL
+from tests.contract.places import (
+    LOG,
+    REJECTED,
+    SHARDS,
+    PlaceRig,
+    a_memory,
+    check_copied,
+    digests,
+    is_file,
+    moved,
+    newest,
+    unchanged,
+)
+
+NAME = Pseudonym("ann", "somebody")
+
+
+def erased(place: Place, prefix: str) -> tuple[Migration, Place]:
+    """Erase a player, as the command does up to the end of the old log. Returns the new place."""
+    with place.successor(prefix) as target:
+        work = Migration(place, target, ANY_LADDER, NAME, "nothing was erased")
+        work.check()
+        work.copy(work.search())
+        work.rebuild()
+    return work, target
+
+
+def prefix_of(place: Place) -> str:
+    """That of the new topics; empty for a place without topics."""
+    return f"{place.settings.topic_prefix}v2." if place.settings.topic_prefix else ""
+
+
+def renamed(found: dict[tuple[str, str], bytes]) -> dict[tuple[str, str], bytes]:
+    return {(of, NAME.name if who == "ann" else who): each for (of, who), each in found.items()}
+
+
+# --- wherever it is ------------------------------------------------------------------------------
+
+
+def test_an_id_is_erased(places: PlaceRig) -> None:
+    """Ratings and offsets are those before, under the new name; the id is in no record, belief or
+    ladder event. Rejected records are empty."""
+    place = places.rated()
+    before = renamed(dict(digests(place)))
+    work, new = erased(place, prefix_of(place))
+    if is_file(place):
+        new = places.opened(place.settings)
+    assert digests(new) == before
+    assert list(new.ends()) == [len(LOG)] == list(new.check_finished())
+    found = [*new.all_rounds()]
+    assert {each.offset for each in found if each.value is None} == REJECTED
+    texts = [each.value or b"" for each in (*found, *new.events())]
+    texts += [each.key or b"" for each in new.events()] + [*new.ladder_events()]
+    assert not [each for each in texts if b'"ann"' in each or each.endswith(b":ann")]
+    assert any(b"somebody" in each for each in texts)
+    assert {key for _, key in work.keys} == {b"l:ann"}
+    new.check_ratings()
+    assert "all equal" in compared_with_replay(new, ANY_LADDER)
+
+
+def test_a_log_is_moved(places: PlaceRig) -> None:
+    """To another number of shards. Ratings, offsets and the newest events are those before. The old
+    place cannot be used any more."""
+    source = places.rated()
+    before, at = digests(source), an_empty_place(shards=3)
+    moved(source, at)
+    assert check_copied(source, at) == (0 if places.kind == "kafka" else len(REJECTED))
+    assert digests(at) == before
+    assert list(at.check_finished()) == [len(LOG)]
+    assert "all equal" in compared_with_replay(at, ANY_LADDER)
+    if isinstance(source, MemoryPlace):
+        assert source.moved == at.name
+        return
+    source.close()
+    with pytest.raises((Unusable, LayoutMismatch), match="moved"):
+        places.opened(source.settings).check_ratings()
+
+
+def test_what_is_moved_to(places: PlaceRig) -> None:
+    """Has what was moved, and can be used by workers."""
+    if places.kind == "file":
+        pytest.skip("a log is moved to Kafka only")
+    source, target = a_memory(), places.new()
+    before = digests(source)
+    moved(source, target)
+    assert (digests(target), newest(target)) == (before, newest(source))
+    target.check_ratings()
+    target.check_settings()
+    with pytest.raises(BadConfiguration):
+        target.check_new("--to", source)
+
+
+@pytest.mark.parametrize("places", [REAL], indirect=True)
+def test_a_half_move_is_refused(places: PlaceRig) -> None:
+    """From the first record on, and until the copy is whole."""
+    source, target = a_memory(), places.new()
+    work = Migration(source, target, ANY_LADDER, None, "")
+    work.check()
+    work.copy(work.search())
+    with pytest.raises(LayoutMismatch, match="the move of memory to this place is unfinished"):
+        target.check_settings()
+    work.rebuild()
+    with pytest.raises(LayoutMismatch, match="the move of memory"):
+        target.check_settings()
+    target.end_copy()
+    target.check_settings()
+    with pytest.raises(LayoutMismatch, match="a rebuild of the store is unfinished"):
+        target.check_ratings()
+
+
+def test_a_log_that_is_not_rated_is_not_written_again(places: PlaceRig) -> None:
+    """Nor one that was rated by another ladders file. Nothing is written."""
+    place, target = places.rated(), an_empty_place()
+    with unchanged(place), pytest.raises(BadConfiguration, match=r"differ .*: nothing was moved"):
+        Migration(place, target, any_ladder(CONFIG), None, "nothing was moved").check()
+    place.append([Record(0, ANY_OFFSET, b"{}")])
+    with unchanged(place), pytest.raises(Failed):
+        Migration(place, target, ANY_LADDER, None, "nothing was moved").check()
+
+
+def test_an_id_is_not_erased_while_a_correction_waits() -> None:
+    """It would name the player where no reader looks. Nobody else has the pseudonym."""
+    waits = a_correction("player-removed", player="bob", batched=True)
+    place = a_rated_place([*LOG, waits])
+    with pytest.raises(Failed, match="1 correction waiting for corrections-applied"):
+        Migration(place, an_empty_place(), ANY_LADDER, NAME, "").check()
+    Migration(place, an_empty_place(), ANY_LADDER, None, "").check()
+
+
+# --- when something differs ----------------------------------------------------------------------
+
+
+def test_a_belief_that_differs_ends_it() -> None:
+    """It is found before the new place can be used, and the old one is as it was."""
+    source, target = a_memory(), an_empty_place()
+    work = Migration(source, target, ANY_LADDER, None, "nothing was moved")
+    work.check()
+    work.copy(work.search())
+    shard = next(iter(source.store.beliefs.values()))
+    player = next(iter(shard))
+    shard[player] = shard[player][:-1] + bytes([shard[player][-1] ^ 1])
+    with unchanged(source), pytest.raises(Failed, match=r"1 beliefs are different, .* moved"):
+        work.rebuild()
+
+
+@cases("change, says", [
+    (lambda source, target: source.log.submit(0, b"late"), "a record has come"),
+    (lambda source, target: target.log.submit(0, b"late"), "something else writes to memory"),
+])  # fmt: skip
+def test_a_record_that_comes_meanwhile_ends_it(
+    change: Callable[[MemoryPlace, MemoryPlace], object], says: str
+) -> None:
+    """In the old place or in the new one, whatever it is."""
+    source, target = a_memory(), an_empty_place()
+    work = Migration(source, target, ANY_LADDER, None, "nothing was moved")
+    work.check()
+    work.copy(work.search())
+    change(source, target)
+    with pytest.raises(Failed, match=says):
+        work.rebuild()
+
+
+# --- what features do to a log -------------------------------------------------------------------
+
+
+def with_more_shards() -> MemoryPlace:
+    """A log whose shards were added: events of a player are in the old shard and in the new one."""
+    place = a_memory()
+    events = {each.key: each for some in place.log.changed for each in some}
+    place.log.add_shards(3)
+    rebuild_from_log(place, ANY_LADDER, cores=1)
+    for key, event in events.items():
+        (home,) = shards_of([key.decode().partition(":")[2]], place.shards).tolist()
+        old = place.log.changed[event.shard]
+        old.remove(event)
+        place.log.changed[home].append(msgspec.structs.replace(event, shard=home))
+    place.log.changed.reverse()
+    return place
+
+
+@cases("pseudonym", [None, NAME])
+def test_a_log_whose_shards_were_added(pseudonym: Pseudonym | None) -> None:
+    """It is moved and erased, and each player's newest event is in the player's shard."""
+    source, target = with_more_shards(), an_empty_place(shards=SHARDS + 3)
+    expected = newest(a_memory())
+    before = {key: newest_by_offset(source, key) for key in expected}
+    assert before == expected
+    work = Migration(source, target, ANY_LADDER, pseudonym, "")
+    work.check()
+    work.copy(work.search())
+    work.rebuild()
+    names = {key: key.replace(b":ann", b":somebody") if pseudonym else key for key in expected}
+    for key, value in expected.items():
+        found = newest_by_offset(target, names[key])
+        assert offset_of(found) == offset_of(value)
+        if key == names[key]:
+            assert found == value
+    assert digests(target) == (renamed(dict(digests(source))) if pseudonym else digests(source))
+
+
+def newest_by_offset(place: Place, key: bytes) -> bytes | None:
+    """The event of a key with the greatest offset, in whatever shard."""
+    return max((each.value for each in place.events() if each.key == key), key=offset_of)
+
+
+KEPT = 12
+"""The records that a torn log still has. A correction is among them."""
+
+
+def torn() -> MemoryPlace:
+    """A log that lost its last records: their parts and events stay, and the committed offsets."""
+    place = a_memory()
+    del place.log.rounds[0][KEPT:]
+    return place
+
+
+def test_a_torn_log_with_corrections() -> None:
+    """Commands refuse it until it is rebuilt. Then the beliefs are those of what it still has, no
+    offset is used again, and who had another last event is told. A second rebuild changes nothing,
+    and it can be moved."""
+    place, told = torn(), a_memory()
+    with unchanged(place), pytest.raises(Failed):
+        Migration(place, an_empty_place(), ANY_LADDER, None, "").check()
+    rebuild_from_log(place, ANY_LADDER, cores=1)
+    assert digests(place) == digests(a_rated_place(LOG[:KEPT]))
+    assert len(place.log.rounds[0]) > len(LOG)
+    added = [
+        rating_changed_from_json(each.value)
+        for old, new in zip(told.log.changed, place.log.changed, strict=True)
+        for each in new[len(old) :]
+    ]
+    causes = {each.correction.cause if each.correction else "" for each in added}
+    assert {each.player for each in added} >= {"bob", "cy"} and causes == {LOG_LOST}
+    before = newest(place)
+    rebuild_from_log(place, ANY_LADDER, cores=1)
+    assert newest(place) == before and digests(place) == digests(a_rated_place(LOG[:KEPT]))
+    target = an_empty_place()
+    moved(place, target)
+    assert newest(target) == before
+
+
+def said(place: Place) -> dict[bytes, tuple[float, float, int]]:
+    """What the newest event of each player says of the player's rating."""
+    found = ((key, rating_changed_from_json(each)) for key, each in newest(place).items())
+    return {key: (each.mu, each.sigma, each.rounds) for key, each in found}
+
+
+def test_a_torn_log_is_rebuilt_wherever_the_rebuild_was_killed() -> None:
+    """After each write of the port, the next rebuild leads to the same beliefs and events."""
+    whole = torn()
+    rebuild_from_log(whole, ANY_LADDER, cores=1)
+    for number in itertools.count():
+        place, left = torn(), itertools.count(-number)
+
+        def step(_: str, left: Iterator[int] = left) -> None:
+            if next(left) == 0:
+                raise InterruptedError
+
+        place._on_write = step
+        try:
+            rebuild_from_log(place, ANY_LADDER, cores=1)
+        except InterruptedError:
+            place._on_write = lambda _: None
+            rebuild_from_log(place, ANY_LADDER, cores=1)
+            assert digests(place) == digests(whole)
+            assert said(place) == said(whole)
+        else:
+            assert number > 8
+            return
+
+
+def test_two_ladders_files_at_once() -> None:
+    """A change at an offset: the log is moved by the file that has it, by which it was rated, and
+    its histories go with it. The file without it is refused, in the new place, too."""
+    template = ANY_LADDER.ladders[TEMPLATE]
+    change = Change(from_offset=5, rating=CONFIG)
+    changed = Ladder(rating=template.rating, changes=(change,))
+    new = Ladders(ladders={LADDER: changed, TEMPLATE: template})
+    source, target = a_rated_place(LOG, new), an_empty_place()
+    work = Migration(source, target, new, None, "nothing was moved")
+    work.check()
+    work.copy(work.search())
+    work.rebuild()
+    assert digests(target) == digests(source)
+    assert target.ladder_log().of(LADDER) == source.ladder_log().of(LADDER)
+    for place in (source, target):
+        with unchanged(place), pytest.raises(BadConfiguration, match="differ from offset 5 on"):
+            Migration(place, an_empty_place(), ANY_LADDER, None, "nothing was moved").check()
