@@ -8,15 +8,15 @@ from functools import cached_property
 from msgspec import structs
 
 from stream_rater.adapters.kafka import reader, season_topic, topics
-from stream_rater.adapters.kafka.copier import Copier, delete_topics
 from stream_rater.adapters.kafka.envelopes import (
     change_headers,
     cloud_event_headers,
     next_offset_of,
 )
 from stream_rater.adapters.kafka.ladder_events import LadderEvents
-from stream_rater.adapters.kafka.producers import PartsProducer
+from stream_rater.adapters.kafka.producers import Copier, PartsProducer
 from stream_rater.adapters.kafka.producers import Submitter as KafkaSubmitter
+from stream_rater.adapters.kafka.topics import delete_topics
 from stream_rater.adapters.redis.index_keys import drop_index
 from stream_rater.adapters.redis.keys import belief_key
 from stream_rater.adapters.redis.store import RedisStore

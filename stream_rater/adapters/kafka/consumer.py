@@ -19,9 +19,8 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from stream_rater.adapters import access
-from stream_rater.adapters.kafka.commits import source_commit
 from stream_rater.adapters.kafka.deadlines import STOP_GRACE_S, Deadlines
-from stream_rater.adapters.kafka.records import Messages
+from stream_rater.adapters.kafka.records import Messages, source_commit
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.pipeline.ports import POLL_RECORDS, Poll, Polled, SourceCommit

@@ -17,15 +17,16 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from stream_rater.adapters import access
-from stream_rater.adapters.kafka.commits import committing
 from stream_rater.adapters.kafka.consumer import TIMEOUT_S, Input
 from stream_rater.adapters.kafka.deadlines import Deadlines, call_or_abandon
 from stream_rater.adapters.kafka.envelopes import Headers, cloud_event_headers
+from stream_rater.adapters.kafka.records import committing
 from stream_rater.adapters.kafka.topic_rules import MESSAGE_BYTES, advice_to_enlarge
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import LogTrouble, Regrouped
 from stream_rater.contract.events import ROUND_COMPLETED
+from stream_rater.contract.record import ANY_OFFSET, Record
 from stream_rater.pipeline.ports import NO_TAILS, Tails
 
 DELIVERY_TIMEOUT_S = 30.0
@@ -435,3 +436,60 @@ class Submitter:
         """Wait until all records were delivered or have failed."""
         if left := self._producer.flush(FLUSH_S):
             self.failures.append(f"{left} records were not acknowledged in time")
+
+
+class Copier:
+    """Appends records to a topic, in order, each to its partition and with its key and headers."""
+
+    def __init__(self, settings: Settings, topic: str) -> None:
+        self._topic = topic
+        self._failure = ""
+        """The first failure, with its place; empty if there is none."""
+        self._producer = PlainProducer(
+            settings, linger_ms=20, queue_buffering_max_kbytes=128 * 1024
+        )
+
+    def write(self, records: Iterable[Record]) -> int:
+        """Append records, and wait until all are acknowledged. Returns their number.
+
+        A record must get its own offset again, unless that is ANY_OFFSET. Raises LogTrouble or
+        Denied.
+        """
+        count = 0
+        for record in records:
+            self._append(record)
+            count += 1
+        while left := len(self._producer.ready()):
+            if self._producer.flush(2 * DELIVERY_TIMEOUT_S) == left:
+                raise LogTrouble(f"kafka: {self._topic}: records were not acknowledged in time")
+        self._check()
+        return count
+
+    def _append(self, record: Record) -> None:
+        """Append one record, and wait while the client's queue is full."""
+        with access.translated_failures():
+            self._producer.append(
+                self._topic, record.value, self._delivered(record), record.key, record.partition,
+                list(record.headers),
+            )  # fmt: skip
+        self._producer.run_callbacks()
+        self._check()
+
+    def _delivered(self, record: Record) -> Delivered:
+        partition, offset = record.partition, record.offset
+
+        def callback(error: KafkaError | None, message: Message) -> None:
+            place = f"{self._topic}, partition {partition}, offset {offset}"
+            if error is not None:
+                self._failure = self._failure or f"{place}: {error.str()}"
+            elif offset not in (ANY_OFFSET, message.offset()):
+                self._failure = self._failure or (
+                    f"{place}: the record got offset {message.offset()}: something else writes to "
+                    "this topic"
+                )
+
+        return callback
+
+    def _check(self) -> None:
+        if self._failure:
+            raise LogTrouble(f"kafka: {self._failure}")

@@ -1,13 +1,15 @@
-"""Interprets what a consumer returns: messages, and errors in the place of messages."""
+"""Interprets what a consumer returns: messages, errors in the place of messages, and committed
+offsets."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from operator import methodcaller
 
 import numpy as np
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from stream_rater.adapters.access import trouble_of
 from stream_rater.contract.record import Headers, Record
+from stream_rater.pipeline.ports import SourceCommit, Tails
 from stream_rater.rounds.lines import Arrivals, PlainRecords
 
 _error, _value, _partition, _offset = map(methodcaller, ("error", "value", "partition", "offset"))
@@ -116,3 +118,33 @@ def _headers(message: Message) -> Headers:
     except (SystemError, UnicodeDecodeError):
         return ()
     return found or ()
+
+
+# --- committed offsets ---------------------------------------------------------------------------
+
+TAIL = "tail="
+"""What the metadata of a committed offset begins with. The checksum of the record before the offset
+follows in hexadecimal digits."""
+
+
+def committing(topic: str, offsets: Mapping[int, int], tails: Tails) -> list[TopicPartition]:
+    """The offsets to commit."""
+    known = {p: f"{TAIL}{tail:08x}" for p, tail in tails.items() if tail is not None}
+    return [
+        TopicPartition(topic, p, o, known[p]) if p in known else TopicPartition(topic, p, o)
+        for p, o in offsets.items()
+    ]
+
+
+def source_commit(found: TopicPartition) -> SourceCommit | None:
+    """A committed offset as Kafka returns it; None: never committed."""
+    return SourceCommit(found.offset, _tail_in(found.metadata)) if found.offset >= 0 else None
+
+
+def _tail_in(metadata: str | None) -> int | None:
+    """The checksum in a commit's metadata; None if something else committed it."""
+    prefix, digits = (metadata or "")[: len(TAIL)], (metadata or "")[len(TAIL) :]
+    try:
+        return int(digits, 16) if prefix == TAIL else None
+    except ValueError:
+        return None

@@ -2,7 +2,7 @@
 them."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import astuple, dataclass
@@ -21,7 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from stream_rater.adapters import access
 from stream_rater.adapters.kafka import topic_rules
-from stream_rater.adapters.kafka.commits import committing, source_commit
+from stream_rater.adapters.kafka.records import committing, source_commit
 from stream_rater.config.settings import Settings, origin
 from stream_rater.contract import events
 from stream_rater.contract.errors import Denied, LogTrouble, TopicMismatch
@@ -421,6 +421,13 @@ class Admin:
     def _forget_leaders(self, topic: str) -> None:
         with suppress(KafkaException):  # otherwise the client asks the former leader for minutes
             self._client.list_topics(topic, timeout=self._timeout_s)
+
+
+def delete_topics(settings: Settings, names: Iterable[str]) -> None:
+    """Delete these topics. Raises LogTrouble or Denied."""
+    client = access.new_admin(settings, access.client_options(settings))
+    for future in client.delete_topics(list(names), operation_timeout=TIMEOUT_S).values():
+        result_of(future)
 
 
 # --- the results of requests ---------------------------------------------------------------------
