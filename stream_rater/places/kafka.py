@@ -14,8 +14,7 @@ from stream_rater.adapters.kafka.envelopes import (
     next_offset_of,
 )
 from stream_rater.adapters.kafka.ladder_events import LadderEvents
-from stream_rater.adapters.kafka.producers import Copier, PartsProducer
-from stream_rater.adapters.kafka.producers import Submitter as KafkaSubmitter
+from stream_rater.adapters.kafka.producers import Copier, KafkaSubmitter, PartsProducer
 from stream_rater.adapters.kafka.topics import delete_topics
 from stream_rater.adapters.redis.index_keys import drop_index
 from stream_rater.adapters.redis.keys import belief_key

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from stream_rater.adapters.local_driver import estimator_worker, updater_worker
 from stream_rater.adapters.sqlite.database import Database, warnings_of
-from stream_rater.adapters.sqlite.driver import estimator_worker, updater_worker
 from stream_rater.adapters.sqlite.events import end_of_changed
 from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.adapters.sqlite.names import index_path, real

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from stream_rater.adapters.local_driver import updater_worker
 from stream_rater.adapters.sqlite import database as module
 from stream_rater.adapters.sqlite import schema
 from stream_rater.adapters.sqlite.database import Database, connect_reader
-from stream_rater.adapters.sqlite.driver import updater_worker
 from stream_rater.adapters.sqlite.events import read_events, restore
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog, read_records
 from stream_rater.adapters.sqlite.names import index_path

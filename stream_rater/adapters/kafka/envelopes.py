@@ -1,6 +1,8 @@
 """Headers of the published events: CloudEvents, trace context, and the reason and place of a
 rejection."""
 
+import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
@@ -136,3 +138,35 @@ def rejected_message(rejection: Rejection, topic: str, largest: int) -> dict[str
         value = value and value[: largest - len(key or b"")]
         headers.append(("original-bytes", str(size).encode()))
     return {"key": key, "value": value, "headers": headers}
+
+
+class Sender(ABC):
+    """Appends rounds, seeds and corrections to the log, as senders do (`places.port.Submitter`)."""
+
+    def __init__(self) -> None:
+        self.failures: list[str] = []
+        """Why records were not appended. Appending to a file raises instead."""
+        self.corrections: list[tuple[int, int]] = []
+        """Partition and offset of each seed, reset or correction, in order."""
+
+    def submit(self, ladder: str, round_id: str, completed_at: str, value: bytes) -> None:
+        """Append one round."""
+        headers = cloud_event_headers(round_id, events.ROUND_COMPLETED, completed_at)
+        self._send(round_id, ladder, value, headers, corrects=False)
+
+    def correct(self, ladder: str, kind: str, value: bytes, subject: str) -> None:
+        """Append one record of this kind that is no round. `subject` is what it is about."""
+        now = datetime.now(UTC).isoformat()
+        headers = cloud_event_headers(uuid.uuid4().hex, kind, now)
+        headers.append((EVENT_TYPE, kind.encode()))
+        self._send(f"{kind} {subject}".rstrip(), ladder, value, headers, corrects=True)
+
+    @abstractmethod
+    def _send(
+        self, name: str, ladder: str, value: bytes, headers: Headers, *, corrects: bool
+    ) -> None:
+        """Append one record, keyed by ladder. `name`: what messages call it."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Wait until the outcome of all records is known."""

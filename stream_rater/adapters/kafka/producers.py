@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -19,13 +18,11 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from stream_rater.adapters import access
 from stream_rater.adapters.kafka.consumer import TIMEOUT_S, Input
 from stream_rater.adapters.kafka.deadlines import Deadlines, call_or_abandon
-from stream_rater.adapters.kafka.envelopes import Headers, cloud_event_headers
+from stream_rater.adapters.kafka.envelopes import Headers, Sender
 from stream_rater.adapters.kafka.records import committing
 from stream_rater.adapters.kafka.topic_rules import MESSAGE_BYTES, advice_to_enlarge
 from stream_rater.config.settings import Settings
-from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import LogTrouble, Regrouped
-from stream_rater.contract.events import ROUND_COMPLETED
 from stream_rater.contract.record import ANY_OFFSET, Record
 from stream_rater.pipeline.ports import NO_TAILS, Tails
 
@@ -389,42 +386,27 @@ class PartsProducer(PlainProducer):
         return known
 
 
-class Submitter:
-    """Produces rounds and corrections, keyed by ladder, and collects delivery failures."""
+class KafkaSubmitter(Sender):
+    """Produces rounds and corrections, and collects delivery failures."""
 
     def __init__(self, settings: Settings, topic: str) -> None:
+        super().__init__()
         self._topic = topic
-        self.failures: list[str] = []
-        self.corrections: list[tuple[int, int]] = []
-        """Partition and offset of each correction that was acknowledged, in order."""
         self._producer = PlainProducer(
             settings, delivery_s=SUBMIT_S, partitioner="murmur2_random", linger_ms=5,
             message_max_bytes=MESSAGE_BYTES,
         )  # fmt: skip
 
-    def submit(self, ladder: str, round_id: str, completed_at: str, value: bytes) -> None:
-        """Send one round, and wait while the client's queue is full."""
-        headers = cloud_event_headers(round_id, ROUND_COMPLETED, completed_at)
-        self._send(round_id, ladder, value, headers)
-
-    def correct(self, ladder: str, kind: str, value: bytes, subject: str) -> None:
-        """Send one correction of this kind, as a round is sent. `subject` is what it is about."""
-        now = datetime.now(UTC).isoformat()
-        headers = cloud_event_headers(uuid.uuid4().hex, kind, now)
-        headers.append((EVENT_TYPE, kind.encode()))
-        self._send(f"{kind} {subject}".rstrip(), ladder, value, headers, self.corrections)
-
     def _send(
-        self, name: str, ladder: str, value: bytes, headers: Headers,
-        places: list[tuple[int, int]] | None = None,
-    ) -> None:  # fmt: skip
-        """Send one message. `places` receives its partition and offset."""
+        self, name: str, ladder: str, value: bytes, headers: Headers, *, corrects: bool
+    ) -> None:
+        """Send one record, and wait while the client's queue is full."""
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 self.failures.append(f"{name}: {error.str()}")
-            elif places is not None:
-                places.append((message.partition() or 0, message.offset() or 0))
+            elif corrects:
+                self.corrections.append((message.partition() or 0, message.offset() or 0))
 
         try:
             self._producer.append(self._topic, value, delivered, ladder.encode(), headers=headers)
@@ -433,7 +415,6 @@ class Submitter:
         self._producer.run_callbacks()
 
     def flush(self) -> None:
-        """Wait until all records were delivered or have failed."""
         if left := self._producer.flush(FLUSH_S):
             self.failures.append(f"{left} records were not acknowledged in time")
 

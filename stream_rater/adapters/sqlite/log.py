@@ -1,19 +1,25 @@
 """The log in a data file: the tables of rounds, parts, events, rejections and ladder events."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from stream_rater.adapters.local_log import Group, LocalLog, Transaction
+from stream_rater.adapters.kafka.envelopes import Sender
+from stream_rater.adapters.local_driver import Group, LocalLog, Transaction
 from stream_rater.adapters.sqlite import events
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.schema import offset_of, partition_of, place
+from stream_rater.columns import sharding
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Headers, Record
+from stream_rater.pipeline import ports
+from stream_rater.pipeline.corrections import correction_ports
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import Rejection
 from stream_rater.pipeline.updater.rating_events import ShardEvents
@@ -24,6 +30,14 @@ FETCHED = 100
 
 _encode = msgspec.msgpack.Encoder().encode
 _headers = msgspec.msgpack.Decoder(list[tuple[str, bytes | None]]).decode
+
+
+WRITES = (
+    ports.Apply, ports.Scatter, ports.CommitSource, ports.Publish,
+    correction_ports.NoteCorrections, correction_ports.WritePiece, correction_ports.KeepCheckpoint,
+    correction_ports.DropCheckpoint,
+)  # fmt: skip
+"""The effects that write, except Agree, which writes one message."""
 
 
 class NewRound(NamedTuple):
@@ -96,6 +110,7 @@ class SqliteLog(LocalLog):
 
     rounds: SqliteTopic
     parts: SqliteTopic
+    poll_records = ports.POLL_RECORDS
 
     def __init__(self, database: Database) -> None:
         super().__init__(database.partitions, database.shards)
@@ -153,6 +168,15 @@ class SqliteLog(LocalLog):
         return offsets
 
     # --- what the driver asks for ---
+
+    def performing(self, effect: ports.Effect[Any]) -> AbstractContextManager[None]:
+        """Within `Database.turn` all effects of all machines belong to the transaction of the turn.
+        Outside of it each effect that writes is a transaction of its own."""
+        alone = isinstance(effect, WRITES) and not self.database.in_turn
+        return self.database.turn() if alone else nullcontext()
+
+    def pieces(self, events: Collection[ports.Event]) -> Sequence[Collection[ports.Event]]:
+        return (events,)  # nobody sees them before the transaction ends
 
     def append_part(self, shard: int, value: bytes) -> int:
         with self.database.write(LogTrouble) as connection:
@@ -330,3 +354,43 @@ def read_rejections(
             received_s or 0.0, key, unreadable,
         )  # fmt: skip
         yield number, Rejection(record, code, message, ladder, round_id)
+
+
+# --- appending for `submit` -----------------------------------------------------------------------
+
+TOGETHER = 1000
+"""The most records that one transaction appends."""
+TOGETHER_BYTES = 16 * 2**20
+"""The bytes of records from which on a transaction appends them."""
+
+
+class FileSubmitter(Sender):
+    """Appends records to the log in a data file that no process has open. They are rated once
+    `standalone` opens the file. The methods raise LogTrouble, Denied or Unusable."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__()
+        self._log = SqliteLog(database)
+        self._waiting: list[tuple[NewRound, bool]] = []
+        """Records, and whether each is a correction."""
+        self._bytes = 0
+        """The bytes of these records."""
+
+    def _send(
+        self, name: str, ladder: str, value: bytes, headers: Headers, *, corrects: bool
+    ) -> None:
+        received_s = datetime.now(UTC).timestamp()
+        partition = sharding.partition_of(ladder, len(self._log.rounds))
+        new = NewRound(partition, value, headers, received_s, ladder.encode())
+        self._waiting.append((new, corrects))
+        self._bytes += len(value)
+        if len(self._waiting) >= TOGETHER or self._bytes >= TOGETHER_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        records = [record for record, _ in self._waiting]
+        offsets = self._log.submit_all(records) if records else []
+        for (record, corrects), offset in zip(self._waiting, offsets, strict=True):
+            if corrects:
+                self.corrections.append((record.partition, offset))
+        self._waiting, self._bytes = [], 0

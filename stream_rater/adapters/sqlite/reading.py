@@ -12,11 +12,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stream_rater.adapters.sqlite import beliefs, log, names
+from stream_rater.adapters.sqlite import log, names, store
 from stream_rater.adapters.sqlite.database import connect_reader, error_of
 from stream_rater.adapters.sqlite.events import decode, end_of_changed, read_events
 from stream_rater.adapters.sqlite.schema import OFFSET_BITS, offset_of, place, private_files
-from stream_rater.adapters.sqlite.store import position_of
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
@@ -281,10 +280,10 @@ class DataFile:
         snapshot, found = self._connection.in_transaction, {}
         for shard, wanted in players.items():
             with self._together():
-                position = position_of(self._connection, shard)
+                position = store.position_of(self._connection, shard)
                 if (recent := self._recent.get(shard)) is None:
-                    recent = beliefs.recent_beliefs(self._connection, shard)
-                stored = beliefs.look_up(self._connection, shard, list(wanted))
+                    recent = store.recent_beliefs(self._connection, shard)
+                stored = store.look_up(self._connection, shard, list(wanted))
             if snapshot:
                 self._recent = {**self._recent, shard: recent}
             records = [recent.get(p, old) for p, old in zip(wanted, stored, strict=True)]
@@ -295,7 +294,7 @@ class DataFile:
         """Yield every belief in batches, each once."""
         with self._failing():
             for shard in range(self.shards):
-                found = beliefs.all_beliefs(self._connection, shard)
+                found = store.all_beliefs(self._connection, shard)
                 # A rebuild keeps its mark as a belief.
                 real = (each for each in found if each[0] != REBUILT)
                 while batch := list(islice(real, AT_ONCE)):
