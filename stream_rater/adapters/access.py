@@ -1,12 +1,10 @@
-"""Security options of the Kafka and Redis clients, and the mapping of Kafka's errors to the
-machines' exceptions."""
+"""Kafka's clients: their options, among them those of security, and the mapping of their errors to
+the machines' exceptions."""
 
 import logging
-import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
-from urllib.parse import parse_qs
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -14,7 +12,6 @@ from confluent_kafka.admin import AdminClient
 from stream_rater.adapters import logins
 from stream_rater.adapters.logins import TOKEN_SETTING, WITH_PASSWORD, WITH_TOKEN, TokenFailure
 from stream_rater.config.errors import BadConfiguration
-from stream_rater.config.files import check_readable
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Cause, Denied, LogTrouble, Regrouped
 
@@ -257,31 +254,3 @@ def _check_complete(settings: Settings, *, sasl: bool, tls: bool) -> None:
         )
     if settings.kafka_ssl_ca and not (tls or "security.protocol" in settings.kafka_options):
         raise BadConfiguration("kafka_ssl_ca is set, but kafka_security_protocol has no TLS")
-
-
-RESERVED_OPTIONS = frozenset({"protocol", "decode_responses"})
-"""Client options that the reading of replies depends on. No URL may set them."""
-
-
-def redis_options(settings: Settings, address: str) -> dict[str, Any]:
-    """Arguments of the Redis client besides the URL. The URL's scheme decides on TLS."""
-    tls = address.startswith("rediss://")
-    files = {
-        "ssl_ca_certs": settings.redis_ca,
-        "ssl_certfile": settings.redis_certificate,
-        "ssl_keyfile": settings.redis_key,
-    }
-    if any(files.values()) and not tls:
-        raise BadConfiguration("redis_ca is set, but the URL in redis does not begin with rediss")
-    if "@" in address and (settings.redis_username or settings.redis_password):
-        raise BadConfiguration(
-            "redis_username or redis_password is set, and the URL in redis names a user, too: "
-            "give one of them"
-        )
-    if taken := RESERVED_OPTIONS & parse_qs(address.partition("?")[2]).keys():
-        raise BadConfiguration(f"the URL in redis must not set {', '.join(sorted(taken))}")
-    given = {"username": settings.redis_username, "password": settings.redis_password, **files}
-    for path in filter(None, files.values()):
-        check_readable(path)
-    options: dict[str, Any] = {name: value for name, value in given.items() if value}
-    return options | ({"ssl_min_version": ssl.TLSVersion.TLSv1_2} if tls else {})

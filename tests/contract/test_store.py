@@ -18,8 +18,8 @@ from local import stores
 from stream_rater.adapters.local_driver import estimator_worker, updater_worker
 from stream_rater.adapters.memory import Log
 from stream_rater.adapters.memory import Store as MemoryStore
+from stream_rater.adapters.redis.calls import LIBRARY
 from stream_rater.adapters.redis.client import connect
-from stream_rater.adapters.redis.functions import LIBRARY
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.log import SqliteLog

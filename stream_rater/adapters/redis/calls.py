@@ -1,17 +1,28 @@
-"""Calls functions.lua on the store's shards. The calls of an effect take one round trip to each
-server.
+"""Calls functions.lua on the store's shards: as a Redis Function, or as a script where a server
+refuses functions.
 
-Commands are written, and replies read, on connections of our own: redis-py offers no way to read
-several replies at once, and takes 0.9 us to read one, where hiredis takes 0.16 us.
+The calls of an effect take one round trip to each server. Commands are written, and replies read,
+on connections of our own: redis-py offers no way to read several replies at once, and takes 0.9 us
+to read one, where hiredis takes 0.16 us.
+
+Some stores do not know Redis Functions (Redis 6, Dragonfly, KeyDB), and some hosted ones deny them.
+EVALSHA then runs the same code, with the same keys and arguments. Both are the same compare-and-set
+on the same hash, so workers of both kinds may work side by side on one store.
+
+A function is part of the data. A script is not: a restart, a fail-over or SCRIPT FLUSH may forget
+it. The server then answers NOSCRIPT and has run nothing, so the script is loaded and the call is
+repeated within the same effect.
 """
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import resources
 from typing import Any, NamedTuple
 
 import redis
-from redis.exceptions import AskError, ClusterDownError
+from redis.exceptions import AskError, ClusterDownError, NoPermissionError, NoScriptError
 
 from stream_rater.adapters.redis.client import (
     FAILURES,
@@ -21,9 +32,126 @@ from stream_rater.adapters.redis.client import (
     rediscover,
 )
 from stream_rater.adapters.redis.connection import Connection, Dialer
-from stream_rater.adapters.redis.functions import SCRIPT, Functions
 from stream_rater.config.settings import Settings
-from stream_rater.contract.errors import StoreTrouble
+from stream_rater.contract.errors import LayoutMismatch, StoreTrouble
+
+LIBRARY = "stream_rater_6"
+APPLY = f"{LIBRARY}_apply"
+CODE = resources.files(__package__).joinpath("functions.lua").read_text(encoding="utf-8")
+"""The library, as FUNCTION LOAD takes it."""
+
+REGISTRATION = f"redis.register_function{{function_name = '{APPLY}', callback = apply}}"
+"""The last line of CODE."""
+
+ABSENT = "unknown command", "unsupported command", "command is not available"
+"""Parts of the answers, in lower case, of servers and proxies that do not know a command."""
+
+
+def _script() -> str:
+    """CODE without its first line, which names the library, and with a call in the place of the
+    registration."""
+    first, _, rest = CODE.partition("\n")
+    body, registered, after = rest.rpartition(REGISTRATION)
+    assert first.startswith("#!lua ") and registered and not after.strip(), "functions.lua"
+    return f"{body}return apply(KEYS, ARGV)\n"
+
+
+SCRIPT = _script()
+"""CODE, as SCRIPT LOAD takes it."""
+
+SHA = hashlib.sha1(SCRIPT.encode(), usedforsecurity=False).hexdigest()
+"""By which EVALSHA names SCRIPT."""
+
+
+class LuaFunctions:
+    """The way in which a store runs functions.lua. It begins with FCALL, and keeps to EVALSHA once
+    a server has refused functions."""
+
+    def __init__(self) -> None:
+        self.refusal = ""
+        """Why functions are not used, as a server said it; empty while they are."""
+
+    @property
+    def command(self) -> tuple[str, str]:
+        """The words with which a call begins."""
+        return ("EVALSHA", SHA) if self.refusal else ("FCALL", APPLY)
+
+    def load(self, server: Client) -> None:
+        """Load the code into one server, unless it has it.
+
+        Raises LayoutMismatch if it has other functions of this name, and redis.RedisError.
+        """
+        if not self.refusal:
+            try:
+                _load_library(server)
+            except redis.ResponseError as error:
+                if not is_refused(error):
+                    raise
+                self.refusal = _said(error)
+            else:
+                return
+        try:
+            server.script_load(SCRIPT)
+        except redis.ResponseError as error:
+            raise self.failure(error) from None
+
+    def not_run(self, error: Exception) -> bool:
+        """Whether the server certainly has not run the call that it answered so, and another try
+        may succeed: the script must be loaded, or used in the place of the function."""
+        if is_refused(error):
+            self.refusal = self.refusal or _said(error)
+            return True
+        return isinstance(error, NoScriptError)
+
+    def failure(self, error: Exception) -> Exception:
+        """The error of a call, with the reason why no function was called if the user may not run
+        scripts, either."""
+        if not self.refusal or not _is_denied(error, "'evalsha", "'script"):
+            return error
+        return NoPermissionError(f"{self.refusal}; in its place: {_said(error)}")
+
+
+def _said(error: Exception) -> str:
+    """The text of an error without the beginning of the command's arguments, which are data."""
+    return str(error).partition(", with args")[0]
+
+
+def is_refused(error: Exception) -> bool:
+    """Whether a server refused a command about functions, and so did nothing: it does not know
+    them, or the user may not use them."""
+    return _is_denied(error, "'fcall", "'function")
+
+
+def _is_denied(error: Exception, *commands: str) -> bool:
+    """Whether a server does not know a command, or the user may not run one of these."""
+    text = str(error).lower()
+    if isinstance(error, NoPermissionError):
+        return any(each in text for each in commands)
+    return isinstance(error, redis.ResponseError) and any(each in text for each in ABSENT)
+
+
+def _load_library(server: Client) -> None:
+    if _loaded_code(server) is None:
+        try:
+            server.function_load(CODE, replace=False)
+        except redis.ResponseError as error:
+            if "already exists" not in str(error):  # another worker loaded them first
+                raise
+    if _loaded_code(server) != CODE:
+        raise LayoutMismatch(
+            f"Redis has a function library {LIBRARY} that differs from this release's: "
+            f"stop the other workers and run `redis-cli FUNCTION DELETE {LIBRARY}`"
+        )
+
+
+def _loaded_code(server: Client) -> str | None:
+    libraries = server.function_list(library=LIBRARY, withcode=True)
+    if not libraries:
+        return None
+    fields: list[Any] = libraries[0]
+    code: bytes = dict(zip(fields[::2], fields[1::2], strict=True))[b"library_code"]
+    return code.decode()
+
 
 SEND_BYTES = 2**16
 """Commands are sent once this many bytes are buffered."""
@@ -42,13 +170,10 @@ class Call(NamedTuple):
     """The first key; all others share its slot."""
     declared: int
     """The number of declared keys."""
-    keys: bytes
-    """The declared keys, each encoded by `bulk`, the first key first."""
-    arguments: tuple[bytes, ...]
-    more: int = 0
-    """The number of arguments that follow these."""
-    encoded: bytes = b""
-    """These further arguments, each encoded by `bulk`."""
+    words: int
+    """The number of declared keys and of arguments."""
+    data: tuple[bytes, ...]
+    """The keys, the first one first, and the arguments, all as bulk strings (`bulk`)."""
 
 
 class CallBatch(NamedTuple):
@@ -76,10 +201,10 @@ class Caller:
         self._idle: defaultdict[Node, list[Connection]] = defaultdict(list)
 
     def call(
-        self, functions: Functions, calls: Iterable[Call], on_sent: Callable[[], None] = nothing
+        self, functions: LuaFunctions, calls: Iterable[Call], on_sent: Callable[[], None] = nothing
     ) -> list[Any]:
-        """Call functions.lua, all calls in one round trip to each server. Returns the replies.
-        `on_sent` runs after the calls are sent and before the replies are read.
+        """Call functions.lua. Returns the replies. `on_sent` runs after the calls are sent and
+        before the replies are read.
 
         A call that a server certainly has not run is repeated, as EVALSHA, after the script was
         loaded. Raises StoreTrouble if a cluster's slot has moved; the next call knows its new
@@ -203,7 +328,7 @@ class _Connections(ExitStack):
 
 
 def _repeat(
-    connections: _Connections, functions: Functions, asked: Iterable[tuple[Connection, Call]]
+    connections: _Connections, functions: LuaFunctions, asked: Iterable[tuple[Connection, Call]]
 ) -> list[Any]:
     """Load the script on each of these connections, and call again. Returns the replies, which may
     be errors."""
@@ -224,7 +349,7 @@ def _repeat(
     return replies
 
 
-def _failure(functions: Functions, reply: Any) -> Any:
+def _failure(functions: LuaFunctions, reply: Any) -> Any:
     return functions.failure(reply) if isinstance(reply, Exception) else reply
 
 
@@ -238,20 +363,16 @@ def _raise_first(replies: Iterable[Any]) -> None:
 # --- encoding ------------------------------------------------------------------------------------
 
 
-def _encode_call(functions: Functions, call: Call) -> tuple[bytes, ...]:
+def _encode_call(functions: LuaFunctions, call: Call) -> tuple[bytes, ...]:
     """Encode a call as a command."""
-    words = 3 + call.declared + len(call.arguments) + call.more
     opening = bulk(*functions.command, str(call.declared))
-    return encode_command(words, opening), call.keys, *map(_bulk, call.arguments), call.encoded
+    return encode_command(3 + call.words, opening), *call.data
 
 
-def bulk(*words: str) -> bytes:
+def bulk(*words: str | bytes) -> bytes:
     """Encode words of a command as bulk strings."""
-    return b"".join([_bulk(word.encode()) for word in words])
-
-
-def _bulk(word: bytes) -> bytes:
-    return b"$%d\r\n%b\r\n" % (len(word), word)
+    encoded = [word.encode() if isinstance(word, str) else word for word in words]
+    return b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in encoded])
 
 
 def encode_command(count: int, *words: bytes) -> bytes:

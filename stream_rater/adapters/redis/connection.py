@@ -22,7 +22,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from stream_rater.adapters.redis import client
-from stream_rater.adapters.redis.login import Login, login_of
+from stream_rater.adapters.redis.login import RedisLogin, login_of
 from stream_rater.adapters.redis.sentinel import MasterFinder, Place, finder, is_sentinel, parsed
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
@@ -370,6 +370,6 @@ class _Cluster:
         await self._client.aclose()
 
 
-def _translated(error: Exception, login: Login | None) -> StoreTrouble | Denied:
+def _translated(error: Exception, login: RedisLogin | None) -> StoreTrouble | Denied:
     denied = client.is_denial_text(str(error)) and client.is_final(error, login)
     return (Denied if denied else StoreTrouble)(f"redis: {error}")

@@ -1,11 +1,12 @@
-"""The metadata of the store on Redis: its layout of shards, buckets and topics, and the kernel
-version of its ratings.
+"""The keys of a shard on Redis, and the metadata of the store: its layout of shards, buckets and
+topics, and the kernel version of its ratings.
 
 `rebuild` deletes the shards' keys and writes them again; the metadata is kept apart from them.
 """
 
 import re
 import secrets
+import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -13,8 +14,8 @@ from urllib.parse import unquote
 
 import redis
 
-from stream_rater.adapters.redis.keys import position_key
 from stream_rater.contract.errors import LayoutMismatch
+from stream_rater.contract.events import escape
 from stream_rater.pipeline.ports import EPOCH_BYTES, UNFINISHED
 
 LAYOUT_KEY = "stream-rater:layout"
@@ -44,6 +45,27 @@ ERASED = (
 )
 KEY = re.compile(rb"\{\d+\}:(position|belief:.*)", re.DOTALL)
 """A key that belongs to a shard."""
+
+
+def position_key(shard: int) -> str:
+    """The hash with a shard's position. The braces keep all keys of a shard in one Redis Cluster
+    slot."""
+    return f"{{{shard}}}:position"
+
+
+def beliefs_prefix(shard: int) -> str:
+    """The common prefix of the keys of a shard's belief hashes. The escaped ladder follows."""
+    return f"{{{shard}}}:belief:"
+
+
+def belief_key(shard: int, ladder: str, player: bytes, buckets: int) -> str:
+    """The hash that holds a player's belief: one of the `buckets` hashes of a ladder in a shard."""
+    return f"{beliefs_prefix(shard)}{escape(ladder)}:{zlib.crc32(player) % buckets}"
+
+
+def ladder_of(key: str) -> str:
+    """The ladder of a hash of beliefs."""
+    return unquote(key.split(":")[2])
 
 
 def _check_field(name: str, stored: Any, wanted: str) -> None:

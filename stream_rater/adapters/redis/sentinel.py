@@ -24,7 +24,7 @@ from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 
-from stream_rater.adapters.redis.login import Login, sentinel_login_of
+from stream_rater.adapters.redis.login import RedisLogin, sentinel_login_of
 from stream_rater.config.settings import Settings
 
 LOOK_S = 5.0
@@ -198,7 +198,7 @@ def _of(sentinel: "redis.Redis") -> Place:
 
 
 def _sentinel_options(
-    settings: Settings, options: Mapping[str, Any], login: Login | None
+    settings: Settings, options: Mapping[str, Any], login: RedisLogin | None
 ) -> dict[str, Any]:
     """The options of connections to sentinels: TLS as for the master, and the login.
 

@@ -1,5 +1,5 @@
 """The store on Redis: beliefs are fields of small hashes. Plain commands in a transaction read
-them, and functions.lua writes them: as a Redis Function, or as a script (`functions.py`).
+them, and functions.lua writes them: as a Redis Function, or as a script (`calls.py`).
 
 Reads and writes are atomic for each shard. All shards of an effect share one round trip. Nothing is
 retried here: the outcome of a failed call is unknown, and the state machines determine it.
@@ -22,17 +22,15 @@ from stream_rater.adapters.redis.calls import (
     Call,
     CallBatch,
     Caller,
+    LuaFunctions,
     bulk,
     encode_command,
     nothing,
 )
 from stream_rater.adapters.redis.checkpoints import RedisCheckpoints
-from stream_rater.adapters.redis.checks import check
 from stream_rater.adapters.redis.encoding import encode_reads, encode_writes
-from stream_rater.adapters.redis.functions import Functions
-from stream_rater.adapters.redis.keys import belief_key, ladder_of, position_key
 from stream_rater.adapters.redis.login import login_of
-from stream_rater.adapters.redis.metadata import StoreMetadata
+from stream_rater.adapters.redis.metadata import StoreMetadata, belief_key, ladder_of, position_key
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.player_column import PlayerColumn, RecordColumn
 from stream_rater.config.settings import Settings, origin
@@ -138,7 +136,7 @@ class RedisStore:
     def __init__(self, settings: Settings) -> None:
         self._client = client.connect(settings)
         self._caller = Caller(self._client, settings)
-        self._functions = Functions()
+        self._functions = LuaFunctions()
         self._login = login_of(settings)
         self._origin = origin("redis", settings.redis)
         self._buckets = settings.buckets
@@ -155,7 +153,7 @@ class RedisStore:
 
         Raises StoreMismatch if a server would delete ratings, StoreTrouble, or Denied.
         """
-        found = self._guard(lambda: [check(server) for server in client.servers(self._client)])
+        found = self._guard(lambda: [*map(client.check_server, client.servers(self._client))])
         self._guard(self._load_functions)
         return list(dict.fromkeys(itertools.chain(*found)))
 
@@ -232,18 +230,14 @@ class RedisStore:
         key = position_key(shard)
         # ARGV of functions.lua: 1 start, 2 applied, 3 fresh, 4 number of beliefs by hash, 5 epoch,
         # 6 absent, 7 tail; then the beliefs.
-        return Call(
-            key,
-            1 + packed.hashes,
-            bulk(key) + packed.keys,
-            (
-                b"%d" % position.start, b"%d" % position.applied, position.fresh, packed.counts,
-                position.epoch, b"" if application.absent is None else b"%d" % application.absent,
-                _tail(position),
-            ),
-            2 * len(beliefs),
-            packed.beliefs,
+        arguments = (
+            b"%d" % position.start, b"%d" % position.applied, position.fresh, packed.counts,
+            position.epoch, b"" if application.absent is None else b"%d" % application.absent,
+            _tail(position),
         )  # fmt: skip
+        words = 1 + packed.hashes + len(arguments) + 2 * len(beliefs)
+        data = bulk(key), packed.keys, bulk(*arguments), packed.beliefs
+        return Call(key, 1 + packed.hashes, words, data)
 
     def encoding(self, shard: int, player: Player) -> str:
         """The encoding in which Redis stores the hash of a player's belief; empty if Redis does not
