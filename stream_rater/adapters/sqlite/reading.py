@@ -22,7 +22,6 @@ from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import REBUILT, Event, Rejection, StoredShard
-from stream_rater.replay.log_reading import LogReader
 
 AT_ONCE = 10_000
 """The number of records, rejections or beliefs that one transaction reads."""
@@ -125,8 +124,7 @@ class DataFile:
 
     def starts(self) -> list[int]:
         """The first offset of each partition of `round-completed`."""
-        with self._failing():
-            return log.starts_of(self._connection, "rounds", self.partitions)
+        return self._starts("rounds", self.partitions)
 
     def ends(self) -> list[int]:
         """The end offset of each partition of `round-completed`."""
@@ -135,6 +133,14 @@ class DataFile:
     def part_ends(self) -> list[int]:
         """The end offset of each shard's parts."""
         return self._ends("parts", self.shards)
+
+    def part_starts(self) -> list[int]:
+        """The first offset of each shard's parts that is kept."""
+        return self._starts("parts", self.shards)
+
+    def _starts(self, table: str, count: int) -> list[int]:
+        with self._failing():
+            return log.starts_of(self._connection, table, count)
 
     def _ends(self, table: str, count: int) -> list[int]:
         with self._failing():
@@ -164,10 +170,6 @@ class DataFile:
             yield from some
             first = some[-1].offset + 1
 
-    def log_reader(self) -> LogReader:
-        """Reads all records of `round-completed` that exist now."""
-        return LogReader(FileRounds(self.path), dict(enumerate(self.ends())))
-
     def round_batches(self, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
         """Yield the records of these partitions of `round-completed`, each up to its end, in
         batches of some BATCH_BYTES."""
@@ -181,11 +183,6 @@ class DataFile:
                 yield some
                 first = some[-1].offset + 1
 
-    def all_rounds(self) -> Iterator[Record]:
-        """Yield all records of `round-completed` that exist now."""
-        for partition, end in enumerate(self.ends()):
-            yield from self.records_of(partition, end)
-
     def ladder_events(self) -> list[bytes]:
         """All ladder events, in order."""
         return [event for (event,) in self._rows("SELECT event FROM ladder_events ORDER BY id")]
@@ -196,11 +193,6 @@ class DataFile:
         for event in self.ladder_events():
             ladder_log.read(event)
         return ladder_log
-
-    def part_starts(self) -> list[int]:
-        """The first offset of each shard's parts that is kept."""
-        with self._failing():
-            return log.starts_of(self._connection, "parts", self.shards)
 
     def parts_of(self, shard: int) -> list[Record]:
         """The parts of a shard that are kept. Those before its last call were pruned."""
@@ -272,9 +264,6 @@ class DataFile:
 
     # --- the store ---
 
-    def prepare(self) -> None:
-        """Nothing: the file is known (`live_beliefs.BeliefSource`)."""
-
     def read(self, players: Mapping[int, PlayerColumn]) -> dict[int, StoredShard]:
         """The position and the records of each shard, at one instant."""
         snapshot, found = self._connection.in_transaction, {}
@@ -322,20 +311,3 @@ class FileRounds(NamedTuple):
         """Yield the records of these partitions, as `DataFile.round_batches` does."""
         with data_file(str(self.path)) as file:
             yield from file.round_batches(ends)
-
-
-@contextmanager
-def frozen(file: DataFile) -> Iterator[DataFile]:
-    """A data file as it is at one instant, for as long as the block takes.
-
-    Of a large file this is a copy beside it, which is deleted at the end: a long transaction would
-    let the write-ahead log grow.
-    """
-    if sum(file.changed_ends()) <= LARGE:
-        with file.snapshot():
-            yield file
-        return
-    with names.copying(file.path) as copy:
-        file.copy_to(copy)
-        with data_file(str(copy)) as found, found.snapshot():
-            yield found
