@@ -85,6 +85,12 @@ def trouble_of(error: BaseException | KafkaError | None) -> LogTrouble | Denied:
     return kind(reason, cause_in(inner.str()))
 
 
+def code_of(error: BaseException | None) -> int | None:
+    """The code of a client's exception; None of any other one."""
+    code: int | None = error.args[0].code() if isinstance(error, KafkaException) else None
+    return code
+
+
 def refused(reason: str) -> LogTrouble | Denied:
     """The exception after Kafka has refused what this process has shown."""
     done = logins.after_refusal()

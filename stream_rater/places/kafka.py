@@ -147,7 +147,7 @@ class KafkaPlace(Place):
 
     def parts(self) -> Iterator[Sequence[Record]]:
         topic = self.topics.parts
-        return iter(reader.read_batches(self.settings, topic, self._count(topic)))
+        return reader.read_batches(self.settings, topic, range(self._count(topic)))
 
     def events(self) -> Iterator[Record]:
         return self._all(self.topics.changed)

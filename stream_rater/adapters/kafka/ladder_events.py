@@ -107,13 +107,3 @@ class LadderEvents:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
-
-
-def read_ladder_events(settings: Settings, admin: Admin) -> ladder_history.LadderLog:
-    """Read and combine the ladder events on Kafka. Raises LogTrouble, Denied, or TopicMismatch."""
-    admin.partitions_of(admin.topics.ladder_events)  # raises TopicMismatch
-    events = LadderEvents(settings, admin)
-    try:
-        return events.read()
-    finally:
-        events.close()

@@ -176,8 +176,7 @@ class Transactions:
             self._call_back(self._producer)
         if self._producer is None or self._doubt:
             self.renew()
-        assert self._producer is not None
-        return self._producer
+        return self._begun
 
     def run(
         self, send: Callable[[Producer], None], offsets: Mapping[int, int], tails: Tails = NO_TAILS
@@ -199,27 +198,30 @@ class Transactions:
         All messages are flushed first. The broker may not know yet that there is a transaction; it
         would then answer the abort with an error that ends the client (librdkafka's issue 4849).
         """
-        producer = self._producer
-        assert producer is not None
+        producer = self._begun
         self._flush(producer)
         self._conclude(producer, producer.abort_transaction)
 
     def commit(self) -> None:
         """Commit the transaction without offsets."""
-        producer = self._producer
-        assert producer is not None
+        producer = self._begun
         self._flush(producer)
         self._conclude(producer, producer.commit_transaction)
 
     def end(self, offsets: Mapping[int, int], tails: Tails = NO_TAILS) -> None:
         """Add the offsets to the transaction, and commit it."""
-        producer = self._producer
-        assert producer is not None and self._input is not None
+        assert self._input is not None
         ends = committing(self._input.topic, offsets, tails)
-        member = self._input.membership()
+        member, producer = self._input.membership(), self._begun
         self._flush(producer)
         self._send_offsets(producer, ends, member)
         self._conclude(producer, producer.commit_transaction)
+
+    @property
+    def _begun(self) -> Producer:
+        """The producer of the transaction that was begun."""
+        assert self._producer is not None
+        return self._producer
 
     def _conclude(self, producer: Producer, action: Callable[[float], Any]) -> None:
         """Commit or abort. Raises LogTrouble if a retried request may later end the next

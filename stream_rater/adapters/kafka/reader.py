@@ -3,7 +3,7 @@ records of a key, or some records again."""
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -182,16 +182,8 @@ def follow(
 
 def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record]:
     """Yield every record that a topic has now. The records of each partition come in order."""
-    for batch in read_batches(settings, topic, partitions):
+    for batch in read_batches(settings, topic, range(partitions)):
         yield from batch
-
-
-def read_batches(settings: Settings, topic: str, partitions: int) -> Iterator[list[Record]]:
-    """Yield every record that a topic has now, in lists of those that arrive together. The
-    records of each partition come in order. Raises LogTrouble if nothing arrives for TIMEOUT_S, or
-    Denied."""
-    for batch in _read(settings, topic, set(range(partitions))):
-        yield list(batch)
 
 
 class KafkaRounds(NamedTuple):
@@ -201,27 +193,28 @@ class KafkaRounds(NamedTuple):
     topic: str
 
     def batches(self, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
-        """Yield every record that these partitions have now, as columns if possible. Raises as
-        `read_batches` does."""
-        return _read(self.settings, self.topic, set(ends), ROUNDS_AT_ONCE, plain=True)
+        """Yield every record that these partitions have now, as columns if possible."""
+        return read_batches(self.settings, self.topic, ends, ROUNDS_AT_ONCE, plain=True)
 
 
 def read_partition(settings: Settings, topic: str, partition: int, end: int) -> Iterator[Record]:
     """Yield the records of one partition before the offset `end`, in order. Raises LogTrouble or
     Denied, as `read_batches` does."""
-    for batch in _read(settings, topic, {partition}):
+    for batch in read_batches(settings, topic, [partition]):
         for record in batch:
             if record.offset >= end:
                 return
             yield record
 
 
-def _read(
-    settings: Settings, topic: str, reading: set[int], at_most: int = AT_ONCE, *,
+def read_batches(
+    settings: Settings, topic: str, partitions: Iterable[int], at_most: int = AT_ONCE, *,
     plain: bool = False,
 ) -> Iterator[Sequence[Record]]:  # fmt: skip
-    """Yield the records of these partitions, which are taken out of the set as they end. `plain` is
-    that of Reader."""
+    """Yield every record that these partitions have now, in batches of those that arrive together.
+    The records of each partition come in order. `plain` is that of Reader. Raises LogTrouble if
+    nothing arrives for TIMEOUT_S, or Denied."""
+    reading = set(partitions)
     with Reader(settings, topic, placeholders=True, plain=plain) as reader:
         reader.start_at(dict.fromkeys(sorted(reading), OFFSET_BEGINNING))
         while reading:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from stream_rater.adapters.access import translated_failures
+from stream_rater.adapters import access
 from stream_rater.adapters.kafka.envelopes import cloud_event_headers
 from stream_rater.adapters.kafka.producers import Transactions
 from stream_rater.adapters.kafka.reader import Reader
@@ -33,6 +33,10 @@ ROLE = "season"
 
 TIMEOUT_S = 30.0
 """How long a read may go without a record; longer, if a transaction may stay open for longer."""
+
+
+Mark = season_ended.PageWritten | season_ended.SeasonKept
+"""What says that a page, or a season, is written."""
 
 
 def topic_of(settings: Settings) -> str:
@@ -102,14 +106,12 @@ class SeasonTopic:
             transactions.begin(send)
             transactions.commit()
         except (LogTrouble, Denied) as trouble:
-            if transactions.outdone or _is_fenced(trouble.__context__):
+            if transactions.outdone or access.code_of(trouble.__context__) in FENCED:
                 raise Outdone from None
             raise
 
 
-def _marks(
-    settings: Settings, ladder: str, partitions: int, end: int
-) -> Iterator[season_ended.PageWritten | season_ended.SeasonKept]:
+def _marks(settings: Settings, ladder: str, partitions: int, end: int) -> Iterator[Mark]:
     """Yield the marks of pages and the summaries of a ladder before the offset `end`. It waits for
     open transactions before it."""
     topic, partition = topic_of(settings), partition_of(ladder, partitions)
@@ -121,15 +123,10 @@ def _marks(
             records = reader.read(1.0)
             for each in records:
                 key = each.key or b""
-                found = (
-                    None
-                    if season_ended.is_standing(key)
-                    else season_ended.record_of(key, each.value)
-                )
-                if (
-                    isinstance(found, season_ended.PageWritten | season_ended.SeasonKept)
-                    and found.ladder == ladder
-                ):
+                if season_ended.is_standing(key):
+                    continue
+                found = season_ended.record_of(key, each.value)
+                if isinstance(found, Mark) and found.ladder == ladder:
                     yield found
             before = position
             if records:
@@ -152,7 +149,7 @@ class _SeasonTransactions(Transactions):
         """The producer. Unlike that of a worker it is not replaced here: a new one ends other
         writers, after which the topic must be read again."""
         if self._producer is not None:
-            with translated_failures():
+            with access.translated_failures():
                 self._producer.poll(0)  # calls back about broken connections
         if self._producer is None or self._doubt:
             raise LogTrouble(f"kafka: {self._doubt or 'the writer has not begun'}")
@@ -163,11 +160,7 @@ class _SeasonTransactions(Transactions):
             try:
                 action(slice_s)
             except KafkaException as error:
-                self.outdone |= _is_fenced(error)
+                self.outdone |= access.code_of(error) in FENCED
                 raise
 
         super()._conclude(producer, noticed)
-
-
-def _is_fenced(error: BaseException | None) -> bool:
-    return isinstance(error, KafkaException) and error.args[0].code() in FENCED

@@ -2,7 +2,7 @@
 them."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import astuple, dataclass
@@ -103,21 +103,33 @@ class Admin:
     def create_topics(self) -> None:
         """Create the topics that do not exist. A service without the right to create topics needs
         them all to exist."""
-        existing = self.partitions()
+        existing, wanted = self.partitions(), topic_rules.topic_settings(self._settings)
+        self._create({name: each for name, each in wanted.items() if name not in existing})
+        for _ in _looks():  # also for the leaders of topics that another process creates now
+            if self._are_led():
+                break
+
+    def _create(self, wanted: Mapping[str, tuple[int, dict[str, str]]]) -> None:
+        """Create topics, each with so many partitions and with this configuration."""
         new = [
             NewTopic(
                 name, num_partitions=count, replication_factor=self._settings.replication,
                 config=config,
             )
-            for name, (count, config) in topic_rules.topic_settings(self._settings).items()
-            if name not in existing
+            for name, (count, config) in wanted.items()
         ]  # fmt: skip
-        if new:
-            futures = self._client.create_topics(new, operation_timeout=TIMEOUT_S)
-            for name, future in futures.items():
-                self._await_creation(name, future)
-            self._created |= futures.keys()
-        self._await_leaders()  # of topics that another process creates now, too
+        if not new:
+            return
+        for name, future in self._client.create_topics(new, operation_timeout=TIMEOUT_S).items():
+            code = access.code_of(future.exception(TIMEOUT_S))
+            if code in access.DENIALS:
+                raise Denied(
+                    f"kafka: {name} does not exist, or may not be seen by this service, and this "
+                    "service may not create it"
+                )
+            if code != KafkaError.TOPIC_ALREADY_EXISTS:
+                result_of(future)
+        self._created |= wanted.keys()
 
     def partitions_if_any(self, topic: str) -> int | None:
         """The number of partitions of any topic; None if there is no such topic, or if this
@@ -128,20 +140,11 @@ class Admin:
     def create_season_topic(self, topic: str) -> int:
         """Create the topic of past seasons. Returns the number of its partitions, once its leaders
         know it. Raises LogTrouble or Denied."""
-        count, config = topic_rules.season_topic_settings(self._settings)
-        new = NewTopic(
-            topic, num_partitions=count, replication_factor=self._settings.replication,
-            config=config,
-        )  # fmt: skip
-        for future in self._client.create_topics([new], operation_timeout=TIMEOUT_S).values():
-            self._await_creation(topic, future)
-        self._created.add(topic)  # so that `configuration` waits until each broker knows it
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while time.monotonic() < deadline_s:
+        self._create({topic: topic_rules.season_topic_settings(self._settings)})
+        for _ in _looks():
             with suppress(LogTrouble):
                 if (found := self.partitions_if_any(topic)) and self.ends(topic, found):
                     return found
-            time.sleep(NEW_TOPIC_PAUSE_S)
         raise LogTrouble(f"kafka: {topic} was created, and no broker knows it yet")
 
     def check_season_topic(self, topic: str) -> None:
@@ -153,24 +156,8 @@ class Admin:
             ):
                 raise TopicMismatch(refusal)
 
-    def _await_creation(self, name: str, future: "Future[Any]") -> None:
-        error = future.exception(TIMEOUT_S)
-        code = error.args[0].code() if isinstance(error, KafkaException) else None
-        if code in access.DENIALS:
-            raise Denied(
-                f"kafka: {name} does not exist, or may not be seen by this service, and this "
-                "service may not create it"
-            )
-        if code != KafkaError.TOPIC_ALREADY_EXISTS:
-            result_of(future)
-
-    def _await_leaders(self) -> None:
-        """Wait until each partition has a leader that knows that it leads."""
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while not self._are_led() and time.monotonic() < deadline_s:
-            time.sleep(NEW_TOPIC_PAUSE_S)
-
     def _are_led(self) -> bool:
+        """Whether each partition has a leader that knows that it leads."""
         try:
             return bool([self.ends(*each) for each in self.partitions().items()])
         except LogTrouble:
@@ -184,34 +171,32 @@ class Admin:
 
     def _our_topics(self) -> dict[str, Any]:
         """The metadata of our topics. Waits for topics that this service created."""
-        deadline_s = time.monotonic() + TIMEOUT_S
-        created = self._created.intersection(self.topics.names)
-        while not created <= (known := self._listed()).keys():
-            if time.monotonic() > deadline_s:
+        created, known = self._created.intersection(self.topics.names), dict[str, Any]()
+        for _ in _looks():
+            known = self._listed()
+            if created <= known.keys():
                 break
-            time.sleep(NEW_TOPIC_PAUSE_S)
         return {name: known[name] for name in self.topics.names if name in known}
 
-    def _listed(self, timeout_s: float = TIMEOUT_S, **one: str) -> Mapping[str, Any]:
+    def _listed(self, timeout_s: float = TIMEOUT_S, **one: str) -> dict[str, Any]:
         """The metadata of all topics, or of `one`, from one broker."""
         try:
-            known: Mapping[str, Any] = self._client.list_topics(timeout=timeout_s, **one).topics
+            known: dict[str, Any] = self._client.list_topics(timeout=timeout_s, **one).topics
         except KafkaException as error:
             raise self._unreachable(error.args[0]) from None
         return known
 
     def _described(self, topic: str, ask: "Callable[[], Future[Any]]") -> Any:
         """The description of a topic. Waits for a topic that this service created."""
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while True:
+        for _ in _looks():
             asked = ask()
             try:
                 return result_of(asked)
-            except LogTrouble:
-                over = topic not in self._created or time.monotonic() > deadline_s
-                if over or not is_unknown_topic(asked):
+            except LogTrouble as error:
+                trouble, unknown = error, asked.done() and access.code_of(asked.exception())
+                if topic not in self._created or unknown != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise
-            time.sleep(NEW_TOPIC_PAUSE_S)
+        raise trouble
 
     def _unreachable(self, error: KafkaError) -> LogTrouble | Denied:
         """The exception for a client that cannot connect, with the reason if the client reported
@@ -330,10 +315,7 @@ class Admin:
         described = self._client.describe_consumer_groups([name], request_timeout=self._timeout_s)[
             name
         ]
-        error = described.exception(RESULT_S)
-        if isinstance(error, KafkaException) and (
-            error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
-        ):
+        if access.code_of(described.exception(RESULT_S)) == KafkaError.GROUP_ID_NOT_FOUND:
             return ()
         members: Sequence[Any] = result_of(described).members
         return members
@@ -423,6 +405,15 @@ class Admin:
             self._client.list_topics(topic, timeout=self._timeout_s)
 
 
+def _looks() -> Iterator[None]:
+    """Yield at intervals for TIMEOUT_S, while a broker may not know a new topic."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    yield
+    while time.monotonic() < deadline_s:
+        time.sleep(NEW_TOPIC_PAUSE_S)
+        yield
+
+
 def delete_topics(settings: Settings, names: Iterable[str]) -> None:
     """Delete these topics. Raises LogTrouble or Denied."""
     client = access.new_admin(settings, access.client_options(settings))
@@ -450,15 +441,6 @@ def result_of(future: "Future[Any]") -> Any:
         raise access.trouble_of(error) from None
     except TimeoutError:
         raise LogTrouble(f"kafka: no answer within {RESULT_S:g} s") from None
-
-
-def is_unknown_topic(asked: "Future[Any]") -> bool:
-    """Whether a broker answered that the topic does not exist."""
-    error = asked.exception() if asked.done() else None
-    return (
-        isinstance(error, KafkaException)
-        and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-    )
 
 
 def copies_of(known: Any) -> list[tuple[int, int]]:
