@@ -12,7 +12,8 @@ import msgspec
 
 from stream_rater.adapters.sqlite.database import connect_reader
 from stream_rater.adapters.sqlite.events import read_events
-from stream_rater.adapters.sqlite.log import end_of, read_records, read_rejections
+from stream_rater.adapters.sqlite.log import ends_of as all_ends
+from stream_rater.adapters.sqlite.log import read_records, read_rejections
 from stream_rater.adapters.sqlite.reading import FileRounds, data_file
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
@@ -83,7 +84,7 @@ def unfinished(reader: Connection) -> int:
 
 def ends_of(reader: Connection) -> dict[int, int]:
     """The end of each partition of `round-completed` (of a log that was never cut)."""
-    return {p: end_of(reader, "rounds", p, 0) for p in range(_fact(reader, "partitions"))}
+    return dict(enumerate(all_ends(reader, "rounds", _fact(reader, "partitions"))))
 
 
 def committed_of(reader: Connection, group: str = ESTIMATORS) -> dict[int, int]:

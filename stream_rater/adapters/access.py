@@ -16,8 +16,7 @@ from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Cause, Denied, LogTrouble, Regrouped
 
 CLIENT_LOGGER = logging.getLogger("stream_rater.librdkafka")
-"""The logger of librdkafka. It prints nothing. Important failures return as errors, which the
-service logs once."""
+"""The logger of librdkafka, which prints nothing: important failures return as errors."""
 CLIENT_LOGGER.addHandler(logging.NullHandler())
 CLIENT_LOGGER.propagate = False
 
@@ -243,8 +242,7 @@ def _security(settings: Settings) -> dict[str, Any]:
 
 
 def _check_complete(settings: Settings, *, sasl: bool, tls: bool) -> None:
-    """Raise BadConfiguration for contradictory settings, which would connect in an unintended
-    way."""
+    """Raise BadConfiguration for settings that contradict each other."""
     named = bool(settings.kafka_sasl_username), bool(settings.kafka_sasl_password)
     if sasl and settings.kafka_sasl_mechanism.upper().startswith(WITH_PASSWORD) and not all(named):
         raise BadConfiguration("SASL needs kafka_sasl_username and kafka_sasl_password")

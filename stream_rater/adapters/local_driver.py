@@ -131,8 +131,7 @@ class LocalLog(ABC):
         return next(self._producers)
 
     def transaction(self, group: Group, producer: int) -> Transaction:
-        """The open transaction of a producer, which is begun if there is none. Raises LogTrouble if
-        the producer is fenced."""
+        """The open transaction of a producer, or a new one. Raises LogTrouble if it is fenced."""
         if producer in self._fenced:
             raise LogTrouble(
                 "fenced: another producer replaced this one, or its transaction timed out"
@@ -220,8 +219,7 @@ class LocalDriver:
                     return done.value
 
     def steps(self, effect: ports.Effect[Any]) -> Steps:
-        """Perform an effect, pausing after each atomic step. The events of an Apply are sent at
-        once."""
+        """Perform an effect in atomic steps. The events of an Apply are sent at once."""
         if not isinstance(effect, ports.Publish | ports.NewProducer):
             self._abort_open()
         if isinstance(effect, ports.Apply) and effect.events:

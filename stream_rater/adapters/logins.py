@@ -82,8 +82,7 @@ class Login:
             self._hand_out(client)
 
     def after_refusal(self) -> str:
-        """What is done after Kafka has refused the login, in words; empty if it is useless to try
-        again."""
+        """What is done after a refusal, in words; empty if it is useless to try again."""
         now_s = self._clock()
         with self._lock:
             changed = self._read_again()
@@ -108,8 +107,7 @@ class Login:
         return f"{what}: this goes on for at most {PATIENCE_S:.0f} s"
 
     def _read_again(self) -> bool:
-        """Read the file again. Returns whether there is another password in it, which all clients
-        must have."""
+        """Read the file again. Returns whether all clients must have another password."""
         if not self._file:
             return False
         before = self._password
@@ -150,8 +148,7 @@ def login_of(settings: Settings) -> Login | None:
 
 
 def after_refusal() -> str:
-    """What is done after a Kafka has refused a login of this process, in words; empty if it is
-    useless to try again."""
+    """As `Login.after_refusal`, if a Kafka has refused any login of this process."""
     with _lock:
         logins = tuple(_logins.values())
     return next(filter(None, [each.after_refusal() for each in logins]), "")

@@ -14,8 +14,7 @@ from stream_rater.pipeline.ladder_history import LadderLog
 
 
 class Records(list[Record]):
-    """One partition: the record at offset o has index o. Records before `start` were deleted and
-    cannot be read."""
+    """One partition, by offset. Records before `start` were deleted and cannot be read."""
 
     start = 0
 
@@ -34,8 +33,7 @@ class Partitions(list[Records], Topic):
 
 
 class Log(LocalLog):
-    """The topics, the two consumer groups, and the ladder events (a
-    `ladder_history.LadderEventLog`)."""
+    """The topics, the two consumer groups, and the ladder events."""
 
     def __init__(self, partitions: int, shards: int) -> None:
         super().__init__(partitions, shards)

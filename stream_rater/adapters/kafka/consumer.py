@@ -45,8 +45,7 @@ REJOIN_S = 0.2
 """How long a poll waits for metadata of the topic."""
 
 WAKE_S = 2.0
-"""For this long after an assignment changed, a poll that finds nothing wakes the fetching
-thread."""
+"""For so long after an assignment changed, a poll without records wakes the fetching thread."""
 
 FATAL = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID})
 """Errors that are reported once; after them the consumer returns nothing for ever."""
@@ -107,8 +106,7 @@ class Input:
         self, settings: Settings, topic: str, group: str, stop: threading.Event | None = None,
         *, prefer_large_fetches: bool = False,
     ) -> None:  # fmt: skip
-        """`prefer_large_fetches`: fetch only while the client's queue is empty, so that responses
-        are few and large."""
+        """`prefer_large_fetches`: fetch only while the client's queue is empty."""
         self.topic, self.group, self._settings = topic, group, settings
         self._deadlines = Deadlines(stop)
         self._lost: set[int] = set()
@@ -119,8 +117,7 @@ class Input:
         self._paused: set[int] = set()
         """Those of `_reading` that are paused because the machine does not want them now."""
         self._next: dict[int, int] = {}
-        """The next offset of each partition that is read. The client forgets it when assignments
-        change."""
+        """The next offset of each partition. The client forgets it when assignments change."""
         self._moved_s = -math.inf
         """When partitions were last assigned or revoked."""
         self._messages = Messages(TRANSIENT, self._translated)
@@ -201,8 +198,7 @@ class Input:
         }
 
     def _subscribe(self) -> None:
-        """Join the group. This happens at the first poll, because a member that does not poll
-        delays the others."""
+        """Join the group, at the first poll: a member that does not poll delays the others."""
         self.consumer.subscribe(
             [self.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
         )
@@ -327,8 +323,7 @@ class Input:
         return bool(self._owned) or time.monotonic() > self._joined_s + SETTLE_S
 
     def membership(self) -> Any:
-        """The group metadata of the last poll, for a transaction. Raises LogTrouble if the worker
-        is no member."""
+        """The group metadata of the last poll. Raises LogTrouble if the worker is no member."""
         if self._metadata is None:
             raise LogTrouble("kafka: this worker is no longer a member of its group")
         return self._metadata

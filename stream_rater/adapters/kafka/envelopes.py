@@ -40,8 +40,7 @@ def cloud_event_headers(event_id: str, kind: str, time_: str, source: str = SOUR
 
 
 def round_headers(time_: str, trace: Trace | None) -> Headers:
-    """The headers that all rating changes of a round share: the CloudEvents headers and the trace
-    context."""
+    """The headers that all rating changes of a round share."""
     _, *common = cloud_event_headers("", events.RATING_CHANGED, time_)
     return common + (trace.headers() if trace else [])
 
@@ -72,9 +71,8 @@ def change_messages(events: Events) -> Iterator[tuple[int, bytes, bytes, Headers
 
 
 def rejection_headers(rejection: Rejection, topic: str) -> Headers:
-    """The headers of a rejection: the record's place, the reason, the record's own content type and
-    kind, if it is a correction, and the offset of the later record that decided, if there is
-    one."""
+    """The headers of a rejection: the record's place, the reason, its own content type, its kind, if
+    it is a correction, and the offset of the later record that decided, if there is one."""
     record = rejection.record
     content_type = header(record.headers, "content-type") or events.JSON
     event_id = f"{topic}:{record.partition}:{record.offset}"
@@ -96,15 +94,13 @@ def rejection_headers(rejection: Rejection, topic: str) -> Headers:
 
 
 def place_of(headers: RecordHeaders) -> tuple[int, int] | None:
-    """The partition and offset of the record that a rejection is about, from the rejection's
-    headers; None if it is no rejection."""
+    """The place of a rejected record, from the rejection's headers; None if it is no rejection."""
     place = [header(headers, f"source-{name}") for name in ("partition", "offset")]
     return (int(place[0]), int(place[1])) if all(map(str.isdecimal, place)) else None
 
 
 def next_offset_of(headers: RecordHeaders) -> tuple[int, int] | None:
-    """The partition and the `next_offset` of a rejection, from its headers; None if it is no
-    rejection."""
+    """The partition and the `next_offset` of a rejection, from its headers; None if it is none."""
     place, decided_at = place_of(headers), header(headers, DECIDED_OFFSET)
     if place is None:
         return None

@@ -27,8 +27,7 @@ RECREATE = (
 
 
 class LadderEvents:
-    """Reads and appends ladder events, for one thread. The constructor makes no request to
-    Kafka."""
+    """Reads and appends ladder events, for one thread. Makes no request before it is used."""
 
     def __init__(
         self, settings: Settings, admin: Admin, stop: threading.Event | None = None

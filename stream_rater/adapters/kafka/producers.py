@@ -40,8 +40,7 @@ NEW_PRODUCER_EVERY_S = 0.2
 """The shortest time between two new producers, so that a persistent failure does not spin."""
 
 LARGEST_REQUEST_BYTES = access.LARGEST_RESPONSE_BYTES
-"""The client's own limit, as large as the readers' limit. Brokers enforce the limit of each
-topic."""
+"""The client's own limit, as large as that of readers. Brokers enforce that of each topic."""
 
 ANY = -1
 """Let the client choose the partition by the key."""
@@ -151,8 +150,7 @@ class Transactions:
             self._on_disconnect(str(access.trouble_of(error)).removeprefix("kafka: "))
 
     def renew(self) -> None:
-        """Make another producer with the same transactional id. The broker aborts what the old one
-        left open."""
+        """Make another producer of the same id. The broker aborts what the old one left open."""
         wait_s = self._made_s + NEW_PRODUCER_EVERY_S - time.monotonic()
         if wait_s > 0.0:
             time.sleep(wait_s)
@@ -224,8 +222,7 @@ class Transactions:
         return self._producer
 
     def _conclude(self, producer: Producer, action: Callable[[float], Any]) -> None:
-        """Commit or abort. Raises LogTrouble if a retried request may later end the next
-        transaction."""
+        """Commit or abort. Raises LogTrouble if a retry may later end the next transaction."""
         began_s = time.monotonic()
         self._deadlines.call(TIMEOUT_S, action)
         took_s = time.monotonic() - began_s
@@ -238,8 +235,7 @@ class Transactions:
             )
 
     def _send_offsets(self, producer: Producer, ends: list[TopicPartition], member: Any) -> None:
-        """Add offsets to the transaction. If the group has a new generation, abort it and raise
-        Regrouped."""
+        """Add offsets to the transaction. If the group has changed, abort and raise Regrouped."""
         try:
             self._deadlines.call(
                 TIMEOUT_S,
@@ -252,8 +248,7 @@ class Transactions:
             raise
 
     def _flush(self, producer: Producer) -> None:
-        """Wait until all messages are acknowledged. There may be many, so this waits longer than a
-        commit."""
+        """Wait until all messages are acknowledged, of which there may be many."""
         for slice_s in self._deadlines.slices(self._longest_s):
             with access.translated_failures():
                 left = producer.flush(slice_s)
@@ -334,8 +329,7 @@ class PlainProducer:
         produce(self.ready(), message, self._deadlines.slices(2 * self._delivery_s))
 
     def run_callbacks(self) -> None:
-        """Run the callbacks of messages whose outcome is known. Raises LogTrouble or Denied if the
-        client has ended."""
+        """Run callbacks of known outcomes. Raises LogTrouble or Denied if the client has ended."""
         with access.translated_failures():
             self.ready().poll(0.0)
 

@@ -47,16 +47,14 @@ QUEUE_BACKOFF_MS = 10
 is longer than it takes to read a full queue."""
 
 FETCH_WAIT_MS = 20
-"""How long a broker lets a consumer wait at the end of a partition where it only reads back. The
-default is half a second."""
+"""How long a broker lets a consumer wait at the end of a partition; the default is 500 ms."""
 
 COUNT_S = 2.0
 """The interval at which a reader that goes on for long asks for the number of partitions."""
 
 
 class Reader:
-    """Reads partitions of one topic from given offsets on. Every method raises LogTrouble or
-    Denied."""
+    """Reads partitions of one topic. Every method raises LogTrouble or Denied."""
 
     def __init__(
         self, settings: Settings, topic: str, *, placeholders: bool = False, plain: bool = False,
@@ -198,8 +196,7 @@ class KafkaRounds(NamedTuple):
 
 
 def read_partition(settings: Settings, topic: str, partition: int, end: int) -> Iterator[Record]:
-    """Yield the records of one partition before the offset `end`, in order. Raises LogTrouble or
-    Denied, as `read_batches` does."""
+    """Yield the records of one partition before an offset. Raises as `read_batches` does."""
     for batch in read_batches(settings, topic, [partition]):
         for record in batch:
             if record.offset >= end:
@@ -257,8 +254,7 @@ def read_back(
 def _window(
     reader: Reader, partition: int, end: int, key: bytes, end_s: float
 ) -> list[Record] | None:
-    """The records with this key from where the reader stands to before offset `end`; None if the
-    time is over first."""
+    """The next records with this key before offset `end`; None if the time is over first."""
     found: list[Record] = []
     while (left_s := end_s - time.monotonic()) > 0.0:
         records = reader.read(left_s)
@@ -280,8 +276,7 @@ class Rereader:
         self._topic = topic
         self._reader: Reader | None = None
         self._next_place = (-1, -1)
-        """Partition and offset of the consumer's next record; -1 if it has taken more than was
-        returned."""
+        """Place of the consumer's next record; -1 if it has taken more than was returned."""
 
     def read(self, partition: int, first: int, end: int) -> Sequence[Record]:
         """The records from offset `first` to before `end`: at least one, if there is any.
@@ -340,10 +335,7 @@ def record_sums(
     if not offsets:
         return {}
     records = _records_at(settings, admin, topic, offsets)
-    return {
-        partition: None if record is None or record.unreadable else checksum(record.value)
-        for partition, record in records.items()
-    }
+    return {partition: _sum_of(record) for partition, record in records.items()}
 
 
 def source_tails(
@@ -361,16 +353,18 @@ def source_tails(
     for partition in offsets:
         record = records.get(partition)
         damaged = record is not None and bool(record.unreadable)
-        tail = None if record is None or damaged else checksum(record.value)
-        found[partition] = SourceTail(ends[partition], tail, damaged)
+        found[partition] = SourceTail(ends[partition], _sum_of(record), damaged)
     return found
+
+
+def _sum_of(record: Record | None) -> int | None:
+    return None if record is None or record.unreadable else checksum(record.value)
 
 
 def _records_at(
     settings: Settings, admin: Admin, topic: str, offsets: Mapping[int, int]
 ) -> dict[int, Record | None]:
-    """The record at one offset of each of these partitions, all of which end after it; None if the
-    log does not have it."""
+    """The record at one offset of each partition, all of which end after it; None if it is gone."""
     starts = admin.starts(topic, max(offsets) + 1)
     found: dict[int, Record | None] = dict.fromkeys(offsets)
     left = {p: offset for p, offset in offsets.items() if offset >= starts[p]}

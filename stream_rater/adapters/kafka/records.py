@@ -47,8 +47,7 @@ class Messages:
         """By partition, the offset of the next placeholder."""
 
     def begin_at(self, offsets: Mapping[int, int]) -> None:
-        """Note that partitions are read from these offsets on, which may lie within a batch that
-        cannot be decompressed."""
+        """Note that partitions are read from these offsets on, maybe from within such a batch."""
         self._next.update(offsets)
 
     def records(self, messages: Iterable[Message]) -> list[Record]:
@@ -78,8 +77,7 @@ class Messages:
         return [*map(_record_of, messages, headers)]
 
     def _placeholder(self, message: Message, error: KafkaError) -> tuple[Record, ...]:
-        """The record that the error stands for. Several errors of one partition within a call are
-        about one record."""
+        """The record of an error. All errors of a partition in one call are about one record."""
         partition = message.partition() or 0
         if partition in self.skips:
             return ()
@@ -111,8 +109,7 @@ def _record_of(message: Message, headers: Headers) -> Record:
 
 
 def _headers(message: Message) -> Headers:
-    """The headers of a message; none if the client cannot represent them. Call it only once for
-    each message."""
+    """The headers of a message, to be called once; none if the client cannot represent them."""
     try:
         found: Headers | None = _client_headers(message)
     except (SystemError, UnicodeDecodeError):

@@ -45,8 +45,7 @@ def topic_of(settings: Settings) -> str:
 
 
 def kept_seasons(settings: Settings, admin: Admin, ladder: str) -> list[season_ended.SeasonKept]:
-    """The summaries of the seasons of a ladder that are written and that no open transaction hides.
-    Raises LogTrouble or Denied."""
+    """The summaries of a ladder's seasons that are written. Raises LogTrouble or Denied."""
     topic = topic_of(settings)
     partitions = admin.partitions_if_any(topic)
     if partitions is None:
@@ -60,8 +59,7 @@ class SeasonTopic:
     """Writes the standings of a ladder's season. The methods raise LogTrouble or Denied."""
 
     def __init__(self, settings: Settings, admin: Admin, ladder: str, season: int) -> None:
-        """Create the topic if it does not exist. Raises TopicMismatch if one is there that would
-        lose what is written."""
+        """Create the topic if it does not exist. Raises TopicMismatch if it would lose records."""
         self._settings, self._admin = settings, admin
         self._ladder, self._season, self._topic = ladder, season, topic_of(settings)
         existing = admin.partitions_if_any(self._topic)
@@ -73,8 +71,7 @@ class SeasonTopic:
         self._name = f"{season}-{quote(ladder, safe='')}"
 
     def begin(self) -> Mapping[int, season_ended.PageWritten]:
-        """End every other writer of this season. Returns the marks of the pages that are written,
-        by the number of the page."""
+        """End every other writer of this season. Returns the marks of written pages, by number."""
         if self._transactions is None:
             settings = msgspec.structs.replace(self._settings, instance_id=self._name)
             self._transactions = _SeasonTransactions(settings, ROLE, None)
@@ -89,9 +86,8 @@ class SeasonTopic:
         }
 
     def write(self, messages: Iterable[season_ended.Message], time_: str) -> None:
-        """Write records in one transaction. `time_`: the time of the events (RFC 3339). Raises
-        Outdone if another writer has begun. After LogTrouble it is unknown whether they are
-        written: begin again."""
+        """Write records in one transaction, as events of this time (RFC 3339). Raises Outdone if
+        another writer has begun. After LogTrouble they may be written: begin again."""
         transactions = self._transactions
         assert transactions is not None, "it has begun"
 
@@ -112,8 +108,7 @@ class SeasonTopic:
 
 
 def _marks(settings: Settings, ladder: str, partitions: int, end: int) -> Iterator[Mark]:
-    """Yield the marks of pages and the summaries of a ladder before the offset `end`. It waits for
-    open transactions before it."""
+    """Yield a ladder's marks before the offset `end`. Waits for open transactions before it."""
     topic, partition = topic_of(settings), partition_of(ladder, partitions)
     longest_s = max(TIMEOUT_S, settings.transaction_timeout_ms / 1000.0 + ABANDONED_S)
     position, quiet_s = 0, time.monotonic() + longest_s

@@ -20,8 +20,7 @@ MESSAGE_BYTES = 16 * 2**20
 """The message size with which topics are created. Rounds may be that large, and ladder
 events of older releases, which `erase` copies."""
 ENVELOPE_BYTES = 64 * 1024
-"""The most bytes that a rejection has in addition to the rejected record: its headers and the
-batch's."""
+"""The most bytes that a rejection has besides the rejected record: headers, also the batch's."""
 LARGEST_ROUND_BYTES = LARGEST_RESPONSE_BYTES - ENVELOPE_BYTES
 """The largest record that a reader can read."""
 
@@ -42,6 +41,13 @@ BROKERS_CLOCK = "LogAppendTime"
 
 UNKNOWN = "not returned by the broker"
 """Shown in place of a value that the broker does not return."""
+
+
+NAMES = (
+    events.ROUND_COMPLETED, events.PERFORMANCE_ESTIMATED, events.RATING_CHANGED,
+    events.ROUND_REJECTED, events.LADDERS_NOTED,
+)  # fmt: skip
+"""The topics that a service needs, without the prefix."""
 
 
 class TopicDescription(NamedTuple):
@@ -88,8 +94,7 @@ def topic_settings(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
 
 
 def season_topic_settings(settings: Settings) -> tuple[int, dict[str, str]]:
-    """The partitions and the configuration with which `season-standings` creates its topic. No
-    worker needs it."""
+    """The same of the topic of past seasons, which `season-standings` creates."""
     return settings.partitions, _completed(settings, _deleted(FOR_EVER))
 
 
@@ -100,8 +105,7 @@ def _completed(settings: Settings, configuration: Mapping[str, str]) -> dict[str
 
 
 def _deleted(after_ms: str) -> dict[str, str]:
-    """The configuration of a topic whose records are deleted by their age alone, by the broker's
-    clock."""
+    """The configuration of a topic whose records are deleted by age, by the broker's clock."""
     return {
         POLICY: DELETE,
         RETENTION_MS: after_ms,
@@ -207,8 +211,7 @@ def _refusal(
 def _message(
     settings: Settings, name: str, setting: str, value: object, demand: str, cure: object
 ) -> str:
-    """The message about a setting of a topic. `demand`: what the value must be, and why. `cure`:
-    the value to give to it."""
+    """The message about a setting. `demand`: what it must be, and why. `cure`: its new value."""
     command = advice_to_set(settings, name, setting, str(cure))
     return f"{name}: {setting} is {value}, {demand}: {command}"
 
@@ -263,12 +266,8 @@ def _sizes(settings: Settings, found: Mapping[str, TopicDescription]) -> Iterato
     """Messages about message sizes: every record that round-completed accepts must be readable, and
     every message that a worker may have to write must fit into its topic (`contract.sizes`)."""
     rounds, parts, changed, rejected, ladder_events = (
-        settings.topic_prefix + topic
-        for topic in (
-            events.ROUND_COMPLETED, events.PERFORMANCE_ESTIMATED, events.RATING_CHANGED,
-            events.ROUND_REJECTED, events.LADDERS_NOTED
-        )
-    )  # fmt: skip
+        settings.topic_prefix + topic for topic in NAMES
+    )
     size = size_of(found[rounds].configuration)
     for name, enough in ((parts, size), (rejected, size + ENVELOPE_BYTES)):
         value = size_of(found[name].configuration)
@@ -296,8 +295,7 @@ def size_of(configuration: Mapping[str, str]) -> int:
 
 
 def _fragile(settings: Settings, found: Mapping[str, TopicDescription]) -> Iterator[str]:
-    """Messages about topics that have enough replicas, but count a record as written with one of
-    them."""
+    """Messages about topics with enough replicas that let a record be written to one only."""
     demand = (
         "should be 2: a record that only one broker has counts as written, and is lost with that "
         "broker"

@@ -1,12 +1,10 @@
-"""The five topics: their names, their creation and checks, and the service's other requests about
-them."""
+"""The five topics: their names, creation and checks, and other requests about them."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import astuple, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import confluent_kafka.admin as admin_api
 from confluent_kafka import (
@@ -23,7 +21,6 @@ from stream_rater.adapters import access
 from stream_rater.adapters.kafka import topic_rules
 from stream_rater.adapters.kafka.records import committing, source_commit
 from stream_rater.config.settings import Settings, origin
-from stream_rater.contract import events
 from stream_rater.contract.errors import Denied, LogTrouble, TopicMismatch
 from stream_rater.pipeline.ports import NO_TAILS, SourceCommit, Tails
 
@@ -32,15 +29,13 @@ TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 5.0
 """The time-out of requests that a state machine waits for. It asks again later."""
 COMMAND_TIMEOUT_S = 30.0
-"""The time-out of a command's requests. A command ends if a request fails, so it waits longer for a
-busy broker."""
+"""The time-out of a command's requests. A command ends if one fails, so it waits longer."""
 RESULT_S = 2 * COMMAND_TIMEOUT_S
 """The longest wait for the result of a request, if the client does not keep its time-out."""
 NEW_TOPIC_PAUSE_S = 0.05
 """The pause before the service again asks a broker that does not know a new topic."""
 ABANDONED_S = 15.0
-"""How long a transaction may stay open after its time-out: brokers look for such transactions every
-10 s."""
+"""How long a transaction may outlive its time-out: brokers look for such ones every 10 s."""
 
 _SPEC: Any = admin_api.OffsetSpec
 LATEST: Any = _SPEC.latest()
@@ -48,8 +43,7 @@ EARLIEST: Any = _SPEC.earliest()
 READ_COMMITTED: Any = IsolationLevel.READ_COMMITTED
 
 
-@dataclass(frozen=True, slots=True)
-class Topics:
+class Topics(NamedTuple):
     """The names of the topics, with the configured prefix."""
 
     rounds: str
@@ -57,24 +51,16 @@ class Topics:
     changed: str
     rejected: str
     ladder_events: str
-    """The topic of the ladder events."""
 
     @classmethod
     def of(cls, settings: Settings) -> "Topics":
         """The names for these settings."""
-        prefix = settings.topic_prefix
-        return cls(
-            rounds=prefix + events.ROUND_COMPLETED,
-            parts=prefix + events.PERFORMANCE_ESTIMATED,
-            changed=prefix + events.RATING_CHANGED,
-            rejected=prefix + events.ROUND_REJECTED,
-            ladder_events=prefix + events.LADDERS_NOTED,
-        )
+        return cls(*[settings.topic_prefix + name for name in topic_rules.NAMES])
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of all five topics."""
-        return astuple(self)
+        return tuple(self)
 
 
 class Admin:
@@ -101,8 +87,7 @@ class Admin:
             self._connection_error = error
 
     def create_topics(self) -> None:
-        """Create the topics that do not exist. A service without the right to create topics needs
-        them all to exist."""
+        """Create the topics that do not exist, which needs a right of its own."""
         existing, wanted = self.partitions(), topic_rules.topic_settings(self._settings)
         self._create({name: each for name, each in wanted.items() if name not in existing})
         for _ in _looks():  # also for the leaders of topics that another process creates now
@@ -132,14 +117,12 @@ class Admin:
         self._created |= wanted.keys()
 
     def partitions_if_any(self, topic: str) -> int | None:
-        """The number of partitions of any topic; None if there is no such topic, or if this
-        service may not see it."""
+        """The number of partitions of any topic; None if there is none, or none may be seen."""
         found = self._listed().get(topic)
         return None if found is None or found.error is not None else len(found.partitions) or None
 
     def create_season_topic(self, topic: str) -> int:
-        """Create the topic of past seasons. Returns the number of its partitions, once its leaders
-        know it. Raises LogTrouble or Denied."""
+        """Create the topic of past seasons, and wait for it. Returns the number of its partitions."""
         self._create({topic: topic_rules.season_topic_settings(self._settings)})
         for _ in _looks():
             with suppress(LogTrouble):
@@ -199,8 +182,7 @@ class Admin:
         raise trouble
 
     def _unreachable(self, error: KafkaError) -> LogTrouble | Denied:
-        """The exception for a client that cannot connect, with the reason if the client reported
-        one."""
+        """The exception for a client that cannot connect, with the reason, if it reported one."""
         self._client.poll(0)  # calls `_remember_connection_error`
         reason, self._connection_error = self._connection_error or error, None
         why = f"kafka at {self._settings.kafka}: {reason.str()}"
@@ -248,8 +230,7 @@ class Admin:
         return {name: each.partitions for name, each in found.items()}
 
     def configuration(self, topic: str) -> Mapping[str, str]:
-        """A topic's configuration by Kafka's names, with the values that it has from the
-        brokers."""
+        """A topic's configuration by Kafka's names, also what it has from the brokers."""
         resource = admin_api.ConfigResource(admin_api.ResourceType.TOPIC, topic)
         try:
             entries = self._described(
@@ -263,8 +244,7 @@ class Admin:
         return {name: entry.value for name, entry in entries.items()}
 
     def copies(self, topic: str) -> list[tuple[int, int]]:
-        """For each partition of an existing topic, the number of in-sync replicas and of all
-        replicas."""
+        """For each partition, the number of in-sync replicas and of all replicas."""
         return copies_of(self._our_topics()[topic])
 
     def topic_id(self, topic: str) -> str:
@@ -281,16 +261,14 @@ class Admin:
         return self._offsets(topic, partitions, LATEST)
 
     def all_ends(self, topic: str) -> list[int]:
-        """The end offset of each partition that the topic has now, whether transactions are pending
-        or not."""
+        """The ends, as `ends`, of the partitions that the topic has now."""
         known = self._listed(self._timeout_s, topic=topic)[topic]
         if known.error is not None:
             raise access.trouble_of(known.error)
         return self.ends(topic, len(known.partitions))
 
     def stable_ends(self, topic: str, partitions: int) -> list[int]:
-        """The last stable offset of each partition, up to which records are readable as
-        committed."""
+        """The last stable offset of each partition, up to which committed records are read."""
         return self._offsets(topic, partitions, LATEST, isolation_level=READ_COMMITTED)
 
     def starts(self, topic: str, partitions: int) -> list[int]:
@@ -359,8 +337,7 @@ class Admin:
     def commit(
         self, group: str, topic: str, offsets: Mapping[int, int], tails: Tails = NO_TAILS
     ) -> None:
-        """Commit offsets for a group that has no members. `tails`: of `round-completed`, the
-        checksums of the records before them."""
+        """Commit offsets for a group without members. `tails`: checksums of `round-completed`."""
         ends = committing(topic, offsets, tails)
         if not ends:
             return
@@ -385,8 +362,7 @@ class Admin:
         return {p: range(max(committed[p] or 0, starts[p]), end) for p, end in ends.items()}
 
     def _offsets(self, topic: str, partitions: int, spec: Any, **options: Any) -> list[int]:
-        """The offsets of each partition. Asks twice, because the client may know only a former
-        leader."""
+        """The offsets of each partition. Asks twice: the client may know only a former leader."""
         with suppress(LogTrouble):
             return self._listed_offsets(topic, partitions, spec, REQUEST_TIMEOUT_S, **options)
         self._forget_leaders(topic)

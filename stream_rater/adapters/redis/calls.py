@@ -16,7 +16,7 @@ repeated within the same effect.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import resources
 from typing import Any, NamedTuple
@@ -48,8 +48,7 @@ ABSENT = "unknown command", "unsupported command", "command is not available"
 
 
 def _script() -> str:
-    """CODE without its first line, which names the library, and with a call in the place of the
-    registration."""
+    """CODE without its first line, and with a call in the place of the registration."""
     first, _, rest = CODE.partition("\n")
     body, registered, after = rest.rpartition(REGISTRATION)
     assert first.startswith("#!lua ") and registered and not after.strip(), "functions.lua"
@@ -103,12 +102,12 @@ class LuaFunctions:
             return True
         return isinstance(error, NoScriptError)
 
-    def failure(self, error: Exception) -> Exception:
-        """The error of a call, with the reason why no function was called if the user may not run
+    def failure(self, reply: Any) -> Any:
+        """A reply; an error with the reason why no function was called if the user may not run
         scripts, either."""
-        if not self.refusal or not _is_denied(error, "'evalsha", "'script"):
-            return error
-        return NoPermissionError(f"{self.refusal}; in its place: {_said(error)}")
+        if not self.refusal or not _is_denied(reply, "'evalsha", "'script"):
+            return reply
+        return NoPermissionError(f"{self.refusal}; in its place: {_said(reply)}")
 
 
 def _said(error: Exception) -> str:
@@ -122,8 +121,9 @@ def is_refused(error: Exception) -> bool:
     return _is_denied(error, "'fcall", "'function")
 
 
-def _is_denied(error: Exception, *commands: str) -> bool:
-    """Whether a server does not know a command, or the user may not run one of these."""
+def _is_denied(error: Any, *commands: str) -> bool:
+    """Whether this is the error of a server that does not know a command, or of a user who may not
+    run one of these."""
     text = str(error).lower()
     if isinstance(error, NoPermissionError):
         return any(each in text for each in commands)
@@ -228,7 +228,7 @@ class Caller:
                 repeated = _repeat(connections, functions, [asked[i] for i in again])
                 for i, reply in zip(again, repeated, strict=True):
                     found[i] = reply
-            _raise_first(_failure(functions, each) for each in found)
+            _raise_first(map(functions.failure, found))
             return found
 
     def call_batches(self, batches: Iterable[CallBatch]) -> list[list[Any]]:
@@ -244,8 +244,7 @@ class Caller:
             return [_replies(connection, commands) for connection, commands in asked]
 
     def rediscover(self) -> None:
-        """Look the servers up again: after a failover, the same name may lead to another
-        server."""
+        """Look the servers up again: after a failover, a name may lead to another one."""
         self.close()
         rediscover(self._client)
 
@@ -282,8 +281,7 @@ class Caller:
 
     @contextmanager
     def _refreshing_slots(self) -> Iterator[None]:
-        """Convert a failure that a moved slot may have caused into StoreTrouble, and look the slots
-        up again."""
+        """Convert a failure of a moved slot into StoreTrouble, and look the slots up again."""
         try:
             yield
         except SLOT_ERRORS as error:
@@ -328,29 +326,18 @@ class _Connections(ExitStack):
 
 
 def _repeat(
-    connections: _Connections, functions: LuaFunctions, asked: Iterable[tuple[Connection, Call]]
+    connections: _Connections, functions: LuaFunctions, asked: Sequence[tuple[Connection, Call]]
 ) -> list[Any]:
-    """Load the script on each of these connections, and call again. Returns the replies, which may
-    be errors."""
+    """Load the script on each connection, and call again. Returns the replies, maybe errors."""
     loading = encode_command(3, bulk("SCRIPT", "LOAD", SCRIPT))
-    loaded: dict[Connection, None] = {}
+    without_script = dict.fromkeys(connection for connection, _ in asked)
+    for connection in without_script:
+        connections.buffer(connection, [loading])
     for connection, call in asked:
-        if connection not in loaded:
-            loaded[connection] = None
-            connections.buffer(connection, [loading])
         connections.buffer(connection, _encode_call(functions, call))
     connections.send()
-    replies: list[Any] = []
-    for connection, _ in asked:
-        if connection in loaded:
-            del loaded[connection]
-            _raise_first([_failure(functions, connection.answer())])
-        replies.append(connection.answer())
-    return replies
-
-
-def _failure(functions: LuaFunctions, reply: Any) -> Any:
-    return functions.failure(reply) if isinstance(reply, Exception) else reply
+    _raise_first(functions.failure(connection.answer()) for connection in without_script)
+    return [connection.answer() for connection, _ in asked]
 
 
 def _raise_first(replies: Iterable[Any]) -> None:

@@ -10,20 +10,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import redis
+from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
-from redis.exceptions import (
-    AskError,
-    ClusterCrossSlotError,
-    ClusterDownError,
-    ExecAbortError,
-    MasterDownError,
-    MovedError,
-    NoPermissionError,
-    NoScriptError,
-    RedisClusterException,
-    TryAgainError,
-)
 from redis.retry import Retry
 
 from stream_rater.adapters.redis.login import RedisLogin, login_of, redis_options
@@ -34,7 +23,7 @@ from stream_rater.contract.errors import Cause, Denied, StoreMismatch, StoreTrou
 
 TIMEOUT_S = 5.0
 
-FAILURES = (redis.RedisError, RedisClusterException)
+FAILURES = (redis.RedisError, exceptions.RedisClusterException)
 """Everything that a client raises; the cluster client has an exception family of its own."""
 
 NO_CLUSTER = "Cluster mode is not enabled"
@@ -115,8 +104,7 @@ def client_options(settings: Settings, address: str) -> dict[str, Any]:
 def _cluster(
     address: str, others: Iterable[str], options: dict[str, Any], login: RedisLogin | None
 ) -> Client:
-    """Make a cluster client. One node knows all others; further addresses serve when the first is
-    down."""
+    """Make a cluster client. Further addresses serve when the first node is down."""
     nodes = nodes_of(others, ClusterNode)
     try:
         return RedisCluster.from_url(
@@ -158,35 +146,33 @@ DENIAL_PREFIXES = "NOPERM ", *LOGINS
 
 ERRORS: Mapping[str, type[redis.RedisError]] = {
     "ERR": redis.ResponseError,
-    "ASK": AskError,
-    "MOVED": MovedError,
-    "CLUSTERDOWN": ClusterDownError,
-    "MASTERDOWN": MasterDownError,
-    "TRYAGAIN": TryAgainError,
-    "CROSSSLOT": ClusterCrossSlotError,
+    "ASK": exceptions.AskError,
+    "MOVED": exceptions.MovedError,
+    "CLUSTERDOWN": exceptions.ClusterDownError,
+    "MASTERDOWN": exceptions.MasterDownError,
+    "TRYAGAIN": exceptions.TryAgainError,
+    "CROSSSLOT": exceptions.ClusterCrossSlotError,
     "LOADING": redis.BusyLoadingError,
     "READONLY": redis.ReadOnlyError,
-    "EXECABORT": ExecAbortError,
+    "EXECABORT": exceptions.ExecAbortError,
     "OOM": redis.OutOfMemoryError,
-    "NOPERM": NoPermissionError,
-    "NOSCRIPT": NoScriptError,
+    "NOPERM": exceptions.NoPermissionError,
+    "NOSCRIPT": exceptions.NoScriptError,
     "NOAUTH": redis.AuthenticationError,
     "WRONGPASS": redis.AuthenticationError,
 }
-"""The classes that redis-py has for the errors of Redis, by the word that an error begins with. Its
-own table is private."""
+"""redis-py's classes by the word that an error begins with. Its own table is private."""
 
 
 def error_of(text: str) -> redis.RedisError:
-    """An error that Redis sent, as redis-py raises it: without its first word, if that has a
-    class."""
+    """An error that Redis sent, as redis-py raises it: without a first word that has a class."""
     word, _, rest = text.partition(" ")
     return ERRORS[word](rest) if word in ERRORS else redis.ResponseError(text)
 
 
 def is_denial(error: Exception) -> bool:
     """Whether a user lacks a right."""
-    denied = isinstance(error, (redis.AuthenticationError, NoPermissionError))
+    denied = isinstance(error, (redis.AuthenticationError, exceptions.NoPermissionError))
     return denied or is_denial_text(str(error))
 
 
@@ -271,8 +257,7 @@ class Memory(NamedTuple):
 
 
 def check_server(server: Client) -> list[str]:
-    """Warnings about one server's settings, one line each. Raises StoreMismatch if it evicts
-    ratings."""
+    """Warnings about a server's settings. Raises StoreMismatch if it evicts ratings."""
     found = _configured(server)
     return hash_warnings(found) + memory_warnings(_place(server), _memory(server, found))
 

@@ -26,8 +26,7 @@ class RedisLogin(redis.CredentialProvider):
         self._used: Credentials | None = None
 
     def get_credentials(self) -> tuple[str] | tuple[str, str]:
-        """The password, or the user and the password. Raises BadConfiguration if the file could
-        never be read."""
+        """The user, if any, and the password. Raises BadConfiguration without a readable file."""
         self._used = self._credentials.read()
         username, password = self._used
         return (username, password) if username else (password,)

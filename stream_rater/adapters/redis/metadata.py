@@ -20,8 +20,7 @@ from stream_rater.pipeline.ports import EPOCH_BYTES, UNFINISHED
 
 LAYOUT_KEY = "stream-rater:layout"
 LADDERS_KEY = "stream-rater:ladders"
-"""The key in which releases before the topic `ladders-noted` stored the ladders' histories, one
-entry in each field."""
+"""Where releases before the topic `ladders-noted` stored the ladders' histories."""
 KERNEL = "kernel"
 """Field of the layout: the kernel version of the first workers, or of the last rebuild."""
 REBUILDING = "rebuilding"
@@ -48,8 +47,7 @@ KEY = re.compile(rb"\{\d+\}:(position|belief:.*)", re.DOTALL)
 
 
 def position_key(shard: int) -> str:
-    """The hash with a shard's position. The braces keep all keys of a shard in one Redis Cluster
-    slot."""
+    """The hash with a shard's position. The braces keep a shard's keys in one slot."""
     return f"{{{shard}}}:position"
 
 
@@ -106,8 +104,7 @@ class StoreMetadata:
         self._guard = guard
 
     def check(self, layout: Mapping[str, str]) -> None:
-        """Store the layout on first use. Raises LayoutMismatch if the store was laid out
-        otherwise."""
+        """Store the layout on first use. Raises LayoutMismatch if another one is stored."""
         self._guard(lambda: self._check(layout))
 
     def _check(self, layout: Mapping[str, str]) -> None:
@@ -190,8 +187,7 @@ class StoreMetadata:
         return not self._guard(found)
 
     def is_unused(self) -> bool:
-        """Whether the store never had ratings: it is empty, or was being filled for the first
-        time."""
+        """Whether the store never had ratings: it is empty, or is filled for the first time."""
         if self.is_empty():
             return True
         stored: Any = self._guard(partial(self._client.hmget, LAYOUT_KEY, [REBUILDING, "topic"]))
@@ -199,8 +195,7 @@ class StoreMetadata:
         return rebuilding is not None and topic is None
 
     def mark_moved(self, place: str) -> None:
-        """Store where the log and the ratings have gone. Workers refuse this store from now on,
-        until a rebuild."""
+        """Store where the data went. Workers refuse this store from now on, until a rebuild."""
         self._guard(partial(self._client.hset, LAYOUT_KEY, MOVED, place))
 
     def mark_unfinished(self, move_of: str = "") -> None:

@@ -104,8 +104,7 @@ class MasterFinder(Sentinel):
         self, settings: Settings, address: SentinelAddress, options: Mapping[str, Any],
         secure: bool = False, clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        """`options`: those of a connection to the master, as redis-py has them; `secure`: it uses
-        TLS."""
+        """`options`: redis-py's options of the master's connections; `secure`: they use TLS."""
         self._login = sentinel_login_of(settings)
         given = _sentinel_options(settings, options, self._login)
         given |= {"ssl": True} if secure else {}
@@ -115,8 +114,7 @@ class MasterFinder(Sentinel):
         self._silent_until_s: dict[Place, float] = {}
 
     def find(self) -> Place:
-        """The master's host and port. Raises redis.RedisError if no sentinel names one that is
-        up."""
+        """The master's place. Raises redis.RedisError if no sentinel names one that is up."""
         return self._found(self.sentinels)
 
     def discover_master(self, service_name: str) -> Place:
@@ -130,8 +128,7 @@ class MasterFinder(Sentinel):
         return self._clock() >= self._due_s
 
     def names_another(self, place: Place) -> bool:
-        """Whether the sentinels name another master than this server. They are asked only if this
-        is due; otherwise the answer is no."""
+        """Whether the sentinels name another master. They are asked only if this is due."""
         if not self.is_due:
             return False
         try:

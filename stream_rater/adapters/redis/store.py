@@ -17,16 +17,7 @@ import numpy as np
 import redis
 from redis.exceptions import MovedError
 
-from stream_rater.adapters.redis import client
-from stream_rater.adapters.redis.calls import (
-    Call,
-    CallBatch,
-    Caller,
-    LuaFunctions,
-    bulk,
-    encode_command,
-    nothing,
-)
+from stream_rater.adapters.redis import calls, client
 from stream_rater.adapters.redis.checkpoints import RedisCheckpoints
 from stream_rater.adapters.redis.encoding import encode_reads, encode_writes
 from stream_rater.adapters.redis.login import login_of
@@ -108,7 +99,8 @@ def _tail(position: Position) -> bytes:
 @cache
 def _read_position(shard: int) -> bytes:
     """The encoded command that reads a shard's position."""
-    return encode_command(2 + len(POSITION), bulk("HMGET", position_key(shard), *POSITION))
+    words = "HMGET", position_key(shard), *POSITION
+    return calls.encode_command(len(words), calls.bulk(*words))
 
 
 def _headers(records: Sequence[bytes | None]) -> bytes:
@@ -131,12 +123,12 @@ def _column(order: Ints, values: Values) -> RecordColumn:
 
 
 class RedisStore:
-    """Reads and writes positions and beliefs of all shards."""
+    """Reads and writes positions and beliefs. The methods raise StoreTrouble or Denied."""
 
     def __init__(self, settings: Settings) -> None:
         self._client = client.connect(settings)
-        self._caller = Caller(self._client, settings)
-        self._functions = LuaFunctions()
+        self._caller = calls.Caller(self._client, settings)
+        self._functions = calls.LuaFunctions()
         self._login = login_of(settings)
         self._origin = origin("redis", settings.redis)
         self._buckets = settings.buckets
@@ -169,8 +161,7 @@ class RedisStore:
         return f"redis: writes by EVALSHA, as a script, because: {self._functions.refusal}"
 
     def check_layout(self, layout: Mapping[str, str]) -> None:
-        """Store the layout on first use. Raises LayoutMismatch if the store was laid out
-        otherwise."""
+        """Store the layout on first use. Raises LayoutMismatch if another one is stored."""
         self.layout.check(layout)
 
     def _check_master(self) -> None:
@@ -186,16 +177,14 @@ class RedisStore:
     # --- the protocol's calls ---
 
     def read_priors(self, players: Mapping[int, PlayerColumn]) -> dict[int, Priors]:
-        """The `applied` and the players' belief headers of each shard. Raises StoreTrouble or
-        Denied."""
+        """The `applied` and the players' belief headers of each shard."""
         return {
             shard: Priors(position.applied, _headers(_in_order(order, values)))
             for shard, position, order, values in self._read(players)
         }
 
     def read(self, players: Mapping[int, PlayerColumn]) -> dict[int, StoredShard]:
-        """The position and the players' whole records of each shard. Raises StoreTrouble or
-        Denied."""
+        """The position and the players' whole records of each shard."""
         return {
             shard: StoredShard(position, _column(order, values))
             for shard, position, order, values in self._read(players)
@@ -205,8 +194,8 @@ class RedisStore:
         """The position and the players' records of each shard, read atomically for each shard."""
         asked = [encode_reads(shard, wanted, self._buckets) for shard, wanted in players.items()]
         batches = [
-            CallBatch(position_key(shard), (_read_position(shard), each.data), 1 + each.commands)
-            for shard, each in zip(players, asked, strict=True)
+            calls.CallBatch(position_key(n), (_read_position(n), each.data), 1 + each.commands)
+            for n, each in zip(players, asked, strict=True)
         ]
         self._check_master()
         replies = self._guard(lambda: self._caller.call_batches(batches))
@@ -214,16 +203,16 @@ class RedisStore:
             yield shard, _position(position), each.order, values
 
     def apply(
-        self, applications: Mapping[int, Application], on_sent: Callable[[], None] = nothing
+        self, applications: Mapping[int, Application], on_sent: Callable[[], None] = calls.nothing
     ) -> dict[int, bool]:
         """Write to each shard by compare-and-set; by shard, whether it was written. `on_sent`
         runs while Redis works. Raises StoreTrouble or Denied."""
         self._check_master()
-        calls = itertools.starmap(self._call, applications.items())
-        replies = self._guard(lambda: self._caller.call(self._functions, calls, on_sent))
+        called = itertools.starmap(self._call, applications.items())
+        replies = self._guard(lambda: self._caller.call(self._functions, called, on_sent))
         return {shard: reply == 1 for shard, reply in zip(applications, replies, strict=True)}
 
-    def _call(self, shard: int, application: Application) -> Call:
+    def _call(self, shard: int, application: Application) -> calls.Call:
         """A call of functions.lua: every key that it touches, declared, and the arguments."""
         position, beliefs = application.position, application.beliefs
         packed = encode_writes(shard, beliefs, self._buckets)
@@ -236,12 +225,11 @@ class RedisStore:
             _tail(position),
         )  # fmt: skip
         words = 1 + packed.hashes + len(arguments) + 2 * len(beliefs)
-        data = bulk(key), packed.keys, bulk(*arguments), packed.beliefs
-        return Call(key, 1 + packed.hashes, words, data)
+        data = calls.bulk(key), packed.keys, calls.bulk(*arguments), packed.beliefs
+        return calls.Call(key, 1 + packed.hashes, words, data)
 
     def encoding(self, shard: int, player: Player) -> str:
-        """The encoding in which Redis stores the hash of a player's belief; empty if Redis does not
-        return it."""
+        """Redis' encoding of the hash of a player's belief; empty if it does not return it."""
         ladder, name = player
         key = belief_key(shard, ladder, name.encode(), self._buckets)
         try:
@@ -274,8 +262,7 @@ class RedisStore:
         return counted
 
     def beliefs(self) -> Iterator[list[tuple[Player, bytes]]]:
-        """Yield every belief in the store, in batches; a player may appear twice. Raises
-        StoreTrouble or Denied."""
+        """Yield every belief in the store, in batches; a player may appear twice."""
         for server in self._guard(lambda: client.servers(self._client)):
             batches = _beliefs_on(server)
             while (batch := self._guard(partial(next, batches, None))) is not None:

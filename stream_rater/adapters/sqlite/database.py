@@ -90,8 +90,7 @@ class Database:
 
     @classmethod
     def open_unread(cls, path: Path) -> "Database":
-        """Open a file as `open_existing` does, to replace it. Raises Unusable, too, if another
-        program reads it."""
+        """Open a file to replace it. Raises Unusable, too, if another program reads it."""
         cls.open_existing(path).close()
         names.check_unread(names.real(path))
         return cls.open_existing(path)
@@ -167,8 +166,7 @@ class Database:
 
     @contextmanager
     def write(self, trouble: type[Trouble]) -> Iterator[sqlite3.Connection]:
-        """Statements that take effect together: in the turn, or in one of their own. Raises
-        `trouble` if they fail."""
+        """Statements that take effect together: in the turn, or in one of their own."""
         with nullcontext() if self.in_turn else self.turn(), self._failing(trouble):
             self._check_open()
             yield self.connection
@@ -248,8 +246,7 @@ class Database:
             connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
 
     def mark_moved(self, where: str) -> None:
-        """Note that the data was moved: the file never opens again, so that no round is rated in
-        two places."""
+        """Note that the data was moved: the file never opens again."""
         self.set_meta("moved", where)
 
     @property

@@ -64,10 +64,7 @@ class SqliteTopic:
         """Read again where the partitions start and end."""
         with self._database.reading(LogTrouble) as connection:
             self._starts = starts_of(connection, self._table, partitions)
-            self._ends = [
-                end_of(connection, self._table, partition, start)
-                for partition, start in enumerate(self._starts)
-            ]
+            self._ends = ends_of(connection, self._table, partitions)
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -201,15 +198,8 @@ class SqliteLog(LocalLog):
     def after_rejected(self) -> Iterable[tuple[int, int]]:
         # Not `next_offset`, which is not in the file: nothing deletes a file's committed offsets.
         with self.database.reading(LogTrouble) as connection:
-            return [
-                (partition, offset_of(last) + 1)
-                for partition in range(len(self.rounds))
-                for (last,) in connection.execute(
-                    "SELECT max(place) FROM rejected WHERE place >= ? AND place < ?",
-                    (place(partition, 0), place(partition + 1, 0)),
-                )
-                if last is not None
-            ]
+            ends = ends_of(connection, "rejected", len(self.rounds))
+            return [each for each in enumerate(ends) if each[1]]
 
     def save(self, group: Group, transaction: Transaction) -> None:
         name = ESTIMATORS if group is self.estimators else UPDATERS
@@ -279,13 +269,14 @@ def starts_of(connection: sqlite3.Connection, table: str, partitions: int) -> li
     return [found.get(partition, 0) for partition in range(partitions)]
 
 
-def end_of(connection: sqlite3.Connection, table: str, partition: int, start: int) -> int:
-    """The offset of a partition's next record. `start`: its first offset."""
-    (last,) = connection.execute(
-        f"SELECT max(place) FROM {table} WHERE place >= ? AND place < ?",
-        (place(partition, 0), place(partition + 1, 0)),
-    ).fetchone()
-    return start if last is None else offset_of(last) + 1
+def ends_of(connection: sqlite3.Connection, table: str, partitions: int) -> list[int]:
+    """The offset of each partition's next record."""
+    found, sql = [], f"SELECT max(place) FROM {table} WHERE place >= ? AND place < ?"
+    for partition, start in enumerate(starts_of(connection, table, partitions)):
+        bounds = place(partition, 0), place(partition + 1, 0)
+        (last,) = connection.execute(sql, bounds).fetchone()
+        found.append(start if last is None else offset_of(last) + 1)
+    return found
 
 
 def read_records(

@@ -144,8 +144,7 @@ class DataFile:
 
     def _ends(self, table: str, count: int) -> list[int]:
         with self._failing():
-            starts = log.starts_of(self._connection, table, count)
-            return [log.end_of(self._connection, table, p, start) for p, start in enumerate(starts)]
+            return log.ends_of(self._connection, table, count)
 
     def committed(self, group: str, count: int) -> list[int]:
         """The committed offset of each partition; 0 where nothing was committed."""
@@ -159,8 +158,7 @@ class DataFile:
             return rounds, sum(self.part_ends()) - sum(self.committed(UPDATERS, self.shards))
 
     def records_of(self, partition: int, end: int, first: int = 0) -> Iterator[Record]:
-        """Yield the records of a partition of `round-completed` from `first` to before `end`, in
-        order."""
+        """Yield the records of a partition of the rounds from `first` to before `end`."""
         while first < end:
             with self._failing():
                 found = log.read_records(self._connection, "rounds", partition, first, end)
@@ -171,8 +169,7 @@ class DataFile:
             first = some[-1].offset + 1
 
     def round_batches(self, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
-        """Yield the records of these partitions of `round-completed`, each up to its end, in
-        batches of some BATCH_BYTES."""
+        """Yield the records of the rounds up to these ends, in batches of some BATCH_BYTES."""
         for partition, end in ends.items():
             first = 0
             while first < end:
@@ -297,8 +294,7 @@ class DataFile:
 
 
 def data_file(path: str) -> closing[DataFile]:
-    """Open a data file to read it, and close it at the end of the block. Raises Unusable or
-    Denied."""
+    """A data file that is open within the block. Raises Unusable or Denied."""
     return closing(DataFile(Path(path)))
 
 

@@ -243,8 +243,7 @@ def keys_of(players: player_column.PlayerColumn) -> list[Key]:
 
 
 def encode(beliefs: player_column.BeliefColumn) -> bytes:
-    """The beliefs of a call as a row of `recent` has them. There is nothing between the texts of
-    their columns."""
+    """The beliefs of a call as a row of `recent`. Nothing lies between the texts of a column."""
     players, names, records = beliefs.players, beliefs.players.names, beliefs.records
     return _encode(
         _BeliefCall(
@@ -288,8 +287,7 @@ class SqliteStore(LocalStore):
         self._beliefs = {}
 
     def _of(self, shard: int) -> ShardBeliefs:
-        """The beliefs of a shard. If a foreign program has changed the file, they are read
-        again, so that what it did is noticed."""
+        """The beliefs of a shard, read again if a foreign program has changed the file."""
         version = self.database.data_version
         if version != self._data_version:
             self._data_version = version
