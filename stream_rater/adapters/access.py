@@ -1,5 +1,4 @@
-"""Kafka's clients: their options, among them those of security, and the mapping of their errors to
-the machines' exceptions."""
+"""Kafka's clients: their options, and the mapping of their errors to the machines' exceptions."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,8 +38,7 @@ DENIALS = frozenset(
 """Errors that a retry does not cure, unless they are of UNAUTHENTICATED."""
 
 REGROUPED = frozenset({KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS})
-"""Errors after which the group still knows this member. For an unknown member, the broker returns
-`UNKNOWN_MEMBER_ID`."""
+"""Errors after which the group still knows this member; otherwise it is `UNKNOWN_MEMBER_ID`."""
 
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 """Errors that a retry cures only after the topic accepts larger messages."""

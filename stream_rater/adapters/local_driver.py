@@ -79,8 +79,7 @@ class Group:
 
 
 class LocalLog(ABC):
-    """The topics, the two consumer groups, and the ladder events (a
-    `ladder_history.LadderEventLog`)."""
+    """The topics, the two consumer groups, and a `ladder_history.LadderEventLog`."""
 
     rounds: Topic
     parts: Topic
@@ -109,8 +108,7 @@ class LocalLog(ABC):
 
     @abstractmethod
     def after_rejected(self) -> Iterable[tuple[int, int]]:
-        """The partition and the `next_offset` of the rejections that were not deleted, at least the
-        largest one of each partition."""
+        """The partition and `next_offset` of rejections, at least each partition's largest."""
 
     @abstractmethod
     def save(self, group: Group, transaction: Transaction) -> None:

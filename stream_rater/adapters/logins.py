@@ -57,8 +57,7 @@ class Login:
         clock: Callable[[], float] = time.monotonic,
         soon: Callable[[Callable[[], object]], object] = in_a_thread,
     ) -> None:  # fmt: skip
-        """`file`: the path of the password's file; empty if a token is shown. `clock` returns
-        seconds. `soon` calls what it is given."""
+        """`file`: that of the password; empty if a token is shown. `soon` calls what it gets."""
         self._username, self._password, self._file = username, password, file
         self._present = ChangingCredentials(Credentials(username, password), password_file=file)
         self._clock, self._soon = clock, soon
@@ -72,8 +71,7 @@ class Login:
         """When the password last changed."""
 
     def adopt(self, client: Any, password: str) -> None:
-        """Let a new client, which was made with this password, show the present one, and all later
-        ones. The client keeps the login."""
+        """Let a new client, made with this password, show the present one and all later ones."""
         client.login = self
         with self._lock:
             self._clients.add(client)

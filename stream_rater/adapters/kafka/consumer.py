@@ -122,8 +122,7 @@ class Input:
         """When partitions were last assigned or revoked."""
         self._messages = Messages(TRANSIENT, self._translated)
         self.log_ends: Mapping[int, int] = {}
-        """The end of each partition as Kafka said last. Another thread asks, because what broke
-        elsewhere keeps this one from reading."""
+        """The end of each partition as Kafka told another thread, since this one may be stuck."""
         self._fetched: dict[int, int] = {}
         """The next offset that the client fetches of a partition, if it had nothing for us then.
         It may be out of date while a partition is paused."""
@@ -255,8 +254,7 @@ class Input:
         return polled
 
     def _rest(self, first: Message | None, effect: Poll) -> list[Message]:
-        """The records after the first: wait until there are enough or the time to gather is over,
-        then take all that are there."""
+        """The other records: wait until there are enough or the time is over, then take all."""
         missing = effect.enough - 1 if first is not None and effect.gather_s else 0
         gathered = self.consumer.consume(missing, effect.gather_s) if missing > 0 else []
         return gathered + self.consumer.consume(POLL_RECORDS - len(gathered), 0.0)
@@ -294,15 +292,13 @@ class Input:
                 self.consumer.seek(each)
 
     def _rejoin_at_once(self) -> None:
-        """Let librdkafka rejoin the group at once, by a metadata response. By itself it joins once
-        a second, and moving a partition takes two joins."""
+        """Let librdkafka rejoin at once, by a metadata response: it tries only once a second."""
         self._may_rejoin = False
         with suppress(KafkaException):
             self.consumer.list_topics(self.topic, REJOIN_S)
 
     def _read_membership(self) -> None:
-        """Read the member id and the metadata of the group. They are valid while the machine knows
-        the present assignment."""
+        """Read the member id and the group's metadata, valid while the assignment is known."""
         metadata = self.consumer.consumer_group_metadata()
         self._member_read_s = time.monotonic()
         # Read after the metadata: a client that has no member id gets one only in a later poll.

@@ -1,5 +1,4 @@
-"""Headers of the published events: CloudEvents, trace context, and the reason and place of a
-rejection."""
+"""Headers of published records: CloudEvents, traces, corrections and rejections; and `Sender`."""
 
 import uuid
 from abc import ABC, abstractmethod
@@ -71,7 +70,7 @@ def change_messages(events: Events) -> Iterator[tuple[int, bytes, bytes, Headers
 
 
 def rejection_headers(rejection: Rejection, topic: str) -> Headers:
-    """The headers of a rejection: the record's place, the reason, its own content type, its kind, if
+    """The headers of a rejection: the record's place, the reason, its content type, its kind, if
     it is a correction, and the offset of the later record that decided, if there is one."""
     record = rejection.record
     content_type = header(record.headers, "content-type") or events.JSON

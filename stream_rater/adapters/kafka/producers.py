@@ -322,8 +322,7 @@ class PlainProducer:
         self, topic: str, value: bytes | None, delivered: Delivered, key: bytes | None = None,
         partition: int = ANY, headers: Headers | None = None,
     ) -> None:  # fmt: skip
-        """Append one message, and wait while the client's queue is full. Raises LogTrouble if it
-        stays full, and what the client raises."""
+        """Append one message. Raises LogTrouble if the queue stays full, and the client's errors."""
         message = topic, value, key, partition, delivered, None, NOW, headers
         # A message leaves the queue no later than its delivery time-out.
         produce(self.ready(), message, self._deadlines.slices(2 * self._delivery_s))
@@ -353,8 +352,7 @@ class PartsProducer(PlainProducer):
         self._topic = topic
 
     def scatter(self, parts: Sequence[tuple[int, bytes]]) -> list[int]:
-        """Append parts, given as (partition, bytes). Returns their offsets once all are
-        acknowledged. Raises LogTrouble or Denied."""
+        """Append parts (partition, bytes). Returns their offsets. Raises LogTrouble or Denied."""
         offsets: list[int | None] = [None] * len(parts)
         failures: list[KafkaError] = []
 

@@ -1,5 +1,4 @@
-"""Reads topics outside of any consumer group: a whole topic, new records as they arrive, the last
-records of a key, or some records again."""
+"""Reads topics outside of consumer groups: whole, as records arrive, from the end, or again."""
 
 import time
 import uuid
@@ -36,8 +35,7 @@ FIRST_RECORD_S = 0.02
 """How long a call that reads again waits for the first record. Other rounds wait during this."""
 
 IGNORED = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED})
-"""Errors that a reader ignores. The client asks for the coordinator of its group, which it never
-uses, and needs no right on that group."""
+"""Errors that a reader ignores: it never uses its group, on which it needs no right."""
 
 ONE_BATCH = 1
 """The most bytes of a partition in a response. The first batch is sent whole, however large."""
@@ -160,8 +158,7 @@ class Reader:
 def follow(
     settings: Settings, topic: str, partitions: int, *, from_start: bool, wait_s: float = 0.2
 ) -> Iterator[Record | None]:
-    """Yield the records of all partitions as they arrive, and None after each `wait_s` without
-    one. Raises LogTrouble or Denied."""
+    """Yield records as they arrive, and None after each `wait_s` without one. Raises as Reader."""
     with Reader(settings, topic) as reader:
         begin = OFFSET_BEGINNING if from_start else OFFSET_END
         positions = dict.fromkeys(range(partitions), begin)
@@ -268,8 +265,7 @@ def _window(
 
 
 class Rereader:
-    """Reads a topic again, from any offset, beside the group's own reading. Sequential reads reuse
-    the open consumer."""
+    """Reads a topic again, from any offset. Sequential reads reuse the open consumer."""
 
     def __init__(self, settings: Settings, topic: str) -> None:
         self._settings = settings
@@ -341,8 +337,7 @@ def record_sums(
 def source_tails(
     settings: Settings, admin: Admin, offsets: Mapping[int, int]
 ) -> dict[int, SourceTail]:
-    """The end of each of these partitions of the rounds, and the checksum of the record before an
-    offset. Raises LogTrouble or Denied."""
+    """The end of partitions of the rounds, and the checksum of the record before an offset."""
     if not offsets:
         return {}
     topic = admin.topics.rounds

@@ -1,5 +1,4 @@
-"""Interprets what a consumer returns: messages, errors in the place of messages, and committed
-offsets."""
+"""Interprets what a consumer returns: messages, errors in their place, and committed offsets."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from operator import methodcaller
@@ -120,8 +119,7 @@ def _headers(message: Message) -> Headers:
 # --- committed offsets ---------------------------------------------------------------------------
 
 TAIL = "tail="
-"""What the metadata of a committed offset begins with. The checksum of the record before the offset
-follows in hexadecimal digits."""
+"""The metadata of a commit: this, and the checksum of the record before it in hexadecimal."""
 
 
 def committing(topic: str, offsets: Mapping[int, int], tails: Tails) -> list[TopicPartition]:

@@ -17,8 +17,7 @@ from stream_rater.contract.sizes import LEAST_BYTES
 
 DAY_MS = 86_400_000
 MESSAGE_BYTES = 16 * 2**20
-"""The message size with which topics are created. Rounds may be that large, and ladder
-events of older releases, which `erase` copies."""
+"""The message size of new topics: of rounds, and of old ladder events that `erase` copies."""
 ENVELOPE_BYTES = 64 * 1024
 """The most bytes that a rejection has besides the rejected record: headers, also the batch's."""
 LARGEST_ROUND_BYTES = LARGEST_RESPONSE_BYTES - ENVELOPE_BYTES
@@ -219,8 +218,7 @@ def _message(
 def check_rules(
     settings: Settings, found: Mapping[str, TopicDescription]
 ) -> tuple[list[str], list[str]]:
-    """The refusals and the warnings about the topics, one line each. `found` describes each topic,
-    by its name with the prefix."""
+    """The refusals and the warnings, one line each. `found`: the topics by their full names."""
     refusals = (
         _unequal(settings, found), _violations(settings, found, REQUIRED, "must be"),
         _sizes(settings, found),
@@ -320,8 +318,7 @@ def _unclean(settings: Settings, found: Mapping[str, TopicDescription]) -> Itera
 
 
 def advice_to_enlarge(settings: Settings, name: str, size: int) -> str:
-    """The reason why a topic rejected a message of this size, and the advice to let the topic
-    accept it."""
+    """Why a topic rejected a message of this size, and the advice to let it accept it."""
     enough = max(MESSAGE_BYTES, size + ENVELOPE_BYTES)
     return (
         f"{name} does not take a message of {size} bytes, and nothing goes on before it does: "

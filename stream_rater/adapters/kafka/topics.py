@@ -122,7 +122,7 @@ class Admin:
         return None if found is None or found.error is not None else len(found.partitions) or None
 
     def create_season_topic(self, topic: str) -> int:
-        """Create the topic of past seasons, and wait for it. Returns the number of its partitions."""
+        """Create the topic of past seasons. Returns the number of its partitions."""
         self._create({topic: topic_rules.season_topic_settings(self._settings)})
         for _ in _looks():
             with suppress(LogTrouble):
@@ -207,8 +207,7 @@ class Admin:
         return names
 
     def check_topics(self) -> dict[str, int]:
-        """The number of partitions by topic, after all rules were checked. Sets `warnings`. Raises
-        TopicMismatch if a topic cannot be used."""
+        """The number of partitions by topic. Sets `warnings`. Raises TopicMismatch at a refusal."""
         known = self._our_topics()
         found = {
             name: topic_rules.TopicDescription(

@@ -63,8 +63,7 @@ SHA = hashlib.sha1(SCRIPT.encode(), usedforsecurity=False).hexdigest()
 
 
 class LuaFunctions:
-    """The way in which a store runs functions.lua. It begins with FCALL, and keeps to EVALSHA once
-    a server has refused functions."""
+    """How a store runs functions.lua: by FCALL, and by EVALSHA once it has refused functions."""
 
     def __init__(self) -> None:
         self.refusal = ""
@@ -116,14 +115,12 @@ def _said(error: Exception) -> str:
 
 
 def is_refused(error: Exception) -> bool:
-    """Whether a server refused a command about functions, and so did nothing: it does not know
-    them, or the user may not use them."""
+    """Whether a server refused a command about functions, so that nothing was done."""
     return _is_denied(error, "'fcall", "'function")
 
 
 def _is_denied(error: Any, *commands: str) -> bool:
-    """Whether this is the error of a server that does not know a command, or of a user who may not
-    run one of these."""
+    """Whether it is an error: the command is unknown, or the user may not run one of these."""
     text = str(error).lower()
     if isinstance(error, NoPermissionError):
         return any(each in text for each in commands)

@@ -32,8 +32,7 @@ def checkpoint_piece_key(ladder: str, name: str, number: int) -> str:
 
 
 class RedisCheckpoints:
-    """Reads and writes heads and pieces of checkpoints. `guard` runs a call to Redis and turns its
-    errors into StoreTrouble or Denied."""
+    """Reads and writes heads and pieces. `guard` turns errors into StoreTrouble or Denied."""
 
     on_failure: Callable[[str], None]
     """Receives the reason of each call that fails."""
@@ -71,8 +70,7 @@ class RedisCheckpoints:
         return self._call(self._client.hdel, checkpoints_key(ladder), name)[0]
 
     def drop_all(self) -> None:
-        """Delete the checkpoints of all ladders. A failure raises StoreTrouble, because checkpoints
-        contain the ids of players."""
+        """Delete all checkpoints. They contain ids of players, so a failure raises StoreTrouble."""
         for server in servers(self._client):
             keys: Any = partial(list, server.scan_iter(match=CHECKPOINT_KEYS, count=10_000))
             for key in self._guard(keys):

@@ -96,8 +96,7 @@ def check_not_half(rebuilding: Any) -> None:
 
 
 class StoreMetadata:
-    """Reads and writes the metadata. `guard` runs a call to Redis and turns its errors into
-    StoreTrouble."""
+    """Reads and writes the metadata. `guard` turns errors of Redis into StoreTrouble."""
 
     def __init__(self, client: "redis.Redis", guard: Callable[[Callable[[], Any]], Any]) -> None:
         self._client = client
@@ -140,8 +139,7 @@ class StoreMetadata:
                 )
 
     def check_window(self, window: int) -> None:
-        """Raise LayoutMismatch if workers have another duplicate window, or if a move to this place
-        is unfinished. Writes nothing."""
+        """Raise LayoutMismatch if workers have another window, or a move here is unfinished."""
         names = [WINDOW, REBUILDING]
         stored, rebuilding = self._guard(partial(self._client.hmget, LAYOUT_KEY, names))
         check_not_half(rebuilding)
@@ -152,8 +150,7 @@ class StoreMetadata:
             )
 
     def check_rebuildable(self, layout: Mapping[str, str]) -> None:
-        """Raise LayoutMismatch if offsets no longer order the rounds, or if a move to this place is
-        unfinished: a rebuild cannot repair that."""
+        """Raise LayoutMismatch for what a rebuild cannot repair: other rounds, or half a move."""
         check_not_half(self._guard(partial(self._client.hget, LAYOUT_KEY, REBUILDING)))
         for name in OF_THE_ROUNDS & layout.keys():
             stored = self._guard(partial(self._client.hget, LAYOUT_KEY, name))

@@ -40,8 +40,7 @@ POSITION = "applied", "start", "fresh", "epoch", "tail"
 Values = Sequence[Sequence[bytes | None]]
 """The values that each command read."""
 _Read = tuple[int, Position, Ints, Values]
-"""What was read of a shard: its number, its position, the index of the player of each value, and
-the values."""
+"""A shard, its position, the index of the player of each value, and the values."""
 
 
 def _reason(error: Exception) -> str:
@@ -205,8 +204,7 @@ class RedisStore:
     def apply(
         self, applications: Mapping[int, Application], on_sent: Callable[[], None] = calls.nothing
     ) -> dict[int, bool]:
-        """Write to each shard by compare-and-set; by shard, whether it was written. `on_sent`
-        runs while Redis works. Raises StoreTrouble or Denied."""
+        """Write to each shard by compare-and-set, if it can. `on_sent` runs while Redis works."""
         self._check_master()
         called = itertools.starmap(self._call, applications.items())
         replies = self._guard(lambda: self._caller.call(self._functions, called, on_sent))

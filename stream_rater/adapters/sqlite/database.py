@@ -96,8 +96,7 @@ class Database:
         return cls.open_existing(path)
 
     def close(self) -> None:
-        """Roll back what is open, move the write-ahead log into the file, and release the lock. To
-        close it again does nothing."""
+        """Roll back, move the write-ahead log into the file, and release the lock, once."""
         if self._hold.text.closed:
             return
         with ExitStack() as reader:
@@ -178,8 +177,7 @@ class Database:
             yield self.connection
 
     def _check_open(self) -> None:
-        """Raise the error after which SQLite has ended the transaction. Another statement would be
-        a transaction of its own."""
+        """Raise the error that ended the transaction: a statement would begin another one."""
         if self._spoiled is not None:
             raise self._spoiled
         if not self.connection.in_transaction:

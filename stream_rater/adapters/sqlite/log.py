@@ -102,8 +102,7 @@ class SqliteTopic:
 
 
 class SqliteLog(LocalLog):
-    """The topics, the two consumer groups, and the ladder events (a
-    `ladder_history.LadderEventLog`), in a data file."""
+    """The topics, the two consumer groups, and the ladder events, in a data file."""
 
     rounds: SqliteTopic
     parts: SqliteTopic

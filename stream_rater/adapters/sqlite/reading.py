@@ -95,9 +95,8 @@ class DataFile:
                 self._recent = {}
 
     def copy_to(self, path: Path) -> None:
-        """Write the file as it is at one instant to a new file, without the mark of its writer,
-        and wait until the copy is on the disk. The process that writes to the file goes on during
-        this."""
+        """Write the file as it is at one instant to a new one, without the mark of its writer, who
+        may go on. It is on the disk when this returns."""
         with private_files():
             self._rows("VACUUM INTO ?", str(path))
         with self._failing(), closing(sqlite3.connect(path)) as copy, copy:
