@@ -322,7 +322,7 @@ class PlainProducer:
         self, topic: str, value: bytes | None, delivered: Delivered, key: bytes | None = None,
         partition: int = ANY, headers: Headers | None = None,
     ) -> None:  # fmt: skip
-        """Append one message. Raises LogTrouble if the queue stays full, and the client's errors."""
+        """Append one message. Raises LogTrouble if the queue stays full, and client errors."""
         message = topic, value, key, partition, delivered, None, NOW, headers
         # A message leaves the queue no later than its delivery time-out.
         produce(self.ready(), message, self._deadlines.slices(2 * self._delivery_s))

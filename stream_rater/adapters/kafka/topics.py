@@ -364,7 +364,8 @@ class Admin:
         """The offsets of each partition. Asks twice: the client may know only a former leader."""
         with suppress(LogTrouble):
             return self._listed_offsets(topic, partitions, spec, REQUEST_TIMEOUT_S, **options)
-        self._forget_leaders(topic)
+        with suppress(KafkaException):  # otherwise the client asks the former leader for minutes
+            self._client.list_topics(topic, timeout=self._timeout_s)
         return self._listed_offsets(topic, partitions, spec, self._timeout_s, **options)
 
     def _listed_offsets(
@@ -374,10 +375,6 @@ class Admin:
         found = self._client.list_offsets(asked, request_timeout=timeout_s, **options)
         by_partition = {tp.partition: offset_of(future) for tp, future in found.items()}
         return [by_partition[p] for p in range(partitions)]
-
-    def _forget_leaders(self, topic: str) -> None:
-        with suppress(KafkaException):  # otherwise the client asks the former leader for minutes
-            self._client.list_topics(topic, timeout=self._timeout_s)
 
 
 def _looks() -> Iterator[None]:

@@ -23,7 +23,7 @@ from redis.backoff import NoBackoff
 
 from stream_rater.adapters.redis import client
 from stream_rater.adapters.redis.login import RedisLogin, login_of
-from stream_rater.adapters.redis.sentinel import MasterFinder, Place, finder, is_sentinel, parsed
+from stream_rater.adapters.redis.sentinel import MasterFinder, Place, is_sentinel, parsed
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
 
@@ -42,7 +42,7 @@ class Dialer:
             pool: Any = ConnectionPool.from_url(address, **client.client_options(settings, address))
             self._finder: MasterFinder | None = None
             if is_sentinel(settings.redis):
-                self._finder = finder(settings, parsed(settings.redis), pool)
+                self._finder = MasterFinder(settings, parsed(settings.redis), pool)
         self.has_sentinels = self._finder is not None
         """Whether sentinels name the server."""
         self._kind, self._options = pool.connection_class, pool.connection_kwargs

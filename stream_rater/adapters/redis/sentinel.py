@@ -101,13 +101,14 @@ class MasterFinder(Sentinel):
     """
 
     def __init__(
-        self, settings: Settings, address: SentinelAddress, options: Mapping[str, Any],
-        secure: bool = False, clock: Callable[[], float] = time.monotonic,
+        self, settings: Settings, address: SentinelAddress, pool: Any,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        """`options`: redis-py's options of the master's connections; `secure`: they use TLS."""
+        """`pool`: connections to the master, made from the address."""
         self._login = sentinel_login_of(settings)
-        given = _sentinel_options(settings, options, self._login)
-        given |= {"ssl": True} if secure else {}
+        self.tls = {"ssl": True} if issubclass(pool.connection_class, SSL_CONNECTIONS) else {}
+        """The option of clients that use TLS, as the pool does."""
+        given = _sentinel_options(settings, pool.connection_kwargs, self._login) | self.tls
         super().__init__(address.places, sentinel_kwargs=given)  # type: ignore[no-untyped-call]
         self._name, self._clock = address.name, clock
         self._due_s = self._clock() + LOOK_S
@@ -214,15 +215,6 @@ def _sentinel_options(
     }  # fmt: skip
 
 
-def finder(settings: Settings, address: SentinelAddress, pool: Any) -> MasterFinder:
-    """A finder of the master for connections of this pool, which was made from the address."""
-    return MasterFinder(settings, address, pool.connection_kwargs, secure=_is_secure(pool))
-
-
-def _is_secure(pool: Any) -> bool:
-    return issubclass(pool.connection_class, SSL_CONNECTIONS)
-
-
 class MasterPool(SentinelConnectionPool):
     """Connections to the master. Those that are idle are closed once the sentinels name another."""
 
@@ -236,7 +228,6 @@ class MasterPool(SentinelConnectionPool):
 def master_client(settings: Settings, address: SentinelAddress, options: Mapping[str, Any]) -> Any:
     """A client of the master. Makes no request. `options`: those of a client, besides the URL."""
     pool = ConnectionPool.from_url(address.url, **options)
-    found: Any = finder(settings, address, pool)
+    found: Any = MasterFinder(settings, address, pool)
     ours = {n: v for n, v in pool.connection_kwargs.items() if n not in ("host", "port")}
-    secure = {"ssl": True} if _is_secure(pool) else {}
-    return found.master_for(address.name, connection_pool_class=MasterPool, **ours, **secure)
+    return found.master_for(address.name, connection_pool_class=MasterPool, **ours, **found.tls)

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from stream_rater.adapters.kafka.envelopes import Sender
-from stream_rater.adapters.local_driver import Group, LocalLog, Transaction
+from stream_rater.adapters.local_driver import Group, LocalLog, Topic, Transaction
 from stream_rater.adapters.sqlite import events
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.schema import offset_of, partition_of, place
@@ -50,7 +50,7 @@ class NewRound(NamedTuple):
     key: bytes | None = None
 
 
-class SqliteTopic:
+class SqliteTopic(Topic):
     """The partitions of `round-completed` or `performance-estimated`."""
 
     def __init__(self, database: Database, table: str, partitions: int) -> None:
@@ -70,15 +70,12 @@ class SqliteTopic:
         return len(self._ends)
 
     def start(self, partition: int) -> int:
-        """The first offset that can be read."""
         return self._starts[partition]
 
     def end(self, partition: int) -> int:
-        """The offset of the next record."""
         return self._ends[partition]
 
     def read(self, partition: int, first: int, end: int) -> Sequence[Record]:
-        """The records with offsets in [first, end)."""
         with self._database.reading(LogTrouble) as connection:
             return list(read_records(connection, self._table, partition, first, end))
 
