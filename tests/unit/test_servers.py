@@ -49,7 +49,7 @@ def as_made(**changes: Any) -> dict[str, TopicDescription]:
     return there
 
 
-def verdict_of(topic: str, setting: str, value: str) -> topic_rules.TopicMessages:
+def verdict_of(topic: str, setting: str, value: str) -> tuple[list[str], list[str]]:
     """What is said where one topic's setting is another than the service gives it."""
     return check_rules(AT, as_made(topic=topic, **{setting: value}))
 
