@@ -41,16 +41,9 @@ class Driver:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        input_: Input,
-        admin: Admin,
-        store: RedisStore,
-        role: str,
-        *,
-        stop: threading.Event,
-        on_effect: Callable[[str, float], None],
-    ) -> None:
+        self, settings: Settings, input_: Input, admin: Admin, store: RedisStore, role: str,
+        *, stop: threading.Event, on_effect: Callable[[str, float], None],
+    ) -> None:  # fmt: skip
         self.input = input_
         self._settings = settings
         self._admin = admin

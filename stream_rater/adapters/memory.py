@@ -50,13 +50,9 @@ class Log(LocalLog):
         self.updaters.partitions += count
 
     def submit(
-        self,
-        partition: int,
-        value: bytes | None,
-        headers: Headers = (),
-        received_s: float = 0.0,
+        self, partition: int, value: bytes | None, headers: Headers = (), received_s: float = 0.0,
         key: bytes | None = None,
-    ) -> int:
+    ) -> int:  # fmt: skip
         """Append a record to `round-completed`, and return its offset."""
         log = self.rounds[partition]
         log.append(Record(partition, len(log), value, headers, received_s, key))

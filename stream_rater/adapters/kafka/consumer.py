@@ -63,14 +63,10 @@ def _is_fatal(error: KafkaError) -> bool:
     return error.fatal() or error.code() in FATAL
 
 
-TRANSIENT = frozenset(
-    {
-        KafkaError._TRANSPORT,
-        KafkaError._TIMED_OUT,
-        KafkaError._RESOLVE,
-        KafkaError._MAX_POLL_EXCEEDED,
-    }
-)
+TRANSIENT = frozenset({
+    KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._RESOLVE,
+    KafkaError._MAX_POLL_EXCEEDED,
+})  # fmt: skip
 """Errors that librdkafka recovers from by itself. A loss of partitions is reported separately."""
 
 

@@ -27,15 +27,12 @@ Headers = list[tuple[str, Any]]
 ALWAYS: Headers = [("content-type", events.JSON.encode()), ("ce_specversion", b"1.0")]
 
 
-def cloud_event_headers(event_id: str, kind: str, time_: str, source: str = SOURCE) -> Headers:
+def cloud_event_headers(event_id: str, kind: str, time_: str) -> Headers:
     """The headers of a CloudEvent 1.0 in Kafka's binary mode."""
     return [
-        ("ce_id", event_id.encode()),
-        *ALWAYS,
-        ("ce_type", kind.encode()),
-        ("ce_source", source.encode()),
-        ("ce_time", time_.encode()),
-    ]
+        ("ce_id", event_id.encode()), *ALWAYS, ("ce_type", kind.encode()),
+        ("ce_source", SOURCE.encode()), ("ce_time", time_.encode()),
+    ]  # fmt: skip
 
 
 def round_headers(time_: str, trace: Trace | None) -> Headers:

@@ -294,12 +294,10 @@ class PlainProducer:
         self._deadlines = Deadlines(stop)
         self._delivery_s = delivery_s
         self._options = access.client_options(settings) | {
-            "enable.idempotence": True,
-            "acks": "all",
-            "compression.type": "lz4",
+            "enable.idempotence": True, "acks": "all", "compression.type": "lz4",
             "message.max.bytes": LARGEST_REQUEST_BYTES,
             "delivery.timeout.ms": int(1000 * delivery_s),
-        }
+        }  # fmt: skip
         self._options |= {name.replace("_", "."): value for name, value in options.items()}
         self._client: Producer | None = None
 

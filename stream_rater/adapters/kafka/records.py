@@ -97,14 +97,9 @@ def _arrivals_of(messages: Sequence[Message]) -> Arrivals:
 
 
 def _record_of(message: Message, headers: Headers) -> Record:
-    return Record(
-        partition=message.partition() or 0,
-        offset=message.offset() or 0,
-        value=message.value(),
-        headers=headers,
-        received_s=message.timestamp()[1] / 1000.0,
-        key=message.key(),
-    )
+    received_s = message.timestamp()[1] / 1000.0
+    place = message.partition() or 0, message.offset() or 0
+    return Record(*place, message.value(), headers, received_s, message.key())
 
 
 def _headers(message: Message) -> Headers:

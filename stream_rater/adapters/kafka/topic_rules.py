@@ -106,11 +106,9 @@ def _completed(settings: Settings, configuration: Mapping[str, str]) -> dict[str
 def _deleted(after_ms: str) -> dict[str, str]:
     """The configuration of a topic whose records are deleted by age, by the broker's clock."""
     return {
-        POLICY: DELETE,
-        RETENTION_MS: after_ms,
-        RETENTION_BYTES: FOR_EVER,
+        POLICY: DELETE, RETENTION_MS: after_ms, RETENTION_BYTES: FOR_EVER,
         TIMESTAMPS: BROKERS_CLOCK,
-    }
+    }  # fmt: skip
 
 
 # --- the rules ------------------------------------------------------------------------------------

@@ -24,13 +24,7 @@ from typing import Any, NamedTuple
 import redis
 from redis.exceptions import AskError, ClusterDownError, NoPermissionError, NoScriptError
 
-from stream_rater.adapters.redis.client import (
-    FAILURES,
-    Client,
-    cause_of,
-    is_cluster,
-    rediscover,
-)
+from stream_rater.adapters.redis.client import FAILURES, Client, cause_of, is_cluster, rediscover
 from stream_rater.adapters.redis.connection import Connection, Dialer
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LayoutMismatch, StoreTrouble

@@ -245,16 +245,9 @@ def keys_of(players: player_column.PlayerColumn) -> list[Key]:
 def encode(beliefs: player_column.BeliefColumn) -> bytes:
     """The beliefs of a call as a row of `recent`. Nothing lies between the texts of a column."""
     players, names, records = beliefs.players, beliefs.players.names, beliefs.records
-    return _encode(
-        _BeliefCall(
-            players.ladders.texts,
-            players.ladder.astype("<i4").tobytes(),
-            names.data.tobytes(),
-            names.ends.astype("<i8").tobytes(),
-            records.data.tobytes(),
-            records.ends.astype("<i8").tobytes(),
-        )
-    )
+    ladder, ends = players.ladder.astype("<i4"), names.ends.astype("<i8")
+    columns = ladder, names.data, ends, records.data, records.ends.astype("<i8")
+    return _encode(_BeliefCall(players.ladders.texts, *[each.tobytes() for each in columns]))
 
 
 def decode(data: bytes) -> player_column.BeliefColumn:
