@@ -25,7 +25,7 @@ import redis
 from redis.exceptions import AskError, ClusterDownError, NoPermissionError, NoScriptError
 
 from stream_rater.adapters.redis.client import FAILURES, Client, cause_of, is_cluster, rediscover
-from stream_rater.adapters.redis.connection import Connection, Dialer
+from stream_rater.adapters.redis.connection import Dialer, RedisConnection
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LayoutMismatch, StoreTrouble
 
@@ -189,7 +189,7 @@ class Caller:
         """Makes no request."""
         self._client = client
         self.dialer = Dialer(settings)
-        self._idle: defaultdict[Node, list[Connection]] = defaultdict(list)
+        self._idle: defaultdict[Node, list[RedisConnection]] = defaultdict(list)
 
     def call(
         self, functions: LuaFunctions, calls: Iterable[Call], on_sent: Callable[[], None] = nothing
@@ -252,7 +252,7 @@ class Caller:
         return node.host, node.port
 
     @contextmanager
-    def _borrowed(self, node: Node) -> Iterator[Connection]:
+    def _borrowed(self, node: Node) -> Iterator[RedisConnection]:
         """Take a connection. After a failure it is closed, because late replies may follow."""
         if self.dialer.has_moved():
             self.rediscover()  # the new connection notices it
@@ -290,16 +290,16 @@ class _Connections(ExitStack):
     def __init__(self, borrowed: Callable[[Node], Any]) -> None:
         super().__init__()
         self._borrowed = borrowed
-        self._connections: dict[Node, Connection] = {}
-        self._unsent: dict[Connection, bytearray] = {}
+        self._connections: dict[Node, RedisConnection] = {}
+        self._unsent: dict[RedisConnection, bytearray] = {}
 
-    def to(self, node: Node) -> Connection:
+    def to(self, node: Node) -> RedisConnection:
         """The connection to a server."""
         if node not in self._connections:
             self._connections[node] = self.enter_context(self._borrowed(node))
         return self._connections[node]
 
-    def buffer(self, connection: Connection, pieces: Iterable[bytes]) -> None:
+    def buffer(self, connection: RedisConnection, pieces: Iterable[bytes]) -> None:
         """Buffer bytes for a connection, and send them once there are many. Each system call may
         wake Redis, which then works on many commands at a time."""
         unsent = self._unsent.setdefault(connection, bytearray())
@@ -317,8 +317,9 @@ class _Connections(ExitStack):
 
 
 def _repeat(
-    connections: _Connections, functions: LuaFunctions, asked: Sequence[tuple[Connection, Call]]
-) -> list[Any]:
+    connections: _Connections, functions: LuaFunctions,
+    asked: Sequence[tuple[RedisConnection, Call]],
+) -> list[Any]:  # fmt: skip
     """Load the script on each connection, and call again. Returns the replies, maybe errors."""
     loading = encode_command(3, bulk("SCRIPT", "LOAD", SCRIPT))
     without_script = dict.fromkeys(connection for connection, _ in asked)
@@ -366,7 +367,7 @@ def _encode_batch(batch: CallBatch) -> tuple[bytes, ...]:
     return batch.data if batch.commands == 1 else (MULTI, *batch.data, EXEC)
 
 
-def _replies(connection: Connection, commands: int) -> list[Any]:
+def _replies(connection: RedisConnection, commands: int) -> list[Any]:
     """The replies to a batch of this many commands."""
     if commands == 1:
         return list(connection.replies(1))

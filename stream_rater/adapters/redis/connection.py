@@ -80,7 +80,7 @@ class Dialer:
         made on request, from the present contents of the files."""
         return self._kind(**self._options)
 
-    def connect(self, host: str | None = None, port: int | None = None) -> "Connection":
+    def connect(self, host: str | None = None, port: int | None = None) -> "RedisConnection":
         """Open a blocking connection to the server of the settings, or to this node of their
         cluster. Raises redis.RedisError, also if the sentinels name another master than before:
         whoever calls must look at the store again. The next call connects to it."""
@@ -90,7 +90,7 @@ class Dialer:
             host, port = self.find() or (None, None)
             if self.masters != before:
                 raise redis.ConnectionError(f"the sentinels name another master, {host}:{port}")
-        connection = Connection(options, host, port)
+        connection = RedisConnection(options, host, port)
         try:
             for words in login_commands(options):
                 connection.send(hiredis.pack_command(words))
@@ -119,7 +119,7 @@ def tls_of(options: Any) -> ssl.SSLContext | None:
     return options.ssl_context.get() if hasattr(options, "ssl_context") else None
 
 
-class Connection:
+class RedisConnection:
     """A blocking connection to one server, for one thread. Its methods raise redis.RedisError, as
     redis-py's do; after an error it is of no use."""
 
