@@ -99,7 +99,7 @@ def check_copied(at: Settings, file: DataFile) -> None:
     rejected = {(r.record.partition, r.record.offset) for _, r in file.rejections(0)}
     assert len(rejected) == 5
     copied = {(m.partition(), m.offset()): m for m in read_topic(at, topics.rounds)}
-    for each in (r for p, end in enumerate(file.ends()) for r in file.records_of(p, end)):
+    for each in file.all_rounds():
         message = copied[each.partition, each.offset]
         if (each.partition, each.offset) in rejected:
             assert not message.value()
