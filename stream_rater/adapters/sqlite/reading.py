@@ -6,11 +6,11 @@ while one is open. Only `snapshot` keeps one open.
 
 import sqlite3
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from stream_rater.adapters.sqlite import log, names, store
 from stream_rater.adapters.sqlite.database import connect_reader, error_of
@@ -22,6 +22,8 @@ from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import REBUILT, Event, Rejection, StoredShard
+
+T = TypeVar("T")
 
 AT_ONCE = 10_000
 """The number of records, rejections or beliefs that one transaction reads."""
@@ -63,6 +65,11 @@ class DataFile:
     def _rows(self, sql: str, *values: object) -> list[Any]:
         with self._failing():
             return self._connection.execute(sql, values).fetchall()
+
+    def _of(self, read: Callable[..., T], *given: object) -> T:
+        """What a function reads by this connection."""
+        with self._failing():
+            return read(self._connection, *given)
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -123,27 +130,19 @@ class DataFile:
 
     def starts(self) -> list[int]:
         """The first offset of each partition of `round-completed`."""
-        return self._starts("rounds", self.partitions)
+        return self._of(log.starts_of, "rounds", self.partitions)
 
     def ends(self) -> list[int]:
         """The end offset of each partition of `round-completed`."""
-        return self._ends("rounds", self.partitions)
+        return self._of(log.ends_of, "rounds", self.partitions)
 
     def part_ends(self) -> list[int]:
         """The end offset of each shard's parts."""
-        return self._ends("parts", self.shards)
+        return self._of(log.ends_of, "parts", self.shards)
 
     def part_starts(self) -> list[int]:
         """The first offset of each shard's parts that is kept."""
-        return self._starts("parts", self.shards)
-
-    def _starts(self, table: str, count: int) -> list[int]:
-        with self._failing():
-            return log.starts_of(self._connection, table, count)
-
-    def _ends(self, table: str, count: int) -> list[int]:
-        with self._failing():
-            return log.ends_of(self._connection, table, count)
+        return self._of(log.starts_of, "parts", self.shards)
 
     def committed(self, group: str, count: int) -> list[int]:
         """The committed offset of each partition; 0 where nothing was committed."""
@@ -172,8 +171,7 @@ class DataFile:
         for partition, end in ends.items():
             first = 0
             while first < end:
-                with self._failing():
-                    some = log.read_together(self._connection, partition, first, end, BATCH_BYTES)
+                some = self._of(log.read_together, partition, first, end, BATCH_BYTES)
                 if not some:
                     break
                 yield some
@@ -199,8 +197,7 @@ class DataFile:
 
     def changed_ends(self) -> list[int]:
         """The offset of each shard's next event."""
-        with self._failing():
-            return [end_of_changed(self._connection, shard) for shard in range(self.shards)]
+        return [self._of(end_of_changed, shard) for shard in range(self.shards)]
 
     def changed_starts(self) -> list[int]:
         """The offset of each shard's first event after those that were pruned."""
