@@ -144,6 +144,8 @@ def _loaded_code(server: Client) -> str | None:
     return code.decode()
 
 
+# --- calls ----------------------------------------------------------------------------------------
+
 SEND_BYTES = 2**16
 """Commands are sent once this many bytes are buffered."""
 
@@ -339,7 +341,7 @@ def _raise_first(replies: Iterable[Any]) -> None:
             raise each
 
 
-# --- encoding ------------------------------------------------------------------------------------
+# --- encoding -------------------------------------------------------------------------------------
 
 
 def _encode_call(functions: LuaFunctions, call: Call) -> tuple[bytes, ...]:
