@@ -12,14 +12,16 @@ import msgspec
 
 from stream_rater.adapters.sqlite.database import connect_reader
 from stream_rater.adapters.sqlite.events import read_events
-from stream_rater.adapters.sqlite.log import end_of, read_records, read_rejections
-from stream_rater.adapters.sqlite.reading import data_file
+from stream_rater.adapters.sqlite.log import ends_of as all_ends
+from stream_rater.adapters.sqlite.log import read_records, read_rejections
+from stream_rater.adapters.sqlite.reading import FileRounds, data_file
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.contract.groups import ESTIMATORS
 from stream_rater.contract.record import Record
 from stream_rater.contract.submissions import RecordPlace
 from stream_rater.operations.compare_store import compare
+from stream_rater.replay.log_reading import LogReader
 from tests.chaos.season import Who, tally
 
 Acknowledged = Mapping[tuple[str, str], RecordPlace]
@@ -82,7 +84,7 @@ def unfinished(reader: Connection) -> int:
 
 def ends_of(reader: Connection) -> dict[int, int]:
     """The end of each partition of `round-completed` (of a log that was never cut)."""
-    return {p: end_of(reader, "rounds", p, 0) for p in range(_fact(reader, "partitions"))}
+    return dict(enumerate(all_ends(reader, "rounds", _fact(reader, "partitions"))))
 
 
 def committed_of(reader: Connection, group: str = ESTIMATORS) -> dict[int, int]:
@@ -132,7 +134,7 @@ def _compare_rounds(
 def _differing(path: Path, ladders: Ladders, window: int, rejected: Counter[str]) -> Iterator[str]:
     """Lines for what differs from a sequential replay of the log."""
     with data_file(str(path)) as file, file.snapshot():
-        log = file.log_reader()
+        log = LogReader(FileRounds(path), dict(enumerate(file.ends())))
         verdict = compare(log, ladders, window, file.partitions, file.shards, file.read)
         stored = file.count_beliefs()
     yield from (f"no belief: {each}" for each in verdict.missing)

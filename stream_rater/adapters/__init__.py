@@ -1,2 +1,1 @@
-"""Adapters to Kafka and Redis, and their twins in memory. Only this package imports the clients of
-Kafka and Redis."""
+"""Adapters to Kafka, Redis and files. Only this package imports the clients of Kafka and Redis."""

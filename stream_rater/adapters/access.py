@@ -1,12 +1,9 @@
-"""Security options of the Kafka and Redis clients, and the mapping of Kafka's errors to the
-machines' exceptions."""
+"""Kafka's clients: their options, and the mapping of their errors to the machines' exceptions."""
 
 import logging
-import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
-from urllib.parse import parse_qs
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -14,13 +11,11 @@ from confluent_kafka.admin import AdminClient
 from stream_rater.adapters import logins
 from stream_rater.adapters.logins import TOKEN_SETTING, WITH_PASSWORD, WITH_TOKEN, TokenFailure
 from stream_rater.config.errors import BadConfiguration
-from stream_rater.config.files import check_readable
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Cause, Denied, LogTrouble, Regrouped
 
 CLIENT_LOGGER = logging.getLogger("stream_rater.librdkafka")
-"""The logger of librdkafka. It prints nothing. Important failures return as errors, which the
-service logs once."""
+"""The logger of librdkafka, which prints nothing: important failures return as errors."""
 CLIENT_LOGGER.addHandler(logging.NullHandler())
 CLIENT_LOGGER.propagate = False
 
@@ -29,22 +24,15 @@ PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 UNAUTHENTICATED = frozenset({KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION})
 """Errors of a wrong password or token. A retry may cure them if what is shown can change."""
 
-DENIALS = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        KafkaError.INVALID_TRANSACTION_TIMEOUT,
-        KafkaError.INVALID_SESSION_TIMEOUT,
-        *UNAUTHENTICATED,
-    }
-)
+DENIALS = UNAUTHENTICATED | {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    KafkaError.INVALID_TRANSACTION_TIMEOUT, KafkaError.INVALID_SESSION_TIMEOUT,
+}  # fmt: skip
 """Errors that a retry does not cure, unless they are of UNAUTHENTICATED."""
 
 REGROUPED = frozenset({KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS})
-"""Errors after which the group still knows this member. For an unknown member, the broker returns
-`UNKNOWN_MEMBER_ID`."""
+"""Errors after which the group still knows this member; otherwise it is `UNKNOWN_MEMBER_ID`."""
 
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 """Errors that a retry cures only after the topic accepts larger messages."""
@@ -86,6 +74,12 @@ def trouble_of(error: BaseException | KafkaError | None) -> LogTrouble | Denied:
         return Denied(reason)
     kind = Regrouped if inner.code() in REGROUPED else LogTrouble
     return kind(reason, cause_in(inner.str()))
+
+
+def code_of(error: BaseException | None) -> int | None:
+    """The code of a client's exception; None of any other one."""
+    code: int | None = error.args[0].code() if isinstance(error, KafkaException) else None
+    return code
 
 
 def refused(reason: str) -> LogTrouble | Denied:
@@ -240,8 +234,7 @@ def _security(settings: Settings) -> dict[str, Any]:
 
 
 def _check_complete(settings: Settings, *, sasl: bool, tls: bool) -> None:
-    """Raise BadConfiguration for contradictory settings, which would connect in an unintended
-    way."""
+    """Raise BadConfiguration for settings that contradict each other."""
     named = bool(settings.kafka_sasl_username), bool(settings.kafka_sasl_password)
     if sasl and settings.kafka_sasl_mechanism.upper().startswith(WITH_PASSWORD) and not all(named):
         raise BadConfiguration("SASL needs kafka_sasl_username and kafka_sasl_password")
@@ -257,31 +250,3 @@ def _check_complete(settings: Settings, *, sasl: bool, tls: bool) -> None:
         )
     if settings.kafka_ssl_ca and not (tls or "security.protocol" in settings.kafka_options):
         raise BadConfiguration("kafka_ssl_ca is set, but kafka_security_protocol has no TLS")
-
-
-RESERVED_OPTIONS = frozenset({"protocol", "decode_responses"})
-"""Client options that the reading of replies depends on. No URL may set them."""
-
-
-def redis_options(settings: Settings, address: str) -> dict[str, Any]:
-    """Arguments of the Redis client besides the URL. The URL's scheme decides on TLS."""
-    tls = address.startswith("rediss://")
-    files = {
-        "ssl_ca_certs": settings.redis_ca,
-        "ssl_certfile": settings.redis_certificate,
-        "ssl_keyfile": settings.redis_key,
-    }
-    if any(files.values()) and not tls:
-        raise BadConfiguration("redis_ca is set, but the URL in redis does not begin with rediss")
-    if "@" in address and (settings.redis_username or settings.redis_password):
-        raise BadConfiguration(
-            "redis_username or redis_password is set, and the URL in redis names a user, too: "
-            "give one of them"
-        )
-    if taken := RESERVED_OPTIONS & parse_qs(address.partition("?")[2]).keys():
-        raise BadConfiguration(f"the URL in redis must not set {', '.join(sorted(taken))}")
-    given = {"username": settings.redis_username, "password": settings.redis_password, **files}
-    for path in filter(None, files.values()):
-        check_readable(path)
-    options: dict[str, Any] = {name: value for name, value in given.items() if value}
-    return options | ({"ssl_min_version": ssl.TLSVersion.TLSv1_2} if tls else {})

@@ -8,15 +8,10 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
 
+from stream_rater.adapters.kafka import envelopes, reader
 from stream_rater.adapters.kafka.consumer import Input
-from stream_rater.adapters.kafka.envelopes import (
-    change_messages,
-    next_offset_of,
-    rejected_message,
-)
 from stream_rater.adapters.kafka.ladder_events import LadderEvents
 from stream_rater.adapters.kafka.producers import PartsProducer, Transactions
-from stream_rater.adapters.kafka.reader import Rereader, read_all, record_sums, source_tails
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
@@ -46,16 +41,9 @@ class Driver:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        input_: Input,
-        admin: Admin,
-        store: RedisStore,
-        role: str,
-        *,
-        stop: threading.Event,
-        on_effect: Callable[[str, float], None],
-    ) -> None:
+        self, settings: Settings, input_: Input, admin: Admin, store: RedisStore, role: str,
+        *, stop: threading.Event, on_effect: Callable[[str, float], None],
+    ) -> None:  # fmt: skip
         self.input = input_
         self._settings = settings
         self._admin = admin
@@ -65,7 +53,7 @@ class Driver:
         self._parts = PartsProducer(settings, admin.topics.parts, stop)
         self._transactions = Transactions(settings, role, input_, stop)
         self._ladder_events = LadderEvents(settings, admin, stop)
-        self._rereader = Rereader(settings, admin.topics.rounds)
+        self._rereader = reader.Rereader(settings, admin.topics.rounds)
         self._estimates = role == "estimator"
         self._prepared = False
         self._open: OpenTransaction | None = None
@@ -74,8 +62,7 @@ class Driver:
         self.on_polled: Callable[[ports.Polled], None] = lambda _: None
         """Receives the outcome of each poll."""
         self.on_encoding: Callable[[str], None] = lambda _: None
-        """Receives the encoding in which Redis stores a hash of beliefs, at most every
-        SAMPLE_EVERY_S."""
+        """Receives Redis' encoding of a hash of beliefs, at most every SAMPLE_EVERY_S."""
         self._sample_due_s = 0.0
         # Each of these effects is one call of a client. The other effects are the methods below.
         self.seek = input_.seek
@@ -178,14 +165,14 @@ class Driver:
         return self.input.committed_source(partitions)
 
     def source_tails(self, offsets: Mapping[int, int]) -> Mapping[int, ports.SourceTail]:
-        return source_tails(self._settings, self._admin, offsets)
+        return reader.source_tails(self._settings, self._admin, offsets)
 
     def look_for_offsets(self, partitions: frozenset[int]) -> ports.OffsetEvidence:
         after: dict[int, int] = {}
         topics = self._admin.topics
         (count,) = self._admin.partitions_of(topics.rejected)
-        for record in read_all(self._settings, topics.rejected, count):
-            found = next_offset_of(record.headers)
+        for record in reader.read_all(self._settings, topics.rejected, count):
+            found = envelopes.next_offset_of(record.headers)
             if found is not None and found[0] in partitions:
                 after[found[0]] = max(found[1], after.get(found[0], 0))
         ends = self._admin.all_ends(topics.rounds)
@@ -204,7 +191,7 @@ class Driver:
         return self._ladder_events.read().corrections
 
     def part_sums(self, offsets: Mapping[int, int]) -> Mapping[int, int | None]:
-        return record_sums(self._settings, self._admin, self._admin.topics.parts, offsets)
+        return reader.record_sums(self._settings, self._admin, self._admin.topics.parts, offsets)
 
     def log_starts(self, partitions: frozenset[int]) -> Mapping[int, int]:
         found = self._admin.starts(self.input.topic, max(partitions) + 1)
@@ -221,18 +208,16 @@ class Driver:
         self, offsets: Mapping[int, int], rejections: Sequence[ports.Rejection], tails: ports.Tails
     ) -> None:
         def send(producer: Producer) -> None:
+            topic, largest = self._admin.topics.rejected, self._admin.largest_rejection
             for rejection in rejections:
-                self._transactions.produce(
-                    producer,
-                    self._admin.topics.rejected,
-                    **rejected_message(rejection, self.input.topic, self._admin.largest_rejection),
-                )
+                message = envelopes.rejected_message(rejection, self.input.topic, largest)
+                self._transactions.produce(producer, topic, **message)
 
         self._transactions.run(send, offsets, tails)
 
     def _begin(self, events: Collection[ports.Event]) -> None:
         """Begin a transaction and send the events."""
-        messages = change_messages(Events.encoded(events))
+        messages = envelopes.change_messages(Events.encoded(events))
 
         def send(producer: Producer) -> None:
             self._transactions.produce_all(producer, self._admin.topics.changed, messages)

@@ -1,21 +1,155 @@
-"""A driver that performs a machine's effects on a log and a store of its own process.
+"""A driver that performs a machine's effects on a log and a store of its own process, and what it
+needs of them.
 
 The log and the store are those in memory (`memory`), for the simulator, the unit tests and `demo
 --embedded`, or those in a file (`sqlite`). The driver keeps the guarantees of Kafka and Redis that
 the protocol relies on, and no others. The contract tests hold all drivers to the same guarantees.
 An effect is a generator that pauses after each atomic step, so that a simulator can run other
 workers in between, or end the worker there.
+
+The consumer groups and the transactions that have not ended are in memory. They do not outlive the
+process, and neither do the members.
 """
 
-from collections.abc import Collection, Container, Generator, Mapping, Sequence
-from contextlib import suppress
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Container, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from stream_rater.adapters.local_log import Group, LocalLog, Topic
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.errors import LogTrouble, Regrouped
 from stream_rater.contract.record import Record, checksum
 from stream_rater.pipeline import ladder_history, ports
+from stream_rater.rating.record import header_bytes
+
+
+class Topic(Protocol):
+    """The partitions of `round-completed` or `performance-estimated`; `len` is their number."""
+
+    def __len__(self) -> int: ...
+
+    def start(self, partition: int) -> int:
+        """The first offset that can be read. Records before it were deleted."""
+
+    def end(self, partition: int) -> int:
+        """The offset of the next record."""
+
+    def read(self, partition: int, first: int, end: int) -> Sequence[Record]:
+        """The records with offsets in [first, end), where the log has them."""
+
+
+@dataclass
+class Transaction:
+    """The messages of a producer in a transaction that has not ended."""
+
+    batches: list[Collection[ports.Event]] = field(default_factory=list)
+    """The events, in the order in which they were sent."""
+    rejections: list[ports.Rejection] = field(default_factory=list)
+    offsets: dict[int, int] = field(default_factory=dict)
+    tails: dict[int, int | None] = field(default_factory=dict)
+    """The checksums that are committed with offsets of `round-completed`."""
+
+
+class Group:
+    """A consumer group on one topic: the owner of each partition, and the committed offsets."""
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+        self.generation = 0
+        self.owners: dict[int, object] = {}
+        self.committed: dict[int, int] = {}
+        self.tails: dict[int, int | None] = {}
+        """The checksum of the record before each committed offset of `round-completed`, where it is
+        known. A group of a file knows those of its process only."""
+        self.transactions: dict[int, Transaction] = {}
+        """Open transactions by producer. The offsets in them are not stable."""
+
+    def assign(self, members: Sequence[object]) -> None:
+        """Rebalance: assign all partitions again. Members are fenced until their next poll."""
+        self.generation += 1
+        self.owners = (
+            {p: members[p % len(members)] for p in range(self.partitions)} if members else {}
+        )
+
+    def owned_by(self, member: object) -> frozenset[int]:
+        """The partitions that the coordinator has assigned to a member."""
+        return frozenset(p for p, owner in self.owners.items() if owner is member)
+
+
+class LocalLog(ABC):
+    """The topics, the two consumer groups, and a `ladder_history.LadderEventLog`."""
+
+    rounds: Topic
+    parts: Topic
+    rejections_deleted = 0
+    """The number of the first rejections that retention has deleted."""
+    poll_records = 500
+    """The most records of a partition that one poll, or one ReadAgain, returns."""
+
+    def __init__(self, partitions: int, shards: int) -> None:
+        self.estimators = Group(partitions)
+        self.updaters = Group(shards)
+        self._producers = itertools.count()
+        self._fenced: set[int] = set()
+
+    @abstractmethod
+    def append_part(self, shard: int, value: bytes) -> int:
+        """Append a part, and return its offset."""
+
+    @abstractmethod
+    def read(self) -> ladder_history.LadderLog:
+        """Combine the ladder events."""
+
+    @abstractmethod
+    def write(self, messages: Sequence[bytes]) -> None:
+        """Append ladder events."""
+
+    @abstractmethod
+    def after_rejected(self) -> Iterable[tuple[int, int]]:
+        """The partition and `next_offset` of rejections, at least each partition's largest."""
+
+    @abstractmethod
+    def save(self, group: Group, transaction: Transaction) -> None:
+        """Write the messages and offsets of a transaction, all or none."""
+
+    def performing(self, effect: ports.Effect[Any]) -> AbstractContextManager[None]:
+        """The block in which an effect is performed without a pause."""
+        return nullcontext()
+
+    def pieces(self, events: Collection[ports.Event]) -> Sequence[Collection[ports.Event]]:
+        """The events in two pieces, which are sent one after the other."""
+        sent = list(events)
+        half = len(sent) // 2
+        return sent[:half], sent[half:]
+
+    def new_producer(self) -> int:
+        """The id of a new producer."""
+        return next(self._producers)
+
+    def transaction(self, group: Group, producer: int) -> Transaction:
+        """The open transaction of a producer, or a new one. Raises LogTrouble if it is fenced."""
+        if producer in self._fenced:
+            raise LogTrouble(
+                "fenced: another producer replaced this one, or its transaction timed out"
+            )
+        return group.transactions.setdefault(producer, Transaction())
+
+    def commit(self, group: Group, producer: int) -> None:
+        """Commit a producer's transaction. Raises LogTrouble if the producer is fenced."""
+        self.transaction(group, producer)
+        self.save(group, group.transactions.pop(producer))
+
+    def abort(self, group: Group, producer: int) -> None:
+        """Abort a producer's transaction, if it has one."""
+        group.transactions.pop(producer, None)
+
+    def fence(self, group: Group, producer: int) -> None:
+        """Abort the producer's transaction, and refuse everything that it sends later."""
+        self.abort(group, producer)
+        self._fenced.add(producer)
+
 
 Steps = Generator[None, None, Any]
 """An effect in progress: it yields after each atomic step and returns the outcome."""
@@ -26,13 +160,16 @@ class LocalStore(Protocol):
 
     def read_priors(self, shard: int, players: PlayerColumn) -> ports.Priors:
         """The `applied` of a shard and the players' belief headers."""
+        stored = self.read(shard, players)
+        return ports.Priors(stored.position.applied, header_bytes(stored.column))
 
     def read(self, shard: int, players: PlayerColumn) -> ports.StoredShard:
         """The position of a shard and the players' records."""
 
     def apply(self, shard: int, application: ports.Application) -> bool:
-        """Write beliefs and position by compare-and-set (`ports.Application`). Returns False if
-        nothing was written, or if the shard became VANISHED."""
+        """Write beliefs and position by compare-and-set. Returns False, and writes nothing, if
+        `applied` is not `position.start` or the epoch differs. It also returns False if the number
+        of new beliefs differs from the number of absent ones; then the shard is VANISHED."""
 
     def heads(self, ladder: str) -> dict[str, bytes]:
         """The heads of a ladder's checkpoints by name."""
@@ -56,9 +193,6 @@ class LocalStore(Protocol):
 class LocalDriver:
     """A group member and its producer: performs the effects of one machine."""
 
-    poll_records = 500
-    """The most records of a partition that one poll, or one ReadAgain, returns."""
-
     def __init__(self, log: LocalLog, store: LocalStore, group: Group, source: Topic) -> None:
         self.log = log
         self.store = store
@@ -74,16 +208,16 @@ class LocalDriver:
 
     def perform(self, effect: ports.Effect[Any]) -> Any:
         """Perform an effect without a pause."""
-        steps = self.steps(effect)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as done:
-                return done.value
+        with self.log.performing(effect):
+            steps = self.steps(effect)
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as done:
+                    return done.value
 
     def steps(self, effect: ports.Effect[Any]) -> Steps:
-        """Perform an effect, pausing after each atomic step. The events of an Apply are sent at
-        once."""
+        """Perform an effect in atomic steps. The events of an Apply are sent at once."""
         if not isinstance(effect, ports.Publish | ports.NewProducer):
             self._abort_open()
         if isinstance(effect, ports.Apply) and effect.events:
@@ -105,7 +239,7 @@ class LocalDriver:
         records: list[Record] = []
         if not effect.no_fetch:
             for partition in [p for p in self._reading if p not in effect.paused]:
-                records += self._take(partition, self.poll_records)
+                records += self._take(partition, self.log.poll_records)
         return ports.Polled(polled.now_s, polled.lost, polled.gained, records)
 
     def has_news(self, paused: Collection[int]) -> bool:
@@ -215,7 +349,7 @@ class LocalDriver:
     def read_again(self, partition: int, first: int, end: int) -> Steps:
         yield
         first = max(first, self._source.start(partition))
-        return self._source.read(partition, first, min(end, first + self.poll_records))
+        return self._source.read(partition, first, min(end, first + self.log.poll_records))
 
     def note_corrections(self, in_force: ports.CorrectionsByLadder) -> Steps:
         for message in ladder_history.encode_corrections(in_force):
@@ -253,18 +387,10 @@ class LocalDriver:
         return True
 
     def read_priors(self, players: Mapping[int, PlayerColumn]) -> Steps:
-        read = {}
-        for shard, of_shard in players.items():
-            yield
-            read[shard] = self.store.read_priors(shard, of_shard)
-        return read
+        return _by_shard(self.store.read_priors, players)
 
     def read_beliefs(self, players: Mapping[int, PlayerColumn]) -> Steps:
-        read = {}
-        for shard, of_shard in players.items():
-            yield
-            read[shard] = self.store.read(shard, of_shard)
-        return read
+        return _by_shard(self.store.read, players)
 
     def scatter(self, parts: Sequence[tuple[int, bytes]]) -> Steps:
         offsets = []
@@ -277,10 +403,7 @@ class LocalDriver:
     def apply(
         self, applications: Mapping[int, ports.Application], events: Collection[ports.Event]
     ) -> Steps:
-        done = {}
-        for shard, application in applications.items():
-            yield
-            done[shard] = self.store.apply(shard, application)
+        done = yield from _by_shard(self.store.apply, applications)
         yield
         return done
 
@@ -303,7 +426,7 @@ class LocalDriver:
         open_events, self._open = self._open, None
         if open_events is None and producer in self.group.transactions:
             raise LogTrouble("the producer's last transaction has not ended")
-        for batch in self._batches(events if open_events is None else ()):
+        for batch in self.log.pieces(events if open_events is None else ()):
             yield
             self.log.transaction(self.group, producer).batches.append(batch)
         self.log.transaction(self.group, producer).rejections.extend(rejections)
@@ -315,12 +438,6 @@ class LocalDriver:
         self.log.commit(self.group, producer)
         yield
 
-    def _batches(self, events: Collection[ports.Event]) -> Sequence[Collection[ports.Event]]:
-        """The events in two pieces, which are sent one after the other."""
-        sent = list(events)
-        half = len(sent) // 2
-        return sent[:half], sent[half:]
-
     def _check(self, generation: int) -> None:
         """Raise Regrouped if the group has had one rebalance since the last poll, and LogTrouble if
         it has had more. With Regrouped, the transaction is aborted."""
@@ -329,6 +446,15 @@ class LocalDriver:
         if generation < self.group.generation:
             self.log.abort(self.group, self.producer)
             raise Regrouped("fenced: the group has a new generation")
+
+
+def _by_shard(action: Callable[[int, Any], Any], wanted: Mapping[int, Any]) -> Steps:
+    """The result of an action for each shard, which is one step."""
+    found = {}
+    for shard, each in wanted.items():
+        yield
+        found[shard] = action(shard, each)
+    return found
 
 
 def estimator_worker(log: LocalLog, store: LocalStore) -> LocalDriver:

@@ -20,11 +20,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from stream_rater.config.changing_credentials import (
-    PATIENCE_S,
-    ChangingCredentials,
-    Credentials,
-)
+from stream_rater.config.changing_credentials import PATIENCE_S, ChangingCredentials, Credentials
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import PREFIX, Settings
 
@@ -57,8 +53,7 @@ class Login:
         clock: Callable[[], float] = time.monotonic,
         soon: Callable[[Callable[[], object]], object] = in_a_thread,
     ) -> None:  # fmt: skip
-        """`file`: the path of the password's file; empty if a token is shown. `clock` returns
-        seconds. `soon` calls what it is given."""
+        """`file`: that of the password; empty if a token is shown. `soon` calls what it gets."""
         self._username, self._password, self._file = username, password, file
         self._present = ChangingCredentials(Credentials(username, password), password_file=file)
         self._clock, self._soon = clock, soon
@@ -72,8 +67,7 @@ class Login:
         """When the password last changed."""
 
     def adopt(self, client: Any, password: str) -> None:
-        """Let a new client, which was made with this password, show the present one, and all later
-        ones. The client keeps the login."""
+        """Let a new client, made with this password, show the present one and all later ones."""
         client.login = self
         with self._lock:
             self._clients.add(client)
@@ -82,8 +76,7 @@ class Login:
             self._hand_out(client)
 
     def after_refusal(self) -> str:
-        """What is done after Kafka has refused the login, in words; empty if it is useless to try
-        again."""
+        """What is done after a refusal, in words; empty if it is useless to try again."""
         now_s = self._clock()
         with self._lock:
             changed = self._read_again()
@@ -108,8 +101,7 @@ class Login:
         return f"{what}: this goes on for at most {PATIENCE_S:.0f} s"
 
     def _read_again(self) -> bool:
-        """Read the file again. Returns whether there is another password in it, which all clients
-        must have."""
+        """Read the file again. Returns whether all clients must have another password."""
         if not self._file:
             return False
         before = self._password
@@ -150,8 +142,7 @@ def login_of(settings: Settings) -> Login | None:
 
 
 def after_refusal() -> str:
-    """What is done after a Kafka has refused a login of this process, in words; empty if it is
-    useless to try again."""
+    """As `Login.after_refusal`, if a Kafka has refused any login of this process."""
     with _lock:
         logins = tuple(_logins.values())
     return next(filter(None, [each.after_refusal() for each in logins]), "")

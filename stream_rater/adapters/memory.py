@@ -6,40 +6,34 @@
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from stream_rater.adapters.local_log import Group, LocalLog, Transaction
+from stream_rater.adapters.local_driver import Group, LocalLog, LocalStore, Topic, Transaction
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.record import Headers, Player, Record
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.ladder_history import LadderLog
-from stream_rater.rating.record import HEADER_SIZE
 
 
 class Records(list[Record]):
-    """One partition: the record at offset o has index o. Records before `start` were deleted and
-    cannot be read."""
+    """One partition, by offset. Records before `start` were deleted and cannot be read."""
 
     start = 0
 
 
-class Partitions(list[Records]):
+class Partitions(list[Records], Topic):
     """The partitions of a topic."""
 
     def start(self, partition: int) -> int:
-        """The first offset that can be read."""
         return self[partition].start
 
     def end(self, partition: int) -> int:
-        """The offset of the next record."""
         return len(self[partition])
 
     def read(self, partition: int, first: int, end: int) -> Sequence[Record]:
-        """The records with offsets in [first, end)."""
         return self[partition][first:end]
 
 
 class Log(LocalLog):
-    """The topics, the two consumer groups, and the ladder events (a
-    `ladder_history.LadderEventLog`)."""
+    """The topics, the two consumer groups, and the ladder events."""
 
     def __init__(self, partitions: int, shards: int) -> None:
         super().__init__(partitions, shards)
@@ -56,13 +50,9 @@ class Log(LocalLog):
         self.updaters.partitions += count
 
     def submit(
-        self,
-        partition: int,
-        value: bytes | None,
-        headers: Headers = (),
-        received_s: float = 0.0,
+        self, partition: int, value: bytes | None, headers: Headers = (), received_s: float = 0.0,
         key: bytes | None = None,
-    ) -> int:
+    ) -> int:  # fmt: skip
         """Append a record to `round-completed`, and return its offset."""
         log = self.rounds[partition]
         log.append(Record(partition, len(log), value, headers, received_s, key))
@@ -94,7 +84,7 @@ class Log(LocalLog):
         group.tails.update(transaction.tails)
 
 
-class Store:
+class Store(LocalStore):
     """The position and the beliefs of each shard, and the ladders' checkpoints."""
 
     def __init__(self) -> None:
@@ -105,23 +95,12 @@ class Store:
         self.pieces: dict[tuple[str, str, int], bytes] = {}
         """The pieces of checkpoints by ladder, name and number."""
 
-    def read_priors(self, shard: int, players: PlayerColumn) -> ports.Priors:
-        """The `applied` of a shard and the players' belief headers."""
-        stored = self.read(shard, players)
-        nothing = bytes(HEADER_SIZE)
-        headers = b"".join(r[:HEADER_SIZE] if r else nothing for r in stored.records)
-        return ports.Priors(stored.position.applied, headers)
-
     def read(self, shard: int, players: PlayerColumn) -> ports.StoredShard:
-        """The position of a shard and the players' records."""
         beliefs = self.beliefs.get(shard, {})
         position = self.positions.get(shard, ports.Position())
         return ports.StoredShard(position, [beliefs.get(player) for player in players])
 
     def apply(self, shard: int, application: ports.Application) -> bool:
-        """Write beliefs and position by compare-and-set. Returns False, and writes nothing, if
-        `applied` is not `position.start` or the epoch differs. It also returns False if the number
-        of new beliefs differs from the number of absent ones; then the shard is VANISHED."""
         position, beliefs = application.position, application.beliefs
         stored = self.positions.get(shard, ports.Position())
         if (stored.applied, stored.epoch) != (position.start, position.epoch):
@@ -135,25 +114,19 @@ class Store:
         return not vanished
 
     def heads(self, ladder: str) -> dict[str, bytes]:
-        """The heads of a ladder's checkpoints by name."""
         return dict(self.checkpoints.get(ladder, {}))
 
     def read_piece(self, ladder: str, name: str, number: int) -> bytes | None:
-        """A piece of a checkpoint; None if there is none."""
         return self.pieces.get((ladder, name, number))
 
     def write_piece(self, ladder: str, name: str, number: int, data: bytes) -> None:
-        """Write a piece of a checkpoint."""
         self.pieces[ladder, name, number] = data
 
     def keep_head(self, ladder: str, name: str, head: bytes) -> None:
-        """Write the head of a checkpoint."""
         self.checkpoints.setdefault(ladder, {})[name] = head
 
     def drop_piece(self, ladder: str, name: str, number: int) -> None:
-        """Delete a piece, if it is there."""
         self.pieces.pop((ladder, name, number), None)
 
     def drop_head(self, ladder: str, name: str) -> None:
-        """Delete the head of a checkpoint, if it is there."""
         self.checkpoints.get(ladder, {}).pop(name, None)

@@ -21,10 +21,9 @@ from stream_rater.adapters.kafka.envelopes import (
 )
 from stream_rater.adapters.sqlite import events, names, reading, season_file
 from stream_rater.adapters.sqlite.database import Database, check_window
-from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
+from stream_rater.adapters.sqlite.log import FileSubmitter, NewRound, SqliteLog
 from stream_rater.adapters.sqlite.season_file import SeasonFile, SeasonRows
 from stream_rater.adapters.sqlite.store import SqliteStore, set_position
-from stream_rater.adapters.sqlite.submitter import FileSubmitter
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import BadConfiguration, Failed

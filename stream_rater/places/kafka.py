@@ -8,16 +8,15 @@ from functools import cached_property
 from msgspec import structs
 
 from stream_rater.adapters.kafka import reader, season_topic, topics
-from stream_rater.adapters.kafka.copier import Copier, delete_topics
 from stream_rater.adapters.kafka.envelopes import (
     change_headers,
     next_offset_of,
 )
 from stream_rater.adapters.kafka.ladder_events import LadderEvents
-from stream_rater.adapters.kafka.producers import PartsProducer
-from stream_rater.adapters.kafka.producers import Submitter as KafkaSubmitter
+from stream_rater.adapters.kafka.producers import Copier, KafkaSubmitter, PartsProducer
+from stream_rater.adapters.kafka.topics import delete_topics
 from stream_rater.adapters.redis.index_keys import drop_index
-from stream_rater.adapters.redis.keys import belief_key
+from stream_rater.adapters.redis.metadata import belief_key
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
@@ -152,7 +151,7 @@ class KafkaPlace(Place):
 
     def parts(self) -> Iterator[Sequence[Record]]:
         topic = self.topics.parts
-        return iter(reader.read_batches(self.settings, topic, self._count(topic)))
+        return reader.read_batches(self.settings, topic, range(self._count(topic)))
 
     def events(self) -> Iterator[Record]:
         return self._all(self.topics.changed)

@@ -6,11 +6,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from stream_rater.adapters.sqlite.beliefs import recent_beliefs
+from stream_rater.adapters.local_driver import estimator_worker, updater_worker
 from stream_rater.adapters.sqlite.database import Database
-from stream_rater.adapters.sqlite.driver import estimator_worker, updater_worker
 from stream_rater.adapters.sqlite.log import SqliteLog
-from stream_rater.adapters.sqlite.store import SqliteStore
+from stream_rater.adapters.sqlite.store import SqliteStore, recent_beliefs
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.files import read_ladders
 from stream_rater.config.ladders import ANY_LADDER, Ladders

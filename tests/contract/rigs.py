@@ -25,10 +25,8 @@ from stream_rater.adapters.driver import Driver
 from stream_rater.adapters.kafka import consumer
 from stream_rater.adapters.kafka.ladder_events import LadderEvents
 from stream_rater.adapters.kafka.topics import Admin
-from stream_rater.adapters.local_driver import estimator_worker, updater_worker
-from stream_rater.adapters.local_log import Group
+from stream_rater.adapters.local_driver import Group, LocalStore, estimator_worker, updater_worker
 from stream_rater.adapters.redis.store import RedisStore
-from stream_rater.adapters.sqlite import driver
 from stream_rater.adapters.sqlite.database import Database, connect_reader
 from stream_rater.adapters.sqlite.events import read_events
 from stream_rater.adapters.sqlite.log import SqliteLog, read_rejections
@@ -106,7 +104,7 @@ class LocalRig:
     """A rig on a log of this process."""
 
     log: Any
-    _worker: Callable[[str], Performer]
+    store: LocalStore
     cut: Callable[[int, int], None]
     """Delete the records of round-completed before this offset."""
     cut_rejections: Callable[[], None]
@@ -119,7 +117,8 @@ class LocalRig:
 
     def join(self, role: str, *, evictable: bool = False) -> Member:
         """A new member, which learns by polling what it owns."""
-        member = Member(self._worker(role), role)
+        make = estimator_worker if role == ESTIMATOR else updater_worker
+        member = Member(make(self.log, self.store), role)
         self._members[role].append(member)
         self._assign(role, self._members[role])
         return member
@@ -197,10 +196,6 @@ class MemoryRig(LocalRig):
         self.log = memory.Log(PARTITIONS, SHARDS)
         self.store = memory.Store()
 
-    def _worker(self, role: str) -> Performer:
-        make = estimator_worker if role == ESTIMATOR else updater_worker
-        return make(self.log, self.store)
-
     def cut(self, partition: int, offset: int) -> None:
         self.log.rounds[partition].start = offset
 
@@ -225,10 +220,6 @@ class SqliteRig(LocalRig):
         self.log = SqliteLog(self.database)
         self.store = SqliteStore(self.database)
         self._reader = connect_reader(path)
-
-    def _worker(self, role: str) -> Performer:
-        make = driver.estimator_worker if role == ESTIMATOR else driver.updater_worker
-        return make(self.log, self.store)
 
     def cut(self, partition: int, offset: int) -> None:
         with self.database.turn():

@@ -13,8 +13,8 @@ from msgspec import Raw
 from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka import reader
 from stream_rater.adapters.kafka.topics import Topics
-from stream_rater.adapters.local_driver import LocalDriver
-from stream_rater.adapters.sqlite.driver import SqliteDriver
+from stream_rater.adapters.local_driver import LocalLog
+from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.contract.corrections import PlayerRemoved, RoundVoided, name_of
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.events import to_json
@@ -75,8 +75,8 @@ def small_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many calls for few records, and no long wait for what never comes."""
     monkeypatch.setattr(reader, "REREAD_AT_ONCE", 3)
     monkeypatch.setattr(reader, "REREAD_TIMEOUT_S", 3.0)
-    monkeypatch.setattr(LocalDriver, "poll_records", 3)
-    monkeypatch.setattr(SqliteDriver, "poll_records", 3)
+    monkeypatch.setattr(LocalLog, "poll_records", 3)
+    monkeypatch.setattr(SqliteLog, "poll_records", 3)
 
 
 def test_records_are_read_again_in_order(rig: Rig) -> None:

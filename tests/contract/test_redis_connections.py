@@ -17,7 +17,7 @@ from stream_rater.adapters.redis import sentinel
 from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.connection import async_client
 from stream_rater.adapters.redis.index_keys import ROOT
-from stream_rater.adapters.redis.keys import position_key
+from stream_rater.adapters.redis.metadata import position_key
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.config import changing_credentials

@@ -15,13 +15,12 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from local import stores
-from stream_rater.adapters.local_driver import estimator_worker
+from stream_rater.adapters.local_driver import estimator_worker, updater_worker
 from stream_rater.adapters.memory import Log
 from stream_rater.adapters.memory import Store as MemoryStore
+from stream_rater.adapters.redis.calls import LIBRARY
 from stream_rater.adapters.redis.client import connect
-from stream_rater.adapters.redis.functions import LIBRARY
 from stream_rater.adapters.redis.store import RedisStore
-from stream_rater.adapters.sqlite import driver
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.adapters.sqlite.store import SqliteStore
@@ -81,7 +80,7 @@ class SqlitePerformer:
 
     def __init__(self, database: Database) -> None:
         self.turn = database.turn
-        self.driver = driver.updater_worker(SqliteLog(database), SqliteStore(database))
+        self.driver = updater_worker(SqliteLog(database), SqliteStore(database))
 
     def perform(self, effect: Effect[Any]) -> Any:
         with self.turn():

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_rater.adapters.access import client_options, redis_options
+from stream_rater.adapters.access import client_options
+from stream_rater.adapters.redis.login import redis_options
 from stream_rater.cli import app
 from stream_rater.config.files import ladders_of_settings, read_settings
 from stream_rater.config.settings import PREFIX, SECRETS, ServeSettings, Settings

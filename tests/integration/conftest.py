@@ -14,9 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_rater.adapters.kafka.copier import delete_topics
 from stream_rater.adapters.kafka.season_topic import topic_of
-from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.kafka.topics import Admin, delete_topics
 from stream_rater.config.settings import Settings
 from tests.builders.serves import ServeHere, serves_here
 from tests.integration.processes import Start, WorkerProcess, workers

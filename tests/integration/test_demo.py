@@ -21,7 +21,7 @@ from local.processes import port_is_free
 from local.servers import Addresses
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, ROOT
 from stream_rater.adapters.kafka.topics import Admin
-from stream_rater.adapters.redis.functions import LIBRARY
+from stream_rater.adapters.redis.calls import LIBRARY
 from stream_rater.config.settings import PREFIX
 from tests.integration.processes import wait_until
 from tests.real import PREFIX as TESTS

@@ -23,7 +23,7 @@ from tests.integration.test_rebuild import rebuild
 
 EFFECTS = [
     "stream_rater.adapters.kafka.topics.Admin.create_topics",
-    "stream_rater.adapters.kafka.copier.Copier.write",
+    "stream_rater.adapters.kafka.producers.Copier.write",
     "stream_rater.adapters.kafka.topics.Admin.commit",
     "stream_rater.adapters.redis.checkpoints.RedisCheckpoints.drop_all",
     "stream_rater.places.kafka.drop_index",

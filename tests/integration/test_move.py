@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stream_rater.adapters.kafka.copier import Copier
+from stream_rater.adapters.kafka.producers import Copier
 from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.client import connect
@@ -32,7 +32,7 @@ from tests.rounds import day
 EFFECTS = [
     "stream_rater.adapters.redis.metadata.StoreMetadata.mark_unfinished",
     "stream_rater.adapters.kafka.topics.Admin.create_topics",
-    "stream_rater.adapters.kafka.copier.Copier.write",
+    "stream_rater.adapters.kafka.producers.Copier.write",
     "stream_rater.adapters.kafka.topics.Admin.commit",
     "stream_rater.adapters.kafka.producers.PartsProducer.scatter",
     "stream_rater.adapters.redis.metadata.StoreMetadata.begin_rebuild",

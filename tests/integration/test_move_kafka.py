@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from local.kafka_node import FORMATTED, start_kafka
 from local.servers import Addresses
 from stream_rater.adapters.access import CLIENT_LOGGER
-from stream_rater.adapters.kafka.copier import Copier
+from stream_rater.adapters.kafka.producers import Copier
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS

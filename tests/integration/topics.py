@@ -8,10 +8,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, Topic
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from stream_rater.adapters.access import CLIENT_LOGGER
-from stream_rater.adapters.kafka.copier import delete_topics
 from stream_rater.adapters.kafka.reader import source_tails
 from stream_rater.adapters.kafka.topic_rules import topic_settings
-from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.adapters.kafka.topics import Admin, Topics, delete_topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json

@@ -8,8 +8,7 @@ from typing import Any, Self
 
 import msgspec
 
-from stream_rater.adapters.local_driver import Steps
-from stream_rater.adapters.local_log import Group
+from stream_rater.adapters.local_driver import Group, Steps
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.contract.errors import Trouble, Unrecoverable
 from stream_rater.operations.cutoff import Cutoff

@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from stream_rater.adapters import memory
-from stream_rater.adapters.sqlite.beliefs import all_beliefs
+from stream_rater.adapters.local_driver import estimator_worker, updater_worker
 from stream_rater.adapters.sqlite.database import Database, connect_reader
-from stream_rater.adapters.sqlite.driver import estimator_worker, updater_worker
 from stream_rater.adapters.sqlite.events import read_events
 from stream_rater.adapters.sqlite.log import SqliteLog, read_records, read_rejections
-from stream_rater.adapters.sqlite.store import SqliteStore
+from stream_rater.adapters.sqlite.store import SqliteStore, all_beliefs
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.submissions import NewRecord, RecordPlace

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from stream_rater.adapters.local_log import Group
+from stream_rater.adapters.local_driver import Group
 from stream_rater.adapters.memory import Log
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.ladders import Ladders

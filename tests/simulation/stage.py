@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from stream_rater.adapters.local_log import Group
+from stream_rater.adapters.local_driver import Group
 from stream_rater.adapters.memory import Log, Records
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config.ladders import Ladders

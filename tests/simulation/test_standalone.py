@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from stream_rater.adapters.local_log import Group, Transaction
-from stream_rater.adapters.sqlite import beliefs, events
+from stream_rater.adapters.local_driver import Group, Transaction
+from stream_rater.adapters.sqlite import events
+from stream_rater.adapters.sqlite import store as tables
 from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.contract.errors import LogTrouble, RoundsLost
 from stream_rater.contract.submissions import NewRecord, RecordPlace
@@ -133,8 +134,8 @@ class Life:
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beliefs are merged, and events pruned, after a few. As many events stay as a turn publishes,
     so that the subscriber sees all of them."""
-    monkeypatch.setattr(beliefs, "RECENT", 12)
-    monkeypatch.setattr(beliefs, "LEAST_MERGED", 2)
+    monkeypatch.setattr(tables, "RECENT", 12)
+    monkeypatch.setattr(tables, "LEAST_MERGED", 2)
     monkeypatch.setattr(events, "KEPT", 50)
     monkeypatch.setattr(events, "PRUNED_TOGETHER", 10)
     monkeypatch.setattr(events, "LEAST_PRUNED", 2)

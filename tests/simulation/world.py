@@ -11,8 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stream_rater.adapters.local_driver import LocalDriver, Steps
-from stream_rater.adapters.local_log import Group, Topic
+from stream_rater.adapters.local_driver import Group, LocalDriver, Steps, Topic
 from stream_rater.adapters.memory import Log, Store
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.record import Player, Record

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from stream_rater.adapters.local_driver import estimator_worker, updater_worker
 from stream_rater.adapters.sqlite import database as module
 from stream_rater.adapters.sqlite import schema
 from stream_rater.adapters.sqlite.database import Database, connect_reader
-from stream_rater.adapters.sqlite.driver import updater_worker
 from stream_rater.adapters.sqlite.events import read_events, restore
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog, read_records
 from stream_rater.adapters.sqlite.names import index_path
@@ -232,6 +232,15 @@ def test_a_full_disk_takes_a_turn_back(database: Database, path: Path) -> None:
     with database.turn():
         assert log.submit(0, b"next") == 1
     assert values(path) == [b"before", b"next"]
+
+
+def test_an_effect_outside_of_a_turn_is_one_transaction(database: Database) -> None:
+    """However many writes it has."""
+    statements = list[str]()
+    worker = estimator_worker(SqliteLog(database), SqliteStore(database))
+    database.connection.set_trace_callback(statements.append)
+    assert worker.perform(ports.Scatter([(0, b"a"), (0, b"b")])) == [0, 1]
+    assert statements.count("COMMIT") == 1
 
 
 def test_ladder_events_are_read_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

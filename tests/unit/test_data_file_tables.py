@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from stream_rater.adapters import memory
-from stream_rater.adapters.sqlite import beliefs, events
+from stream_rater.adapters.sqlite import events
+from stream_rater.adapters.sqlite import store as tables
 from stream_rater.adapters.sqlite.database import Database, connect_reader
 from stream_rater.adapters.sqlite.events import read_events
 from stream_rater.adapters.sqlite.log import SqliteLog
@@ -28,7 +29,7 @@ PLAYERS: list[Player] = [(f"l{n % 3}", f"p{n}") for n in range(40)]
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Merge and prune after a few calls, some rows at a time, and remember few records."""
     for module, constants in (
-        (beliefs, {"RECENT": 30, "LEAST_MERGED": 2, "MERGE_FACTOR": 1, "KNOWN_BYTES": 1600,
+        (tables, {"RECENT": 30, "LEAST_MERGED": 2, "MERGE_FACTOR": 1, "KNOWN_BYTES": 1600,
                    "TOGETHER": 8}),
         (events, {"KEPT": 40, "PRUNED_TOGETHER": 20, "LEAST_PRUNED": 3, "PRUNE_FACTOR": 4}),
     ):  # fmt: skip
@@ -47,7 +48,7 @@ def test_beliefs_that_are_merged(tmp_path: Path, seed: int, collide: bool) -> No
     and for readers; and if players share fingerprints."""
     whole = record_cache.fingerprints_of
     with pytest.MonkeyPatch.context() as patch:
-        for module in (beliefs, record_cache) if collide else ():
+        for module in (tables, record_cache) if collide else ():
             patch.setattr(module, "fingerprints_of", lambda players: whole(players) | ~np.uint64(7))
         merge_beliefs(tmp_path / f"{seed}.db", seed)
 
@@ -94,7 +95,7 @@ def merge_beliefs(path: Path, seed: int) -> None:
 @pytest.mark.usefixtures("hurried")
 def test_merged_calls_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that the merge began with, and none that came in the meantime."""
-    monkeypatch.setattr(beliefs, "RECENT", 3)
+    monkeypatch.setattr(tables, "RECENT", 3)
     sizes = list[int]()
     with closing(Database.open(tmp_path / "ratings.db")) as database:
         store = SqliteStore(database)

@@ -11,9 +11,9 @@ from unittest.mock import Mock, call
 import msgspec
 import pytest
 
+from stream_rater.adapters.local_driver import updater_worker
 from stream_rater.adapters.sqlite import events
 from stream_rater.adapters.sqlite.database import Database, connect_reader
-from stream_rater.adapters.sqlite.driver import updater_worker
 from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.adapters.sqlite.names import index_path
 from stream_rater.adapters.sqlite.reading import data_file

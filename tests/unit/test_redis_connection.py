@@ -25,11 +25,17 @@ from redis.exceptions import AskError, ClusterDownError, MovedError, NoPermissio
 
 from stream_rater.adapters.redis import client
 from stream_rater.adapters.redis.calls import CallBatch, Caller, bulk, encode_command
-from stream_rater.adapters.redis.checks import Memory, check, memory_warnings
-from stream_rater.adapters.redis.client import connect, error_of, translated_failures
+from stream_rater.adapters.redis.client import (
+    Memory,
+    check_server,
+    connect,
+    error_of,
+    memory_warnings,
+    translated_failures,
+)
 from stream_rater.adapters.redis.connection import AsyncClient, Dialer, async_client
 from stream_rater.adapters.redis.encoding import MOST_TOGETHER, encode_reads, encode_writes
-from stream_rater.adapters.redis.keys import belief_key
+from stream_rater.adapters.redis.metadata import belief_key
 from stream_rater.cli.service import serve_api
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.config.errors import BadConfiguration
@@ -379,18 +385,18 @@ NONE_EVICTED = configured("noeviction", 0)
 def test_info_shows_what_config_does_not(config: Any, info: Any) -> None:
     """Hosted servers deny CONFIG, or answer it with less. INFO may be denied, too."""
     with pytest.raises(StoreMismatch, match="policy is allkeys-lru and maxmemory is 1000"):
-        check(server(config, info))
+        check_server(server(config, info))
     kept = info and informed("volatile-lru", 1000)
-    assert check(server(config if info else NONE_EVICTED, kept)) == []
+    assert check_server(server(config if info else NONE_EVICTED, kept)) == []
 
 
 def test_what_cannot_be_known_is_said() -> None:
     """One line says so, and names the right to give. Small hashes are warned of, too."""
     nothing: list[dict[str, Any] | None] = [None, {}]
     for info in nothing:
-        (line,) = check(server(None, info))
+        (line,) = check_server(server(None, info))
         assert "it is unknown" in line and "`+info`" in line and "\n" not in line
-    (line,) = check(server({"hash-max-listpack-value": "64"} | NONE_EVICTED, None))
+    (line,) = check_server(server({"hash-max-listpack-value": "64"} | NONE_EVICTED, None))
     assert line.startswith("redis: hash-max-listpack-value is 64. ")
 
 

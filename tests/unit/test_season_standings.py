@@ -14,10 +14,10 @@ from unittest.mock import patch
 import pytest
 
 from stream_rater.adapters.sqlite.database import Database
+from stream_rater.adapters.sqlite.log import FileSubmitter
 from stream_rater.adapters.sqlite.names import index_path, seasons_path
 from stream_rater.adapters.sqlite.reading import DataFile
 from stream_rater.adapters.sqlite.season_file import SeasonFile, SeasonRows
-from stream_rater.adapters.sqlite.submitter import FileSubmitter
 from stream_rater.config import views
 from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import ANY_LADDER, Ladders

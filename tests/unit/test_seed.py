@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stream_rater.adapters.sqlite import submitter
+from stream_rater.adapters.sqlite import log
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
 from stream_rater.config.ladders import ANY_LADDER, any_ladder
 from stream_rater.contract import seeds as limits
@@ -361,7 +361,7 @@ def test_a_data_file_takes_seeds_a_few_at_a_time(
     rate(path)
     found: list[int] = []
     submit_all = SqliteLog.submit_all
-    monkeypatch.setattr(submitter, "TOGETHER_BYTES", 400)
+    monkeypatch.setattr(log, "TOGETHER_BYTES", 400)
 
     def counted(log: SqliteLog, new: Sequence[NewRound]) -> list[int]:
         found.append(len(new))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import redis
 from confluent_kafka import KafkaError
+from redis.connection import ConnectionPool
 from redis.sentinel import MasterNotFoundError
 
 from demonstration import corner
@@ -48,7 +49,7 @@ def as_made(**changes: Any) -> dict[str, TopicDescription]:
     return there
 
 
-def verdict_of(topic: str, setting: str, value: str) -> topic_rules.TopicMessages:
+def verdict_of(topic: str, setting: str, value: str) -> tuple[list[str], list[str]]:
     """What is said where one topic's setting is another than the service gives it."""
     return check_rules(AT, as_made(topic=topic, **{setting: value}))
 
@@ -290,8 +291,8 @@ class Scene:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.says: dict[str, Any] = dict.fromkeys("abc", state(OLD, 0))
         self.asked: list[str] = []
-        self.now_s, at = 0.0, Settings(redis=ADDRESS)
-        self.finder = MasterFinder(at, parsed(ADDRESS), {}, clock=lambda: self.now_s)
+        self.now_s, at, pool = 0.0, Settings(redis=ADDRESS), ConnectionPool()
+        self.finder = MasterFinder(at, parsed(ADDRESS), pool, lambda: self.now_s)
         for each in self.finder.sentinels:
             monkeypatch.setattr(each, "sentinel_masters", lambda each=each: self._answer(each))
 

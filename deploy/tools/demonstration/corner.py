@@ -20,7 +20,7 @@ from confluent_kafka import KafkaException
 from local.servers import Addresses
 from local.tools import FORGET, KAFKA_VARIABLE, REDIS_VARIABLE, given_address
 from stream_rater.adapters.kafka.topics import Topics
-from stream_rater.adapters.redis.functions import LIBRARY
+from stream_rater.adapters.redis.calls import LIBRARY
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 

@@ -19,9 +19,8 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from stream_rater.adapters import access
-from stream_rater.adapters.kafka.commits import source_commit
 from stream_rater.adapters.kafka.deadlines import STOP_GRACE_S, Deadlines
-from stream_rater.adapters.kafka.records import Messages
+from stream_rater.adapters.kafka.records import Messages, source_commit
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.pipeline.ports import POLL_RECORDS, Poll, Polled, SourceCommit
@@ -46,8 +45,7 @@ REJOIN_S = 0.2
 """How long a poll waits for metadata of the topic."""
 
 WAKE_S = 2.0
-"""For this long after an assignment changed, a poll that finds nothing wakes the fetching
-thread."""
+"""For so long after an assignment changed, a poll without records wakes the fetching thread."""
 
 FATAL = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID})
 """Errors that are reported once; after them the consumer returns nothing for ever."""
@@ -65,14 +63,10 @@ def _is_fatal(error: KafkaError) -> bool:
     return error.fatal() or error.code() in FATAL
 
 
-TRANSIENT = frozenset(
-    {
-        KafkaError._TRANSPORT,
-        KafkaError._TIMED_OUT,
-        KafkaError._RESOLVE,
-        KafkaError._MAX_POLL_EXCEEDED,
-    }
-)
+TRANSIENT = frozenset({
+    KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._RESOLVE,
+    KafkaError._MAX_POLL_EXCEEDED,
+})  # fmt: skip
 """Errors that librdkafka recovers from by itself. A loss of partitions is reported separately."""
 
 
@@ -108,8 +102,7 @@ class Input:
         self, settings: Settings, topic: str, group: str, stop: threading.Event | None = None,
         *, prefer_large_fetches: bool = False,
     ) -> None:  # fmt: skip
-        """`prefer_large_fetches`: fetch only while the client's queue is empty, so that responses
-        are few and large."""
+        """`prefer_large_fetches`: fetch only while the client's queue is empty."""
         self.topic, self.group, self._settings = topic, group, settings
         self._deadlines = Deadlines(stop)
         self._lost: set[int] = set()
@@ -120,14 +113,12 @@ class Input:
         self._paused: set[int] = set()
         """Those of `_reading` that are paused because the machine does not want them now."""
         self._next: dict[int, int] = {}
-        """The next offset of each partition that is read. The client forgets it when assignments
-        change."""
+        """The next offset of each partition. The client forgets it when assignments change."""
         self._moved_s = -math.inf
         """When partitions were last assigned or revoked."""
         self._messages = Messages(TRANSIENT, self._translated)
         self.log_ends: Mapping[int, int] = {}
-        """The end of each partition as Kafka said last. Another thread asks, because what broke
-        elsewhere keeps this one from reading."""
+        """The end of each partition as Kafka told another thread, since this one may be stuck."""
         self._fetched: dict[int, int] = {}
         """The next offset that the client fetches of a partition, if it had nothing for us then.
         It may be out of date while a partition is paused."""
@@ -202,8 +193,7 @@ class Input:
         }
 
     def _subscribe(self) -> None:
-        """Join the group. This happens at the first poll, because a member that does not poll
-        delays the others."""
+        """Join the group, at the first poll: a member that does not poll delays the others."""
         self.consumer.subscribe(
             [self.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
         )
@@ -260,8 +250,7 @@ class Input:
         return polled
 
     def _rest(self, first: Message | None, effect: Poll) -> list[Message]:
-        """The records after the first: wait until there are enough or the time to gather is over,
-        then take all that are there."""
+        """The other records: wait until there are enough or the time is over, then take all."""
         missing = effect.enough - 1 if first is not None and effect.gather_s else 0
         gathered = self.consumer.consume(missing, effect.gather_s) if missing > 0 else []
         return gathered + self.consumer.consume(POLL_RECORDS - len(gathered), 0.0)
@@ -299,15 +288,13 @@ class Input:
                 self.consumer.seek(each)
 
     def _rejoin_at_once(self) -> None:
-        """Let librdkafka rejoin the group at once, by a metadata response. By itself it joins once
-        a second, and moving a partition takes two joins."""
+        """Let librdkafka rejoin at once, by a metadata response: it tries only once a second."""
         self._may_rejoin = False
         with suppress(KafkaException):
             self.consumer.list_topics(self.topic, REJOIN_S)
 
     def _read_membership(self) -> None:
-        """Read the member id and the metadata of the group. They are valid while the machine knows
-        the present assignment."""
+        """Read the member id and the group's metadata, valid while the assignment is known."""
         metadata = self.consumer.consumer_group_metadata()
         self._member_read_s = time.monotonic()
         # Read after the metadata: a client that has no member id gets one only in a later poll.
@@ -328,8 +315,7 @@ class Input:
         return bool(self._owned) or time.monotonic() > self._joined_s + SETTLE_S
 
     def membership(self) -> Any:
-        """The group metadata of the last poll, for a transaction. Raises LogTrouble if the worker
-        is no member."""
+        """The group metadata of the last poll. Raises LogTrouble if the worker is no member."""
         if self._metadata is None:
             raise LogTrouble("kafka: this worker is no longer a member of its group")
         return self._metadata

@@ -73,8 +73,7 @@ class Deadlines:
             yield min(SLICE_S, left_s)
 
     def call(self, timeout_s: float, action: Callable[[float], T]) -> T:
-        """Call `action` with a slice until it succeeds or the time is over. Raises LogTrouble or
-        Denied."""
+        """Call `action` with a slice until it succeeds. Raises LogTrouble or Denied."""
         trouble: Exception = LogTrouble("kafka: no time was left for the call")
         for slice_s in self.slices(timeout_s):
             next_s = time.monotonic() + slice_s

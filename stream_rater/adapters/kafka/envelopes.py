@@ -1,6 +1,7 @@
-"""Headers of the published events: CloudEvents, trace context, and the reason and place of a
-rejection."""
+"""Headers of published records: CloudEvents, traces, corrections and rejections; and `Sender`."""
 
+import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -59,9 +60,8 @@ def change_messages(events: Events) -> Iterator[tuple[int, bytes, bytes, Headers
 
 
 def rejection_headers(rejection: Rejection, topic: str) -> Headers:
-    """The headers of a rejection: the record's place, the reason, the record's own content type and
-    kind, if it is a correction, and the offset of the later record that decided, if there is
-    one."""
+    """The headers of a rejection: the record's place, the reason, its content type, its kind, if
+    it is a correction, and the offset of the later record that decided, if there is one."""
     record = rejection.record
     content_type = header(record.headers, "content-type") or events.JSON
     event_id = f"{topic}:{record.partition}:{record.offset}"
@@ -84,15 +84,13 @@ def rejection_headers(rejection: Rejection, topic: str) -> Headers:
 
 
 def place_of(headers: RecordHeaders) -> tuple[int, int] | None:
-    """The partition and offset of the record that a rejection is about, from the rejection's
-    headers; None if it is no rejection."""
+    """The place of a rejected record, from the rejection's headers; None if it is no rejection."""
     place = [header(headers, f"source-{name}") for name in ("partition", "offset")]
     return (int(place[0]), int(place[1])) if all(map(str.isdecimal, place)) else None
 
 
 def next_offset_of(headers: RecordHeaders) -> tuple[int, int] | None:
-    """The partition and the `next_offset` of a rejection, from its headers; None if it is no
-    rejection."""
+    """The partition and the `next_offset` of a rejection, from its headers; None if it is none."""
     place, decided_at = place_of(headers), header(headers, DECIDED_OFFSET)
     if place is None:
         return None
@@ -157,3 +155,35 @@ def rejected_message(rejection: Rejection, topic: str, largest: int) -> dict[str
         value = value and value[: largest - len(key or b"")]
         headers.append(("original-bytes", str(size).encode()))
     return {"key": key, "value": value, "headers": headers}
+
+
+class Sender(ABC):
+    """Appends rounds, seeds and corrections to the log, as senders do (`places.port.Submitter`)."""
+
+    def __init__(self) -> None:
+        self.failures: list[str] = []
+        """Why records were not appended. Appending to a file raises instead."""
+        self.corrections: list[tuple[int, int]] = []
+        """Partition and offset of each seed, reset or correction, in order."""
+
+    def submit(self, ladder: str, round_id: str, completed_at: str, value: bytes) -> None:
+        """Append one round."""
+        headers = events.cloud_event_headers(round_id, events.ROUND_COMPLETED, completed_at)
+        self._send(round_id, ladder, value, headers, corrects=False)
+
+    def correct(self, ladder: str, kind: str, value: bytes, subject: str) -> None:
+        """Append one record of this kind that is no round. `subject` is what it is about."""
+        now = datetime.now(UTC).isoformat()
+        headers = events.cloud_event_headers(uuid.uuid4().hex, kind, now)
+        headers.append((EVENT_TYPE, kind.encode()))
+        self._send(f"{kind} {subject}".rstrip(), ladder, value, headers, corrects=True)
+
+    @abstractmethod
+    def _send(
+        self, name: str, ladder: str, value: bytes, headers: Headers, *, corrects: bool
+    ) -> None:
+        """Append one record, keyed by ladder. `name`: what messages call it."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Wait until the outcome of all records is known."""

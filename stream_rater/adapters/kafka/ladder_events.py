@@ -27,8 +27,7 @@ RECREATE = (
 
 
 class LadderEvents:
-    """Reads and appends ladder events, for one thread. The constructor makes no request to
-    Kafka."""
+    """Reads and appends ladder events, for one thread. Makes no request before it is used."""
 
     def __init__(
         self, settings: Settings, admin: Admin, stop: threading.Event | None = None
@@ -60,11 +59,13 @@ class LadderEvents:
         return self._ladder_log
 
     def _read_to(self, end: int) -> None:
-        deadline_s = time.monotonic() + TIMEOUT_S
+        deadline_s, reader = time.monotonic() + TIMEOUT_S, self._reader
         while self._next < end:
             if time.monotonic() > deadline_s:
                 raise LogTrouble(f"kafka: {self._topic} could not be read within {TIMEOUT_S:g} s")
-            reader = self._open_reader()
+            if reader is None:
+                reader = self._reader = Reader(self._settings, self._topic)
+                reader.start_at({0: self._next})
             for record in reader.read(WAIT_S, AT_ONCE):
                 self._add(record.offset, record.value or b"")
             # The control records of transactions use offsets, too.
@@ -76,12 +77,6 @@ class LadderEvents:
         except ladder_history.UnknownLadderEvent as error:
             raise LogTrouble(f"{self._topic}: offset {offset}: {error}") from None
         self._next = offset + 1
-
-    def _open_reader(self) -> Reader:
-        if self._reader is None:
-            self._reader = Reader(self._settings, self._topic)
-            self._reader.start_at({0: self._next})
-        return self._reader
 
     def write(self, messages: Sequence[bytes]) -> None:
         """Append events. They are in the log when this returns. Raises LogTrouble or Denied."""
@@ -107,13 +102,3 @@ class LadderEvents:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
-
-
-def read_ladder_events(settings: Settings, admin: Admin) -> ladder_history.LadderLog:
-    """Read and combine the ladder events on Kafka. Raises LogTrouble, Denied, or TopicMismatch."""
-    admin.partitions_of(admin.topics.ladder_events)  # raises TopicMismatch
-    events = LadderEvents(settings, admin)
-    try:
-        return events.read()
-    finally:
-        events.close()

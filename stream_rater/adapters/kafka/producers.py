@@ -11,21 +11,19 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from stream_rater.adapters import access
-from stream_rater.adapters.kafka.commits import committing
 from stream_rater.adapters.kafka.consumer import TIMEOUT_S, Input
 from stream_rater.adapters.kafka.deadlines import Deadlines, call_or_abandon
-from stream_rater.adapters.kafka.envelopes import Headers
+from stream_rater.adapters.kafka.envelopes import Headers, Sender
+from stream_rater.adapters.kafka.records import committing
 from stream_rater.adapters.kafka.topic_rules import MESSAGE_BYTES, advice_to_enlarge
 from stream_rater.config.settings import Settings
-from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import LogTrouble, Regrouped
-from stream_rater.contract.events import ROUND_COMPLETED, cloud_event_headers
+from stream_rater.contract.record import ANY_OFFSET, Record
 from stream_rater.pipeline.ports import NO_TAILS, Tails
 
 DELIVERY_TIMEOUT_S = 30.0
@@ -42,8 +40,7 @@ NEW_PRODUCER_EVERY_S = 0.2
 """The shortest time between two new producers, so that a persistent failure does not spin."""
 
 LARGEST_REQUEST_BYTES = access.LARGEST_RESPONSE_BYTES
-"""The client's own limit, as large as the readers' limit. Brokers enforce the limit of each
-topic."""
+"""The client's own limit, as large as that of readers. Brokers enforce that of each topic."""
 
 ANY = -1
 """Let the client choose the partition by the key."""
@@ -153,8 +150,7 @@ class Transactions:
             self._on_disconnect(str(access.trouble_of(error)).removeprefix("kafka: "))
 
     def renew(self) -> None:
-        """Make another producer with the same transactional id. The broker aborts what the old one
-        left open."""
+        """Make another producer of the same id. The broker aborts what the old one left open."""
         wait_s = self._made_s + NEW_PRODUCER_EVERY_S - time.monotonic()
         if wait_s > 0.0:
             time.sleep(wait_s)
@@ -178,8 +174,7 @@ class Transactions:
             self._call_back(self._producer)
         if self._producer is None or self._doubt:
             self.renew()
-        assert self._producer is not None
-        return self._producer
+        return self._begun
 
     def run(
         self, send: Callable[[Producer], None], offsets: Mapping[int, int], tails: Tails = NO_TAILS
@@ -201,31 +196,33 @@ class Transactions:
         All messages are flushed first. The broker may not know yet that there is a transaction; it
         would then answer the abort with an error that ends the client (librdkafka's issue 4849).
         """
-        producer = self._producer
-        assert producer is not None
+        producer = self._begun
         self._flush(producer)
         self._conclude(producer, producer.abort_transaction)
 
     def commit(self) -> None:
         """Commit the transaction without offsets."""
-        producer = self._producer
-        assert producer is not None
+        producer = self._begun
         self._flush(producer)
         self._conclude(producer, producer.commit_transaction)
 
     def end(self, offsets: Mapping[int, int], tails: Tails = NO_TAILS) -> None:
         """Add the offsets to the transaction, and commit it."""
-        producer = self._producer
-        assert producer is not None and self._input is not None
+        assert self._input is not None
         ends = committing(self._input.topic, offsets, tails)
-        member = self._input.membership()
+        member, producer = self._input.membership(), self._begun
         self._flush(producer)
         self._send_offsets(producer, ends, member)
         self._conclude(producer, producer.commit_transaction)
 
+    @property
+    def _begun(self) -> Producer:
+        """The producer of the transaction that was begun."""
+        assert self._producer is not None
+        return self._producer
+
     def _conclude(self, producer: Producer, action: Callable[[float], Any]) -> None:
-        """Commit or abort. Raises LogTrouble if a retried request may later end the next
-        transaction."""
+        """Commit or abort. Raises LogTrouble if a retry may later end the next transaction."""
         began_s = time.monotonic()
         self._deadlines.call(TIMEOUT_S, action)
         took_s = time.monotonic() - began_s
@@ -238,8 +235,7 @@ class Transactions:
             )
 
     def _send_offsets(self, producer: Producer, ends: list[TopicPartition], member: Any) -> None:
-        """Add offsets to the transaction. If the group has a new generation, abort it and raise
-        Regrouped."""
+        """Add offsets to the transaction. If the group has changed, abort and raise Regrouped."""
         try:
             self._deadlines.call(
                 TIMEOUT_S,
@@ -252,8 +248,7 @@ class Transactions:
             raise
 
     def _flush(self, producer: Producer) -> None:
-        """Wait until all messages are acknowledged. There may be many, so this waits longer than a
-        commit."""
+        """Wait until all messages are acknowledged, of which there may be many."""
         for slice_s in self._deadlines.slices(self._longest_s):
             with access.translated_failures():
                 left = producer.flush(slice_s)
@@ -299,12 +294,10 @@ class PlainProducer:
         self._deadlines = Deadlines(stop)
         self._delivery_s = delivery_s
         self._options = access.client_options(settings) | {
-            "enable.idempotence": True,
-            "acks": "all",
-            "compression.type": "lz4",
+            "enable.idempotence": True, "acks": "all", "compression.type": "lz4",
             "message.max.bytes": LARGEST_REQUEST_BYTES,
             "delivery.timeout.ms": int(1000 * delivery_s),
-        }
+        }  # fmt: skip
         self._options |= {name.replace("_", "."): value for name, value in options.items()}
         self._client: Producer | None = None
 
@@ -327,15 +320,13 @@ class PlainProducer:
         self, topic: str, value: bytes | None, delivered: Delivered, key: bytes | None = None,
         partition: int = ANY, headers: Headers | None = None,
     ) -> None:  # fmt: skip
-        """Append one message, and wait while the client's queue is full. Raises LogTrouble if it
-        stays full, and what the client raises."""
+        """Append one message. Raises LogTrouble if the queue stays full, and client errors."""
         message = topic, value, key, partition, delivered, None, NOW, headers
         # A message leaves the queue no later than its delivery time-out.
         produce(self.ready(), message, self._deadlines.slices(2 * self._delivery_s))
 
     def run_callbacks(self) -> None:
-        """Run the callbacks of messages whose outcome is known. Raises LogTrouble or Denied if the
-        client has ended."""
+        """Run callbacks of known outcomes. Raises LogTrouble or Denied if the client has ended."""
         with access.translated_failures():
             self.ready().poll(0.0)
 
@@ -359,8 +350,7 @@ class PartsProducer(PlainProducer):
         self._topic = topic
 
     def scatter(self, parts: Sequence[tuple[int, bytes]]) -> list[int]:
-        """Append parts, given as (partition, bytes). Returns their offsets once all are
-        acknowledged. Raises LogTrouble or Denied."""
+        """Append parts (partition, bytes). Returns their offsets. Raises LogTrouble or Denied."""
         offsets: list[int | None] = [None] * len(parts)
         failures: list[KafkaError] = []
 
@@ -388,42 +378,27 @@ class PartsProducer(PlainProducer):
         return known
 
 
-class Submitter:
-    """Produces rounds and corrections, keyed by ladder, and collects delivery failures."""
+class KafkaSubmitter(Sender):
+    """Produces rounds and corrections, and collects delivery failures."""
 
     def __init__(self, settings: Settings, topic: str) -> None:
+        super().__init__()
         self._topic = topic
-        self.failures: list[str] = []
-        self.corrections: list[tuple[int, int]] = []
-        """Partition and offset of each correction that was acknowledged, in order."""
         self._producer = PlainProducer(
             settings, delivery_s=SUBMIT_S, partitioner="murmur2_random", linger_ms=5,
             message_max_bytes=MESSAGE_BYTES,
         )  # fmt: skip
 
-    def submit(self, ladder: str, round_id: str, completed_at: str, value: bytes) -> None:
-        """Send one round, and wait while the client's queue is full."""
-        headers = cloud_event_headers(round_id, ROUND_COMPLETED, completed_at)
-        self._send(round_id, ladder, value, headers)
-
-    def correct(self, ladder: str, kind: str, value: bytes, subject: str) -> None:
-        """Send one correction of this kind, as a round is sent. `subject` is what it is about."""
-        now = datetime.now(UTC).isoformat()
-        headers = cloud_event_headers(uuid.uuid4().hex, kind, now)
-        headers.append((EVENT_TYPE, kind.encode()))
-        self._send(f"{kind} {subject}".rstrip(), ladder, value, headers, self.corrections)
-
     def _send(
-        self, name: str, ladder: str, value: bytes, headers: Headers,
-        places: list[tuple[int, int]] | None = None,
-    ) -> None:  # fmt: skip
-        """Send one message. `places` receives its partition and offset."""
+        self, name: str, ladder: str, value: bytes, headers: Headers, *, corrects: bool
+    ) -> None:
+        """Send one record, and wait while the client's queue is full."""
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 self.failures.append(f"{name}: {error.str()}")
-            elif places is not None:
-                places.append((message.partition() or 0, message.offset() or 0))
+            elif corrects:
+                self.corrections.append((message.partition() or 0, message.offset() or 0))
 
         try:
             self._producer.append(self._topic, value, delivered, ladder.encode(), headers=headers)
@@ -432,6 +407,62 @@ class Submitter:
         self._producer.run_callbacks()
 
     def flush(self) -> None:
-        """Wait until all records were delivered or have failed."""
         if left := self._producer.flush(FLUSH_S):
             self.failures.append(f"{left} records were not acknowledged in time")
+
+
+class Copier:
+    """Appends records to a topic, in order, each to its partition and with its key and headers."""
+
+    def __init__(self, settings: Settings, topic: str) -> None:
+        self._topic = topic
+        self._failure = ""
+        """The first failure, with its place; empty if there is none."""
+        self._producer = PlainProducer(
+            settings, linger_ms=20, queue_buffering_max_kbytes=128 * 1024
+        )
+
+    def write(self, records: Iterable[Record]) -> int:
+        """Append records, and wait until all are acknowledged. Returns their number.
+
+        A record must get its own offset again, unless that is ANY_OFFSET. Raises LogTrouble or
+        Denied.
+        """
+        count = 0
+        for record in records:
+            self._append(record)
+            count += 1
+        while left := len(self._producer.ready()):
+            if self._producer.flush(2 * DELIVERY_TIMEOUT_S) == left:
+                raise LogTrouble(f"kafka: {self._topic}: records were not acknowledged in time")
+        self._check()
+        return count
+
+    def _append(self, record: Record) -> None:
+        """Append one record, and wait while the client's queue is full."""
+        with access.translated_failures():
+            self._producer.append(
+                self._topic, record.value, self._delivered(record), record.key, record.partition,
+                list(record.headers),
+            )  # fmt: skip
+        self._producer.run_callbacks()
+        self._check()
+
+    def _delivered(self, record: Record) -> Delivered:
+        partition, offset = record.partition, record.offset
+
+        def callback(error: KafkaError | None, message: Message) -> None:
+            place = f"{self._topic}, partition {partition}, offset {offset}"
+            if error is not None:
+                self._failure = self._failure or f"{place}: {error.str()}"
+            elif offset not in (ANY_OFFSET, message.offset()):
+                self._failure = self._failure or (
+                    f"{place}: the record got offset {message.offset()}: something else writes to "
+                    "this topic"
+                )
+
+        return callback
+
+    def _check(self) -> None:
+        if self._failure:
+            raise LogTrouble(f"kafka: {self._failure}")

@@ -1,9 +1,8 @@
-"""Reads topics outside of any consumer group: a whole topic, new records as they arrive, the last
-records of a key, or some records again."""
+"""Reads topics outside of consumer groups: whole, as records arrive, from the end, or again."""
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -38,8 +37,7 @@ FIRST_RECORD_S = 0.02
 """How long a call that reads again waits for the first record. Other rounds wait during this."""
 
 IGNORED = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED})
-"""Errors that a reader ignores. The client asks for the coordinator of its group, which it never
-uses, and needs no right on that group."""
+"""Errors that a reader ignores: it never uses its group, on which it needs no right."""
 
 ONE_BATCH = 1
 """The most bytes of a partition in a response. The first batch is sent whole, however large."""
@@ -49,8 +47,7 @@ QUEUE_BACKOFF_MS = 10
 is longer than it takes to read a full queue."""
 
 FETCH_WAIT_MS = 20
-"""How long a broker lets a consumer wait at the end of a partition where it only reads back. The
-default is half a second."""
+"""How long a broker lets a consumer wait at the end of a partition; the default is 500 ms."""
 
 POLL_S = 0.2
 """How long a reader that goes on for long waits for the next record."""
@@ -60,8 +57,7 @@ COUNT_S = 2.0
 
 
 class Reader:
-    """Reads partitions of one topic from given offsets on. Every method raises LogTrouble or
-    Denied."""
+    """Reads partitions of one topic. Every method raises LogTrouble or Denied."""
 
     def __init__(
         self, settings: Settings, topic: str, *, placeholders: bool = False, plain: bool = False,
@@ -211,16 +207,8 @@ def follow_rejections(
 
 def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record]:
     """Yield every record that a topic has now. The records of each partition come in order."""
-    for batch in read_batches(settings, topic, partitions):
+    for batch in read_batches(settings, topic, range(partitions)):
         yield from batch
-
-
-def read_batches(settings: Settings, topic: str, partitions: int) -> Iterator[list[Record]]:
-    """Yield every record that a topic has now, in lists of those that arrive together. The
-    records of each partition come in order. Raises LogTrouble if nothing arrives for TIMEOUT_S, or
-    Denied."""
-    for batch in _read(settings, topic, set(range(partitions))):
-        yield list(batch)
 
 
 class KafkaRounds(NamedTuple):
@@ -230,27 +218,27 @@ class KafkaRounds(NamedTuple):
     topic: str
 
     def batches(self, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
-        """Yield every record that these partitions have now, as columns if possible. Raises as
-        `read_batches` does."""
-        return _read(self.settings, self.topic, set(ends), ROUNDS_AT_ONCE, plain=True)
+        """Yield every record that these partitions have now, as columns if possible."""
+        return read_batches(self.settings, self.topic, ends, ROUNDS_AT_ONCE, plain=True)
 
 
 def read_partition(settings: Settings, topic: str, partition: int, end: int) -> Iterator[Record]:
-    """Yield the records of one partition before the offset `end`, in order. Raises LogTrouble or
-    Denied, as `read_batches` does."""
-    for batch in _read(settings, topic, {partition}):
+    """Yield the records of one partition before an offset. Raises as `read_batches` does."""
+    for batch in read_batches(settings, topic, [partition]):
         for record in batch:
             if record.offset >= end:
                 return
             yield record
 
 
-def _read(
-    settings: Settings, topic: str, reading: set[int], at_most: int = AT_ONCE, *,
+def read_batches(
+    settings: Settings, topic: str, partitions: Iterable[int], at_most: int = AT_ONCE, *,
     plain: bool = False,
 ) -> Iterator[Sequence[Record]]:  # fmt: skip
-    """Yield the records of these partitions, which are taken out of the set as they end. `plain` is
-    that of Reader."""
+    """Yield every record that these partitions have now, in batches of those that arrive together.
+    The records of each partition come in order. `plain` is that of Reader. Raises LogTrouble if
+    nothing arrives for TIMEOUT_S, or Denied."""
+    reading = set(partitions)
     with Reader(settings, topic, placeholders=True, plain=plain) as reader:
         reader.start_at(dict.fromkeys(sorted(reading), OFFSET_BEGINNING))
         while reading:
@@ -293,8 +281,7 @@ def read_back(
 def _window(
     reader: Reader, partition: int, end: int, key: bytes, end_s: float
 ) -> list[Record] | None:
-    """The records with this key from where the reader stands to before offset `end`; None if the
-    time is over first."""
+    """The next records with this key before offset `end`; None if the time is over first."""
     found: list[Record] = []
     while (left_s := end_s - time.monotonic()) > 0.0:
         records = reader.read(left_s)
@@ -308,16 +295,14 @@ def _window(
 
 
 class Rereader:
-    """Reads a topic again, from any offset, beside the group's own reading. Sequential reads reuse
-    the open consumer."""
+    """Reads a topic again, from any offset. Sequential reads reuse the open consumer."""
 
     def __init__(self, settings: Settings, topic: str) -> None:
         self._settings = settings
         self._topic = topic
         self._reader: Reader | None = None
         self._next_place = (-1, -1)
-        """Partition and offset of the consumer's next record; -1 if it has taken more than was
-        returned."""
+        """Place of the consumer's next record; -1 if it has taken more than was returned."""
 
     def read(self, partition: int, first: int, end: int) -> Sequence[Record]:
         """The records from offset `first` to before `end`: at least one, if there is any.
@@ -376,17 +361,13 @@ def record_sums(
     if not offsets:
         return {}
     records = _records_at(settings, admin, topic, offsets)
-    return {
-        partition: None if record is None or record.unreadable else checksum(record.value)
-        for partition, record in records.items()
-    }
+    return {partition: _sum_of(record) for partition, record in records.items()}
 
 
 def source_tails(
     settings: Settings, admin: Admin, offsets: Mapping[int, int]
 ) -> dict[int, SourceTail]:
-    """The end of each of these partitions of the rounds, and the checksum of the record before an
-    offset. Raises LogTrouble or Denied."""
+    """The end of partitions of the rounds, and the checksum of the record before an offset."""
     if not offsets:
         return {}
     topic = admin.topics.rounds
@@ -397,16 +378,18 @@ def source_tails(
     for partition in offsets:
         record = records.get(partition)
         damaged = record is not None and bool(record.unreadable)
-        tail = None if record is None or damaged else checksum(record.value)
-        found[partition] = SourceTail(ends[partition], tail, damaged)
+        found[partition] = SourceTail(ends[partition], _sum_of(record), damaged)
     return found
+
+
+def _sum_of(record: Record | None) -> int | None:
+    return None if record is None or record.unreadable else checksum(record.value)
 
 
 def _records_at(
     settings: Settings, admin: Admin, topic: str, offsets: Mapping[int, int]
 ) -> dict[int, Record | None]:
-    """The record at one offset of each of these partitions, all of which end after it; None if the
-    log does not have it."""
+    """The record at one offset of each partition, all of which end after it; None if it is gone."""
     starts = admin.starts(topic, max(offsets) + 1)
     found: dict[int, Record | None] = dict.fromkeys(offsets)
     left = {p: offset for p, offset in offsets.items() if offset >= starts[p]}

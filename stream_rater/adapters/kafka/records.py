@@ -1,13 +1,14 @@
-"""Interprets what a consumer returns: messages, and errors in the place of messages."""
+"""Interprets what a consumer returns: messages, errors in their place, and committed offsets."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from operator import methodcaller
 
 import numpy as np
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from stream_rater.adapters.access import trouble_of
 from stream_rater.contract.record import Headers, Record
+from stream_rater.pipeline.ports import SourceCommit, Tails
 from stream_rater.rounds.lines import Arrivals, PlainRecords
 
 _error, _value, _partition, _offset = map(methodcaller, ("error", "value", "partition", "offset"))
@@ -45,8 +46,7 @@ class Messages:
         """By partition, the offset of the next placeholder."""
 
     def begin_at(self, offsets: Mapping[int, int]) -> None:
-        """Note that partitions are read from these offsets on, which may lie within a batch that
-        cannot be decompressed."""
+        """Note that partitions are read from these offsets on, maybe from within such a batch."""
         self._next.update(offsets)
 
     def records(self, messages: Iterable[Message]) -> list[Record]:
@@ -76,8 +76,7 @@ class Messages:
         return [*map(_record_of, messages, headers)]
 
     def _placeholder(self, message: Message, error: KafkaError) -> tuple[Record, ...]:
-        """The record that the error stands for. Several errors of one partition within a call are
-        about one record."""
+        """The record of an error. All errors of a partition in one call are about one record."""
         partition = message.partition() or 0
         if partition in self.skips:
             return ()
@@ -98,21 +97,44 @@ def _arrivals_of(messages: Sequence[Message]) -> Arrivals:
 
 
 def _record_of(message: Message, headers: Headers) -> Record:
-    return Record(
-        partition=message.partition() or 0,
-        offset=message.offset() or 0,
-        value=message.value(),
-        headers=headers,
-        received_s=message.timestamp()[1] / 1000.0,
-        key=message.key(),
-    )
+    received_s = message.timestamp()[1] / 1000.0
+    place = message.partition() or 0, message.offset() or 0
+    return Record(*place, message.value(), headers, received_s, message.key())
 
 
 def _headers(message: Message) -> Headers:
-    """The headers of a message; none if the client cannot represent them. Call it only once for
-    each message."""
+    """The headers of a message, to be called once; none if the client cannot represent them."""
     try:
         found: Headers | None = _client_headers(message)
     except (SystemError, UnicodeDecodeError):
         return ()
     return found or ()
+
+
+# --- committed offsets ---------------------------------------------------------------------------
+
+TAIL = "tail="
+"""The metadata of a commit: this, and the checksum of the record before it in hexadecimal."""
+
+
+def committing(topic: str, offsets: Mapping[int, int], tails: Tails) -> list[TopicPartition]:
+    """The offsets to commit."""
+    known = {p: f"{TAIL}{tail:08x}" for p, tail in tails.items() if tail is not None}
+    return [
+        TopicPartition(topic, p, o, known[p]) if p in known else TopicPartition(topic, p, o)
+        for p, o in offsets.items()
+    ]
+
+
+def source_commit(found: TopicPartition) -> SourceCommit | None:
+    """A committed offset as Kafka returns it; None: never committed."""
+    return SourceCommit(found.offset, _tail_in(found.metadata)) if found.offset >= 0 else None
+
+
+def _tail_in(metadata: str | None) -> int | None:
+    """The checksum in a commit's metadata; None if something else committed it."""
+    prefix, digits = (metadata or "")[: len(TAIL)], (metadata or "")[len(TAIL) :]
+    try:
+        return int(digits, 16) if prefix == TAIL else None
+    except ValueError:
+        return None

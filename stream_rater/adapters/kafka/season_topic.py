@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from stream_rater.adapters.access import translated_failures
+from stream_rater.adapters import access
 from stream_rater.adapters.kafka.producers import Transactions
 from stream_rater.adapters.kafka.reader import Reader
 from stream_rater.adapters.kafka.topics import ABANDONED_S, Admin
@@ -35,14 +35,17 @@ TIMEOUT_S = 30.0
 """How long a read may go without a record; longer, if a transaction may stay open for longer."""
 
 
+Mark = season_ended.PageWritten | season_ended.SeasonKept
+"""What says that a page, or a season, is written."""
+
+
 def topic_of(settings: Settings) -> str:
     """The name of the topic, with the prefix."""
     return settings.topic_prefix + season_ended.SEASON_ENDED
 
 
 def kept_seasons(settings: Settings, admin: Admin, ladder: str) -> list[season_ended.SeasonKept]:
-    """The summaries of the seasons of a ladder that are written and that no open transaction hides.
-    Raises LogTrouble or Denied."""
+    """The summaries of a ladder's seasons that are written. Raises LogTrouble or Denied."""
     topic = topic_of(settings)
     partitions = admin.partitions_if_any(topic)
     if partitions is None:
@@ -56,8 +59,7 @@ class SeasonTopic:
     """Writes the standings of a ladder's season. The methods raise LogTrouble or Denied."""
 
     def __init__(self, settings: Settings, admin: Admin, ladder: str, season: int) -> None:
-        """Create the topic if it does not exist. Raises TopicMismatch if one is there that would
-        lose what is written."""
+        """Create the topic if it does not exist. Raises TopicMismatch if it would lose records."""
         self._settings, self._admin = settings, admin
         self._ladder, self._season, self._topic = ladder, season, topic_of(settings)
         existing = admin.partitions_if_any(self._topic)
@@ -69,8 +71,7 @@ class SeasonTopic:
         self._name = f"{season}-{quote(ladder, safe='')}"
 
     def begin(self) -> Mapping[int, season_ended.PageWritten]:
-        """End every other writer of this season. Returns the marks of the pages that are written,
-        by the number of the page."""
+        """End every other writer of this season. Returns the marks of written pages, by number."""
         if self._transactions is None:
             settings = msgspec.structs.replace(self._settings, instance_id=self._name)
             self._transactions = _SeasonTransactions(settings, ROLE, None)
@@ -85,9 +86,8 @@ class SeasonTopic:
         }
 
     def write(self, messages: Iterable[season_ended.Message], time_: str) -> None:
-        """Write records in one transaction. `time_`: the time of the events (RFC 3339). Raises
-        Outdone if another writer has begun. After LogTrouble it is unknown whether they are
-        written: begin again."""
+        """Write records in one transaction, as events of this time (RFC 3339). Raises Outdone if
+        another writer has begun. After LogTrouble they may be written: begin again."""
         transactions = self._transactions
         assert transactions is not None, "it has begun"
 
@@ -102,16 +102,13 @@ class SeasonTopic:
             transactions.begin(send)
             transactions.commit()
         except (LogTrouble, Denied) as trouble:
-            if transactions.outdone or _is_fenced(trouble.__context__):
+            if transactions.outdone or access.code_of(trouble.__context__) in FENCED:
                 raise Outdone from None
             raise
 
 
-def _marks(
-    settings: Settings, ladder: str, partitions: int, end: int
-) -> Iterator[season_ended.PageWritten | season_ended.SeasonKept]:
-    """Yield the marks of pages and the summaries of a ladder before the offset `end`. It waits for
-    open transactions before it."""
+def _marks(settings: Settings, ladder: str, partitions: int, end: int) -> Iterator[Mark]:
+    """Yield a ladder's marks before the offset `end`. Waits for open transactions before it."""
     topic, partition = topic_of(settings), partition_of(ladder, partitions)
     longest_s = max(TIMEOUT_S, settings.transaction_timeout_ms / 1000.0 + ABANDONED_S)
     position, quiet_s = 0, time.monotonic() + longest_s
@@ -121,15 +118,10 @@ def _marks(
             records = reader.read(1.0)
             for each in records:
                 key = each.key or b""
-                found = (
-                    None
-                    if season_ended.is_standing(key)
-                    else season_ended.record_of(key, each.value)
-                )
-                if (
-                    isinstance(found, season_ended.PageWritten | season_ended.SeasonKept)
-                    and found.ladder == ladder
-                ):
+                if season_ended.is_standing(key):
+                    continue
+                found = season_ended.record_of(key, each.value)
+                if isinstance(found, Mark) and found.ladder == ladder:
                     yield found
             before = position
             if records:
@@ -152,7 +144,7 @@ class _SeasonTransactions(Transactions):
         """The producer. Unlike that of a worker it is not replaced here: a new one ends other
         writers, after which the topic must be read again."""
         if self._producer is not None:
-            with translated_failures():
+            with access.translated_failures():
                 self._producer.poll(0)  # calls back about broken connections
         if self._producer is None or self._doubt:
             raise LogTrouble(f"kafka: {self._doubt or 'the writer has not begun'}")
@@ -163,11 +155,7 @@ class _SeasonTransactions(Transactions):
             try:
                 action(slice_s)
             except KafkaException as error:
-                self.outdone |= _is_fenced(error)
+                self.outdone |= access.code_of(error) in FENCED
                 raise
 
         super()._conclude(producer, noticed)
-
-
-def _is_fenced(error: BaseException | None) -> bool:
-    return isinstance(error, KafkaException) and error.args[0].code() in FENCED

@@ -7,6 +7,7 @@ reason, and the command that repairs it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 from stream_rater.adapters.access import LARGEST_RESPONSE_BYTES
@@ -16,11 +17,9 @@ from stream_rater.contract.sizes import LEAST_BYTES
 
 DAY_MS = 86_400_000
 MESSAGE_BYTES = 16 * 2**20
-"""The message size with which topics are created. Rounds may be that large, and ladder
-events of older releases, which `erase` copies."""
+"""The message size of new topics: of rounds, and of old ladder events that `erase` copies."""
 ENVELOPE_BYTES = 64 * 1024
-"""The most bytes that a rejection has in addition to the rejected record: its headers and the
-batch's."""
+"""The most bytes that a rejection has besides the rejected record: headers, also the batch's."""
 LARGEST_ROUND_BYTES = LARGEST_RESPONSE_BYTES - ENVELOPE_BYTES
 """The largest record that a reader can read."""
 
@@ -43,6 +42,13 @@ UNKNOWN = "not returned by the broker"
 """Shown in place of a value that the broker does not return."""
 
 
+NAMES = (
+    events.ROUND_COMPLETED, events.PERFORMANCE_ESTIMATED, events.RATING_CHANGED,
+    events.ROUND_REJECTED, events.LADDERS_NOTED,
+)  # fmt: skip
+"""The topics that a service needs, without the prefix."""
+
+
 class TopicDescription(NamedTuple):
     """The description of a topic, from Kafka."""
 
@@ -50,13 +56,6 @@ class TopicDescription(NamedTuple):
     copies: int
     """The number of replicas of the partition that has the fewest."""
     configuration: Mapping[str, str]
-
-
-class TopicMessages(NamedTuple):
-    """The messages about the topics, one line each."""
-
-    refusals: list[str]
-    warnings: list[str]
 
 
 class TopicRule(NamedTuple):
@@ -78,42 +77,38 @@ def topic_settings(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
     Every setting that has a rule is named, because a broker's defaults may differ. The one
     exception is UNCLEAN: Kafka's default is right, and some services let nobody name it.
     """
-    large = {LARGEST: str(MESSAGE_BYTES)}
-    rejections = {LARGEST: str(MESSAGE_BYTES + ENVELOPE_BYTES)}
-    settings_by_topic: dict[str, tuple[int, dict[str, str]]] = {
-        events.ROUND_COMPLETED: (settings.partitions, _deleted(FOR_EVER) | large),
-        events.PERFORMANCE_ESTIMATED: (settings.shards, _deleted(str(7 * DAY_MS)) | large),
-        events.RATING_CHANGED: (
-            settings.shards,
-            {POLICY: COMPACT, TIMESTAMPS: BROKERS_CLOCK} | large,
-        ),
-        events.ROUND_REJECTED: (1, _deleted(str(30 * DAY_MS)) | rejections),
-        events.LADDERS_NOTED: (1, _deleted(FOR_EVER) | large),
+    compacted = {POLICY: COMPACT, TIMESTAMPS: BROKERS_CLOCK}
+    rejections = _deleted(str(30 * DAY_MS)) | {LARGEST: str(MESSAGE_BYTES + ENVELOPE_BYTES)}
+    settings_by_topic = {
+        events.ROUND_COMPLETED: (settings.partitions, _deleted(FOR_EVER)),
+        events.PERFORMANCE_ESTIMATED: (settings.shards, _deleted(str(7 * DAY_MS))),
+        events.RATING_CHANGED: (settings.shards, compacted),
+        events.ROUND_REJECTED: (1, rejections),
+        events.LADDERS_NOTED: (1, _deleted(FOR_EVER)),
     }
-    if settings.replication >= MANY_COPIES:
-        for _, configuration in settings_by_topic.values():
-            configuration[MIN_INSYNC] = "2"
-    return {settings.topic_prefix + topic: each for topic, each in settings_by_topic.items()}
+    return {
+        settings.topic_prefix + topic: (count, _completed(settings, configuration))
+        for topic, (count, configuration) in settings_by_topic.items()
+    }
 
 
 def season_topic_settings(settings: Settings) -> tuple[int, dict[str, str]]:
-    """The partitions and the configuration with which `season-standings` creates its topic. No
-    worker needs it."""
-    configuration = _deleted(FOR_EVER) | {LARGEST: str(MESSAGE_BYTES)}
-    if settings.replication >= MANY_COPIES:
-        configuration[MIN_INSYNC] = "2"
-    return settings.partitions, configuration
+    """The same of the topic of past seasons, which `season-standings` creates."""
+    return settings.partitions, _completed(settings, _deleted(FOR_EVER))
+
+
+def _completed(settings: Settings, configuration: Mapping[str, str]) -> dict[str, str]:
+    """A configuration with the size of messages, if it has none, and the in-sync replicas."""
+    in_sync = {MIN_INSYNC: "2"} if settings.replication >= MANY_COPIES else {}
+    return {LARGEST: str(MESSAGE_BYTES), **configuration, **in_sync}
 
 
 def _deleted(after_ms: str) -> dict[str, str]:
-    """The configuration of a topic whose records are deleted by their age alone, by the broker's
-    clock."""
+    """The configuration of a topic whose records are deleted by age, by the broker's clock."""
     return {
-        POLICY: DELETE,
-        RETENTION_MS: after_ms,
-        RETENTION_BYTES: FOR_EVER,
+        POLICY: DELETE, RETENTION_MS: after_ms, RETENTION_BYTES: FOR_EVER,
         TIMESTAMPS: BROKERS_CLOCK,
-    }
+    }  # fmt: skip
 
 
 # --- the rules ------------------------------------------------------------------------------------
@@ -206,31 +201,35 @@ def _refusal(
 ) -> str:  # fmt: skip
     """The message about a rule that a topic breaks. `cure`: the value to give to the setting."""
     value = configuration.get(rule.setting, UNKNOWN)
-    command = advice_to_set(settings, name, rule.setting, cure)
-    return f"{name}: {rule.setting} is {value}, {verb} {rule.must}: {rule.why}: {command}"
+    demand = f"{verb} {rule.must}: {rule.why}"
+    return _message(settings, name, rule.setting, value, demand, cure)
 
 
-def check_rules(settings: Settings, found: Mapping[str, TopicDescription]) -> TopicMessages:
-    """All messages about the topics. `found` describes each topic, by its name with the prefix."""
-    return TopicMessages(
-        [
-            *_unequal(settings, found),
-            *_violations(settings, found, REQUIRED, "must be"),
-            *_sizes(settings, found),
-        ],
-        [
-            *_violations(settings, found, ADVISED, "should be"),
-            *_fragile(settings, found),
-            *_unclean(settings, found),
-        ],
-    )
+def _message(
+    settings: Settings, name: str, setting: str, value: object, demand: str, cure: object
+) -> str:
+    """The message about a setting. `demand`: what it must be, and why. `cure`: its new value."""
+    command = advice_to_set(settings, name, setting, str(cure))
+    return f"{name}: {setting} is {value}, {demand}: {command}"
+
+
+def check_rules(
+    settings: Settings, found: Mapping[str, TopicDescription]
+) -> tuple[list[str], list[str]]:
+    """The refusals and the warnings, one line each. `found`: the topics by their full names."""
+    refusals = (
+        _unequal(settings, found), _violations(settings, found, REQUIRED, "must be"),
+        _sizes(settings, found),
+    )  # fmt: skip
+    warnings = (
+        _violations(settings, found, ADVISED, "should be"), _fragile(settings, found),
+        _unclean(settings, found),
+    )  # fmt: skip
+    return [*chain(*refusals)], [*chain(*warnings)]
 
 
 def _violations(
-    settings: Settings,
-    found: Mapping[str, TopicDescription],
-    rules: Rules,
-    verb: str,
+    settings: Settings, found: Mapping[str, TopicDescription], rules: Rules, verb: str
 ) -> Iterator[str]:
     """A message for each rule that is broken."""
     settings_by_topic = topic_settings(settings)
@@ -263,34 +262,27 @@ def _sizes(settings: Settings, found: Mapping[str, TopicDescription]) -> Iterato
     """Messages about message sizes: every record that round-completed accepts must be readable, and
     every message that a worker may have to write must fit into its topic (`contract.sizes`)."""
     rounds, parts, changed, rejected, ladder_events = (
-        settings.topic_prefix + topic
-        for topic in (
-            events.ROUND_COMPLETED, events.PERFORMANCE_ESTIMATED, events.RATING_CHANGED,
-            events.ROUND_REJECTED, events.LADDERS_NOTED
-        )
-    )  # fmt: skip
+        settings.topic_prefix + topic for topic in NAMES
+    )
     size = size_of(found[rounds].configuration)
     for name, enough in ((parts, size), (rejected, size + ENVELOPE_BYTES)):
         value = size_of(found[name].configuration)
         if value < size:
-            yield (
-                f"{name}: {LARGEST} is {value}, must be at least the {size} of {rounds}: "
-                f"a record of that topic must fit whole into this one: "
-                f"{advice_to_set(settings, name, LARGEST, str(enough))}"
+            demand = (
+                f"must be at least the {size} of {rounds}: a record of that topic must fit whole "
+                "into this one"
             )
+            yield _message(settings, name, LARGEST, value, demand, enough)
     for name in (parts, changed, rejected, ladder_events):
         value = size_of(found[name].configuration)
         if value < LEAST_BYTES and not (name in (parts, rejected) and value < size):
-            yield (
-                f"{name}: {LARGEST} is {value}, must be at least {LEAST_BYTES}: a message that a "
-                "worker cannot write stops it: "
-                f"{advice_to_set(settings, name, LARGEST, str(MESSAGE_BYTES))}"
+            demand = (
+                f"must be at least {LEAST_BYTES}: a message that a worker cannot write stops it"
             )
+            yield _message(settings, name, LARGEST, value, demand, MESSAGE_BYTES)
     if size > LARGEST_ROUND_BYTES:
-        yield (
-            f"{rounds}: {LARGEST} is {size}, must be at most {LARGEST_ROUND_BYTES}: no more is "
-            f"read at once: {advice_to_set(settings, rounds, LARGEST, str(LARGEST_ROUND_BYTES))}"
-        )
+        demand = f"must be at most {LARGEST_ROUND_BYTES}: no more is read at once"
+        yield _message(settings, rounds, LARGEST, size, demand, LARGEST_ROUND_BYTES)
 
 
 def size_of(configuration: Mapping[str, str]) -> int:
@@ -299,34 +291,32 @@ def size_of(configuration: Mapping[str, str]) -> int:
 
 
 def _fragile(settings: Settings, found: Mapping[str, TopicDescription]) -> Iterator[str]:
-    """Messages about topics that have enough replicas, but count a record as written with one of
-    them."""
+    """Messages about topics with enough replicas that let a record be written to one only."""
+    demand = (
+        "should be 2: a record that only one broker has counts as written, and is lost with that "
+        "broker"
+    )
     for name, (_, copies, configuration) in found.items():
         value = configuration.get(MIN_INSYNC, "1")
         if copies >= MANY_COPIES and int(value) < 2:
-            yield (
-                f"{name}: {MIN_INSYNC} is {value}, should be 2: a record that only one broker has "
-                f"counts as written, and is lost with that broker: "
-                f"{advice_to_set(settings, name, MIN_INSYNC, '2')}"
-            )
+            yield _message(settings, name, MIN_INSYNC, value, demand, "2")
 
 
 def _unclean(settings: Settings, found: Mapping[str, TopicDescription]) -> Iterator[str]:
     """Messages about topics of which a replica that lags may become the leader (KAFKA-20716). With
     one replica there is no other to elect."""
+    demand = (
+        "should be false: a replica that lags may become the leader, and records and the ends of "
+        "transactions that it lacks are lost"
+    )
     for name, (_, copies, configuration) in found.items():
         value = configuration.get(UNCLEAN, "false")
         if copies > 1 and value != "false":
-            yield (
-                f"{name}: {UNCLEAN} is {value}, should be false: a replica that lags may become "
-                "the leader, and records and the ends of transactions that it lacks are lost: "
-                f"{advice_to_set(settings, name, UNCLEAN, 'false')}"
-            )
+            yield _message(settings, name, UNCLEAN, value, demand, "false")
 
 
 def advice_to_enlarge(settings: Settings, name: str, size: int) -> str:
-    """The reason why a topic rejected a message of this size, and the advice to let the topic
-    accept it."""
+    """Why a topic rejected a message of this size, and the advice to let it accept it."""
     enough = max(MESSAGE_BYTES, size + ENVELOPE_BYTES)
     return (
         f"{name} does not take a message of {size} bytes, and nothing goes on before it does: "

@@ -1,12 +1,10 @@
-"""The five topics: their names, their creation and checks, and the service's other requests about
-them."""
+"""The five topics: their names, creation and checks, and other requests about them."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import astuple, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import confluent_kafka.admin as admin_api
 from confluent_kafka import (
@@ -21,9 +19,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from stream_rater.adapters import access
 from stream_rater.adapters.kafka import topic_rules
-from stream_rater.adapters.kafka.commits import committing, source_commit
+from stream_rater.adapters.kafka.records import committing, source_commit
 from stream_rater.config.settings import Settings, origin
-from stream_rater.contract import events
 from stream_rater.contract.errors import Denied, LogTrouble, TopicMismatch
 from stream_rater.pipeline.ports import NO_TAILS, SourceCommit, Tails
 
@@ -32,15 +29,13 @@ TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 5.0
 """The time-out of requests that a state machine waits for. It asks again later."""
 COMMAND_TIMEOUT_S = 30.0
-"""The time-out of a command's requests. A command ends if a request fails, so it waits longer for a
-busy broker."""
+"""The time-out of a command's requests. A command ends if one fails, so it waits longer."""
 RESULT_S = 2 * COMMAND_TIMEOUT_S
 """The longest wait for the result of a request, if the client does not keep its time-out."""
 NEW_TOPIC_PAUSE_S = 0.05
 """The pause before the service again asks a broker that does not know a new topic."""
 ABANDONED_S = 15.0
-"""How long a transaction may stay open after its time-out: brokers look for such transactions every
-10 s."""
+"""How long a transaction may outlive its time-out: brokers look for such ones every 10 s."""
 
 _SPEC: Any = admin_api.OffsetSpec
 LATEST: Any = _SPEC.latest()
@@ -48,8 +43,7 @@ EARLIEST: Any = _SPEC.earliest()
 READ_COMMITTED: Any = IsolationLevel.READ_COMMITTED
 
 
-@dataclass(frozen=True, slots=True)
-class Topics:
+class Topics(NamedTuple):
     """The names of the topics, with the configured prefix."""
 
     rounds: str
@@ -57,24 +51,16 @@ class Topics:
     changed: str
     rejected: str
     ladder_events: str
-    """The topic of the ladder events."""
 
     @classmethod
     def of(cls, settings: Settings) -> "Topics":
         """The names for these settings."""
-        prefix = settings.topic_prefix
-        return cls(
-            rounds=prefix + events.ROUND_COMPLETED,
-            parts=prefix + events.PERFORMANCE_ESTIMATED,
-            changed=prefix + events.RATING_CHANGED,
-            rejected=prefix + events.ROUND_REJECTED,
-            ladder_events=prefix + events.LADDERS_NOTED,
-        )
+        return cls(*[settings.topic_prefix + name for name in topic_rules.NAMES])
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of all five topics."""
-        return astuple(self)
+        return tuple(self)
 
 
 class Admin:
@@ -101,47 +87,47 @@ class Admin:
             self._connection_error = error
 
     def create_topics(self) -> None:
-        """Create the topics that do not exist. A service without the right to create topics needs
-        them all to exist."""
-        existing = self.partitions()
+        """Create the topics that do not exist, which needs a right of its own."""
+        existing, wanted = self.partitions(), topic_rules.topic_settings(self._settings)
+        self._create({name: each for name, each in wanted.items() if name not in existing})
+        for _ in _looks():  # also for the leaders of topics that another process creates now
+            if self._are_led():
+                break
+
+    def _create(self, wanted: Mapping[str, tuple[int, dict[str, str]]]) -> None:
+        """Create topics, each with so many partitions and with this configuration."""
         new = [
             NewTopic(
                 name, num_partitions=count, replication_factor=self._settings.replication,
                 config=config,
             )
-            for name, (count, config) in topic_rules.topic_settings(self._settings).items()
-            if name not in existing
+            for name, (count, config) in wanted.items()
         ]  # fmt: skip
-        if new:
-            futures = self._client.create_topics(new, operation_timeout=TIMEOUT_S)
-            for name, future in futures.items():
-                self._await_creation(name, future)
-            self._created |= futures.keys()
-        self._await_leaders()  # of topics that another process creates now, too
+        if not new:
+            return
+        for name, future in self._client.create_topics(new, operation_timeout=TIMEOUT_S).items():
+            code = access.code_of(future.exception(TIMEOUT_S))
+            if code in access.DENIALS:
+                raise Denied(
+                    f"kafka: {name} does not exist, or may not be seen by this service, and this "
+                    "service may not create it"
+                )
+            if code != KafkaError.TOPIC_ALREADY_EXISTS:
+                result_of(future)
+        self._created |= wanted.keys()
 
     def partitions_if_any(self, topic: str) -> int | None:
-        """The number of partitions of any topic; None if there is no such topic, or if this
-        service may not see it."""
+        """The number of partitions of any topic; None if there is none, or none may be seen."""
         found = self._listed().get(topic)
         return None if found is None or found.error is not None else len(found.partitions) or None
 
     def create_season_topic(self, topic: str) -> int:
-        """Create the topic of past seasons. Returns the number of its partitions, once its leaders
-        know it. Raises LogTrouble or Denied."""
-        count, config = topic_rules.season_topic_settings(self._settings)
-        new = NewTopic(
-            topic, num_partitions=count, replication_factor=self._settings.replication,
-            config=config,
-        )  # fmt: skip
-        for future in self._client.create_topics([new], operation_timeout=TIMEOUT_S).values():
-            self._await_creation(topic, future)
-        self._created.add(topic)  # so that `configuration` waits until each broker knows it
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while time.monotonic() < deadline_s:
+        """Create the topic of past seasons. Returns the number of its partitions."""
+        self._create({topic: topic_rules.season_topic_settings(self._settings)})
+        for _ in _looks():
             with suppress(LogTrouble):
                 if (found := self.partitions_if_any(topic)) and self.ends(topic, found):
                     return found
-            time.sleep(NEW_TOPIC_PAUSE_S)
         raise LogTrouble(f"kafka: {topic} was created, and no broker knows it yet")
 
     def check_season_topic(self, topic: str) -> None:
@@ -153,24 +139,8 @@ class Admin:
             ):
                 raise TopicMismatch(refusal)
 
-    def _await_creation(self, name: str, future: "Future[Any]") -> None:
-        error = future.exception(TIMEOUT_S)
-        code = error.args[0].code() if isinstance(error, KafkaException) else None
-        if code in access.DENIALS:
-            raise Denied(
-                f"kafka: {name} does not exist, or may not be seen by this service, and this "
-                "service may not create it"
-            )
-        if code != KafkaError.TOPIC_ALREADY_EXISTS:
-            result_of(future)
-
-    def _await_leaders(self) -> None:
-        """Wait until each partition has a leader that knows that it leads."""
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while not self._are_led() and time.monotonic() < deadline_s:
-            time.sleep(NEW_TOPIC_PAUSE_S)
-
     def _are_led(self) -> bool:
+        """Whether each partition has a leader that knows that it leads."""
         try:
             return bool([self.ends(*each) for each in self.partitions().items()])
         except LogTrouble:
@@ -184,38 +154,35 @@ class Admin:
 
     def _our_topics(self) -> dict[str, Any]:
         """The metadata of our topics. Waits for topics that this service created."""
-        deadline_s = time.monotonic() + TIMEOUT_S
-        created = self._created.intersection(self.topics.names)
-        while not created <= (known := self._listed()).keys():
-            if time.monotonic() > deadline_s:
+        created, known = self._created.intersection(self.topics.names), dict[str, Any]()
+        for _ in _looks():
+            known = self._listed()
+            if created <= known.keys():
                 break
-            time.sleep(NEW_TOPIC_PAUSE_S)
         return {name: known[name] for name in self.topics.names if name in known}
 
-    def _listed(self, timeout_s: float = TIMEOUT_S, **one: str) -> Mapping[str, Any]:
+    def _listed(self, timeout_s: float = TIMEOUT_S, **one: str) -> dict[str, Any]:
         """The metadata of all topics, or of `one`, from one broker."""
         try:
-            known: Mapping[str, Any] = self._client.list_topics(timeout=timeout_s, **one).topics
+            known: dict[str, Any] = self._client.list_topics(timeout=timeout_s, **one).topics
         except KafkaException as error:
             raise self._unreachable(error.args[0]) from None
         return known
 
     def _described(self, topic: str, ask: "Callable[[], Future[Any]]") -> Any:
         """The description of a topic. Waits for a topic that this service created."""
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while True:
+        for _ in _looks():
             asked = ask()
             try:
                 return result_of(asked)
-            except LogTrouble:
-                over = topic not in self._created or time.monotonic() > deadline_s
-                if over or not is_unknown_topic(asked):
+            except LogTrouble as error:
+                trouble, unknown = error, asked.done() and access.code_of(asked.exception())
+                if topic not in self._created or unknown != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise
-            time.sleep(NEW_TOPIC_PAUSE_S)
+        raise trouble
 
     def _unreachable(self, error: KafkaError) -> LogTrouble | Denied:
-        """The exception for a client that cannot connect, with the reason if the client reported
-        one."""
+        """The exception for a client that cannot connect, with the reason, if it reported one."""
         self._client.poll(0)  # calls `_remember_connection_error`
         reason, self._connection_error = self._connection_error or error, None
         why = f"kafka at {self._settings.kafka}: {reason.str()}"
@@ -240,8 +207,7 @@ class Admin:
         return names
 
     def check_topics(self) -> dict[str, int]:
-        """The number of partitions by topic, after all rules were checked. Sets `warnings`. Raises
-        TopicMismatch if a topic cannot be used."""
+        """The number of partitions by topic. Sets `warnings`. Raises TopicMismatch at a refusal."""
         known = self._our_topics()
         found = {
             name: topic_rules.TopicDescription(
@@ -263,8 +229,7 @@ class Admin:
         return {name: each.partitions for name, each in found.items()}
 
     def configuration(self, topic: str) -> Mapping[str, str]:
-        """A topic's configuration by Kafka's names, with the values that it has from the
-        brokers."""
+        """A topic's configuration by Kafka's names, also what it has from the brokers."""
         resource = admin_api.ConfigResource(admin_api.ResourceType.TOPIC, topic)
         try:
             entries = self._described(
@@ -278,8 +243,7 @@ class Admin:
         return {name: entry.value for name, entry in entries.items()}
 
     def copies(self, topic: str) -> list[tuple[int, int]]:
-        """For each partition of an existing topic, the number of in-sync replicas and of all
-        replicas."""
+        """For each partition, the number of in-sync replicas and of all replicas."""
         return copies_of(self._our_topics()[topic])
 
     def topic_id(self, topic: str) -> str:
@@ -296,16 +260,14 @@ class Admin:
         return self._offsets(topic, partitions, LATEST)
 
     def all_ends(self, topic: str) -> list[int]:
-        """The end offset of each partition that the topic has now, whether transactions are pending
-        or not."""
+        """The ends, as `ends`, of the partitions that the topic has now."""
         known = self._listed(self._timeout_s, topic=topic)[topic]
         if known.error is not None:
             raise access.trouble_of(known.error)
         return self.ends(topic, len(known.partitions))
 
     def stable_ends(self, topic: str, partitions: int) -> list[int]:
-        """The last stable offset of each partition, up to which records are readable as
-        committed."""
+        """The last stable offset of each partition, up to which committed records are read."""
         return self._offsets(topic, partitions, LATEST, isolation_level=READ_COMMITTED)
 
     def starts(self, topic: str, partitions: int) -> list[int]:
@@ -330,10 +292,7 @@ class Admin:
         described = self._client.describe_consumer_groups([name], request_timeout=self._timeout_s)[
             name
         ]
-        error = described.exception(RESULT_S)
-        if isinstance(error, KafkaException) and (
-            error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
-        ):
+        if access.code_of(described.exception(RESULT_S)) == KafkaError.GROUP_ID_NOT_FOUND:
             return ()
         members: Sequence[Any] = result_of(described).members
         return members
@@ -377,8 +336,7 @@ class Admin:
     def commit(
         self, group: str, topic: str, offsets: Mapping[int, int], tails: Tails = NO_TAILS
     ) -> None:
-        """Commit offsets for a group that has no members. `tails`: of `round-completed`, the
-        checksums of the records before them."""
+        """Commit offsets for a group without members. `tails`: checksums of `round-completed`."""
         ends = committing(topic, offsets, tails)
         if not ends:
             return
@@ -403,11 +361,11 @@ class Admin:
         return {p: range(max(committed[p] or 0, starts[p]), end) for p, end in ends.items()}
 
     def _offsets(self, topic: str, partitions: int, spec: Any, **options: Any) -> list[int]:
-        """The offsets of each partition. Asks twice, because the client may know only a former
-        leader."""
+        """The offsets of each partition. Asks twice: the client may know only a former leader."""
         with suppress(LogTrouble):
             return self._listed_offsets(topic, partitions, spec, REQUEST_TIMEOUT_S, **options)
-        self._forget_leaders(topic)
+        with suppress(KafkaException):  # otherwise the client asks the former leader for minutes
+            self._client.list_topics(topic, timeout=self._timeout_s)
         return self._listed_offsets(topic, partitions, spec, self._timeout_s, **options)
 
     def _listed_offsets(
@@ -418,9 +376,21 @@ class Admin:
         by_partition = {tp.partition: offset_of(future) for tp, future in found.items()}
         return [by_partition[p] for p in range(partitions)]
 
-    def _forget_leaders(self, topic: str) -> None:
-        with suppress(KafkaException):  # otherwise the client asks the former leader for minutes
-            self._client.list_topics(topic, timeout=self._timeout_s)
+
+def _looks() -> Iterator[None]:
+    """Yield at intervals for TIMEOUT_S, while a broker may not know a new topic."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    yield
+    while time.monotonic() < deadline_s:
+        time.sleep(NEW_TOPIC_PAUSE_S)
+        yield
+
+
+def delete_topics(settings: Settings, names: Iterable[str]) -> None:
+    """Delete these topics. Raises LogTrouble or Denied."""
+    client = access.new_admin(settings, access.client_options(settings))
+    for future in client.delete_topics(list(names), operation_timeout=TIMEOUT_S).values():
+        result_of(future)
 
 
 # --- the results of requests ---------------------------------------------------------------------
@@ -443,15 +413,6 @@ def result_of(future: "Future[Any]") -> Any:
         raise access.trouble_of(error) from None
     except TimeoutError:
         raise LogTrouble(f"kafka: no answer within {RESULT_S:g} s") from None
-
-
-def is_unknown_topic(asked: "Future[Any]") -> bool:
-    """Whether a broker answered that the topic does not exist."""
-    error = asked.exception() if asked.done() else None
-    return (
-        isinstance(error, KafkaException)
-        and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-    )
 
 
 def copies_of(known: Any) -> list[tuple[int, int]]:

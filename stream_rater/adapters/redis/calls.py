@@ -1,29 +1,150 @@
-"""Calls functions.lua on the store's shards. The calls of an effect take one round trip to each
-server.
+"""Calls functions.lua on the store's shards: as a Redis Function, or as a script where a server
+refuses functions.
 
-Commands are written, and replies read, on connections of our own: redis-py offers no way to read
-several replies at once, and takes 0.9 us to read one, where hiredis takes 0.16 us.
+The calls of an effect take one round trip to each server. Commands are written, and replies read,
+on connections of our own: redis-py offers no way to read several replies at once, and takes 0.9 us
+to read one, where hiredis takes 0.16 us.
+
+Some stores do not know Redis Functions (Redis 6, Dragonfly, KeyDB), and some hosted ones deny them.
+EVALSHA then runs the same code, with the same keys and arguments. Both are the same compare-and-set
+on the same hash, so workers of both kinds may work side by side on one store.
+
+A function is part of the data. A script is not: a restart, a fail-over or SCRIPT FLUSH may forget
+it. The server then answers NOSCRIPT and has run nothing, so the script is loaded and the call is
+repeated within the same effect.
 """
 
+import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import resources
 from typing import Any, NamedTuple
 
 import redis
-from redis.exceptions import AskError, ClusterDownError
+from redis.exceptions import AskError, ClusterDownError, NoPermissionError, NoScriptError
 
-from stream_rater.adapters.redis.client import (
-    FAILURES,
-    Client,
-    cause_of,
-    is_cluster,
-    rediscover,
-)
-from stream_rater.adapters.redis.connection import Connection, Dialer
-from stream_rater.adapters.redis.functions import SCRIPT, Functions
+from stream_rater.adapters.redis.client import FAILURES, Client, cause_of, is_cluster, rediscover
+from stream_rater.adapters.redis.connection import Dialer, RedisConnection
 from stream_rater.config.settings import Settings
-from stream_rater.contract.errors import StoreTrouble
+from stream_rater.contract.errors import LayoutMismatch, StoreTrouble
+
+LIBRARY = "stream_rater_6"
+APPLY = f"{LIBRARY}_apply"
+CODE = resources.files(__package__).joinpath("functions.lua").read_text(encoding="utf-8")
+"""The library, as FUNCTION LOAD takes it."""
+
+REGISTRATION = f"redis.register_function{{function_name = '{APPLY}', callback = apply}}"
+"""The last line of CODE."""
+
+ABSENT = "unknown command", "unsupported command", "command is not available"
+"""Parts of the answers, in lower case, of servers and proxies that do not know a command."""
+
+
+def _script() -> str:
+    """CODE without its first line, and with a call in the place of the registration."""
+    first, _, rest = CODE.partition("\n")
+    body, registered, after = rest.rpartition(REGISTRATION)
+    assert first.startswith("#!lua ") and registered and not after.strip(), "functions.lua"
+    return f"{body}return apply(KEYS, ARGV)\n"
+
+
+SCRIPT = _script()
+"""CODE, as SCRIPT LOAD takes it."""
+
+SHA = hashlib.sha1(SCRIPT.encode(), usedforsecurity=False).hexdigest()
+"""By which EVALSHA names SCRIPT."""
+
+
+class LuaFunctions:
+    """How a store runs functions.lua: by FCALL, and by EVALSHA once it has refused functions."""
+
+    def __init__(self) -> None:
+        self.refusal = ""
+        """Why functions are not used, as a server said it; empty while they are."""
+
+    @property
+    def command(self) -> tuple[str, str]:
+        """The words with which a call begins."""
+        return ("EVALSHA", SHA) if self.refusal else ("FCALL", APPLY)
+
+    def load(self, server: Client) -> None:
+        """Load the code into one server, unless it has it.
+
+        Raises LayoutMismatch if it has other functions of this name, and redis.RedisError.
+        """
+        if not self.refusal:
+            try:
+                _load_library(server)
+            except redis.ResponseError as error:
+                if not is_refused(error):
+                    raise
+                self.refusal = _said(error)
+            else:
+                return
+        try:
+            server.script_load(SCRIPT)
+        except redis.ResponseError as error:
+            raise self.failure(error) from None
+
+    def not_run(self, error: Exception) -> bool:
+        """Whether the server certainly has not run the call that it answered so, and another try
+        may succeed: the script must be loaded, or used in the place of the function."""
+        if is_refused(error):
+            self.refusal = self.refusal or _said(error)
+            return True
+        return isinstance(error, NoScriptError)
+
+    def failure(self, reply: Any) -> Any:
+        """A reply; an error with the reason why no function was called if the user may not run
+        scripts, either."""
+        if not self.refusal or not _is_denied(reply, "'evalsha", "'script"):
+            return reply
+        return NoPermissionError(f"{self.refusal}; in its place: {_said(reply)}")
+
+
+def _said(error: Exception) -> str:
+    """The text of an error without the beginning of the command's arguments, which are data."""
+    return str(error).partition(", with args")[0]
+
+
+def is_refused(error: Exception) -> bool:
+    """Whether a server refused a command about functions, so that nothing was done."""
+    return _is_denied(error, "'fcall", "'function")
+
+
+def _is_denied(error: Any, *commands: str) -> bool:
+    """Whether it is an error: the command is unknown, or the user may not run one of these."""
+    text = str(error).lower()
+    if isinstance(error, NoPermissionError):
+        return any(each in text for each in commands)
+    return isinstance(error, redis.ResponseError) and any(each in text for each in ABSENT)
+
+
+def _load_library(server: Client) -> None:
+    if _loaded_code(server) is None:
+        try:
+            server.function_load(CODE, replace=False)
+        except redis.ResponseError as error:
+            if "already exists" not in str(error):  # another worker loaded them first
+                raise
+    if _loaded_code(server) != CODE:
+        raise LayoutMismatch(
+            f"Redis has a function library {LIBRARY} that differs from this release's: "
+            f"stop the other workers and run `redis-cli FUNCTION DELETE {LIBRARY}`"
+        )
+
+
+def _loaded_code(server: Client) -> str | None:
+    libraries = server.function_list(library=LIBRARY, withcode=True)
+    if not libraries:
+        return None
+    fields: list[Any] = libraries[0]
+    code: bytes = dict(zip(fields[::2], fields[1::2], strict=True))[b"library_code"]
+    return code.decode()
+
+
+# --- calls ----------------------------------------------------------------------------------------
 
 SEND_BYTES = 2**16
 """Commands are sent once this many bytes are buffered."""
@@ -42,13 +163,10 @@ class Call(NamedTuple):
     """The first key; all others share its slot."""
     declared: int
     """The number of declared keys."""
-    keys: bytes
-    """The declared keys, each encoded by `bulk`, the first key first."""
-    arguments: tuple[bytes, ...]
-    more: int = 0
-    """The number of arguments that follow these."""
-    encoded: bytes = b""
-    """These further arguments, each encoded by `bulk`."""
+    words: int
+    """The number of declared keys and of arguments."""
+    data: tuple[bytes, ...]
+    """The keys, the first one first, and the arguments, all as bulk strings (`bulk`)."""
 
 
 class CallBatch(NamedTuple):
@@ -73,13 +191,13 @@ class Caller:
         """Makes no request."""
         self._client = client
         self.dialer = Dialer(settings)
-        self._idle: defaultdict[Node, list[Connection]] = defaultdict(list)
+        self._idle: defaultdict[Node, list[RedisConnection]] = defaultdict(list)
 
     def call(
-        self, functions: Functions, calls: Iterable[Call], on_sent: Callable[[], None] = nothing
+        self, functions: LuaFunctions, calls: Iterable[Call], on_sent: Callable[[], None] = nothing
     ) -> list[Any]:
-        """Call functions.lua, all calls in one round trip to each server. Returns the replies.
-        `on_sent` runs after the calls are sent and before the replies are read.
+        """Call functions.lua. Returns the replies. `on_sent` runs after the calls are sent and
+        before the replies are read.
 
         A call that a server certainly has not run is repeated, as EVALSHA, after the script was
         loaded. Raises StoreTrouble if a cluster's slot has moved; the next call knows its new
@@ -103,7 +221,7 @@ class Caller:
                 repeated = _repeat(connections, functions, [asked[i] for i in again])
                 for i, reply in zip(again, repeated, strict=True):
                     found[i] = reply
-            _raise_first(_failure(functions, each) for each in found)
+            _raise_first(map(functions.failure, found))
             return found
 
     def call_batches(self, batches: Iterable[CallBatch]) -> list[list[Any]]:
@@ -119,8 +237,7 @@ class Caller:
             return [_replies(connection, commands) for connection, commands in asked]
 
     def rediscover(self) -> None:
-        """Look the servers up again: after a failover, the same name may lead to another
-        server."""
+        """Look the servers up again: after a failover, a name may lead to another one."""
         self.close()
         rediscover(self._client)
 
@@ -137,7 +254,7 @@ class Caller:
         return node.host, node.port
 
     @contextmanager
-    def _borrowed(self, node: Node) -> Iterator[Connection]:
+    def _borrowed(self, node: Node) -> Iterator[RedisConnection]:
         """Take a connection. After a failure it is closed, because late replies may follow."""
         if self.dialer.has_moved():
             self.rediscover()  # the new connection notices it
@@ -157,8 +274,7 @@ class Caller:
 
     @contextmanager
     def _refreshing_slots(self) -> Iterator[None]:
-        """Convert a failure that a moved slot may have caused into StoreTrouble, and look the slots
-        up again."""
+        """Convert a failure of a moved slot into StoreTrouble, and look the slots up again."""
         try:
             yield
         except SLOT_ERRORS as error:
@@ -176,16 +292,16 @@ class _Connections(ExitStack):
     def __init__(self, borrowed: Callable[[Node], Any]) -> None:
         super().__init__()
         self._borrowed = borrowed
-        self._connections: dict[Node, Connection] = {}
-        self._unsent: dict[Connection, bytearray] = {}
+        self._connections: dict[Node, RedisConnection] = {}
+        self._unsent: dict[RedisConnection, bytearray] = {}
 
-    def to(self, node: Node) -> Connection:
+    def to(self, node: Node) -> RedisConnection:
         """The connection to a server."""
         if node not in self._connections:
             self._connections[node] = self.enter_context(self._borrowed(node))
         return self._connections[node]
 
-    def buffer(self, connection: Connection, pieces: Iterable[bytes]) -> None:
+    def buffer(self, connection: RedisConnection, pieces: Iterable[bytes]) -> None:
         """Buffer bytes for a connection, and send them once there are many. Each system call may
         wake Redis, which then works on many commands at a time."""
         unsent = self._unsent.setdefault(connection, bytearray())
@@ -203,29 +319,19 @@ class _Connections(ExitStack):
 
 
 def _repeat(
-    connections: _Connections, functions: Functions, asked: Iterable[tuple[Connection, Call]]
-) -> list[Any]:
-    """Load the script on each of these connections, and call again. Returns the replies, which may
-    be errors."""
+    connections: _Connections, functions: LuaFunctions,
+    asked: Sequence[tuple[RedisConnection, Call]],
+) -> list[Any]:  # fmt: skip
+    """Load the script on each connection, and call again. Returns the replies, maybe errors."""
     loading = encode_command(3, bulk("SCRIPT", "LOAD", SCRIPT))
-    loaded: dict[Connection, None] = {}
+    without_script = dict.fromkeys(connection for connection, _ in asked)
+    for connection in without_script:
+        connections.buffer(connection, [loading])
     for connection, call in asked:
-        if connection not in loaded:
-            loaded[connection] = None
-            connections.buffer(connection, [loading])
         connections.buffer(connection, _encode_call(functions, call))
     connections.send()
-    replies: list[Any] = []
-    for connection, _ in asked:
-        if connection in loaded:
-            del loaded[connection]
-            _raise_first([_failure(functions, connection.answer())])
-        replies.append(connection.answer())
-    return replies
-
-
-def _failure(functions: Functions, reply: Any) -> Any:
-    return functions.failure(reply) if isinstance(reply, Exception) else reply
+    _raise_first(functions.failure(connection.answer()) for connection in without_script)
+    return [connection.answer() for connection, _ in asked]
 
 
 def _raise_first(replies: Iterable[Any]) -> None:
@@ -235,23 +341,19 @@ def _raise_first(replies: Iterable[Any]) -> None:
             raise each
 
 
-# --- encoding ------------------------------------------------------------------------------------
+# --- encoding -------------------------------------------------------------------------------------
 
 
-def _encode_call(functions: Functions, call: Call) -> tuple[bytes, ...]:
+def _encode_call(functions: LuaFunctions, call: Call) -> tuple[bytes, ...]:
     """Encode a call as a command."""
-    words = 3 + call.declared + len(call.arguments) + call.more
     opening = bulk(*functions.command, str(call.declared))
-    return encode_command(words, opening), call.keys, *map(_bulk, call.arguments), call.encoded
+    return encode_command(3 + call.words, opening), *call.data
 
 
-def bulk(*words: str) -> bytes:
+def bulk(*words: str | bytes) -> bytes:
     """Encode words of a command as bulk strings."""
-    return b"".join([_bulk(word.encode()) for word in words])
-
-
-def _bulk(word: bytes) -> bytes:
-    return b"$%d\r\n%b\r\n" % (len(word), word)
+    encoded = [word.encode() if isinstance(word, str) else word for word in words]
+    return b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in encoded])
 
 
 def encode_command(count: int, *words: bytes) -> bytes:
@@ -267,7 +369,7 @@ def _encode_batch(batch: CallBatch) -> tuple[bytes, ...]:
     return batch.data if batch.commands == 1 else (MULTI, *batch.data, EXEC)
 
 
-def _replies(connection: Connection, commands: int) -> list[Any]:
+def _replies(connection: RedisConnection, commands: int) -> list[Any]:
     """The replies to a batch of this many commands."""
     if commands == 1:
         return list(connection.replies(1))

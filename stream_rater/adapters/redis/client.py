@@ -7,35 +7,23 @@ another node.
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import redis
+from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
-from redis.exceptions import (
-    AskError,
-    ClusterCrossSlotError,
-    ClusterDownError,
-    ExecAbortError,
-    MasterDownError,
-    MovedError,
-    NoPermissionError,
-    NoScriptError,
-    RedisClusterException,
-    TryAgainError,
-)
 from redis.retry import Retry
 
-from stream_rater.adapters.access import redis_options
-from stream_rater.adapters.redis.login import Login, login_of
+from stream_rater.adapters.redis.login import RedisLogin, login_of, redis_options
 from stream_rater.adapters.redis.sentinel import is_sentinel, master_client, parsed
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings, without_password
-from stream_rater.contract.errors import Cause, Denied, StoreTrouble
+from stream_rater.contract.errors import Cause, Denied, StoreMismatch, StoreTrouble
 
 TIMEOUT_S = 5.0
 
-FAILURES = (redis.RedisError, RedisClusterException)
+FAILURES = (redis.RedisError, exceptions.RedisClusterException)
 """Everything that a client raises; the cluster client has an exception family of its own."""
 
 NO_CLUSTER = "Cluster mode is not enabled"
@@ -114,10 +102,9 @@ def client_options(settings: Settings, address: str) -> dict[str, Any]:
 
 
 def _cluster(
-    address: str, others: Iterable[str], options: dict[str, Any], login: Login | None
+    address: str, others: Iterable[str], options: dict[str, Any], login: RedisLogin | None
 ) -> Client:
-    """Make a cluster client. One node knows all others; further addresses serve when the first is
-    down."""
+    """Make a cluster client. Further addresses serve when the first node is down."""
     nodes = nodes_of(others, ClusterNode)
     try:
         return RedisCluster.from_url(
@@ -159,39 +146,37 @@ DENIAL_PREFIXES = "NOPERM ", *LOGINS
 
 ERRORS: Mapping[str, type[redis.RedisError]] = {
     "ERR": redis.ResponseError,
-    "ASK": AskError,
-    "MOVED": MovedError,
-    "CLUSTERDOWN": ClusterDownError,
-    "MASTERDOWN": MasterDownError,
-    "TRYAGAIN": TryAgainError,
-    "CROSSSLOT": ClusterCrossSlotError,
+    "ASK": exceptions.AskError,
+    "MOVED": exceptions.MovedError,
+    "CLUSTERDOWN": exceptions.ClusterDownError,
+    "MASTERDOWN": exceptions.MasterDownError,
+    "TRYAGAIN": exceptions.TryAgainError,
+    "CROSSSLOT": exceptions.ClusterCrossSlotError,
     "LOADING": redis.BusyLoadingError,
     "READONLY": redis.ReadOnlyError,
-    "EXECABORT": ExecAbortError,
+    "EXECABORT": exceptions.ExecAbortError,
     "OOM": redis.OutOfMemoryError,
-    "NOPERM": NoPermissionError,
-    "NOSCRIPT": NoScriptError,
+    "NOPERM": exceptions.NoPermissionError,
+    "NOSCRIPT": exceptions.NoScriptError,
     "NOAUTH": redis.AuthenticationError,
     "WRONGPASS": redis.AuthenticationError,
 }
-"""The classes that redis-py has for the errors of Redis, by the word that an error begins with. Its
-own table is private."""
+"""redis-py's classes by the word that an error begins with. Its own table is private."""
 
 
 def error_of(text: str) -> redis.RedisError:
-    """An error that Redis sent, as redis-py raises it: without its first word, if that has a
-    class."""
+    """An error that Redis sent, as redis-py raises it: without a first word that has a class."""
     word, _, rest = text.partition(" ")
     return ERRORS[word](rest) if word in ERRORS else redis.ResponseError(text)
 
 
 def is_denial(error: Exception) -> bool:
     """Whether a user lacks a right."""
-    denied = isinstance(error, (redis.AuthenticationError, NoPermissionError))
+    denied = isinstance(error, (redis.AuthenticationError, exceptions.NoPermissionError))
     return denied or is_denial_text(str(error))
 
 
-def is_final(denial: Exception, login: Login | None) -> bool:
+def is_final(denial: Exception, login: RedisLogin | None) -> bool:
     """Whether a denial ends the process. A refused login does not, if the password is in a file
     that may have changed since, or that the server does not know yet."""
     if login is None:
@@ -220,7 +205,7 @@ ENDS_OF_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
 @contextmanager
-def translated_failures(login: Login | None = None) -> Iterator[None]:
+def translated_failures(login: RedisLogin | None = None) -> Iterator[None]:
     """Convert a client's errors into Denied and StoreTrouble. `login`: how it logs in."""
     try:
         yield
@@ -246,3 +231,96 @@ def rediscover(client: Client) -> None:
         client.nodes_manager.initialize()
     else:
         client.connection_pool.disconnect()
+
+
+# --- how a server is configured -------------------------------------------------------------------
+
+SMALL_HASH_BYTES = 512
+"""The longest belief in bytes for which Redis must still keep a hash in its compact encoding."""
+
+EVICTS_ANY_KEY = "allkeys-"
+"""The prefix of policies that evict keys without an expiry. Our keys have no expiry, so policies
+that begin with `volatile-` evict none of them; writes then fail as with `noeviction`."""
+
+REMEDY = (
+    "run `CONFIG SET maxmemory-policy noeviction` on it, and set the same in redis.conf or in "
+    "the settings of the hosted server"
+)
+
+
+class Memory(NamedTuple):
+    """The settings of a server for the case that its memory is full."""
+
+    policy: str
+    limit_bytes: int
+    """The limit in bytes; 0 means none."""
+
+
+def check_server(server: Client) -> list[str]:
+    """Warnings about a server's settings. Raises StoreMismatch if it evicts ratings."""
+    found = _configured(server)
+    return hash_warnings(found) + memory_warnings(_place(server), _memory(server, found))
+
+
+def _configured(server: Client) -> dict[str, str]:
+    """The settings that are checked here, from `CONFIG GET`; empty if that is denied."""
+    found: dict[str, str] = {}
+    try:
+        for pattern in ("hash-max-listpack-*", "maxmemory*"):
+            found |= server.config_get(pattern)
+    except redis.ResponseError:
+        return {}
+    return found
+
+
+def _memory(server: Client, configured: Mapping[str, str]) -> Memory | None:
+    """The memory settings from `CONFIG GET`, or else from `INFO`; None if both are denied."""
+    if {"maxmemory-policy", "maxmemory"} <= configured.keys():
+        return Memory(configured["maxmemory-policy"], int(configured["maxmemory"]))
+    try:
+        reply: dict[str, Any] = server.info("memory")
+    except redis.ResponseError:
+        return None
+    if {"maxmemory_policy", "maxmemory"} <= reply.keys():
+        return Memory(reply["maxmemory_policy"], reply["maxmemory"])
+    return None
+
+
+def hash_warnings(configured: Mapping[str, str]) -> list[str]:
+    """A warning if hashes of beliefs take more memory than they need."""
+    value = int(configured.get("hash-max-listpack-value", SMALL_HASH_BYTES))
+    if value >= SMALL_HASH_BYTES:
+        return []
+    return [
+        f"redis: hash-max-listpack-value is {value}. Beliefs are longer, so Redis stores hashes "
+        f"of them as tables, which take more memory: set it to {SMALL_HASH_BYTES} or more"
+    ]
+
+
+def memory_warnings(place: str, memory: Memory | None) -> list[str]:
+    """A warning if a server might delete ratings. Raises StoreMismatch if it would."""
+    if memory is None:
+        return [
+            "redis: this service's user may run neither CONFIG GET nor INFO, so it is unknown "
+            "whether ratings are deleted when memory is full: allow `+info`, or make sure that "
+            "maxmemory-policy is noeviction"
+        ]
+    if not memory.policy.startswith(EVICTS_ANY_KEY):
+        return []
+    if memory.limit_bytes > 0:
+        raise StoreMismatch(
+            f"redis at {place}: maxmemory-policy is {memory.policy} and maxmemory is "
+            f"{memory.limit_bytes}, so Redis deletes ratings when memory is full: {REMEDY}"
+        )
+    return [
+        f"redis at {place}: maxmemory-policy is {memory.policy}, so Redis deletes ratings once a "
+        f"maxmemory is set and memory is full: {REMEDY}"
+    ]
+
+
+def _place(server: Client) -> str:
+    """The address of a server."""
+    if master := getattr(server.connection_pool, "master_address", None):  # named by sentinels
+        return ":".join(map(str, master))
+    given = server.connection_pool.connection_kwargs
+    return given.get("path") or f"{given.get('host')}:{given.get('port')}"

@@ -22,8 +22,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from stream_rater.adapters.redis import client
-from stream_rater.adapters.redis.login import Login, login_of
-from stream_rater.adapters.redis.sentinel import MasterFinder, Place, finder, is_sentinel, parsed
+from stream_rater.adapters.redis.login import RedisLogin, login_of
+from stream_rater.adapters.redis.sentinel import MasterFinder, Place, is_sentinel, parsed
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
 
@@ -42,7 +42,7 @@ class Dialer:
             pool: Any = ConnectionPool.from_url(address, **client.client_options(settings, address))
             self._finder: MasterFinder | None = None
             if is_sentinel(settings.redis):
-                self._finder = finder(settings, parsed(settings.redis), pool)
+                self._finder = MasterFinder(settings, parsed(settings.redis), pool)
         self.has_sentinels = self._finder is not None
         """Whether sentinels name the server."""
         self._kind, self._options = pool.connection_class, pool.connection_kwargs
@@ -80,7 +80,7 @@ class Dialer:
         made on request, from the present contents of the files."""
         return self._kind(**self._options)
 
-    def connect(self, host: str | None = None, port: int | None = None) -> "Connection":
+    def connect(self, host: str | None = None, port: int | None = None) -> "RedisConnection":
         """Open a blocking connection to the server of the settings, or to this node of their
         cluster. Raises redis.RedisError, also if the sentinels name another master than before:
         whoever calls must look at the store again. The next call connects to it."""
@@ -90,7 +90,7 @@ class Dialer:
             host, port = self.find() or (None, None)
             if self.masters != before:
                 raise redis.ConnectionError(f"the sentinels name another master, {host}:{port}")
-        connection = Connection(options, host, port)
+        connection = RedisConnection(options, host, port)
         try:
             for words in login_commands(options):
                 connection.send(hiredis.pack_command(words))
@@ -119,7 +119,7 @@ def tls_of(options: Any) -> ssl.SSLContext | None:
     return options.ssl_context.get() if hasattr(options, "ssl_context") else None
 
 
-class Connection:
+class RedisConnection:
     """A blocking connection to one server, for one thread. Its methods raise redis.RedisError, as
     redis-py's do; after an error it is of no use."""
 
@@ -370,6 +370,6 @@ class _Cluster:
         await self._client.aclose()
 
 
-def _translated(error: Exception, login: Login | None) -> StoreTrouble | Denied:
+def _translated(error: Exception, login: RedisLogin | None) -> StoreTrouble | Denied:
     denied = client.is_denial_text(str(error)) and client.is_final(error, login)
     return (Denied if denied else StoreTrouble)(f"redis: {error}")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater.adapters.redis.keys import beliefs_prefix
+from stream_rater.adapters.redis.metadata import beliefs_prefix
 from stream_rater.columns.arrays import Bytes, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn

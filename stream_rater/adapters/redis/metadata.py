@@ -1,11 +1,12 @@
-"""The metadata of the store on Redis: its layout of shards, buckets and topics, and the kernel
-version of its ratings.
+"""The keys of a shard on Redis, and the metadata of the store: its layout of shards, buckets and
+topics, and the kernel version of its ratings.
 
 `rebuild` deletes the shards' keys and writes them again; the metadata is kept apart from them.
 """
 
 import re
 import secrets
+import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -13,14 +14,13 @@ from urllib.parse import unquote
 
 import redis
 
-from stream_rater.adapters.redis.keys import position_key
 from stream_rater.contract.errors import LayoutMismatch
+from stream_rater.contract.events import escape
 from stream_rater.pipeline.ports import EPOCH_BYTES, UNFINISHED
 
 LAYOUT_KEY = "stream-rater:layout"
 LADDERS_KEY = "stream-rater:ladders"
-"""The key in which releases before the topic `ladders-noted` stored the ladders' histories, one
-entry in each field."""
+"""Where releases before the topic `ladders-noted` stored the ladders' histories."""
 KERNEL = "kernel"
 """Field of the layout: the kernel version of the first workers, or of the last rebuild."""
 REBUILDING = "rebuilding"
@@ -44,6 +44,26 @@ ERASED = (
 )
 KEY = re.compile(rb"\{\d+\}:(position|belief:.*)", re.DOTALL)
 """A key that belongs to a shard."""
+
+
+def position_key(shard: int) -> str:
+    """The hash with a shard's position. The braces keep a shard's keys in one slot."""
+    return f"{{{shard}}}:position"
+
+
+def beliefs_prefix(shard: int) -> str:
+    """The common prefix of the keys of a shard's belief hashes. The escaped ladder follows."""
+    return f"{{{shard}}}:belief:"
+
+
+def belief_key(shard: int, ladder: str, player: bytes, buckets: int) -> str:
+    """The hash that holds a player's belief: one of the `buckets` hashes of a ladder in a shard."""
+    return f"{beliefs_prefix(shard)}{escape(ladder)}:{zlib.crc32(player) % buckets}"
+
+
+def ladder_of(key: str) -> str:
+    """The ladder of a hash of beliefs."""
+    return unquote(key.split(":")[2])
 
 
 def _check_field(name: str, stored: Any, wanted: str) -> None:
@@ -76,16 +96,14 @@ def check_not_half(rebuilding: Any) -> None:
 
 
 class StoreMetadata:
-    """Reads and writes the metadata. `guard` runs a call to Redis and turns its errors into
-    StoreTrouble."""
+    """Reads and writes the metadata. `guard` turns errors of Redis into StoreTrouble."""
 
     def __init__(self, client: "redis.Redis", guard: Callable[[Callable[[], Any]], Any]) -> None:
         self._client = client
         self._guard = guard
 
     def check(self, layout: Mapping[str, str]) -> None:
-        """Store the layout on first use. Raises LayoutMismatch if the store was laid out
-        otherwise."""
+        """Store the layout on first use. Raises LayoutMismatch if another one is stored."""
         self._guard(lambda: self._check(layout))
 
     def _check(self, layout: Mapping[str, str]) -> None:
@@ -121,8 +139,7 @@ class StoreMetadata:
                 )
 
     def check_window(self, window: int) -> None:
-        """Raise LayoutMismatch if workers have another duplicate window, or if a move to this place
-        is unfinished. Writes nothing."""
+        """Raise LayoutMismatch if workers have another window, or a move here is unfinished."""
         names = [WINDOW, REBUILDING]
         stored, rebuilding = self._guard(partial(self._client.hmget, LAYOUT_KEY, names))
         check_not_half(rebuilding)
@@ -133,8 +150,7 @@ class StoreMetadata:
             )
 
     def check_rebuildable(self, layout: Mapping[str, str]) -> None:
-        """Raise LayoutMismatch if offsets no longer order the rounds, or if a move to this place is
-        unfinished: a rebuild cannot repair that."""
+        """Raise LayoutMismatch for what a rebuild cannot repair: other rounds, or half a move."""
         check_not_half(self._guard(partial(self._client.hget, LAYOUT_KEY, REBUILDING)))
         for name in OF_THE_ROUNDS & layout.keys():
             stored = self._guard(partial(self._client.hget, LAYOUT_KEY, name))
@@ -168,8 +184,7 @@ class StoreMetadata:
         return not self._guard(found)
 
     def is_unused(self) -> bool:
-        """Whether the store never had ratings: it is empty, or was being filled for the first
-        time."""
+        """Whether the store never had ratings: it is empty, or is filled for the first time."""
         if self.is_empty():
             return True
         stored: Any = self._guard(partial(self._client.hmget, LAYOUT_KEY, [REBUILDING, "topic"]))
@@ -177,8 +192,7 @@ class StoreMetadata:
         return rebuilding is not None and topic is None
 
     def mark_moved(self, place: str) -> None:
-        """Store where the log and the ratings have gone. Workers refuse this store from now on,
-        until a rebuild."""
+        """Store where the data went. Workers refuse this store from now on, until a rebuild."""
         self._guard(partial(self._client.hset, LAYOUT_KEY, MOVED, place))
 
     def mark_unfinished(self, move_of: str = "") -> None:

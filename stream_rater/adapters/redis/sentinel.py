@@ -24,7 +24,7 @@ from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 
-from stream_rater.adapters.redis.login import Login, sentinel_login_of
+from stream_rater.adapters.redis.login import RedisLogin, sentinel_login_of
 from stream_rater.config.settings import Settings
 
 LOOK_S = 5.0
@@ -101,22 +101,21 @@ class MasterFinder(Sentinel):
     """
 
     def __init__(
-        self, settings: Settings, address: SentinelAddress, options: Mapping[str, Any],
-        secure: bool = False, clock: Callable[[], float] = time.monotonic,
+        self, settings: Settings, address: SentinelAddress, pool: Any,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        """`options`: those of a connection to the master, as redis-py has them; `secure`: it uses
-        TLS."""
+        """`pool`: connections to the master, made from the address."""
         self._login = sentinel_login_of(settings)
-        given = _sentinel_options(settings, options, self._login)
-        given |= {"ssl": True} if secure else {}
+        self.tls = {"ssl": True} if issubclass(pool.connection_class, SSL_CONNECTIONS) else {}
+        """The option of clients that use TLS, as the pool does."""
+        given = _sentinel_options(settings, pool.connection_kwargs, self._login) | self.tls
         super().__init__(address.places, sentinel_kwargs=given)  # type: ignore[no-untyped-call]
         self._name, self._clock = address.name, clock
         self._due_s = self._clock() + LOOK_S
         self._silent_until_s: dict[Place, float] = {}
 
     def find(self) -> Place:
-        """The master's host and port. Raises redis.RedisError if no sentinel names one that is
-        up."""
+        """The master's place. Raises redis.RedisError if no sentinel names one that is up."""
         return self._found(self.sentinels)
 
     def discover_master(self, service_name: str) -> Place:
@@ -130,8 +129,7 @@ class MasterFinder(Sentinel):
         return self._clock() >= self._due_s
 
     def names_another(self, place: Place) -> bool:
-        """Whether the sentinels name another master than this server. They are asked only if this
-        is due; otherwise the answer is no."""
+        """Whether the sentinels name another master. They are asked only if this is due."""
         if not self.is_due:
             return False
         try:
@@ -198,7 +196,7 @@ def _of(sentinel: "redis.Redis") -> Place:
 
 
 def _sentinel_options(
-    settings: Settings, options: Mapping[str, Any], login: Login | None
+    settings: Settings, options: Mapping[str, Any], login: RedisLogin | None
 ) -> dict[str, Any]:
     """The options of connections to sentinels: TLS as for the master, and the login.
 
@@ -217,15 +215,6 @@ def _sentinel_options(
     }  # fmt: skip
 
 
-def finder(settings: Settings, address: SentinelAddress, pool: Any) -> MasterFinder:
-    """A finder of the master for connections of this pool, which was made from the address."""
-    return MasterFinder(settings, address, pool.connection_kwargs, secure=_is_secure(pool))
-
-
-def _is_secure(pool: Any) -> bool:
-    return issubclass(pool.connection_class, SSL_CONNECTIONS)
-
-
 class MasterPool(SentinelConnectionPool):
     """Connections to the master. Those that are idle are closed once the sentinels name another."""
 
@@ -239,7 +228,6 @@ class MasterPool(SentinelConnectionPool):
 def master_client(settings: Settings, address: SentinelAddress, options: Mapping[str, Any]) -> Any:
     """A client of the master. Makes no request. `options`: those of a client, besides the URL."""
     pool = ConnectionPool.from_url(address.url, **options)
-    found: Any = finder(settings, address, pool)
+    found: Any = MasterFinder(settings, address, pool)
     ours = {n: v for n, v in pool.connection_kwargs.items() if n not in ("host", "port")}
-    secure = {"ssl": True} if _is_secure(pool) else {}
-    return found.master_for(address.name, connection_pool_class=MasterPool, **ours, **secure)
+    return found.master_for(address.name, connection_pool_class=MasterPool, **ours, **found.tls)

@@ -1,5 +1,5 @@
 """The store on Redis: beliefs are fields of small hashes. Plain commands in a transaction read
-them, and functions.lua writes them: as a Redis Function, or as a script (`functions.py`).
+them, and functions.lua writes them: as a Redis Function, or as a script (`calls.py`).
 
 Reads and writes are atomic for each shard. All shards of an effect share one round trip. Nothing is
 retried here: the outcome of a failed call is unknown, and the state machines determine it.
@@ -17,22 +17,11 @@ import numpy as np
 import redis
 from redis.exceptions import MovedError
 
-from stream_rater.adapters.redis import client
-from stream_rater.adapters.redis.calls import (
-    Call,
-    CallBatch,
-    Caller,
-    bulk,
-    encode_command,
-    nothing,
-)
+from stream_rater.adapters.redis import calls, client
 from stream_rater.adapters.redis.checkpoints import RedisCheckpoints
-from stream_rater.adapters.redis.checks import check
 from stream_rater.adapters.redis.encoding import encode_reads, encode_writes
-from stream_rater.adapters.redis.functions import Functions
-from stream_rater.adapters.redis.keys import belief_key, ladder_of, position_key
 from stream_rater.adapters.redis.login import login_of
-from stream_rater.adapters.redis.metadata import StoreMetadata
+from stream_rater.adapters.redis.metadata import StoreMetadata, belief_key, ladder_of, position_key
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.player_column import PlayerColumn, RecordColumn
 from stream_rater.config.settings import Settings, origin
@@ -51,8 +40,7 @@ POSITION = "applied", "start", "fresh", "epoch", "tail"
 Values = Sequence[Sequence[bytes | None]]
 """The values that each command read."""
 _Read = tuple[int, Position, Ints, Values]
-"""What was read of a shard: its number, its position, the index of the player of each value, and
-the values."""
+"""A shard, its position, the index of the player of each value, and the values."""
 
 
 def _reason(error: Exception) -> str:
@@ -110,7 +98,8 @@ def _tail(position: Position) -> bytes:
 @cache
 def _read_position(shard: int) -> bytes:
     """The encoded command that reads a shard's position."""
-    return encode_command(2 + len(POSITION), bulk("HMGET", position_key(shard), *POSITION))
+    words = "HMGET", position_key(shard), *POSITION
+    return calls.encode_command(len(words), calls.bulk(*words))
 
 
 def _headers(records: Sequence[bytes | None]) -> bytes:
@@ -133,12 +122,12 @@ def _column(order: Ints, values: Values) -> RecordColumn:
 
 
 class RedisStore:
-    """Reads and writes positions and beliefs of all shards."""
+    """Reads and writes positions and beliefs. The methods raise StoreTrouble or Denied."""
 
     def __init__(self, settings: Settings) -> None:
         self._client = client.connect(settings)
-        self._caller = Caller(self._client, settings)
-        self._functions = Functions()
+        self._caller = calls.Caller(self._client, settings)
+        self._functions = calls.LuaFunctions()
         self._login = login_of(settings)
         self._origin = origin("redis", settings.redis)
         self._buckets = settings.buckets
@@ -155,7 +144,7 @@ class RedisStore:
 
         Raises StoreMismatch if a server would delete ratings, StoreTrouble, or Denied.
         """
-        found = self._guard(lambda: [check(server) for server in client.servers(self._client)])
+        found = self._guard(lambda: [*map(client.check_server, client.servers(self._client))])
         self._guard(self._load_functions)
         return list(dict.fromkeys(itertools.chain(*found)))
 
@@ -171,8 +160,7 @@ class RedisStore:
         return f"redis: writes by EVALSHA, as a script, because: {self._functions.refusal}"
 
     def check_layout(self, layout: Mapping[str, str]) -> None:
-        """Store the layout on first use. Raises LayoutMismatch if the store was laid out
-        otherwise."""
+        """Store the layout on first use. Raises LayoutMismatch if another one is stored."""
         self.layout.check(layout)
 
     def _check_master(self) -> None:
@@ -188,16 +176,14 @@ class RedisStore:
     # --- the protocol's calls ---
 
     def read_priors(self, players: Mapping[int, PlayerColumn]) -> dict[int, Priors]:
-        """The `applied` and the players' belief headers of each shard. Raises StoreTrouble or
-        Denied."""
+        """The `applied` and the players' belief headers of each shard."""
         return {
             shard: Priors(position.applied, _headers(_in_order(order, values)))
             for shard, position, order, values in self._read(players)
         }
 
     def read(self, players: Mapping[int, PlayerColumn]) -> dict[int, StoredShard]:
-        """The position and the players' whole records of each shard. Raises StoreTrouble or
-        Denied."""
+        """The position and the players' whole records of each shard."""
         return {
             shard: StoredShard(position, _column(order, values))
             for shard, position, order, values in self._read(players)
@@ -207,8 +193,8 @@ class RedisStore:
         """The position and the players' records of each shard, read atomically for each shard."""
         asked = [encode_reads(shard, wanted, self._buckets) for shard, wanted in players.items()]
         batches = [
-            CallBatch(position_key(shard), (_read_position(shard), each.data), 1 + each.commands)
-            for shard, each in zip(players, asked, strict=True)
+            calls.CallBatch(position_key(n), (_read_position(n), each.data), 1 + each.commands)
+            for n, each in zip(players, asked, strict=True)
         ]
         self._check_master()
         replies = self._guard(lambda: self._caller.call_batches(batches))
@@ -216,38 +202,32 @@ class RedisStore:
             yield shard, _position(position), each.order, values
 
     def apply(
-        self, applications: Mapping[int, Application], on_sent: Callable[[], None] = nothing
+        self, applications: Mapping[int, Application], on_sent: Callable[[], None] = calls.nothing
     ) -> dict[int, bool]:
-        """Write to each shard by compare-and-set; by shard, whether it was written. `on_sent`
-        runs while Redis works. Raises StoreTrouble or Denied."""
+        """Write to each shard by compare-and-set, if it can. `on_sent` runs while Redis works."""
         self._check_master()
-        calls = itertools.starmap(self._call, applications.items())
-        replies = self._guard(lambda: self._caller.call(self._functions, calls, on_sent))
+        called = itertools.starmap(self._call, applications.items())
+        replies = self._guard(lambda: self._caller.call(self._functions, called, on_sent))
         return {shard: reply == 1 for shard, reply in zip(applications, replies, strict=True)}
 
-    def _call(self, shard: int, application: Application) -> Call:
+    def _call(self, shard: int, application: Application) -> calls.Call:
         """A call of functions.lua: every key that it touches, declared, and the arguments."""
         position, beliefs = application.position, application.beliefs
         packed = encode_writes(shard, beliefs, self._buckets)
         key = position_key(shard)
         # ARGV of functions.lua: 1 start, 2 applied, 3 fresh, 4 number of beliefs by hash, 5 epoch,
         # 6 absent, 7 tail; then the beliefs.
-        return Call(
-            key,
-            1 + packed.hashes,
-            bulk(key) + packed.keys,
-            (
-                b"%d" % position.start, b"%d" % position.applied, position.fresh, packed.counts,
-                position.epoch, b"" if application.absent is None else b"%d" % application.absent,
-                _tail(position),
-            ),
-            2 * len(beliefs),
-            packed.beliefs,
+        arguments = (
+            b"%d" % position.start, b"%d" % position.applied, position.fresh, packed.counts,
+            position.epoch, b"" if application.absent is None else b"%d" % application.absent,
+            _tail(position),
         )  # fmt: skip
+        words = 1 + packed.hashes + len(arguments) + 2 * len(beliefs)
+        data = calls.bulk(key), packed.keys, calls.bulk(*arguments), packed.beliefs
+        return calls.Call(key, 1 + packed.hashes, words, data)
 
     def encoding(self, shard: int, player: Player) -> str:
-        """The encoding in which Redis stores the hash of a player's belief; empty if Redis does not
-        return it."""
+        """Redis' encoding of the hash of a player's belief; empty if it does not return it."""
         ladder, name = player
         key = belief_key(shard, ladder, name.encode(), self._buckets)
         try:
@@ -280,8 +260,7 @@ class RedisStore:
         return counted
 
     def beliefs(self) -> Iterator[list[tuple[Player, bytes]]]:
-        """Yield every belief in the store, in batches; a player may appear twice. Raises
-        StoreTrouble or Denied."""
+        """Yield every belief in the store, in batches; a player may appear twice."""
         for server in self._guard(lambda: client.servers(self._client)):
             batches = _beliefs_on(server)
             while (batch := self._guard(partial(next, batches, None))) is not None:

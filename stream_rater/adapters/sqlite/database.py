@@ -92,15 +92,13 @@ class Database:
 
     @classmethod
     def open_unread(cls, path: Path) -> "Database":
-        """Open a file as `open_existing` does, to replace it. Raises Unusable, too, if another
-        program reads it."""
+        """Open a file to replace it. Raises Unusable, too, if another program reads it."""
         cls.open_existing(path).close()
         names.check_unread(names.real(path))
         return cls.open_existing(path)
 
     def close(self) -> None:
-        """Roll back what is open, move the write-ahead log into the file, and release the lock. To
-        close it again does nothing."""
+        """Roll back, move the write-ahead log into the file, and release the lock, once."""
         if self._hold.text.closed:
             return
         with ExitStack() as reader:
@@ -169,8 +167,7 @@ class Database:
 
     @contextmanager
     def write(self, trouble: type[Trouble]) -> Iterator[sqlite3.Connection]:
-        """Statements that take effect together: in the turn, or in one of their own. Raises
-        `trouble` if they fail."""
+        """Statements that take effect together: in the turn, or in one of their own."""
         with nullcontext() if self.in_turn else self.turn(), self._failing(trouble):
             self._check_open()
             yield self.connection
@@ -182,8 +179,7 @@ class Database:
             yield self.connection
 
     def _check_open(self) -> None:
-        """Raise the error after which SQLite has ended the transaction. Another statement would be
-        a transaction of its own."""
+        """Raise the error that ended the transaction: a statement would begin another one."""
         if self._spoiled is not None:
             raise self._spoiled
         if not self.connection.in_transaction:
@@ -250,8 +246,7 @@ class Database:
             connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
 
     def mark_moved(self, where: str) -> None:
-        """Note that the data was moved: the file never opens again, so that no round is rated in
-        two places."""
+        """Note that the data was moved: the file never opens again."""
         self.set_meta("moved", where)
 
     @property

@@ -1,19 +1,25 @@
 """The log in a data file: the tables of rounds, parts, events, rejections and ladder events."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from stream_rater.adapters.local_log import Group, LocalLog, Transaction
+from stream_rater.adapters.kafka.envelopes import Sender
+from stream_rater.adapters.local_driver import Group, LocalLog, Topic, Transaction
 from stream_rater.adapters.sqlite import events
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.schema import offset_of, partition_of, place
+from stream_rater.columns import sharding
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Headers, Record
+from stream_rater.pipeline import ports
+from stream_rater.pipeline.corrections import correction_ports
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import Rejection
 from stream_rater.pipeline.updater.rating_events import ShardEvents
@@ -26,6 +32,14 @@ _encode = msgspec.msgpack.Encoder().encode
 _headers = msgspec.msgpack.Decoder(list[tuple[str, bytes | None]]).decode
 
 
+WRITES = (
+    ports.Apply, ports.Scatter, ports.CommitSource, ports.Publish,
+    correction_ports.NoteCorrections, correction_ports.WritePiece, correction_ports.KeepCheckpoint,
+    correction_ports.DropCheckpoint,
+)  # fmt: skip
+"""The effects that write, except Agree, which writes one message."""
+
+
 class NewRound(NamedTuple):
     """A record to append to `round-completed`."""
 
@@ -36,7 +50,7 @@ class NewRound(NamedTuple):
     key: bytes | None = None
 
 
-class SqliteTopic:
+class SqliteTopic(Topic):
     """The partitions of `round-completed` or `performance-estimated`."""
 
     def __init__(self, database: Database, table: str, partitions: int) -> None:
@@ -50,24 +64,18 @@ class SqliteTopic:
         """Read again where the partitions start and end."""
         with self._database.reading(LogTrouble) as connection:
             self._starts = starts_of(connection, self._table, partitions)
-            self._ends = [
-                end_of(connection, self._table, partition, start)
-                for partition, start in enumerate(self._starts)
-            ]
+            self._ends = ends_of(connection, self._table, partitions)
 
     def __len__(self) -> int:
         return len(self._ends)
 
     def start(self, partition: int) -> int:
-        """The first offset that can be read."""
         return self._starts[partition]
 
     def end(self, partition: int) -> int:
-        """The offset of the next record."""
         return self._ends[partition]
 
     def read(self, partition: int, first: int, end: int) -> Sequence[Record]:
-        """The records with offsets in [first, end)."""
         with self._database.reading(LogTrouble) as connection:
             return list(read_records(connection, self._table, partition, first, end))
 
@@ -91,11 +99,11 @@ class SqliteTopic:
 
 
 class SqliteLog(LocalLog):
-    """The topics, the two consumer groups, and the ladder events (a
-    `ladder_history.LadderEventLog`), in a data file."""
+    """The topics, the two consumer groups, and the ladder events, in a data file."""
 
     rounds: SqliteTopic
     parts: SqliteTopic
+    poll_records = ports.POLL_RECORDS
 
     def __init__(self, database: Database) -> None:
         super().__init__(database.partitions, database.shards)
@@ -154,6 +162,15 @@ class SqliteLog(LocalLog):
 
     # --- what the driver asks for ---
 
+    def performing(self, effect: ports.Effect[Any]) -> AbstractContextManager[None]:
+        """Within `Database.turn` all effects of all machines belong to the transaction of the turn.
+        Outside of it each effect that writes is a transaction of its own."""
+        alone = isinstance(effect, WRITES) and not self.database.in_turn
+        return self.database.turn() if alone else nullcontext()
+
+    def pieces(self, events: Collection[ports.Event]) -> Sequence[Collection[ports.Event]]:
+        return (events,)  # nobody sees them before the transaction ends
+
     def append_part(self, shard: int, value: bytes) -> int:
         with self.database.write(LogTrouble) as connection:
             offset = self.parts.take_offset(shard)
@@ -177,15 +194,8 @@ class SqliteLog(LocalLog):
     def after_rejected(self) -> Iterable[tuple[int, int]]:
         # Not `next_offset`, which is not in the file: nothing deletes a file's committed offsets.
         with self.database.reading(LogTrouble) as connection:
-            return [
-                (partition, offset_of(last) + 1)
-                for partition in range(len(self.rounds))
-                for (last,) in connection.execute(
-                    "SELECT max(place) FROM rejected WHERE place >= ? AND place < ?",
-                    (place(partition, 0), place(partition + 1, 0)),
-                )
-                if last is not None
-            ]
+            ends = ends_of(connection, "rejected", len(self.rounds))
+            return [each for each in enumerate(ends) if each[1]]
 
     def save(self, group: Group, transaction: Transaction) -> None:
         name = ESTIMATORS if group is self.estimators else UPDATERS
@@ -255,13 +265,14 @@ def starts_of(connection: sqlite3.Connection, table: str, partitions: int) -> li
     return [found.get(partition, 0) for partition in range(partitions)]
 
 
-def end_of(connection: sqlite3.Connection, table: str, partition: int, start: int) -> int:
-    """The offset of a partition's next record. `start`: its first offset."""
-    (last,) = connection.execute(
-        f"SELECT max(place) FROM {table} WHERE place >= ? AND place < ?",
-        (place(partition, 0), place(partition + 1, 0)),
-    ).fetchone()
-    return start if last is None else offset_of(last) + 1
+def ends_of(connection: sqlite3.Connection, table: str, partitions: int) -> list[int]:
+    """The offset of each partition's next record."""
+    found, sql = [], f"SELECT max(place) FROM {table} WHERE place >= ? AND place < ?"
+    for partition, start in enumerate(starts_of(connection, table, partitions)):
+        bounds = place(partition, 0), place(partition + 1, 0)
+        (last,) = connection.execute(sql, bounds).fetchone()
+        found.append(start if last is None else offset_of(last) + 1)
+    return found
 
 
 def read_records(
@@ -330,3 +341,43 @@ def read_rejections(
             received_s or 0.0, key, unreadable,
         )  # fmt: skip
         yield number, Rejection(record, code, message, ladder, round_id)
+
+
+# --- appending for `submit` -----------------------------------------------------------------------
+
+TOGETHER = 1000
+"""The most records that one transaction appends."""
+TOGETHER_BYTES = 16 * 2**20
+"""The bytes of records from which on a transaction appends them."""
+
+
+class FileSubmitter(Sender):
+    """Appends records to the log in a data file that no process has open. They are rated once
+    `standalone` opens the file. The methods raise LogTrouble, Denied or Unusable."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__()
+        self._log = SqliteLog(database)
+        self._waiting: list[tuple[NewRound, bool]] = []
+        """Records, and whether each is a correction."""
+        self._bytes = 0
+        """The bytes of these records."""
+
+    def _send(
+        self, name: str, ladder: str, value: bytes, headers: Headers, *, corrects: bool
+    ) -> None:
+        received_s = datetime.now(UTC).timestamp()
+        partition = sharding.partition_of(ladder, len(self._log.rounds))
+        new = NewRound(partition, value, headers, received_s, ladder.encode())
+        self._waiting.append((new, corrects))
+        self._bytes += len(value)
+        if len(self._waiting) >= TOGETHER or self._bytes >= TOGETHER_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        records = [record for record, _ in self._waiting]
+        offsets = self._log.submit_all(records) if records else []
+        for (record, corrects), offset in zip(self._waiting, offsets, strict=True):
+            if corrects:
+                self.corrections.append((record.partition, offset))
+        self._waiting, self._bytes = [], 0

@@ -6,24 +6,24 @@ while one is open. Only `snapshot` keeps one open.
 
 import sqlite3
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from stream_rater.adapters.sqlite import beliefs, log, names
+from stream_rater.adapters.sqlite import log, names, store
 from stream_rater.adapters.sqlite.database import connect_reader, error_of
 from stream_rater.adapters.sqlite.events import decode, end_of_changed, read_events
 from stream_rater.adapters.sqlite.schema import OFFSET_BITS, offset_of, place, private_files
-from stream_rater.adapters.sqlite.store import position_of
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import REBUILT, Event, Rejection, StoredShard
-from stream_rater.replay.log_reading import LogReader
+
+T = TypeVar("T")
 
 AT_ONCE = 10_000
 """The number of records, rejections or beliefs that one transaction reads."""
@@ -69,6 +69,11 @@ class DataFile:
         with self._failing():
             return self._connection.execute(sql, values).fetchall()
 
+    def _of(self, read: Callable[..., T], *given: object) -> T:
+        """What a function reads by this connection."""
+        with self._failing():
+            return read(self._connection, *given)
+
     @contextmanager
     def _failing(self) -> Iterator[None]:
         try:
@@ -100,9 +105,8 @@ class DataFile:
                 self._recent = {}
 
     def copy_to(self, path: Path) -> None:
-        """Write the file as it is at one instant to a new file, without the mark of its writer,
-        and wait until the copy is on the disk. The process that writes to the file goes on during
-        this."""
+        """Write the file as it is at one instant to a new one, without the mark of its writer, who
+        may go on. It is on the disk when this returns."""
         with private_files():
             self._rows("VACUUM INTO ?", str(path))
         with self._failing(), closing(sqlite3.connect(path)) as copy, copy:
@@ -129,21 +133,19 @@ class DataFile:
 
     def starts(self) -> list[int]:
         """The first offset of each partition of `round-completed`."""
-        with self._failing():
-            return log.starts_of(self._connection, "rounds", self.partitions)
+        return self._of(log.starts_of, "rounds", self.partitions)
 
     def ends(self) -> list[int]:
         """The end offset of each partition of `round-completed`."""
-        return self._ends("rounds", self.partitions)
+        return self._of(log.ends_of, "rounds", self.partitions)
 
     def part_ends(self) -> list[int]:
         """The end offset of each shard's parts."""
-        return self._ends("parts", self.shards)
+        return self._of(log.ends_of, "parts", self.shards)
 
-    def _ends(self, table: str, count: int) -> list[int]:
-        with self._failing():
-            starts = log.starts_of(self._connection, table, count)
-            return [log.end_of(self._connection, table, p, start) for p, start in enumerate(starts)]
+    def part_starts(self) -> list[int]:
+        """The first offset of each shard's parts that is kept."""
+        return self._of(log.starts_of, "parts", self.shards)
 
     def committed(self, group: str, count: int) -> list[int]:
         """The committed offset of each partition; 0 where nothing was committed."""
@@ -157,8 +159,7 @@ class DataFile:
             return rounds, sum(self.part_ends()) - sum(self.committed(UPDATERS, self.shards))
 
     def records_of(self, partition: int, end: int, first: int = 0) -> Iterator[Record]:
-        """Yield the records of a partition of `round-completed` from `first` to before `end`, in
-        order."""
+        """Yield the records of a partition of the rounds from `first` to before `end`."""
         while first < end:
             with self._failing():
                 found = log.read_records(self._connection, "rounds", partition, first, end)
@@ -168,27 +169,16 @@ class DataFile:
             yield from some
             first = some[-1].offset + 1
 
-    def log_reader(self) -> LogReader:
-        """Reads all records of `round-completed` that exist now."""
-        return LogReader(FileRounds(self.path), dict(enumerate(self.ends())))
-
     def round_batches(self, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
-        """Yield the records of these partitions of `round-completed`, each up to its end, in
-        batches of some BATCH_BYTES."""
+        """Yield the records of the rounds up to these ends, in batches of some BATCH_BYTES."""
         for partition, end in ends.items():
             first = 0
             while first < end:
-                with self._failing():
-                    some = log.read_together(self._connection, partition, first, end, BATCH_BYTES)
+                some = self._of(log.read_together, partition, first, end, BATCH_BYTES)
                 if not some:
                     break
                 yield some
                 first = some[-1].offset + 1
-
-    def all_rounds(self) -> Iterator[Record]:
-        """Yield all records of `round-completed` that exist now."""
-        for partition, end in enumerate(self.ends()):
-            yield from self.records_of(partition, end)
 
     def ladder_events(self) -> list[bytes]:
         """All ladder events, in order."""
@@ -201,11 +191,6 @@ class DataFile:
             ladder_log.read(event)
         return ladder_log
 
-    def part_starts(self) -> list[int]:
-        """The first offset of each shard's parts that is kept."""
-        with self._failing():
-            return log.starts_of(self._connection, "parts", self.shards)
-
     def parts_of(self, shard: int) -> list[Record]:
         """The parts of a shard that are kept. Those before its last call were pruned."""
         with self._failing():
@@ -215,8 +200,7 @@ class DataFile:
 
     def changed_ends(self) -> list[int]:
         """The offset of each shard's next event."""
-        with self._failing():
-            return [end_of_changed(self._connection, shard) for shard in range(self.shards)]
+        return [self._of(end_of_changed, shard) for shard in range(self.shards)]
 
     def changed_starts(self) -> list[int]:
         """The offset of each shard's first event after those that were pruned."""
@@ -276,18 +260,15 @@ class DataFile:
 
     # --- the store ---
 
-    def prepare(self) -> None:
-        """Nothing: the file is known (`live_beliefs.BeliefSource`)."""
-
     def read(self, players: Mapping[int, PlayerColumn]) -> dict[int, StoredShard]:
         """The position and the records of each shard, at one instant."""
         snapshot, found = self._connection.in_transaction, {}
         for shard, wanted in players.items():
             with self._together():
-                position = position_of(self._connection, shard)
+                position = store.position_of(self._connection, shard)
                 if (recent := self._recent.get(shard)) is None:
-                    recent = beliefs.recent_beliefs(self._connection, shard)
-                stored = beliefs.look_up(self._connection, shard, list(wanted))
+                    recent = store.recent_beliefs(self._connection, shard)
+                stored = store.look_up(self._connection, shard, list(wanted))
             if snapshot:
                 self._recent = {**self._recent, shard: recent}
             records = [recent.get(p, old) for p, old in zip(wanted, stored, strict=True)]
@@ -298,7 +279,7 @@ class DataFile:
         """Yield every belief in batches, each once."""
         with self._failing():
             for shard in range(self.shards):
-                found = beliefs.all_beliefs(self._connection, shard)
+                found = store.all_beliefs(self._connection, shard)
                 # A rebuild keeps its mark as a belief.
                 real = (each for each in found if each[0] != REBUILT)
                 while batch := list(islice(real, AT_ONCE)):
@@ -312,8 +293,7 @@ class DataFile:
 
 
 def data_file(path: str) -> closing[DataFile]:
-    """Open a data file to read it, and close it at the end of the block. Raises Unusable or
-    Denied."""
+    """A data file that is open within the block. Raises Unusable or Denied."""
     return closing(DataFile(Path(path)))
 
 
@@ -326,20 +306,3 @@ class FileRounds(NamedTuple):
         """Yield the records of these partitions, as `DataFile.round_batches` does."""
         with data_file(str(self.path)) as file:
             yield from file.round_batches(ends)
-
-
-@contextmanager
-def frozen(file: DataFile) -> Iterator[DataFile]:
-    """A data file as it is at one instant, for as long as the block takes.
-
-    Of a large file this is a copy beside it, which is deleted at the end: a long transaction would
-    let the write-ahead log grow.
-    """
-    if sum(file.changed_ends()) <= LARGE:
-        with file.snapshot():
-            yield file
-        return
-    with names.copying(file.path) as copy:
-        file.copy_to(copy)
-        with data_file(str(copy)) as found, found.snapshot():
-            yield found

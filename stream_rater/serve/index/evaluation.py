@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from stream_rater.adapters.redis.calls import ABSENT
 from stream_rater.adapters.redis.connection import AsyncClient
-from stream_rater.adapters.redis.functions import ABSENT
 from stream_rater.contract.errors import StoreTrouble
 
 

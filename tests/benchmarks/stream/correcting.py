@@ -13,7 +13,7 @@ from contextlib import redirect_stdout
 
 import numpy as np
 
-from stream_rater.adapters.kafka.producers import Submitter
+from stream_rater.adapters.kafka.producers import KafkaSubmitter
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.columns.sharding import partition_of
 from stream_rater.contract.events import to_json
@@ -47,7 +47,7 @@ class _Correcting:
         began_s, settings = time.monotonic(), self._crew.settings
         admin = Admin(settings)
         topic = admin.topics.rounds
-        submitter = Submitter(settings, topic)
+        submitter = KafkaSubmitter(settings, topic)
         self._look()
         for kind, value, key in self._records:
             submitter.correct(LONG, kind, to_json({"ladder": LONG, **value}), key)
