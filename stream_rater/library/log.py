@@ -15,8 +15,7 @@ from stream_rater.contract.record import Record
 from stream_rater.library.messages import record_of, renamed
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.files import json_lines, read_lines
-from stream_rater.tables.formats import is_table
-from stream_rater.tables.reading import AS_FOUND, Reading
+from stream_rater.tables.reading import AS_FOUND, Reading, is_table
 
 if TYPE_CHECKING:  # it is loaded for tables only
     from stream_rater.tables.table import Table

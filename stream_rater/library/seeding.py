@@ -17,10 +17,8 @@ from stream_rater.library.rater import Rater
 from stream_rater.library.results import InvalidRound, RefusedLine, SeedResult
 from stream_rater.replay.files import read_lines
 from stream_rater.rounds.seed_messages import Scale, scale_of
-from stream_rater.tables.formats import is_parquet
-from stream_rater.tables.ratings import RatingsTable, source_of_file, source_of_object
-from stream_rater.tables.reading import Reading
-from stream_rater.tables.seeds import TableSeeds
+from stream_rater.tables.ratings import RatingsTable, TableSeeds, source_of_file, source_of_object
+from stream_rater.tables.reading import Reading, is_parquet
 
 GivenScale = str | tuple[float, float]
 """The name of a scale, or the mu and sigma that a newcomer has there."""

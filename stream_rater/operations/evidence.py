@@ -24,8 +24,8 @@ from stream_rater.operations.input_file import RoundsFile, file_failures
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.player_index import PlayerIndex
-from stream_rater.tables.formats import SUFFIXES as TABLES
 from stream_rater.tables.reading import AS_FOUND, Reading
+from stream_rater.tables.reading import SUFFIXES as TABLES
 
 SUFFIXES = (".jsonl", ".jsonl.gz", *TABLES)
 FARMER = "tourist"

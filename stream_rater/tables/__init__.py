@@ -1,1 +1,1 @@
-"""The sequential replay: it rates a log's rounds one after the other, in memory."""
+"""Reads tables of rounds or of ratings, in files or in memory, and makes events of their rows."""

@@ -7,10 +7,13 @@ and the argument that decides.
 import codecs
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypedDict
 
 from stream_rater.config.errors import BadConfiguration
 
+SUFFIXES: Final = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
+"""The endings of the names of tables."""
 SCORES: Final = ("high", "low")
 """Which scores are the better ones."""
 MEANINGS: Final = ("win", "loss", "draw", "dnf", "skip", "score")
@@ -173,3 +176,20 @@ def _pairs(option: str, texts: Iterable[str], form: str) -> list[tuple[str, str]
             raise BadConfiguration(f"--{option} {part}: give {form}")
     split = [part.rpartition("=") if option == "result" else part.partition("=") for part in parts]
     return [(name.strip(), value.strip()) for name, _, value in split]
+
+
+def is_table(path: Path) -> bool:
+    """Whether the name of a file is that of a table."""
+    return path.name.lower().endswith(SUFFIXES)
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether the name of a file is that of a Parquet file."""
+    return path.name.lower().endswith(".parquet")
+
+
+def stem_of(path: Path) -> str:
+    """The name of a table without its endings."""
+    name = path.name
+    ending = next((each for each in SUFFIXES if name.lower().endswith(each)), "")
+    return name[: len(name) - len(ending)]
