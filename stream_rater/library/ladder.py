@@ -285,9 +285,10 @@ class Ladder:
         """
         from stream_rater.library import seeding
 
-        reading = reading_of(columns, "", how)
-        given = seeding.GivenTable(scale, sigma, at, reading, source, skip_invalid)
-        return seeding.seed(self._rater, table, given)
+        return seeding.seed(
+            self._rater, table, scale, sigma, at, reading_of(columns, "", how), source,
+            skip_invalid=skip_invalid,
+        )  # fmt: skip
 
     def reset(
         self,
@@ -492,10 +493,13 @@ class Ladder:
             TrialsFailed: The executor cannot do the trials, as when a process was killed.
             OSError: A file that was rated has changed.
         """
-        from stream_rater.library.tuning import Search
+        from stream_rater.library.comparing import tuning_of
 
-        fraction = self._messages.fraction_of(train)
-        return self._rater.tuning(Search(system, metric, fraction, trials, executor))
+        rater, fraction = self._rater, self._messages.fraction_of(train)
+        return tuning_of(
+            rater.records, rater.ladder, rater.rating, system, metric=metric, train=fraction,
+            trials=trials, executor=executor,
+        )  # fmt: skip
 
     # --- draw ---
 

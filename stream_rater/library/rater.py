@@ -1,26 +1,32 @@
-"""A ladder's log of rounds and files, and the replay of the log.
+"""A ladder's log: the rounds and the files that it has rated, in order; and the replay of the log.
+
+A correction changes rounds before it, so the ladder must read these again. The log stores single
+rounds and data frames as messages. It reads a file again, and the file must not have changed.
 
 The log is the truth. The unfinished replay of a failed call is discarded, and a new one is made
 from the log when it is next needed. So a call that raises changes nothing.
 """
 
+import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.ladders import BETTER_FOR_DUELS, Ladder, any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
 from stream_rater.library import messages, results
-from stream_rater.library.answers import history_in, joined
-from stream_rater.library.log import Log, Rounds, RoundsFile, RoundsTable
+from stream_rater.library.answers import calibration_of, history_in, joined
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.wins import ANY
 from stream_rater.replay import edited_log
-from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edits import Edits
+from stream_rater.replay.files import json_lines, read_lines
+from stream_rater.replay.ledger import with_verdicts
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Rated, Replay
 from stream_rater.replay.what_if import what_if
@@ -28,12 +34,12 @@ from stream_rater.rounds import seed_records
 from stream_rater.rounds.decoder import RoundDecoder, correction_indices
 from stream_rater.rounds.seed_records import is_seed
 from stream_rater.rounds.validation import Invalid
-from stream_rater.tables.reading import AS_FOUND, Reading
+from stream_rater.tables.reading import AS_FOUND, Reading, is_table
 
 if TYPE_CHECKING:
     from stream_rater.evaluation.measured import Evaluation
     from stream_rater.library.comparing import By
-    from stream_rater.library.tuning import Search
+    from stream_rater.tables.table import Table  # it is loaded for tables only
 
 T = TypeVar("T")
 
@@ -45,6 +51,139 @@ WINDOW = Settings().duplicate_window
 
 MOST_REJECTED_LINES = 1000
 """The largest number of rejected lines of a file that are stored."""
+
+
+class RoundsFile:
+    """A file of rounds, in its state when this object was made. Raises OSError if there is no such
+    file, and BadConfiguration with a question about the columns of a table."""
+
+    def __init__(self, path: Path, reading: Reading = AS_FOUND, ladder: str = "") -> None:
+        """`reading`: how a table is to be read. `ladder`: that of a table that names none; empty:
+        the file's name."""
+        self.path: Path | str = path
+        """Its name in messages."""
+        self.lines = 0
+        """The number of its lines, once it was read to its end."""
+        self._path, self._reading, self._ladder = path, reading, ladder
+        self._state = _state_of(path)
+        if not is_table(path) and reading.given:
+            raise BadConfiguration(
+                f"{path}: columns and score are for tables, whose names end in .csv, .tsv or "
+                ".parquet: JSON lines name all themselves"
+            )
+        self.table: Table | None = self._read() if is_table(path) else None
+        """The table in the file, while the file is rated for the first time."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "table": None}
+
+    def release(self) -> None:
+        """Free the table. If it is needed again, the file is read again."""
+        self.table = None
+
+    def records(self, first: int) -> Iterator[Record]:
+        """Yield its lines as records, with the first line at the offset `first`. Raises OSError if
+        the file cannot be read, has changed, or holds no JSON lines."""
+        if _state_of(self._path) != self._state:
+            raise OSError(
+                f"{self.path}: has changed since it was rated, and is needed as it was: rate it "
+                "with a new Ladder"
+            )
+        if is_table(self._path):
+            lines = (self.table or self._read()).lines()
+        else:
+            lines = json_lines(read_lines(self._path), str(self.path))
+        return edited_log.records_of(self._counting(lines), first)
+
+    def _read(self) -> "Table":
+        from stream_rater.tables.table import table_of_file
+
+        table = table_of_file(self._path, partial(read_lines, self._path), self._reading)
+        table.read(self._ladder)
+        return table
+
+    def _counting(self, lines: Iterator[bytes]) -> Iterator[bytes]:
+        count = 0
+        for line in lines:
+            yield line
+            count += 1
+        self.lines = count
+
+
+class RoundsTable:
+    """The rounds of a data frame, in the state of the frame when this object was made. Raises
+    OSError if it cannot be read, and BadConfiguration with a question about its columns."""
+
+    def __init__(self, frame: Any, reading: Reading, ladder: str) -> None:
+        """`ladder`: that of a table that names none."""
+        from stream_rater.tables.table import table_of_frame
+
+        table = table_of_frame(frame, reading)
+        table.read(ladder)
+        self.path: Path | str = table.name
+        """Its name in messages."""
+        self.lines = len(table)
+        """The number of its rounds."""
+        self.table: Table | None = table
+        """The table, while it is rated for the first time."""
+        self._text = b"".join(table.lines())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "table": None}
+
+    def release(self) -> None:
+        """Free the table. Its rounds stay in memory."""
+        self.table = None
+
+    def records(self, first: int) -> Iterator[Record]:
+        """Yield its rounds as records, with the first one at the offset `first`."""
+        return edited_log.records_of(io.BytesIO(self._text), first)
+
+
+Rounds = RoundsFile | RoundsTable
+"""What a ladder rates in one call."""
+
+
+def _state_of(path: Path) -> tuple[int, ...]:
+    """The device, inode, size and time of change of a file. One of them differs once the file is
+    written."""
+    found = path.stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+class RatedLog:
+    """The sources of all rounds that were rated, each at its offset."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        """The offset of the next record."""
+        self._sources: list[tuple[int, bytes | Rounds]] = []
+
+    def add_round(self, message: bytes) -> None:
+        """Add a round that was rated."""
+        self._sources.append((self.end, message))
+        self.end += 1
+
+    def add_file(self, file: Rounds) -> None:
+        """Add a file that was rated to its end."""
+        self._sources.append((self.end, file))
+        self.end += file.lines
+
+    def renamed(self, ladder: str) -> "RatedLog":
+        """A log with the same rounds on this ladder. This log must not have files."""
+        copy = RatedLog()
+        for _, source in self._sources:
+            assert isinstance(source, bytes), "a file names its ladder"
+            copy.add_round(messages.renamed(source, ladder))
+        return copy
+
+    def records(self) -> Iterator[Record]:
+        """Yield all records, from the first one on. Raises OSError as `RoundsFile.records` does."""
+        for first, source in self._sources:
+            if isinstance(source, bytes):
+                yield messages.record_of(first, source)
+            else:
+                yield from source.records(first)
 
 
 class _LogReplay:
@@ -93,7 +232,7 @@ class Rater:
         self.ladder = UNNAMED
         """The ladder's id."""
         self._is_named = False
-        self._log = Log()
+        self._log = RatedLog()
         self._current: _LogReplay | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -115,7 +254,9 @@ class Rater:
             )
         return self._current
 
-    def _replayed(self, log: Log, ladder: str, verdicts: edited_log.Verdicts | None) -> _LogReplay:
+    def _replayed(
+        self, log: RatedLog, ladder: str, verdicts: edited_log.Verdicts | None
+    ) -> _LogReplay:
         work = _LogReplay(ladder, self.rating, verdicts)
         for batch in edited_log.batches_of(log.records()):
             work.feed(batch)
@@ -211,8 +352,6 @@ class Rater:
 
     def calibration(self, train: float, variance_factor: float) -> results.Calibration:
         """Compares the ladder's predictions with the outcomes, in rounds of any size."""
-        from stream_rater.library.calibration import calibration_of
-
         return calibration_of(self.evaluation(train, variance_factor, "mu", ANY).calibration)
 
     def evaluation(
@@ -228,11 +367,10 @@ class Rater:
         )
         return found
 
-    def tuning(self, search: "Search") -> results.Tuning:
-        """The result of a search on the ladder's rounds, as `tuning_of` makes it."""
-        from stream_rater.library.tuning import tuning_of
-
-        return tuning_of(self._log.records, self.ladder, self.rating, search)
+    def records(self) -> Iterator[Record]:
+        """Yield all records of the log, from the first one on. Raises OSError as
+        `RoundsFile.records` does."""
+        return self._log.records()
 
     def _with_verdicts(self, run: Callable[[edited_log.Verdicts | None], T]) -> T:
         """The result of `run` with the verdicts on the corrections in the log."""

@@ -21,8 +21,8 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.record import Record
 from stream_rater.operations.rewriting import AcceptedRecords
-from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import Verdicts
+from stream_rater.replay.ledger import with_verdicts
 from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import counted
 

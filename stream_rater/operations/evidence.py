@@ -22,7 +22,7 @@ from stream_rater.evaluation.research.saved import Saved
 from stream_rater.evaluation.season import sessions_of
 from stream_rater.operations.input_file import RoundsFile, file_failures
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.replay.corrected import verdicts_of_log
+from stream_rater.replay.ledger import verdicts_of_log
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.tables.reading import AS_FOUND, Reading
 from stream_rater.tables.reading import SUFFIXES as TABLES

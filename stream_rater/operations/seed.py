@@ -31,7 +31,7 @@ from stream_rater.operations.submit import send
 from stream_rater.rating.stages import rule_of
 from stream_rater.replay.files import STANDARD_INPUT, name_of, read_lines, text_size
 from stream_rater.rounds import seed_records
-from stream_rater.rounds.seed_messages import BadScale, SeedMessage, scale_of, seed_messages
+from stream_rater.rounds.seed_records import BadScale, SeedMessage, scale_of, seed_messages
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import SHOWN_LINES, counted, track, track_bytes

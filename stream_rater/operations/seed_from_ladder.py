@@ -26,7 +26,7 @@ from stream_rater.rating.model import Table
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.seasons import seen
 from stream_rater.rating.stages import RatingRule, rule_of
-from stream_rater.rounds.seed_messages import Taken, brought, seeded_players
+from stream_rater.rounds.seed_records import Taken, brought, seeded_players
 from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import counted, track_batches, unknown_ladder
 from stream_rater.tables.ratings import EXAMPLES

@@ -47,7 +47,7 @@ class UnusableCheckpoint(Exception):
     start."""
 
 
-class Head(msgspec.Struct, frozen=True, array_like=True):
+class CheckpointHead(msgspec.Struct, frozen=True, array_like=True):
     """The description of a checkpoint."""
 
     offset: int
@@ -107,24 +107,24 @@ def rules_of(ladders: Ladders, ladder: str, offset: int, window: int, partitions
     return hashlib.sha256(_encode(rules)).digest()
 
 
-def heads_in(kept: Mapping[str, bytes]) -> list[Head]:
+def heads_in(kept: Mapping[str, bytes]) -> list[CheckpointHead]:
     """The heads of the stored checkpoints, newest first. Heads that this release cannot read are
     left out."""
     found = []
     for data in kept.values():
         try:
-            found.append(msgspec.msgpack.decode(data, type=Head))
+            found.append(msgspec.msgpack.decode(data, type=CheckpointHead))
         except UNREADABLE:
             continue
     return sorted(found, key=lambda head: head.offset, reverse=True)
 
 
-def encode(head: Head) -> bytes:
+def encode(head: CheckpointHead) -> bytes:
     """Encode a head for the store."""
     return _encode(head)
 
 
-def superfluous(heads: Sequence[Head], end: int) -> list[Head]:
+def superfluous(heads: Sequence[CheckpointHead], end: int) -> list[CheckpointHead]:
     """The checkpoints to delete among `heads`, which come newest first. While more than
     MOST_CHECKPOINTS are left, one whose neighbours are about equally far from `end` is dropped. The
     newest and the oldest stay."""

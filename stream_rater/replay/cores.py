@@ -20,7 +20,7 @@ from stream_rater.rating import stages
 from stream_rater.rating.elo_mmr.rate_waves import Posteriors
 from stream_rater.rating.model import Beliefs, Evidence, Wave
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.replay.read_ahead import prefetched
+from stream_rater.replay.files import prefetched
 
 T = TypeVar("T")
 

@@ -1,18 +1,27 @@
-"""Reads files of rounds line by line, and decompresses them in a separate thread.
+"""Reads files of rounds line by line, and decompresses them in a separate thread. `prefetched` lets
+any stage of a pipeline make items before the next stage needs them.
 
 The module imports little, so that a command can begin to read before it loads the rating code.
 """
 
 import io
 import os
+import queue
 import sys
+import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
-from stream_rater.replay.read_ahead import prefetched
+T = TypeVar("T")
+
+MOST_AHEAD = 16
+"""The most items that a stage makes ahead of the next one."""
+
+ITEM, END, ERROR = "item", "end", "error"
 
 BLOCK = 1 << 17
 """The number of bytes that are read from a file at once. A compressed block contains about half a
@@ -195,3 +204,49 @@ class _Text(io.RawIOBase):
         size = min(len(buffer), len(self._rest))
         buffer[:size], self._rest = self._rest[:size], self._rest[size:]
         return size
+
+
+# --- stages in parallel ---------------------------------------------------------------------------
+
+
+def prefetched(items: Iterable[T], most: int = MOST_AHEAD) -> Iterator[T]:
+    """Yield the items. A thread begins to make them immediately, and stays up to `most` items
+    ahead.
+
+    Raises the exceptions that are raised while the items are made.
+    """
+    ready_items: queue.Queue[tuple[str, T | BaseException | None]] = queue.Queue(most)
+    stopped = threading.Event()
+
+    def put(kind: str, what: T | BaseException | None) -> None:
+        while not stopped.is_set():
+            try:
+                return ready_items.put((kind, what), timeout=0.5)
+            except queue.Full:
+                continue
+
+    def run() -> None:
+        try:
+            for item in items:
+                put(ITEM, item)
+                if stopped.is_set():
+                    return
+            put(END, None)
+        except BaseException as error:
+            put(ERROR, error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return _taken(ready_items, stopped)
+
+
+def _taken(
+    ready_items: "queue.Queue[tuple[str, T | BaseException | None]]", stopped: threading.Event
+) -> Iterator[T]:
+    try:
+        while (taken := ready_items.get())[0] == ITEM:
+            yield taken[1]  # type: ignore[misc]
+        if isinstance(taken[1], BaseException):
+            raise taken[1]
+    finally:
+        stopped.set()

@@ -23,10 +23,11 @@ from stream_rater.columns.arrays import Ints
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import Ladders
+from stream_rater.contract.events import Round
 from stream_rater.contract.record import Record
 from stream_rater.replay import edited_log
 from stream_rater.replay.cores import Cores
-from stream_rater.replay.read_ahead import prefetched
+from stream_rater.replay.files import prefetched
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.lines import RecordBatches
 from stream_rater.rounds.seed_records import Seed
@@ -87,7 +88,7 @@ class LogReader(NamedTuple):
             batches = map(validator.validated, self.source.batches(self.ends))
             yield cores.ahead(batches, MOST_AHEAD)
             return
-        asked = [_Asked(self.source, share, ladders, window, partitions) for share in shares]
+        asked = [(self.source, share, ladders, window, partitions) for share in shares]
         with _readers(asked) as connections:
             received = prefetched(_received(connections), MOST_AHEAD)
             yield (_unpacked(each, validator.round_decoder) for each in received)
@@ -116,41 +117,20 @@ def _shares(ends: Mapping[int, int], most: int) -> list[dict[int, int]]:
 # --- in the other processes -----------------------------------------------------------------------
 
 
-class _Asked(NamedTuple):
-    """What a process is asked for."""
-
-    source: LogSource
-    ends: Mapping[int, int]
-    ladders: Ladders
-    window: int
-    partitions: int
-
-
-class _Head(NamedTuple):
-    """The head of a round of which only the ladder is known. It is a `RoundHead`."""
-
-    ladder: str
-    round_id: str = ""
-    completed_at: str = ""
-
-
-class _Trouble(NamedTuple):
-    """An exception of a process."""
-
-    error: BaseException
-
-
-def _read(asked: _Asked, connection: Connection) -> None:
+def _read(
+    connection: Connection, source: LogSource, ends: Mapping[int, int], ladders: Ladders,
+    window: int, partitions: int,
+) -> None:  # fmt: skip
     """Read and validate, and send each batch."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asked ends this one
-    validator = edited_log.RecordValidator(asked.ladders, asked.window, asked.partitions)
+    validator = edited_log.RecordValidator(ladders, window, partitions)
     with suppress(BrokenPipeError):  # the process that asked was killed
         try:
-            for records in asked.source.batches(asked.ends):
+            for records in source.batches(ends):
                 valid = validator.validated(records)
                 connection.send_bytes(_packed(valid, validator.round_decoder))
         except Exception as error:
-            connection.send_bytes(pickle.dumps(_Trouble(error)))
+            connection.send_bytes(pickle.dumps(error))
         else:
             connection.send_bytes(END)
 
@@ -174,11 +154,9 @@ def _packed(valid: edited_log.ValidRecords, decoder: RoundDecoder) -> bytes:
 def _small(logged: edited_log.LoggedRounds, used: Ints) -> edited_log.LoggedRounds:
     """The rounds with heads that have no other text than the ladder, and without the hashes of this
     process. Their `config_index` becomes an index into `used`."""
-    rounds, heads = logged.rounds, dict[str, _Head]()
-    names = rounds.names
+    rounds, names = logged.rounds, logged.rounds.names
     ladders = [head.ladder for head in rounds.heads]
-    for ladder in set(ladders):
-        heads[ladder] = _Head(ladder)
+    heads = {each: Round(round_id="", ladder=each, completed_at="") for each in set(ladders)}
     small = structs.replace(
         rounds, heads=[heads[each] for each in ladders],
         names=StringColumn(names.data, names.starts, names.ends),
@@ -196,7 +174,7 @@ def _place(record: Record) -> Record:
 
 
 @contextmanager
-def _readers(asked: Sequence[_Asked]) -> Iterator[list[Connection]]:
+def _readers(asked: Sequence[tuple[Any, ...]]) -> Iterator[list[Connection]]:
     """Start a process for each, and give the connections on which they send. At the end of the
     block the processes end."""
     context = multiprocessing.get_context("spawn")
@@ -205,7 +183,7 @@ def _readers(asked: Sequence[_Asked]) -> Iterator[list[Connection]]:
         for each in asked:
             receiving, sending = context.Pipe(duplex=False)
             connections.append(receiving)
-            processes.append(context.Process(target=_read, args=(each, sending), daemon=True))
+            processes.append(context.Process(target=_read, args=(sending, *each), daemon=True))
             processes[-1].start()
             sending.close()
         yield connections
@@ -240,8 +218,8 @@ def _received(connections: Iterable[Connection]) -> Iterator[bytes]:
 def _unpacked(data: bytes, decoder: RoundDecoder) -> edited_log.ValidRecords:
     """What a process has sent. Its configurations become those of this decoder."""
     found = pickle.loads(data)
-    if isinstance(found, _Trouble):
-        raise found.error
+    if isinstance(found, Exception):
+        raise found
     valid, ratings = found
     index = np.array([decoder.adopt(each) for each in ratings], np.int64)
 

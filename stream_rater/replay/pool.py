@@ -82,7 +82,7 @@ class RatingResult(NamedTuple):
     not drawn."""
 
 
-class SeedResult(NamedTuple):
+class SeedOutcome(NamedTuple):
     """The effect of a seed or a reset on n of its players."""
 
     chosen: Ints
@@ -94,7 +94,7 @@ class SeedResult(NamedTuple):
 
 
 NO_ROWS = np.empty(0, np.int64)
-NOTHING_SEEDED = SeedResult(NO_ROWS, NO_ROWS, Posteriors(np.empty(0), np.empty(0)))
+NOTHING_SEEDED = SeedOutcome(NO_ROWS, NO_ROWS, Posteriors(np.empty(0), np.empty(0)))
 """The effect of a reset of an unknown player."""
 
 
@@ -257,14 +257,14 @@ class Pool(BeliefTable):
             published = self._restore_undrawn(drawn, published, wave.rounds)
         return RatingResult(wave, evidence, after, published)
 
-    def seed(self, seed: Seed) -> SeedResult:
+    def seed(self, seed: Seed) -> SeedOutcome:
         """Apply a seed or a reset that the corrections have edited. It changes the players of a
         seed who have no round, or the player of a reset who has one. A reset adds no player."""
         if seed.is_reset and all(self.find(name) is None for name in seed.names.texts()):
             return NOTHING_SEEDED
         return self.seed_rows(seed, self.rows(seed.names))
 
-    def seed_rows(self, seed: Seed, rows: Ints) -> SeedResult:
+    def seed_rows(self, seed: Seed, rows: Ints) -> SeedOutcome:
         """Apply a seed or a reset, as `seed` does. `rows` (n,) are the rows of its players."""
         header, played = self._beliefs.header, self._beliefs.header["rounds"][rows] > 0
         chosen = np.flatnonzero(played if seed.is_reset else ~played)
@@ -277,7 +277,7 @@ class Pool(BeliefTable):
             same = np.full(len(own), seed.time), np.full(len(own), seed.offset)
             given = seed.mu[chosen], seed.sigma[chosen], seed.rounds[chosen]
             header[own] = seeding.seeded(self.rule, *given, *same)
-        return SeedResult(chosen, own, published)
+        return SeedOutcome(chosen, own, published)
 
     def _draw(self, rows: Ints) -> _Drawn | None:
         """Draw the beliefs of the players in `rows` by the seasons that have not drawn them yet. A

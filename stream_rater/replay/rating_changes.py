@@ -11,11 +11,10 @@ from msgspec import structs
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.ranges import bounds
-from stream_rater.contract.events import CorrectionCause, RatingChanged, joined
+from stream_rater.contract.events import CorrectionCause, RatingChanged, Round, joined
 from stream_rater.rating.model import DID_NOT_FINISH, PERFORMANCE
 from stream_rater.rating.stages import RatingRule, ratings
 from stream_rater.replay.sequential import Rated, RatedBatch, Seeded
-from stream_rater.rounds.batch import RoundHead
 
 
 def changes_of(batch: RatedBatch) -> Iterator[RatingChanged]:
@@ -77,7 +76,7 @@ def _seed_events(seeded: Seeded) -> Iterator[RatingChanged]:
 
 
 def seed_changed(
-    kind: str, head: RoundHead, player: str, values: Sequence[float], rounds: int, offset: int,
+    kind: str, head: Round, player: str, values: Sequence[float], rounds: int, offset: int,
     rule: RatingRule,
 ) -> RatingChanged:  # fmt: skip
     """Make the event of one player whose rating a seed or a reset changed. `values` are mu and

@@ -16,7 +16,7 @@ from stream_rater.rating.stages import RatingRule
 from stream_rater.replay import edited_log
 from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.edits import indices_by
-from stream_rater.replay.pool import Pool, RatingResult, SeedResult, waves_of
+from stream_rater.replay.pool import Pool, RatingResult, SeedOutcome, waves_of
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.seed_records import Seed
 
@@ -51,7 +51,7 @@ class Seeded(NamedTuple):
     """The pool of the ladder."""
     rule: RatingRule
     """The pool's rule at the seed."""
-    result: SeedResult
+    result: SeedOutcome
     """The players whose beliefs it changed."""
 
 

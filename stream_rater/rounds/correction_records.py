@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from stream_rater.columns.sharding import ANYWHERE, partition_of
+from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract import corrections, events
 from stream_rater.contract.corrections import (
@@ -24,13 +24,13 @@ from stream_rater.contract.corrections import (
     RoundVoided,
     SeasonStarted,
 )
-from stream_rater.contract.events import UNDECODABLE, shown
-from stream_rater.contract.record import Record, header
+from stream_rater.contract.events import shown
+from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import SEEDS
 from stream_rater.rounds.batch import time_mistake
-from stream_rater.rounds.decoder import kind_of
+from stream_rater.rounds.decoder import check_partition, event_in
 from stream_rater.rounds.fallback import LONGEST_TEXT
-from stream_rater.rounds.validation import Invalid, id_mistake, with_cure
+from stream_rater.rounds.validation import Invalid, id_mistake
 
 MOST_SEASONS = 2**16 - 1
 """The most seasons of a ladder, since a belief counts them in 16 bits."""
@@ -65,27 +65,21 @@ def rejection(correction: Correction, ladders: Ladders, offset: int) -> Invalid 
 def well_formed(record: Record, ladders: Ladders, partitions: int = ANYWHERE) -> Correction:
     """Like `decode`, but also for a ladder that accepts no corrections. Raises Invalid if the
     correction is not well-formed."""
-    value, kind, limits = record.value or b"", kind_of(record), ladders.limits
-    if record.unreadable:
-        raise Invalid("too-large", record.unreadable)
-    if len(value) > limits.max_bytes:
-        raise Invalid("too-large", f"{len(value)} bytes, over the limit of {limits.max_bytes}")
-    if kind not in KINDS:
-        known = ", ".join((*KINDS, *SEEDS))
-        raise Invalid(
-            "malformed", f"{EVENT_TYPE} {shown(kind[:LONGEST_TEXT])!r} is none of {known}"
-        )
-    packed = "msgpack" in header(record.headers, "content-type").lower()
-    try:
-        correction = corrections.from_message(kind, value, packed=packed)
-    except UNDECODABLE as error:
-        raise Invalid("malformed", with_cure(shown(str(error)[:LONGEST_TEXT]))) from None
+    correction = event_in(record, ladders.limits.max_bytes, _from_message)
     try:
         _check(correction, ladders, record, partitions)
     except Invalid as invalid:
         invalid.set_round(correction.ladder, getattr(correction, "round_id", ""))
         raise
     return correction
+
+
+def _from_message(kind: str, value: bytes, *, packed: bool) -> Correction:
+    if kind not in KINDS:
+        known = ", ".join((*KINDS, *SEEDS))
+        text = f"{EVENT_TYPE} {shown(kind[:LONGEST_TEXT])!r} is none of {known}"
+        raise Invalid("malformed", text)
+    return corrections.from_message(kind, value, packed=packed)
 
 
 def _check(correction: Correction, ladders: Ladders, record: Record, partitions: int) -> None:
@@ -98,16 +92,7 @@ def _check(correction: Correction, ladders: Ladders, record: Record, partitions:
     for kind, check in _CHECKS.items():
         if isinstance(correction, kind):
             check(correction)
-    if partitions == ANYWHERE:
-        return
-    home = partition_of(correction.ladder, partitions)
-    if record.partition != home:
-        raise Invalid(
-            "wrong-partition",
-            f"ladder {correction.ladder!r} has its rounds in partition {home}, this correction is "
-            f"in {record.partition}: the record's key must be the ladder, and a producer of "
-            "librdkafka needs partitioner=murmur2_random",
-        )
+    check_partition(correction.ladder, "correction", record, partitions)
 
 
 def _check_removed(removed: PlayerRemoved) -> None:
@@ -131,10 +116,8 @@ def _check_season(started: SeasonStarted) -> None:
 
 
 _CHECKS: dict[type[Correction], Callable[..., None]] = {
-    PlayerRemoved: _check_removed,
-    PlayerMerged: _check_merged,
-    SeasonStarted: _check_season,
-}
+    PlayerRemoved: _check_removed, PlayerMerged: _check_merged, SeasonStarted: _check_season,
+}  # fmt: skip
 
 
 class Span(NamedTuple):
@@ -155,15 +138,12 @@ class Span(NamedTuple):
 def span_of(removed: PlayerRemoved) -> Span:
     """The span of times in which a player is removed. Raises Invalid if a text is not a valid
     time."""
-    found = []
-    for name, text, default in (
-        ("from", removed.since, FIRST),
-        ("until", removed.until, LAST),
-    ):
+    times = []
+    for name, text, default in (("from", removed.since, FIRST), ("until", removed.until, LAST)):
         if text is not None and (mistake := time_mistake(text)):
             raise Invalid("bad-time", f"{name}: {mistake}")
-        found.append(default if text is None else events.parse_time(text))
-    return Span(found[0], found[1], removed.seed is True)
+        times.append(default if text is None else events.parse_time(text))
+    return Span(times[0], times[1], removed.seed is True)
 
 
 def amended_message(

@@ -32,7 +32,6 @@ from stream_rater.rounds.batch import (
     BAD_SCORE,
     BAD_SEAT,
     RoundBatch,
-    RoundHead,
     by_place,
     time_mistake,
     uses_scores,
@@ -98,7 +97,7 @@ def with_cure(mistake: str) -> str:
     return f"{mistake}: {QUOTE_IT}" if _NUMBER.search(mistake) else mistake
 
 
-class Bounds(NamedTuple):
+class RoundBounds(NamedTuple):
     """The limits of rounds, from the configuration of their ladders. Each field is an (R,)
     column."""
 
@@ -126,23 +125,16 @@ class Candidates(NamedTuple):
     rounds: RoundBatch
     """The rounds, with entries in the order of their message. A place may be OUT_OF_RANGE or
     NO_RANK, a time may be UNUSUAL, and an entry may have no players."""
-    bounds: Bounds
+    bounds: RoundBounds
     received_s: Floats
     """(R,) when the log received the round, Unix seconds."""
     partition: Ints
     """(R,) the partition in which the round was found."""
     partitions: int
     """The number of partitions of the topic, or ANYWHERE."""
-    unknown_field: Callable[[int], str]
-    """A function that describes the first unknown field of a round, and its place. The round must
-    have one."""
-    shares_mistake: Callable[[int], str]
-    """A function that describes the first mistake in the shares of a round, and its place. The
-    round must have one."""
-    seat_mistake: Callable[[int], str]
-    """The same of the seats of a round."""
-    score_mistake: Callable[[int], str]
-    """The same of the scores of a round."""
+    mistake_in: Callable[[str, int], str]
+    """A function that describes the first mistake in the `shares`, the `seat` or the `score` of a
+    round, or the first `unknown` field, with its place. The round must have one."""
 
 
 def rounds_with(broken: npt.ArrayLike, sizes: Ints) -> Flags:
@@ -197,10 +189,16 @@ def _unknown_message(c: Candidates, i: int) -> str:
 
 
 def _partition_message(c: Candidates, i: int) -> str:
+    ladder, home = c.rounds.heads[i].ladder, int(c.bounds.home[i])
+    return partition_mistake(ladder, home, "one", int(c.partition[i]))
+
+
+def partition_mistake(ladder: str, home: int, what: str, partition: int) -> str:
+    """The reason why a record of a ladder is rejected that is not in the ladder's partition."""
     return (
-        f"ladder {c.rounds.heads[i].ladder!r} has its rounds in partition "
-        f"{int(c.bounds.home[i])}, this one is in {c.partition[i]}: the record's key must be the "
-        "ladder, and a producer of librdkafka needs partitioner=murmur2_random"
+        f"ladder {ladder!r} has its rounds in partition {home}, this {what} is in {partition}: the "
+        "record's key must be the ladder, and a producer of librdkafka needs "
+        "partitioner=murmur2_random"
     )
 
 
@@ -284,22 +282,21 @@ def _bad_shares(c: Candidates) -> Flags:
     return rounds_with(bad, c.rounds.sizes)
 
 
-def _bad_seats(c: Candidates) -> Flags:
-    """(R,) whether each round has a seat that is not valid, and a ladder that uses seats."""
-    if not len(c.rounds.seat) or not c.bounds.seats.any():
+def _bad_values(c: Candidates, column: npt.NDArray[Any], bad: float, used: Floats) -> Flags:
+    """(R,) whether each round has a seat or a score that is not valid, on a ladder that uses it."""
+    if not len(column) or not used.any():
         return NO_ROUND
-    broken = rounds_with(c.rounds.seat == BAD_SEAT, c.rounds.entries)
-    broken &= c.bounds.seats != 0
+    broken = rounds_with(column == bad, c.rounds.entries)
+    broken &= used != 0
     return broken
+
+
+def _bad_seats(c: Candidates) -> Flags:
+    return _bad_values(c, c.rounds.seat, BAD_SEAT, c.bounds.seats)
 
 
 def _bad_scores(c: Candidates) -> Flags:
-    """(R,) whether each round has a score that is not valid, and a ladder that uses scores."""
-    if not len(c.rounds.score) or not c.bounds.scores.any():
-        return NO_ROUND
-    broken = rounds_with(c.rounds.score == BAD_SCORE, c.rounds.entries)
-    broken &= c.bounds.scores != 0
-    return broken
+    return _bad_values(c, c.rounds.score, BAD_SCORE, c.bounds.scores)
 
 
 # --- players -------------------------------------------------------------------------------------
@@ -357,7 +354,7 @@ RULES = (
     ValidationRule(
         "malformed",
         lambda c: c.rounds.unknown & (c.bounds.strict != 0),
-        lambda c, i: c.unknown_field(i),
+        lambda c, i: c.mistake_in("unknown", i),
     ),
     ValidationRule("bad-time", lambda c: c.rounds.time == timestamps.UNUSUAL, _time_message),
     ValidationRule(
@@ -384,9 +381,9 @@ RULES = (
     ValidationRule(
         "malformed", lambda c: rounds_with(_no_players(c), c.rounds.entries), _no_players_message
     ),
-    ValidationRule("bad-shares", _bad_shares, lambda c, i: c.shares_mistake(i)),
-    ValidationRule("bad-seat", _bad_seats, lambda c, i: c.seat_mistake(i)),
-    ValidationRule("bad-score", _bad_scores, lambda c, i: c.score_mistake(i)),
+    ValidationRule("bad-shares", _bad_shares, lambda c, i: c.mistake_in("shares", i)),
+    ValidationRule("bad-seat", _bad_seats, lambda c, i: c.mistake_in("seat", i)),
+    ValidationRule("bad-score", _bad_scores, lambda c, i: c.mistake_in("score", i)),
     ValidationRule("bad-id", _no_player, _player_message),
     ValidationRule("duplicate-player", _repeated_player, _repeated_player_message),
     ValidationRule(
@@ -421,22 +418,14 @@ def check(candidates: Candidates) -> list[Invalid | None]:
 
 
 class _Terms(NamedTuple):
-    """The rating configuration and the limits of a ladder's rounds. The last nine fields are those
-    of Bounds."""
+    """The rating configuration and the limits of a ladder's rounds."""
 
-    is_steady: bool = True
+    is_steady: bool
     """Whether the terms hold at every offset."""
-    config_index: int = -1
+    config_index: int
     """The index of the rating configuration; -1 if the ladder is unknown."""
-    named: bool = False
-    known: bool = False
-    most_entries: int = 0
-    most_weight: float = 0.0
-    most_ahead_s: int = 0
-    strict: bool = False
-    seats: bool = False
-    scores: bool = False
-    home: int = ANYWHERE
+    bounds: tuple[float, ...]
+    """The values of RoundBounds."""
 
 
 class LadderTerms:
@@ -451,21 +440,23 @@ class LadderTerms:
         self._indices: dict[int, int] = {}
         self._cache: dict[str, _Terms] = {}
 
-    def of(self, heads: Sequence[RoundHead], offsets: Ints) -> tuple[Ints, Bounds]:
+    def of(self, heads: Sequence[events.Round], offsets: Ints) -> tuple[Ints, RoundBounds]:
         """(R,) the index of each round's rating configuration, -1 where the ladder is unknown; and
         the rounds' bounds. `offsets` are those at which the rounds were read."""
         ladders = [head.ladder for head in heads]
         which = {ladder: i for i, ladder in enumerate(dict.fromkeys(ladders))}
-        table = np.array([self._cached_terms(ladder) for ladder in which], np.float64)
+        terms = [self._cached_terms(ladder) for ladder in which]
+        table = np.array([(*each[:2], *each.bounds) for each in terms], np.float64)
         if len(which) == 1:
             table = np.repeat(table, len(ladders), axis=0)
         else:
             table = table[[*map(which.__getitem__, ladders)]]
         if not table[:, 0].all():
             for i in np.flatnonzero(table[:, 0] == 0).tolist():
-                table[i] = self._look_up(ladders[i], int(offsets[i]))
+                terms_here = self._look_up(ladders[i], int(offsets[i]))
+                table[i] = (*terms_here[:2], *terms_here.bounds)
         columns = table.T
-        return columns[1].astype(np.int64), Bounds(*columns[2:])
+        return columns[1].astype(np.int64), RoundBounds(*columns[2:])
 
     def _cached_terms(self, ladder: str) -> _Terms:
         """The terms of a ladder, from the cache if they are in it. They are not steady if they
@@ -485,14 +476,14 @@ class LadderTerms:
         """The terms of a ladder's round at this offset."""
         terms = self._ladders.find(ladder, offset)
         if terms is None or id_mistake(ladder):
-            return _Terms(named=not id_mistake(ladder))
+            return _Terms(True, -1, (not id_mistake(ladder), *[0] * 7, ANYWHERE))
         limits = terms.limits
         home = partition_of(ladder, self._partitions) if self._partitions else ANYWHERE
-        return _Terms(
-            True, self._index_of(terms.rating), True, True, limits.max_entries, limits.max_weight,
-            limits.max_skew_s, limits.unknown_fields == "reject", uses_seats(terms.rating),
-            uses_scores(terms.rating), home,
-        )  # fmt: skip
+        return _Terms(True, self._index_of(terms.rating), (
+            True, True, limits.max_entries, limits.max_weight, limits.max_skew_s,
+            limits.unknown_fields == "reject", uses_seats(terms.rating), uses_scores(terms.rating),
+            home,
+        ))  # fmt: skip
 
     def _index_of(self, rating: RatingConfig) -> int:
         number = self._indices.setdefault(id(rating), len(self.ratings))
@@ -529,9 +520,8 @@ class DuplicateWindow:
         earlier = young.get(round_id, old.get(round_id, -1))
         young[round_id] = offset
         if earlier >= max(offset - self._window, 0):
-            duplicate = Invalid(
-                "duplicate-round", f"round_id {round_id!r} stands at offset {earlier}"
-            )
+            text = f"round_id {round_id!r} stands at offset {earlier}"
+            duplicate = Invalid("duplicate-round", text)
             duplicate.set_round(ladder, round_id)
             raise duplicate
 
@@ -556,16 +546,16 @@ class DuplicateWindow:
         """Remember valid rounds if all of their ids are new. Returns whether this is so. If it is
         not, nothing is remembered. It takes a fifth of the time of checking each round."""
         self._forget(offsets[0])
-        found: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        new: defaultdict[str, dict[str, int]] = defaultdict(dict)
         for offset, ladder, round_id in zip(offsets, ladders, round_ids, strict=True):
-            found[ladder][round_id] = offset
-        if sum(map(len, found.values())) < len(offsets):
+            new[ladder][round_id] = offset
+        if sum(map(len, new.values())) < len(offsets):
             return False
-        for ladder, own in found.items():
+        for ladder, own in new.items():
             for known in (self._young, self._old):
                 if ladder in known and not known[ladder].keys().isdisjoint(own):
                     return False
-        for ladder, own in found.items():
+        for ladder, own in new.items():
             self._young.setdefault(ladder, {}).update(own)
         return True
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from stream_rater.contract.seeds import MOST_PLAYERS, MOST_SEED_BYTES, SeededPlayer
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rounds import seed_messages
-from stream_rater.rounds.seed_records import mistake_in
+from stream_rater.rounds import seed_records
 from stream_rater.rounds.validation import Invalid, id_mistake
 from stream_rater.tables import names
 from stream_rater.tables.cells import identifier, is_missing, mistake, number
@@ -219,7 +218,7 @@ class TableSeeds:
     """The players of a table, on the scale of a ladder."""
 
     def __init__(
-        self, table: RatingsTable, scale: seed_messages.Scale, rating: RatingConfig
+        self, table: RatingsTable, scale: seed_records.Scale, rating: RatingConfig
     ) -> None:
         """Read all rows of the table, whose ratings are on this scale. `rating`: the parameters of
         the ladder. Raises OSError if the table cannot be read."""
@@ -259,24 +258,24 @@ class TableSeeds:
 
     def messages(
         self, ladder: str, at: str, source: str, most_bytes: int = MOST_SEED_BYTES
-    ) -> Iterator[seed_messages.SeedMessage]:
+    ) -> Iterator[seed_records.SeedMessage]:
         """Yield the seeds, as `seed_messages` does."""
-        return seed_messages.seed_messages(ladder, at, source, self.players(), most_bytes)
+        return seed_records.seed_messages(ladder, at, source, self.players(), most_bytes)
 
     # --- reading ---
 
-    def _converted(self, scale: seed_messages.Scale) -> Iterator[RatedExample]:
+    def _converted(self, scale: seed_records.Scale) -> Iterator[RatedExample]:
         """Yield the valid rows with what becomes of them. Sigma is cut to the initial one."""
         rating = self._rating
-        shift, factor = scale.to(seed_messages.own_scale(rating))
-        decimals, most = seed_messages.decimals_of(rating), rating.initial_sigma
+        shift, factor = scale.to(seed_records.own_scale(rating))
+        decimals, most = seed_records.decimals_of(rating), rating.initial_sigma
         for row in self._table.rows(self._reject):
             mu, sigma, is_cut = round(shift + factor * row.mu, decimals), None, False
             if row.sigma is not None and rating.takes_sigma:
                 sigma = round(factor * row.sigma, decimals)
                 if is_cut := sigma > most:
                     sigma = most
-            if wrong := mistake_in(rating, mu, sigma, row.rounds):
+            if wrong := seed_records.mistake_in(rating, mu, sigma, row.rounds):
                 field, _, text = wrong.partition(": ")
                 self._reject(row.line, Invalid("bad-seed", self._explained(row, field, text)), ())
                 continue

@@ -44,8 +44,8 @@ from stream_rater.pipeline.ports import (
     SourceTail,
     Tails,
 )
-from stream_rater.replay.checkpoint import Head, heads_in
-from stream_rater.replay.corrected import verdicts_of_log
+from stream_rater.replay.checkpoint import CheckpointHead, heads_in
+from stream_rater.replay.ledger import verdicts_of_log
 
 from .actors import NEXT_KERNEL, Machines
 from .game import PARTITION_OF
@@ -185,7 +185,7 @@ def _replayed(
     return Rebuilds(works, found[0].verdicts)
 
 
-def _heads(store: StoreWithPast) -> Iterator[tuple[str, Head]]:
+def _heads(store: StoreWithPast) -> Iterator[tuple[str, CheckpointHead]]:
     for ladder, some in store.checkpoints.items():
         yield from ((ladder, head) for head in heads_in(some))
 

@@ -19,7 +19,7 @@ from stream_rater.operations.lost_rounds import Closing, named_offsets
 from stream_rater.operations.torn_logs import Reached
 from stream_rater.pipeline.ladder_history import LadderLog, encode_replayed
 from stream_rater.pipeline.ports import RecordedCorrection, SourceCommit
-from stream_rater.replay.checkpoint import Head
+from stream_rater.replay.checkpoint import CheckpointHead
 from tests.builders.cases import cases
 from tests.builders.machines import CONFIG, part, record
 
@@ -45,8 +45,8 @@ class Named(RoundLog):
         return [4, 4]
 
 
-def a_head(*corrections: tuple[int, int], offset: int = 5, last: int = 4) -> Head:
-    return Head(offset, b"", corrections, (last, 0), 0, "", 1)
+def a_head(*corrections: tuple[int, int], offset: int = 5, last: int = 4) -> CheckpointHead:
+    return CheckpointHead(offset, b"", corrections, (last, 0), 0, "", 1)
 
 
 def corrected(offset: int, at: int) -> LadderLog:

@@ -25,7 +25,7 @@ from stream_rater.contract.events import ROUND_COMPLETED, RatingChanged
 from stream_rater.contract.record import Headers, Trace
 from stream_rater.contract.seeds import MOST_SEED_BYTES, SeededPlayer
 from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, Place
-from stream_rater.rounds.seed_messages import seed_messages
+from stream_rater.rounds.seed_records import seed_messages
 from stream_rater.rounds.validation import Invalid
 from stream_rater.serve.bodies import (
     CorrectionTaken,
