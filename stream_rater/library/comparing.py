@@ -34,16 +34,10 @@ WINDOW = Settings().duplicate_window
 
 
 def compare(
-    rounds: Any,
-    configs: "Mapping[str, Any] | Sequence[str]",
-    *,
-    train: float = 0.5,
-    variance_factor: float = 1.0,
-    by: By = "mu",
-    columns: Mapping[str, str] | None = None,
-    score: str = "",
-    **how: Unpack[TableOptions],
-) -> Comparison:
+    rounds: Any, configs: "Mapping[str, Any] | Sequence[str]", *, train: float = 0.5,
+    variance_factor: float = 1.0, by: By = "mu", columns: Mapping[str, str] | None = None,
+    score: str = "", **how: Unpack[TableOptions],
+) -> Comparison:  # fmt: skip
     """Compare configurations on the same rounds, each predicted by the ratings before it.
 
     Args:

@@ -97,18 +97,12 @@ class Ladder:
     # --- rate ---
 
     def rate(
-        self,
-        sides: Sequence[results.Side],
-        ranks: Sequence[int | None] | None = None,
-        *,
-        shares: Sequence[results.Shares] | None = None,
-        weight: float = 1.0,
-        performance_ceiling: float | None = None,
-        completed_at: datetime | str | None = None,
-        round_id: str | None = None,
-        seats: Sequence[str | None] | None = None,
+        self, sides: Sequence[results.Side], ranks: Sequence[int | None] | None = None, *,
+        shares: Sequence[results.Shares] | None = None, weight: float = 1.0,
+        performance_ceiling: float | None = None, completed_at: datetime | str | None = None,
+        round_id: str | None = None, seats: Sequence[str | None] | None = None,
         scores: Sequence[float | None] | None = None,
-    ) -> results.RoundResult:
+    ) -> results.RoundResult:  # fmt: skip
         """Rate one round.
 
         Args:
@@ -166,14 +160,9 @@ class Ladder:
         return self._answers.round_result(round_id, at, given_sides, rate(message), rater.edits)
 
     def rate_file(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        ladder: str | None = None,
-        columns: Mapping[str, str] | None = None,
-        score: str = "",
-        **how: Unpack[TableOptions],
-    ) -> results.FileResult:
+        self, path: str | os.PathLike[str], *, ladder: str | None = None,
+        columns: Mapping[str, str] | None = None, score: str = "", **how: Unpack[TableOptions],
+    ) -> results.FileResult:  # fmt: skip
         """Rate the rounds of a file: JSON lines in their order, or a table in order of time.
 
         A name that ends in .csv, .tsv or .parquet is that of a table. JSON lines and CSV may be
@@ -207,14 +196,9 @@ class Ladder:
         return found
 
     def rate_table(
-        self,
-        table: Any,
-        *,
-        ladder: str | None = None,
-        columns: Mapping[str, str] | None = None,
-        score: str = "",
-        **how: Unpack[TableOptions],
-    ) -> results.FileResult:
+        self, table: Any, *, ladder: str | None = None, columns: Mapping[str, str] | None = None,
+        score: str = "", **how: Unpack[TableOptions],
+    ) -> results.FileResult:  # fmt: skip
         """Rate the rounds of a table in order of time, as `rate_file` rates a file of them.
 
         Args:
@@ -240,17 +224,10 @@ class Ladder:
         return found
 
     def seed(
-        self,
-        table: Any,
-        *,
-        scale: str | tuple[float, float],
-        sigma: float | None = None,
-        at: datetime | str | None = None,
-        columns: Mapping[str, str] | None = None,
-        source: str = "",
-        skip_invalid: bool = False,
-        **how: Unpack[TableOptions],
-    ) -> results.SeedResult:
+        self, table: Any, *, scale: str | tuple[float, float], sigma: float | None = None,
+        at: datetime | str | None = None, columns: Mapping[str, str] | None = None,
+        source: str = "", skip_invalid: bool = False, **how: Unpack[TableOptions],
+    ) -> results.SeedResult:  # fmt: skip
         """Give players who have not played yet the ratings that they have elsewhere.
 
         A player who has a round or a seed on the ladder keeps the rating. So a second call with the
@@ -291,13 +268,9 @@ class Ladder:
         )  # fmt: skip
 
     def reset(
-        self,
-        player: str,
-        sigma: float,
-        mu: float | None = None,
-        *,
+        self, player: str, sigma: float, mu: float | None = None, *,
         at: datetime | str | None = None,
-    ) -> results.Belief:
+    ) -> results.Belief:  # fmt: skip
         """Make one player's rating uncertain again, from here on.
 
         Args:
@@ -365,13 +338,9 @@ class Ladder:
         return found
 
     def predict(
-        self,
-        sides: Sequence[results.Side],
-        *,
-        shares: Sequence[results.Shares] | None = None,
-        variance_factor: float = 1.0,
-        seats: Sequence[str | None] | None = None,
-    ) -> results.Prediction:
+        self, sides: Sequence[results.Side], *, shares: Sequence[results.Shares] | None = None,
+        variance_factor: float = 1.0, seats: Sequence[str | None] | None = None,
+    ) -> results.Prediction:  # fmt: skip
         """Predict a round: the probability of each side to win, and its mean rank.
 
         Args:
@@ -395,17 +364,11 @@ class Ladder:
         )
 
     def what_if(
-        self,
-        sides: Sequence[results.Side],
-        ranks: Sequence[int | None] | None = None,
-        *,
-        shares: Sequence[results.Shares] | None = None,
-        weight: float = 1.0,
-        performance_ceiling: float | None = None,
-        completed_at: datetime | str | None = None,
-        seats: Sequence[str | None] | None = None,
-        scores: Sequence[float | None] | None = None,
-    ) -> results.RoundResult:
+        self, sides: Sequence[results.Side], ranks: Sequence[int | None] | None = None, *,
+        shares: Sequence[results.Shares] | None = None, weight: float = 1.0,
+        performance_ceiling: float | None = None, completed_at: datetime | str | None = None,
+        seats: Sequence[str | None] | None = None, scores: Sequence[float | None] | None = None,
+    ) -> results.RoundResult:  # fmt: skip
         """The result that `rate` would give for the same arguments. The ladder does not change.
 
         Raises:
@@ -450,12 +413,9 @@ class Ladder:
         return self._rater.calibration(train, variance_factor)
 
     def evaluate(
-        self,
-        train: float = 0.5,
-        *,
-        variance_factor: float = 1.0,
+        self, train: float = 0.5, *, variance_factor: float = 1.0,
         by: Literal["mu", "display"] = "mu",
-    ) -> "Evaluation":
+    ) -> "Evaluation":  # fmt: skip
         """How well the ladder's parameters predict its rounds, each by the ratings before it. The
         ladder rates all its rounds again. The numbers are those of `stream-rater evaluate`, and the
         arguments those of `stream_rater.compare`. Raises ValueError for an invalid one, and OSError
@@ -464,14 +424,9 @@ class Ladder:
         return self._rater.evaluation(train, variance_factor, by)
 
     def tune(
-        self,
-        system: str | None = None,
-        *,
-        train: float = 0.5,
-        trials: int = 200,
-        metric: str = "log_loss",
-        executor: "Executor | None" = None,
-    ) -> results.Tuning:
+        self, system: str | None = None, *, train: float = 0.5, trials: int = 200,
+        metric: str = "log_loss", executor: "Executor | None" = None,
+    ) -> results.Tuning:  # fmt: skip
         """Search parameters that predict the rounds of this ladder better than its own. The ladder
         does not change. The numbers are those of `stream-rater tune` for the same rounds and
         present parameters.
@@ -504,12 +459,9 @@ class Ladder:
     # --- draw ---
 
     def plot(
-        self,
-        player: str | Sequence[str],
-        *,
-        over: Literal["rounds", "time"] = "rounds",
+        self, player: str | Sequence[str], *, over: Literal["rounds", "time"] = "rounds",
         ax: "Axes | None" = None,
-    ) -> "Axes":
+    ) -> "Axes":  # fmt: skip
         """Draw the rating of a player, or of several, after each of their rounds, with mu and its
         uncertainty as an area. The numbers are those of `history`.
 

@@ -11,7 +11,7 @@ first pass collects the corrections. The second pass checks whether the rounds a
 name are in the log.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -97,17 +97,15 @@ class Ledger:
     ) -> None:
         """`corrections` are all corrections that will be validated. `base` must be given if the
         ledger does not read the first rounds."""
-        named_corrections = list(corrections)
+        named = list(corrections)
         self.rounds_examined = 0
         """The number of rounds that were examined for verdicts, which measures the cost of
         validation."""
         self._corrections = EditsSoFar(NO_EDITS if base is None else base.edits)
         self._base = base
         self._read = read
-        self._ids = {correction_records.round_in(each) for each in named_corrections} - {""}
-        self._names = {
-            name for each in named_corrections for name in correction_records.names_in(each)
-        }
+        self._ids = {correction_records.round_in(each) for each in named} - {""}
+        self._names = {name for each in named for name in correction_records.names_in(each)}
         self._hashes = StringColumn.of(list(self._names)).hashes
         self._known: dict[int, _KnownRound] = {}
         """The rounds that corrections may name, by their offsets."""
@@ -142,9 +140,8 @@ class Ledger:
             elif not own.any():
                 continue
             rows = starts[i] + np.flatnonzero(own)
-            self._remember_round(
-                rounds[i], Record(partition, int(offsets[i]), None), rows=rows - starts[i]
-            )
+            place = Record(partition, int(offsets[i]), None)
+            self._remember_round(rounds[i], place, rows=rows - starts[i])
 
     def add_seed(self, seed: Seed) -> None:
         """Read an accepted seed or reset of the ladder."""
@@ -253,26 +250,30 @@ class Ledger:
     def _rounds_of(self, player: str) -> Iterator[tuple[int, int]]:
         """Yield the offset and time of each round that counts and now has an entry of the
         player."""
-        entries = self._corrections.entries
-        names, now = entries.names_of(player), entries.now()
-        offsets = set[int]().union(*(self._played.get(name, ()) for name in names))
-        for offset in offsets - self._corrections.voided:
-            self.rounds_examined += 1
+        now = self._corrections.entries.now()
+        for offset, names in self._with_names_of(player, self._played):
             known = self._known[offset]
-            own = sorted(set(names).intersection(known.names))
+            own = sorted(names.intersection(known.names))
             if own and player in players_of(now, own, known.time):
                 yield offset, known.time
 
     def _seeds_of(self, player: str) -> Iterator[tuple[int, int]]:
         """Yield the offset and time of each seed and reset that counts and now has the player."""
-        entries = self._corrections.entries
-        names, now = entries.names_of(player), entries.now()
-        offsets = set[int]().union(*(self._seeded.get(name, ()) for name in names))
-        for offset in offsets - self._corrections.voided:
-            self.rounds_examined += 1
+        now = self._corrections.entries.now()
+        for offset, names in self._with_names_of(player, self._seeded):
             own = sorted(name for name in names if offset in self._seeded.get(name, ()))
             if player in players_of(now, own, self._seeds[offset], seeds=True):
                 yield offset, self._seeds[offset]
+
+    def _with_names_of(
+        self, player: str, offsets_of: Mapping[str, set[int]]
+    ) -> Iterator[tuple[int, set[str]]]:
+        """Yield the offsets by name that count, for all names whose entries the player owns now."""
+        names = set(self._corrections.entries.names_of(player))
+        offsets = set[int]().union(*(offsets_of.get(name, ()) for name in names))
+        for offset in offsets - self._corrections.voided:
+            self.rounds_examined += 1
+            yield offset, names
 
     def _required_rounds(self, player: str, *, seeds: bool = False) -> list[tuple[int, int]]:
         """The offset and time of each round of a player and, with `seeds`, of each seed. There must
@@ -322,16 +323,10 @@ class Ledger:
 
     def _start(self, correction: contract.SeasonStarted, offset: int) -> None:
         seasons = self._corrections.seasons
-        if seasons and correction.season <= seasons[-1].season.number:
-            raise Invalid(
-                "bad-season",
-                f"season: {correction.season} does not follow {seasons[-1].season.number}",
-            )
-        if len(seasons) == correction_records.MOST_SEASONS:
-            raise Invalid(
-                "bad-season",
-                f"season: a ladder has {correction_records.MOST_SEASONS} seasons at most",
-            )
+        if seasons and correction.season <= (last := seasons[-1].season.number):
+            raise Invalid("bad-season", f"season: {correction.season} does not follow {last}")
+        if len(seasons) == (most := correction_records.MOST_SEASONS):
+            raise Invalid("bad-season", f"season: a ladder has {most} seasons at most")
         season = Season(correction.season, correction.keep, correction.sigma)
         self._corrections.start(StartedSeason(offset, season))
 
@@ -341,8 +336,7 @@ class Ledger:
 
 def with_verdicts(
     run: Callable[[edited_log.Verdicts | None], T], read_log: Callable[[], Iterable[Record]],
-    ladders: Ladders,
-    window: int, partitions: int = ANYWHERE,
+    ladders: Ladders, window: int, partitions: int = ANYWHERE,
 ) -> T:  # fmt: skip
     """Return the result of `run`. The first call passes None, which is enough for a log without
     corrections. If it raises MissingVerdicts, `run` is called again with the verdicts on the
@@ -384,9 +378,8 @@ class _SecondPass:
     log before it."""
 
     def __init__(
-        self, found: dict[RecordPlace, contract.Correction], rejections: dict[RecordPlace,
-        Invalid],
-        validator: edited_log.RecordValidator,
+        self, found: dict[RecordPlace, contract.Correction],
+        rejections: dict[RecordPlace, Invalid], validator: edited_log.RecordValidator,
     ) -> None:  # fmt: skip
         self.validator = validator
         self._found = found

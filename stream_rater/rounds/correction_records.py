@@ -14,16 +14,7 @@ import msgspec
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract import corrections, events
-from stream_rater.contract.corrections import (
-    EVENT_TYPE,
-    KINDS,
-    Correction,
-    PlayerMerged,
-    PlayerRemoved,
-    RoundAmended,
-    RoundVoided,
-    SeasonStarted,
-)
+from stream_rater.contract.corrections import Correction
 from stream_rater.contract.events import shown
 from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import SEEDS
@@ -75,9 +66,9 @@ def well_formed(record: Record, ladders: Ladders, partitions: int = ANYWHERE) ->
 
 
 def _from_message(kind: str, value: bytes, *, packed: bool) -> Correction:
-    if kind not in KINDS:
-        known = ", ".join((*KINDS, *SEEDS))
-        text = f"{EVENT_TYPE} {shown(kind[:LONGEST_TEXT])!r} is none of {known}"
+    if kind not in corrections.KINDS:
+        known = ", ".join((*corrections.KINDS, *SEEDS))
+        text = f"{corrections.EVENT_TYPE} {shown(kind[:LONGEST_TEXT])!r} is none of {known}"
         raise Invalid("malformed", text)
     return corrections.from_message(kind, value, packed=packed)
 
@@ -95,18 +86,18 @@ def _check(correction: Correction, ladders: Ladders, record: Record, partitions:
     check_partition(correction.ladder, "correction", record, partitions)
 
 
-def _check_removed(removed: PlayerRemoved) -> None:
+def _check_removed(removed: corrections.PlayerRemoved) -> None:
     since, until, _ = span_of(removed)
     if since >= until:
         raise Invalid("bad-time", f"from: {removed.since} is not before until: {removed.until}")
 
 
-def _check_merged(merged: PlayerMerged) -> None:
+def _check_merged(merged: corrections.PlayerMerged) -> None:
     if merged.player == merged.into:
         raise Invalid("bad-merge", f"player {merged.player!r} cannot be merged into itself")
 
 
-def _check_season(started: SeasonStarted) -> None:
+def _check_season(started: corrections.SeasonStarted) -> None:
     if not 1 <= started.season <= LAST_SEASON:
         raise Invalid("bad-season", f"season: {started.season} is not in 1..{LAST_SEASON}")
     if not 0.0 <= started.keep <= 1.0:
@@ -116,8 +107,10 @@ def _check_season(started: SeasonStarted) -> None:
 
 
 _CHECKS: dict[type[Correction], Callable[..., None]] = {
-    PlayerRemoved: _check_removed, PlayerMerged: _check_merged, SeasonStarted: _check_season,
-}  # fmt: skip
+    corrections.PlayerRemoved: _check_removed,
+    corrections.PlayerMerged: _check_merged,
+    corrections.SeasonStarted: _check_season,
+}
 
 
 class Span(NamedTuple):
@@ -135,7 +128,7 @@ class Span(NamedTuple):
         return self.since <= time < self.until
 
 
-def span_of(removed: PlayerRemoved) -> Span:
+def span_of(removed: corrections.PlayerRemoved) -> Span:
     """The span of times in which a player is removed. Raises Invalid if a text is not a valid
     time."""
     times = []
@@ -147,7 +140,7 @@ def span_of(removed: PlayerRemoved) -> Span:
 
 
 def amended_message(
-    amended: RoundAmended, completed_at: str, weight: float, ceiling: float
+    amended: corrections.RoundAmended, completed_at: str, weight: float, ceiling: float
 ) -> bytes:
     """Encode an amended round as a message of `round-completed`. `completed_at`, `weight` and
     `ceiling` are those of the original round, used where the amendment leaves a field out. An
@@ -170,11 +163,15 @@ def _entry(entry: events.Entry) -> dict[str, object]:
 
 def names_in(correction: Correction) -> tuple[str, ...]:
     """The players whom a correction names, except those in new standings."""
-    if isinstance(correction, PlayerMerged):
+    if isinstance(correction, corrections.PlayerMerged):
         return correction.player, correction.into
-    return (correction.player,) if isinstance(correction, PlayerRemoved) else ()
+    return (correction.player,) if isinstance(correction, corrections.PlayerRemoved) else ()
 
 
 def round_in(correction: Correction) -> str:
     """The id of the round that a correction is about, or the empty string."""
-    return correction.round_id if isinstance(correction, RoundVoided | RoundAmended) else ""
+    return (
+        correction.round_id
+        if isinstance(correction, corrections.RoundVoided | corrections.RoundAmended)
+        else ""
+    )

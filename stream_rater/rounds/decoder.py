@@ -21,16 +21,9 @@ from stream_rater.contract.corrections import EVENT_TYPE, ROUND
 from stream_rater.contract.events import UNDECODABLE, shown
 from stream_rater.contract.record import Record, header
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rounds import batch, fallback, fastjson
+from stream_rater.rounds import batch, fallback, fastjson, validation
 from stream_rater.rounds.lines import Arrivals, PlainRecords, arrivals_of, values_of
-from stream_rater.rounds.validation import (
-    Candidates,
-    Invalid,
-    LadderTerms,
-    check,
-    partition_mistake,
-    with_cure,
-)  # fmt: skip
+from stream_rater.rounds.validation import Invalid
 
 SCAN_BYTES = 2**20
 """The most bytes of the records that one call scans."""
@@ -56,7 +49,7 @@ class RoundDecoder:
     def __init__(self, ladders: Ladders, partitions: int = ANYWHERE) -> None:
         self._limits = ladders.limits
         self._partitions = partitions
-        self._terms = LadderTerms(ladders, partitions)
+        self._terms = validation.LadderTerms(ladders, partitions)
         self.ratings = self._terms.ratings
         """The rating configurations of the rounds decoded so far; `RoundBatch.config_index` has
         their indices."""
@@ -175,7 +168,7 @@ class RoundDecoder:
             record = records[indices[i]]
             return fallback.MISTAKES[what](record.value or b"", packed=is_packed(record))
 
-        reasons = check(Candidates(
+        reasons = validation.check(validation.Candidates(
             rounds, limits, own.received_s, own.partition, self._partitions, mistake_in
         ))  # fmt: skip
         batch.forget_invalid(rounds)
@@ -214,14 +207,14 @@ def event_in(record: Record, most_bytes: int, from_message: Callable[..., E]) ->
         return from_message(kind_of(record), value, packed=is_packed(record))
     except UNDECODABLE as error:
         text = shown(str(error)[: fallback.LONGEST_TEXT])
-        raise Invalid("malformed", with_cure(text)) from None
+        raise Invalid("malformed", validation.with_cure(text)) from None
 
 
 def check_partition(ladder: str, what: str, record: Record, partitions: int) -> None:
     """Raise Invalid if a record of this kind is not in the partition of its ladder."""
     home = partition_of(ladder, partitions) if partitions != ANYWHERE else record.partition
     if record.partition != home:
-        text = partition_mistake(ladder, home, what, record.partition)
+        text = validation.partition_mistake(ladder, home, what, record.partition)
         raise Invalid("wrong-partition", text)
 
 

@@ -28,15 +28,7 @@ from stream_rater.contract.errors import REJECTIONS
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
 from stream_rater.rating.model import DID_NOT_FINISH
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rounds.batch import (
-    BAD_SCORE,
-    BAD_SEAT,
-    RoundBatch,
-    by_place,
-    time_mistake,
-    uses_scores,
-    uses_seats,
-)
+from stream_rater.rounds import batch
 
 OUT_OF_RANGE, NO_RANK = -1, -2
 """The places of entries whose rank is out of range, and of entries with neither rank nor dnf."""
@@ -122,7 +114,7 @@ class RoundBounds(NamedTuple):
 class Candidates(NamedTuple):
     """R rounds as they were reported, with all inputs of the rules."""
 
-    rounds: RoundBatch
+    rounds: batch.RoundBatch
     """The rounds, with entries in the order of their message. A place may be OUT_OF_RANGE or
     NO_RANK, a time may be UNUSUAL, and an entry may have no players."""
     bounds: RoundBounds
@@ -206,7 +198,7 @@ def partition_mistake(ladder: str, home: int, what: str, partition: int) -> str:
 
 
 def _time_message(c: Candidates, i: int) -> str:
-    return f"completed_at: {time_mistake(c.rounds.heads[i].completed_at)}"
+    return f"completed_at: {batch.time_mistake(c.rounds.heads[i].completed_at)}"
 
 
 def _ahead_message(c: Candidates, i: int) -> str:
@@ -246,9 +238,7 @@ def _first(broken: Flags, sizes: Ints, i: int) -> tuple[int, int]:
 
 
 def _lacks_place(c: Candidates) -> Flags:
-    """(E,) whether each entry has no place."""
-    broken: Flags = c.rounds.place < DID_NOT_FINISH
-    return broken
+    return np.less(c.rounds.place, DID_NOT_FINISH)
 
 
 def _place_message(c: Candidates, i: int) -> str:
@@ -259,9 +249,7 @@ def _place_message(c: Candidates, i: int) -> str:
 
 
 def _no_players(c: Candidates) -> Flags:
-    """(E,) whether each entry has no players."""
-    broken: Flags = c.rounds.members == 0
-    return broken
+    return np.equal(c.rounds.members, 0)
 
 
 def _no_players_message(c: Candidates, i: int) -> str:
@@ -292,11 +280,11 @@ def _bad_values(c: Candidates, column: npt.NDArray[Any], bad: float, used: Float
 
 
 def _bad_seats(c: Candidates) -> Flags:
-    return _bad_values(c, c.rounds.seat, BAD_SEAT, c.bounds.seats)
+    return _bad_values(c, c.rounds.seat, batch.BAD_SEAT, c.bounds.seats)
 
 
 def _bad_scores(c: Candidates) -> Flags:
-    return _bad_values(c, c.rounds.score, BAD_SCORE, c.bounds.scores)
+    return _bad_values(c, c.rounds.score, batch.BAD_SCORE, c.bounds.scores)
 
 
 # --- players -------------------------------------------------------------------------------------
@@ -313,7 +301,7 @@ def _players_by_place(c: Candidates, i: int) -> list[str]:
     rounds = c.rounds
     starts, first = bounds(rounds.members), int(rounds.entries[:i].sum())
     place = rounds.place[first : first + int(rounds.entries[i])]
-    order = first + by_place(place)
+    order = first + batch.by_place(place)
     return [name for e in order for name in rounds.names.slice(starts[e], starts[e + 1]).texts()]
 
 
@@ -347,51 +335,32 @@ def _repeated_player_message(c: Candidates, i: int) -> str:
     return f"player {player!r} stands in the round twice"
 
 
-RULES = (
-    ValidationRule("bad-id", _no_round_id, _round_id_message),
-    ValidationRule("bad-id", lambda c: c.bounds.named == 0, _ladder_message),
-    ValidationRule("unknown-ladder", lambda c: c.bounds.known == 0, _unknown_message),
-    ValidationRule(
-        "malformed",
-        lambda c: c.rounds.unknown & (c.bounds.strict != 0),
-        lambda c, i: c.mistake_in("unknown", i),
-    ),
-    ValidationRule("bad-time", lambda c: c.rounds.time == timestamps.UNUSUAL, _time_message),
-    ValidationRule(
-        "bad-time",
-        lambda c: c.rounds.time < EARLIEST,
-        lambda c, i: "completed_at: before the year 1900",
-    ),
-    ValidationRule(
-        "bad-time", lambda c: c.rounds.time > c.received_s + c.bounds.most_ahead_s, _ahead_message
-    ),
-    ValidationRule(
-        "bad-weight",
-        lambda c: ~((c.rounds.weight > 0.0) & (c.rounds.weight <= c.bounds.most_weight)),
-        _weight_message,
-    ),
-    ValidationRule("malformed", lambda c: ~(c.rounds.ceiling >= LEAST_CEILING), _ceiling_message),
-    ValidationRule("too-few-entries", lambda c: c.rounds.entries < MIN_ENTRIES, _few_message),
-    ValidationRule(
-        "too-many-entries", lambda c: c.rounds.entries > c.bounds.most_entries, _many_message
-    ),
-    ValidationRule(
-        "bad-rank", lambda c: rounds_with(_lacks_place(c), c.rounds.entries), _place_message
-    ),
-    ValidationRule(
-        "malformed", lambda c: rounds_with(_no_players(c), c.rounds.entries), _no_players_message
-    ),
-    ValidationRule("bad-shares", _bad_shares, lambda c, i: c.mistake_in("shares", i)),
-    ValidationRule("bad-seat", _bad_seats, lambda c, i: c.mistake_in("seat", i)),
-    ValidationRule("bad-score", _bad_scores, lambda c, i: c.mistake_in("score", i)),
-    ValidationRule("bad-id", _no_player, _player_message),
-    ValidationRule("duplicate-player", _repeated_player, _repeated_player_message),
-    ValidationRule(
-        "wrong-partition",
-        lambda c: (c.partition != c.bounds.home) & (c.partitions != ANYWHERE),
-        _partition_message,
-    ),
-)
+RULES = tuple(ValidationRule(*rule) for rule in (
+    ("bad-id", _no_round_id, _round_id_message),
+    ("bad-id", lambda c: c.bounds.named == 0, _ladder_message),
+    ("unknown-ladder", lambda c: c.bounds.known == 0, _unknown_message),
+    ("malformed", lambda c: c.rounds.unknown & (c.bounds.strict != 0),
+     lambda c, i: c.mistake_in("unknown", i)),
+    ("bad-time", lambda c: c.rounds.time == timestamps.UNUSUAL, _time_message),
+    ("bad-time", lambda c: c.rounds.time < EARLIEST,
+     lambda c, i: "completed_at: before the year 1900"),
+    ("bad-time", lambda c: c.rounds.time > c.received_s + c.bounds.most_ahead_s, _ahead_message),
+    ("bad-weight",
+     lambda c: ~((c.rounds.weight > 0.0) & (c.rounds.weight <= c.bounds.most_weight)),
+     _weight_message),
+    ("malformed", lambda c: ~(c.rounds.ceiling >= LEAST_CEILING), _ceiling_message),
+    ("too-few-entries", lambda c: c.rounds.entries < MIN_ENTRIES, _few_message),
+    ("too-many-entries", lambda c: c.rounds.entries > c.bounds.most_entries, _many_message),
+    ("bad-rank", lambda c: rounds_with(_lacks_place(c), c.rounds.entries), _place_message),
+    ("malformed", lambda c: rounds_with(_no_players(c), c.rounds.entries), _no_players_message),
+    ("bad-shares", _bad_shares, lambda c, i: c.mistake_in("shares", i)),
+    ("bad-seat", _bad_seats, lambda c, i: c.mistake_in("seat", i)),
+    ("bad-score", _bad_scores, lambda c, i: c.mistake_in("score", i)),
+    ("bad-id", _no_player, _player_message),
+    ("duplicate-player", _repeated_player, _repeated_player_message),
+    ("wrong-partition", lambda c: (c.partition != c.bounds.home) & (c.partitions != ANYWHERE),
+     _partition_message),
+))  # fmt: skip
 """The rules in order of precedence, which is part of the event contract. Records that cannot be
 decompressed or are too large (`too-large`), `too-deep` ones and values of the wrong type are
 rejected before a round has columns (`decoder`, `fallback`). `duplicate-round` is found after these
@@ -473,15 +442,14 @@ class LadderTerms:
         return terms
 
     def _look_up(self, ladder: str, offset: int) -> _Terms:
-        """The terms of a ladder's round at this offset."""
         terms = self._ladders.find(ladder, offset)
         if terms is None or id_mistake(ladder):
             return _Terms(True, -1, (not id_mistake(ladder), *[0] * 7, ANYWHERE))
-        limits = terms.limits
+        limits, rating = terms.limits, terms.rating
         home = partition_of(ladder, self._partitions) if self._partitions else ANYWHERE
-        return _Terms(True, self._index_of(terms.rating), (
+        return _Terms(True, self._index_of(rating), (
             True, True, limits.max_entries, limits.max_weight, limits.max_skew_s,
-            limits.unknown_fields == "reject", uses_seats(terms.rating), uses_scores(terms.rating),
+            limits.unknown_fields == "reject", batch.uses_seats(rating), batch.uses_scores(rating),
             home,
         ))  # fmt: skip
 
