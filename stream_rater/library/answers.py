@@ -142,7 +142,6 @@ def _columns(pool: Pool, rows: Ints) -> tuple[Floats, Floats, Floats, Ints, Flag
 
 
 def _shown(pool: Pool, mu: Floats, sigma: Floats) -> Floats:
-    """(N,) the displayed ratings for these mu and sigma."""
     return ratings([pool.rule], np.zeros(len(mu), np.int64), mu, sigma)
 
 
@@ -179,8 +178,7 @@ def calibration_of(bins: Sequence["Bin"]) -> results.Calibration:
 def prediction(
     config: RatingConfig, pool: Pool, standings: Sequence[Entry], variance_factor: float
 ) -> results.Prediction:
-    """The prediction for a round with these sides, whatever their ranks and scores. Newcomers have
-    the initial belief."""
+    """The prediction for a round with these sides. Newcomers have the initial belief."""
     sides = [side.team or (side.player or "",) for side in standings]
     players = believed(pool, [player for side in sides for player in side])
     share = np.concatenate([

@@ -70,7 +70,6 @@ class Ladder:
         self._rater = Rater(rating, chosen=bool(system or parameters))
 
     def _load(self) -> None:
-        """Import the modules that rate."""
         compile_progress.in_notebook()
         from stream_rater.library import answers, messages
 
@@ -534,7 +533,6 @@ class Ladder:
         return f"<Ladder {self.name!r} by {system}: {len(self):,} players>"
 
     def _repr_html_(self) -> str:
-        """The ladder and its best players as HTML, for notebooks."""
         system = self.parameters.__struct_config__.tag
         best = self.leaderboard(SHOWN_PLAYERS)
         which = f", the best {len(best)}" if len(best) < len(self) else ""

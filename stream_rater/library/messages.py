@@ -69,8 +69,7 @@ def sides_of(sides: Sequence[Side]) -> GivenSides:
 
 
 def factor_of(value: object) -> float:
-    """The argument as a factor of a variance. Raises InvalidRound if it is not a finite number
-    above 0."""
+    """A finite number above 0 as a factor of a variance. Raises InvalidRound."""
     factor = number("malformed", "variance_factor", value)
     if not 0.0 < factor < math.inf:
         _reject("malformed", f"variance_factor: {factor!r} is not above 0; 1 is the model as it is")
@@ -152,8 +151,7 @@ def _rank(place: str, rank: Any) -> int:
 def shares_of(
     shares: Sequence[Shares] | None, players: Sequence[Sequence[str]]
 ) -> list[tuple[float, ...] | None]:
-    """By side, the part of the round that each of its players played; None where all played the
-    whole round. Raises InvalidRound."""
+    """By side, the part that each player played; None for all of the round. Raises InvalidRound."""
     listed = enumerate(_by_side("bad-shares", "shares", shares, len(players), "; None: all of it"))
     return [None if parts is None else _parts(f"shares[{i}]", parts) for i, parts in listed]
 
@@ -236,8 +234,7 @@ def message_of(
     ladder: str, round_id: str, completed_at: str, standings: list[Entry], weight: float = 1.0,
     performance_ceiling: float | None = None,
 ) -> bytes:  # fmt: skip
-    """A round in MessagePack, which can hold every float, including infinite ones and NaN. Raises
-    InvalidRound."""
+    """A round in MessagePack, which can hold every float, also NaN. Raises InvalidRound."""
     check_id("round_id", round_id)
     if performance_ceiling is not None:
         performance_ceiling = number("malformed", "performance_ceiling", performance_ceiling)

@@ -145,8 +145,7 @@ Rounds = RoundsFile | RoundsTable
 
 
 def _state_of(path: Path) -> tuple[int, ...]:
-    """The device, inode, size and time of change of a file. One of them differs once the file is
-    written."""
+    """The device, inode, size and time of change of a file: one differs once it is written."""
     found = path.stat()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
@@ -304,8 +303,7 @@ class Rater:
         return rated[0] if rated else None
 
     def what_if(self, message: bytes) -> Rated | None:
-        """The result that rating this round of the ladder would give; None if it would change no
-        rating. Raises InvalidRound."""
+        """What rating this round would give; None if nothing. Raises InvalidRound."""
         work = self._work
         record = messages.record_of(self._log.end, message)
         rounds, (rejection,) = RoundDecoder(any_ladder(self.rating)).decode([record])
@@ -368,12 +366,10 @@ class Rater:
         return found
 
     def records(self) -> Iterator[Record]:
-        """Yield all records of the log, from the first one on. Raises OSError as
-        `RoundsFile.records` does."""
+        """Yield all records of the log. Raises OSError as `RoundsFile.records` does."""
         return self._log.records()
 
     def _with_verdicts(self, run: Callable[[edited_log.Verdicts | None], T]) -> T:
-        """The result of `run` with the verdicts on the corrections in the log."""
         return with_verdicts(run, self._log.records, any_ladder(self.rating), WINDOW)
 
     # --- a file ---
@@ -490,8 +486,7 @@ class _Tally:
             )
 
     def add(self, batch: edited_log.LogBatch, rated: Sequence[Rated]) -> None:
-        """Count a batch of lines. `rated`: the rated rounds of this ladder. Raises OtherLadder as
-        `check` does."""
+        """Count lines. `rated`: this ladder's rounds. Raises OtherLadder as `check` does."""
         self.check(batch.rounds)
         for seed in batch.seeds:
             self._check_ladder(seed.ladder, seed.offset, "seed")

@@ -50,7 +50,6 @@ class Belief:
     None for a newcomer."""
 
     def _repr_html_(self) -> str:
-        """The belief as HTML, for notebooks."""
         return html_fields(shown(self.player), {
             "rating": f"{self.rating:.1f}", "mu": f"{self.mu:.1f}", "sigma": f"{self.sigma:.1f}",
             "rounds": f"{self.rounds:,}", "provisional": str(self.provisional),
@@ -301,7 +300,6 @@ class FileResult:
         )
 
     def _repr_html_(self) -> str:
-        """The counts as HTML for notebooks, and the first rejected lines if there are any."""
         names = ("ladder", "rounds", "updates", "corrections", "other_rounds", "refused")
         values = {name: getattr(self, name) for name in names}
         texts = {

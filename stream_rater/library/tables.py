@@ -153,7 +153,6 @@ class Columns:
         return "\n".join([shown(self.title), *lines, *self._hidden_rows()])
 
     def _repr_html_(self) -> str:
-        """The table as HTML, for notebooks."""
         return self.to_html()
 
     def to_html(self, title: str = "") -> str:
@@ -169,7 +168,6 @@ class Columns:
         return [column.dtype.kind in "OM" for column in self.columns().values()]
 
     def _cells(self) -> Iterator[list[str]]:
-        """The first rows as texts."""
         columns = self.columns()
         texts = (
             [self._text(name, each) for each in self._values(name, column[:SHOWN_ROWS])]

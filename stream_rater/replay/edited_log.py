@@ -52,8 +52,7 @@ class Verdicts(NamedTuple):
     edits: Mapping[str, Edits]
     """For each ladder, the edits that all accepted corrections make."""
     rejections: Mapping[tuple[int, int], Invalid]
-    """The reason why each rejected correction is rejected, by the correction's partition and
-    offset."""
+    """The reason why each rejected correction is rejected, by its partition and offset."""
 
     starts: Mapping[tuple[int, int], tuple[str, Season]] = {}
     """The ladder and season of each accepted `season-started`, by its partition and offset."""

@@ -56,8 +56,7 @@ class EntryEdit(NamedTuple):
     """The spans of time in which rounds lose the entries."""
 
     def is_removed(self, time: int) -> bool:
-        """Whether an entry is removed from a round that was completed at this time (Unix
-        seconds)."""
+        """Whether an entry is removed from a round of this time (Unix seconds)."""
         return any(span.has(time) for span in self.removed)
 
     def is_unseeded(self, time: int) -> bool:
@@ -66,8 +65,7 @@ class EntryEdit(NamedTuple):
 
 
 class EntryEdits:
-    """The changes of a ladder's players, in order. No change is ever undone, so the state at a
-    version stays the same."""
+    """The changes of a ladder's players, in order. No change is ever undone."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -75,14 +73,12 @@ class EntryEdits:
         self._changes: dict[str, list[tuple[int, Change]]] = {}
         """For each player, the changes in order, each with the first version that includes it."""
         self._first: list[int] = []
-        """The first version in which each player of `_changes` has a change, in the order of
-        `_changes`."""
+        """The first version with a change of each player, in the order of `_changes`."""
         self._names: dict[str, list[str]] = {}
         """For each player, the reported names whose entries the player owns now. A player may be
         absent if the only such name is the player's own."""
         self._hashes: Hashes = np.empty(0, np.uint64)
-        """The sorted hashes of the first names in `_changes`; names that were added later are
-        missing."""
+        """The sorted hashes of names in `_changes`; those of the latest are missing."""
 
     @classmethod
     def after(cls, view: "EntryEditsAt") -> "EntryEdits":
@@ -96,8 +92,7 @@ class EntryEdits:
         return found
 
     def remove(self, player: str, span: Span) -> None:
-        """Remove the entries that the player owns now from the rounds that were completed in this
-        span."""
+        """Remove the player's entries of now from the rounds that were completed in this span."""
         self._add(player, span)
 
     def merge(self, player: str, into: str) -> None:
@@ -166,8 +161,7 @@ class EntryEditsAt(Mapping[str, EntryEdit]):
         return self.of(name)
 
     def of(self, name: str) -> EntryEdit:
-        """The edit of a name's entries. Works for every name, also for one that no correction
-        affects."""
+        """The edit of a name's entries, also of a name that no correction affects."""
         found = self._found.get(name)
         if found is None:
             found = self._collect(name)
@@ -176,8 +170,7 @@ class EntryEditsAt(Mapping[str, EntryEdit]):
         return found
 
     def _collect(self, name: str) -> EntryEdit:
-        """Collect the edit of a name. From a merge on, the changes of the player `into` apply to
-        the merged player, too."""
+        """Collect the edit of a name. From a merge on, the changes of `into` apply, too."""
         player, since, removed = name, 0, list[Span]()
         while True:
             into = ""
@@ -206,16 +199,14 @@ class EntryEditsAt(Mapping[str, EntryEdit]):
         return bool(changes) and changes[0][0] <= self._version
 
     def changes(self) -> Iterator[tuple[int, str, Change]]:
-        """Yield all changes up to this version: the first version that includes the change, the
-        player, and the change."""
+        """Yield the changes up to this version: the first version with it, player, change."""
         for player in self:
             for version, change in self._edits.changes_of(player):
                 if version <= self._version:
                     yield version, player, change
 
     def may_have(self, hashes: Hashes) -> Flags:
-        """(n,) whether a name with each hash may be in this mapping. A false positive is
-        possible."""
+        """(n,) whether a name with each hash may be in this mapping; yes may be wrong."""
         known = self._edits.hashes()
         if not len(known):
             return np.zeros(len(hashes), np.bool_)
@@ -252,8 +243,7 @@ class Edits:
     seasons: tuple[StartedSeason, ...] = ()
 
     def names_of(self, player: str) -> list[str]:
-        """The reported names whose entries this player owns now. This takes time in proportion to
-        all entry edits."""
+        """The reported names whose entries this player owns now. It looks at all entry edits."""
         names = [name for name, edit in self.entries.items() if edit.player == player]
         return names if player in self.entries else [*names, player]
 
@@ -272,8 +262,7 @@ class Edits:
         return bool(self.entries or self.voided or self.amended)
 
     def touched(self, rounds: RoundBatch, offsets: Ints) -> Ints:
-        """The indices of those rounds that may change, among R rounds that were read at these (R,)
-        offsets."""
+        """The indices of rounds that may change, among R at these (R,) offsets."""
         found = np.isin(offsets, self._offsets)
         if self.entries:
             known = self.entries.may_have(rounds.names.hashes)
@@ -302,8 +291,7 @@ class Edits:
         return edited if len(edited.place) >= MIN_ENTRIES else None
 
     def count_differences(self, other: "Edits", rounds: RoundBatch, offsets: Ints) -> int:
-        """The number of rounds that differ between these edits and `other`, among R rounds that
-        were read at these (R,) offsets."""
+        """The number of R rounds at these (R,) offsets that `other` edits otherwise."""
         found = 0
         for i in np.union1d(self.touched(rounds, offsets), other.touched(rounds, offsets)).tolist():
             own, offset = rounds.slice(i, i + 1), int(offsets[i])
@@ -378,8 +366,7 @@ def indices_by(keys: Iterable[K]) -> dict[K, Ints]:
 def players_of(
     entries: EntryEditsAt, names: Sequence[str], time: int, *, seeds: bool = False
 ) -> list[str | None]:
-    """The same as `Edits.players_of`, with these entry edits. With `seeds`, the names and the time
-    are those of a seed or a reset."""
+    """The same as `Edits.players_of`, with these entry edits, or of a seed or a reset."""
     now: list[str | None] = []
     for name in names:
         edit = entries.of(name)
@@ -427,7 +414,6 @@ def _given(seed: Seed | None) -> tuple[object, ...]:
 
 
 def _spans(round_: RoundBatch) -> Iterator[slice]:
-    """Yield the range of each entry's players among the players of the round."""
     return (slice(first, end) for first, end in pairwise(bounds(round_.members).tolist()))
 
 

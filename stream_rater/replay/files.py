@@ -130,8 +130,7 @@ def _lines(text: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _text(path: Path) -> Iterator[bytes]:
-    """Yield the content of a file in blocks, decompressed. Raises OSError with the reason if this
-    fails."""
+    """Yield the content of a file in blocks, decompressed. Raises OSError with the reason."""
     with _opened(path) as file:
         blocks = iter(partial(file.read, BLOCK), b"")
         first = next(blocks, b"")
@@ -147,16 +146,14 @@ def _text(path: Path) -> Iterator[bytes]:
 
 
 def _opened(path: Path) -> io.FileIO:
-    """Open a file without a buffer, so that each line of a pipe can be read as soon as it is
-    written."""
+    """Open a file without a buffer, so that a line of a pipe is read once it is written."""
     if path == STANDARD_INPUT:
         return io.FileIO(sys.stdin.fileno(), closefd=False)
     return io.FileIO(path)
 
 
 def _with_short_lines(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """The blocks of a text. Raises OSError if a line of it is longer than MOST_LINE, before the
-    line is in memory as a whole."""
+    """The blocks of a text. Raises OSError before a line of more than MOST_LINE is in memory."""
     begin = end = 0
     for block in blocks:
         at = block.rfind(b"\n")
@@ -170,8 +167,7 @@ def _with_short_lines(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
 
 
 def _decompressed(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the text of all members of a gzip file. Zero bytes between and after members are
-    skipped."""
+    """Yield the text of all members of a gzip file, which zero bytes may separate."""
     member, text = None, b""
     for block in blocks:
         while len(text) == TEXT_BLOCK or (block := block if member else block.lstrip(b"\0")):

@@ -76,8 +76,7 @@ class Base(NamedTuple):
     players: Collection[str]
     """The players whom the corrections name and who have an earlier round."""
     ids: IdFilter | None = None
-    """A filter for the ids of earlier rounds and their players. None means that every id is
-    possible."""
+    """A filter for the ids of earlier rounds and their players; None: every id is possible."""
 
     def may_have_round(self, round_id: str) -> bool:
         """Whether an earlier round may have this id."""
@@ -89,8 +88,7 @@ class Base(NamedTuple):
 
 
 class Ledger:
-    """The accepted rounds and corrections of one ladder so far, and the edits that follow from
-    them."""
+    """The accepted rounds and corrections of one ladder so far, and their edits."""
 
     def __init__(
         self, corrections: Iterable[contract.Correction], read: ReadRound, base: Base | None = None
@@ -99,8 +97,7 @@ class Ledger:
         ledger does not read the first rounds."""
         named = list(corrections)
         self.rounds_examined = 0
-        """The number of rounds that were examined for verdicts, which measures the cost of
-        validation."""
+        """The number of rounds that were examined for verdicts: the cost of validation."""
         self._corrections = EditsSoFar(NO_EDITS if base is None else base.edits)
         self._base = base
         self._read = read
@@ -110,8 +107,7 @@ class Ledger:
         self._known: dict[int, _KnownRound] = {}
         """The rounds that corrections may name, by their offsets."""
         self._played: dict[str, set[int]] = {}
-        """For each name, the offsets of the rounds that have this player, or had the player before
-        they were amended."""
+        """For each name, the offsets of the rounds with this player, also before an amendment."""
         self._latest: dict[str, int] = {}
         """For each id, the offset of the last round, seed or reset with this id."""
         self._seeds: dict[int, int] = {}
@@ -213,8 +209,7 @@ class Ledger:
                 self.validate(correction, received_s, offset)
 
     def repeat(self, correction: contract.Correction, received_s: float) -> None:
-        """Apply a correction that the base includes to those of its rounds that were read after the
-        base."""
+        """Apply a correction that the base includes to its rounds that were read after the base."""
         if not isinstance(correction, contract.RoundVoided | contract.RoundAmended):
             return
         place = self._latest.get(correction.round_id)
@@ -248,8 +243,7 @@ class Ledger:
         self._corrections.amend(offset, standings.batch)
 
     def _rounds_of(self, player: str) -> Iterator[tuple[int, int]]:
-        """Yield the offset and time of each round that counts and now has an entry of the
-        player."""
+        """Yield offset and time of each round that counts and has an entry of the player."""
         now = self._corrections.entries.now()
         for offset, names in self._with_names_of(player, self._played):
             known = self._known[offset]
@@ -276,8 +270,7 @@ class Ledger:
             yield offset, names
 
     def _required_rounds(self, player: str, *, seeds: bool = False) -> list[tuple[int, int]]:
-        """The offset and time of each round of a player and, with `seeds`, of each seed. There must
-        be one."""
+        """The offset and time of each round (and seed, if asked) of a player. There must be one."""
         found = list(self._rounds_of(player))
         if seeds:
             found += self._seeds_of(player)
@@ -374,8 +367,7 @@ def verdicts_of_log(
 
 
 class _SecondPass:
-    """Validates the corrections in the order of the log. The verdict on each depends only on the
-    log before it."""
+    """Validates the corrections in the order of the log, each by the log before it."""
 
     def __init__(
         self, found: dict[RecordPlace, contract.Correction],
@@ -391,8 +383,7 @@ class _SecondPass:
         read = validator.round_decoder.read
         self._ledgers = {ladder: Ledger(group, read) for ladder, group in by_ladder.items()}
         self._batched: dict[str, list[tuple[Record, contract.Correction]]] = {}
-        """For each ladder, the corrections that wait for `corrections-applied`, and their
-        records."""
+        """For each ladder, the corrections that wait to be applied, with their records."""
         self._applied: dict[str, list[edited_log.AppliedCorrection]] = {}
 
     def read(self, each: edited_log.LoggedRounds | Seed | Record) -> None:

@@ -33,8 +33,7 @@ from stream_rater.rounds.lines import RecordBatches
 from stream_rater.rounds.seed_records import Seed
 
 LONG_LOG = 1_000_000
-"""From so many records on, other processes read. To start them takes as long as some hundred
-thousand records."""
+"""From so many records on, other processes read; to start them takes the time of some 100,000."""
 
 MOST_PROCESSES = 4
 """The most processes that read. So many keep one that rates busy."""
@@ -105,8 +104,7 @@ class _CalledSource(NamedTuple):
 
 
 def _shares(ends: Mapping[int, int], most: int) -> list[dict[int, int]]:
-    """The ends of the partitions that have records, in at most so many shares with about as many
-    records each."""
+    """The ends of the partitions with records, in at most so many shares of about the same size."""
     shares: list[dict[int, int]] = [{} for _ in range(most)]
     for partition, end in sorted(ends.items(), key=lambda each: -each[1]):
         if end:
@@ -166,7 +164,6 @@ def _small(logged: edited_log.LoggedRounds, used: Ints) -> edited_log.LoggedRoun
 
 
 def _place(record: Record) -> Record:
-    """The record without its content."""
     return Record(record.partition, record.offset, None)
 
 
@@ -175,8 +172,7 @@ def _place(record: Record) -> Record:
 
 @contextmanager
 def _readers(asked: Sequence[tuple[Any, ...]]) -> Iterator[list[Connection]]:
-    """Start a process for each, and give the connections on which they send. At the end of the
-    block the processes end."""
+    """Within the block: a process for each, and the connections on which they send."""
     context = multiprocessing.get_context("spawn")
     connections, processes = list[Connection](), list[Any]()
     try:
@@ -197,7 +193,6 @@ def _readers(asked: Sequence[tuple[Any, ...]]) -> Iterator[list[Connection]]:
 
 
 def _received(connections: Iterable[Connection]) -> Iterator[bytes]:
-    """Yield what is received on any of the connections, until each has sent END."""
     left = list(connections)
     while left:
         for connection in wait(left):

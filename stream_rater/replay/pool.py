@@ -67,19 +67,16 @@ def waves_of(starts: Ints, rows: Ints, players: int) -> Waves:
 
 
 class RatingResult(NamedTuple):
-    """The result of rating some rounds with P players in all. A player counts once for each
-    round."""
+    """The result of rating rounds with P players in all; a player counts once for each round."""
 
     wave: Wave
-    """The input of stage 1. It has each player's belief before each round, drawn by the seasons
-    that had started."""
+    """The input of stage 1, with each player's belief before each round, drawn by the seasons."""
     evidence: Evidence
     """(P, 3) the evidence of stage 1."""
     after: Posteriors
     """The mu and sigma of each player after each round."""
     published: Posteriors
-    """The mu and sigma of each player that were published before each round: as in the wave, but
-    not drawn."""
+    """Each player's mu and sigma that were published before each round: not drawn."""
 
 
 class SeedOutcome(NamedTuple):
@@ -181,8 +178,7 @@ class Pool(BeliefTable):
         return pool
 
     def part(self, players: StringColumn) -> "Pool":
-        """Copy the beliefs of these players into a new pool. Newcomers are left out; the pool adds
-        them when they appear."""
+        """Copy the beliefs of these players into a new pool, without newcomers."""
         known = [(name, row) for name in players.texts() if (row := self.find(name)) is not None]
         names, rows = [name for name, _ in known], np.array([row for _, row in known], np.int64)
         return Pool.of(self.rating, self.rule.seasons, StringColumn.of(names), self.beliefs(rows))
@@ -227,8 +223,7 @@ class Pool(BeliefTable):
         self._beliefs.factors[rows, : beliefs.factors.shape[1]] = beliefs.factors
 
     def rate(self, standings: OneRound, offset: int) -> tuple[Ints, Evidence] | None:
-        """Rate one round. Returns the players' rows and the evidence, or None if the round changes
-        nothing."""
+        """Rate one round. Returns the rows and the evidence; None if it changes nothing."""
         if not standings.is_informative(skip_all_tied=self.rating.skip_all_tied):
             return None
         rows = self.rows(standings.batch.names)

@@ -46,7 +46,7 @@ def numbers_of(rated: Rated) -> Floats:
 
 
 def _events(rated: Rated, offsets: Ints) -> Iterator[RatingChanged]:
-    """Yield the events of R rounds of one ladder, round by round. `offsets` (R,) are their offsets."""
+    """Yield the events of R rounds of a ladder, which are at these (R,) offsets."""
     rounds = rated.rounds
     rows = zip(
         np.repeat(np.arange(len(rounds)), rounds.sizes).tolist(), rounds.names.texts(),
@@ -62,7 +62,6 @@ def _events(rated: Rated, offsets: Ints) -> Iterator[RatingChanged]:
 
 
 def _seed_events(seeded: Seeded) -> Iterator[RatingChanged]:
-    """The events of one seed or reset."""
     seed, pool, rule, (chosen, rows, published) = seeded
     header = pool.headers(rows)
     numbers = np.column_stack((header["mu"], header["sigma"], *published)).tolist()

@@ -97,8 +97,7 @@ def rate_future_round(
     known: KnownBeliefs, standings: Sequence[Entry], weight: float = 1.0,
     performance_ceiling: float | None = None,
 ) -> Rated | None:  # fmt: skip
-    """Rate a future round. Returns None if it would change no rating. Raises Invalid if it cannot
-    be rated."""
+    """Rate a future round. Returns None if it would change no rating. Raises Invalid."""
     at = (EPOCH + timedelta(seconds=known.time_s)).isoformat()
     value = to_json(
         RoundCompleted(

@@ -36,8 +36,7 @@ from stream_rater.rating.seats import NO_SEAT, SeatCodes, shifts_of
 from stream_rater.rounds.ragged import Ragged, functions_of
 
 MAX_TIME_LENGTH = 64
-"""The most characters of a time. They suffice for any clock, and the text is copied to every event
-of the round."""
+"""The most characters of a time. It is copied to every event of the round."""
 MOST_INSERTED = 32
 """The most entries that are sorted by insertion."""
 
@@ -62,8 +61,7 @@ class RoundBatch(Ragged, gc=False):
     optional: ClassVar = {"seat": NO_SEAT, "score": math.nan}
 
     heads: Sequence[Round]
-    """(R,) the id, the ladder and the reported time of each round. The computation of ratings does
-    not use them."""
+    """(R,) the id, the ladder and the reported time of each round, which are not rated."""
     time: Ints
     """(R,) the time of completion, Unix seconds."""
     weight: Floats
@@ -71,8 +69,7 @@ class RoundBatch(Ragged, gc=False):
     ceiling: Floats
     """(R,) the cap on performances; infinite for none."""
     config_index: Ints
-    """(R,) the index of the rating configuration among the decoder's `ratings`; 0 in the
-    laboratory."""
+    """(R,) the index of the rating configuration among the decoder's `ratings`, or 0."""
     unknown: Flags
     """(R,) whether the round has unknown fields, or an entry with both a rank and `dnf`."""
     entries: Ints
@@ -86,14 +83,11 @@ class RoundBatch(Ragged, gc=False):
     share: Floats
     """(P,) the part of the round that each player played."""
     names: StringColumn
-    """(P,) the ids of the players; empty in `evaluation`, which identifies players by their
-    rows."""
+    """(P,) the ids of the players; empty in `evaluation`, which has their rows."""
     seat: SeatCodes = NO_SEATS
-    """(E,) the number of the seat of each entry (`seats`); NO_SEAT if it has none. (0,) if no entry
-    of these rounds has one."""
+    """(E,) the number of each entry's seat (`seats`), or NO_SEAT. (0,) if no entry has one."""
     score: Floats = NO_SCORES
-    """(E,) the score of each entry, NaN if it has none. (0,) if no entry of these rounds has
-    one."""
+    """(E,) the score of each entry, or NaN. (0,) if no entry has one."""
 
     @property
     def are_duels(self) -> bool:
@@ -288,8 +282,7 @@ def fill_from_heads(rounds: RoundBatch) -> None:
 
 
 def times_of(heads: Sequence[Round]) -> Ints:
-    """(R,) the time of completion of each round, Unix seconds; UNUSUAL where the text is not a
-    valid time."""
+    """(R,) the time of completion, Unix seconds; UNUSUAL where the text is not a valid time."""
     times = timestamps.seconds(StringColumn.of([head.completed_at for head in heads]))
     for i in np.flatnonzero(times == timestamps.UNUSUAL).tolist():
         if not time_mistake(heads[i].completed_at):

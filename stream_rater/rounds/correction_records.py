@@ -42,8 +42,7 @@ def decode(record: Record, ladders: Ladders, partitions: int = ANYWHERE) -> Corr
 
 
 def rejection(correction: Correction, ladders: Ladders, offset: int) -> Invalid | None:
-    """The reason why the correction's ladder accepts no corrections at this offset; None if it
-    accepts them."""
+    """The reason why the ladder accepts no corrections at this offset; None if it accepts them."""
     terms = ladders.find(correction.ladder, offset)
     if terms is None or terms.limits.corrections == "accepted":
         return None
@@ -54,8 +53,7 @@ def rejection(correction: Correction, ladders: Ladders, offset: int) -> Invalid 
 
 
 def well_formed(record: Record, ladders: Ladders, partitions: int = ANYWHERE) -> Correction:
-    """Like `decode`, but also for a ladder that accepts no corrections. Raises Invalid if the
-    correction is not well-formed."""
+    """Like `decode`, but also for a ladder that accepts no corrections. Raises Invalid."""
     correction = event_in(record, ladders.limits.max_bytes, _from_message)
     try:
         _check(correction, ladders, record, partitions)
@@ -129,8 +127,7 @@ class Span(NamedTuple):
 
 
 def span_of(removed: corrections.PlayerRemoved) -> Span:
-    """The span of times in which a player is removed. Raises Invalid if a text is not a valid
-    time."""
+    """The span of times in which a player is removed. Raises Invalid."""
     times = []
     for name, text, default in (("from", removed.since, FIRST), ("until", removed.until, LAST)):
         if text is not None and (mistake := time_mistake(text)):

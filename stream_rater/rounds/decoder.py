@@ -35,8 +35,7 @@ NO_PLACES = np.empty(0, np.int64)
 E = TypeVar("E")
 
 Rejections = list[Invalid | None]
-"""For each record, the reason why it is rejected; None if it contains the next of the valid
-rounds."""
+"""For each record, why it is rejected; None if it contains the next of the valid rounds."""
 
 
 class RoundDecoder:
@@ -158,8 +157,7 @@ class RoundDecoder:
         self, records: Sequence[Record], arrivals: Arrivals, indices: Ints,
         rounds: batch.RoundBatch, rejections: Rejections,
     ) -> tuple[Ints, batch.RoundBatch]:  # fmt: skip
-        """Validate rounds that `_read_rounds` yields. Returns, for the valid ones, the places of
-        their records, and the rounds."""
+        """Validate rounds. Returns the valid ones, and before them their records' places."""
         own = arrivals if len(indices) == len(records) else arrivals.take(indices)
         rounds.config_index[:], limits = self._terms.of(rounds.heads, own.offset)
         batch.fill_from_heads(rounds)
@@ -198,8 +196,7 @@ def is_packed(record: Record) -> bool:
 
 
 def event_in(record: Record, most_bytes: int, from_message: Callable[..., E]) -> E:
-    """The correction or the seed in a record, by `from_message(kind, value, packed=…)`. Raises
-    Invalid."""
+    """The correction or seed in a record, by `from_message`. Raises Invalid."""
     value = record.value or b""
     if (invalid := too_large(record, value, most_bytes)) is not None:
         raise invalid

@@ -25,8 +25,7 @@ from stream_rater.rounds import batch, depth, validation
 T = TypeVar("T")
 
 LONGEST_TEXT = 200
-"""The most characters of msgspec's text that are kept. The text repeats a field's name, which may
-have any length."""
+"""The most characters of msgspec's text that are kept; a field's name in it may be long."""
 
 _FIELD_CODES = (
     (re.compile(r"\.rank`"), "bad-rank"),
@@ -50,8 +49,7 @@ class Decoded(NamedTuple):
 
 
 def decode(data: bytes, max_depth: int, *, packed: bool) -> Decoded:
-    """Decode the round in a message. `packed` says that it is MessagePack. Raises Invalid if the
-    message does not contain a round."""
+    """Decode the round in a message, in MessagePack if `packed`. Raises Invalid."""
     depth_of = depth.msgpack_depth if packed else depth.json_depth
     if depth_of(data, max_depth) > max_depth:
         raise validation.Invalid("too-deep", f"nesting deeper than {max_depth}")
@@ -81,8 +79,7 @@ def _round(data: bytes, *, packed: bool) -> RoundCompleted:
 
 
 def unknown_field(data: bytes, *, packed: bool) -> str:
-    """Describe the first unknown field of a round's message, or else the first rank beside `dnf`,
-    with its place."""
+    """Describe the first unknown field of a message, or else the first rank beside `dnf`."""
     try:
         event = _decode_strictly(data, packed=packed)
     except msgspec.ValidationError as error:
@@ -92,13 +89,11 @@ def unknown_field(data: bytes, *, packed: bool) -> str:
 
 
 def _has_rank_and_dnf(entry: Entry) -> bool:
-    """Whether an entry has a rank although it did not finish."""
     return entry.dnf and entry.rank is not None
 
 
 def shares_mistake(data: bytes, *, packed: bool) -> str:
-    """Describe the first mistake in the shares of a round's message, with its place. There must be
-    one."""
+    """Describe the first mistake in the shares of a message. There must be one, as below."""
     for number, entry in enumerate(_round(data, packed=packed).standings):
         size, shares = len(_team(entry)), entry.shares or ()
         if entry.shares is not None and len(shares) != size:
@@ -110,8 +105,7 @@ def shares_mistake(data: bytes, *, packed: bool) -> str:
 
 
 def seat_mistake(data: bytes, *, packed: bool) -> str:
-    """Describe the first seat of a round's message that is not valid, with its place. There must be
-    one."""
+    """Describe the first seat of a message that is not valid."""
     entries = _round(data, packed=packed).standings
     number = [_seat(entry, packed=packed) for entry in entries].index(batch.BAD_SEAT)
     value = _value(entries[number].seat, packed=packed)
@@ -119,8 +113,7 @@ def seat_mistake(data: bytes, *, packed: bool) -> str:
 
 
 def score_mistake(data: bytes, *, packed: bool) -> str:
-    """Describe the first score of a round's message that is not valid, with its place. There must
-    be one."""
+    """Describe the first score of a message that is not valid."""
     entries = _round(data, packed=packed).standings
     number = [_score(entry, packed=packed) for entry in entries].index(batch.BAD_SCORE)
     return (
@@ -182,7 +175,6 @@ def _given(value: T | msgspec.Raw, decode: Callable[[msgspec.Raw], T]) -> T | No
 
 
 def _seat(entry: Entry, *, packed: bool) -> int:
-    """The number of the entry's seat."""
     try:
         seat = _given(entry.seat, events.seat_from_msgpack if packed else events.seat_from_json)
     except UNDECODABLE:
@@ -258,8 +250,7 @@ def _team(entry: Entry) -> Sequence[str]:
 
 
 def _shares(entry: Entry, size: int) -> Sequence[float]:
-    """The share of each of the entry's players; NaN if the number of shares is wrong. `size` is the
-    number of players."""
+    """The share of each of the entry's `size` players; NaN if the number of shares is wrong."""
     if entry.shares is None:
         return (1.0,) * size
     return entry.shares if len(entry.shares) == size else (math.nan,) * size

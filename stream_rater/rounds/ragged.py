@@ -146,8 +146,7 @@ def _expressions(kind: Any) -> tuple[str, str, str]:
 
 
 def _filled(columns: Sequence[Any], sizes: Sequence[int], value: Any) -> Any:
-    """Join arrays. If some of them, but not all, are empty, such a one gets its size in copies of
-    the value."""
+    """Join arrays. If only some are empty, such a one gets its size in copies of the value."""
     if not any(map(len, columns)):
         return columns[0]
     return np.concatenate([

@@ -34,8 +34,7 @@ from stream_rater.rounds.validation import EARLIEST, Invalid, id_mistake
 MOST_SEEDED_ROUNDS = MOST_ROUNDS - 1
 """The most rounds that may stand behind a seeded rating. At least one more must fit a record."""
 MOST_SIGMAS = 30.0
-"""A rating lies within this many initial sigmas of the initial mu. The grid of a belief has no room
-for performances far beyond it."""
+"""The most initial sigmas of a rating from the initial mu: the grid of a belief ends beyond it."""
 LEAST_PART = 1e-6
 """The least sigma, as a part of the initial one."""
 CURE = "is the rating of another scale?"
@@ -99,8 +98,7 @@ class Seed:
         return self.kind == seeds.RESET
 
     def take(self, rows: Ints, names: StringColumn | None = None) -> "Seed":
-        """These rows only; with these (len(rows),) names in place of the own ones if they are
-        given."""
+        """These rows only, with these (len(rows),) names if they are given."""
         return Seed(
             self.kind, self.head, self.partition, self.offset, self.time, self.rating,
             self.names.take(rows) if names is None else names,
@@ -248,8 +246,7 @@ class Scale(NamedTuple):
 
 
 class ScaleMap(NamedTuple):
-    """The affine map from one scale to another: mu becomes `shift` + `factor` · mu, and sigma
-    `factor` · sigma."""
+    """The map to another scale: mu becomes `shift` + `factor` · mu, and sigma `factor` · sigma."""
 
     shift: float
     factor: float
@@ -298,8 +295,7 @@ def seed_messages(
     ladder: str, at: str, source: str, players: Iterable[seeds.SeededPlayer],
     most_bytes: int = seeds.MOST_SEED_BYTES,
 ) -> Iterator[SeedMessage]:  # fmt: skip
-    """Yield seeds with these players, in their order. Each has at most MOST_PLAYERS players and at
-    most `most_bytes` bytes."""
+    """Yield seeds with these players in order, of at most MOST_PLAYERS and `most_bytes` bytes."""
     wanted = iter(players)
     while some := list(islice(wanted, seeds.MOST_PLAYERS)):
         yield from _within(ladder, at, source, some, most_bytes)
@@ -308,7 +304,6 @@ def seed_messages(
 def _within(
     ladder: str, at: str, source: str, players: Sequence[seeds.SeededPlayer], most_bytes: int
 ) -> Iterator[SeedMessage]:
-    """Yield seeds with these players, each within the limit of bytes."""
     message = seed_message(ladder, at, source, players)
     if len(message.value) <= most_bytes or len(players) == 1:
         yield message

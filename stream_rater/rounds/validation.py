@@ -37,16 +37,14 @@ MIN_ENTRIES = 2
 LEAST_SHARE = 1e-6
 """The smallest share. The variance of a member's evidence is divided by share^2."""
 LEAST_CEILING = -1e9
-"""The lowest performance ceiling. The arithmetic has no room for a lower one, and no ladder's
-ratings reach it."""
+"""The lowest performance ceiling. The arithmetic has no room for a lower one."""
 EARLIEST = events.parse_time("1900-01-01T00:00:00Z")
 """The earliest time of completion, Unix seconds. An earlier one must be a mistake."""
 SHORT_ID = MAX_ID_BYTES // 4
 """An id with at most this many characters is never longer than MAX_ID_BYTES."""
 
 MOST_LADDERS = 10_000
-"""The most ladders whose terms are cached. The number is limited because, with a template, any name
-is that of a ladder."""
+"""The most ladders whose terms are cached: with a template, any name is that of a ladder."""
 
 QUOTE_IT = "ids are texts, so quote it"
 """The advice in a message about an id that is a number."""
@@ -59,15 +57,13 @@ CODES = tuple(REJECTIONS)
 
 
 class Invalid(Exception):
-    """A record is rejected. `code` is an error code of the event contract, and the message has the
-    place of the mistake."""
+    """A record is rejected. The message has the place of the mistake."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message)  # so that it can be sent to another process
         self.code = code
         self.ladder = self.round_id = ""
-        """The ladder and the id of the round, as far as its record could be read, cut to the
-        longest length of ids."""
+        """Of the round, as far as they could be read, cut to the length of ids."""
 
     def set_round(self, ladder: str, round_id: str) -> None:
         """Set the ladder and the id of the round."""
@@ -84,14 +80,12 @@ _NUMBER = re.compile(
 
 
 def with_cure(mistake: str) -> str:
-    """Return msgspec's text about a value of the wrong type. If the value is a number in place of
-    an id, advice is appended."""
+    """msgspec's text about a value of the wrong type, with advice on a number in place of an id."""
     return f"{mistake}: {QUOTE_IT}" if _NUMBER.search(mistake) else mistake
 
 
 class RoundBounds(NamedTuple):
-    """The limits of rounds, from the configuration of their ladders. Each field is an (R,)
-    column."""
+    """The limits of rounds by the configuration of their ladders, as (R,) columns."""
 
     named: Floats
     """Whether the ladder's id is a valid id."""
@@ -107,8 +101,7 @@ class RoundBounds(NamedTuple):
     scores: Floats
     """Whether the ladder uses the scores of entries."""
     home: Floats
-    """The partition to which the ladder's rounds belong, or ANYWHERE if they may be in any
-    partition."""
+    """The partition to which the ladder's rounds belong, or ANYWHERE."""
 
 
 class Candidates(NamedTuple):
@@ -225,8 +218,7 @@ def _many_message(c: Candidates, i: int) -> str:
 
 
 def _all_within(values: npt.NDArray[Any], least: float, most: float) -> bool:
-    """Whether all values are numbers from `least` to `most`. This check is quick, and nearly all
-    rounds pass it."""
+    """Whether all values are from `least` to `most`: a quick check that nearly all rounds pass."""
     return len(values) == 0 or bool(values.min() >= least and values.max() <= most)
 
 
@@ -258,8 +250,7 @@ def _no_players_message(c: Candidates, i: int) -> str:
 
 
 def _bad_share(c: Candidates) -> Flags:
-    """(P,) whether each share is out of range. Shares are NaN, and so out of range, where an entry
-    has too few or too many of them."""
+    """(P,) whether each share is out of range, as NaN is, where their number is wrong."""
     share = c.rounds.share
     good: Flags = (share >= LEAST_SHARE) & (share <= 1.0)
     return ~good
@@ -368,8 +359,7 @@ rules (`DuplicateWindow`)."""
 
 
 def check(candidates: Candidates) -> list[Invalid | None]:
-    """Validate rounds. Returns, for each round, the reason why it is rejected, or None if it is
-    valid."""
+    """For each round, the reason why it is rejected; None if it is valid."""
     heads = candidates.rounds.heads
     rejections: list[Invalid | None] = [None] * len(heads)
     for rule in RULES:
@@ -398,8 +388,7 @@ class _Terms(NamedTuple):
 
 
 class LadderTerms:
-    """The rating configurations and limits of rounds, by ladder and offset, in a topic with
-    `partitions` partitions."""
+    """The rating configurations and limits of rounds, by ladder and offset, in a topic."""
 
     def __init__(self, ladders: Ladders, partitions: int) -> None:
         self.ratings: list[RatingConfig] = []
@@ -428,8 +417,7 @@ class LadderTerms:
         return columns[1].astype(np.int64), RoundBounds(*columns[2:])
 
     def _cached_terms(self, ladder: str) -> _Terms:
-        """The terms of a ladder, from the cache if they are in it. They are not steady if they
-        depend on the offset."""
+        """The terms of a ladder, from the cache; not steady if they depend on the offset."""
         terms = self._cache.get(ladder)
         if terms is None:
             named = self._ladders.ladders.get(ladder)
@@ -496,8 +484,7 @@ class DuplicateWindow:
     def check_all(
         self, offsets: Sequence[int], ladders: Sequence[str], round_ids: Sequence[str]
     ) -> dict[int, Invalid]:
-        """Remember R valid rounds, in the order of their (R,) offsets. Returns the duplicates among
-        them, by their indices."""
+        """Remember R valid rounds, by offset. Returns the duplicates by their indices."""
         if not offsets or self._are_new(offsets, ladders, round_ids):
             return {}
         found = {}

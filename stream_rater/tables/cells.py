@@ -31,8 +31,7 @@ def shown(value: Any) -> str:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a cell is empty: None, a text of blanks, or one of the missing values of NumPy and
-    pandas (NaN, NaT, NA)."""
+    """Whether a cell is None, blank, or a missing value of NumPy or pandas (NaN, NaT, NA)."""
     if value is None:
         return True
     if isinstance(value, str):
@@ -53,8 +52,7 @@ def mistake(code: str, column: str, text: str) -> Invalid:
 
 
 def identifier(value: Any, column: str) -> str:
-    """An id: a text without the blanks around it and in Unicode's form NFC, or a whole number as
-    its digits."""
+    """An id: digits of a whole number, or a text in Unicode's NFC without blanks around it."""
     if isinstance(value, str) and (value := value.strip()):
         return value if value.isascii() else unicodedata.normalize("NFC", value)
     if is_missing(value):

@@ -54,7 +54,6 @@ class CsvRows(TableRows):
         self._begin()
 
     def _begin(self) -> None:
-        """Read the header."""
         encoding, self._is_new = self._reading.encoding, True
         self._lines = _in_utf8(self._opened(), encoding) if encoding else self._opened()
         self._again: deque[bytes] = deque()
@@ -81,8 +80,7 @@ class CsvRows(TableRows):
             )
 
     def rows(self, places: Sequence[int], reject: Reject) -> Iterator[Row]:
-        """Yield the line and all cells of each row. Blank rows are skipped. Raises
-        UnreadableTable."""
+        """Yield the line and all cells of each row that is not blank. Raises UnreadableTable."""
         if not self._is_new:
             self._begin()
         self._is_new = False
@@ -209,7 +207,6 @@ def _by_numbers(reading: Reading) -> bool:
 
 
 def _in_utf8(lines: Iterator[bytes], encoding: str) -> Iterator[bytes]:
-    """The lines of a text, in UTF-8."""
     decoder, rest = codecs.getincrementaldecoder(encoding)(), ""
     for raw in chain(lines, (b"",)):
         try:

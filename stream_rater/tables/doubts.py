@@ -117,8 +117,7 @@ class Doubts:
         self.columns: list[ReadColumn] = []
 
     def settled(self) -> bool:
-        """Settle all columns. Returns False if the table must be read again. Raises
-        BadConfiguration with a question."""
+        """Settle all columns, or raise BadConfiguration. False: the table must be read again."""
         again = [each for each in self.columns if each.settle()]
         if again:
             self.columns = []
@@ -134,8 +133,7 @@ class Doubts:
 
 
 class ReadColumn:
-    """A column, or several, while a table is read. `seen` has the open texts with their first
-    row."""
+    """A column, or several, while a table is read. `seen`: the open texts with their first row."""
 
     def __init__(self, name: str, doubts: Doubts) -> None:
         self.name, self.doubts, self.reading = name, doubts, doubts.reading
@@ -261,8 +259,7 @@ class Numbers(ReadColumn):
 
 
 def _without(text: str, decimal: str) -> str | None:
-    """A number with a point and without separators of thousands; None if the text is none with
-    this sign before decimals."""
+    """A number with a point, and no separators; None if it is none with this sign."""
     if not _NUMBERS[decimal].fullmatch(text):
         return None
     return re.sub("[,.'’ \u00a0\u202f]", lambda sign: "." if sign[0] == decimal else "", text)
@@ -386,8 +383,7 @@ class Flags(ReadColumn):
 
 
 class Results(ReadColumn):
-    """The results of matches of two sides, which are those of the first side, or the winner's
-    name."""
+    """The results of matches, which are those of the first of two sides, or the winner's name."""
 
     def __init__(
         self, name: str, doubts: Doubts, initials: Mapping[str, tuple[int, int]], *,

@@ -94,8 +94,7 @@ class Layout:
 
 
 def layout_of(name: str, columns: Sequence[str], reading: Reading) -> Layout:
-    """The roles of the columns of the table `name`. Raises BadConfiguration with the question that
-    is left, or what is missing."""
+    """The roles of the columns. Raises BadConfiguration with a question, or what is missing."""
     found = _Finder(name, columns, reading)
     found.take_given()
     found.find_sides()
@@ -113,7 +112,6 @@ class Finder:
         self._plain = [plain(each) for each in columns]
 
     def _place(self, column: str) -> int:
-        """The place of a column that the caller names."""
         exact = [i for i, each in enumerate(self._columns) if each == column]
         found = exact or [i for i, each in enumerate(self._plain) if each == plain(column)]
         if not found:
@@ -270,7 +268,6 @@ class _Finder(Finder):
         return sides if len(sides) > 1 else []
 
     def _ask_players(self, sides: Sequence[str]) -> None:
-        """Ask if a side has several columns that may name its players."""
         choices = {side: self._candidates(side) for side in sides if side not in self._given}
         open_ = next((side for side, columns in choices.items() if len(columns) > 1), None)
         if open_ is None:
@@ -349,14 +346,12 @@ class _Finder(Finder):
         return self._named_one("time")[:1] if role == "time" else ()
 
     def _ask_season(self, place: int) -> None:
-        """Ask if the rounds of each season may be numbered again."""
         if seasons := [each for each in self._columns if plain(each) in names.SEASONS]:
             alone, every = self._columns[place], "+".join((*seasons, self._columns[place]))
             cures = " or ".join(self._reading.by_columns({"round": it}) for it in (every, alone))
             self._fail(f"does {alone} begin again in each {' and '.join(seasons)}? Say {cures}")
 
     def _named_one(self, *known: str) -> Places:
-        """The columns with one of these names."""
         return tuple(i for i, each in enumerate(self._plain) if each in known)
 
     def _with_time_of_day(self, date: int) -> Places:
@@ -436,6 +431,5 @@ def _side_roles(given: Mapping[str, Places]) -> list[str]:
 
 
 def _role_of(side: str, word: str) -> str:
-    """The role of a side's `score` or `rank`."""
     key = names.key_of(side)
     return f"{word}{key}" if side != key else f"{side}_{word}"

@@ -88,8 +88,7 @@ class LongEvents:
         self._rows, self._round_of_row = rounds.Spool(), array("q")
 
     def events(self, rows: Iterator[Row], reject: Reject) -> Iterator[rounds.Made]:
-        """Yield the event of each round, in the order of their first rows. A mistake in a row
-        rejects its round, once."""
+        """Yield the rounds' events, by first rows. A mistake in a row rejects its round, once."""
         for line, cells in rows:
             try:
                 self._add(line, cells)
@@ -117,7 +116,6 @@ class LongEvents:
             self._ask_team()
 
     def _ask_team(self) -> None:
-        """Ask whether those who share each place are a team."""
         by, used = self._reading.by_columns, {*chain(*self._layout.roles.values())}
         likely = [
             column for place, column in enumerate(self._layout.columns)

@@ -69,16 +69,14 @@ SEASONS: Final = ("season", "year", "edition", "competitionid", "roundtypeid", "
 NUMBERED: Final = (
     "player", "team", "p", "side", "competitor", "entrant", "opponent", "model", "participant"
 )  # fmt: skip
-"""The words before or around the number or letter of a side: `player1`, `player1_id`,
-`player_id_1`, `player_a`."""
+"""The words before or around a side's number or letter: `player1`, `player1_id`, `player_a`."""
 
 OF_SIDE: Final = [f"{word}{more}" for word in ("", "team", "player") for more in ("", "id", "name")]
 """The words that may follow a side's name in the name of its players' column."""
 
 SCORES: Final = ("score", "goals", "points", "pts")
 PLACES: Final = ("place", "placement", "finish")
-"""The words for a side's place in the wide form. `rank` is none of them: there it often means a
-ranking before the match."""
+"""The words for a side's place in the wide form; `rank` there is often that before the match."""
 
 SHORT_SCORES: Final = {"home": ("fthg", "hg"), "away": ("ftag", "ag")}
 """The short names of goals in tables of football matches."""

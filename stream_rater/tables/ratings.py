@@ -34,8 +34,7 @@ ROLES: Final[dict[str, tuple[str, ...]]] = {
         "rounds games matches roundsplayed gamesplayed matchesplayed numgames gamecount played",
     ),
 }
-"""The names of each role's columns. Names of a later group count only if none of an earlier one is
-there."""
+"""The names of each role's columns, as in `names.ROLES`."""
 
 MOST_KEPT: Final = 1_000
 """The most mistakes of a table whose texts are stored."""
@@ -63,8 +62,7 @@ class RatedPlayer(NamedTuple):
 
 
 def source_of_file(path: Path, lines: Iterator[bytes], reading: Reading) -> TableRows:
-    """The rows of a file: CSV, TSV or Parquet by its name, otherwise JSON lines. `lines`: the lines
-    of a text. Raises OSError."""
+    """The rows of a file by its name, otherwise JSON lines. Raises OSError."""
     if is_parquet(path):
         return parquet_rows(path)
     return CsvRows(path, lambda: lines, reading) if is_table(path) else JsonRows(path, lines)
@@ -178,7 +176,6 @@ def _is_known(column: str) -> bool:
 
 
 def _player_id(value: Any, column: str) -> str:
-    """A cell as an id. Raises Invalid."""
     if (
         type(value) is str
         and 0 < len(value) <= SHORT
@@ -193,7 +190,6 @@ def _player_id(value: Any, column: str) -> str:
 
 
 def _whole(value: Any, column: str) -> int:
-    """A number of rounds. Raises Invalid."""
     rounds = number(value, column, "bad-seed")
     if not isinstance(rounds, int) or rounds < 1:
         raise mistake(

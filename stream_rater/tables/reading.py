@@ -28,8 +28,7 @@ class UnreadableTable(OSError):
 
 
 class TableOptions(TypedDict, total=False):
-    """What a Python program may say about a table beside its columns, as the options of the
-    commands do."""
+    """What a Python program may say about a table, as the options of the commands do."""
 
     dates: str
     """The order of day, month and year, `"dmy"`, `"mdy"` or `"ymd"`; or the unit of times, `"s"` or
@@ -50,8 +49,7 @@ class TableOptions(TypedDict, total=False):
 
 
 class Reading(NamedTuple):
-    """What a caller says about a table. Whatever is left out is found by the columns' names and
-    cells, or asked."""
+    """What a caller says about a table. The rest is found by names and cells, or asked."""
 
     columns: Mapping[str, str] = {}
     """The column of each role. An empty name leaves the role without a column."""
@@ -168,8 +166,7 @@ def pairs_of(skip: Mapping[str, str | Sequence[str]]) -> list[tuple[str, str]]:
 
 
 def _pairs(option: str, texts: Iterable[str], form: str) -> list[tuple[str, str]]:
-    """Pairs of names and values, separated by commas. A comma is no separator unless a name and `=`
-    follow."""
+    """Pairs NAME=VALUE. A comma is no separator unless a name and `=` follow."""
     parts = [part for text in texts for part in re.split(r",(?=[^,=]*=)", text)]
     for part in parts:
         if "=" not in part:

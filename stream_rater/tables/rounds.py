@@ -153,8 +153,7 @@ class RoundCells:
         return weight
 
     def players(self, cells: Sequence[Any], places: Sequence[int]) -> tuple[str, ...]:
-        """The players in a column, or the members of a team in several, one of whom may be missing.
-        Raises Invalid."""
+        """The players in a column, or members in several, of whom some may be missing."""
         columns = self._layout.columns
         if len(places) == 1:
             column = columns[places[0]]

@@ -27,8 +27,7 @@ PARQUET_EXTRA: Final = missing("pyarrow", "arrow")
 Row = tuple[int, Sequence[Any]]
 """The number of a row, from 1, and its cells."""
 Reject = Callable[[int, Invalid, Sequence[Any]], None]
-"""A function that takes the number of a damaged row, the reason, and what could be read of its
-cells."""
+"""Takes the number of a damaged row, the reason, and what could be read of its cells."""
 
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -139,8 +138,7 @@ class ArrowRows(TableRows):
 
 
 def parquet_rows(path: Path) -> ArrowRows:
-    """The rows of a Parquet file. Raises UnreadableTable, which names the extra if pyarrow is not
-    installed."""
+    """The rows of a Parquet file. Raises UnreadableTable, also without pyarrow."""
     try:
         from pyarrow import parquet
     except ModuleNotFoundError:

@@ -50,8 +50,7 @@ class Table:
     """The events of a table."""
 
     def __init__(self, source: TableRows, reading: Reading) -> None:
-        """Find the roles of its columns, and read no row. Raises BadConfiguration with the question
-        that is left."""
+        """Find the roles of its columns, and read no row. Raises BadConfiguration."""
         self.name = source.name
         self.rejected = 0
         """The number of rejected rows and rounds."""
@@ -92,7 +91,6 @@ class Table:
         return [f"{self.name}: {each}" for each in (*self._doubts.said(), *skipped)]
 
     def _read(self, ladder: str) -> None:
-        """Read all rows, by what is decided so far."""
         layout, reading, source, doubts = self.layout, self._reading, self._source, self._doubts
         self._events, self._lines, self._moments = Spool(), array("q"), array("q")
         self.rejected, self.rejections, self._skipped = 0, [], 0
@@ -151,7 +149,6 @@ class Table:
             self.rejections.append((line, invalid))
 
     def _chosen(self, rows: Iterator[Row], head: RoundCells) -> Iterator[Row]:
-        """The rows that are not left out."""
         doubts, layout = self._doubts, self.layout
         won = layout.is_wide and layout.sides[0].role == "winner" and "result" not in layout.roles
         statuses = [

@@ -64,8 +64,7 @@ class Times(ReadColumn):
         self._is_read, self._unread = False, ""
 
     def of(self, value: Any, of_day: Any = None) -> Moment:
-        """The time in a cell. `of_day`: the cell beside it with the time of day, if there is one.
-        Raises Invalid."""
+        """The time in a cell. `of_day`: the cell beside it with the time of day. Raises Invalid."""
         key = value if of_day is None else (value, of_day)
         try:
             return self._cache[key]
@@ -203,8 +202,7 @@ class Times(ReadColumn):
 
 
 def _days(text: str, orders: Sequence[str] = ORDERS) -> dict[str, tuple[int, int, int]]:
-    """The year, month and day of a date whose year is not known to be first, by each of these
-    orders that it may have."""
+    """The year, month and day of a date by each of these orders that it may have."""
     found = _DATED.fullmatch(text)
     assert found is not None, "it was matched before"
     one, two, year = int(found["one"]), int(found["two"]), int(found["year"])

@@ -22,8 +22,7 @@ from stream_rater.tables.names import key_of, names_of_side, plain
 from stream_rater.tables.sources import Reject, Row
 
 PROBE: Final = 1_000
-"""The number of rows in which a column of ids whose name may mean something else must have no value
-twice."""
+"""In so many rows a column of ids with a doubtful name must have no value twice."""
 
 Players = Sequence[tuple[str, ...]]
 Outcome = tuple[Sequence[int | None], Sequence[int | float | None]]
@@ -143,7 +142,6 @@ class WideEvents:
         )  # fmt: skip
 
     def _of_tied(self, players: Players, scores: Sequence[Any]) -> tuple[int, int]:
-        """The ranks of a winner and a loser with equal scores."""
         said = self._reading.result.get("equal")
         if said is None:
             self._tied.note(f"{scores[0]}-{scores[1]}", players)
@@ -154,7 +152,6 @@ class WideEvents:
         return self._reading.by_columns(dict.fromkeys(roles, ""))
 
     def _named_result(self, results: open_.Results, cell: Any, players: Players) -> open_.Outcome:
-        """The ranks by a cell of the column of results, which may name the winner."""
         known = not self._names_winner and results.is_known(cell)
         if not known and (winner := self._winner(cell, players)):
             results.has_ids |= str(cell).strip().isdecimal()
