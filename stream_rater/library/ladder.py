@@ -151,12 +151,14 @@ class Ladder:
         given_sides = messages.sides_of(sides)
         standings = messages.standings_of(given_sides, *of_sides)
         if completed_at is None:
-            completed_at = self._answers.text_of(rater.latest_s)
+            completed_at = self._answers.text_of(rater.work.latest_s)
         at = messages.time_of(completed_at)
         message = messages.message_of(
             rater.ladder, round_id, at, standings, weight, performance_ceiling
         )
-        return self._answers.round_result(round_id, at, given_sides, rate(message), rater.edits)
+        return self._answers.round_result(
+            round_id, at, given_sides, rate(message), rater.work.edits
+        )
 
     def rate_file(
         self, path: str | os.PathLike[str], *, ladder: str | None = None,
@@ -356,7 +358,7 @@ class Ladder:
         messages, rater = self._messages, self._rater
         given_sides = messages.sides_of(sides)
         standings = messages.standings_of(given_sides, None, shares, seats)
-        now = self._answers.text_of(rater.latest_s)
+        now = self._answers.text_of(rater.work.latest_s)
         rater.check(messages.message_of(rater.ladder, "prediction", now, standings))
         return self._answers.prediction(
             self.parameters, rater.pool, standings, messages.factor_of(variance_factor)

@@ -53,17 +53,36 @@ MOST_REJECTED_LINES = 1000
 """The largest number of rejected lines of a file that are stored."""
 
 
-class RoundsFile:
-    """A file of rounds, in its state when this object was made. Raises OSError if there is no such
-    file, and BadConfiguration with a question about the columns of a table."""
+class RatedRounds:
+    """Rounds that a ladder rates in one call. Raises OSError if they cannot be read, and
+    BadConfiguration with a question about the columns of a table."""
+
+    def __init__(self, path: Path | str, table: "Table | None") -> None:
+        self.path = path
+        """The name in messages."""
+        self.lines = 0 if table is None else len(table)
+        """The number of lines, once they were read to the end."""
+        self.table = table
+        """The table of the rounds, while it is rated for the first time."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "table": None}
+
+    def release(self) -> None:
+        """Free the table. If it is needed again, it is read again."""
+        self.table = None
+
+    def records(self, first: int) -> Iterator[Record]:
+        """Yield the rounds as records, with the first one at the offset `first`."""
+        raise NotImplementedError
+
+
+class RatedFile(RatedRounds):
+    """A file of rounds, in its state when this object was made."""
 
     def __init__(self, path: Path, reading: Reading = AS_FOUND, ladder: str = "") -> None:
         """`reading`: how a table is to be read. `ladder`: that of a table that names none; empty:
         the file's name."""
-        self.path: Path | str = path
-        """Its name in messages."""
-        self.lines = 0
-        """The number of its lines, once it was read to its end."""
         self._path, self._reading, self._ladder = path, reading, ladder
         self._state = _state_of(path)
         if not is_table(path) and reading.given:
@@ -71,19 +90,11 @@ class RoundsFile:
                 f"{path}: columns and score are for tables, whose names end in .csv, .tsv or "
                 ".parquet: JSON lines name all themselves"
             )
-        self.table: Table | None = self._read() if is_table(path) else None
-        """The table in the file, while the file is rated for the first time."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "table": None}
-
-    def release(self) -> None:
-        """Free the table. If it is needed again, the file is read again."""
-        self.table = None
+        super().__init__(path, self._read() if is_table(path) else None)
 
     def records(self, first: int) -> Iterator[Record]:
-        """Yield its lines as records, with the first line at the offset `first`. Raises OSError if
-        the file cannot be read, has changed, or holds no JSON lines."""
+        """Yield the lines. Raises OSError if the file cannot be read, has changed, or holds no JSON
+        lines."""
         if _state_of(self._path) != self._state:
             raise OSError(
                 f"{self.path}: has changed since it was rated, and is needed as it was: rate it "
@@ -110,9 +121,9 @@ class RoundsFile:
         self.lines = count
 
 
-class RoundsTable:
-    """The rounds of a data frame, in the state of the frame when this object was made. Raises
-    OSError if it cannot be read, and BadConfiguration with a question about its columns."""
+class RatedTable(RatedRounds):
+    """The rounds of a data frame, in the state of the frame when this object was made. They stay in
+    memory."""
 
     def __init__(self, frame: Any, reading: Reading, ladder: str) -> None:
         """`ladder`: that of a table that names none."""
@@ -120,28 +131,11 @@ class RoundsTable:
 
         table = table_of_frame(frame, reading)
         table.read(ladder)
-        self.path: Path | str = table.name
-        """Its name in messages."""
-        self.lines = len(table)
-        """The number of its rounds."""
-        self.table: Table | None = table
-        """The table, while it is rated for the first time."""
+        super().__init__(table.name, table)
         self._text = b"".join(table.lines())
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "table": None}
-
-    def release(self) -> None:
-        """Free the table. Its rounds stay in memory."""
-        self.table = None
-
     def records(self, first: int) -> Iterator[Record]:
-        """Yield its rounds as records, with the first one at the offset `first`."""
         return edited_log.records_of(io.BytesIO(self._text), first)
-
-
-Rounds = RoundsFile | RoundsTable
-"""What a ladder rates in one call."""
 
 
 def _state_of(path: Path) -> tuple[int, ...]:
@@ -156,14 +150,14 @@ class RatedLog:
     def __init__(self) -> None:
         self.end = 0
         """The offset of the next record."""
-        self._sources: list[tuple[int, bytes | Rounds]] = []
+        self._sources: list[tuple[int, bytes | RatedRounds]] = []
 
     def add_round(self, message: bytes) -> None:
         """Add a round that was rated."""
         self._sources.append((self.end, message))
         self.end += 1
 
-    def add_file(self, file: Rounds) -> None:
+    def add_file(self, file: RatedRounds) -> None:
         """Add a file that was rated to its end."""
         self._sources.append((self.end, file))
         self.end += file.lines
@@ -177,7 +171,7 @@ class RatedLog:
         return copy
 
     def records(self) -> Iterator[Record]:
-        """Yield all records, from the first one on. Raises OSError as `RoundsFile.records` does."""
+        """Yield all records, from the first one on. Raises OSError as `RatedFile.records` does."""
         for first, source in self._sources:
             if isinstance(source, bytes):
                 yield messages.record_of(first, source)
@@ -244,13 +238,10 @@ class Rater:
         return self._log.end
 
     @property
-    def _work(self) -> _LogReplay:
+    def work(self) -> _LogReplay:
         """The replay of the whole log. It is made again if a call has failed."""
         if self._current is None:
-            log, ladder = self._log, self.ladder
-            self._current = self._with_verdicts(
-                lambda verdicts: self._replayed(log, ladder, verdicts)
-            )
+            self._current = self._with_verdicts(partial(self._replayed, self._log, self.ladder))
         return self._current
 
     def _replayed(
@@ -264,21 +255,11 @@ class Rater:
     @property
     def pool(self) -> Pool:
         """The beliefs of the ladder's players."""
-        return self._work.pool
-
-    @property
-    def edits(self) -> Edits:
-        """The corrections of the ladder."""
-        return self._work.edits
-
-    @property
-    def latest_s(self) -> int:
-        """The time of the latest round, seed or reset, Unix seconds; 0 before the first."""
-        return self._work.latest_s
+        return self.work.pool
 
     def advice(self) -> str:
         """A hint, once, if nobody chose the system and duels or teams were rated; empty if not."""
-        if not self._advises or not self._work.are_duels:
+        if not self._advises or not self.work.are_duels:
             return ""
         self._advises = False
         return f'{BETTER_FOR_DUELS}Ladder("two-moment")'
@@ -294,7 +275,7 @@ class Rater:
 
     def rate(self, message: bytes) -> Rated | None:
         """Rate a round of the ladder; None if it changes no rating. Raises InvalidRound."""
-        work, self._current = self._work, None
+        work, self._current = self.work, None
         batch, rated = work.feed([messages.record_of(self._log.end, message)])
         self._current = work
         for _, invalid in batch.rejected:
@@ -304,7 +285,7 @@ class Rater:
 
     def what_if(self, message: bytes) -> Rated | None:
         """What rating this round would give; None if nothing. Raises InvalidRound."""
-        work = self._work
+        work = self.work
         record = messages.record_of(self._log.end, message)
         rounds, (rejection,) = RoundDecoder(any_ladder(self.rating)).decode([record])
         if rejection is not None:
@@ -316,7 +297,7 @@ class Rater:
     def seed(self, values: Iterable[bytes]) -> int:
         """Apply seeds or resets of the ladder. Returns the number of players whose beliefs they
         changed. One whose id was used before changes nothing. Raises InvalidRound."""
-        work, self._current = self._work, None
+        work, self._current = self.work, None
         before, taken = work.begun, list[bytes]()
         for value in values:
             batch, _ = work.feed([messages.record_of(self._log.end + len(taken), value)])
@@ -366,7 +347,7 @@ class Rater:
         return found
 
     def records(self) -> Iterator[Record]:
-        """Yield all records of the log. Raises OSError as `RoundsFile.records` does."""
+        """Yield all records of the log. Raises OSError as `RatedFile.records` does."""
         return self._log.records()
 
     def _with_verdicts(self, run: Callable[[edited_log.Verdicts | None], T]) -> T:
@@ -385,13 +366,13 @@ class Rater:
         about the columns of a table.
         """
         own = ladder or (self.ladder if self._is_named else "")
-        return self._rate_all(RoundsFile(path, reading, own), ladder)
+        return self._rate_all(RatedFile(path, reading, own), ladder)
 
     def rate_table(self, table: Any, ladder: str | None, reading: Reading) -> results.FileResult:
         """Rate the rounds of a data frame or a dict of columns, as `rate_file` does."""
-        return self._rate_all(RoundsTable(table, reading, ladder or self.ladder), ladder)
+        return self._rate_all(RatedTable(table, reading, ladder or self.ladder), ladder)
 
-    def _rate_all(self, file: Rounds, ladder: str | None) -> results.FileResult:
+    def _rate_all(self, file: RatedRounds, ladder: str | None) -> results.FileResult:
         name = ladder or (self.ladder if self._is_named else self._ladder_of(file))
         if self._is_named and name != self.ladder:
             raise results.OtherLadder(
@@ -408,7 +389,7 @@ class Rater:
             return work
 
         if first and log is self._log and not self._has_corrections(file, tally):
-            work, self._current = self._work, None
+            work, self._current = self.work, None
             self._feed(work, file.records(first), tally)
         else:
             work = with_verdicts(
@@ -422,7 +403,7 @@ class Rater:
         file.release()
         return result
 
-    def _has_corrections(self, file: Rounds, tally: "_Tally") -> bool:
+    def _has_corrections(self, file: RatedRounds, tally: "_Tally") -> bool:
         """Whether a file has corrections, which change rounds that were rated before. Raises the
         errors that rating the file would raise, so that nothing has to be undone."""
         decoder = RoundDecoder(any_ladder(self.rating))
@@ -438,7 +419,7 @@ class Rater:
         for batch in edited_log.batches_of(records):
             tally.add(*work.feed(batch))
 
-    def _ladder_of(self, file: Rounds) -> str:
+    def _ladder_of(self, file: RatedRounds) -> str:
         """The ladder of a file's first valid round or seed; the present ladder if there is none."""
         ladders = any_ladder(self.rating)
         decoder = RoundDecoder(ladders)
@@ -454,7 +435,7 @@ class Rater:
 class _Tally:
     """Counts the rounds, rating changes and rejected lines of a file."""
 
-    def __init__(self, file: Rounds, first: int, ladder: str, *, chosen: bool) -> None:
+    def __init__(self, file: RatedRounds, first: int, ladder: str, *, chosen: bool) -> None:
         """`chosen`: whether rounds of other ladders are skipped; otherwise they are an error."""
         self.first = first
         """The offset of the file's first line."""

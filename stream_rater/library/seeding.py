@@ -92,5 +92,5 @@ def _source(table: Any, reading: Reading) -> Any:
 
 def _time(rater: Rater, given: datetime | str | None) -> str:
     if given is None:
-        return answers.text_of(rater.latest_s)
+        return answers.text_of(rater.work.latest_s)
     return messages.time_of(given, "at")

@@ -160,7 +160,7 @@ def _small(logged: edited_log.LoggedRounds, used: Ints) -> edited_log.LoggedRoun
         names=StringColumn(names.data, names.starts, names.ends),
         config_index=np.searchsorted(used, rounds.config_index),
     )  # fmt: skip
-    return replace(logged, rounds=small)
+    return structs.replace(logged, rounds=small)
 
 
 def _place(record: Record) -> Record:
@@ -221,7 +221,7 @@ def _unpacked(data: bytes, decoder: RoundDecoder) -> edited_log.ValidRecords:
     def adopted(each: edited_log.Content) -> edited_log.Content:
         if isinstance(each, edited_log.LoggedRounds):
             numbers = index[each.rounds.config_index] if len(each) else each.rounds.config_index
-            return replace(each, rounds=structs.replace(each.rounds, config_index=numbers))
+            return structs.replace(each, rounds=structs.replace(each.rounds, config_index=numbers))
         if isinstance(each, Seed):
             return replace(each, rating=decoder.ratings[decoder.adopt(each.rating)])
         return each
