@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from stream_rater.contract.record import Record
     from stream_rater.evaluation.season import Session
+    from stream_rater.library.rater import Rater
     from stream_rater.rating.parameters import RatingConfig
     from stream_rater.replay.edited_log import Verdicts
 
@@ -114,12 +115,24 @@ def sessions_in(
     return with_verdicts(run, read_log, ANY_LADDER, WINDOW)
 
 
+def evaluation_of(
+    rater: "Rater", train: float, variance_factor: float, by: By, most_sides: int | None = None
+) -> Evaluation:
+    """The measures of a ladder's rounds by its own parameters. Raises ValueError."""
+    sessions = sessions_in(rater.records, [rater.rating], rater.ladder)
+    named = [(str(rater.rating.__struct_config__.tag), rater.rating)]
+    (measured,) = evaluations_of(
+        rater.ladder, sessions, named, train, variance_factor, by, most_sides
+    )  # fmt: skip
+    return measured
+
+
 def tuning_of(
-    read_log: "Callable[[], Iterator[Record]]", ladder: str, rating: "RatingConfig",
-    system: str | None, *, metric: str, train: float, trials: int, executor: "Executor | None",
+    rater: "Rater", system: str | None, metric: str, train: float, trials: int,
+    executor: "Executor | None",
 ) -> Tuning:  # fmt: skip
-    """The result of a search on the rounds of a ladder, which is rated by `rating`, as
-    `Ladder.tune` says. Raises ValueError, MissingExtra and TrialsFailed."""
+    """The result of a search on a ladder's rounds, as `Ladder.tune` says. Raises ValueError,
+    MissingExtra and TrialsFailed."""
     from stream_rater.evaluation.measures import AIMS
     from stream_rater.evaluation.present import system_of
     from stream_rater.evaluation.proposal import TooFewRounds, propose
@@ -132,11 +145,11 @@ def tuning_of(
         raise ValueError(f"metric: {metric!r} is none of {', '.join(AIMS)}")
     if not isinstance(trials, Integral) or trials < 1:
         raise ValueError(f"trials: {trials!r} is no whole number from 1 on")
-    sessions = sessions_in(read_log, [rating], ladder)
+    sessions = sessions_in(rater.records, [rater.rating], rater.ladder)
     try:
         found = propose(
-            rating, system or system_of(rating), sessions, metric, train=train, trials=trials,
-            executor=executor,
+            rater.rating, system or system_of(rater.rating), sessions, metric, train=train,
+            trials=trials, executor=executor,
         )  # fmt: skip
     except TooFewRounds as error:
         raise ValueError(f"train: {error}") from None

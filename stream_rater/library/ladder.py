@@ -411,7 +411,11 @@ class Ladder:
             ValueError: `train` is not in [0, 1), or the factor is invalid.
             OSError: A file that was rated has changed.
         """
-        return self._rater.calibration(train, variance_factor)
+        from stream_rater.library.comparing import evaluation_of
+        from stream_rater.rating.prediction.wins import ANY
+
+        measured = evaluation_of(self._rater, train, variance_factor, "mu", ANY)
+        return self._answers.calibration_of(measured.calibration)
 
     def evaluate(
         self, train: float = 0.5, *, variance_factor: float = 1.0,
@@ -422,7 +426,9 @@ class Ladder:
         arguments those of `stream_rater.compare`. Raises ValueError for an invalid one, and OSError
         if a file that was rated has changed.
         """
-        return self._rater.evaluation(train, variance_factor, by)
+        from stream_rater.library.comparing import evaluation_of
+
+        return evaluation_of(self._rater, train, variance_factor, by)
 
     def tune(
         self, system: str | None = None, *, train: float = 0.5, trials: int = 200,
@@ -451,11 +457,8 @@ class Ladder:
         """
         from stream_rater.library.comparing import tuning_of
 
-        rater, fraction = self._rater, self._messages.fraction_of(train)
-        return tuning_of(
-            rater.records, rater.ladder, rater.rating, system, metric=metric, train=fraction,
-            trials=trials, executor=executor,
-        )  # fmt: skip
+        fraction = self._messages.fraction_of(train)
+        return tuning_of(self._rater, system, metric, fraction, trials, executor)
 
     # --- draw ---
 

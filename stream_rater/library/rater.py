@@ -20,9 +20,8 @@ from stream_rater.config.ladders import BETTER_FOR_DUELS, Ladder, any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
 from stream_rater.library import messages, results
-from stream_rater.library.answers import calibration_of, history_in, joined
+from stream_rater.library.answers import history_in, joined
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.prediction.wins import ANY
 from stream_rater.replay import edited_log
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.files import json_lines, read_lines
@@ -37,8 +36,6 @@ from stream_rater.rounds.validation import Invalid
 from stream_rater.tables.reading import AS_FOUND, Reading, is_table
 
 if TYPE_CHECKING:
-    from stream_rater.evaluation.measured import Evaluation
-    from stream_rater.library.comparing import By
     from stream_rater.tables.table import Table  # it is loaded for tables only
 
 T = TypeVar("T")
@@ -328,23 +325,6 @@ class Rater:
 
         found = zip(players, self._with_verdicts(run), strict=True)
         return [joined(player, parts) for player, parts in found]
-
-    def calibration(self, train: float, variance_factor: float) -> results.Calibration:
-        """Compares the ladder's predictions with the outcomes, in rounds of any size."""
-        return calibration_of(self.evaluation(train, variance_factor, "mu", ANY).calibration)
-
-    def evaluation(
-        self, train: float, variance_factor: float, by: "By", most_sides: int | None = None
-    ) -> "Evaluation":
-        """The measures of the ladder's rounds by its parameters."""
-        from stream_rater.library import comparing
-
-        sessions = comparing.sessions_in(self._log.records, [self.rating], self.ladder)
-        named = [(str(self.rating.__struct_config__.tag), self.rating)]
-        (found,) = comparing.evaluations_of(
-            self.ladder, sessions, named, train, variance_factor, by, most_sides
-        )
-        return found
 
     def records(self) -> Iterator[Record]:
         """Yield all records of the log. Raises OSError as `RatedFile.records` does."""

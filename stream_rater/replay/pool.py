@@ -107,7 +107,51 @@ class _Drawn(NamedTuple):
     """(D,) whether the player has no other round in the call."""
 
 
-class Pool:
+class BeliefTable:
+    """A table of beliefs, one player in each row. Rows and factors can be added."""
+
+    def __init__(self, beliefs: Beliefs) -> None:
+        self._beliefs = beliefs
+
+    def _newcomer(self) -> Table:
+        """(1,) the header of a new row."""
+        return newcomers(1, 0, 0.0, 1.0).header
+
+    def make_room(self, rows: int) -> None:
+        """Make room for this many rows."""
+        if rows > len(self._beliefs):
+            self._grow(max(rows, 5 * len(self._beliefs) // 4), self._beliefs.factors.shape[1])
+
+    def lengthen(self, factors: int) -> None:
+        """Make room for this many factors and one more in each row."""
+        if factors + 1 > self._beliefs.factors.shape[1]:
+            self._grow(len(self._beliefs), factors + 1)
+
+    def _grow(self, rows: int, capacity: int) -> None:
+        old = self._beliefs
+        count = len(old)
+        if capacity == old.factors.shape[1]:  # resize in place: the system remaps pages
+            old.header.resize(rows, refcheck=False)
+            old.factors.resize((rows, *old.factors.shape[1:]), refcheck=False)
+            old.header[count:] = self._newcomer()
+            return
+        header = np.empty(rows, old.header.dtype)
+        header[:count], header[count:] = old.header, self._newcomer()
+        factors = np.zeros((rows, capacity, *old.factors.shape[2:]), old.factors.dtype)
+        factors[:count, : old.factors.shape[1]] = old.factors
+        self._beliefs = Beliefs(header, factors)
+
+    def headers(self, rows: Ints) -> Table:
+        """The beliefs in these rows, without their histories."""
+        found: Table = self._beliefs.header[rows]
+        return found
+
+    def beliefs(self, rows: Ints) -> Beliefs:
+        """A copy of the whole beliefs in these rows."""
+        return Beliefs(self._beliefs.header[rows], self._beliefs.factors[rows])
+
+
+class Pool(BeliefTable):
     """The beliefs of one ladder's players; players are added as they appear."""
 
     def __init__(self, ladder: Ladder, started: tuple[Season, ...] = ()) -> None:
@@ -116,9 +160,9 @@ class Pool:
         self.rule = rule = stages.rule_of(ladder.rating, started)
         self._index = PlayerIndex()
         capacity = rule.kept + 1 if rule.kept else 8
-        self._beliefs = newcomers(
-            1024, capacity, rule.initial_mu, rule.initial_sigma, coded=rule.kept > 0
-        )  # fmt: skip
+        super().__init__(
+            newcomers(1024, capacity, rule.initial_mu, rule.initial_sigma, coded=rule.kept > 0)
+        )
 
     @classmethod
     def of(
@@ -162,41 +206,7 @@ class Pool:
         return len(self._index)
 
     def _newcomer(self) -> Table:
-        """(1,) the header of a new row."""
         return newcomers(1, 0, self.rule.initial_mu, self.rule.initial_sigma).header
-
-    def make_room(self, rows: int) -> None:
-        """Make room for this many rows."""
-        if rows > len(self._beliefs):
-            self._grow(max(rows, 5 * len(self._beliefs) // 4), self._beliefs.factors.shape[1])
-
-    def lengthen(self, factors: int) -> None:
-        """Make room for this many factors and one more in each row."""
-        if factors + 1 > self._beliefs.factors.shape[1]:
-            self._grow(len(self._beliefs), factors + 1)
-
-    def _grow(self, rows: int, capacity: int) -> None:
-        old = self._beliefs
-        count = len(old)
-        if capacity == old.factors.shape[1]:  # resize in place: the system remaps pages
-            old.header.resize(rows, refcheck=False)
-            old.factors.resize((rows, *old.factors.shape[1:]), refcheck=False)
-            old.header[count:] = self._newcomer()
-            return
-        header = np.empty(rows, old.header.dtype)
-        header[:count], header[count:] = old.header, self._newcomer()
-        factors = np.zeros((rows, capacity, *old.factors.shape[2:]), old.factors.dtype)
-        factors[:count, : old.factors.shape[1]] = old.factors
-        self._beliefs = Beliefs(header, factors)
-
-    def headers(self, rows: Ints) -> Table:
-        """The beliefs in these rows, without their histories."""
-        found: Table = self._beliefs.header[rows]
-        return found
-
-    def beliefs(self, rows: Ints) -> Beliefs:
-        """A copy of the whole beliefs in these rows."""
-        return Beliefs(self._beliefs.header[rows], self._beliefs.factors[rows])
 
     def rows(self, players: StringColumn) -> Ints:
         """(P,) the row of each player; new players are added."""
