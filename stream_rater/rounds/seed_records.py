@@ -240,16 +240,10 @@ class Scale(NamedTuple):
     mu: float
     sigma: float
 
-    def to(self, target: "Scale") -> "ScaleMap":
-        """The map to another scale, which brings newcomers to newcomers."""
-        return ScaleMap(target.mu - self.mu * target.sigma / self.sigma, target.sigma / self.sigma)
-
-
-class ScaleMap(NamedTuple):
-    """The map to another scale: mu becomes `shift` + `factor` · mu, and sigma `factor` · sigma."""
-
-    shift: float
-    factor: float
+    def to(self, target: "Scale") -> tuple[float, float]:
+        """The shift and the factor of the map to another scale, which brings newcomers to
+        newcomers: mu becomes shift + factor · mu, and sigma factor · sigma."""
+        return target.mu - self.mu * target.sigma / self.sigma, target.sigma / self.sigma
 
 
 def scale_of(text: str, rating: RatingConfig) -> Scale:

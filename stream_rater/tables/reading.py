@@ -102,11 +102,6 @@ class Reading(NamedTuple):
         """The arguments that decide which scores are better."""
         return " or ".join(self.by("score", each) for each in SCORES)
 
-    @property
-    def by_ladder(self) -> str:
-        """The argument that names the ladder."""
-        return "ladder=NAME" if self.python else "--ladder NAME"
-
 
 AS_FOUND: Final = Reading()
 """The caller says nothing about the table."""
