@@ -13,7 +13,7 @@ import msgspec
 from stream_rater.cli import options as common
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.files import read_rating
-from stream_rater.tables.formats import is_parquet
+from stream_rater.tables.reading import is_parquet
 
 CONFIGURATIONS = {".json", ".toml"}
 

@@ -110,7 +110,7 @@ def _of_ladder(
     from_ladder: str, sigma: str | None, most: float | None, head: "Head", path: Path | None
 ) -> "Plan":
     from stream_rater.operations.seed_from_ladder import of_ladder
-    from stream_rater.rounds.seed_messages import Taken
+    from stream_rater.rounds.seed_records import Taken
 
     more = 0.0
     if sigma is not None:

@@ -26,8 +26,8 @@ from stream_rater.rating.model import Wave
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.wins import Performances, of_rounds, performances_of
 from stream_rater.rating.stages import rule_of
+from stream_rater.replay.files import prefetched
 from stream_rater.replay.pool import Pool
-from stream_rater.replay.read_ahead import prefetched
 
 NONE = np.empty(0)
 MOST_SIDES = 200

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.ranges import bounds
 from stream_rater.contract.events import EPOCH, Entry
 from stream_rater.library import results
-from stream_rater.library.messages import CheckedSides
+from stream_rater.library.messages import GivenSides
 from stream_rater.library.tables import objects
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.balance import even_teams
@@ -23,7 +23,14 @@ from stream_rater.replay.rating_changes import numbers_of
 from stream_rater.replay.sequential import Rated
 from stream_rater.replay.what_if import believed, order_by_sides
 
+if TYPE_CHECKING:
+    from stream_rater.evaluation.winners import WinBin
+
 NO_ROWS = np.empty(0, np.int64)
+NUMBERS = (
+    "mu", "sigma", "previous_mu", "previous_sigma", "performance", "rating", "previous_rating",
+)  # fmt: skip
+"""The columns of `numbers_of`."""
 
 
 def text_of(time_s: int) -> str:
@@ -35,7 +42,7 @@ def text_of(time_s: int) -> str:
 
 
 def round_result(
-    round_id: str, completed_at: str, sides: CheckedSides, rated: Rated | None, edits: Edits
+    round_id: str, completed_at: str, sides: GivenSides, rated: Rated | None, edits: Edits
 ) -> results.RoundResult:
     """The result of a round, with its players in the order of the sides. Players whom corrections
     have removed are left out. `rated`: None if the round changed no rating."""
@@ -51,17 +58,15 @@ def _in_order(
     """The result of a round with P players. `order`: (P,) the place of each player among the rated
     ones. `side`: (P,) the number of each player's side."""
     names, rank, rounds, fewest = list[str](), NO_ROWS, NO_ROWS, 0
-    numbers = np.empty((0, 7))
+    numbers = np.empty((0, len(NUMBERS)))
     if rated is not None:
         names, fewest = rated.rounds.names.texts(), rated.rule.provisional_rounds
         rank = np.repeat(rated.rounds.place, rated.rounds.members).astype(np.int64)
         rounds, numbers = rated.result.wave.rounds + 1, numbers_of(rated)
-    mu, sigma, before_mu, before_sigma, performance, rating, before = numbers[order].T.copy()
     return results.RoundResult(
         round_id=round_id, completed_at=completed_at, player=objects(names)[order], side=side,
-        rank=rank[order], mu=mu, sigma=sigma, previous_mu=before_mu, previous_sigma=before_sigma,
-        performance=performance, rating=rating, previous_rating=before, rounds=rounds[order],
-        provisional=rounds[order] < fewest,
+        rank=rank[order], rounds=rounds[order], provisional=rounds[order] < fewest,
+        **dict(zip(NUMBERS, numbers[order].T.copy(), strict=True)),
     )  # fmt: skip
 
 
@@ -69,16 +74,14 @@ def history_in(rated: Rated, player: str, row: int) -> results.History:
     """The rounds of a player among the rated ones. `row`: the player's row in the pool."""
     at, rounds = np.flatnonzero(rated.rows == row), rated.rounds
     number = np.searchsorted(bounds(rounds.sizes), at, "right") - 1
-    numbers = numbers_of(rated)[at] if len(at) else np.empty((0, 7))
-    mu, sigma, before_mu, before_sigma, performance, rating, before = numbers.T.copy()
+    numbers = numbers_of(rated)[at] if len(at) else np.empty((0, len(NUMBERS)))
     played: Ints = rated.result.wave.rounds[at] + 1
     return results.History(
         player=player, round_id=objects([rounds.heads[i].round_id for i in number.tolist()]),
         completed_at=rounds.time[number].astype("datetime64[s]"),
-        rank=np.repeat(rounds.place, rounds.members)[at].astype(np.int64), mu=mu, sigma=sigma,
-        previous_mu=before_mu, previous_sigma=before_sigma, performance=performance, rating=rating,
-        previous_rating=before, rounds=played,
+        rank=np.repeat(rounds.place, rounds.members)[at].astype(np.int64), rounds=played,
         provisional=played < rated.rule.provisional_rounds,
+        **dict(zip(NUMBERS, numbers.T.copy(), strict=True)),
     )  # fmt: skip
 
 
@@ -93,11 +96,10 @@ def joined(player: str, parts: Sequence[results.History]) -> results.History:
 
 def _without_rounds(player: str) -> results.History:
     """The history of somebody who has a rating by a seed, and no round yet."""
-    whole, number = NO_ROWS, np.empty(0)
     return results.History(
-        player=player, round_id=objects([]), completed_at=np.empty(0, "datetime64[s]"), rank=whole,
-        mu=number, sigma=number, previous_mu=number, previous_sigma=number, performance=number,
-        rating=number, previous_rating=number, rounds=whole, provisional=np.empty(0, np.bool_),
+        player=player, round_id=objects([]), completed_at=np.empty(0, "datetime64[s]"),
+        rank=NO_ROWS, rounds=NO_ROWS, provisional=np.empty(0, np.bool_),
+        **dict.fromkeys(NUMBERS, np.empty(0)),
     )  # fmt: skip
 
 
@@ -140,7 +142,6 @@ def _columns(pool: Pool, rows: Ints) -> tuple[Floats, Floats, Floats, Ints, Flag
 
 
 def _shown(pool: Pool, mu: Floats, sigma: Floats) -> Floats:
-    """(N,) the displayed ratings for these mu and sigma."""
     return ratings([pool.rule], np.zeros(len(mu), np.int64), mu, sigma)
 
 
@@ -163,11 +164,21 @@ def leaderboard(pool: Pool, most: int | None) -> results.Leaderboard:
 # --- predictions ---
 
 
+def calibration_of(bins: Sequence["WinBin"]) -> results.Calibration:
+    """These bins of sides as columns."""
+    low, high, sides, predicted, won, won_low, won_high = np.array([
+        (each.low, each.high, each.sides, each.foretold, each.won, each.won_low, each.won_high)
+        for each in bins
+    ], np.float64).reshape(-1, 7).T.copy()  # fmt: skip
+    return results.Calibration(
+        low, high, sides.astype(np.int64), predicted, won, won_low, won_high
+    )  # fmt: skip
+
+
 def prediction(
     config: RatingConfig, pool: Pool, standings: Sequence[Entry], variance_factor: float
 ) -> results.Prediction:
-    """The prediction for a round with these sides, whatever their ranks and scores. Newcomers have
-    the initial belief."""
+    """The prediction for a round with these sides. Newcomers have the initial belief."""
     sides = [side.team or (side.player or "",) for side in standings]
     players = believed(pool, [player for side in sides for player in side])
     share = np.concatenate([

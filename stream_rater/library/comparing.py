@@ -1,10 +1,12 @@
-"""`stream_rater.compare` and `Ladder.evaluate`: how well configurations predict rounds.
+"""How well configurations predict rounds: `stream_rater.compare`, `Ladder.evaluate`, `Ladder.tune`.
 
-The numbers are those of `stream-rater evaluate`. What rates is loaded when it is first needed.
+The numbers are those of `stream-rater evaluate` and `stream-rater tune`. What rates is loaded when
+it is first needed.
 """
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
@@ -14,13 +16,16 @@ from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.evaluation.measured import Evaluation
 from stream_rater.library.parameters import DEFAULT_SYSTEM, rating_of
-from stream_rater.library.results import Comparison
+from stream_rater.library.results import Comparison, Tuning
 from stream_rater.library.tables import objects
 from stream_rater.tables.reading import TableOptions, reading_of
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from stream_rater.contract.record import Record
     from stream_rater.evaluation.season import Session
+    from stream_rater.library.rater import Rater
     from stream_rater.rating.parameters import RatingConfig
     from stream_rater.replay.edited_log import Verdicts
 
@@ -30,16 +35,10 @@ WINDOW = Settings().duplicate_window
 
 
 def compare(
-    rounds: Any,
-    configs: "Mapping[str, Any] | Sequence[str]",
-    *,
-    train: float = 0.5,
-    variance_factor: float = 1.0,
-    by: By = "mu",
-    columns: Mapping[str, str] | None = None,
-    score: str = "",
-    **how: Unpack[TableOptions],
-) -> Comparison:
+    rounds: Any, configs: "Mapping[str, Any] | Sequence[str]", *, train: float = 0.5,
+    variance_factor: float = 1.0, by: By = "mu", columns: Mapping[str, str] | None = None,
+    score: str = "", **how: Unpack[TableOptions],
+) -> Comparison:  # fmt: skip
     """Compare configurations on the same rounds, each predicted by the ratings before it.
 
     Args:
@@ -65,11 +64,11 @@ def compare(
         raise ValueError("configs: give a dict of configurations by name, or a list of systems")
     named = configs if isinstance(configs, Mapping) else dict(zip(configs, configs, strict=True))
     ratings = [(name, _rating(each)) for name, each in named.items()]
-    from stream_rater.library.log import LinesFile, RoundsTable
+    from stream_rater.library.rater import RatedFile, RatedTable
 
     reading = reading_of(columns, score, how)
     is_path = isinstance(rounds, str | os.PathLike)
-    file = LinesFile(Path(rounds), reading) if is_path else RoundsTable(rounds, reading, "rounds")
+    file = RatedFile(Path(rounds), reading) if is_path else RatedTable(rounds, reading, "rounds")
     refused = list[int]()
     every = [each for _, each in ratings]
     sessions = sessions_in(lambda: file.records(0), every, refused=refused)
@@ -102,7 +101,7 @@ def sessions_in(
     configurations. `read_log` yields the records from the first one, each time it is called. The
     offsets of invalid records are stored in `refused`."""
     from stream_rater.evaluation.season import by_name, sessions_of
-    from stream_rater.replay.corrected import with_verdicts
+    from stream_rater.replay.ledger import with_verdicts
 
     named, invalid = by_name(ratings), [] if refused is None else refused
 
@@ -114,6 +113,59 @@ def sessions_in(
         ))  # fmt: skip
 
     return with_verdicts(run, read_log, ANY_LADDER, WINDOW)
+
+
+def evaluation_of(
+    rater: "Rater", train: float, variance_factor: float, by: By, most_sides: int | None = None
+) -> Evaluation:
+    """The measures of a ladder's rounds by its own parameters. Raises ValueError."""
+    sessions = sessions_in(rater.records, [rater.rating], rater.ladder)
+    named = [(str(rater.rating.__struct_config__.tag), rater.rating)]
+    (measured,) = evaluations_of(
+        rater.ladder, sessions, named, train, variance_factor, by, most_sides
+    )  # fmt: skip
+    return measured
+
+
+def tuning_of(
+    rater: "Rater", system: str | None, metric: str, train: float, trials: int,
+    executor: "Executor | None",
+) -> Tuning:  # fmt: skip
+    """The result of a search on a ladder's rounds, as `Ladder.tune` says. Raises ValueError,
+    MissingExtra and TrialsFailed."""
+    from stream_rater.evaluation.measures import AIMS
+    from stream_rater.evaluation.proposal import TooFewRounds, propose
+    from stream_rater.evaluation.spaces import SPACES
+    from stream_rater.evaluation.tuned_systems import system_of
+    from stream_rater.evaluation.tuning import without_defaults
+
+    if system is not None and system not in SPACES:
+        raise ValueError(f"system: {system!r} is none of {', '.join(sorted(SPACES))}")
+    if metric not in AIMS:
+        raise ValueError(f"metric: {metric!r} is none of {', '.join(AIMS)}")
+    if not isinstance(trials, Integral) or trials < 1:
+        raise ValueError(f"trials: {trials!r} is no whole number from 1 on")
+    sessions = sessions_in(rater.records, [rater.rating], rater.ladder)
+    try:
+        found = propose(
+            rater.rating, system or system_of(rater.rating), sessions, metric, train=train,
+            trials=trials, executor=executor,
+        )  # fmt: skip
+    except TooFewRounds as error:
+        raise ValueError(f"train: {error}") from None
+    chosen = without_defaults(found.rating)
+    del chosen["system"]
+    numbers = [
+        (each.now, each.tuned, each.difference.mean, each.difference.low, each.difference.high)
+        for each in found.compared
+    ]
+    now, tuned, difference, low, high = np.array(numbers, np.float64).reshape(-1, 5).T.copy()
+    return Tuning(
+        system=system_of(found.rating), parameters=chosen, verdict=found.verdict,
+        tuned_rounds=found.first, compared_rounds=found.rest, at_ends=found.at_ends,
+        measure=objects([each.measure for each in found.compared]), now=now, tuned=tuned,
+        difference=difference, low=low, high=high,
+    )  # fmt: skip
 
 
 def evaluations_of(

@@ -70,7 +70,6 @@ class Ladder:
         self._rater = Rater(rating, chosen=bool(system or parameters))
 
     def _load(self) -> None:
-        """Import the modules that rate."""
         compile_progress.in_notebook()
         from stream_rater.library import answers, messages
 
@@ -97,18 +96,12 @@ class Ladder:
     # --- rate ---
 
     def rate(
-        self,
-        sides: Sequence[results.Side],
-        ranks: Sequence[int | None] | None = None,
-        *,
-        shares: Sequence[results.Shares] | None = None,
-        weight: float = 1.0,
-        performance_ceiling: float | None = None,
-        completed_at: datetime | str | None = None,
-        round_id: str | None = None,
-        seats: Sequence[str | None] | None = None,
+        self, sides: Sequence[results.Side], ranks: Sequence[int | None] | None = None, *,
+        shares: Sequence[results.Shares] | None = None, weight: float = 1.0,
+        performance_ceiling: float | None = None, completed_at: datetime | str | None = None,
+        round_id: str | None = None, seats: Sequence[str | None] | None = None,
         scores: Sequence[float | None] | None = None,
-    ) -> results.RoundResult:
+    ) -> results.RoundResult:  # fmt: skip
         """Rate one round.
 
         Args:
@@ -158,22 +151,19 @@ class Ladder:
         given_sides = messages.sides_of(sides)
         standings = messages.standings_of(given_sides, *of_sides)
         if completed_at is None:
-            completed_at = self._answers.text_of(rater.latest_s)
+            completed_at = self._answers.text_of(rater.work.latest_s)
         at = messages.time_of(completed_at)
         message = messages.message_of(
             rater.ladder, round_id, at, standings, weight, performance_ceiling
         )
-        return self._answers.round_result(round_id, at, given_sides, rate(message), rater.edits)
+        return self._answers.round_result(
+            round_id, at, given_sides, rate(message), rater.work.edits
+        )
 
     def rate_file(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        ladder: str | None = None,
-        columns: Mapping[str, str] | None = None,
-        score: str = "",
-        **how: Unpack[TableOptions],
-    ) -> results.FileResult:
+        self, path: str | os.PathLike[str], *, ladder: str | None = None,
+        columns: Mapping[str, str] | None = None, score: str = "", **how: Unpack[TableOptions],
+    ) -> results.FileResult:  # fmt: skip
         """Rate the rounds of a file: JSON lines in their order, or a table in order of time.
 
         A name that ends in .csv, .tsv or .parquet is that of a table. JSON lines and CSV may be
@@ -207,14 +197,9 @@ class Ladder:
         return found
 
     def rate_table(
-        self,
-        table: Any,
-        *,
-        ladder: str | None = None,
-        columns: Mapping[str, str] | None = None,
-        score: str = "",
-        **how: Unpack[TableOptions],
-    ) -> results.FileResult:
+        self, table: Any, *, ladder: str | None = None, columns: Mapping[str, str] | None = None,
+        score: str = "", **how: Unpack[TableOptions],
+    ) -> results.FileResult:  # fmt: skip
         """Rate the rounds of a table in order of time, as `rate_file` rates a file of them.
 
         Args:
@@ -240,17 +225,10 @@ class Ladder:
         return found
 
     def seed(
-        self,
-        table: Any,
-        *,
-        scale: str | tuple[float, float],
-        sigma: float | None = None,
-        at: datetime | str | None = None,
-        columns: Mapping[str, str] | None = None,
-        source: str = "",
-        skip_invalid: bool = False,
-        **how: Unpack[TableOptions],
-    ) -> results.SeedResult:
+        self, table: Any, *, scale: str | tuple[float, float], sigma: float | None = None,
+        at: datetime | str | None = None, columns: Mapping[str, str] | None = None,
+        source: str = "", skip_invalid: bool = False, **how: Unpack[TableOptions],
+    ) -> results.SeedResult:  # fmt: skip
         """Give players who have not played yet the ratings that they have elsewhere.
 
         A player who has a round or a seed on the ladder keeps the rating. So a second call with the
@@ -285,18 +263,15 @@ class Ladder:
         """
         from stream_rater.library import seeding
 
-        reading = reading_of(columns, "", how)
-        given = seeding.GivenTable(scale, sigma, at, reading, source, skip_invalid)
-        return seeding.seed(self._rater, table, given)
+        return seeding.seed(
+            self._rater, table, scale, sigma, at, reading_of(columns, "", how), source,
+            skip_invalid=skip_invalid,
+        )  # fmt: skip
 
     def reset(
-        self,
-        player: str,
-        sigma: float,
-        mu: float | None = None,
-        *,
+        self, player: str, sigma: float, mu: float | None = None, *,
         at: datetime | str | None = None,
-    ) -> results.Belief:
+    ) -> results.Belief:  # fmt: skip
         """Make one player's rating uncertain again, from here on.
 
         Args:
@@ -364,13 +339,9 @@ class Ladder:
         return found
 
     def predict(
-        self,
-        sides: Sequence[results.Side],
-        *,
-        shares: Sequence[results.Shares] | None = None,
-        variance_factor: float = 1.0,
-        seats: Sequence[str | None] | None = None,
-    ) -> results.Prediction:
+        self, sides: Sequence[results.Side], *, shares: Sequence[results.Shares] | None = None,
+        variance_factor: float = 1.0, seats: Sequence[str | None] | None = None,
+    ) -> results.Prediction:  # fmt: skip
         """Predict a round: the probability of each side to win, and its mean rank.
 
         Args:
@@ -387,24 +358,18 @@ class Ladder:
         messages, rater = self._messages, self._rater
         given_sides = messages.sides_of(sides)
         standings = messages.standings_of(given_sides, None, shares, seats)
-        now = self._answers.text_of(rater.latest_s)
+        now = self._answers.text_of(rater.work.latest_s)
         rater.check(messages.message_of(rater.ladder, "prediction", now, standings))
         return self._answers.prediction(
             self.parameters, rater.pool, standings, messages.factor_of(variance_factor)
         )
 
     def what_if(
-        self,
-        sides: Sequence[results.Side],
-        ranks: Sequence[int | None] | None = None,
-        *,
-        shares: Sequence[results.Shares] | None = None,
-        weight: float = 1.0,
-        performance_ceiling: float | None = None,
-        completed_at: datetime | str | None = None,
-        seats: Sequence[str | None] | None = None,
-        scores: Sequence[float | None] | None = None,
-    ) -> results.RoundResult:
+        self, sides: Sequence[results.Side], ranks: Sequence[int | None] | None = None, *,
+        shares: Sequence[results.Shares] | None = None, weight: float = 1.0,
+        performance_ceiling: float | None = None, completed_at: datetime | str | None = None,
+        seats: Sequence[str | None] | None = None, scores: Sequence[float | None] | None = None,
+    ) -> results.RoundResult:  # fmt: skip
         """The result that `rate` would give for the same arguments. The ladder does not change.
 
         Raises:
@@ -446,31 +411,29 @@ class Ladder:
             ValueError: `train` is not in [0, 1), or the factor is invalid.
             OSError: A file that was rated has changed.
         """
-        return self._rater.calibration(train, variance_factor)
+        from stream_rater.library.comparing import evaluation_of
+        from stream_rater.rating.prediction.wins import ANY
+
+        measured = evaluation_of(self._rater, train, variance_factor, "mu", ANY)
+        return self._answers.calibration_of(measured.calibration)
 
     def evaluate(
-        self,
-        train: float = 0.5,
-        *,
-        variance_factor: float = 1.0,
+        self, train: float = 0.5, *, variance_factor: float = 1.0,
         by: Literal["mu", "display"] = "mu",
-    ) -> "Evaluation":
+    ) -> "Evaluation":  # fmt: skip
         """How well the ladder's parameters predict its rounds, each by the ratings before it. The
         ladder rates all its rounds again. The numbers are those of `stream-rater evaluate`, and the
         arguments those of `stream_rater.compare`. Raises ValueError for an invalid one, and OSError
         if a file that was rated has changed.
         """
-        return self._rater.evaluation(train, variance_factor, by)
+        from stream_rater.library.comparing import evaluation_of
+
+        return evaluation_of(self._rater, train, variance_factor, by)
 
     def tune(
-        self,
-        system: str | None = None,
-        *,
-        train: float = 0.5,
-        trials: int = 200,
-        metric: str = "log_loss",
-        executor: "Executor | None" = None,
-    ) -> results.Tuning:
+        self, system: str | None = None, *, train: float = 0.5, trials: int = 200,
+        metric: str = "log_loss", executor: "Executor | None" = None,
+    ) -> results.Tuning:  # fmt: skip
         """Search parameters that predict the rounds of this ladder better than its own. The ladder
         does not change. The numbers are those of `stream-rater tune` for the same rounds and
         present parameters.
@@ -492,20 +455,17 @@ class Ladder:
             TrialsFailed: The executor cannot do the trials, as when a process was killed.
             OSError: A file that was rated has changed.
         """
-        from stream_rater.library.tuning import Search
+        from stream_rater.library.comparing import tuning_of
 
         fraction = self._messages.fraction_of(train)
-        return self._rater.tuning(Search(system, metric, fraction, trials, executor))
+        return tuning_of(self._rater, system, metric, fraction, trials, executor)
 
     # --- draw ---
 
     def plot(
-        self,
-        player: str | Sequence[str],
-        *,
-        over: Literal["rounds", "time"] = "rounds",
+        self, player: str | Sequence[str], *, over: Literal["rounds", "time"] = "rounds",
         ax: "Axes | None" = None,
-    ) -> "Axes":
+    ) -> "Axes":  # fmt: skip
         """Draw the rating of a player, or of several, after each of their rounds, with mu and its
         uncertainty as an area. The numbers are those of `history`.
 
@@ -578,7 +538,6 @@ class Ladder:
         return f"<Ladder {self.name!r} by {system}: {len(self):,} players>"
 
     def _repr_html_(self) -> str:
-        """The ladder and its best players as HTML, for notebooks."""
         system = self.parameters.__struct_config__.tag
         best = self.leaderboard(SHOWN_PLAYERS)
         which = f", the best {len(best)}" if len(best) < len(self) else ""

@@ -38,20 +38,20 @@ _PLACES = (
 """Patterns of places in a message, each with the name of this place in the arguments."""
 
 
-class CheckedSides(NamedTuple):
+class GivenSides(NamedTuple):
     """The validated sides of a round or of a prediction."""
 
     players: list[tuple[str, ...]]
     """The players of each side."""
     places: dict[str, str]
-    """The place of each player's id in the arguments."""
+    """By player, the place of the id in the arguments."""
 
 
-def sides_of(sides: Sequence[Side]) -> CheckedSides:
+def sides_of(sides: Sequence[Side]) -> GivenSides:
     """The players of each side. Raises InvalidRound."""
     if isinstance(sides, str):
         _reject("malformed", f"sides: {sides!r} is a text, not a list of sides")
-    found = CheckedSides([], {})
+    found = GivenSides([], {})
     for i, side in enumerate(_as_list("sides", sides)):
         alone = isinstance(side, str | Number)  # `check_id` rejects a number
         members: Sequence[Any] = (side,) if alone else _as_list(f"sides[{i}]", side)
@@ -69,8 +69,7 @@ def sides_of(sides: Sequence[Side]) -> CheckedSides:
 
 
 def factor_of(value: object) -> float:
-    """The argument as a factor of a variance. Raises InvalidRound if it is not a finite number
-    above 0."""
+    """A finite number above 0 as a factor of a variance. Raises InvalidRound."""
     factor = number("malformed", "variance_factor", value)
     if not 0.0 < factor < math.inf:
         _reject("malformed", f"variance_factor: {factor!r} is not above 0; 1 is the model as it is")
@@ -119,16 +118,25 @@ def _reject(code: str, message: str) -> NoReturn:
     raise InvalidRound(code, message)
 
 
+def _by_side(
+    code: str, name: str, values: Sequence[Any] | None, sides: int, hint: str = ""
+) -> list[Any]:
+    """The value of each side; None for all without values. Raises InvalidRound."""
+    if values is None:
+        return [None] * sides
+    listed = _as_list(name, values)
+    if len(listed) != sides:
+        _reject(code, f"{name}: {len(listed)} for {sides} sides{hint}")
+    return listed
+
+
 def ranks_of(ranks: Sequence[int | None] | None, sides: int) -> list[int | None]:
     """The rank of each side, None for a side that did not finish. Without ranks, the sides are in
-    order. Raises InvalidRound.
-    """
+    order. Raises InvalidRound."""
     if ranks is None:
         return list(range(1, sides + 1))
-    given = _as_list("ranks", ranks)
-    if len(given) != sides:
-        _reject("bad-rank", f"ranks: {len(given)} for {sides} sides")
-    return [None if rank is None else _rank(f"ranks[{i}]", rank) for i, rank in enumerate(given)]
+    listed = enumerate(_by_side("bad-rank", "ranks", ranks, sides))
+    return [None if rank is None else _rank(f"ranks[{i}]", rank) for i, rank in listed]
 
 
 def _rank(place: str, rank: Any) -> int:
@@ -143,14 +151,9 @@ def _rank(place: str, rank: Any) -> int:
 def shares_of(
     shares: Sequence[Shares] | None, players: Sequence[Sequence[str]]
 ) -> list[tuple[float, ...] | None]:
-    """By side, the part of the round that each of its players played; None where all played the
-    whole round. Raises InvalidRound."""
-    if shares is None:
-        return [None] * len(players)
-    given = _as_list("shares", shares)
-    if len(given) != len(players):
-        _reject("bad-shares", f"shares: {len(given)} for {len(players)} sides; None: all of it")
-    return [None if each is None else _parts(f"shares[{i}]", each) for i, each in enumerate(given)]
+    """By side, the part that each player played; None for all of the round. Raises InvalidRound."""
+    listed = enumerate(_by_side("bad-shares", "shares", shares, len(players), "; None: all of it"))
+    return [None if parts is None else _parts(f"shares[{i}]", parts) for i, parts in listed]
 
 
 def _parts(place: str, parts: Any) -> tuple[float, ...]:
@@ -163,34 +166,26 @@ def _parts(place: str, parts: Any) -> tuple[float, ...]:
 
 def seats_of(seats: Sequence[str | None] | None, sides: int) -> list[str | None]:
     """The seat of each side, None for a side without one. Raises InvalidRound."""
-    if seats is None:
-        return [None] * sides
     if isinstance(seats, str):
         _reject("bad-seat", f"seats: {seats!r} is a text, not a list of seats")
-    given = _as_list("seats", seats)
-    if len(given) != sides:
-        _reject("bad-seat", f"seats: {len(given)} for {sides} sides; None: no seat")
-    for i, seat in enumerate(given):
+    listed = _by_side("bad-seat", "seats", seats, sides, "; None: no seat")
+    for i, seat in enumerate(listed):
         if seat is not None and not (isinstance(seat, str) and is_seat(seat)):
             _reject("bad-seat", f"seats[{i}]: {seat!r} is no name of a seat: {SEAT_CURE}")
-    return given
+    return listed
 
 
 def scores_of(scores: Sequence[float | None] | None, sides: int) -> list[float | None]:
     """The score of each side, None for a side without one. Raises InvalidRound."""
-    if scores is None:
-        return [None] * sides
-    given = _as_list("scores", scores)
-    if len(given) != sides:
-        _reject("bad-score", f"scores: {len(given)} for {sides} sides; None: no score")
-    found = [
+    listed = _by_side("bad-score", "scores", scores, sides, "; None: no score")
+    numbers = [
         None if score is None else number("bad-score", f"scores[{i}]", score)
-        for i, score in enumerate(given)
+        for i, score in enumerate(listed)
     ]
-    for i, score in enumerate(found):
+    for i, score in enumerate(numbers):
         if score is not None and not math.isfinite(score):
             _reject("bad-score", f"scores[{i}]: {score} is not finite; None: no score")
-    return found
+    return numbers
 
 
 def number(code: str, place: str, value: Any) -> float:
@@ -216,7 +211,7 @@ def time_of(completed_at: datetime | str, place: str = "completed_at") -> str:
 
 
 def standings_of(
-    sides: CheckedSides, ranks: Sequence[int | None] | None, shares: Sequence[Shares] | None,
+    sides: GivenSides, ranks: Sequence[int | None] | None, shares: Sequence[Shares] | None,
     seats: Sequence[str | None] | None = None, scores: Sequence[float | None] | None = None,
 ) -> list[Entry]:  # fmt: skip
     """The standings, in the order of the sides. Raises InvalidRound."""
@@ -239,8 +234,7 @@ def message_of(
     ladder: str, round_id: str, completed_at: str, standings: list[Entry], weight: float = 1.0,
     performance_ceiling: float | None = None,
 ) -> bytes:  # fmt: skip
-    """A round in MessagePack, which can hold every float, including infinite ones and NaN. Raises
-    InvalidRound."""
+    """A round in MessagePack, which can hold every float, also NaN. Raises InvalidRound."""
     check_id("round_id", round_id)
     if performance_ceiling is not None:
         performance_ceiling = number("malformed", "performance_ceiling", performance_ceiling)

@@ -88,8 +88,7 @@ def _plain(value: Any) -> Any:
 
 
 def _with_hint(mistake: str, parameters: Mapping[str, Any]) -> str:
-    """The text of the mistake. If a parameter is one that no system has, the text ends with the
-    most similar name."""
+    """The text of the mistake, with the most similar name if no system has the parameter."""
     known = list(Parameters.__annotations__)
     for name in parameters:
         if name not in known:

@@ -70,13 +70,11 @@ def ratings(
 
 
 def _title(names: Sequence[str]) -> str:
-    """The names, or their number if they are many."""
     few = len(names) <= MOST_NAMED
     return ", ".join(name.strip() for name in names) if few else f"{len(names)} players"
 
 
 def _with_dates(ax: "Axes") -> None:
-    """Label the x-axis with short dates."""
     with lab_extra():
         import matplotlib.dates
 
@@ -117,7 +115,6 @@ def calibration(of: Calibration, label: str, ax: "Axes | None") -> "Axes":
 
 
 def _new_axes(inches: tuple[float, float]) -> "Axes":
-    """The axes of a new figure with this width and height."""
     with lab_extra():
         from matplotlib import pyplot
     _, ax = pyplot.subplots(figsize=inches, layout="constrained")

@@ -1,28 +1,31 @@
-"""A ladder's log of rounds and files, and the replay of the log.
+"""A ladder's log: the rounds and the files that it has rated, in order; and the replay of the log.
+
+A correction changes rounds before it, so the ladder must read these again. The log stores single
+rounds and data frames as messages. It reads a file again, and the file must not have changed.
 
 The log is the truth. The unfinished replay of a failed call is discarded, and a new one is made
 from the log when it is next needed. So a call that raises changes nothing.
 """
 
+import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
+from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.ladders import BETTER_FOR_DUELS, Ladder, any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
 from stream_rater.library import messages, results
 from stream_rater.library.answers import history_in, joined
-from stream_rater.library.log import LinesFile, RatedLog, Rounds, RoundsTable
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.prediction.wins import ANY
 from stream_rater.replay import edited_log
-from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edits import Edits
+from stream_rater.replay.files import json_lines, read_lines
+from stream_rater.replay.ledger import with_verdicts
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Rated, Replay
 from stream_rater.replay.what_if import what_if
@@ -30,14 +33,10 @@ from stream_rater.rounds import seed_records
 from stream_rater.rounds.decoder import RoundDecoder, correction_indices
 from stream_rater.rounds.seed_records import is_seed
 from stream_rater.rounds.validation import Invalid
-from stream_rater.tables.reading import AS_FOUND, Reading
+from stream_rater.tables.reading import AS_FOUND, Reading, is_table
 
 if TYPE_CHECKING:
-    from stream_rater.columns.arrays import Floats
-    from stream_rater.evaluation.measured import Evaluation
-    from stream_rater.evaluation.winners import WinBin
-    from stream_rater.library.comparing import By
-    from stream_rater.library.tuning import Search
+    from stream_rater.tables.table import Table  # it is loaded for tables only
 
 T = TypeVar("T")
 
@@ -49,6 +48,132 @@ WINDOW = Settings().duplicate_window
 
 MOST_REJECTED_LINES = 1000
 """The largest number of rejected lines of a file that are stored."""
+
+
+class RatedRounds:
+    """Rounds that a ladder rates in one call. Raises OSError if they cannot be read, and
+    BadConfiguration with a question about the columns of a table."""
+
+    def __init__(self, path: Path | str, table: "Table | None") -> None:
+        self.path = path
+        """The name in messages."""
+        self.lines = 0 if table is None else len(table)
+        """The number of lines, once they were read to the end."""
+        self.table = table
+        """The table of the rounds, while it is rated for the first time."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "table": None}
+
+    def release(self) -> None:
+        """Free the table. If it is needed again, it is read again."""
+        self.table = None
+
+    def records(self, first: int) -> Iterator[Record]:
+        """Yield the rounds as records, with the first one at the offset `first`."""
+        raise NotImplementedError
+
+
+class RatedFile(RatedRounds):
+    """A file of rounds, in its state when this object was made."""
+
+    def __init__(self, path: Path, reading: Reading = AS_FOUND, ladder: str = "") -> None:
+        """`reading`: how a table is to be read. `ladder`: that of a table that names none; empty:
+        the file's name."""
+        self._path, self._reading, self._ladder = path, reading, ladder
+        self._state = _state_of(path)
+        if not is_table(path) and reading.given:
+            raise BadConfiguration(
+                f"{path}: columns and score are for tables, whose names end in .csv, .tsv or "
+                ".parquet: JSON lines name all themselves"
+            )
+        super().__init__(path, self._read() if is_table(path) else None)
+
+    def records(self, first: int) -> Iterator[Record]:
+        """Yield the lines. Raises OSError if the file cannot be read, has changed, or holds no JSON
+        lines."""
+        if _state_of(self._path) != self._state:
+            raise OSError(
+                f"{self.path}: has changed since it was rated, and is needed as it was: rate it "
+                "with a new Ladder"
+            )
+        if is_table(self._path):
+            lines = (self.table or self._read()).lines()
+        else:
+            lines = json_lines(read_lines(self._path), str(self.path))
+        return edited_log.records_of(self._counting(lines), first)
+
+    def _read(self) -> "Table":
+        from stream_rater.tables.table import table_of_file
+
+        table = table_of_file(self._path, partial(read_lines, self._path), self._reading)
+        table.read(self._ladder)
+        return table
+
+    def _counting(self, lines: Iterator[bytes]) -> Iterator[bytes]:
+        count = 0
+        for line in lines:
+            yield line
+            count += 1
+        self.lines = count
+
+
+class RatedTable(RatedRounds):
+    """The rounds of a data frame, in the state of the frame when this object was made. They stay in
+    memory."""
+
+    def __init__(self, frame: Any, reading: Reading, ladder: str) -> None:
+        """`ladder`: that of a table that names none."""
+        from stream_rater.tables.table import table_of_frame
+
+        table = table_of_frame(frame, reading)
+        table.read(ladder)
+        super().__init__(table.name, table)
+        self._text = b"".join(table.lines())
+
+    def records(self, first: int) -> Iterator[Record]:
+        return edited_log.records_of(io.BytesIO(self._text), first)
+
+
+def _state_of(path: Path) -> tuple[int, ...]:
+    """The device, inode, size and time of change of a file: one differs once it is written."""
+    found = path.stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+class RatedLog:
+    """The sources of all rounds that were rated, each at its offset."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        """The offset of the next record."""
+        self._sources: list[tuple[int, bytes | RatedRounds]] = []
+
+    def add_round(self, message: bytes) -> None:
+        """Add a round that was rated."""
+        self._sources.append((self.end, message))
+        self.end += 1
+
+    def add_file(self, file: RatedRounds) -> None:
+        """Add a file that was rated to its end."""
+        self._sources.append((self.end, file))
+        self.end += file.lines
+
+    def renamed(self, ladder: str) -> "RatedLog":
+        """A log with the same rounds on this ladder. This log must not have files."""
+        copy = RatedLog()
+        for _, source in self._sources:
+            assert isinstance(source, bytes), "a file names its ladder"
+            copy.add_round(messages.renamed(source, ladder))
+        return copy
+
+    def records(self) -> Iterator[Record]:
+        """Yield all records, from the first one on. Raises OSError as `RatedFile.records` does."""
+        for first, source in self._sources:
+            if isinstance(source, bytes):
+                yield messages.record_of(first, source)
+            else:
+                yield from source.records(first)
 
 
 class _LogReplay:
@@ -110,13 +235,10 @@ class Rater:
         return self._log.end
 
     @property
-    def _work(self) -> _LogReplay:
+    def work(self) -> _LogReplay:
         """The replay of the whole log. It is made again if a call has failed."""
         if self._current is None:
-            log, ladder = self._log, self.ladder
-            self._current = self._with_verdicts(
-                lambda verdicts: self._replayed(log, ladder, verdicts)
-            )
+            self._current = self._with_verdicts(partial(self._replayed, self._log, self.ladder))
         return self._current
 
     def _replayed(
@@ -130,21 +252,11 @@ class Rater:
     @property
     def pool(self) -> Pool:
         """The beliefs of the ladder's players."""
-        return self._work.pool
-
-    @property
-    def edits(self) -> Edits:
-        """The corrections of the ladder."""
-        return self._work.edits
-
-    @property
-    def latest_s(self) -> int:
-        """The time of the latest round, seed or reset, Unix seconds; 0 before the first."""
-        return self._work.latest_s
+        return self.work.pool
 
     def advice(self) -> str:
         """A hint, once, if nobody chose the system and duels or teams were rated; empty if not."""
-        if not self._advises or not self._work.are_duels:
+        if not self._advises or not self.work.are_duels:
             return ""
         self._advises = False
         return f'{BETTER_FOR_DUELS}Ladder("two-moment")'
@@ -160,7 +272,7 @@ class Rater:
 
     def rate(self, message: bytes) -> Rated | None:
         """Rate a round of the ladder; None if it changes no rating. Raises InvalidRound."""
-        work, self._current = self._work, None
+        work, self._current = self.work, None
         batch, rated = work.feed([messages.record_of(self._log.end, message)])
         self._current = work
         for _, invalid in batch.rejected:
@@ -169,9 +281,8 @@ class Rater:
         return rated[0] if rated else None
 
     def what_if(self, message: bytes) -> Rated | None:
-        """The result that rating this round of the ladder would give; None if it would change no
-        rating. Raises InvalidRound."""
-        work = self._work
+        """What rating this round would give; None if nothing. Raises InvalidRound."""
+        work = self.work
         record = messages.record_of(self._log.end, message)
         rounds, (rejection,) = RoundDecoder(any_ladder(self.rating)).decode([record])
         if rejection is not None:
@@ -183,7 +294,7 @@ class Rater:
     def seed(self, values: Iterable[bytes]) -> int:
         """Apply seeds or resets of the ladder. Returns the number of players whose beliefs they
         changed. One whose id was used before changes nothing. Raises InvalidRound."""
-        work, self._current = self._work, None
+        work, self._current = self.work, None
         before, taken = work.begun, list[bytes]()
         for value in values:
             batch, _ = work.feed([messages.record_of(self._log.end + len(taken), value)])
@@ -215,31 +326,11 @@ class Rater:
         found = zip(players, self._with_verdicts(run), strict=True)
         return [joined(player, parts) for player, parts in found]
 
-    def calibration(self, train: float, variance_factor: float) -> results.Calibration:
-        """Compares the ladder's predictions with the outcomes, in rounds of any size."""
-        return _calibration_of(self.evaluation(train, variance_factor, "mu", ANY).calibration)
-
-    def evaluation(
-        self, train: float, variance_factor: float, by: "By", most_sides: int | None = None
-    ) -> "Evaluation":
-        """The measures of the ladder's rounds by its parameters."""
-        from stream_rater.library import comparing
-
-        sessions = comparing.sessions_in(self._log.records, [self.rating], self.ladder)
-        named = [(str(self.rating.__struct_config__.tag), self.rating)]
-        (found,) = comparing.evaluations_of(
-            self.ladder, sessions, named, train, variance_factor, by, most_sides
-        )
-        return found
-
-    def tuning(self, search: "Search") -> results.Tuning:
-        """The result of a search on the ladder's rounds, as `tuning_of` makes it."""
-        from stream_rater.library.tuning import tuning_of
-
-        return tuning_of(self._log.records, self.ladder, self.rating, search)
+    def records(self) -> Iterator[Record]:
+        """Yield all records of the log. Raises OSError as `RatedFile.records` does."""
+        return self._log.records()
 
     def _with_verdicts(self, run: Callable[[edited_log.Verdicts | None], T]) -> T:
-        """The result of `run` with the verdicts on the corrections in the log."""
         return with_verdicts(run, self._log.records, any_ladder(self.rating), WINDOW)
 
     # --- a file ---
@@ -255,13 +346,13 @@ class Rater:
         about the columns of a table.
         """
         own = ladder or (self.ladder if self._is_named else "")
-        return self._rate_all(LinesFile(path, reading, own), ladder)
+        return self._rate_all(RatedFile(path, reading, own), ladder)
 
     def rate_table(self, table: Any, ladder: str | None, reading: Reading) -> results.FileResult:
         """Rate the rounds of a data frame or a dict of columns, as `rate_file` does."""
-        return self._rate_all(RoundsTable(table, reading, ladder or self.ladder), ladder)
+        return self._rate_all(RatedTable(table, reading, ladder or self.ladder), ladder)
 
-    def _rate_all(self, file: Rounds, ladder: str | None) -> results.FileResult:
+    def _rate_all(self, file: RatedRounds, ladder: str | None) -> results.FileResult:
         name = ladder or (self.ladder if self._is_named else self._ladder_of(file))
         if self._is_named and name != self.ladder:
             raise results.OtherLadder(
@@ -278,7 +369,7 @@ class Rater:
             return work
 
         if first and log is self._log and not self._has_corrections(file, tally):
-            work, self._current = self._work, None
+            work, self._current = self.work, None
             self._feed(work, file.records(first), tally)
         else:
             work = with_verdicts(
@@ -292,7 +383,7 @@ class Rater:
         file.release()
         return result
 
-    def _has_corrections(self, file: Rounds, tally: "_Tally") -> bool:
+    def _has_corrections(self, file: RatedRounds, tally: "_Tally") -> bool:
         """Whether a file has corrections, which change rounds that were rated before. Raises the
         errors that rating the file would raise, so that nothing has to be undone."""
         decoder = RoundDecoder(any_ladder(self.rating))
@@ -308,7 +399,7 @@ class Rater:
         for batch in edited_log.batches_of(records):
             tally.add(*work.feed(batch))
 
-    def _ladder_of(self, file: Rounds) -> str:
+    def _ladder_of(self, file: RatedRounds) -> str:
         """The ladder of a file's first valid round or seed; the present ladder if there is none."""
         ladders = any_ladder(self.rating)
         decoder = RoundDecoder(ladders)
@@ -324,7 +415,7 @@ class Rater:
 class _Tally:
     """Counts the rounds, rating changes and rejected lines of a file."""
 
-    def __init__(self, file: Rounds, first: int, ladder: str, *, chosen: bool) -> None:
+    def __init__(self, file: RatedRounds, first: int, ladder: str, *, chosen: bool) -> None:
         """`chosen`: whether rounds of other ladders are skipped; otherwise they are an error."""
         self.first = first
         """The offset of the file's first line."""
@@ -356,8 +447,7 @@ class _Tally:
             )
 
     def add(self, batch: edited_log.LogBatch, rated: Sequence[Rated]) -> None:
-        """Count a batch of lines. `rated`: the rated rounds of this ladder. Raises OtherLadder as
-        `check` does."""
+        """Count lines. `rated`: this ladder's rounds. Raises OtherLadder as `check` does."""
         self.check(batch.rounds)
         for seed in batch.seeds:
             self._check_ladder(seed.ladder, seed.offset, "seed")
@@ -389,16 +479,3 @@ class _Tally:
             self._others, self._rejected, tuple(self._rejected_lines), self.seeds,
             () if table is None else (table.layout.described(), *table.said()),
         )  # fmt: skip
-
-
-def _calibration_of(bins: "Sequence[WinBin]") -> results.Calibration:
-    """These bins of sides as columns."""
-
-    def column(name: str) -> "Floats":
-        return np.array([getattr(each, name) for each in bins], np.float64)
-
-    return results.Calibration(
-        low=column("low"), high=column("high"), sides=column("sides").astype(np.int64),
-        predicted=column("foretold"), won=column("won"), won_low=column("won_low"),
-        won_high=column("won_high"),
-    )  # fmt: skip

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.contract.events import shown
-from stream_rater.library import markup
-from stream_rater.library.tables import Columns, Objects, objects
+from stream_rater.library.tables import Columns, Objects, html_fields, objects
 
 if TYPE_CHECKING:
     from stream_rater.evaluation.measured import Evaluation
@@ -51,22 +50,44 @@ class Belief:
     None for a newcomer."""
 
     def _repr_html_(self) -> str:
-        """The belief as HTML, for notebooks."""
-        return markup.fields(
-            shown(self.player),
-            {
-                "rating": f"{self.rating:.1f}",
-                "mu": f"{self.mu:.1f}",
-                "sigma": f"{self.sigma:.1f}",
-                "rounds": f"{self.rounds:,}",
-                "provisional": str(self.provisional),
-                "last_completed_at": self.last_completed_at or "–",
-            },
-        )
+        return html_fields(shown(self.player), {
+            "rating": f"{self.rating:.1f}", "mu": f"{self.mu:.1f}", "sigma": f"{self.sigma:.1f}",
+            "rounds": f"{self.rounds:,}", "provisional": str(self.provisional),
+            "last_completed_at": self.last_completed_at or "–",
+        })  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RoundResult(Columns):
+class RatedRows(Columns):
+    """What rounds changed: n rows, each of a player in a round. `RoundResult` has those of a round,
+    and `History` those of a player."""
+
+    rank: Ints
+    """(n,) the rank of the player's side; 0 if the side did not finish."""
+    mu: Floats
+    """(n,) the estimate of skill after the round, in rating points."""
+    sigma: Floats
+    """(n,) the uncertainty of mu after the round, in rating points."""
+    previous_mu: Floats
+    """(n,) mu before the round, in rating points."""
+    previous_sigma: Floats
+    """(n,) sigma before the round, in rating points."""
+    performance: Floats
+    """(n,) the estimated performance of the player in the round, on the scale of mu."""
+    rating: Floats
+    """(n,) the rating to show to players, after the round, in rating points."""
+    previous_rating: Floats
+    """(n,) the rating to show before the round, in rating points."""
+    rounds: Ints
+    """(n,) the number of the player's rounds that count, this one included."""
+    provisional: Flags
+    """(n,) whether `rounds` is less than the ladder's `provisional_rounds`."""
+
+    ABSENT: ClassVar[Mapping[str, int]] = {"rank": DID_NOT_FINISH}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RoundResult(RatedRows):
     """The result of a round: a row for each of its P players, in the order of the arguments.
 
     There are no rows if the round is not informative: nobody finished, or all sides tied and the
@@ -79,28 +100,8 @@ class RoundResult(Columns):
     """(P,) the ids of the players."""
     side: Ints
     """(P,) the number of the player's side, from 0."""
-    rank: Ints
-    """(P,) the rank of the player's side; 0 if the side did not finish."""
-    mu: Floats
-    """(P,) the estimate of skill after the round, in rating points."""
-    sigma: Floats
-    """(P,) the uncertainty of mu after the round, in rating points."""
-    previous_mu: Floats
-    """(P,) mu before the round, in rating points."""
-    previous_sigma: Floats
-    """(P,) sigma before the round, in rating points."""
-    performance: Floats
-    """(P,) the estimated performance of each player in the round, on the scale of mu."""
-    rating: Floats
-    """(P,) the rating to show to players, after the round, in rating points."""
-    previous_rating: Floats
-    """(P,) the rating to show before the round, in rating points."""
-    rounds: Ints
-    """(P,) the number of the player's rounds that count, this one included."""
-    provisional: Flags
-    """(P,) whether `rounds` is less than the ladder's `provisional_rounds`."""
 
-    ABSENT: ClassVar[Mapping[str, int]] = {"rank": DID_NOT_FINISH}
+    LEADING: ClassVar[Sequence[str]] = ("player", "side")
 
     @property
     def rating_change(self) -> Floats:
@@ -115,7 +116,7 @@ class RoundResult(Columns):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class History(Columns):
+class History(RatedRows):
     """The N rounds of a player that count, in the order in which they were rated, with all
     corrections so far."""
 
@@ -124,28 +125,8 @@ class History(Columns):
     """(N,) the ids of the rounds."""
     completed_at: Times
     """(N,) the time at which each round was completed."""
-    rank: Ints
-    """(N,) the rank of the player's side; 0 if the side did not finish."""
-    mu: Floats
-    """(N,) the estimate of skill after the round, in rating points."""
-    sigma: Floats
-    """(N,) the uncertainty of mu after the round, in rating points."""
-    previous_mu: Floats
-    """(N,) mu before the round, in rating points."""
-    previous_sigma: Floats
-    """(N,) sigma before the round, in rating points."""
-    performance: Floats
-    """(N,) the estimated performance in the round, on the scale of mu."""
-    rating: Floats
-    """(N,) the rating to show to players, after the round, in rating points."""
-    previous_rating: Floats
-    """(N,) the rating to show before the round, in rating points."""
-    rounds: Ints
-    """(N,) the number of the player's rounds that count, this one included."""
-    provisional: Flags
-    """(N,) whether `rounds` is less than the ladder's `provisional_rounds`."""
 
-    ABSENT: ClassVar[Mapping[str, int]] = {"rank": DID_NOT_FINISH}
+    LEADING: ClassVar[Sequence[str]] = ("round_id", "completed_at")
 
     @property
     def title(self) -> str:
@@ -189,9 +170,7 @@ class Leaderboard(Players):
     """(N,) the number of other players of the ladder who are not better, in per cent of all
     players. Unlike ratings, it can be compared over years."""
 
-    def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """The columns by name, the rank first."""
-        return {"rank": self.rank, **super().columns()}
+    LEADING: ClassVar[Sequence[str]] = ("rank",)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -321,14 +300,12 @@ class FileResult:
         )
 
     def _repr_html_(self) -> str:
-        """The counts as HTML for notebooks, and the first rejected lines if there are any."""
         names = ("ladder", "rounds", "updates", "corrections", "other_rounds", "refused")
         values = {name: getattr(self, name) for name in names}
         texts = {
-            name: shown(value) if isinstance(value, str) else f"{value:,}"
-            for name, value in values.items()
+            name: f"{it:,}" if isinstance(it, int) else shown(it) for name, it in values.items()
         }
-        counts = markup.fields(shown(self.path), texts)
+        counts = html_fields(shown(self.path), texts)
         return counts + (self.refused_lines._repr_html_() if self.refusals else "")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import UNSET
 
@@ -16,39 +16,29 @@ from stream_rater.library import answers, messages
 from stream_rater.library.rater import Rater
 from stream_rater.library.results import InvalidRound, RefusedLine, SeedResult
 from stream_rater.replay.files import read_lines
-from stream_rater.rounds.seed_messages import Scale, scale_of
-from stream_rater.tables.formats import is_parquet
-from stream_rater.tables.ratings import RatingsTable, source_of_file, source_of_object
-from stream_rater.tables.reading import Reading
-from stream_rater.tables.seeds import TableSeeds
+from stream_rater.rounds.seed_records import Scale, scale_of
+from stream_rater.tables.ratings import RatingsTable, TableSeeds, source_of_file, source_of_object
+from stream_rater.tables.reading import Reading, is_parquet
 
 GivenScale = str | tuple[float, float]
 """The name of a scale, or the mu and sigma that a newcomer has there."""
 
 
-class GivenTable(NamedTuple):
-    """What a caller says about a table of ratings."""
-
-    scale: GivenScale
-    sigma: float | None
-    at: datetime | str | None
-    reading: Reading
-    source: str
-    skip_invalid: bool
-
-
-def seed(rater: Rater, table: Any, given: GivenTable) -> SeedResult:
+def seed(
+    rater: Rater, table: Any, given_scale: GivenScale, sigma: float | None,
+    at: datetime | str | None, reading: Reading, source: str, *, skip_invalid: bool,
+) -> SeedResult:  # fmt: skip
     """Seed a ladder by a table. Raises as `Ladder.seed` does."""
-    scale = _scale(rater, given.scale)
-    ratings = RatingsTable(_source(table, given.reading), given.reading, given.sigma)
+    scale = _scale(rater, given_scale)
+    ratings = RatingsTable(_source(table, reading), reading, sigma)
     if not ratings.has_sigma and rater.rating.takes_sigma:
         raise ValueError(
             f"{ratings.name}: no column is known as sigma, how uncertain a rating is: name one, as "
-            f"{given.reading.by_columns({'sigma': 'COLUMN'})}, or give one for all, as "
+            f"{reading.by_columns({'sigma': 'COLUMN'})}, or give one for all, as "
             f"sigma={0.3 * scale.sigma:.3g}"
         )
     seeds = TableSeeds(ratings, scale, rater.rating)
-    if seeds.rejected and not given.skip_invalid:
+    if seeds.rejected and not skip_invalid:
         line, invalid = seeds.rejections[0]
         more = f" (and {seeds.rejected - 1:,} more)" if seeds.rejected > 1 else ""
         raise InvalidRound(
@@ -56,9 +46,8 @@ def seed(rater: Rater, table: Any, given: GivenTable) -> SeedResult:
             f"{ratings.name}, {ratings.unit} {line}: {invalid}{more}: nothing was seeded; "
             "skip_invalid=True leaves such rows out",
         )
-    at = _time(rater, given.at)
-    found = seeds.messages(rater.ladder, at, given.source or ratings.name)
-    begun = rater.seed(each.value for each in found)
+    sent = seeds.messages(rater.ladder, _time(rater, at), source or ratings.name)
+    begun = rater.seed(message.value for message in sent)
     refusals = (RefusedLine(line, why.code, str(why)) for line, why in seeds.rejections)
     return SeedResult(
         rater.ladder, seeds.count, begun, seeds.cut, seeds.rejected, tuple(refusals)
@@ -103,5 +92,5 @@ def _source(table: Any, reading: Reading) -> Any:
 
 def _time(rater: Rater, given: datetime | str | None) -> str:
     if given is None:
-        return answers.text_of(rater.latest_s)
+        return answers.text_of(rater.work.latest_s)
     return messages.time_of(given, "at")

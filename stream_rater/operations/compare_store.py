@@ -22,9 +22,9 @@ from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.ports import StoredShard
 from stream_rater.rating import record
 from stream_rater.replay.cores import ONE_CORE, Cores
-from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import NO_VERDICTS, Content, LoggedRounds, Verdicts
 from stream_rater.replay.edits import indices_by
+from stream_rater.replay.ledger import with_verdicts
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.replay.sequential import Replay
 from stream_rater.rounds.correction_records import decode

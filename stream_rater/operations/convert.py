@@ -12,8 +12,7 @@ from stream_rater.operations.input_file import RoundsFile, check_writable, file_
 from stream_rater.replay.edited_log import EditedLog, records_of
 from stream_rater.replay.files import STANDARD_INPUT
 from stream_rater.runtime.progress import counted
-from stream_rater.tables.formats import SUFFIXES, is_table
-from stream_rater.tables.reading import Reading
+from stream_rater.tables.reading import SUFFIXES, Reading, is_table
 
 
 def convert(path: Path, out: Path, reading: Reading) -> None:

@@ -35,8 +35,8 @@ from stream_rater.pipeline.corrections.edits_in_force import recorded_correction
 from stream_rater.rating import record as belief_record
 from stream_rater.rating import stages
 from stream_rater.rating.model import Beliefs, Table, newcomers
-from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import Verdicts
+from stream_rater.replay.ledger import verdicts_of_log
 from stream_rater.rounds.correction_records import decode
 from stream_rater.rounds.decoder import kind_of
 from stream_rater.rounds.seed_records import is_seed

@@ -28,8 +28,8 @@ from stream_rater.operations.corrections import (
 )
 from stream_rater.operations.input_file import RoundsFile, file_failures
 from stream_rater.operations.rate import RatingLine, rating_lines
-from stream_rater.replay.correction_preview import CorrectionPreview, preview_corrections
 from stream_rater.replay.sequential import Replay
+from stream_rater.replay.what_if import CorrectionPreview, preview_corrections
 from stream_rater.runtime.progress import counted
 
 

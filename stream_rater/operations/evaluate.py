@@ -15,8 +15,8 @@ from stream_rater.evaluation.measured import Evaluation
 from stream_rater.evaluation.season import Session, by_name, sessions_of
 from stream_rater.operations import input_file
 from stream_rater.rating.prediction.wins import ANY
-from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import Verdicts
+from stream_rater.replay.ledger import with_verdicts
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.runtime.progress import track
 from stream_rater.tables.reading import AS_FOUND, Reading

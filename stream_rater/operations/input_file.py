@@ -21,8 +21,7 @@ from stream_rater.replay.files import STANDARD_INPUT, json_lines, name_of, read_
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.progress import SHOWN_LINES, counted, track_bytes
-from stream_rater.tables.formats import is_table, stem_of
-from stream_rater.tables.reading import AS_FOUND, Reading
+from stream_rater.tables.reading import AS_FOUND, Reading, is_table, stem_of
 
 if TYPE_CHECKING:  # it is loaded for tables only
     from stream_rater.tables.table import Table

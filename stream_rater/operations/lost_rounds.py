@@ -39,7 +39,7 @@ from stream_rater.places.port import Place
 from stream_rater.rating import record as belief_record
 from stream_rater.rating import stages
 from stream_rater.rating.stages import RatingRule
-from stream_rater.replay.checkpoint import Head
+from stream_rater.replay.checkpoint import CheckpointHead
 from stream_rater.replay.edited_log import Verdicts
 
 Published = Mapping[Player, LastPublished]
@@ -56,7 +56,7 @@ an offset that is wrong must not fill a disk."""
 
 def named_offsets(
     committed: Mapping[int, SourceCommit | None], cutoff: Cutoff, newest: Published,
-    notes: LadderLog, heads: Iterable[tuple[str, Head]], place: Place,
+    notes: LadderLog, heads: Iterable[tuple[str, CheckpointHead]], place: Place,
 ) -> dict[int, int]:  # fmt: skip
     """By partition, the offset after all that anything names. `committed`: the estimators' offsets.
     `newest`: what was last published of the players of interest. `heads`: the ladders of the

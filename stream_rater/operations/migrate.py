@@ -34,8 +34,8 @@ from stream_rater.pipeline.corrections.correction_ports import RecordedCorrectio
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.places import checks
 from stream_rater.places.port import Place, Standings
-from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import Verdicts
+from stream_rater.replay.ledger import with_verdicts
 from stream_rater.runtime.progress import counted, track, track_batches
 
 T = TypeVar("T")

@@ -22,8 +22,8 @@ from stream_rater.places import is_data_file
 from stream_rater.rating.seasons import seen
 from stream_rater.rating.stages import ratings
 from stream_rater.replay.cores import ONE_CORE, Cores
-from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import Verdicts
+from stream_rater.replay.ledger import with_verdicts
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay

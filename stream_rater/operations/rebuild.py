@@ -29,8 +29,8 @@ from stream_rater.places import checks
 from stream_rater.places.port import Place
 from stream_rater.replay.checkpoint import heads_in
 from stream_rater.replay.cores import ONE_CORE, Cores
-from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import MissingVerdicts
+from stream_rater.replay.ledger import verdicts_of_log
 from stream_rater.runtime import malloc, selfcheck
 from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import advancing, counted, track, track_batches

@@ -17,10 +17,10 @@ records that the mark after them is its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+from msgspec.structs import replace
 
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_column import BeliefColumn

@@ -31,14 +31,12 @@ from stream_rater.operations.submit import send
 from stream_rater.rating.stages import rule_of
 from stream_rater.replay.files import STANDARD_INPUT, name_of, read_lines, text_size
 from stream_rater.rounds import seed_records
-from stream_rater.rounds.seed_messages import BadScale, SeedMessage, scale_of, seed_messages
+from stream_rater.rounds.seed_records import BadScale, SeedMessage, scale_of, seed_messages
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import SHOWN_LINES, counted, track, track_bytes
-from stream_rater.tables.formats import is_parquet
-from stream_rater.tables.ratings import RatingsTable, source_of_file
-from stream_rater.tables.reading import Reading
-from stream_rater.tables.seeds import TableSeeds
+from stream_rater.tables.ratings import RatingsTable, TableSeeds, source_of_file
+from stream_rater.tables.reading import Reading, is_parquet
 
 LATER = (
     "players who have a round or a seed on the ladder keep their ratings; the workers count them "

@@ -26,10 +26,10 @@ from stream_rater.rating.model import Table
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.seasons import seen
 from stream_rater.rating.stages import RatingRule, rule_of
-from stream_rater.rounds.seed_messages import Taken, brought, seeded_players
+from stream_rater.rounds.seed_records import Taken, brought, seeded_players
 from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import counted, track_batches, unknown_ladder
-from stream_rater.tables.seeds import EXAMPLES
+from stream_rater.tables.ratings import EXAMPLES
 
 AT_ONCE = 100_000
 """The number of players who are Python objects at the same time."""

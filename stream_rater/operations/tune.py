@@ -26,8 +26,8 @@ from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.operations.input_file import check_writable, file_failures
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import RecordValidator, Verdicts
+from stream_rater.replay.ledger import with_verdicts
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime import progress
 from stream_rater.runtime.progress import rejections, unknown_ladder

@@ -43,11 +43,10 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 
 
 class UnusableCheckpoint(Exception):
-    """A replay cannot begin at this checkpoint. It may begin at another one, or at the log's
-    start."""
+    """A replay cannot begin at this checkpoint, but at another one, or at the log's start."""
 
 
-class Head(msgspec.Struct, frozen=True, array_like=True):
+class CheckpointHead(msgspec.Struct, frozen=True, array_like=True):
     """The description of a checkpoint."""
 
     offset: int
@@ -70,8 +69,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     whole: bool = False
     """Whether all pieces have been written."""
     id_pieces: int = 0
-    """The number of pieces, at the end, that store the ids of its rounds and of the players in
-    them."""
+    """The number of pieces, at the end, that store the ids of its rounds and of their players."""
 
     @property
     def name(self) -> str:
@@ -80,8 +78,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
         return f"{self.offset}-{digest.hexdigest()[:16]}"
 
     def read_from(self, window: int) -> int:
-        """The offset from which a replay must read, so that it finds the duplicates among later
-        rounds."""
+        """The offset from which a replay must read to find the duplicates among later rounds."""
         return max(0, min(self.offset - window, self.last[0]))
 
     def follows(self, accepted: Sequence[RecordPlace]) -> bool:
@@ -99,32 +96,30 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
 
 
 def rules_of(ladders: Ladders, ladder: str, offset: int, window: int, partitions: int) -> bytes:
-    """A digest of all settings that decide how the ladder's rounds before an offset are validated
-    and rated."""
+    """A digest of all settings that decide how the ladder's rounds before an offset are rated."""
     history = [each for each in ladders.history(ladder) if int(each.partition(":")[0]) < offset]
     limits = msgspec.to_builtins(ladders.limits, order="deterministic")
     rules = (FORMAT, ladder, offset, KERNEL_VERSION, window, partitions, history, limits)
     return hashlib.sha256(_encode(rules)).digest()
 
 
-def heads_in(kept: Mapping[str, bytes]) -> list[Head]:
-    """The heads of the stored checkpoints, newest first. Heads that this release cannot read are
-    left out."""
+def heads_in(kept: Mapping[str, bytes]) -> list[CheckpointHead]:
+    """The heads of the stored checkpoints that this release can read, newest first."""
     found = []
     for data in kept.values():
         try:
-            found.append(msgspec.msgpack.decode(data, type=Head))
+            found.append(msgspec.msgpack.decode(data, type=CheckpointHead))
         except UNREADABLE:
             continue
     return sorted(found, key=lambda head: head.offset, reverse=True)
 
 
-def encode(head: Head) -> bytes:
+def encode(head: CheckpointHead) -> bytes:
     """Encode a head for the store."""
     return _encode(head)
 
 
-def superfluous(heads: Sequence[Head], end: int) -> list[Head]:
+def superfluous(heads: Sequence[CheckpointHead], end: int) -> list[CheckpointHead]:
     """The checkpoints to delete among `heads`, which come newest first. While more than
     MOST_CHECKPOINTS are left, one whose neighbours are about equally far from `end` is dropped. The
     newest and the oldest stay."""
@@ -140,8 +135,7 @@ def superfluous(heads: Sequence[Head], end: int) -> list[Head]:
 
 
 def pieces_of(pool: Pool, rows: Ints) -> Iterator[bytes]:
-    """Yield the encoded players in these rows of a pool, in pieces of at most PLAYERS_PER_PIECE
-    players."""
+    """Yield the encoded players in these rows of a pool, at most PLAYERS_PER_PIECE in a piece."""
     names = pool.names
     for first in range(0, len(rows), PLAYERS_PER_PIECE):
         own_rows = rows[first : first + PLAYERS_PER_PIECE]

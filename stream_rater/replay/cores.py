@@ -20,13 +20,12 @@ from stream_rater.rating import stages
 from stream_rater.rating.elo_mmr.rate_waves import Posteriors
 from stream_rater.rating.model import Beliefs, Evidence, Wave
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.replay.read_ahead import prefetched
+from stream_rater.replay.files import prefetched
 
 T = TypeVar("T")
 
 LEAST_PIECE = 2048
-"""The fewest players in a piece of a wave. To hand a smaller piece to a thread takes a notable part
-of the time in which it is rated."""
+"""The fewest players in a piece of a wave. A smaller one is hardly worth its hand-over."""
 
 
 class Cores:
@@ -46,8 +45,7 @@ class Cores:
         return iter(items) if self.count == 1 else prefetched(items, most)
 
     def run(self, work: Sequence[Callable[[], T]]) -> list[T]:
-        """Call all of these functions, and return their results in order. Raises the first
-        exception, once all have ended."""
+        """The results of all functions, in order. Raises the first exception, at their end."""
         if self._others is None or len(work) < 2:
             return [each() for each in work]
         others = [self._others.submit(each) for each in work[1:]]

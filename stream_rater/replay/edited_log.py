@@ -25,6 +25,7 @@ from stream_rater.rounds import seed_records
 from stream_rater.rounds.batch import NO_ROUNDS, RoundBatch
 from stream_rater.rounds.decoder import Rejections, RoundDecoder, kind_of, split_at_corrections
 from stream_rater.rounds.lines import Arrivals, LineReader, PlainRecords, RecordBatches, arrivals_of
+from stream_rater.rounds.ragged import Ragged
 from stream_rater.rounds.seed_records import Seed, is_seed
 from stream_rater.rounds.validation import DuplicateWindow, Invalid
 
@@ -52,8 +53,7 @@ class Verdicts(NamedTuple):
     edits: Mapping[str, Edits]
     """For each ladder, the edits that all accepted corrections make."""
     rejections: Mapping[tuple[int, int], Invalid]
-    """The reason why each rejected correction is rejected, by the correction's partition and
-    offset."""
+    """The reason why each rejected correction is rejected, by its partition and offset."""
 
     starts: Mapping[tuple[int, int], tuple[str, Season]] = {}
     """The ladder and season of each accepted `season-started`, by its partition and offset."""
@@ -85,8 +85,7 @@ NO_VERDICTS = Verdicts({}, {})
 """The verdicts on a log without corrections."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedRounds:
+class LoggedRounds(Ragged, gc=False):
     """R accepted rounds in the order of the log, and their places in the log."""
 
     rounds: RoundBatch
@@ -94,6 +93,11 @@ class LoggedRounds:
     """(R,) the partition of each round."""
     offset: Ints
     """(R,) the offset of each round."""
+
+    @property
+    def sizes(self) -> Ints:
+        """(R,) the number of players of each round."""
+        return self.rounds.sizes
 
     @classmethod
     def of(
@@ -106,25 +110,18 @@ class LoggedRounds:
     def __len__(self) -> int:
         return len(self.offset)
 
-    def take(self, places: Ints) -> "LoggedRounds":
+    def take(self, rounds: Ints) -> "LoggedRounds":
         """The rounds at these indices, which must be in rising order."""
-        if len(places) == len(self):
-            return self
-        return LoggedRounds(self.rounds.take(places), self.partition[places], self.offset[places])
+        return self if len(rounds) == len(self) else super().take(rounds)
 
     def of_ladder(self, ladder: str) -> "LoggedRounds":
         """The rounds of one ladder."""
         own = [i for i, head in enumerate(self.rounds.heads) if head.ladder == ladder]
         return self.take(np.array(own, np.int64))
 
-    @classmethod
-    def concat(cls, batch: Sequence["LoggedRounds"]) -> "LoggedRounds":
-        """Concatenate the rounds of all elements. There must be at least one element."""
-        return cls(
-            RoundBatch.concat([each.rounds for each in batch]),
-            np.concatenate([each.partition for each in batch]),
-            np.concatenate([each.offset for each in batch]),
-        )
+
+NO_LOGGED = LoggedRounds(NO_ROUNDS, np.empty(0, np.int64), np.empty(0, np.int64))
+LoggedRounds.empty = NO_LOGGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,21 +138,12 @@ class LogBatch:
     """The accepted seeds and resets, as reported. They come before the rounds."""
 
 
-NO_LOGGED = LoggedRounds(NO_ROUNDS, np.empty(0, np.int64), np.empty(0, np.int64))
-
-
 def _arrivals_of_valid(records: Sequence[Record], rejections: Rejections) -> Arrivals:
     """Where and when those of the records arrived that are not rejected."""
     read = arrivals_of(records)
     if any(rejections):
         read = read.take(np.flatnonzero([why is None for why in rejections]))
     return read
-
-
-def _concatenated(batches: Sequence[LoggedRounds]) -> LoggedRounds:
-    if len(batches) < 2:
-        return batches[0] if batches else NO_LOGGED
-    return LoggedRounds.concat(batches)
 
 
 Content = LoggedRounds | Seed | Record
@@ -279,7 +267,7 @@ class EditedLog:
                 corrections.append(each)
             else:
                 rounds.append(each)
-        return LogBatch(_concatenated(rounds), rejected, corrections, seeds)
+        return LogBatch(LoggedRounds.concat(rounds), rejected, corrections, seeds)
 
     def in_order(self, records: Sequence[Record] | ValidRecords) -> Iterator[LoggedRounds | Seed]:
         """Validate the next records, unless they are, and yield the accepted rounds, seeds and

@@ -1,18 +1,27 @@
-"""Reads files of rounds line by line, and decompresses them in a separate thread.
+"""Reads files of rounds line by line, and decompresses them in a separate thread. `prefetched` lets
+any stage of a pipeline make items before the next stage needs them.
 
 The module imports little, so that a command can begin to read before it loads the rating code.
 """
 
 import io
 import os
+import queue
 import sys
+import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
-from stream_rater.replay.read_ahead import prefetched
+T = TypeVar("T")
+
+MOST_AHEAD = 16
+"""The most items that a stage makes ahead of the next one."""
+
+ITEM, END, ERROR = "item", "end", "error"
 
 BLOCK = 1 << 17
 """The number of bytes that are read from a file at once. A compressed block contains about half a
@@ -121,8 +130,7 @@ def _lines(text: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _text(path: Path) -> Iterator[bytes]:
-    """Yield the content of a file in blocks, decompressed. Raises OSError with the reason if this
-    fails."""
+    """Yield the content of a file in blocks, decompressed. Raises OSError with the reason."""
     with _opened(path) as file:
         blocks = iter(partial(file.read, BLOCK), b"")
         first = next(blocks, b"")
@@ -138,16 +146,14 @@ def _text(path: Path) -> Iterator[bytes]:
 
 
 def _opened(path: Path) -> io.FileIO:
-    """Open a file without a buffer, so that each line of a pipe can be read as soon as it is
-    written."""
+    """Open a file without a buffer, so that a line of a pipe is read once it is written."""
     if path == STANDARD_INPUT:
         return io.FileIO(sys.stdin.fileno(), closefd=False)
     return io.FileIO(path)
 
 
 def _with_short_lines(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """The blocks of a text. Raises OSError if a line of it is longer than MOST_LINE, before the
-    line is in memory as a whole."""
+    """The blocks of a text. Raises OSError before a line of more than MOST_LINE is in memory."""
     begin = end = 0
     for block in blocks:
         at = block.rfind(b"\n")
@@ -161,8 +167,7 @@ def _with_short_lines(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
 
 
 def _decompressed(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the text of all members of a gzip file. Zero bytes between and after members are
-    skipped."""
+    """Yield the text of all members of a gzip file, which zero bytes may separate."""
     member, text = None, b""
     for block in blocks:
         while len(text) == TEXT_BLOCK or (block := block if member else block.lstrip(b"\0")):
@@ -195,3 +200,49 @@ class _Text(io.RawIOBase):
         size = min(len(buffer), len(self._rest))
         buffer[:size], self._rest = self._rest[:size], self._rest[size:]
         return size
+
+
+# --- stages in parallel ---------------------------------------------------------------------------
+
+
+def prefetched(items: Iterable[T], most: int = MOST_AHEAD) -> Iterator[T]:
+    """Yield the items. A thread begins to make them immediately, and stays up to `most` items
+    ahead.
+
+    Raises the exceptions that are raised while the items are made.
+    """
+    ready_items: queue.Queue[tuple[str, T | BaseException | None]] = queue.Queue(most)
+    stopped = threading.Event()
+
+    def put(kind: str, what: T | BaseException | None) -> None:
+        while not stopped.is_set():
+            try:
+                return ready_items.put((kind, what), timeout=0.5)
+            except queue.Full:
+                continue
+
+    def run() -> None:
+        try:
+            for item in items:
+                put(ITEM, item)
+                if stopped.is_set():
+                    return
+            put(END, None)
+        except BaseException as error:
+            put(ERROR, error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return _taken(ready_items, stopped)
+
+
+def _taken(
+    ready_items: "queue.Queue[tuple[str, T | BaseException | None]]", stopped: threading.Event
+) -> Iterator[T]:
+    try:
+        while (taken := ready_items.get())[0] == ITEM:
+            yield taken[1]  # type: ignore[misc]
+        if isinstance(taken[1], BaseException):
+            raise taken[1]
+    finally:
+        stopped.set()

@@ -48,8 +48,7 @@ class IdFilter:
     """The ids of the added rounds and of the players in them."""
 
     def __init__(self, pieces: Sequence[FilterPiece] = ()) -> None:
-        """Restore a filter from its pieces. Raises ValueError if they are not the pieces of a
-        filter."""
+        """Restore a filter. Raises ValueError if these are not its pieces."""
         filters = [each for piece in pieces for each in piece.filters]
         if any(len(each) * 8 != BITS for each in filters):
             raise ValueError("a filter has another size")

@@ -5,28 +5,48 @@ the rounds and players that its corrections name, so it must know all correction
 verdict on a correction is a pure function of the log before it. A ledger that begins at a
 checkpoint gives the same verdicts, or raises NeedsEarlierRounds if it needs the rounds before the
 checkpoint.
+
+The corrections of a whole log are validated in two passes, before a third pass rates the log. The
+first pass collects the corrections. The second pass checks whether the rounds and players that they
+name are in the log.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.ranges import bounds
+from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.columns.strings import StringColumn
+from stream_rater.config.ladders import Ladders
 from stream_rater.contract import corrections as contract
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
-from stream_rater.replay.edits import NO_EDITS, Edits, EditsSoFar, StartedSeason, players_of
+from stream_rater.replay import edited_log
+from stream_rater.replay.edits import (
+    NO_EDITS,
+    Edits,
+    EditsSoFar,
+    StartedSeason,
+    indices_by,
+    players_of,
+)
 from stream_rater.replay.id_filter import IdFilter
 from stream_rater.rounds import correction_records
 from stream_rater.rounds.batch import OneRound, RoundBatch
-from stream_rater.rounds.seed_records import Seed
+from stream_rater.rounds.decoder import kind_of
+from stream_rater.rounds.seed_records import Seed, is_seed
 from stream_rater.rounds.validation import Invalid
 
 ReadRound = Callable[[Record], OneRound]
 """Decodes the round in a record; raises Invalid."""
+
+RecordPlace = tuple[int, int]
+"""The place of a record: its partition and offset."""
+
+T = TypeVar("T")
 
 
 class _KnownRound(NamedTuple):
@@ -56,8 +76,7 @@ class Base(NamedTuple):
     players: Collection[str]
     """The players whom the corrections name and who have an earlier round."""
     ids: IdFilter | None = None
-    """A filter for the ids of earlier rounds and their players. None means that every id is
-    possible."""
+    """A filter for the ids of earlier rounds and their players; None: every id is possible."""
 
     def may_have_round(self, round_id: str) -> bool:
         """Whether an earlier round may have this id."""
@@ -69,31 +88,26 @@ class Base(NamedTuple):
 
 
 class Ledger:
-    """The accepted rounds and corrections of one ladder so far, and the edits that follow from
-    them."""
+    """The accepted rounds and corrections of one ladder so far, and their edits."""
 
     def __init__(
         self, corrections: Iterable[contract.Correction], read: ReadRound, base: Base | None = None
     ) -> None:
         """`corrections` are all corrections that will be validated. `base` must be given if the
         ledger does not read the first rounds."""
-        named_corrections = list(corrections)
+        named = list(corrections)
         self.rounds_examined = 0
-        """The number of rounds that were examined for verdicts, which measures the cost of
-        validation."""
+        """The number of rounds that were examined for verdicts: the cost of validation."""
         self._corrections = EditsSoFar(NO_EDITS if base is None else base.edits)
         self._base = base
         self._read = read
-        self._ids = {correction_records.round_in(each) for each in named_corrections} - {""}
-        self._names = {
-            name for each in named_corrections for name in correction_records.names_in(each)
-        }
+        self._ids = {correction_records.round_in(each) for each in named} - {""}
+        self._names = {name for each in named for name in correction_records.names_in(each)}
         self._hashes = StringColumn.of(list(self._names)).hashes
         self._known: dict[int, _KnownRound] = {}
         """The rounds that corrections may name, by their offsets."""
         self._played: dict[str, set[int]] = {}
-        """For each name, the offsets of the rounds that have this player, or had the player before
-        they were amended."""
+        """For each name, the offsets of the rounds with this player, also before an amendment."""
         self._latest: dict[str, int] = {}
         """For each id, the offset of the last round, seed or reset with this id."""
         self._seeds: dict[int, int] = {}
@@ -122,9 +136,8 @@ class Ledger:
             elif not own.any():
                 continue
             rows = starts[i] + np.flatnonzero(own)
-            self._remember_round(
-                rounds[i], Record(partition, int(offsets[i]), None), rows=rows - starts[i]
-            )
+            place = Record(partition, int(offsets[i]), None)
+            self._remember_round(rounds[i], place, rows=rows - starts[i])
 
     def add_seed(self, seed: Seed) -> None:
         """Read an accepted seed or reset of the ladder."""
@@ -196,8 +209,7 @@ class Ledger:
                 self.validate(correction, received_s, offset)
 
     def repeat(self, correction: contract.Correction, received_s: float) -> None:
-        """Apply a correction that the base includes to those of its rounds that were read after the
-        base."""
+        """Apply a correction that the base includes to its rounds that were read after the base."""
         if not isinstance(correction, contract.RoundVoided | contract.RoundAmended):
             return
         place = self._latest.get(correction.round_id)
@@ -231,32 +243,34 @@ class Ledger:
         self._corrections.amend(offset, standings.batch)
 
     def _rounds_of(self, player: str) -> Iterator[tuple[int, int]]:
-        """Yield the offset and time of each round that counts and now has an entry of the
-        player."""
-        entries = self._corrections.entries
-        names, now = entries.names_of(player), entries.now()
-        offsets = set[int]().union(*(self._played.get(name, ()) for name in names))
-        for offset in offsets - self._corrections.voided:
-            self.rounds_examined += 1
+        """Yield offset and time of each round that counts and has an entry of the player."""
+        now = self._corrections.entries.now()
+        for offset, names in self._with_names_of(player, self._played):
             known = self._known[offset]
-            own = sorted(set(names).intersection(known.names))
+            own = sorted(names.intersection(known.names))
             if own and player in players_of(now, own, known.time):
                 yield offset, known.time
 
     def _seeds_of(self, player: str) -> Iterator[tuple[int, int]]:
         """Yield the offset and time of each seed and reset that counts and now has the player."""
-        entries = self._corrections.entries
-        names, now = entries.names_of(player), entries.now()
-        offsets = set[int]().union(*(self._seeded.get(name, ()) for name in names))
-        for offset in offsets - self._corrections.voided:
-            self.rounds_examined += 1
+        now = self._corrections.entries.now()
+        for offset, names in self._with_names_of(player, self._seeded):
             own = sorted(name for name in names if offset in self._seeded.get(name, ()))
             if player in players_of(now, own, self._seeds[offset], seeds=True):
                 yield offset, self._seeds[offset]
 
+    def _with_names_of(
+        self, player: str, offsets_of: Mapping[str, set[int]]
+    ) -> Iterator[tuple[int, set[str]]]:
+        """Yield the offsets by name that count, for all names whose entries the player owns now."""
+        names = set(self._corrections.entries.names_of(player))
+        offsets = set[int]().union(*(offsets_of.get(name, ()) for name in names))
+        for offset in offsets - self._corrections.voided:
+            self.rounds_examined += 1
+            yield offset, names
+
     def _required_rounds(self, player: str, *, seeds: bool = False) -> list[tuple[int, int]]:
-        """The offset and time of each round of a player and, with `seeds`, of each seed. There must
-        be one."""
+        """The offset and time of each round (and seed, if asked) of a player. There must be one."""
         found = list(self._rounds_of(player))
         if seeds:
             found += self._seeds_of(player)
@@ -302,15 +316,123 @@ class Ledger:
 
     def _start(self, correction: contract.SeasonStarted, offset: int) -> None:
         seasons = self._corrections.seasons
-        if seasons and correction.season <= seasons[-1].season.number:
-            raise Invalid(
-                "bad-season",
-                f"season: {correction.season} does not follow {seasons[-1].season.number}",
-            )
-        if len(seasons) == correction_records.MOST_SEASONS:
-            raise Invalid(
-                "bad-season",
-                f"season: a ladder has {correction_records.MOST_SEASONS} seasons at most",
-            )
+        if seasons and correction.season <= (last := seasons[-1].season.number):
+            raise Invalid("bad-season", f"season: {correction.season} does not follow {last}")
+        if len(seasons) == (most := correction_records.MOST_SEASONS):
+            raise Invalid("bad-season", f"season: a ladder has {most} seasons at most")
         season = Season(correction.season, correction.keep, correction.sigma)
         self._corrections.start(StartedSeason(offset, season))
+
+
+# --- all corrections of a log ---------------------------------------------------------------------
+
+
+def with_verdicts(
+    run: Callable[[edited_log.Verdicts | None], T], read_log: Callable[[], Iterable[Record]],
+    ladders: Ladders, window: int, partitions: int = ANYWHERE,
+) -> T:  # fmt: skip
+    """Return the result of `run`. The first call passes None, which is enough for a log without
+    corrections. If it raises MissingVerdicts, `run` is called again with the verdicts on the
+    corrections. `read_log` yields the records of the log from the first one, each time it is
+    called."""
+    try:
+        return run(None)
+    except edited_log.MissingVerdicts:
+        verdicts = verdicts_of_log(read_log, ladders, window, partitions)
+    return run(verdicts)
+
+
+def verdicts_of_log(
+    read_log: Callable[[], Iterable[Record]], ladders: Ladders, window: int,
+    partitions: int = ANYWHERE,
+) -> edited_log.Verdicts:  # fmt: skip
+    """The verdicts on all corrections in the records of `round-completed`. `read_log` yields these
+    records from the first one, each time it is called."""
+    found: dict[RecordPlace, contract.Correction] = {}
+    rejections: dict[RecordPlace, Invalid] = {}
+    for record in read_log():
+        if record.headers and kind_of(record) and not is_seed(record):
+            place = record.partition, record.offset
+            try:
+                found[place] = correction_records.decode(record, ladders, partitions)
+            except Invalid as invalid:
+                rejections[place] = invalid
+    if not found:
+        return edited_log.Verdicts({}, rejections)
+    second = _SecondPass(found, rejections, edited_log.RecordValidator(ladders, window, partitions))
+    for records in edited_log.batches_of(read_log(), mixed=True):
+        for each in second.validator.read(records):
+            second.read(each)
+    return second.verdicts()
+
+
+class _SecondPass:
+    """Validates the corrections in the order of the log, each by the log before it."""
+
+    def __init__(
+        self, found: dict[RecordPlace, contract.Correction],
+        rejections: dict[RecordPlace, Invalid], validator: edited_log.RecordValidator,
+    ) -> None:  # fmt: skip
+        self.validator = validator
+        self._found = found
+        self._rejections = rejections
+        self._starts: dict[RecordPlace, tuple[str, Season]] = {}
+        by_ladder: dict[str, list[contract.Correction]] = {}
+        for correction in found.values():
+            by_ladder.setdefault(correction.ladder, []).append(correction)
+        read = validator.round_decoder.read
+        self._ledgers = {ladder: Ledger(group, read) for ladder, group in by_ladder.items()}
+        self._batched: dict[str, list[tuple[Record, contract.Correction]]] = {}
+        """For each ladder, the corrections that wait to be applied, with their records."""
+        self._applied: dict[str, list[edited_log.AppliedCorrection]] = {}
+
+    def read(self, each: edited_log.LoggedRounds | Seed | Record) -> None:
+        """Read a batch of rounds, a seed, or a correction."""
+        if isinstance(each, edited_log.LoggedRounds):
+            self._read_rounds(each)
+        elif isinstance(each, Seed):
+            if each.ladder in self._ledgers:
+                self._ledgers[each.ladder].add_seed(each)
+        elif (found := self._found.get((each.partition, each.offset))) is not None:
+            self._read_correction(each, found)
+
+    def _read_rounds(self, group: edited_log.LoggedRounds) -> None:
+        ladders = (head.ladder for head in group.rounds.heads)
+        keys = zip(ladders, group.partition.tolist(), strict=True)
+        for (ladder, partition), places in indices_by(keys).items():
+            if ladder in self._ledgers:
+                own = group.take(places)
+                self._ledgers[ladder].add(own.rounds, own.offset, partition)
+
+    def _read_correction(self, record: Record, correction: contract.Correction) -> None:
+        deferred = self._batched.setdefault(correction.ladder, [])
+        if isinstance(correction, contract.Batched) and correction.batched:
+            deferred.append((record, correction))
+            self._record_outcome(record, correction, -1)
+        elif isinstance(correction, contract.CorrectionsApplied):
+            for each in deferred:
+                self._validate(*each, record.offset)
+            deferred.clear()
+            self._record_outcome(record, correction, record.offset)
+        else:
+            self._validate(record, correction, record.offset)
+
+    def _record_outcome(self, record: Record, correction: contract.Correction, at: int) -> None:
+        outcome = edited_log.AppliedCorrection(record.offset, correction, at)
+        self._applied.setdefault(correction.ladder, []).append(outcome)
+
+    def _validate(self, record: Record, correction: contract.Correction, at: int) -> None:
+        ledger, place = self._ledgers[correction.ladder], (record.partition, record.offset)
+        try:
+            ledger.validate(correction, record.received_s, record.offset)
+            if isinstance(correction, contract.SeasonStarted):
+                self._starts[place] = correction.ladder, ledger.last_season
+            self._record_outcome(record, correction, at)
+        except Invalid as invalid:
+            invalid.set_round(correction.ladder, getattr(correction, "round_id", ""))
+            self._rejections[place] = invalid
+
+    def verdicts(self) -> edited_log.Verdicts:
+        """The verdicts on all corrections that were read."""
+        edits = {ladder: ledger.edits for ladder, ledger in self._ledgers.items()}
+        return edited_log.Verdicts(edits, self._rejections, self._starts, self._applied)

@@ -23,17 +23,17 @@ from stream_rater.columns.arrays import Ints
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import Ladders
+from stream_rater.contract.events import Round
 from stream_rater.contract.record import Record
 from stream_rater.replay import edited_log
 from stream_rater.replay.cores import Cores
-from stream_rater.replay.read_ahead import prefetched
+from stream_rater.replay.files import prefetched
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.lines import RecordBatches
 from stream_rater.rounds.seed_records import Seed
 
 LONG_LOG = 1_000_000
-"""From so many records on, other processes read. To start them takes as long as some hundred
-thousand records."""
+"""From so many records on, other processes read; to start them takes the time of some 100,000."""
 
 MOST_PROCESSES = 4
 """The most processes that read. So many keep one that rates busy."""
@@ -87,7 +87,7 @@ class LogReader(NamedTuple):
             batches = map(validator.validated, self.source.batches(self.ends))
             yield cores.ahead(batches, MOST_AHEAD)
             return
-        asked = [_Asked(self.source, share, ladders, window, partitions) for share in shares]
+        asked = [(self.source, share, ladders, window, partitions) for share in shares]
         with _readers(asked) as connections:
             received = prefetched(_received(connections), MOST_AHEAD)
             yield (_unpacked(each, validator.round_decoder) for each in received)
@@ -104,8 +104,7 @@ class _CalledSource(NamedTuple):
 
 
 def _shares(ends: Mapping[int, int], most: int) -> list[dict[int, int]]:
-    """The ends of the partitions that have records, in at most so many shares with about as many
-    records each."""
+    """The ends of the partitions with records, in at most so many shares of about the same size."""
     shares: list[dict[int, int]] = [{} for _ in range(most)]
     for partition, end in sorted(ends.items(), key=lambda each: -each[1]):
         if end:
@@ -116,41 +115,20 @@ def _shares(ends: Mapping[int, int], most: int) -> list[dict[int, int]]:
 # --- in the other processes -----------------------------------------------------------------------
 
 
-class _Asked(NamedTuple):
-    """What a process is asked for."""
-
-    source: LogSource
-    ends: Mapping[int, int]
-    ladders: Ladders
-    window: int
-    partitions: int
-
-
-class _Head(NamedTuple):
-    """The head of a round of which only the ladder is known. It is a `RoundHead`."""
-
-    ladder: str
-    round_id: str = ""
-    completed_at: str = ""
-
-
-class _Trouble(NamedTuple):
-    """An exception of a process."""
-
-    error: BaseException
-
-
-def _read(asked: _Asked, connection: Connection) -> None:
+def _read(
+    connection: Connection, source: LogSource, ends: Mapping[int, int], ladders: Ladders,
+    window: int, partitions: int,
+) -> None:  # fmt: skip
     """Read and validate, and send each batch."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asked ends this one
-    validator = edited_log.RecordValidator(asked.ladders, asked.window, asked.partitions)
+    validator = edited_log.RecordValidator(ladders, window, partitions)
     with suppress(BrokenPipeError):  # the process that asked was killed
         try:
-            for records in asked.source.batches(asked.ends):
+            for records in source.batches(ends):
                 valid = validator.validated(records)
                 connection.send_bytes(_packed(valid, validator.round_decoder))
         except Exception as error:
-            connection.send_bytes(pickle.dumps(_Trouble(error)))
+            connection.send_bytes(pickle.dumps(error))
         else:
             connection.send_bytes(END)
 
@@ -174,21 +152,18 @@ def _packed(valid: edited_log.ValidRecords, decoder: RoundDecoder) -> bytes:
 def _small(logged: edited_log.LoggedRounds, used: Ints) -> edited_log.LoggedRounds:
     """The rounds with heads that have no other text than the ladder, and without the hashes of this
     process. Their `config_index` becomes an index into `used`."""
-    rounds, heads = logged.rounds, dict[str, _Head]()
-    names = rounds.names
+    rounds, names = logged.rounds, logged.rounds.names
     ladders = [head.ladder for head in rounds.heads]
-    for ladder in set(ladders):
-        heads[ladder] = _Head(ladder)
+    heads = {each: Round(round_id="", ladder=each, completed_at="") for each in set(ladders)}
     small = structs.replace(
         rounds, heads=[heads[each] for each in ladders],
         names=StringColumn(names.data, names.starts, names.ends),
         config_index=np.searchsorted(used, rounds.config_index),
     )  # fmt: skip
-    return replace(logged, rounds=small)
+    return structs.replace(logged, rounds=small)
 
 
 def _place(record: Record) -> Record:
-    """The record without its content."""
     return Record(record.partition, record.offset, None)
 
 
@@ -196,16 +171,15 @@ def _place(record: Record) -> Record:
 
 
 @contextmanager
-def _readers(asked: Sequence[_Asked]) -> Iterator[list[Connection]]:
-    """Start a process for each, and give the connections on which they send. At the end of the
-    block the processes end."""
+def _readers(asked: Sequence[tuple[Any, ...]]) -> Iterator[list[Connection]]:
+    """Within the block: a process for each, and the connections on which they send."""
     context = multiprocessing.get_context("spawn")
     connections, processes = list[Connection](), list[Any]()
     try:
         for each in asked:
             receiving, sending = context.Pipe(duplex=False)
             connections.append(receiving)
-            processes.append(context.Process(target=_read, args=(each, sending), daemon=True))
+            processes.append(context.Process(target=_read, args=(sending, *each), daemon=True))
             processes[-1].start()
             sending.close()
         yield connections
@@ -219,7 +193,6 @@ def _readers(asked: Sequence[_Asked]) -> Iterator[list[Connection]]:
 
 
 def _received(connections: Iterable[Connection]) -> Iterator[bytes]:
-    """Yield what is received on any of the connections, until each has sent END."""
     left = list(connections)
     while left:
         for connection in wait(left):
@@ -240,15 +213,15 @@ def _received(connections: Iterable[Connection]) -> Iterator[bytes]:
 def _unpacked(data: bytes, decoder: RoundDecoder) -> edited_log.ValidRecords:
     """What a process has sent. Its configurations become those of this decoder."""
     found = pickle.loads(data)
-    if isinstance(found, _Trouble):
-        raise found.error
+    if isinstance(found, Exception):
+        raise found
     valid, ratings = found
     index = np.array([decoder.adopt(each) for each in ratings], np.int64)
 
     def adopted(each: edited_log.Content) -> edited_log.Content:
         if isinstance(each, edited_log.LoggedRounds):
             numbers = index[each.rounds.config_index] if len(each) else each.rounds.config_index
-            return replace(each, rounds=structs.replace(each.rounds, config_index=numbers))
+            return structs.replace(each, rounds=structs.replace(each.rounds, config_index=numbers))
         if isinstance(each, Seed):
             return replace(each, rating=decoder.ratings[decoder.adopt(each.rating)])
         return each

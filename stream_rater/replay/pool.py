@@ -67,22 +67,19 @@ def waves_of(starts: Ints, rows: Ints, players: int) -> Waves:
 
 
 class RatingResult(NamedTuple):
-    """The result of rating some rounds with P players in all. A player counts once for each
-    round."""
+    """The result of rating rounds with P players in all; a player counts once for each round."""
 
     wave: Wave
-    """The input of stage 1. It has each player's belief before each round, drawn by the seasons
-    that had started."""
+    """The input of stage 1, with each player's belief before each round, drawn by the seasons."""
     evidence: Evidence
     """(P, 3) the evidence of stage 1."""
     after: Posteriors
     """The mu and sigma of each player after each round."""
     published: Posteriors
-    """The mu and sigma of each player that were published before each round: as in the wave, but
-    not drawn."""
+    """Each player's mu and sigma that were published before each round: not drawn."""
 
 
-class SeedResult(NamedTuple):
+class SeedOutcome(NamedTuple):
     """The effect of a seed or a reset on n of its players."""
 
     chosen: Ints
@@ -94,7 +91,7 @@ class SeedResult(NamedTuple):
 
 
 NO_ROWS = np.empty(0, np.int64)
-NOTHING_SEEDED = SeedResult(NO_ROWS, NO_ROWS, Posteriors(np.empty(0), np.empty(0)))
+NOTHING_SEEDED = SeedOutcome(NO_ROWS, NO_ROWS, Posteriors(np.empty(0), np.empty(0)))
 """The effect of a reset of an unknown player."""
 
 
@@ -181,8 +178,7 @@ class Pool(BeliefTable):
         return pool
 
     def part(self, players: StringColumn) -> "Pool":
-        """Copy the beliefs of these players into a new pool. Newcomers are left out; the pool adds
-        them when they appear."""
+        """Copy the beliefs of these players into a new pool, without newcomers."""
         known = [(name, row) for name in players.texts() if (row := self.find(name)) is not None]
         names, rows = [name for name, _ in known], np.array([row for _, row in known], np.int64)
         return Pool.of(self.rating, self.rule.seasons, StringColumn.of(names), self.beliefs(rows))
@@ -227,8 +223,7 @@ class Pool(BeliefTable):
         self._beliefs.factors[rows, : beliefs.factors.shape[1]] = beliefs.factors
 
     def rate(self, standings: OneRound, offset: int) -> tuple[Ints, Evidence] | None:
-        """Rate one round. Returns the players' rows and the evidence, or None if the round changes
-        nothing."""
+        """Rate one round. Returns the rows and the evidence; None if it changes nothing."""
         if not standings.is_informative(skip_all_tied=self.rating.skip_all_tied):
             return None
         rows = self.rows(standings.batch.names)
@@ -257,14 +252,14 @@ class Pool(BeliefTable):
             published = self._restore_undrawn(drawn, published, wave.rounds)
         return RatingResult(wave, evidence, after, published)
 
-    def seed(self, seed: Seed) -> SeedResult:
+    def seed(self, seed: Seed) -> SeedOutcome:
         """Apply a seed or a reset that the corrections have edited. It changes the players of a
         seed who have no round, or the player of a reset who has one. A reset adds no player."""
         if seed.is_reset and all(self.find(name) is None for name in seed.names.texts()):
             return NOTHING_SEEDED
         return self.seed_rows(seed, self.rows(seed.names))
 
-    def seed_rows(self, seed: Seed, rows: Ints) -> SeedResult:
+    def seed_rows(self, seed: Seed, rows: Ints) -> SeedOutcome:
         """Apply a seed or a reset, as `seed` does. `rows` (n,) are the rows of its players."""
         header, played = self._beliefs.header, self._beliefs.header["rounds"][rows] > 0
         chosen = np.flatnonzero(played if seed.is_reset else ~played)
@@ -277,7 +272,7 @@ class Pool(BeliefTable):
             same = np.full(len(own), seed.time), np.full(len(own), seed.offset)
             given = seed.mu[chosen], seed.sigma[chosen], seed.rounds[chosen]
             header[own] = seeding.seeded(self.rule, *given, *same)
-        return SeedResult(chosen, own, published)
+        return SeedOutcome(chosen, own, published)
 
     def _draw(self, rows: Ints) -> _Drawn | None:
         """Draw the beliefs of the players in `rows` by the seasons that have not drawn them yet. A
@@ -300,10 +295,8 @@ class Pool(BeliefTable):
         seasons.remember(self._beliefs, before.take(drawn.alone))
         published = Posteriors(seen.mu.copy(), seen.sigma.copy())
         old = played[drawn.first] > 0
-        published.mu[drawn.first[old]], published.sigma[drawn.first[old]] = (
-            before.mu[old],
-            before.sigma[old],
-        )
+        published.mu[drawn.first[old]] = before.mu[old]
+        published.sigma[drawn.first[old]] = before.sigma[old]
         return published
 
     def mu(self, row: int) -> float:

@@ -11,11 +11,10 @@ from msgspec import structs
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.ranges import bounds
-from stream_rater.contract.events import CorrectionCause, RatingChanged, joined
+from stream_rater.contract.events import CorrectionCause, RatingChanged, Round, joined
 from stream_rater.rating.model import DID_NOT_FINISH, PERFORMANCE
 from stream_rater.rating.stages import RatingRule, ratings
 from stream_rater.replay.sequential import Rated, RatedBatch, Seeded
-from stream_rater.rounds.batch import RoundHead
 
 
 def changes_of(batch: RatedBatch) -> Iterator[RatingChanged]:
@@ -26,7 +25,7 @@ def changes_of(batch: RatedBatch) -> Iterator[RatingChanged]:
         yield from _seed_events(seeded)
     by_round: dict[int, Sequence[RatingChanged]] = {}
     for rated in batch.rated:
-        events = _events(rated, batch.log.rounds.offset[rated.chosen])
+        events = [*_events(rated, batch.log.rounds.offset[rated.chosen])]
         starts = bounds(rated.rounds.sizes).tolist()
         for i, number in enumerate(rated.chosen.tolist()):
             by_round[number] = events[starts[i] : starts[i + 1]]
@@ -46,28 +45,23 @@ def numbers_of(rated: Rated) -> Floats:
     ))  # fmt: skip
 
 
-def _events(rated: Rated, offsets: Ints) -> list[RatingChanged]:
-    """The events of R rounds of one ladder, round by round. `offsets` (R,) are their offsets."""
+def _events(rated: Rated, offsets: Ints) -> Iterator[RatingChanged]:
+    """Yield the events of R rounds of a ladder, which are at these (R,) offsets."""
     rounds = rated.rounds
     rows = zip(
         np.repeat(np.arange(len(rounds)), rounds.sizes).tolist(), rounds.names.texts(),
         np.repeat(rounds.place, rounds.members).tolist(), numbers_of(rated).tolist(),
         (rated.result.wave.rounds + 1).tolist(), strict=True,
     )  # fmt: skip
-    found = []
     for i, player, place, row, played in rows:
         head = rounds.heads[i]
-        found.append(
-            rating_changed(
-                head.ladder, head.round_id, player, head.completed_at, place, row, played,
-                int(offsets[i]), rated.rule,
-            )
+        yield rating_changed(
+            head.ladder, head.round_id, player, head.completed_at, place, row, played,
+            int(offsets[i]), rated.rule,
         )  # fmt: skip
-    return found
 
 
 def _seed_events(seeded: Seeded) -> Iterator[RatingChanged]:
-    """The events of one seed or reset."""
     seed, pool, rule, (chosen, rows, published) = seeded
     header = pool.headers(rows)
     numbers = np.column_stack((header["mu"], header["sigma"], *published)).tolist()
@@ -77,7 +71,7 @@ def _seed_events(seeded: Seeded) -> Iterator[RatingChanged]:
 
 
 def seed_changed(
-    kind: str, head: RoundHead, player: str, values: Sequence[float], rounds: int, offset: int,
+    kind: str, head: Round, player: str, values: Sequence[float], rounds: int, offset: int,
     rule: RatingRule,
 ) -> RatingChanged:  # fmt: skip
     """Make the event of one player whose rating a seed or a reset changed. `values` are mu and
@@ -101,21 +95,10 @@ def rating_changed(
     the number of the player's rounds, including this one, whose offset is `offset`."""
     mu, sigma, previous_mu, previous_sigma, performance, rating, previous_rating = numbers
     return RatingChanged(
-        event_id=joined(ladder, round_id, player),
-        ladder=ladder,
-        player=player,
-        round_id=round_id,
-        completed_at=completed_at,
-        rank=None if place == DID_NOT_FINISH else place,
-        mu=mu,
-        sigma=sigma,
-        previous_mu=previous_mu,
-        previous_sigma=previous_sigma,
-        performance=performance,
-        rating=rating,
-        previous_rating=previous_rating,
-        rounds=rounds,
-        provisional=rounds < rule.provisional_rounds,
-        offset=offset,
-        season=rule.season,
-    )
+        event_id=joined(ladder, round_id, player), ladder=ladder, player=player,
+        round_id=round_id, completed_at=completed_at,
+        rank=None if place == DID_NOT_FINISH else place, mu=mu, sigma=sigma,
+        previous_mu=previous_mu, previous_sigma=previous_sigma, performance=performance,
+        rating=rating, previous_rating=previous_rating, rounds=rounds,
+        provisional=rounds < rule.provisional_rounds, offset=offset, season=rule.season,
+    )  # fmt: skip

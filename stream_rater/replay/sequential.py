@@ -16,7 +16,7 @@ from stream_rater.rating.stages import RatingRule
 from stream_rater.replay import edited_log
 from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.edits import indices_by
-from stream_rater.replay.pool import Pool, RatingResult, SeedResult, waves_of
+from stream_rater.replay.pool import Pool, RatingResult, SeedOutcome, waves_of
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.seed_records import Seed
 
@@ -28,8 +28,7 @@ class Rated(NamedTuple):
     """R rounds of one ladder that were rated by the same parameters, with P players in all."""
 
     chosen: Ints
-    """(R,) the indices of the rounds among the accepted rounds of the batch, in the order of
-    rating."""
+    """(R,) the indices of the rounds among the batch's accepted ones, as rated."""
     rounds: RoundBatch
     """(R,) the rounds in this order."""
     pool: Pool
@@ -51,7 +50,7 @@ class Seeded(NamedTuple):
     """The pool of the ladder."""
     rule: RatingRule
     """The pool's rule at the seed."""
-    result: SeedResult
+    result: SeedOutcome
     """The players whose beliefs it changed."""
 
 
@@ -75,8 +74,7 @@ class Replay:
         validator: edited_log.RecordValidator | None = None,
         cores: Cores = ONE_CORE,
     ) -> None:  # fmt: skip
-        """The arguments are those of EditedLog. `cores` rate several ladders, and the rounds of
-        large waves, at the same time."""
+        """As for EditedLog. `cores` rate ladders, and large waves, at the same time."""
         self.log = edited_log.EditedLog(ladders, window, partitions, verdicts, validator)
         self._cores = cores
         self.pools: dict[str, Pool] = {}
@@ -117,8 +115,7 @@ class Replay:
         return RatedBatch(batch, self.rate(batch.rounds), seeded)
 
     def seed(self, reported: Seed) -> Seeded | None:
-        """Apply an accepted seed or reset after the corrections have edited it. None if no player
-        is left in it."""
+        """Apply an accepted seed or reset, edited by the corrections; None if nobody is left."""
         seed = self.log.seed(reported)
         if seed is None:
             return None
@@ -145,8 +142,7 @@ class Replay:
         self, groups: Mapping[tuple[str, int], Ints], rounds: RoundBatch, places: Ints,
         offsets: Ints,
     ) -> list[Rated]:  # fmt: skip
-        """Rate some ladders at the same time. The groups of a ladder, each of another rule, are
-        rated one after the other."""
+        """Rate ladders at the same time, and the groups of one, each of another rule, in turn."""
         rules = dict[str, list[int]]()
         for ladder, rule in groups:
             rules.setdefault(ladder, []).append(rule)

@@ -1,26 +1,33 @@
-"""Computes the beliefs about the sides of a future round, and the changes its result would make.
+"""Computes the changes that a future round or a correction would make, and changes nothing.
 
-The service's own kernels rate the result on a copy of the beliefs of the round's players. So
-nothing is changed, and the time does not depend on the size of the ladder.
+The service's own kernels rate the result of a round on a copy of the beliefs of its players, so the
+time does not depend on the size of the ladder. For corrections the log is replayed as it is, and as
+they would edit it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import structs
 
 from stream_rater.columns.arrays import Ints
-from stream_rater.config.ladders import any_ladder
+from stream_rater.columns.sharding import ANYWHERE
+from stream_rater.config.ladders import Ladders, any_ladder
 from stream_rater.contract.events import EPOCH, Entry, RoundCompleted, to_json
 from stream_rater.contract.record import Record
 from stream_rater.rating.prediction.forecast import Believed
 from stream_rater.rating.seasons import seen
+from stream_rater.replay.edited_log import batches_of
 from stream_rater.replay.edits import Edits
+from stream_rater.replay.ledger import verdicts_of_log
 from stream_rater.replay.pool import ONE_WAVE, Pool
-from stream_rater.replay.sequential import Rated
+from stream_rater.replay.sequential import Rated, Replay
 from stream_rater.rounds.batch import OneRound, RoundBatch
 from stream_rater.rounds.decoder import RoundDecoder
+from stream_rater.rounds.validation import Invalid
 
 NOT_YET = -1
 """The offset of a round that was not reported. No correction concerns a round at this offset."""
@@ -90,8 +97,7 @@ def rate_future_round(
     known: KnownBeliefs, standings: Sequence[Entry], weight: float = 1.0,
     performance_ceiling: float | None = None,
 ) -> Rated | None:  # fmt: skip
-    """Rate a future round. Returns None if it would change no rating. Raises Invalid if it cannot
-    be rated."""
+    """Rate a future round. Returns None if it would change no rating. Raises Invalid."""
     at = (EPOCH + timedelta(seconds=known.time_s)).isoformat()
     value = to_json(
         RoundCompleted(
@@ -115,3 +121,70 @@ def order_by_sides(rated: Rated, sides: Sequence[Sequence[str]], edits: Edits) -
     place = np.array([places[each] for each in rated.rounds.names.texts()], np.int64)
     order = np.argsort(place)
     return order, np.array([i for _, i in given], np.int64)[place[order]]
+
+
+# --- corrections ----------------------------------------------------------------------------------
+
+
+@dataclass
+class CorrectionPreview:
+    """Two replays of a log, without and with the previewed corrections, and their differences."""
+
+    before: Replay
+    after: Replay
+    rounds: int
+    """The number of accepted rounds of the ladder."""
+    touched: int
+    """The number of these rounds that the corrections would change."""
+    seeds: int
+    """The number of accepted seeds and resets of the ladder that the corrections would change."""
+    rejected: list[tuple[int, Invalid]]
+    """The index of each previewed correction that would be rejected, and the reason."""
+    others_rejected: list[tuple[int, Invalid]]
+    """The offset of each waiting correction of the log that would be rejected, and the reason."""
+
+
+def preview_corrections(
+    read_log: Callable[[], Iterable[Record]], corrections: Sequence[Record], ladder: str,
+    ladders: Ladders, window: int, partitions: int = ANYWHERE,
+) -> CorrectionPreview:  # fmt: skip
+    """Preview corrections of a ladder as if they followed the last record of its partition.
+    `read_log` yields the records of that partition from the first one, each time it is called. The
+    offsets in `corrections` are ignored."""
+    added: list[Record] = []
+
+    def with_corrections() -> Iterator[Record]:
+        end = 0
+        for record in read_log():
+            yield record
+            end = record.offset + 1
+        added[:] = [structs.replace(each, offset=end + i) for i, each in enumerate(corrections)]
+        yield from added
+
+    old = verdicts_of_log(read_log, ladders, window, partitions)
+    new = verdicts_of_log(with_corrections, ladders, window, partitions)
+    found = CorrectionPreview(
+        Replay(ladders, window, partitions, old), Replay(ladders, window, partitions, new),
+        0, 0, 0, [], [],
+    )  # fmt: skip
+    before, after = old.of(ladder), new.of(ladder)
+    for batch in batches_of(read_log()):
+        log = found.before.feed(batch).log
+        own = log.rounds.of_ladder(ladder)
+        found.after.feed(batch)
+        found.rounds += len(own)
+        if after is not before:
+            if len(own):
+                found.touched += after.count_differences(before, own.rounds, own.offset)
+            seeds = [each for each in log.seeds if each.ladder == ladder]
+            found.seeds += sum(after.changes_seed(before, each) for each in seeds)
+    for batch in batches_of(added):
+        found.after.feed(batch)
+    ours = {(each.partition, each.offset): i for i, each in enumerate(added)}
+    for place, invalid in new.rejections.items():
+        if place in ours:
+            found.rejected.append((ours[place], invalid))
+        elif place not in old.rejections:
+            found.others_rejected.append((place[1], invalid))
+    found.rejected.sort(key=lambda each: each[0])
+    return found

@@ -7,7 +7,7 @@ not depend on the number of rounds.
 import math
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, Protocol, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -36,8 +36,7 @@ from stream_rater.rating.seats import NO_SEAT, SeatCodes, shifts_of
 from stream_rater.rounds.ragged import Ragged, functions_of
 
 MAX_TIME_LENGTH = 64
-"""The most characters of a time. They suffice for any clock, and the text is copied to every event
-of the round."""
+"""The most characters of a time. It is copied to every event of the round."""
 MOST_INSERTED = 32
 """The most entries that are sorted by insertion."""
 
@@ -48,22 +47,6 @@ BAD_SEAT, BAD_SCORE = 2**64 - 1, math.inf
 """What the columns of a reported round have where the message has a seat or a score that is not
 valid. Its bytes are no ASCII, so this number is that of no seat. `validation` rejects the round if
 its ladder uses the field; if not, `forget_invalid` makes the value absent."""
-
-
-class RoundHead(Protocol):
-    """The text fields of a round, which do not enter the computation of ratings."""
-
-    @property
-    def round_id(self) -> str:
-        """The round's id. Within the duplicate window, it is unique in the ladder."""
-
-    @property
-    def ladder(self) -> str:
-        """The id of the ladder."""
-
-    @property
-    def completed_at(self) -> str:
-        """The time of completion, as reported."""
 
 
 class RoundBatch(Ragged, gc=False):
@@ -77,8 +60,8 @@ class RoundBatch(Ragged, gc=False):
     per_player: ClassVar = ("share", "names")
     optional: ClassVar = {"seat": NO_SEAT, "score": math.nan}
 
-    heads: Sequence[RoundHead]
-    """(R,) the id, the ladder and the reported time of each round."""
+    heads: Sequence[Round]
+    """(R,) the id, the ladder and the reported time of each round, which are not rated."""
     time: Ints
     """(R,) the time of completion, Unix seconds."""
     weight: Floats
@@ -86,8 +69,7 @@ class RoundBatch(Ragged, gc=False):
     ceiling: Floats
     """(R,) the cap on performances; infinite for none."""
     config_index: Ints
-    """(R,) the index of the rating configuration among the decoder's `ratings`; 0 in the
-    laboratory."""
+    """(R,) the index of the rating configuration among the decoder's `ratings`, or 0."""
     unknown: Flags
     """(R,) whether the round has unknown fields, or an entry with both a rank and `dnf`."""
     entries: Ints
@@ -101,14 +83,11 @@ class RoundBatch(Ragged, gc=False):
     share: Floats
     """(P,) the part of the round that each player played."""
     names: StringColumn
-    """(P,) the ids of the players; empty in `evaluation`, which identifies players by their
-    rows."""
+    """(P,) the ids of the players; empty in `evaluation`, which has their rows."""
     seat: SeatCodes = NO_SEATS
-    """(E,) the number of the seat of each entry (`seats`); NO_SEAT if it has none. (0,) if no entry
-    of these rounds has one."""
+    """(E,) the number of each entry's seat (`seats`), or NO_SEAT. (0,) if no entry has one."""
     score: Floats = NO_SCORES
-    """(E,) the score of each entry, NaN if it has none. (0,) if no entry of these rounds has
-    one."""
+    """(E,) the score of each entry, or NaN. (0,) if no entry has one."""
 
     @property
     def are_duels(self) -> bool:
@@ -152,21 +131,12 @@ class RoundBatch(Ragged, gc=False):
     ) -> Wave:
         fixed = config.fixed_players if config is not None else ()
         return Wave(
-            round_starts=bounds(self.entries),
-            weight=self.weight,
-            ceiling=self.ceiling,
-            time=self.time,
-            place=self.place,
-            entry_starts=bounds(self.members),
-            share=self.share,
-            mu=mu,
-            sigma=sigma,
-            rounds=played,
-            last_time=last_time,
+            round_starts=bounds(self.entries), weight=self.weight, ceiling=self.ceiling,
+            time=self.time, place=self.place, entry_starts=bounds(self.members), share=self.share,
+            mu=mu, sigma=sigma, rounds=played, last_time=last_time,
             fixed=is_among(self.names, fixed) if fixed else NO_FIXED,
-            shift=shift_of(config, self.seat),
-            score=score_of(config, self.score),
-        )
+            shift=shift_of(config, self.seat), score=score_of(config, self.score),
+        )  # fmt: skip
 
     def players(self) -> PlayerColumn:
         """(P,) the players of all rounds."""
@@ -226,24 +196,19 @@ class OneRound(msgspec.Struct, frozen=True, gc=False):
     batch: RoundBatch
 
     @property
-    def head(self) -> RoundHead:
-        """The text fields of the round, which do not enter the computation of ratings."""
-        return self.batch.heads[0]
-
-    @property
     def round_id(self) -> str:
         """The round's id."""
-        return self.head.round_id
+        return self.batch.heads[0].round_id
 
     @property
     def ladder(self) -> str:
         """The id of the ladder."""
-        return self.head.ladder
+        return self.batch.heads[0].ladder
 
     @property
     def completed_at(self) -> str:
         """The time of completion, as reported."""
-        return self.head.completed_at
+        return self.batch.heads[0].completed_at
 
     @property
     def time(self) -> int:
@@ -288,7 +253,7 @@ RoundBatch.empty = NO_ROUNDS
 
 
 def reported_batch(
-    heads: Sequence[RoundHead], unknown: Flags, entries: Ints, sizes: Ints, place: Places,
+    heads: Sequence[Round], unknown: Flags, entries: Ints, sizes: Ints, place: Places,
     members: Ints, share: Floats, names: StringColumn, seat: SeatCodes, score: Floats,
 ) -> RoundBatch:  # fmt: skip
     """A batch of rounds as they were reported. Their time, weight and ceiling are blank until
@@ -309,22 +274,20 @@ def forget_invalid(rounds: RoundBatch) -> None:
 
 
 def fill_from_heads(rounds: RoundBatch) -> None:
-    """Write the time, weight and ceiling of each round from its head, which must be a `Round`."""
-    heads = cast(Sequence[Round], rounds.heads)
-    rounds.time[:] = times_of(heads)
-    rounds.weight[:] = [head.weight for head in heads]
-    ceilings = [head.performance_ceiling for head in heads]
-    rounds.ceiling[:] = [math.inf if each is None else each for each in ceilings]
+    """Write the time, weight and ceiling of each round from its head."""
+    rounds.time[:] = times_of(rounds.heads)
+    rounds.weight[:] = [head.weight for head in rounds.heads]
+    ceilings = [head.performance_ceiling for head in rounds.heads]
+    rounds.ceiling[:] = [math.inf if ceiling is None else ceiling for ceiling in ceilings]
 
 
 def times_of(heads: Sequence[Round]) -> Ints:
-    """(R,) the time of completion of each round, Unix seconds; UNUSUAL where the text is not a
-    valid time."""
-    found = timestamps.seconds(StringColumn.of([head.completed_at for head in heads]))
-    for i in np.flatnonzero(found == timestamps.UNUSUAL).tolist():
+    """(R,) the time of completion, Unix seconds; UNUSUAL where the text is not a valid time."""
+    times = timestamps.seconds(StringColumn.of([head.completed_at for head in heads]))
+    for i in np.flatnonzero(times == timestamps.UNUSUAL).tolist():
         if not time_mistake(heads[i].completed_at):
-            found[i] = events.parse_time(heads[i].completed_at)
-    return found
+            times[i] = events.parse_time(heads[i].completed_at)
+    return times
 
 
 def time_mistake(completed_at: str) -> str:

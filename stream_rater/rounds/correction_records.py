@@ -11,26 +11,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from stream_rater.columns.sharding import ANYWHERE, partition_of
+from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract import corrections, events
-from stream_rater.contract.corrections import (
-    EVENT_TYPE,
-    KINDS,
-    Correction,
-    PlayerMerged,
-    PlayerRemoved,
-    RoundAmended,
-    RoundVoided,
-    SeasonStarted,
-)
-from stream_rater.contract.events import UNDECODABLE, shown
-from stream_rater.contract.record import Record, header
+from stream_rater.contract.corrections import Correction
+from stream_rater.contract.events import shown
+from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import SEEDS
 from stream_rater.rounds.batch import time_mistake
-from stream_rater.rounds.decoder import kind_of
+from stream_rater.rounds.decoder import check_partition, event_in
 from stream_rater.rounds.fallback import LONGEST_TEXT
-from stream_rater.rounds.validation import Invalid, id_mistake, with_cure
+from stream_rater.rounds.validation import Invalid, id_mistake
 
 MOST_SEASONS = 2**16 - 1
 """The most seasons of a ladder, since a belief counts them in 16 bits."""
@@ -51,8 +42,7 @@ def decode(record: Record, ladders: Ladders, partitions: int = ANYWHERE) -> Corr
 
 
 def rejection(correction: Correction, ladders: Ladders, offset: int) -> Invalid | None:
-    """The reason why the correction's ladder accepts no corrections at this offset; None if it
-    accepts them."""
+    """The reason why the ladder accepts no corrections at this offset; None if it accepts them."""
     terms = ladders.find(correction.ladder, offset)
     if terms is None or terms.limits.corrections == "accepted":
         return None
@@ -63,29 +53,22 @@ def rejection(correction: Correction, ladders: Ladders, offset: int) -> Invalid 
 
 
 def well_formed(record: Record, ladders: Ladders, partitions: int = ANYWHERE) -> Correction:
-    """Like `decode`, but also for a ladder that accepts no corrections. Raises Invalid if the
-    correction is not well-formed."""
-    value, kind, limits = record.value or b"", kind_of(record), ladders.limits
-    if record.unreadable:
-        raise Invalid("too-large", record.unreadable)
-    if len(value) > limits.max_bytes:
-        raise Invalid("too-large", f"{len(value)} bytes, over the limit of {limits.max_bytes}")
-    if kind not in KINDS:
-        known = ", ".join((*KINDS, *SEEDS))
-        raise Invalid(
-            "malformed", f"{EVENT_TYPE} {shown(kind[:LONGEST_TEXT])!r} is none of {known}"
-        )
-    packed = "msgpack" in header(record.headers, "content-type").lower()
-    try:
-        correction = corrections.from_message(kind, value, packed=packed)
-    except UNDECODABLE as error:
-        raise Invalid("malformed", with_cure(shown(str(error)[:LONGEST_TEXT]))) from None
+    """Like `decode`, but also for a ladder that accepts no corrections. Raises Invalid."""
+    correction = event_in(record, ladders.limits.max_bytes, _from_message)
     try:
         _check(correction, ladders, record, partitions)
     except Invalid as invalid:
         invalid.set_round(correction.ladder, getattr(correction, "round_id", ""))
         raise
     return correction
+
+
+def _from_message(kind: str, value: bytes, *, packed: bool) -> Correction:
+    if kind not in corrections.KINDS:
+        known = ", ".join((*corrections.KINDS, *SEEDS))
+        text = f"{corrections.EVENT_TYPE} {shown(kind[:LONGEST_TEXT])!r} is none of {known}"
+        raise Invalid("malformed", text)
+    return corrections.from_message(kind, value, packed=packed)
 
 
 def _check(correction: Correction, ladders: Ladders, record: Record, partitions: int) -> None:
@@ -98,30 +81,21 @@ def _check(correction: Correction, ladders: Ladders, record: Record, partitions:
     for kind, check in _CHECKS.items():
         if isinstance(correction, kind):
             check(correction)
-    if partitions == ANYWHERE:
-        return
-    home = partition_of(correction.ladder, partitions)
-    if record.partition != home:
-        raise Invalid(
-            "wrong-partition",
-            f"ladder {correction.ladder!r} has its rounds in partition {home}, this correction is "
-            f"in {record.partition}: the record's key must be the ladder, and a producer of "
-            "librdkafka needs partitioner=murmur2_random",
-        )
+    check_partition(correction.ladder, "correction", record, partitions)
 
 
-def _check_removed(removed: PlayerRemoved) -> None:
+def _check_removed(removed: corrections.PlayerRemoved) -> None:
     since, until, _ = span_of(removed)
     if since >= until:
         raise Invalid("bad-time", f"from: {removed.since} is not before until: {removed.until}")
 
 
-def _check_merged(merged: PlayerMerged) -> None:
+def _check_merged(merged: corrections.PlayerMerged) -> None:
     if merged.player == merged.into:
         raise Invalid("bad-merge", f"player {merged.player!r} cannot be merged into itself")
 
 
-def _check_season(started: SeasonStarted) -> None:
+def _check_season(started: corrections.SeasonStarted) -> None:
     if not 1 <= started.season <= LAST_SEASON:
         raise Invalid("bad-season", f"season: {started.season} is not in 1..{LAST_SEASON}")
     if not 0.0 <= started.keep <= 1.0:
@@ -131,9 +105,9 @@ def _check_season(started: SeasonStarted) -> None:
 
 
 _CHECKS: dict[type[Correction], Callable[..., None]] = {
-    PlayerRemoved: _check_removed,
-    PlayerMerged: _check_merged,
-    SeasonStarted: _check_season,
+    corrections.PlayerRemoved: _check_removed,
+    corrections.PlayerMerged: _check_merged,
+    corrections.SeasonStarted: _check_season,
 }
 
 
@@ -152,22 +126,18 @@ class Span(NamedTuple):
         return self.since <= time < self.until
 
 
-def span_of(removed: PlayerRemoved) -> Span:
-    """The span of times in which a player is removed. Raises Invalid if a text is not a valid
-    time."""
-    found = []
-    for name, text, default in (
-        ("from", removed.since, FIRST),
-        ("until", removed.until, LAST),
-    ):
+def span_of(removed: corrections.PlayerRemoved) -> Span:
+    """The span of times in which a player is removed. Raises Invalid."""
+    times = []
+    for name, text, default in (("from", removed.since, FIRST), ("until", removed.until, LAST)):
         if text is not None and (mistake := time_mistake(text)):
             raise Invalid("bad-time", f"{name}: {mistake}")
-        found.append(default if text is None else events.parse_time(text))
-    return Span(found[0], found[1], removed.seed is True)
+        times.append(default if text is None else events.parse_time(text))
+    return Span(times[0], times[1], removed.seed is True)
 
 
 def amended_message(
-    amended: RoundAmended, completed_at: str, weight: float, ceiling: float
+    amended: corrections.RoundAmended, completed_at: str, weight: float, ceiling: float
 ) -> bytes:
     """Encode an amended round as a message of `round-completed`. `completed_at`, `weight` and
     `ceiling` are those of the original round, used where the amendment leaves a field out. An
@@ -190,11 +160,15 @@ def _entry(entry: events.Entry) -> dict[str, object]:
 
 def names_in(correction: Correction) -> tuple[str, ...]:
     """The players whom a correction names, except those in new standings."""
-    if isinstance(correction, PlayerMerged):
+    if isinstance(correction, corrections.PlayerMerged):
         return correction.player, correction.into
-    return (correction.player,) if isinstance(correction, PlayerRemoved) else ()
+    return (correction.player,) if isinstance(correction, corrections.PlayerRemoved) else ()
 
 
 def round_in(correction: Correction) -> str:
     """The id of the round that a correction is about, or the empty string."""
-    return correction.round_id if isinstance(correction, RoundVoided | RoundAmended) else ""
+    return (
+        correction.round_id
+        if isinstance(correction, corrections.RoundVoided | corrections.RoundAmended)
+        else ""
+    )

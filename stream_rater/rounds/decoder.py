@@ -9,19 +9,21 @@ and `correction_records` decodes them.
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.ranges import bounds
-from stream_rater.columns.sharding import ANYWHERE
+from stream_rater.columns.sharding import ANYWHERE, partition_of
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.corrections import EVENT_TYPE, ROUND
+from stream_rater.contract.events import UNDECODABLE, shown
 from stream_rater.contract.record import Record, header
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rounds import batch, fallback, fastjson
+from stream_rater.rounds import batch, fallback, fastjson, validation
 from stream_rater.rounds.lines import Arrivals, PlainRecords, arrivals_of, values_of
-from stream_rater.rounds.validation import Candidates, Invalid, LadderTerms, check
+from stream_rater.rounds.validation import Invalid
 
 SCAN_BYTES = 2**20
 """The most bytes of the records that one call scans."""
@@ -30,9 +32,10 @@ EMPTY = Invalid("malformed", "Input data was truncated")
 """Why an empty record is rejected: what the decoders say of it."""
 NO_PLACES = np.empty(0, np.int64)
 
+E = TypeVar("E")
+
 Rejections = list[Invalid | None]
-"""For each record, the reason why it is rejected; None if it contains the next of the valid
-rounds."""
+"""For each record, why it is rejected; None if it contains the next of the valid rounds."""
 
 
 class RoundDecoder:
@@ -45,7 +48,7 @@ class RoundDecoder:
     def __init__(self, ladders: Ladders, partitions: int = ANYWHERE) -> None:
         self._limits = ladders.limits
         self._partitions = partitions
-        self._terms = LadderTerms(ladders, partitions)
+        self._terms = validation.LadderTerms(ladders, partitions)
         self.ratings = self._terms.ratings
         """The rating configurations of the rounds decoded so far; `RoundBatch.config_index` has
         their indices."""
@@ -118,10 +121,7 @@ class RoundDecoder:
         if isinstance(records, PlainRecords) and max(map(len, values), default=0) <= most:
             return [None] * len(values)
         for each, value in zip(records, values, strict=True):
-            why = each.unreadable
-            if not why and len(value) > most:
-                why = f"{len(value)} bytes, over the limit of {most}"
-            rejections.append(Invalid("too-large", why) if why else None)
+            rejections.append(too_large(each, value, most))
         return rejections
 
     def _read_rounds(
@@ -132,7 +132,7 @@ class RoundDecoder:
         left = [i for i in run if rejections[i] is None]
         packed = set[int]()
         if not isinstance(records, PlainRecords):
-            packed = {i for i in left if records[i].headers and _is_packed(records[i])}
+            packed = {i for i in left if records[i].headers and is_packed(records[i])}
         if len(left) > len(packed):
             usual = [i for i in left if i not in packed] if packed else left
             own = values if len(usual) == len(values) else [values[i] for i in usual]
@@ -155,47 +155,64 @@ class RoundDecoder:
 
     def _validated(
         self, records: Sequence[Record], arrivals: Arrivals, indices: Ints,
-        rounds: batch.RoundBatch,
-        rejections: Rejections,
+        rounds: batch.RoundBatch, rejections: Rejections,
     ) -> tuple[Ints, batch.RoundBatch]:  # fmt: skip
-        """Validate rounds that `_read_rounds` yields. Returns, for the valid ones, the places of
-        their records, and the rounds."""
+        """Validate rounds. Returns the valid ones, and before them their records' places."""
         own = arrivals if len(indices) == len(records) else arrivals.take(indices)
         rounds.config_index[:], limits = self._terms.of(rounds.heads, own.offset)
         batch.fill_from_heads(rounds)
-        candidates = Candidates(
-            rounds=rounds,
-            bounds=limits,
-            received_s=own.received_s,
-            partition=own.partition,
-            partitions=self._partitions,
-            unknown_field=lambda i: _reread(fallback.unknown_field, records[indices[i]]),
-            shares_mistake=lambda i: _reread(fallback.shares_mistake, records[indices[i]]),
-            seat_mistake=lambda i: _reread(fallback.seat_mistake, records[indices[i]]),
-            score_mistake=lambda i: _reread(fallback.score_mistake, records[indices[i]]),
-        )
-        found = check(candidates)
+
+        def mistake_in(what: str, i: int) -> str:
+            record = records[indices[i]]
+            return fallback.MISTAKES[what](record.value or b"", packed=is_packed(record))
+
+        reasons = validation.check(validation.Candidates(
+            rounds, limits, own.received_s, own.partition, self._partitions, mistake_in
+        ))  # fmt: skip
         batch.forget_invalid(rounds)
         batch.sort_entries(rounds)
-        if not any(found):
+        if not any(reasons):
             return indices, rounds
-        for i, rejection in zip(indices.tolist(), found, strict=True):
+        for i, rejection in zip(indices.tolist(), reasons, strict=True):
             rejections[i] = rejection
-        valid = np.flatnonzero([rejection is None for rejection in found])
+        valid = np.flatnonzero([rejection is None for rejection in reasons])
         return indices[valid], rounds.take(valid)
 
 
-def _is_packed(record: Record) -> bool:
+def too_large(record: Record, value: bytes, most: int) -> Invalid | None:
+    """The reason why a record with this value is not decoded at all; None if it is decoded."""
+    why = record.unreadable
+    if not why and len(value) > most:
+        why = f"{len(value)} bytes, over the limit of {most}"
+    return Invalid("too-large", why) if why else None
+
+
+def is_packed(record: Record) -> bool:
     """Whether a record is encoded in MessagePack."""
     return "msgpack" in header(record.headers, "content-type").lower()
 
 
-def _reread(mistake: Callable[..., str], record: Record) -> str:
-    """Call `mistake` on a record that has a mistake, to find it by decoding the record again."""
-    return mistake(record.value or b"", packed=_is_packed(record))
-
-
 # --- rounds among corrections --------------------------------------------------------------------
+
+
+def event_in(record: Record, most_bytes: int, from_message: Callable[..., E]) -> E:
+    """The correction or seed in a record, by `from_message`. Raises Invalid."""
+    value = record.value or b""
+    if (invalid := too_large(record, value, most_bytes)) is not None:
+        raise invalid
+    try:
+        return from_message(kind_of(record), value, packed=is_packed(record))
+    except UNDECODABLE as error:
+        text = shown(str(error)[: fallback.LONGEST_TEXT])
+        raise Invalid("malformed", validation.with_cure(text)) from None
+
+
+def check_partition(ladder: str, what: str, record: Record, partitions: int) -> None:
+    """Raise Invalid if a record of this kind is not in the partition of its ladder."""
+    home = partition_of(ladder, partitions) if partitions != ANYWHERE else record.partition
+    if record.partition != home:
+        text = validation.partition_mistake(ladder, home, what, record.partition)
+        raise Invalid("wrong-partition", text)
 
 
 def kind_of(record: Record) -> str:

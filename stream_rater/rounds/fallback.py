@@ -6,9 +6,9 @@ JSON or MessagePack, or a field has a value of the wrong type.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple, cast
+from typing import Final, NamedTuple, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -22,9 +22,10 @@ from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.seats import NO_SEAT, SEAT_CURE, SeatCodes, is_seat, seat_code
 from stream_rater.rounds import batch, depth, validation
 
+T = TypeVar("T")
+
 LONGEST_TEXT = 200
-"""The most characters of msgspec's text that are kept. The text repeats a field's name, which may
-have any length."""
+"""The most characters of msgspec's text that are kept; a field's name in it may be long."""
 
 _FIELD_CODES = (
     (re.compile(r"\.rank`"), "bad-rank"),
@@ -48,8 +49,7 @@ class Decoded(NamedTuple):
 
 
 def decode(data: bytes, max_depth: int, *, packed: bool) -> Decoded:
-    """Decode the round in a message. `packed` says that it is MessagePack. Raises Invalid if the
-    message does not contain a round."""
+    """Decode the round in a message, in MessagePack if `packed`. Raises Invalid."""
     depth_of = depth.msgpack_depth if packed else depth.json_depth
     if depth_of(data, max_depth) > max_depth:
         raise validation.Invalid("too-deep", f"nesting deeper than {max_depth}")
@@ -58,13 +58,11 @@ def decode(data: bytes, max_depth: int, *, packed: bool) -> Decoded:
     except UNDECODABLE:  # the second decoder finds the reason
         pass
     try:
-        event = events.round_from_msgpack(data) if packed else events.round_from_json(data)
-        return Decoded(event, unknown=True, packed=packed)
+        return Decoded(_round(data, packed=packed), unknown=True, packed=packed)
     except msgspec.ValidationError as error:
         codes = [code for pattern, code in _FIELD_CODES if pattern.search(str(error))]
-        raise validation.Invalid(
-            [*codes, "malformed"][0], validation.with_cure(str(error))
-        ) from None
+        text = validation.with_cure(str(error))
+        raise validation.Invalid([*codes, "malformed"][0], text) from None
     except UNDECODABLE as error:
         raise validation.Invalid("malformed", str(error)) from None
 
@@ -75,9 +73,13 @@ def _decode_strictly(data: bytes, *, packed: bool) -> RoundCompleted:
     return decode(data)
 
 
+def _round(data: bytes, *, packed: bool) -> RoundCompleted:
+    """Decode the round in a message, which may have unknown fields. Raises UNDECODABLE."""
+    return events.round_from_msgpack(data) if packed else events.round_from_json(data)
+
+
 def unknown_field(data: bytes, *, packed: bool) -> str:
-    """Describe the first unknown field of a round's message, or else the first rank beside `dnf`,
-    with its place."""
+    """Describe the first unknown field of a message, or else the first rank beside `dnf`."""
     try:
         event = _decode_strictly(data, packed=packed)
     except msgspec.ValidationError as error:
@@ -87,46 +89,44 @@ def unknown_field(data: bytes, *, packed: bool) -> str:
 
 
 def _has_rank_and_dnf(entry: Entry) -> bool:
-    """Whether an entry has a rank although it did not finish."""
     return entry.dnf and entry.rank is not None
 
 
 def shares_mistake(data: bytes, *, packed: bool) -> str:
-    """Describe the first mistake in the shares of a round's message, with its place. There must be
-    one."""
-    event = events.round_from_msgpack(data) if packed else events.round_from_json(data)
-    for number, entry in enumerate(event.standings):
+    """Describe the first mistake in the shares of a message. There must be one, as below."""
+    for number, entry in enumerate(_round(data, packed=packed).standings):
         size, shares = len(_team(entry)), entry.shares or ()
         if entry.shares is not None and len(shares) != size:
             return f"standings[{number}].shares: {len(shares)} for {size} players"
         for share in shares:
-            if not validation.LEAST_SHARE <= share <= 1.0:
-                return (
-                    f"standings[{number}].shares: {share} is not in [{validation.LEAST_SHARE}, 1]"
-                )
+            if not (least := validation.LEAST_SHARE) <= share <= 1.0:
+                return f"standings[{number}].shares: {share} is not in [{least}, 1]"
     raise AssertionError("the round has good shares")
 
 
 def seat_mistake(data: bytes, *, packed: bool) -> str:
-    """Describe the first seat of a round's message that is not valid, with its place. There must be
-    one."""
-    event = events.round_from_msgpack(data) if packed else events.round_from_json(data)
-    number = [_seat(entry, packed=packed) for entry in event.standings].index(batch.BAD_SEAT)
-    return (
-        f"standings[{number}].seat: {_value(event.standings[number].seat, packed=packed)} is no "
-        f"name of a seat: {SEAT_CURE}, or leave it out"
-    )
+    """Describe the first seat of a message that is not valid."""
+    entries = _round(data, packed=packed).standings
+    number = [_seat(entry, packed=packed) for entry in entries].index(batch.BAD_SEAT)
+    value = _value(entries[number].seat, packed=packed)
+    return f"standings[{number}].seat: {value} is no name of a seat: {SEAT_CURE}, or leave it out"
 
 
 def score_mistake(data: bytes, *, packed: bool) -> str:
-    """Describe the first score of a round's message that is not valid, with its place. There must
-    be one."""
-    event = events.round_from_msgpack(data) if packed else events.round_from_json(data)
-    number = [_score(entry, packed=packed) for entry in event.standings].index(batch.BAD_SCORE)
+    """Describe the first score of a message that is not valid."""
+    entries = _round(data, packed=packed).standings
+    number = [_score(entry, packed=packed) for entry in entries].index(batch.BAD_SCORE)
     return (
-        f"standings[{number}].score: {_value(event.standings[number].score, packed=packed)} is no "
-        "finite number: give one, without quotes, or leave it out"
+        f"standings[{number}].score: {_value(entries[number].score, packed=packed)} is no finite "
+        "number: give one, without quotes, or leave it out"
     )
+
+
+MISTAKES: Final = {
+    "unknown": unknown_field, "shares": shares_mistake, "seat": seat_mistake,
+    "score": score_mistake,
+}  # fmt: skip
+"""The functions that describe a mistake by decoding the message again."""
 
 
 def _value(raw: object, *, packed: bool) -> str:
@@ -167,16 +167,18 @@ def _seats_and_scores(decoded: Sequence[Decoded]) -> tuple[SeatCodes, Floats]:
     )
 
 
+def _given(value: T | msgspec.Raw, decode: Callable[[msgspec.Raw], T]) -> T | None:
+    """The value of a field that may be raw; None if it is absent. Raises UNDECODABLE."""
+    if not isinstance(value, msgspec.Raw):
+        return value
+    return decode(value) if bytes(value) else None
+
+
 def _seat(entry: Entry, *, packed: bool) -> int:
-    """The number of the entry's seat."""
-    seat = entry.seat
-    if isinstance(seat, msgspec.Raw):
-        if len(bytes(seat)) == 0:
-            return NO_SEAT
-        try:
-            seat = events.seat_from_msgpack(seat) if packed else events.seat_from_json(seat)
-        except UNDECODABLE:
-            return batch.BAD_SEAT
+    try:
+        seat = _given(entry.seat, events.seat_from_msgpack if packed else events.seat_from_json)
+    except UNDECODABLE:
+        return batch.BAD_SEAT
     if seat is None:
         return NO_SEAT
     return seat_code(seat) if is_seat(seat) else batch.BAD_SEAT
@@ -184,14 +186,10 @@ def _seat(entry: Entry, *, packed: bool) -> int:
 
 def _score(entry: Entry, *, packed: bool) -> float:
     """The entry's score; NaN if it has none. Minus zero becomes zero."""
-    score = entry.score
-    if isinstance(score, msgspec.Raw):
-        if len(bytes(score)) == 0:
-            return math.nan
-        try:
-            score = events.score_from_msgpack(score) if packed else events.score_from_json(score)
-        except UNDECODABLE:
-            return batch.BAD_SCORE
+    try:
+        score = _given(entry.score, events.score_from_msgpack if packed else events.score_from_json)
+    except UNDECODABLE:
+        return batch.BAD_SCORE
     if score is None:
         return math.nan
     return score + 0.0 if math.isfinite(score) else batch.BAD_SCORE
@@ -252,8 +250,7 @@ def _team(entry: Entry) -> Sequence[str]:
 
 
 def _shares(entry: Entry, size: int) -> Sequence[float]:
-    """The share of each of the entry's players; NaN if the number of shares is wrong. `size` is the
-    number of players."""
+    """The share of each of the entry's `size` players; NaN if the number of shares is wrong."""
     if entry.shares is None:
         return (1.0,) * size
     return entry.shares if len(entry.shares) == size else (math.nan,) * size

@@ -20,8 +20,7 @@ KIND = b'"event_type"'
 """The text that every line of a correction contains."""
 
 FIRST_LINES, MOST_LINES = 64, 4096
-"""The most lines that are taken from a file at once, first and later. Their number grows only while
-they are short."""
+"""The most lines that are taken at once, first and later; more and more while they are short."""
 
 
 class Arrivals(NamedTuple):
@@ -153,8 +152,7 @@ class LineReader(Iterator[Record]):
                 yield Lines(values, first)
 
     def _take(self, most_lines: int, most_bytes: float = math.inf) -> list[bytes]:
-        """The next lines: at most so many, and at most so many bytes or one line. Empty if all
-        lines were taken."""
+        """The next lines: at most so many, and so many bytes or one line. Empty at the end."""
         taken, self._ahead = self._ahead, []
         size = sum(map(len, taken))
         for line in islice(self._lines, most_lines - len(taken)):

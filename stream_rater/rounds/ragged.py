@@ -77,7 +77,7 @@ class Ragged(msgspec.Struct, gc=False):
         return joined
 
 
-class Functions(NamedTuple):
+class RaggedFunctions(NamedTuple):
     """The functions that are compiled for a class, for all its columns."""
 
     take: Callable[..., Any]
@@ -117,7 +117,7 @@ value for each of these rows."""
 
 
 @cache
-def functions_of(cls: type[Ragged]) -> Functions:
+def functions_of(cls: type[Ragged]) -> RaggedFunctions:
     """The compiled functions of a class. A loop over single rounds calls them directly."""
     rows = dict.fromkeys(cls.per_entry, "e") | dict.fromkeys(cls.per_player, "p")
     whole = {"r": "sizes", "e": cls.per_entry[:1], "p": cls.per_player[:1]}
@@ -134,7 +134,7 @@ def functions_of(cls: type[Ragged]) -> Functions:
         "strings": StringColumn.concat, "filled": _filled,
     }  # fmt: skip
     exec(_SOURCE.format(entries=entries, take=take, cut=cut, concat=concat), known)
-    return Functions(known["take"], known["cut"], known["concat"])
+    return RaggedFunctions(known["take"], known["cut"], known["concat"])
 
 
 def _expressions(kind: Any) -> tuple[str, str, str]:
@@ -146,8 +146,7 @@ def _expressions(kind: Any) -> tuple[str, str, str]:
 
 
 def _filled(columns: Sequence[Any], sizes: Sequence[int], value: Any) -> Any:
-    """Join arrays. If some of them, but not all, are empty, such a one gets its size in copies of
-    the value."""
+    """Join arrays. If only some are empty, such a one gets its size in copies of the value."""
     if not any(map(len, columns)):
         return columns[0]
     return np.concatenate([

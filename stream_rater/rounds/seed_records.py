@@ -1,48 +1,59 @@
-"""Decodes and validates seeds and resets (`contract.seeds`) into columns.
+"""Seeds and resets (`contract.seeds`): decodes and validates their records, and makes them.
 
 Whether a seed or a reset is accepted depends on its record, on the ladders file at its offset, and
 on the duplicate window before it; never on a belief. A row that changes nothing is no mistake.
+
+A seed that our own programs send has an id that is made of its content. So the same players with
+the same ratings have the same id, whoever sends them, and however often.
 """
 
+import hashlib
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from msgspec import UNSET
 
 from stream_rater.columns.arrays import Floats, Ints
-from stream_rater.columns.sharding import ANYWHERE, partition_of
+from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladders, Terms
 from stream_rater.contract import events, seeds
-from stream_rater.contract.events import UNDECODABLE, shown
-from stream_rater.contract.record import Record, header
+from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import MOST_PLAYERS, SEEDS, PlayerReset, PlayersSeeded
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.record import MOST_ROUNDS
 from stream_rater.rounds.batch import time_mistake
-from stream_rater.rounds.decoder import kind_of
-from stream_rater.rounds.fallback import LONGEST_TEXT
-from stream_rater.rounds.validation import EARLIEST, Invalid, id_mistake, with_cure
+from stream_rater.rounds.decoder import check_partition, event_in, kind_of
+from stream_rater.rounds.validation import EARLIEST, Invalid, id_mistake
 
 MOST_SEEDED_ROUNDS = MOST_ROUNDS - 1
 """The most rounds that may stand behind a seeded rating. At least one more must fit a record."""
 MOST_SIGMAS = 30.0
-"""A rating lies within this many initial sigmas of the initial mu. The grid of a belief has no room
-for performances far beyond it."""
+"""The most initial sigmas of a rating from the initial mu: the grid of a belief ends beyond it."""
 LEAST_PART = 1e-6
 """The least sigma, as a part of the initial one."""
 CURE = "is the rating of another scale?"
 
+PRECISION = 7
+"""The decimals of a rating on a scale whose initial sigma is 1. A record stores fewer (float32)."""
 
-class SeedHead(NamedTuple):
-    """The text fields of a seed or a reset. It is a `RoundHead`."""
+SCALES = {
+    "trueskill": (25.0, 25.0 / 3.0),
+    "openskill": (25.0, 25.0 / 3.0),
+    "glicko": (1500.0, 350.0),
+    "elo": (1500.0, 350.0),
+}
+"""By the name of a system, the mu and the sigma that a newcomer has there by default."""
 
-    round_id: str
-    ladder: str
-    completed_at: str
-    """The time from which on the rating counts, as reported."""
+OWN = "ladder"
+"""The name of the scale of the ladder itself."""
+
+NAMES = (*SCALES, OWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +62,8 @@ class Seed:
 
     kind: str
     """`players-seeded` or `player-reset`."""
-    head: SeedHead
+    head: events.Round
+    """Its time is the one from which on the rating counts, as reported."""
     partition: int
     offset: int
     time: int
@@ -86,8 +98,7 @@ class Seed:
         return self.kind == seeds.RESET
 
     def take(self, rows: Ints, names: StringColumn | None = None) -> "Seed":
-        """These rows only; with these (len(rows),) names in place of the own ones if they are
-        given."""
+        """These rows only, with these (len(rows),) names if they are given."""
         return Seed(
             self.kind, self.head, self.partition, self.offset, self.time, self.rating,
             self.names.take(rows) if names is None else names,
@@ -103,16 +114,7 @@ def is_seed(record: Record) -> bool:
 def decode(record: Record, ladders: Ladders, partitions: int = ANYWHERE) -> Seed:
     """Decode and validate the seed or reset in a record of a topic with `partitions` partitions.
     Raises Invalid. Its `round_id` must still be checked by the duplicate window."""
-    value, kind = record.value or b"", kind_of(record)
-    if record.unreadable:
-        raise Invalid("too-large", record.unreadable)
-    if len(value) > (most := ladders.limits.max_bytes):
-        raise Invalid("too-large", f"{len(value)} bytes, over the limit of {most}")
-    packed = "msgpack" in header(record.headers, "content-type").lower()
-    try:
-        event = seeds.from_message(kind, value, packed=packed)
-    except UNDECODABLE as error:
-        raise Invalid("malformed", with_cure(shown(str(error)[:LONGEST_TEXT]))) from None
+    event = event_in(record, ladders.limits.max_bytes, seeds.from_message)
     try:
         return _validated(event, record, ladders, partitions)
     except Invalid as invalid:
@@ -140,15 +142,8 @@ def _validated(
         columns = _reset_columns(event, terms.rating)
     else:
         columns = _seed_columns(event, terms.rating)
-    home = partition_of(event.ladder, partitions) if partitions != ANYWHERE else record.partition
-    if record.partition != home:
-        raise Invalid(
-            "wrong-partition",
-            f"ladder {event.ladder!r} has its rounds in partition {home}, this {kind} is in "
-            f"{record.partition}: the record's key must be the ladder, and a producer of "
-            "librdkafka needs partitioner=murmur2_random",
-        )
-    head = SeedHead(event.round_id, event.ladder, event.at)
+    check_partition(event.ladder, kind, record, partitions)
+    head = events.Round(round_id=event.round_id, ladder=event.ladder, completed_at=event.at)
     return Seed(kind, head, record.partition, record.offset, time, terms.rating, *columns)
 
 
@@ -170,12 +165,12 @@ Columns = tuple[StringColumn, Floats, Floats, Ints]
 def _reset_columns(event: PlayerReset, rating: RatingConfig) -> Columns:
     if mistake := id_mistake(event.player):
         raise Invalid("bad-id", f"player: {mistake}")
-    mu = math.nan if event.mu is UNSET else event.mu
-    if event.mu is not UNSET:
-        _check(rating, "mu", mu, _mu_mistake)
-    _check(rating, "sigma", event.sigma, _sigma_mistake)
+    mu = None if event.mu is UNSET else event.mu
+    if mistake := mistake_in(rating, mu, event.sigma, 1):
+        raise Invalid("bad-seed", mistake)
     names = StringColumn.of([event.player])
-    return names, _singles([mu]), _singles([event.sigma]), np.zeros(1, np.int64)
+    mus = _singles([math.nan if mu is None else mu])
+    return names, mus, _singles([event.sigma]), np.zeros(1, np.int64)
 
 
 def _seed_columns(event: PlayersSeeded, rating: RatingConfig) -> Columns:
@@ -190,12 +185,8 @@ def _seed_columns(event: PlayersSeeded, rating: RatingConfig) -> Columns:
         twice = next(name for i, name in enumerate(names) if name in names[:i])
         raise Invalid("bad-id", f"player {twice!r} stands in the seed twice")
     for i, each in enumerate(event.players):
-        _check(rating, f"players[{i}].mu", each.mu, _mu_mistake)
-        if each.sigma is not None:
-            _check(rating, f"players[{i}].sigma", each.sigma, _sigma_mistake)
-        if not 1 <= each.rounds <= MOST_SEEDED_ROUNDS:
-            text = f"players[{i}].rounds: {each.rounds} is not in 1..{MOST_SEEDED_ROUNDS}"
-            raise Invalid("bad-seed", text)
+        if mistake := mistake_in(rating, each.mu, each.sigma, each.rounds):
+            raise Invalid("bad-seed", f"players[{i}].{mistake}")
     initial = rating.initial_sigma
     given = [
         each.sigma if each.sigma is not None and rating.takes_sigma else initial
@@ -211,36 +202,16 @@ def _singles(values: list[float]) -> Floats:
     return np.array(values, np.float32).astype(np.float64)
 
 
-def _check(rating: RatingConfig, place: str, value: float, mistake_in: Any) -> None:
-    if mistake := mistake_in(rating, value):
-        raise Invalid("bad-seed", f"{place}: {mistake}")
-
-
-def _mu_mistake(rating: RatingConfig, mu: float) -> str:
-    """The reason why a rating is not valid; empty if it is."""
-    initial, sigma = rating.initial_mu, rating.initial_sigma
-    if not abs(mu - initial) <= MOST_SIGMAS * sigma:
-        return f"{mu:g} is not within {MOST_SIGMAS * sigma:g} of the initial {initial:g}: {CURE}"
-    if rating.limits_mu and rating.floor is not None and mu < rating.floor:
-        return f"{mu:g} is below the floor of {rating.floor:g}"
-    return ""
-
-
-def _sigma_mistake(rating: RatingConfig, sigma: float) -> str:
-    """The reason why an uncertainty is not valid; empty if it is."""
-    initial = rating.initial_sigma
-    if not LEAST_PART * initial <= sigma <= initial:
-        return f"{sigma:g} is not over 0 and at most the initial {initial:g}: {CURE}"
-    return ""
-
-
-def mistake_in(rating: RatingConfig, mu: float, sigma: float | None, rounds: int) -> str:
+def mistake_in(rating: RatingConfig, mu: float | None, sigma: float | None, rounds: int) -> str:
     """The first mistake in the numbers of a seeded player, which begins with the name of the field;
-    empty if there is none."""
-    if mistake := _mu_mistake(rating, mu):
-        return f"mu: {mistake}"
-    if sigma is not None and (mistake := _sigma_mistake(rating, sigma)):
-        return f"sigma: {mistake}"
+    empty if there is none. None: not given."""
+    initial, spread = rating.initial_mu, rating.initial_sigma
+    if mu is not None and not abs(mu - initial) <= (room := MOST_SIGMAS * spread):
+        return f"mu: {mu:g} is not within {room:g} of the initial {initial:g}: {CURE}"
+    if mu is not None and rating.limits_mu and rating.floor is not None and mu < rating.floor:
+        return f"mu: {mu:g} is below the floor of {rating.floor:g}"
+    if sigma is not None and not LEAST_PART * spread <= sigma <= spread:
+        return f"sigma: {sigma:g} is not over 0 and at most the initial {spread:g}: {CURE}"
     if not 1 <= rounds <= MOST_SEEDED_ROUNDS:
         return f"rounds: {rounds} is not in 1..{MOST_SEEDED_ROUNDS}"
     return ""
@@ -254,3 +225,139 @@ def nearest_valid(rating: RatingConfig, mu: Floats, sigma: Floats) -> tuple[Floa
         least = max(least, rating.floor)
     first, last = LEAST_PART * rating.initial_sigma, rating.initial_sigma
     return np.clip(mu, least, rating.initial_mu + room), np.clip(sigma, first, last)
+
+
+# --- making seeds ---------------------------------------------------------------------------------
+
+
+class BadScale(ValueError):
+    """A text is not a scale. The text of the error is one line with the cure."""
+
+
+class Scale(NamedTuple):
+    """The scale of a rating system: what a newcomer has there."""
+
+    mu: float
+    sigma: float
+
+    def to(self, target: "Scale") -> tuple[float, float]:
+        """The shift and the factor of the map to another scale, which brings newcomers to
+        newcomers: mu becomes shift + factor · mu, and sigma factor · sigma."""
+        return target.mu - self.mu * target.sigma / self.sigma, target.sigma / self.sigma
+
+
+def scale_of(text: str, rating: RatingConfig) -> Scale:
+    """The scale that a text means: one of NAMES, or `MU,SIGMA`. Raises BadScale."""
+    if text == OWN:
+        return own_scale(rating)
+    if text in SCALES:
+        return Scale(*SCALES[text])
+    first, comma, second = text.partition(",")
+    try:
+        found = Scale(float(first), float(second))
+    except ValueError:
+        comma = ""
+    if not comma or not math.isfinite(found.mu) or not 0.0 < found.sigma < math.inf:
+        raise BadScale(
+            f"{text!r} is no scale: give {', '.join(NAMES)}, or the mu and the sigma of a newcomer "
+            "as in 25,8.333"
+        )
+    return found
+
+
+def own_scale(rating: RatingConfig) -> Scale:
+    """The scale of a ladder with these parameters."""
+    return Scale(rating.initial_mu, rating.initial_sigma)
+
+
+def decimals_of(rating: RatingConfig) -> int:
+    """The number of decimals with which ratings of a ladder are written."""
+    return max(0, math.ceil(PRECISION - math.log10(rating.initial_sigma)))
+
+
+class SeedMessage(NamedTuple):
+    """A seed that can be sent."""
+
+    round_id: str
+    players: int
+    """The number of its players."""
+    value: bytes
+    """The event as JSON, with its kind in `event_type`."""
+
+
+def seed_messages(
+    ladder: str, at: str, source: str, players: Iterable[seeds.SeededPlayer],
+    most_bytes: int = seeds.MOST_SEED_BYTES,
+) -> Iterator[SeedMessage]:  # fmt: skip
+    """Yield seeds with these players in order, of at most MOST_PLAYERS and `most_bytes` bytes."""
+    wanted = iter(players)
+    while some := list(islice(wanted, seeds.MOST_PLAYERS)):
+        yield from _within(ladder, at, source, some, most_bytes)
+
+
+def _within(
+    ladder: str, at: str, source: str, players: Sequence[seeds.SeededPlayer], most_bytes: int
+) -> Iterator[SeedMessage]:
+    message = seed_message(ladder, at, source, players)
+    if len(message.value) <= most_bytes or len(players) == 1:
+        yield message
+        return
+    half = len(players) // 2
+    yield from _within(ladder, at, source, players[:half], most_bytes)
+    yield from _within(ladder, at, source, players[half:], most_bytes)
+
+
+def seed_message(
+    ladder: str, at: str, source: str, players: Sequence[seeds.SeededPlayer]
+) -> SeedMessage:
+    """One seed with these players."""
+    listed = msgspec.json.encode(players)
+    round_id = seed_id(ladder, source, listed)
+    value = events.to_json(
+        seeds.PlayersSeeded(
+            event_type=seeds.SEEDED, ladder=ladder, round_id=round_id, at=at, source=source,
+            players=msgspec.Raw(listed),  # type: ignore[arg-type]
+        )
+    )  # fmt: skip
+    return SeedMessage(round_id, len(players), value)
+
+
+def seed_id(ladder: str, source: str, players: bytes) -> str:
+    """The id of a seed with these players, as JSON. The time of the seed has no part in it."""
+    content = msgspec.json.encode((ladder, source)) + players
+    return f"seed-{hashlib.blake2b(content, digest_size=16).hexdigest()}"
+
+
+class Taken(NamedTuple):
+    """How much of another ladder's certainty is taken over, in points of the target."""
+
+    more_sigma: float = 0.0
+    """What is added to each sigma."""
+    most_sigma: float = math.inf
+    """The greatest sigma. No sigma is greater than a newcomer's, either."""
+
+
+def brought(
+    source: RatingConfig, target: RatingConfig, mu: Floats, sigma: Floats, taken: Taken
+) -> tuple[Floats, Floats, int]:
+    """(n,) mu and (n,) sigma with which players of one ladder begin on another one, and the number
+    of sigmas that were cut. `mu` and `sigma` (n,) are those on the ladder of the parameters
+    `source`."""
+    shift, factor = own_scale(source).to(own_scale(target))
+    decimals = decimals_of(target)
+    wanted = factor * sigma + taken.more_sigma
+    most = min(taken.most_sigma, target.initial_sigma)
+    to_mu, to_sigma = (shift + factor * mu).round(decimals), wanted.round(decimals)
+    found = nearest_valid(target, to_mu, np.minimum(to_sigma, most))
+    return *found, int((to_sigma > most).sum())
+
+
+def seeded_players(
+    rating: RatingConfig, players: Sequence[str], mu: Floats, sigma: Floats
+) -> list[seeds.SeededPlayer]:
+    """These players as a seed of a ladder has them. A system that learns no sigma gets none."""
+    takes_sigma = rating.takes_sigma
+    return [
+        seeds.SeededPlayer(player, its_mu, its_sigma if takes_sigma else None)
+        for player, its_mu, its_sigma in zip(players, mu.tolist(), sigma.tolist(), strict=True)
+    ]

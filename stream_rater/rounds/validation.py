@@ -28,16 +28,7 @@ from stream_rater.contract.errors import REJECTIONS
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
 from stream_rater.rating.model import DID_NOT_FINISH
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rounds.batch import (
-    BAD_SCORE,
-    BAD_SEAT,
-    RoundBatch,
-    RoundHead,
-    by_place,
-    time_mistake,
-    uses_scores,
-    uses_seats,
-)
+from stream_rater.rounds import batch
 
 OUT_OF_RANGE, NO_RANK = -1, -2
 """The places of entries whose rank is out of range, and of entries with neither rank nor dnf."""
@@ -46,16 +37,14 @@ MIN_ENTRIES = 2
 LEAST_SHARE = 1e-6
 """The smallest share. The variance of a member's evidence is divided by share^2."""
 LEAST_CEILING = -1e9
-"""The lowest performance ceiling. The arithmetic has no room for a lower one, and no ladder's
-ratings reach it."""
+"""The lowest performance ceiling. The arithmetic has no room for a lower one."""
 EARLIEST = events.parse_time("1900-01-01T00:00:00Z")
 """The earliest time of completion, Unix seconds. An earlier one must be a mistake."""
 SHORT_ID = MAX_ID_BYTES // 4
 """An id with at most this many characters is never longer than MAX_ID_BYTES."""
 
 MOST_LADDERS = 10_000
-"""The most ladders whose terms are cached. The number is limited because, with a template, any name
-is that of a ladder."""
+"""The most ladders whose terms are cached: with a template, any name is that of a ladder."""
 
 QUOTE_IT = "ids are texts, so quote it"
 """The advice in a message about an id that is a number."""
@@ -68,15 +57,13 @@ CODES = tuple(REJECTIONS)
 
 
 class Invalid(Exception):
-    """A record is rejected. `code` is an error code of the event contract, and the message has the
-    place of the mistake."""
+    """A record is rejected. The message has the place of the mistake."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message)  # so that it can be sent to another process
         self.code = code
         self.ladder = self.round_id = ""
-        """The ladder and the id of the round, as far as its record could be read, cut to the
-        longest length of ids."""
+        """Of the round, as far as they could be read, cut to the length of ids."""
 
     def set_round(self, ladder: str, round_id: str) -> None:
         """Set the ladder and the id of the round."""
@@ -93,14 +80,12 @@ _NUMBER = re.compile(
 
 
 def with_cure(mistake: str) -> str:
-    """Return msgspec's text about a value of the wrong type. If the value is a number in place of
-    an id, advice is appended."""
+    """msgspec's text about a value of the wrong type, with advice on a number in place of an id."""
     return f"{mistake}: {QUOTE_IT}" if _NUMBER.search(mistake) else mistake
 
 
-class Bounds(NamedTuple):
-    """The limits of rounds, from the configuration of their ladders. Each field is an (R,)
-    column."""
+class RoundBounds(NamedTuple):
+    """The limits of rounds by the configuration of their ladders, as (R,) columns."""
 
     named: Floats
     """Whether the ladder's id is a valid id."""
@@ -116,33 +101,25 @@ class Bounds(NamedTuple):
     scores: Floats
     """Whether the ladder uses the scores of entries."""
     home: Floats
-    """The partition to which the ladder's rounds belong, or ANYWHERE if they may be in any
-    partition."""
+    """The partition to which the ladder's rounds belong, or ANYWHERE."""
 
 
 class Candidates(NamedTuple):
     """R rounds as they were reported, with all inputs of the rules."""
 
-    rounds: RoundBatch
+    rounds: batch.RoundBatch
     """The rounds, with entries in the order of their message. A place may be OUT_OF_RANGE or
     NO_RANK, a time may be UNUSUAL, and an entry may have no players."""
-    bounds: Bounds
+    bounds: RoundBounds
     received_s: Floats
     """(R,) when the log received the round, Unix seconds."""
     partition: Ints
     """(R,) the partition in which the round was found."""
     partitions: int
     """The number of partitions of the topic, or ANYWHERE."""
-    unknown_field: Callable[[int], str]
-    """A function that describes the first unknown field of a round, and its place. The round must
-    have one."""
-    shares_mistake: Callable[[int], str]
-    """A function that describes the first mistake in the shares of a round, and its place. The
-    round must have one."""
-    seat_mistake: Callable[[int], str]
-    """The same of the seats of a round."""
-    score_mistake: Callable[[int], str]
-    """The same of the scores of a round."""
+    mistake_in: Callable[[str, int], str]
+    """A function that describes the first mistake in the `shares`, the `seat` or the `score` of a
+    round, or the first `unknown` field, with its place. The round must have one."""
 
 
 def rounds_with(broken: npt.ArrayLike, sizes: Ints) -> Flags:
@@ -197,10 +174,16 @@ def _unknown_message(c: Candidates, i: int) -> str:
 
 
 def _partition_message(c: Candidates, i: int) -> str:
+    ladder, home = c.rounds.heads[i].ladder, int(c.bounds.home[i])
+    return partition_mistake(ladder, home, "one", int(c.partition[i]))
+
+
+def partition_mistake(ladder: str, home: int, what: str, partition: int) -> str:
+    """The reason why a record of a ladder is rejected that is not in the ladder's partition."""
     return (
-        f"ladder {c.rounds.heads[i].ladder!r} has its rounds in partition "
-        f"{int(c.bounds.home[i])}, this one is in {c.partition[i]}: the record's key must be the "
-        "ladder, and a producer of librdkafka needs partitioner=murmur2_random"
+        f"ladder {ladder!r} has its rounds in partition {home}, this {what} is in {partition}: the "
+        "record's key must be the ladder, and a producer of librdkafka needs "
+        "partitioner=murmur2_random"
     )
 
 
@@ -208,7 +191,7 @@ def _partition_message(c: Candidates, i: int) -> str:
 
 
 def _time_message(c: Candidates, i: int) -> str:
-    return f"completed_at: {time_mistake(c.rounds.heads[i].completed_at)}"
+    return f"completed_at: {batch.time_mistake(c.rounds.heads[i].completed_at)}"
 
 
 def _ahead_message(c: Candidates, i: int) -> str:
@@ -235,8 +218,7 @@ def _many_message(c: Candidates, i: int) -> str:
 
 
 def _all_within(values: npt.NDArray[Any], least: float, most: float) -> bool:
-    """Whether all values are numbers from `least` to `most`. This check is quick, and nearly all
-    rounds pass it."""
+    """Whether all values are from `least` to `most`: a quick check that nearly all rounds pass."""
     return len(values) == 0 or bool(values.min() >= least and values.max() <= most)
 
 
@@ -248,9 +230,7 @@ def _first(broken: Flags, sizes: Ints, i: int) -> tuple[int, int]:
 
 
 def _lacks_place(c: Candidates) -> Flags:
-    """(E,) whether each entry has no place."""
-    broken: Flags = c.rounds.place < DID_NOT_FINISH
-    return broken
+    return np.less(c.rounds.place, DID_NOT_FINISH)
 
 
 def _place_message(c: Candidates, i: int) -> str:
@@ -261,9 +241,7 @@ def _place_message(c: Candidates, i: int) -> str:
 
 
 def _no_players(c: Candidates) -> Flags:
-    """(E,) whether each entry has no players."""
-    broken: Flags = c.rounds.members == 0
-    return broken
+    return np.equal(c.rounds.members, 0)
 
 
 def _no_players_message(c: Candidates, i: int) -> str:
@@ -272,8 +250,7 @@ def _no_players_message(c: Candidates, i: int) -> str:
 
 
 def _bad_share(c: Candidates) -> Flags:
-    """(P,) whether each share is out of range. Shares are NaN, and so out of range, where an entry
-    has too few or too many of them."""
+    """(P,) whether each share is out of range, as NaN is, where their number is wrong."""
     share = c.rounds.share
     good: Flags = (share >= LEAST_SHARE) & (share <= 1.0)
     return ~good
@@ -284,22 +261,21 @@ def _bad_shares(c: Candidates) -> Flags:
     return rounds_with(bad, c.rounds.sizes)
 
 
-def _bad_seats(c: Candidates) -> Flags:
-    """(R,) whether each round has a seat that is not valid, and a ladder that uses seats."""
-    if not len(c.rounds.seat) or not c.bounds.seats.any():
+def _bad_values(c: Candidates, column: npt.NDArray[Any], bad: float, used: Floats) -> Flags:
+    """(R,) whether each round has a seat or a score that is not valid, on a ladder that uses it."""
+    if not len(column) or not used.any():
         return NO_ROUND
-    broken = rounds_with(c.rounds.seat == BAD_SEAT, c.rounds.entries)
-    broken &= c.bounds.seats != 0
+    broken = rounds_with(column == bad, c.rounds.entries)
+    broken &= used != 0
     return broken
+
+
+def _bad_seats(c: Candidates) -> Flags:
+    return _bad_values(c, c.rounds.seat, batch.BAD_SEAT, c.bounds.seats)
 
 
 def _bad_scores(c: Candidates) -> Flags:
-    """(R,) whether each round has a score that is not valid, and a ladder that uses scores."""
-    if not len(c.rounds.score) or not c.bounds.scores.any():
-        return NO_ROUND
-    broken = rounds_with(c.rounds.score == BAD_SCORE, c.rounds.entries)
-    broken &= c.bounds.scores != 0
-    return broken
+    return _bad_values(c, c.rounds.score, batch.BAD_SCORE, c.bounds.scores)
 
 
 # --- players -------------------------------------------------------------------------------------
@@ -316,7 +292,7 @@ def _players_by_place(c: Candidates, i: int) -> list[str]:
     rounds = c.rounds
     starts, first = bounds(rounds.members), int(rounds.entries[:i].sum())
     place = rounds.place[first : first + int(rounds.entries[i])]
-    order = first + by_place(place)
+    order = first + batch.by_place(place)
     return [name for e in order for name in rounds.names.slice(starts[e], starts[e + 1]).texts()]
 
 
@@ -350,51 +326,32 @@ def _repeated_player_message(c: Candidates, i: int) -> str:
     return f"player {player!r} stands in the round twice"
 
 
-RULES = (
-    ValidationRule("bad-id", _no_round_id, _round_id_message),
-    ValidationRule("bad-id", lambda c: c.bounds.named == 0, _ladder_message),
-    ValidationRule("unknown-ladder", lambda c: c.bounds.known == 0, _unknown_message),
-    ValidationRule(
-        "malformed",
-        lambda c: c.rounds.unknown & (c.bounds.strict != 0),
-        lambda c, i: c.unknown_field(i),
-    ),
-    ValidationRule("bad-time", lambda c: c.rounds.time == timestamps.UNUSUAL, _time_message),
-    ValidationRule(
-        "bad-time",
-        lambda c: c.rounds.time < EARLIEST,
-        lambda c, i: "completed_at: before the year 1900",
-    ),
-    ValidationRule(
-        "bad-time", lambda c: c.rounds.time > c.received_s + c.bounds.most_ahead_s, _ahead_message
-    ),
-    ValidationRule(
-        "bad-weight",
-        lambda c: ~((c.rounds.weight > 0.0) & (c.rounds.weight <= c.bounds.most_weight)),
-        _weight_message,
-    ),
-    ValidationRule("malformed", lambda c: ~(c.rounds.ceiling >= LEAST_CEILING), _ceiling_message),
-    ValidationRule("too-few-entries", lambda c: c.rounds.entries < MIN_ENTRIES, _few_message),
-    ValidationRule(
-        "too-many-entries", lambda c: c.rounds.entries > c.bounds.most_entries, _many_message
-    ),
-    ValidationRule(
-        "bad-rank", lambda c: rounds_with(_lacks_place(c), c.rounds.entries), _place_message
-    ),
-    ValidationRule(
-        "malformed", lambda c: rounds_with(_no_players(c), c.rounds.entries), _no_players_message
-    ),
-    ValidationRule("bad-shares", _bad_shares, lambda c, i: c.shares_mistake(i)),
-    ValidationRule("bad-seat", _bad_seats, lambda c, i: c.seat_mistake(i)),
-    ValidationRule("bad-score", _bad_scores, lambda c, i: c.score_mistake(i)),
-    ValidationRule("bad-id", _no_player, _player_message),
-    ValidationRule("duplicate-player", _repeated_player, _repeated_player_message),
-    ValidationRule(
-        "wrong-partition",
-        lambda c: (c.partition != c.bounds.home) & (c.partitions != ANYWHERE),
-        _partition_message,
-    ),
-)
+RULES = tuple(ValidationRule(*rule) for rule in (
+    ("bad-id", _no_round_id, _round_id_message),
+    ("bad-id", lambda c: c.bounds.named == 0, _ladder_message),
+    ("unknown-ladder", lambda c: c.bounds.known == 0, _unknown_message),
+    ("malformed", lambda c: c.rounds.unknown & (c.bounds.strict != 0),
+     lambda c, i: c.mistake_in("unknown", i)),
+    ("bad-time", lambda c: c.rounds.time == timestamps.UNUSUAL, _time_message),
+    ("bad-time", lambda c: c.rounds.time < EARLIEST,
+     lambda c, i: "completed_at: before the year 1900"),
+    ("bad-time", lambda c: c.rounds.time > c.received_s + c.bounds.most_ahead_s, _ahead_message),
+    ("bad-weight",
+     lambda c: ~((c.rounds.weight > 0.0) & (c.rounds.weight <= c.bounds.most_weight)),
+     _weight_message),
+    ("malformed", lambda c: ~(c.rounds.ceiling >= LEAST_CEILING), _ceiling_message),
+    ("too-few-entries", lambda c: c.rounds.entries < MIN_ENTRIES, _few_message),
+    ("too-many-entries", lambda c: c.rounds.entries > c.bounds.most_entries, _many_message),
+    ("bad-rank", lambda c: rounds_with(_lacks_place(c), c.rounds.entries), _place_message),
+    ("malformed", lambda c: rounds_with(_no_players(c), c.rounds.entries), _no_players_message),
+    ("bad-shares", _bad_shares, lambda c, i: c.mistake_in("shares", i)),
+    ("bad-seat", _bad_seats, lambda c, i: c.mistake_in("seat", i)),
+    ("bad-score", _bad_scores, lambda c, i: c.mistake_in("score", i)),
+    ("bad-id", _no_player, _player_message),
+    ("duplicate-player", _repeated_player, _repeated_player_message),
+    ("wrong-partition", lambda c: (c.partition != c.bounds.home) & (c.partitions != ANYWHERE),
+     _partition_message),
+))  # fmt: skip
 """The rules in order of precedence, which is part of the event contract. Records that cannot be
 decompressed or are too large (`too-large`), `too-deep` ones and values of the wrong type are
 rejected before a round has columns (`decoder`, `fallback`). `duplicate-round` is found after these
@@ -402,8 +359,7 @@ rules (`DuplicateWindow`)."""
 
 
 def check(candidates: Candidates) -> list[Invalid | None]:
-    """Validate rounds. Returns, for each round, the reason why it is rejected, or None if it is
-    valid."""
+    """For each round, the reason why it is rejected; None if it is valid."""
     heads = candidates.rounds.heads
     rejections: list[Invalid | None] = [None] * len(heads)
     for rule in RULES:
@@ -421,27 +377,18 @@ def check(candidates: Candidates) -> list[Invalid | None]:
 
 
 class _Terms(NamedTuple):
-    """The rating configuration and the limits of a ladder's rounds. The last nine fields are those
-    of Bounds."""
+    """The rating configuration and the limits of a ladder's rounds."""
 
-    is_steady: bool = True
+    is_steady: bool
     """Whether the terms hold at every offset."""
-    config_index: int = -1
+    config_index: int
     """The index of the rating configuration; -1 if the ladder is unknown."""
-    named: bool = False
-    known: bool = False
-    most_entries: int = 0
-    most_weight: float = 0.0
-    most_ahead_s: int = 0
-    strict: bool = False
-    seats: bool = False
-    scores: bool = False
-    home: int = ANYWHERE
+    bounds: tuple[float, ...]
+    """The values of RoundBounds."""
 
 
 class LadderTerms:
-    """The rating configurations and limits of rounds, by ladder and offset, in a topic with
-    `partitions` partitions."""
+    """The rating configurations and limits of rounds, by ladder and offset, in a topic."""
 
     def __init__(self, ladders: Ladders, partitions: int) -> None:
         self.ratings: list[RatingConfig] = []
@@ -451,25 +398,26 @@ class LadderTerms:
         self._indices: dict[int, int] = {}
         self._cache: dict[str, _Terms] = {}
 
-    def of(self, heads: Sequence[RoundHead], offsets: Ints) -> tuple[Ints, Bounds]:
+    def of(self, heads: Sequence[events.Round], offsets: Ints) -> tuple[Ints, RoundBounds]:
         """(R,) the index of each round's rating configuration, -1 where the ladder is unknown; and
         the rounds' bounds. `offsets` are those at which the rounds were read."""
         ladders = [head.ladder for head in heads]
         which = {ladder: i for i, ladder in enumerate(dict.fromkeys(ladders))}
-        table = np.array([self._cached_terms(ladder) for ladder in which], np.float64)
+        terms = [self._cached_terms(ladder) for ladder in which]
+        table = np.array([(*each[:2], *each.bounds) for each in terms], np.float64)
         if len(which) == 1:
             table = np.repeat(table, len(ladders), axis=0)
         else:
             table = table[[*map(which.__getitem__, ladders)]]
         if not table[:, 0].all():
             for i in np.flatnonzero(table[:, 0] == 0).tolist():
-                table[i] = self._look_up(ladders[i], int(offsets[i]))
+                terms_here = self._look_up(ladders[i], int(offsets[i]))
+                table[i] = (*terms_here[:2], *terms_here.bounds)
         columns = table.T
-        return columns[1].astype(np.int64), Bounds(*columns[2:])
+        return columns[1].astype(np.int64), RoundBounds(*columns[2:])
 
     def _cached_terms(self, ladder: str) -> _Terms:
-        """The terms of a ladder, from the cache if they are in it. They are not steady if they
-        depend on the offset."""
+        """The terms of a ladder, from the cache; not steady if they depend on the offset."""
         terms = self._cache.get(ladder)
         if terms is None:
             named = self._ladders.ladders.get(ladder)
@@ -482,17 +430,16 @@ class LadderTerms:
         return terms
 
     def _look_up(self, ladder: str, offset: int) -> _Terms:
-        """The terms of a ladder's round at this offset."""
         terms = self._ladders.find(ladder, offset)
         if terms is None or id_mistake(ladder):
-            return _Terms(named=not id_mistake(ladder))
-        limits = terms.limits
+            return _Terms(True, -1, (not id_mistake(ladder), *[0] * 7, ANYWHERE))
+        limits, rating = terms.limits, terms.rating
         home = partition_of(ladder, self._partitions) if self._partitions else ANYWHERE
-        return _Terms(
-            True, self._index_of(terms.rating), True, True, limits.max_entries, limits.max_weight,
-            limits.max_skew_s, limits.unknown_fields == "reject", uses_seats(terms.rating),
-            uses_scores(terms.rating), home,
-        )  # fmt: skip
+        return _Terms(True, self._index_of(rating), (
+            True, True, limits.max_entries, limits.max_weight, limits.max_skew_s,
+            limits.unknown_fields == "reject", batch.uses_seats(rating), batch.uses_scores(rating),
+            home,
+        ))  # fmt: skip
 
     def _index_of(self, rating: RatingConfig) -> int:
         number = self._indices.setdefault(id(rating), len(self.ratings))
@@ -529,17 +476,15 @@ class DuplicateWindow:
         earlier = young.get(round_id, old.get(round_id, -1))
         young[round_id] = offset
         if earlier >= max(offset - self._window, 0):
-            duplicate = Invalid(
-                "duplicate-round", f"round_id {round_id!r} stands at offset {earlier}"
-            )
+            text = f"round_id {round_id!r} stands at offset {earlier}"
+            duplicate = Invalid("duplicate-round", text)
             duplicate.set_round(ladder, round_id)
             raise duplicate
 
     def check_all(
         self, offsets: Sequence[int], ladders: Sequence[str], round_ids: Sequence[str]
     ) -> dict[int, Invalid]:
-        """Remember R valid rounds, in the order of their (R,) offsets. Returns the duplicates among
-        them, by their indices."""
+        """Remember R valid rounds, by offset. Returns the duplicates by their indices."""
         if not offsets or self._are_new(offsets, ladders, round_ids):
             return {}
         found = {}
@@ -556,16 +501,16 @@ class DuplicateWindow:
         """Remember valid rounds if all of their ids are new. Returns whether this is so. If it is
         not, nothing is remembered. It takes a fifth of the time of checking each round."""
         self._forget(offsets[0])
-        found: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        new: defaultdict[str, dict[str, int]] = defaultdict(dict)
         for offset, ladder, round_id in zip(offsets, ladders, round_ids, strict=True):
-            found[ladder][round_id] = offset
-        if sum(map(len, found.values())) < len(offsets):
+            new[ladder][round_id] = offset
+        if sum(map(len, new.values())) < len(offsets):
             return False
-        for ladder, own in found.items():
+        for ladder, own in new.items():
             for known in (self._young, self._old):
                 if ladder in known and not known[ladder].keys().isdisjoint(own):
                     return False
-        for ladder, own in found.items():
+        for ladder, own in new.items():
             self._young.setdefault(ladder, {}).update(own)
         return True
 

@@ -12,7 +12,7 @@ from stream_rater.places.live_beliefs import LiveBeliefs, UnratedLadder
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.forecast import Believed
 from stream_rater.replay.what_if import RemovedPlayer, believed, playing_as
-from stream_rater.rounds.seed_messages import Taken, brought, seeded_players
+from stream_rater.rounds.seed_records import Taken, brought, seeded_players
 from stream_rater.serve.problems import Refused
 
 Published = Mapping[str, int]

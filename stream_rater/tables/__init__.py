@@ -1,1 +1,1 @@
-"""Reads tables (CSV, Parquet, data frames) as rounds, results, ratings and seeds."""
+"""Reads tables of rounds or of ratings, in files or in memory, and makes events of their rows."""

@@ -31,8 +31,7 @@ def shown(value: Any) -> str:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a cell is empty: None, a text of blanks, or one of the missing values of NumPy and
-    pandas (NaN, NaT, NA)."""
+    """Whether a cell is None, blank, or a missing value of NumPy or pandas (NaN, NaT, NA)."""
     if value is None:
         return True
     if isinstance(value, str):
@@ -42,14 +41,18 @@ def is_missing(value: Any) -> bool:
     return type(value).__name__ in ("NAType", "NaTType")
 
 
+def stripped(value: Any) -> str:
+    """A cell as a text without the blanks around it; empty if it is missing."""
+    return "" if is_missing(value) else str(value).strip()
+
+
 def mistake(code: str, column: str, text: str) -> Invalid:
     """The error for a cell in this column."""
     return Invalid(code, f"column {column}: {text}")
 
 
 def identifier(value: Any, column: str) -> str:
-    """An id: a text without the blanks around it and in Unicode's form NFC, or a whole number as
-    its digits."""
+    """An id: digits of a whole number, or a text in Unicode's NFC without blanks around it."""
     if isinstance(value, str) and (value := value.strip()):
         return value if value.isascii() else unicodedata.normalize("NFC", value)
     if is_missing(value):
@@ -80,24 +83,19 @@ def number(value: Any, column: str, code: str = "malformed") -> int | float:
         return value
     if type(value) is str and value.isdecimal() and value.isascii() and len(value) < 16:
         return int(value)  # nearly all
-    found: float | None = None
+    amount = math.nan
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
-        found = float(value)
-        if found.is_integer() and abs(found) >= _EXACT and value.strip().lstrip("+-").isdigit():
+        amount = float(value)
+        if amount.is_integer() and abs(amount) >= _EXACT and value.strip().lstrip("+-").isdigit():
             return int(value)
     elif isinstance(value, Real | Decimal) and not isinstance(value, bool):
-        found = float(value)
+        amount = float(value)
     if is_missing(value):
         raise mistake(code, column, "empty")
-    if found is None or not math.isfinite(found):
+    if not math.isfinite(amount):
         cure = ": write a point, not a comma" if isinstance(value, str) and "," in value else ""
         raise mistake(code, column, f"{shown(value)} is no number{cure}")
-    return int(found) if found.is_integer() and abs(found) < _EXACT else found
-
-
-def text(value: Any, column: str) -> str | None:
-    """A text, such as a seat; None if the cell is empty."""
-    return None if is_missing(value) else identifier(value, column)
+    return int(amount) if amount.is_integer() and abs(amount) < _EXACT else amount
 
 
 def order(scores: Sequence[float], *, low: bool = False) -> tuple[int, ...]:
@@ -106,6 +104,6 @@ def order(scores: Sequence[float], *, low: bool = False) -> tuple[int, ...]:
         first, second = scores if not low else (scores[1], scores[0])
         return FIRST if first > second else SECOND if second > first else DRAWN
     ranks: dict[float, int] = {}
-    for place, each in enumerate(sorted(scores, reverse=not low), 1):
-        ranks.setdefault(each, place)
-    return tuple(ranks[each] for each in scores)
+    for place, score in enumerate(sorted(scores, reverse=not low), 1):
+        ranks.setdefault(score, place)
+    return tuple(ranks[score] for score in scores)

@@ -11,14 +11,15 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any, Final
 
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.rounds.validation import Invalid
 from stream_rater.tables.cells import shown
 from stream_rater.tables.doubts import ROWS
-from stream_rater.tables.reading import Reading, UnreadableTable
-from stream_rater.tables.source import Reject, TableSource
+from stream_rater.tables.reading import Reading, UnreadableTable, stem_of
+from stream_rater.tables.sources import Reject, Row, TableRows
 
 MOST_LINES: Final = 100
 """The most lines of a row. More mean that a quote is not closed."""
@@ -38,22 +39,21 @@ ENCODINGS: Final = ("cp1252", "cp1250", "cp1251", "shift_jis")
 
 UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
+NUMBERED: Final = {"round": "1", "player1": "2", "player2": "3", "score1": "4", "score2": "5"}
+"""An example of columns that are named by their numbers."""
 
-class CsvRows(TableSource):
+
+class CsvRows(TableRows):
     """The rows of a CSV file. Without a header, its columns are named by their numbers."""
 
-    def __init__(
-        self, name: str, stem: str, opened: Callable[[], Iterator[bytes]], reading: Reading, *,
-        tabs: bool,
-    ) -> None:  # fmt: skip
-        """`opened()` gives the lines of the file. `tabs`: whether tabs separate the cells;
+    def __init__(self, path: Path, opened: Callable[[], Iterator[bytes]], reading: Reading) -> None:
+        """`opened()` gives the lines of the file. Tabs separate the cells if its name says so;
         otherwise the header shows what does. Raises UnreadableTable if there is no header."""
-        super().__init__(name, stem, "line")
-        self._opened, self._reading, self._is_tabbed = opened, reading, tabs
+        super().__init__(str(path), stem_of(path), "line")
+        self._opened, self._reading = opened, reading
         self._begin()
 
     def _begin(self) -> None:
-        """Read the header."""
         encoding, self._is_new = self._reading.encoding, True
         self._lines = _in_utf8(self._opened(), encoding) if encoding else self._opened()
         self._again: deque[bytes] = deque()
@@ -62,12 +62,25 @@ class CsvRows(TableSource):
         """The lines of the present row."""
         self._number = 0
         """The number of the latest line that was read."""
-        self._delimiter = "\t" if self._is_tabbed else ""
+        self._delimiter = "\t" if self.name.lower().endswith((".tsv", ".tsv.gz")) else ""
         self.columns = self._header()
 
-    def rows(self, places: Sequence[int], reject: Reject) -> Iterator[tuple[int, Sequence[Any]]]:
-        """Yield the line and all cells of each row. Blank rows are skipped. Raises
-        UnreadableTable."""
+    def check_header(self, is_known: Callable[[str], bool]) -> None:
+        columns, known = self.columns, self._reading.columns or any(map(is_known, self.columns))
+        if len(columns) == 1:
+            raise BadConfiguration(
+                f"{self.name}:1: one column only, {shown(columns[0])}: separate cells by commas, "
+                "semicolons or tabs"
+            )
+        if not known and any(each.replace(".", "").replace("-", "").isdigit() for each in columns):
+            listed = ", ".join(map(shown, columns[:4])) + (", …" if len(columns) > 4 else "")
+            raise BadConfiguration(
+                f"{self.name}:1: no header row: the first line must name the columns, but it is "
+                f"{listed}: name them by their numbers, as {self._reading.by_columns(NUMBERED)}"
+            )
+
+    def rows(self, places: Sequence[int], reject: Reject) -> Iterator[Row]:
+        """Yield the line and all cells of each row that is not blank. Raises UnreadableTable."""
         if not self._is_new:
             self._begin()
         self._is_new = False
@@ -132,7 +145,6 @@ class CsvRows(TableSource):
         return ","
 
     def _texts(self) -> Iterator[str]:
-        """Yield the lines as text."""
         lines, again, taken = self._lines, self._again, self._taken
         while True:
             raw = again.popleft() if again else next(lines, None)
@@ -166,8 +178,7 @@ class CsvRows(TableSource):
         return raw.removeprefix(b"\xef\xbb\xbf")
 
     def _not_utf8(self, byte: bytes) -> None:
-        """Ask about the encoding, with the words of up to three lines by each that they may
-        have."""
+        """Ask about the encoding, with the words of three lines by each that they may have."""
         seen, first = list[tuple[int, bytes]](), self._number
         for number, raw in enumerate(chain(self._taken[-1:], self._lines), first):
             words = re.split(rb"[,;\t\r\n\"]", raw)
@@ -177,8 +188,7 @@ class CsvRows(TableSource):
         del seen[ROWS:]
         fits = [each for each in ENCODINGS if all(_decoded(word, each) for _, word in seen)]
         rows = "; ".join(
-            f"line {number}: "
-            + " or ".join(f"{shown(_decoded(word, each))} by {each}" for each in fits)
+            f"line {number}: {' or '.join(f'{shown(_decoded(word, by))} by {by}' for by in fits)}"
             for number, word in seen
         )
         cures = " or ".join(self._reading.by("encoding", each) for each in fits)
@@ -197,7 +207,6 @@ def _by_numbers(reading: Reading) -> bool:
 
 
 def _in_utf8(lines: Iterator[bytes], encoding: str) -> Iterator[bytes]:
-    """The lines of a text, in UTF-8."""
     decoder, rest = codecs.getincrementaldecoder(encoding)(), ""
     for raw in chain(lines, (b"",)):
         try:
@@ -233,24 +242,3 @@ def _damage(error: str) -> str:
     if error == "unexpected end of data" or "field larger" in error:
         return "a quote is not closed: write a quote inside of a cell twice"
     return f"{error}: write a quote inside of a cell twice, and put the whole cell in quotes"
-
-
-NUMBERED: Final = {"round": "1", "player1": "2", "player2": "3", "score1": "4", "score2": "5"}
-"""An example of columns that are named by their numbers."""
-
-
-def check_header(name: str, columns: Sequence[str], reading: Reading, *, known: bool) -> None:
-    """Raise BadConfiguration if the first row of a CSV file is none that names columns. `known`:
-    whether the name of any of its columns is known."""
-    if len(columns) == 1:
-        raise BadConfiguration(
-            f"{name}:1: one column only, {shown(columns[0])}: separate cells by commas, semicolons "
-            "or tabs"
-        )
-    if not known and any(each.replace(".", "").replace("-", "").isdigit() for each in columns):
-        listed = ", ".join(map(shown, columns[:4]))
-        raise BadConfiguration(
-            f"{name}:1: no header row: the first line must name the columns, but it is {listed}"
-            + (", …" if len(columns) > 4 else "")
-            + f": name them by their numbers, as {reading.by_columns(NUMBERED)}"
-        )

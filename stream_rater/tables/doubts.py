@@ -48,7 +48,7 @@ SCHEMES: Final[tuple[dict[float, tuple[int, int]], ...]] = (
 )
 """The ranks by the numbers of a column of results: points of chess, the number of the side, signs,
 points of football."""
-_SIGNS: Final = ((1, 0.5), (2,), (-1,), (3,))
+_SIGNS: Final[tuple[set[float], ...]] = ({1, 0.5}, {2}, {-1}, {3})
 """The numbers of which a column must have one for each scheme."""
 
 GUESSES: Final = {
@@ -94,6 +94,9 @@ _NUMBERS: Final = {
 _TRUE: Final = frozenset(("true", "t", "yes", "y", "1", "dnf", "neutral"))
 _FALSE: Final = frozenset(("false", "f", "no", "n", "0", "", "home"))
 
+_DRAWS: Final = {text for text, ranks in RESULTS.items() if ranks == cells.DRAWN}
+_SCORES: Final = {"1-0": (1, 0), "0-1": (0, 1), "1/2-1/2": (0.5, 0.5), "½-½": (0.5, 0.5)}
+
 Outcome = tuple[tuple[int, int], tuple[int | float, ...]]
 """The ranks of two sides, and their scores, if the result has them."""
 
@@ -103,7 +106,7 @@ class LeftOut(Exception):
 
 
 class Doubts:
-    """The texts and columns of a table that are open."""
+    """What is open in a table."""
 
     def __init__(self, name: str, unit: str, reading: Reading) -> None:
         self.name, self.unit, self.reading = name, unit, reading
@@ -111,11 +114,10 @@ class Doubts:
         """The number of the present row."""
         self.decided: dict[str, Any] = {}
         """What an earlier reading of the table has decided, by column."""
-        self.columns: list[Column] = []
+        self.columns: list[ReadColumn] = []
 
     def settled(self) -> bool:
-        """Settle all columns. Returns False if the table must be read again. Raises
-        BadConfiguration with a question."""
+        """Settle all columns, or raise BadConfiguration. False: the table must be read again."""
         again = [each for each in self.columns if each.settle()]
         if again:
             self.columns = []
@@ -130,9 +132,8 @@ class Doubts:
         raise BadConfiguration(f"{self.name}: {text}")
 
 
-class Column:
-    """A column, or several, while a table is read. `seen` has the open texts with their first
-    row."""
+class ReadColumn:
+    """A column, or several, while a table is read. `seen`: the open texts with their first row."""
 
     def __init__(self, name: str, doubts: Doubts) -> None:
         self.name, self.doubts, self.reading = name, doubts, doubts.reading
@@ -161,9 +162,31 @@ class Column:
         texts = ", ".join(map(cells.shown, [*self.seen][:MOST_ASKED]))
         return texts + (f" and {more} more" if more > 0 else "")
 
+    def meaning(self, text: str) -> str:
+        """What the caller says that a text means: one of MEANINGS, or empty. Raises LeftOut."""
+        meaning = self.reading.result.get(text.strip().lower(), "")
+        if meaning == "skip":
+            raise LeftOut
+        return meaning
+
+    def meaning_question(self, choices: Iterable[str] = MEANINGS[:-1], more: str = "") -> str:
+        """The question what the open texts mean."""
+        texts = [*self.seen][:MOST_ASKED]
+        proposed = {text: GUESSES.get(text.lower().replace(" ", ""), "?") for text in texts}
+        return (
+            f"what is meant by {self.listed}? {self.rows}: say it, as "
+            f"{self.reading.by('result', proposed)}, each as one of {', '.join(choices)}{more}"
+        )
+
     def settle(self) -> bool:
-        """Decide. Returns whether the table must be read again."""
+        """Decide, or ask. Returns whether the table must be read again."""
+        if self.seen and (question := self.question()):
+            self.ask(question)
         return False
+
+    def question(self) -> str:
+        """What is asked about the open texts; empty if nothing is."""
+        return ""
 
     def said(self) -> str:
         """The reading that was chosen; empty if there was no choice."""
@@ -174,7 +197,7 @@ class Column:
         self.doubts.ask(f"column {self.name}: {text}")
 
 
-class TextQuestion(Column):
+class ColumnQuestion(ReadColumn):
     """A column about which the caller is asked if there is any open text."""
 
     def __init__(self, name: str, doubts: Doubts, text: str, cure: str) -> None:
@@ -182,19 +205,17 @@ class TextQuestion(Column):
         super().__init__(name, doubts)
         self._text, self._cure = text, cure
 
-    def settle(self) -> bool:
-        if self.seen:
-            self.ask(f"{self._text} {self.rows}: {self._cure}")
-        return False
+    def question(self) -> str:
+        return f"{self._text} {self.rows}: {self._cure}"
 
 
-class Numbers(Column):
+class Numbers(ReadColumn):
     """Numbers, whose comma may separate thousands or decimals."""
 
     def __init__(self, name: str, doubts: Doubts) -> None:
         super().__init__(name, doubts)
         self._decimal = self.reading.decimal or doubts.decided.get(name, "")
-        self._fits = {".": True, ",": True}
+        self._fits = dict.fromkeys(_NUMBERS, True)
 
     def of(self, value: Any, code: str = "malformed") -> int | float:
         """The number in a cell. Raises Invalid with this code."""
@@ -204,28 +225,27 @@ class Numbers(Column):
 
     def _plain(self, text: str, code: str) -> str:
         """The text with a point, and without separators of thousands. Raises Invalid."""
-        forms = {each: _without(text, each) for each in _NUMBERS}
+        forms = {decimal: _without(text, decimal) for decimal in _NUMBERS}
         if not self._decimal and any(forms.values()) and len(set(forms.values())) > 1:
-            for each, found in forms.items():
-                self._fits[each] &= found is not None
+            for decimal, form in forms.items():
+                self._fits[decimal] &= form is not None
             if "," in text or forms["."] is None:
                 self.note(text)
         if self._decimal and not forms[self._decimal] and any(forms.values()):
-            raise cells.mistake(
-                code, self.name, f"{cells.shown(text)} is no number by {self._decimal!r}"
-            )
+            text = f"{cells.shown(text)} is no number by {self._decimal!r}"
+            raise cells.mistake(code, self.name, text)
         return forms[self._decimal or "."] or forms[","] or text
 
     def settle(self) -> bool:
         if not self.seen or self._decimal:
             return False
-        fits = [each for each, does in self._fits.items() if does]
+        fits = [decimal for decimal, does in self._fits.items() if does]
         if len(fits) != 1:
             both = "; ".join(
-                f"{row} is {' or '.join(self._as(text, each) for each in _NUMBERS)}"
+                f"{row} is {' or '.join(_as(text, decimal) for decimal in _NUMBERS)}"
                 for text, row in [*self.seen.items()][:ROWS]
             )
-            cures = " or ".join(self.reading.by("decimal", each) for each in _NUMBERS)
+            cures = " or ".join(self.reading.by("decimal", decimal) for decimal in _NUMBERS)
             self.ask(f"does a comma separate thousands or decimals? {both}: say {cures}")
         self.doubts.decided[self.name] = fits[0]
         return fits == [","]
@@ -233,48 +253,24 @@ class Numbers(Column):
     def said(self) -> str:
         if not self._decimal and not self.seen:
             return ""
-        used = self._decimal or "."
-        text = next(iter(self.seen), "")
-        example = f", as {cells.shown(text)} is {self._as(text, used)}" if text else ""
+        used, text = self._decimal or ".", next(iter(self.seen), "")
+        example = f", as {cells.shown(text)} is {_as(text, used)}" if text else ""
         return f"{cells.shown(used)} separates decimals{example}"
-
-    @staticmethod
-    def _as(text: str, decimal: str) -> str:
-        found = _without(text, decimal)
-        return f"{found if found is not None else 'no number'} by {decimal!r}"
 
 
 def _without(text: str, decimal: str) -> str | None:
-    """A number with a point and without separators of thousands; None if the text is none with
-    this sign before decimals."""
+    """A number with a point, and no separators; None if it is none with this sign."""
     if not _NUMBERS[decimal].fullmatch(text):
         return None
     return re.sub("[,.'’ \u00a0\u202f]", lambda sign: "." if sign[0] == decimal else "", text)
 
 
-class Words(Column):
-    """A column of texts that mean something."""
-
-    def meaning(self, text: str) -> str:
-        """What the caller says that a text means: one of MEANINGS, or empty. Raises LeftOut."""
-        found = self.reading.result.get(text.strip().lower(), "")
-        if found == "skip":
-            raise LeftOut
-        return found
-
-    def ask_meaning(self, choices: Iterable[str] = MEANINGS[:-1], more: str = "") -> NoReturn:
-        """Ask what the open texts mean."""
-        proposed = {
-            text: GUESSES.get(text.lower().replace(" ", ""), "?")
-            for text in [*self.seen][:MOST_ASKED]
-        }
-        self.ask(
-            f"what is meant by {self.listed}? {self.rows}: say it, as "
-            f"{self.reading.by('result', proposed)}, each as one of {', '.join(choices)}{more}"
-        )
+def _as(text: str, decimal: str) -> str:
+    number = _without(text, decimal)
+    return f"{'no number' if number is None else number} by {decimal!r}"
 
 
-class Places(Words):
+class Places(ReadColumn):
     """Ranks, or scores whose place a code may take."""
 
     def __init__(self, name: str, doubts: Doubts) -> None:
@@ -285,16 +281,16 @@ class Places(Words):
         """The rank in a cell; None for somebody who did not finish. Raises LeftOut, or Invalid."""
         if type(value) is int and value > 0:
             return value
-        text = "" if cells.is_missing(value) else str(value).strip()
-        if text.isdecimal() and (found := int(text)) > 0:
-            return found
+        text = cells.stripped(value)
+        if text.isdecimal() and (rank := int(text)) > 0:
+            return rank
         if self.is_code(text):
             return None
         if (place := _PLACE.fullmatch(text.lower())) and int(place[1]) > 0:
             self._codes[""].add(text)
             return int(place[1])
-        if _NUMBERS["."].fullmatch(text) and (rank := float(text)) > 0 and rank.is_integer():
-            return int(rank)
+        if _NUMBERS["."].fullmatch(text) and (amount := float(text)) > 0 and amount.is_integer():
+            return int(amount)
         self.note(text)
         return None
 
@@ -310,13 +306,11 @@ class Places(Words):
             self._codes["did not finish"].add(text)
         return key in NOT_FINISHED
 
-    def settle(self) -> bool:
-        if self.seen:
-            numbers = all(_NUMBERS["."].fullmatch(each) for each in self.seen)
-            as_score = self.reading.by("columns", {"rank": "", "score": self.name})
-            more = f"; or name it as a score, as {as_score} with --score low" if numbers else ""
-            self.ask_meaning(("dnf", "skip"), more)
-        return False
+    def question(self) -> str:
+        numbers = all(_NUMBERS["."].fullmatch(text) for text in self.seen)
+        as_score = self.reading.by("columns", {"rank": "", "score": self.name})
+        more = f"; or name it as a score, as {as_score} with --score low" if numbers else ""
+        return self.meaning_question(("dnf", "skip"), more)
 
     def said(self) -> str:
         return "; ".join(
@@ -325,46 +319,49 @@ class Places(Words):
         )  # fmt: skip
 
 
+class _Negatives(ReadColumn):
+    """The scores below 0 of a column in which a low score is the better one."""
+
+    least = 0.0
+
+    def question(self) -> str:
+        if self.least < -2:
+            return ""
+        codes = dict(zip(self.seen, ("dnf", "skip"), strict=False))
+        kept = dict.fromkeys(self.seen, "score")
+        return (
+            f"is a score below 0 the best one, or a code? {'; '.join(self.seen.values())}: say "
+            f"{self.reading.by('result', codes)} or {self.reading.by('result', kept)}"
+        )
+
+
 class Scores(Places):
     """Scores of entries, or codes in their place."""
 
     def __init__(self, name: str, doubts: Doubts) -> None:
+        self._negatives = _Negatives(name, doubts)  # asks first
         super().__init__(name, doubts)
         self._number = Numbers(name, doubts)
-        self._low = doubts.reading.score == "low"
-        self._least = 0.0
-        self._negative: dict[str, str] = {}
 
     def score(self, value: Any) -> int | float | None:
         """The score in a cell; None for somebody who did not finish. Raises LeftOut, or Invalid."""
         if (type(value) is int and value >= 0) or (type(value) is str and value.isdecimal()):
             return cells.number(value, self.name)  # nearly all
-        text = "" if cells.is_missing(value) else str(value).strip()
-        if any(each.fullmatch(text) for each in _NUMBERS.values()):
+        text = cells.stripped(value)
+        if any(form.fullmatch(text) for form in _NUMBERS.values()):
             if text[0] == "-" and self.meaning(text) == "dnf":
                 return None
-            found = self._number.of(value)
-            if found < 0:
-                self._least = min(self._least, found)
-                if self._low and text not in self.reading.result:
-                    self._negative.setdefault(text, self.row_of(text))
-            return found
+            score = self._number.of(value)
+            self._negatives.least = min(self._negatives.least, score)
+            if score < 0 and self.reading.score == "low" and text not in self.reading.result:
+                self._negatives.note(text)
+            return score
         if not self.is_code(text):
             self.note(text)
         return None
 
-    def settle(self) -> bool:
-        if self._negative and self._least >= -2:
-            codes = dict(zip(self._negative, ("dnf", "skip"), strict=False))
-            kept = dict.fromkeys(self._negative, "score")
-            self.ask(
-                f"is a score below 0 the best one, or a code? {'; '.join(self._negative.values())}:"
-                f" say {self.reading.by('result', codes)} or {self.reading.by('result', kept)}"
-            )
-        return super().settle()
 
-
-class Flags(Column):
+class Flags(ReadColumn):
     """A column that says yes or no. An empty cell says no."""
 
     def __init__(self, name: str, doubts: Doubts, role: str = "dnf") -> None:
@@ -373,25 +370,20 @@ class Flags(Column):
 
     def of(self, value: Any) -> bool:
         """Whether a cell says yes."""
-        if cells.is_missing(value):
-            return False
         if isinstance(value, float) and value in (0.0, 1.0):
             return value == 1.0
-        text = str(value).strip()
+        text = cells.stripped(value)
         if text.lower() not in _TRUE and text.lower() not in _FALSE:
             self.note(text)
         return text.lower() in _TRUE
 
-    def settle(self) -> bool:
-        if self.seen:
-            left = self.reading.by("columns", {self._role: ""})
-            self.ask(f"is {self.listed} yes or no? {self.rows}: leave the column out, as {left}")
-        return False
+    def question(self) -> str:
+        left = self.reading.by("columns", {self._role: ""})
+        return f"is {self.listed} yes or no? {self.rows}: leave the column out, as {left}"
 
 
-class Results(Words):
-    """The results of matches of two sides, which are those of the first side, or the winner's
-    name."""
+class Results(ReadColumn):
+    """The results of matches, which are those of the first of two sides, or the winner's name."""
 
     def __init__(
         self, name: str, doubts: Doubts, initials: Mapping[str, tuple[int, int]], *,
@@ -401,8 +393,7 @@ class Results(Words):
         won, too. `names_winner`: whether it has the names of winners, so that a number is that of a
         side."""
         super().__init__(name, doubts)
-        self._initials = initials
-        self._scored, self._names_winner = scored, names_winner
+        self._initials, self._scored, self._names_winner = initials, scored, names_winner
         self._numbers: set[float] = set()
         self._has_words = self.has_ids = False
         self._scheme: Mapping[float, tuple[int, int]] = doubts.decided.get(
@@ -411,19 +402,19 @@ class Results(Words):
 
     def is_known(self, value: Any) -> bool:
         """Whether a cell is a word of results, and no number."""
-        key = str(value).strip().lower().replace(" ", "")
+        key = _key(cells.stripped(value))
         return key in RESULTS or key in self._initials or key in self.reading.result
 
     def of(self, value: Any, players: Sequence[Sequence[str]]) -> Outcome:
         """The outcome by a cell. `players`: those of each side, for a question. Raises LeftOut."""
-        text = "" if cells.is_missing(value) else str(value).strip()
-        key = text.lower().replace(" ", "")
+        text = cells.stripped(value)
+        key = _key(text)
         if said := self.meaning(text):
             return {"win": cells.FIRST, "draw": cells.DRAWN}.get(said, cells.SECOND), ()
-        if found := self._initials.get(key) or RESULTS.get(key):
-            return found, _SCORES.get(key, ())
-        if (won := _BY.fullmatch(key)) and (found := self._initials.get(won[1])):
-            return found, ()
+        if ranks := self._initials.get(key) or RESULTS.get(key):
+            return ranks, _SCORES.get(key, ())
+        if (won := _BY.fullmatch(key)) and (ranks := self._initials.get(won[1])):
+            return ranks, ()
         if _NUMBERS["."].fullmatch(_HALVES.get(key, key)):
             points = float(_HALVES.get(key, key))
             if MARGIN in self.reading.result:
@@ -444,15 +435,16 @@ class Results(Words):
         numbers = self._numbers
         fitting = [
             scheme for scheme, signs in zip(SCHEMES, _SIGNS, strict=True)
-            if numbers <= scheme.keys() and numbers & set(signs) and not self._has_words
+            if numbers <= scheme.keys() and numbers & signs and not self._has_words
             and (not self._names_winner or (scheme is SCHEMES[1] and not self.has_ids))
         ]  # fmt: skip
         if not fitting:
             more = f"; or leave it out, as {self.reading.by('columns', {'result': ''})}"
-            if len(self._numbers) > 1 and not self._has_words:
+            is_margin = len(numbers) > 1 and not self._has_words
+            if is_margin:
                 margin = self.reading.by("result", MARGIN)
                 more += f"; or say {margin} if it is the margin by which the first side won"
-            self.ask_meaning(more=more if self._scored or "margin" in more else "")
+            self.ask(self.meaning_question(more=more if self._scored or is_margin else ""))
         before, self._scheme = self._scheme, fitting[0]
         self.doubts.decided[self.name] = self._scheme
         return before is not self._scheme
@@ -465,36 +457,36 @@ class Results(Words):
         return f"of the first side, {listed}" if listed else ""
 
 
-_DRAWS: Final = {text for text, ranks in RESULTS.items() if ranks == cells.DRAWN}
-_SCORES: Final = {"1-0": (1, 0), "0-1": (0, 1), "1/2-1/2": (0.5, 0.5), "½-½": (0.5, 0.5)}
+def _key(text: str) -> str:
+    return text.lower().replace(" ", "")
 
 
-class Statuses(Column):
+class Statuses(ReadColumn):
     """A column that may say that a match was not played, or, in a table of winners and losers, that
     it was a draw; or players who may be nobody."""
 
     def __init__(self, name: str, doubts: Doubts, *, won: bool = False) -> None:
         super().__init__(name, doubts)
         cures = " or ".join(map(self.reading.by_columns, ({"result": name}, {"status": ""})))
-        self._draws = TextQuestion(name, doubts, "was it a draw?", f"say {cures}") if won else None
+        self._draws = None
+        if won:
+            self._draws = ColumnQuestion(name, doubts, "was it a draw?", f"say {cures}")
 
-    def see(self, text: Any) -> None:
+    def see(self, value: Any) -> None:
         """Look at a cell of such a column."""
-        if isinstance(text, str) and (text.strip() == "*" or NOT_PLAYED.search(text)):
-            self.note(text.strip())
-        elif self._draws is not None and self._is_draw(str(text).strip().lower()):
-            self._draws.note(str(text).strip())
+        if isinstance(value, str) and (value.strip() == "*" or NOT_PLAYED.search(value)):
+            self.note(value.strip())
+        elif self._draws is not None and self._is_draw(str(value).strip().lower()):
+            self._draws.note(str(value).strip())
 
     def _is_draw(self, text: str) -> bool:
         flagged = text in _TRUE and plain(self.name) in TIES
         return flagged or text in _DRAWS or bool(re.search(r"\bdraw\b", text))
 
-    def settle(self) -> bool:
-        if self.seen:
-            skip = self.reading.by("skip", {self.name: [*self.seen][:MOST_ASKED]})
-            taken = self.reading.by("columns", {"status": ""})
-            self.ask(
-                f"was there a match? {self.rows}: say {skip} to leave such rows out, or {taken} to "
-                "take them as all others"
-            )
-        return False
+    def question(self) -> str:
+        skip = self.reading.by("skip", {self.name: [*self.seen][:MOST_ASKED]})
+        taken = self.reading.by("columns", {"status": ""})
+        return (
+            f"was there a match? {self.rows}: say {skip} to leave such rows out, or {taken} to "
+            "take them as all others"
+        )

@@ -8,6 +8,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Final, NamedTuple, NoReturn
 
 from stream_rater.config.errors import BadConfiguration
@@ -25,7 +26,8 @@ Places = tuple[int, ...]
 LONG_ROLES: Final = ("player", "team", "rank", "score", "dnf", "seat", "share")
 COMMON_ROLES: Final = ("ladder", "round", "time", "weight", "status")
 WIDE_ROLES: Final = ("result", "neutral")
-JOINED: Final = frozenset({"ladder", "round", "time", "player", "team", "seat", "status"})
+NUMBERED_ROLES: Final = tuple(f"player{key}" for keys in names.NUMBERED_SIDES for key in keys)
+JOINED: Final = ("ladder", "round", "time", "player", "team", "seat", "status")
 """The roles that several columns may have together, beside sides, whose columns are members."""
 
 
@@ -55,14 +57,14 @@ class Layout:
     sides: list[SideColumns] = field(default_factory=list)
     """The sides of a row; empty in the long form."""
     unit: str = "line"
-    """The unit that the numbers of rows count: `line` or `row`."""
+    """What the numbers of rows count: `line` or `row`."""
     time_format: str = ""
     general: set[str] = field(default_factory=set)
     """The roles whose columns were found by names that may mean something else."""
     skip: list[tuple[int, str]] = field(default_factory=list)
     """The rows that are left out: the place of a column and its text in lower case."""
     share_of: float = 1.0
-    """The number that the shares of members are divided by."""
+    """By what the shares of members are divided."""
     has_members: bool = False
     """Whether the columns of `player` are the members of a team."""
 
@@ -92,8 +94,7 @@ class Layout:
 
 
 def layout_of(name: str, columns: Sequence[str], reading: Reading) -> Layout:
-    """The roles of the columns of the table `name`. Raises BadConfiguration with the question that
-    is left, or what is missing."""
+    """The roles of the columns. Raises BadConfiguration with a question, or what is missing."""
     found = _Finder(name, columns, reading)
     found.take_given()
     found.find_sides()
@@ -111,7 +112,6 @@ class Finder:
         self._plain = [plain(each) for each in columns]
 
     def _place(self, column: str) -> int:
-        """The place of a column that the caller names."""
         exact = [i for i, each in enumerate(self._columns) if each == column]
         found = exact or [i for i, each in enumerate(self._plain) if each == plain(column)]
         if not found:
@@ -207,7 +207,7 @@ class _Finder(Finder):
         if column in self._columns:
             return (self._place(column),)
         places = tuple(self._place(each.strip()) for each in column.split("+"))
-        if len(places) > 1 and role not in JOINED and not _is_side(role):
+        if len(places) > 1 and role not in (*JOINED, *names.PAIRED, *NUMBERED_ROLES):
             self._fail(f"{role} has one column, and {column} are {len(places)}")
         return places
 
@@ -223,7 +223,8 @@ class _Finder(Finder):
         elif "player" in self._given or "team" in self._given:
             return
         else:
-            systems = [found for each in self._systems() if (found := self._present(each))]
+            keys_of_systems = (*PAIRS, *names.NUMBERED_SIDES)
+            systems = [sides for keys in keys_of_systems if (sides := self._present(keys))]
             if not systems:
                 return
             if len(systems) > 1:
@@ -234,28 +235,25 @@ class _Finder(Finder):
                 self._fail(f"the sides of a match may be {listed}: say which, as {cure}")
             chosen = systems[0]
         self._ask_players(chosen)
-        if set(chosen) == {"blue", "red"}:  # neither is first by custom, so the table decides
+        if set(chosen) == set(names.COLOURS):
             firsts = {side: self._given.get(side) or self._candidates(side)[0] for side in chosen}
             chosen = sorted(chosen, key=lambda side: firsts[side])
         for side in chosen:
             self._add_side(side)
 
-    def _systems(self) -> Iterable[Sequence[str]]:
-        yield from PAIRS
-        yield from names.numbered_sides()
-
     def _candidates(self, side: str) -> list[Places]:
         """The columns that may name a side's players: one that names all, or those of members."""
-        known = names.names_of_side(side.removeprefix("player") or side)
+        known = names.names_of_side(names.key_of(side))
         if side in ("player", "opponent"):
             known = {f"{side}{more}" for more in ("", "id", "name")}
         if whole := [(place,) for place, each in enumerate(self._plain) if each in known]:
             return [*whole]
-        members = re.compile(names.members_of(side.removeprefix("player") or side))
+        members = re.compile(names.members_of(names.key_of(side)))
         kinds: dict[str, Places] = {}
-        for place, each in enumerate(self._plain):
-            if found := members.fullmatch(each):
-                kinds[found["kind"] or ""] = (*kinds.get(found["kind"] or "", ()), place)
+        for place, column in enumerate(self._plain):
+            if member := members.fullmatch(column):
+                kind = member["kind"] or ""
+                kinds[kind] = (*kinds.get(kind, ()), place)
         return [places for places in kinds.values() if len(places) > 1]
 
     def _named(self, places: Places) -> str:
@@ -263,21 +261,22 @@ class _Finder(Finder):
 
     def _present(self, keys: Sequence[str]) -> list[str]:
         """The sides of a system that have columns; none if there are fewer than two."""
-        found: list[str] = []
-        for key in keys:
-            if not self._candidates(key):
-                break
-            found.append(f"player{key}" if len(key) == 1 or key.isdigit() else key)
-        return found if len(found) > 1 else []
+        sides = [
+            f"player{key}" if len(key) == 1 or key.isdigit() else key
+            for key in takewhile(self._candidates, keys)
+        ]
+        return sides if len(sides) > 1 else []
 
     def _ask_players(self, sides: Sequence[str]) -> None:
-        """Ask if a side has several columns that may name its players."""
         choices = {side: self._candidates(side) for side in sides if side not in self._given}
-        open_ = next((side for side, found in choices.items() if len(found) > 1), None)
+        open_ = next((side for side, columns in choices.items() if len(columns) > 1), None)
         if open_ is None:
             return
         options = [
-            {side: self._named(found[min(i, len(found) - 1)]) for side, found in choices.items()}
+            {
+                side: self._named(columns[min(i, len(columns) - 1)])
+                for side, columns in choices.items()
+            }
             for i in range(len(choices[open_]))
         ]
         listed = " or ".join(map(self._named, choices[open_]))
@@ -285,56 +284,55 @@ class _Finder(Finder):
         self._fail(f"{open_} may be {listed}: say which, as {cures}")
 
     def _add_side(self, side: str) -> None:
-        layout, key = self.layout, side.removeprefix("player") or side
+        layout = self.layout
         players = self._given.get(side) or self._candidates(side)[0]
         layout.roles[side] = players
         others = []
         for word, words in (("score", SCORES), ("rank", PLACES)):
-            role = f"{word}{key}" if side != key else f"{side}_{word}"
-            found = self._given.get(role)
-            if found is None and role not in self._without:
-                known = names.names_with(words, key)
-                places = [i for i, each in enumerate(self._plain) if each in known]
+            role = _role_of(side, word)
+            places = self._given.get(role)
+            if places is None and role not in self._without:
+                known = names.names_with(words, names.key_of(side))
+                places = self._named_one(*known)
                 self._ask(role, places)
-                found = tuple(places[:1])
-            if found:
-                layout.roles[role] = found
-            others.append(found[0] if found else -1)
+            if places:
+                layout.roles[role] = places[:1]
+            others.append(places[0] if places else -1)
         layout.sides.append(SideColumns(side, players, *others))
 
     # --- other roles ---
 
     def find(self, role: str) -> None:
         """Find the column of a role, if there is one."""
-        layout = self.layout
-        found = self._given.get(role, ())
-        if found and role == "result" and len(layout.sides) > 2:
+        places = self._given.get(role, ())
+        if places and role == "result" and len(self.layout.sides) > 2:
             self._fail("a result is of two sides: name the places, as rank1, rank2, …")
-        if not found and role not in self._without:
-            found = self._found(role)
-        if found:
-            layout.roles[role] = found
+        if not places and role not in self._without:
+            places = self._found(role)
+        if places:
+            self.layout.roles[role] = places
 
     def _found(self, role: str) -> Places:
         taken = {place for places in (*self.layout.roles.values(), *self._given.values())
                  for place in places}  # fmt: skip
-        together = [i for name in TOGETHER for i, each in enumerate(self._plain) if each == name]
+        together = [i for name in TOGETHER for i in self._named_one(name)]
         if role == "round" and len(together) == len(TOGETHER):
             return tuple(together)
         if role == "status":
-            known = enumerate(self._plain)
-            return tuple(i for i, each in known if each in STATUSES and i not in taken)
-        if role == "result" and (
-            self.layout.sides[0].role == "winner" or len(self.layout.sides) > 2
-        ):
-            return ()
-        if role == "result" and (winner := self._named_winner()):
-            return winner
+            return tuple(i for i in self._named_one(*STATUSES) if i not in taken)
+        sides = self.layout.sides
+        if role == "result":
+            if sides[0].role == "winner" or len(sides) > 2:
+                return ()
+            winner = self._named_one(*names.names_of_side("winner"))
+            self._ask(role, winner)
+            if winner:  # it names the winner of a match whose sides have other columns
+                return winner
         for number, group in enumerate(ROLES[role]):
             if role == "round":
-                never = names.NOT_WIDE if self.layout.sides else names.NOT_LONG
+                never = names.NOT_WIDE if sides else names.NOT_LONG
                 group = " ".join(set(group.split()) - never)
-            if role == "result" and number and all(each.score >= 0 for each in self.layout.sides):
+            if role == "result" and number and all(side.score >= 0 for side in sides):
                 return ()
             places = [i for i in names.matching(self._columns, group) if i not in taken]
             self._ask(role, places)
@@ -342,42 +340,31 @@ class _Finder(Finder):
                 if number and role in ("round", "weight"):
                     self.layout.general.add(role)
                 begins_again = number or self._plain[places[0]] == "eventid"
-                if begins_again and role == "round" and not self.layout.sides:
+                if begins_again and role == "round" and not sides:
                     self._ask_season(places[0])
                 return self._with_time_of_day(places[0]) if role == "time" else (places[0],)
-        return self._alone("time") if role == "time" else ()
+        return self._named_one("time")[:1] if role == "time" else ()
 
     def _ask_season(self, place: int) -> None:
-        """Ask if the rounds of each season may be numbered again."""
         if seasons := [each for each in self._columns if plain(each) in names.SEASONS]:
             alone, every = self._columns[place], "+".join((*seasons, self._columns[place]))
             cures = " or ".join(self._reading.by_columns({"round": it}) for it in (every, alone))
             self._fail(f"does {alone} begin again in each {' and '.join(seasons)}? Say {cures}")
 
-    def _named_winner(self) -> Places:
-        """The column that names the winner of a match, if the sides have other columns."""
-        found = [i for i, each in enumerate(self._plain) if each in names.names_of_side("winner")]
-        self._ask("result", found)
-        return tuple(found)
+    def _named_one(self, *known: str) -> Places:
+        return tuple(i for i, each in enumerate(self._plain) if each in known)
 
     def _with_time_of_day(self, date: int) -> Places:
-        of_day = [i for i, each in enumerate(self._plain) if each in names.OF_DAY]
+        of_day = self._named_one(*names.OF_DAY)
         if self._plain[date] not in names.DATES or not of_day:
             return (date,)
         self._ask("time", of_day)
         both = f"{self._columns[date]}+{self._columns[of_day[0]]}"
         if not self.layout.sides:  # it may be how long somebody took
-            cures = (
-                self._reading.by_columns({"time": each}) for each in (self._columns[date], both)
-            )
-            self._fail(
-                f"the time of a round may be {self._columns[date]}, or {both}: say which, as "
-                f"{' or '.join(cures)}"
-            )
+            alone = self._columns[date]
+            cures = " or ".join(self._reading.by_columns({"time": it}) for it in (alone, both))
+            self._fail(f"the time of a round may be {alone}, or {both}: say which, as {cures}")
         return date, of_day[0]
-
-    def _alone(self, name: str) -> Places:
-        return tuple(i for i, each in enumerate(self._plain) if each == name)[:1]
 
     # --- what a table needs ---
 
@@ -393,9 +380,10 @@ class _Finder(Finder):
                 named and len(sides) == 2
             ):  # fmt: skip
                 result = f"name one, as {reading.by_columns({'result': 'COLUMN'})}, or "
+                wanted = [_role_of(side.role, "score") for side in sides[:3]]
                 self._fail(
                     f"no column says who won: {result if len(sides) == 2 else 'name '}the scores, "
-                    f"as {reading.by_columns({_score_role(each): 'COLUMN' for each in sides[:3]})}"
+                    f"as {reading.by_columns(dict.fromkeys(wanted, 'COLUMN'))}"
                 )
             return
         if "player" not in layout.roles and "team" in layout.roles:
@@ -430,29 +418,18 @@ class _Finder(Finder):
 
 def _all_roles() -> Iterable[str]:
     yield from (*COMMON_ROLES, *LONG_ROLES, *WIDE_ROLES)
-    for side in (each for pair in PAIRS for each in pair):
+    for side in (*names.PAIRED, *NUMBERED_ROLES):
         if side != "player":
-            yield from (side, f"{side}_score", f"{side}_rank")
-    for keys in names.numbered_sides():
-        for key in keys:
-            yield from (f"player{key}", f"score{key}", f"rank{key}")
+            yield from (side, _role_of(side, "score"), _role_of(side, "rank"))
 
 
 def _side_roles(given: Mapping[str, Places]) -> list[str]:
     """The sides that the caller names, in order."""
-    paired = [side for pair in PAIRS for side in pair if side in given]
-    numbered = [f"player{key}" for keys in names.numbered_sides() for key in keys
-                if f"player{key}" in given]  # fmt: skip
+    paired = [side for side in names.PAIRED if side in given]
+    numbered = [side for side in NUMBERED_ROLES if side in given]
     return paired if len(paired) > 1 or (paired and paired != ["player"]) else numbered
 
 
-def _is_side(role: str) -> bool:
-    return (
-        role in {side for pair in PAIRS for side in pair}
-        or re.fullmatch(r"player(\d+|[a-h])", role) is not None
-    )
-
-
-def _score_role(side: SideColumns) -> str:
-    key = side.role.removeprefix("player") or side.role
-    return f"{side.role}_score" if key == side.role else f"score{key}"
+def _role_of(side: str, word: str) -> str:
+    key = names.key_of(side)
+    return f"{word}{key}" if side != key else f"{side}_{word}"

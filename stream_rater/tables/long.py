@@ -8,32 +8,24 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from itertools import chain
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
 from stream_rater.rounds.validation import Invalid
-from stream_rater.tables import cells as read
+from stream_rater.tables import doubts as open_
+from stream_rater.tables import rounds
 from stream_rater.tables.cells import is_missing, mistake, order
-from stream_rater.tables.doubts import (
-    Column,
-    Doubts,
-    Flags,
-    LeftOut,
-    Numbers,
-    Places,
-    Scores,
-    TextQuestion,
-)
-from stream_rater.tables.event_lines import EntryLine, EventLine, Made, Spool, encode, entry
 from stream_rater.tables.layout import LONG_ROLES, Layout
-from stream_rater.tables.rounds import RoundCells, joined
-from stream_rater.tables.source import Reject
+from stream_rater.tables.sources import Reject, Row
 from stream_rater.tables.times import Moment
 
-C = TypeVar("C", bound=Column)
-Row = tuple[int, Sequence[Any]]
+LIKELY_TEAM: Final = re.compile("team|side|squad|pair|group|colou?r|alliance")
+"""What may be in the name of a column of teams."""
+
+C = TypeVar("C", bound=open_.ReadColumn)
 
 
 class _Member(msgspec.Struct, array_like=True, gc=False):
@@ -54,8 +46,8 @@ class _Member(msgspec.Struct, array_like=True, gc=False):
         return self.rank, self.score, self.dnf, self.seat
 
 
-class _Round(NamedTuple):
-    """The facts about a round in its first row."""
+class _FirstRow(NamedTuple):
+    """What the first row of a round says about it."""
 
     line: int
     round_id: str
@@ -71,37 +63,36 @@ _unpack = msgspec.msgpack.Decoder(_Member).decode
 class LongEvents:
     """Makes an event of the rows of each round."""
 
-    def __init__(self, layout: Layout, head: RoundCells, doubts: Doubts) -> None:
+    def __init__(self, layout: Layout, head: rounds.RoundCells, doubts: open_.Doubts) -> None:
         self._layout, self._reading, self._head = layout, doubts.reading, head
         self._at = {role: layout.roles.get(role, (-1,))[0] for role in LONG_ROLES}
 
         def reader(role: str, kind: type[C]) -> C | None:
             return kind(layout.column(role), doubts) if role in layout.roles else None
 
-        self._ranks, self._scores = reader("rank", Places), reader("score", Scores)
-        self._flags, self._shares = reader("dnf", Flags), reader("share", Numbers)
-        self._minutes = TextQuestion(
+        self._ranks, self._scores = reader("rank", open_.Places), reader("score", open_.Scores)
+        self._flags, self._shares = reader("dnf", open_.Flags), reader("share", open_.Numbers)
+        by = self._reading.by_columns
+        self._minutes = open_.ColumnQuestion(
             layout.column("share") if self._shares else "", doubts,
             "a share is at most 1, the whole round:",
-            f"say {self._reading.by_columns({'share': 'COLUMN:90'})} if 90 is the whole round, or "
-            f"{self._reading.by_columns({'share': ''})}",
+            f"say {by({'share': 'COLUMN:90'})} if 90 is the whole round, or {by({'share': ''})}",
         )  # fmt: skip
         self._shared: dict[bool, int] = {True: 0, False: 0}
         """The number of rounds in which each place has several entries, and of all others."""
         self._doubts = doubts
-        self._rounds: list[_Round | None] = []
+        self._rounds: list[_FirstRow | None] = []
         """The rounds; None in the place of one that is rejected."""
         self._numbers: dict[tuple[str, str], int] = {}
         """The number of each round by its ladder and id."""
-        self._rows, self._round_of_row = Spool(), array("q")
+        self._rows, self._round_of_row = rounds.Spool(), array("q")
 
-    def events(self, rows: Iterator[Row], reject: Reject) -> Iterator[Made]:
-        """Yield the event of each round, in the order of their first rows. A mistake in a row
-        rejects its round, once."""
+    def events(self, rows: Iterator[Row], reject: Reject) -> Iterator[rounds.Made]:
+        """Yield the rounds' events, by first rows. A mistake in a row rejects its round, once."""
         for line, cells in rows:
             try:
                 self._add(line, cells)
-            except LeftOut:
+            except open_.LeftOut:
                 pass
             except Invalid as invalid:
                 if self.drop(cells):
@@ -125,15 +116,14 @@ class LongEvents:
             self._ask_team()
 
     def _ask_team(self) -> None:
-        """Ask whether those who share each place are a team."""
-        layout, used = self._layout, {i for each in self._layout.roles.values() for i in each}
-        free = [each for i, each in enumerate(layout.columns) if i not in used]
-        likely = [each for each in free if re.search("team|side|squad|pair|group|colou?r|alliance",
-                                                     each.lower())]  # fmt: skip
-        team = self._reading.by_columns({"team": (likely or ["COLUMN"])[0]})
+        by, used = self._reading.by_columns, {*chain(*self._layout.roles.values())}
+        likely = [
+            column for place, column in enumerate(self._layout.columns)
+            if place not in used and LIKELY_TEAM.search(column.lower())
+        ]  # fmt: skip
         self._doubts.ask(
             "in all rounds each place has several players: are they teams? Say "
-            f"{team}, or {self._reading.by_columns({'team': ''})} if they are not"
+            f"{by({'team': [*likely, 'COLUMN'][0]})}, or {by({'team': ''})} if they are not"
         )
 
     def drop(self, cells: Sequence[Any]) -> bool:
@@ -164,38 +154,30 @@ class LongEvents:
         row = self._member(line, cells)
         if number == len(self._rounds):
             self._numbers[ladder, round_id] = number
-            self._rounds.append(_Round(line, round_id, ladder, moment, weight))
+            self._rounds.append(_FirstRow(line, round_id, ladder, moment, weight))
         self._rows.append(_pack(row))
         self._round_of_row.append(number)
 
-    def _check_same(self, first: _Round, moment: Moment, weight: int | float) -> None:
-        for role, code, one, two in (
-            ("time", "bad-time", first.moment, moment),
-            ("weight", "bad-weight", first.weight, weight),
+    def _check_same(self, first: _FirstRow, moment: Moment, weight: int | float) -> None:
+        for role, old, new in (
+            ("time", first.moment[1], moment[1]), ("weight", first.weight, weight)
         ):  # fmt: skip
-            if one != two:
-                old, new = (each[1] if isinstance(each, tuple) else each for each in (one, two))
-                raise mistake(
-                    code, self._layout.column(role),
-                    f"{new}, but {self._layout.unit} {first.line} of the round has {old}",
-                )  # fmt: skip
+            if old != new:
+                text = f"{new}, but {self._layout.unit} {first.line} of the round has {old}"
+                raise mistake(f"bad-{role}", self._layout.column(role), text)
 
     def _member(self, line: int, cells: Sequence[Any]) -> _Member:
-        at, columns, roles = self._at, self._layout.columns, self._layout.roles
+        at, roles = self._at, self._layout.roles
 
         def text(role: str) -> str | None:
             if at[role] < 0 or is_missing(cells[at[role]]):
                 return None
-            return joined(cells, roles[role], columns)
+            return rounds.joined(cells, roles[role], self._layout.columns)
 
-        places = roles["player"]
-        if self._layout.has_members:
-            players = self._head.members(cells, places, columns)
-        elif len(places) > 1:
-            players = (joined(cells, places, columns),)
+        if self._layout.has_members or len(roles["player"]) == 1:
+            players = self._head.players(cells, roles["player"])
         else:
-            column = columns[places[0]]
-            players = self._head.somebody(read.players(cells[places[0]], column), column)
+            players = (rounds.joined(cells, roles["player"], self._layout.columns),)
         dnf = self._flags is not None and self._flags.of(cells[at["dnf"]])
         rank, score = None, None
         if self._ranks is not None and not (dnf and is_missing(cells[at["rank"]])):
@@ -217,34 +199,30 @@ class LongEvents:
 
     # --- the event of a round ---
 
-    def _event(self, first: _Round, rows: Sequence[_Member]) -> Made:
+    def _event(self, first: _FirstRow, rows: Sequence[_Member]) -> rounds.Made:
         teams: dict[Any, list[_Member]] = {}
         for number, row in enumerate(rows):
             teams.setdefault(number if row.team is None else row.team, []).append(row)
         sides = [self._of_one_team(members) for members in teams.values()]
-        if self._at["rank"] >= 0:
-            ranks: Sequence[int | None] = [each[0].rank for each in sides]
-        else:
-            ranked = order(
-                [each[0].score or 0 for each in sides if not each[0].dnf],
-                low=self._reading.score == "low",
-            )
-            places = iter(ranked)
-            ranks = [None if each[0].dnf else next(places) for each in sides]
+        ranks = [side[0].rank for side in sides]
+        if self._at["rank"] < 0:
+            scores = [side[0].score or 0 for side in sides if not side[0].dnf]
+            places = iter(order(scores, low=self._reading.score == "low"))
+            ranks = [None if side[0].dnf else next(places) for side in sides]
         if len(set(ranks) - {None}) > 1:
             self._shared[min(Counter(ranks).values()) > 1] += 1
-        standings = [_entry(each, rank) for each, rank in zip(sides, ranks, strict=True)]
-        event = EventLine(first.round_id, first.ladder, first.moment[1], standings, first.weight)
-        return Made(first.moment, first.line, encode(event))
+        standings = [_entry(side, rank) for side, rank in zip(sides, ranks, strict=True)]
+        line, round_id, ladder, moment, weight = first
+        return rounds.made(line, round_id, ladder, moment, standings, weight)
 
     def _of_one_team(self, members: list[_Member]) -> list[_Member]:
         """The members of a team, who must agree on its place."""
-        for each in members[1:]:
-            if each.placing != members[0].placing:
+        for member in members[1:]:
+            if member.placing != members[0].placing:
                 cure = self._reading.by_columns({"team": ""})
-                raise _InRow(each.line, mistake(
+                raise _InRow(member.line, mistake(
                     "bad-rank", self._layout.column("team"),
-                    f"{each.team!r} has another rank, score or seat than in {self._layout.unit} "
+                    f"{member.team!r} has another rank, score or seat than in {self._layout.unit} "
                     f"{members[0].line} of the round: {cure} if they are no team",
                 ))  # fmt: skip
         return members
@@ -258,11 +236,9 @@ class _InRow(Exception):
         self.line, self.invalid = line, invalid
 
 
-def _entry(members: Sequence[_Member], rank: int | None) -> EntryLine:
-    first = members[0]
-    players = tuple(name for each in members for name in each.players)
-    shares = tuple(
-        1.0 if each.share is None else each.share for each in members for _ in each.players
-    )
-    same = all(each == 1.0 for each in shares)
-    return entry(players, rank, first.score, first.seat, None if same else shares)
+def _entry(members: Sequence[_Member], rank: int | None) -> rounds.EntryJson:
+    players = tuple(name for row in members for name in row.players)
+    shares = tuple(1.0 if row.share is None else row.share for row in members for _ in row.players)
+    differ = any(share != 1.0 for share in shares)
+    score, seat = members[0].score, members[0].seat
+    return rounds.entry(players, rank, score, seat, shares if differ else None)

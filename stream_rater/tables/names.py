@@ -54,11 +54,13 @@ OF_DAY: Final = ("time", "kickoff", "kickofftime", "matchtime", "gametime")
 TOGETHER: Final = ("tourneyid", "matchnum")
 """Two columns that are a round's id together."""
 
-PAIRS: Final = (("home", "away"), ("white", "black"), ("blue", "red"), ("winner", "loser"),
+COLOURS: Final = ("blue", "red")
+"""Two sides neither of which is first by custom, so the order of a table's columns decides."""
+PAIRS: Final = (("home", "away"), ("white", "black"), COLOURS, ("winner", "loser"),
                 ("player", "opponent"))  # fmt: skip
 """The two sides of a match, the first one first."""
-
-SEATS: Final = frozenset({"home", "away", "white", "black", "blue", "red"})
+PAIRED: Final = tuple(side for pair in PAIRS for side in pair)
+SEATS: Final = frozenset(PAIRED[:6])
 """The sides that are seats."""
 
 SEASONS: Final = ("season", "year", "edition", "competitionid", "roundtypeid", "meet", "category")
@@ -67,31 +69,24 @@ SEASONS: Final = ("season", "year", "edition", "competitionid", "roundtypeid", "
 NUMBERED: Final = (
     "player", "team", "p", "side", "competitor", "entrant", "opponent", "model", "participant"
 )  # fmt: skip
-"""The words before or around the number or letter of a side: `player1`, `player1_id`,
-`player_id_1`, `player_a`."""
+"""The words before or around a side's number or letter: `player1`, `player1_id`, `player_a`."""
 
-OF_SIDE: Final = (
-    "",
-    "id",
-    "name",
-    "team",
-    "teamid",
-    "teamname",
-    "player",
-    "playerid",
-    "playername",
-)
+OF_SIDE: Final = [f"{word}{more}" for word in ("", "team", "player") for more in ("", "id", "name")]
 """The words that may follow a side's name in the name of its players' column."""
 
 SCORES: Final = ("score", "goals", "points", "pts")
 PLACES: Final = ("place", "placement", "finish")
-"""The words for a side's place in the wide form. `rank` is none of them: there it often means a
-ranking before the match."""
+"""The words for a side's place in the wide form; `rank` there is often that before the match."""
 
 SHORT_SCORES: Final = {"home": ("fthg", "hg"), "away": ("ftag", "ag")}
 """The short names of goals in tables of football matches."""
 
 MOST_SIDES: Final = 100
+
+
+def key_of(side: str) -> str:
+    """The key of a side by its role: `1` of `player1`, and `home` of `home`."""
+    return side.removeprefix("player") or side
 
 
 def plain(name: str) -> str:
@@ -113,27 +108,23 @@ def matching(columns: Sequence[str], names: str) -> list[int]:
 
 
 def _is_known(column: str, known: set[str]) -> bool:
-    found = next((each for each in suffixes(column) if each in _EVERY), "")
-    return found in known and (found not in GENERAL or found == plain(column))
+    name = next((each for each in suffixes(column) if each in _EVERY), "")
+    return name in known and (name not in GENERAL or name == plain(column))
 
 
 def is_known(column: str) -> bool:
     """Whether a column has the name of any role or side."""
-    own = plain(column)
-    sides = (*(each for pair in PAIRS for each in pair), "1", "2", "a", "b")
+    own, sides = plain(column), (*PAIRED, "1", "2", "a", "b")
     return (
-        any(each in _EVERY for each in suffixes(column))
-        or own in TOGETHER or own in OF_DAY or any(own in names_of_side(side) for side in sides)
+        any(name in _EVERY for name in suffixes(column))
+        or own in (*TOGETHER, *OF_DAY) or any(own in names_of_side(side) for side in sides)
     )  # fmt: skip
 
 
 _EVERY: Final = {each for groups in ROLES.values() for names in groups for each in names.split()}
 
-
-def numbered_sides() -> Iterator[tuple[str, ...]]:
-    """The keys of numbered sides, by numbers and by letters: `1`, `2`, …; `a`, `b`, …"""
-    yield tuple(str(number) for number in range(1, MOST_SIDES + 1))
-    yield tuple("abcdefgh")
+NUMBERED_SIDES: Final = (tuple(map(str, range(1, MOST_SIDES + 1))), tuple("abcdefgh"))
+"""The keys of numbered sides, by numbers and by letters."""
 
 
 def names_of_side(side: str) -> set[str]:
@@ -159,12 +150,10 @@ def members_of(side: str) -> str:
 
 def names_with(words: Sequence[str], side: str) -> set[str]:
     """The names of a side's column with one of these words, such as `home_score` or `score1`."""
-    found = {f"{word}{side}" for word in words}
     stems = [f"{word}{side}" for word in NUMBERED] if _is_number(side) else [side, f"{side}team"]
-    found |= {
-        each for word in words for stem in stems for each in (f"{stem}{word}", f"{word}{stem}")
-    }
-    return found | (set(SHORT_SCORES.get(side, ())) if words is SCORES else set())
+    both = {name for word in words for stem in stems for name in (f"{stem}{word}", f"{word}{stem}")}
+    short = SHORT_SCORES.get(side, ()) if words is SCORES else ()
+    return {*both, *short, *(f"{word}{side}" for word in words)}
 
 
 def _is_number(side: str) -> bool:

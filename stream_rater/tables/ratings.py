@@ -1,21 +1,30 @@
-"""Reads a table of ratings: a row a player, with the rating that the player has in some system."""
+"""Reads a table of ratings, a row a player, and turns it into the seeds of a ladder.
 
-from collections.abc import Iterator, Mapping
+All rows are read and validated before the first seed is given. The players wait in a temporary
+file, so memory holds some numbers for each.
+"""
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import msgspec
+import numpy as np
+
+from stream_rater.contract.seeds import MOST_PLAYERS, MOST_SEED_BYTES, SeededPlayer
+from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rounds import seed_records
 from stream_rater.rounds.validation import Invalid, id_mistake
 from stream_rater.tables import names
 from stream_rater.tables.cells import identifier, is_missing, mistake, number
-from stream_rater.tables.csv_rows import CsvRows, check_header
+from stream_rater.tables.csv_rows import CsvRows
 from stream_rater.tables.doubts import Doubts, Numbers
-from stream_rater.tables.formats import is_parquet, is_tabbed, is_table, stem_of
-from stream_rater.tables.frames import parquet_rows, rows_of
-from stream_rater.tables.json_rows import JsonRows
 from stream_rater.tables.layout import Finder, unused
 from stream_rater.tables.names import plain, suffixes
-from stream_rater.tables.reading import Reading, UnreadableTable
-from stream_rater.tables.source import Reject, TableSource
+from stream_rater.tables.reading import Reading, UnreadableTable, is_parquet, is_table
+from stream_rater.tables.rounds import Spool
+from stream_rater.tables.sources import JsonRows, Reject, TableRows, parquet_rows, rows_of
 
 ROLES: Final[dict[str, tuple[str, ...]]] = {
     "player": (*names.ROLES["player"], "id"),
@@ -25,12 +34,20 @@ ROLES: Final[dict[str, tuple[str, ...]]] = {
         "rounds games matches roundsplayed gamesplayed matchesplayed numgames gamecount played",
     ),
 }
-"""The names of each role's columns. Names of a later group count only if none of an earlier one is
-there."""
+"""The names of each role's columns, as in `names.ROLES`."""
 
+MOST_KEPT: Final = 1_000
+"""The most mistakes of a table whose texts are stored."""
+EXAMPLES: Final = 5
+"""The number of players that are shown before a seed is sent."""
+MOST_SAMPLED: Final = 4_096
+"""The most players among whom the examples are chosen, beside the lowest and the highest."""
 SHOWN_COLUMNS: Final = 8
 SHORT: Final = 32
 """Ids of so many characters are never too long."""
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(list[SeededPlayer]).decode
 
 
 class RatedPlayer(NamedTuple):
@@ -44,17 +61,14 @@ class RatedPlayer(NamedTuple):
     rounds: int
 
 
-def source_of_file(path: Path, lines: Iterator[bytes], reading: Reading) -> TableSource:
-    """The rows of a file: CSV, TSV or Parquet by its name, otherwise JSON lines. `lines`: the lines
-    of a text. Raises OSError."""
+def source_of_file(path: Path, lines: Iterator[bytes], reading: Reading) -> TableRows:
+    """The rows of a file by its name, otherwise JSON lines. Raises OSError."""
     if is_parquet(path):
-        return parquet_rows(path, stem_of(path))
-    if is_table(path):
-        return CsvRows(str(path), stem_of(path), lambda: lines, reading, tabs=is_tabbed(path))
-    return JsonRows(str(path), path.stem, lines)
+        return parquet_rows(path)
+    return CsvRows(path, lambda: lines, reading) if is_table(path) else JsonRows(path, lines)
 
 
-def source_of_object(table: Any) -> TableSource:
+def source_of_object(table: Any) -> TableRows:
     """The rows of a data frame, a dict of columns, or a list of dicts. Raises UnreadableTable."""
     if isinstance(table, list | tuple):
         for i, row in enumerate(table):
@@ -68,15 +82,13 @@ def source_of_object(table: Any) -> TableSource:
 class RatingsTable(Finder):
     """A table of ratings, of which no row is read yet."""
 
-    def __init__(self, source: TableSource, reading: Reading, sigma: float | None = None) -> None:
+    def __init__(self, source: TableRows, reading: Reading, sigma: float | None = None) -> None:
         """Find the roles of the columns. `sigma`: that of players without one, on the scale of the
         table. Raises BadConfiguration with the question that is left."""
         super().__init__(source.name, source.columns, reading)
         self.name, self.unit = source.name, source.unit
         self._source, self._sigma = source, sigma
-        if isinstance(source, CsvRows):
-            known = bool(reading.columns) or any(map(_is_known, source.columns))
-            check_header(source.name, source.columns, reading, known=known)
+        source.check_header(_is_known)
         self._given = self._places_given()
         self.roles = {role: place for role in ROLES if (place := self._find(role)) is not None}
         """The place of each role's column."""
@@ -110,18 +122,12 @@ class RatingsTable(Finder):
         for line, cells in self._source.rows(sorted(set(roles.values())), reject):
             doubts.line = line
             try:
-                name = cells[player]
-                if (
-                    type(name) is not str or not name.isascii() or not name
-                    or len(name) > SHORT or name[0] == " " or name[-1] == " "
-                ):  # fmt: skip
-                    name = _checked_id(name, of_player)
-                yield RatedPlayer(
-                    line, name, numbers[mu](cells[mu], "bad-seed"),
-                    filling if sigma < 0 or (filling is not None and is_missing(cells[sigma]))
-                    else numbers[sigma](cells[sigma], "bad-seed"),
-                    1 if rounds < 0 else _whole(cells[rounds], columns[rounds]),
-                )  # fmt: skip
+                name, deviation = _player_id(cells[player], of_player), filling
+                rating = numbers[mu](cells[mu], "bad-seed")
+                if sigma >= 0 and (filling is None or not is_missing(cells[sigma])):
+                    deviation = numbers[sigma](cells[sigma], "bad-seed")
+                played = 1 if rounds < 0 else _whole(cells[rounds], columns[rounds])
+                yield RatedPlayer(line, name, rating, deviation, played)
             except Invalid as invalid:
                 reject(line, invalid, cells)
         if not doubts.settled():
@@ -136,13 +142,12 @@ class RatingsTable(Finder):
 
     def _places_given(self) -> dict[str, int | None]:
         """The place of each role that the caller names; None for one without a column."""
-        found = dict[str, int | None]()
+        places = dict[str, int | None]()
         for given, column in self._reading.columns.items():
-            role = plain(given)
-            if role not in ROLES:
+            if plain(given) not in ROLES:
                 self._fail(f"{given!r} is no role of a column: the roles are {', '.join(ROLES)}")
-            found[role] = self._place(column) if column else None
-        return found
+            places[plain(given)] = self._place(column) if column else None
+        return places
 
     def _find(self, role: str) -> int | None:
         if role in self._given:
@@ -152,7 +157,7 @@ class RatingsTable(Finder):
             known = set(group.split())
             places = [
                 place for place, column in enumerate(self._source.columns)
-                if place not in taken and any(each in known for each in _names(column, group))
+                if place not in taken and not known.isdisjoint(_names(column, group))
             ]  # fmt: skip
             self._ask(role, places)
             if places:
@@ -160,31 +165,188 @@ class RatingsTable(Finder):
         return None
 
 
-def _names(column: str, group: str) -> Iterator[str]:
+def _names(column: str, group: str) -> Iterable[str]:
     """The names by which a column may be known. `id` counts only as a whole name."""
-    return iter((plain(column),)) if group == "id" else suffixes(column)
+    return [plain(column)] if group == "id" else suffixes(column)
 
 
 def _is_known(column: str) -> bool:
-    every = {each for groups in ROLES.values() for group in groups for each in group.split()}
-    return any(each in every for each in suffixes(column))
+    every = {name for groups in ROLES.values() for group in groups for name in group.split()}
+    return not every.isdisjoint(suffixes(column))
 
 
-def _checked_id(value: Any, column: str) -> str:
-    """A cell as an id. Raises Invalid."""
-    found = identifier(value, column)
-    if wrong := id_mistake(found):
+def _player_id(value: Any, column: str) -> str:
+    if (
+        type(value) is str
+        and 0 < len(value) <= SHORT
+        and value.isascii()
+        and value == value.strip(" ")
+    ):
+        return value  # nearly all
+    player = identifier(value, column)
+    if wrong := id_mistake(player):
         raise mistake("bad-id", column, wrong)
-    return found
+    return player
 
 
 def _whole(value: Any, column: str) -> int:
-    """A number of rounds. Raises Invalid."""
-    found = number(value, column, "bad-seed")
-    if not isinstance(found, int) or found < 1:
+    rounds = number(value, column, "bad-seed")
+    if not isinstance(rounds, int) or rounds < 1:
         raise mistake(
             "bad-seed", column,
-            f"{found:g} is no number of rounds from 1 on: leave the player out, or the column, as "
+            f"{rounds:g} is no number of rounds from 1 on: leave the player out, or the column, as "
             "by --columns rounds=",
         )  # fmt: skip
-    return found
+    return rounds
+
+
+# --- the seeds of a ladder ------------------------------------------------------------------------
+
+
+class RatedExample(NamedTuple):
+    """A player on the scale of the table, and on that of the ladder."""
+
+    row: RatedPlayer
+    seeded: SeededPlayer
+
+
+class TableSeeds:
+    """The players of a table, on the scale of a ladder."""
+
+    def __init__(
+        self, table: RatingsTable, scale: seed_records.Scale, rating: RatingConfig
+    ) -> None:
+        """Read all rows of the table, whose ratings are on this scale. `rating`: the parameters of
+        the ladder. Raises OSError if the table cannot be read."""
+        self.count = 0
+        """The number of valid players."""
+        self.cut = 0
+        """The number of those whose sigma was cut to the initial one of the ladder."""
+        self.rejected = 0
+        """The number of rejected rows."""
+        self.rejections: list[tuple[int, Invalid]] = []
+        """The first of them, by line: the number of the row, and the reason."""
+        self._table, self._rating = table, rating
+        self._spool, self._pending = Spool(), list[SeededPlayer]()
+        self._hashes, self._lines = array("q"), array("q")
+        self._twice: set[str] = set()
+        self._sample = _Sample()
+        for example in self._converted(scale):
+            self._add(example)
+        self._flush()
+        self._spool.seal()
+        self._find_doubles()
+        self.rejections.sort(key=lambda each: each[0])
+
+    def examples(self) -> list[RatedExample]:
+        """Up to EXAMPLES players, from the lowest rating to the highest."""
+        return self._sample.spread(EXAMPLES)
+
+    def players(self) -> Iterator[SeededPlayer]:
+        """Yield the valid players in the order of the table, each once."""
+        seen: set[str] = set()
+        for i in range(len(self._spool)):
+            for seeded in _decode(self._spool[i]):
+                if seeded.player not in seen:
+                    yield seeded
+                if seeded.player in self._twice:
+                    seen.add(seeded.player)
+
+    def messages(
+        self, ladder: str, at: str, source: str, most_bytes: int = MOST_SEED_BYTES
+    ) -> Iterator[seed_records.SeedMessage]:
+        """Yield the seeds, as `seed_messages` does."""
+        return seed_records.seed_messages(ladder, at, source, self.players(), most_bytes)
+
+    # --- reading ---
+
+    def _converted(self, scale: seed_records.Scale) -> Iterator[RatedExample]:
+        """Yield the valid rows with what becomes of them. Sigma is cut to the initial one."""
+        rating = self._rating
+        shift, factor = scale.to(seed_records.own_scale(rating))
+        decimals, most = seed_records.decimals_of(rating), rating.initial_sigma
+        for row in self._table.rows(self._reject):
+            mu, sigma, is_cut = round(shift + factor * row.mu, decimals), None, False
+            if row.sigma is not None and rating.takes_sigma:
+                sigma = round(factor * row.sigma, decimals)
+                if is_cut := sigma > most:
+                    sigma = most
+            if wrong := seed_records.mistake_in(rating, mu, sigma, row.rounds):
+                field, _, text = wrong.partition(": ")
+                self._reject(row.line, Invalid("bad-seed", self._explained(row, field, text)), ())
+                continue
+            self.cut += is_cut
+            yield RatedExample(row, SeededPlayer(row.player, mu, sigma, row.rounds))
+
+    def _explained(self, row: RatedPlayer, field: str, text: str) -> str:
+        """A mistake with the column, and with the value in the table if that is another one."""
+        place, given = self._table.place_of(field), f"{getattr(row, field):g}"
+        found, _, rest = text.partition(" ")
+        if found == given or field == "rounds":
+            return f"{place}: {text}"
+        return f"{place}: {given}, which is {found} on the ladder's scale, {rest}"
+
+    def _add(self, example: RatedExample) -> None:
+        self.count += 1
+        self._hashes.append(hash(example.seeded.player))
+        self._lines.append(example.row.line)
+        self._sample.add(example)
+        self._pending.append(example.seeded)
+        if len(self._pending) >= MOST_PLAYERS:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._pending:
+            self._spool.append(_encode(self._pending))
+            self._pending = []
+
+    def _reject(self, line: int, invalid: Invalid, _: Sequence[Any]) -> None:
+        self.rejected += 1
+        if len(self.rejections) < MOST_KEPT:
+            self.rejections.append((line, invalid))
+
+    def _find_doubles(self) -> None:
+        """Reject the rows of players who stand in an earlier row, too."""
+        hashes = np.frombuffer(self._hashes, np.int64)
+        ordered = np.sort(hashes)
+        repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+        rows = np.flatnonzero(np.isin(hashes, repeated)) if len(repeated) else repeated
+        first = dict[str, int]()
+        for own in np.split(rows, np.flatnonzero(np.diff(rows // MOST_PLAYERS)) + 1):
+            players = _decode(self._spool[int(own[0]) // MOST_PLAYERS]) if len(own) else []
+            for row in own.tolist():
+                player, line = players[row % MOST_PLAYERS].player, self._lines[row]
+                if first.setdefault(player, line) != line:
+                    self._twice.add(player)
+                    self.count -= 1
+                    text = f"player {player!r} stands in {self._table.unit} {first[player]}, too"
+                    self._reject(line, Invalid("bad-id", text), ())
+
+
+class _Sample:
+    """Examples of an unknown number of players: the lowest, the highest, and every k-th one."""
+
+    def __init__(self) -> None:
+        self._kept: list[RatedExample] = []
+        self._step, self._count = 1, 0
+        self._ends: list[RatedExample] = []
+
+    def add(self, example: RatedExample) -> None:
+        """Add the next player."""
+        if self._count % self._step == 0:
+            self._kept.append(example)
+            if len(self._kept) > MOST_SAMPLED:
+                self._kept, self._step = self._kept[::2], 2 * self._step
+        self._count += 1
+        mu, (low, high) = example.seeded.mu, self._ends or (example, example)
+        self._ends = [
+            example if mu < low.seeded.mu else low, example if mu > high.seeded.mu else high
+        ]  # fmt: skip
+
+    def spread(self, most: int) -> list[RatedExample]:
+        """Up to this many of them, spread evenly by rating."""
+        every = sorted((*self._kept, *self._ends), key=lambda each: each.row.line, reverse=True)
+        first = {each.seeded.player: each for each in every}  # of each player the first row
+        ordered = sorted(first.values(), key=lambda each: (each.seeded.mu, each.row.line))
+        places = np.linspace(0, len(ordered) - 1, min(most, len(ordered))).round().astype(int)
+        return [ordered[place] for place in places.tolist()]

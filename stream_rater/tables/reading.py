@@ -7,10 +7,13 @@ and the argument that decides.
 import codecs
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypedDict
 
 from stream_rater.config.errors import BadConfiguration
 
+SUFFIXES: Final = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
+"""The endings of the names of tables."""
 SCORES: Final = ("high", "low")
 """Which scores are the better ones."""
 MEANINGS: Final = ("win", "loss", "draw", "dnf", "skip", "score")
@@ -25,8 +28,7 @@ class UnreadableTable(OSError):
 
 
 class TableOptions(TypedDict, total=False):
-    """What a Python program may say about a table beside its columns, as the options of the
-    commands do."""
+    """What a Python program may say about a table, as the options of the commands do."""
 
     dates: str
     """The order of day, month and year, `"dmy"`, `"mdy"` or `"ymd"`; or the unit of times, `"s"` or
@@ -47,8 +49,7 @@ class TableOptions(TypedDict, total=False):
 
 
 class Reading(NamedTuple):
-    """What a caller says about a table. Whatever is left out is found by the columns' names and
-    cells, or asked."""
+    """What a caller says about a table. The rest is found by names and cells, or asked."""
 
     columns: Mapping[str, str] = {}
     """The column of each role. An empty name leaves the role without a column."""
@@ -100,11 +101,6 @@ class Reading(NamedTuple):
     def by_score(self) -> str:
         """The arguments that decide which scores are better."""
         return " or ".join(self.by("score", each) for each in SCORES)
-
-    @property
-    def by_ladder(self) -> str:
-        """The argument that names the ladder."""
-        return "ladder=NAME" if self.python else "--ladder NAME"
 
 
 AS_FOUND: Final = Reading()
@@ -165,11 +161,27 @@ def pairs_of(skip: Mapping[str, str | Sequence[str]]) -> list[tuple[str, str]]:
 
 
 def _pairs(option: str, texts: Iterable[str], form: str) -> list[tuple[str, str]]:
-    """Pairs of names and values, separated by commas. A comma is no separator unless a name and `=`
-    follow."""
+    """Pairs NAME=VALUE. A comma is no separator unless a name and `=` follow."""
     parts = [part for text in texts for part in re.split(r",(?=[^,=]*=)", text)]
     for part in parts:
         if "=" not in part:
             raise BadConfiguration(f"--{option} {part}: give {form}")
     split = [part.rpartition("=") if option == "result" else part.partition("=") for part in parts]
     return [(name.strip(), value.strip()) for name, _, value in split]
+
+
+def is_table(path: Path) -> bool:
+    """Whether the name of a file is that of a table."""
+    return path.name.lower().endswith(SUFFIXES)
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether the name of a file is that of a Parquet file."""
+    return path.name.lower().endswith(".parquet")
+
+
+def stem_of(path: Path) -> str:
+    """The name of a table without its endings."""
+    name = path.name
+    ending = next((each for each in SUFFIXES if name.lower().endswith(each)), "")
+    return name[: len(name) - len(ending)]

@@ -1,15 +1,98 @@
-"""Reads what all rows of a round have in common: its id, its ladder, its time."""
+"""The rounds of a table: the cells that describe a round, and its event as a JSON line."""
 
+import mmap
+import tempfile
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from stream_rater.tables.cells import identifier, is_missing
-from stream_rater.tables.doubts import NOBODY, Doubts, Numbers, Statuses, TextQuestion
+import msgspec
+
+from stream_rater.tables.cells import identifier, is_missing, players
+from stream_rater.tables.doubts import NOBODY, ColumnQuestion, Doubts, Numbers, Statuses
 from stream_rater.tables.layout import Layout
 from stream_rater.tables.times import NO_TIME, Moment, Times
 
 JOINT = "-"
 """The text between the parts of an id of several columns."""
+
+
+class EntryJson(msgspec.Struct, omit_defaults=True, gc=False):
+    """An entry of an event. The fast reader takes fields in this order."""
+
+    player: str | None = None
+    team: tuple[str, ...] | None = None
+    rank: int | None = None
+    dnf: bool = False
+    shares: tuple[float, ...] | None = None
+    score: int | float | None = None
+    seat: str | None = None
+
+
+class RoundJson(msgspec.Struct, omit_defaults=True, gc=False):
+    """A `round-completed` event."""
+
+    round_id: str
+    ladder: str
+    completed_at: str
+    standings: list[EntryJson]
+    weight: int | float = 1
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def entry(
+    players: tuple[str, ...], rank: int | None, score: int | float | None = None,
+    seat: str | None = None, shares: tuple[float, ...] | None = None,
+) -> EntryJson:  # fmt: skip
+    """An entry. `rank`: None for an entry that did not finish."""
+    alone, team = (players[0], None) if len(players) == 1 else (None, players)
+    return EntryJson(alone, team, rank, rank is None, shares, score, seat)
+
+
+class Made(msgspec.Struct):
+    """An event that was made."""
+
+    moment: Moment
+    line: int
+    """The number of its first row."""
+    text: bytes
+    """The event as JSON, without a line end."""
+
+
+def made(
+    line: int, round_id: str, ladder: str, moment: Moment, standings: list[EntryJson],
+    weight: int | float,
+) -> Made:  # fmt: skip
+    """The event of a round."""
+    return Made(moment, line, _encode(RoundJson(round_id, ladder, moment[1], standings, weight)))
+
+
+class Spool:
+    """A temporary file of many short texts, which can be read in any order once it is sealed."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - as long as this object lives
+        self._ends = array("q", [0])
+        self._view: mmap.mmap | bytes = b""
+
+    def append(self, text: bytes) -> None:
+        """Add a text."""
+        self._file.write(text)
+        self._ends.append(self._ends[-1] + len(text))
+
+    def seal(self) -> None:
+        """End the writing, and begin the reading."""
+        self._file.flush()
+        if self._ends[-1]:
+            self._view = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __getitem__(self, number: int) -> bytes:
+        return self._view[self._ends[number] : self._ends[number + 1]]
 
 
 def joined(cells: Sequence[Any], places: Sequence[int], columns: Sequence[str]) -> str:
@@ -34,14 +117,14 @@ class RoundCells:
         self._time = layout.roles.get("time", ())
         self._weight = layout.roles.get("weight", (-1,))[0]
         self._weights = Numbers(layout.column("weight"), doubts) if self._weight >= 0 else None
-        general, by = "weight" in layout.general, doubts.reading
-        self._asked = TextQuestion(
-            layout.column("weight"), doubts, "is it the weight of the round, or of a player?",
-            f"say {by.by_columns({'weight': layout.column('weight')})} or "
-            f"{by.by_columns({'weight': ''})}",
-        ) if general else None  # fmt: skip
+        self._asked: ColumnQuestion | None = None
+        if "weight" in layout.general:
+            column, by = layout.column("weight"), doubts.reading.by_columns
+            cure = f"say {by({'weight': column})} or {by({'weight': ''})}"
+            text = "is it the weight of the round, or of a player?"
+            self._asked = ColumnQuestion(column, doubts, text, cure)
         self._nobody: dict[str, Statuses] = {}
-        self._takes_nobody, self._doubts = by.columns.get("status") == "", doubts
+        self._takes_nobody, self._doubts = doubts.reading.columns.get("status") == "", doubts
 
     def round_id(self, cells: Sequence[Any]) -> str:
         """The round's id: that of its columns, or the table's name with the number of the row."""
@@ -64,23 +147,26 @@ class RoundCells:
         """The weight of the round. Raises Invalid."""
         if self._weights is None:
             return 1
-        found = self._weights.of(cells[self._weight], "bad-weight")
-        if self._asked is not None and found != 1:
+        weight = self._weights.of(cells[self._weight], "bad-weight")
+        if self._asked is not None and weight != 1:
             self._asked.note(str(cells[self._weight]))
-        return found
+        return weight
 
-    def somebody(self, players: tuple[str, ...], column: str) -> tuple[str, ...]:
+    def players(self, cells: Sequence[Any], places: Sequence[int]) -> tuple[str, ...]:
+        """The players in a column, or members in several, of whom some may be missing."""
+        columns = self._layout.columns
+        if len(places) == 1:
+            column = columns[places[0]]
+            return self._somebody(players(cells[places[0]], column), column)
+        at = [i for i in places if not is_missing(cells[i])] or places[:1]
+        named = [self._somebody((identifier(cells[i], columns[i]),), columns[i]) for i in at]
+        return tuple(member for (member,) in named)
+
+    def _somebody(self, players: tuple[str, ...], column: str) -> tuple[str, ...]:
         """The players of a column, once it is looked whether they are people."""
         if not self._takes_nobody and not NOBODY.isdisjoint(players):
             if column not in self._nobody:
                 self._nobody[column] = Statuses(column, self._doubts)
-            for each in NOBODY.intersection(players):
-                self._nobody[column].note(each)
+            for player in NOBODY.intersection(players):
+                self._nobody[column].note(player)
         return players
-
-    def members(
-        self, cells: Sequence[Any], places: Sequence[int], columns: Sequence[str]
-    ) -> tuple[str, ...]:
-        """The members of a team, each in a column; one may be missing. Raises Invalid."""
-        at = [i for i in places if not is_missing(cells[i])] or places[:1]
-        return tuple(self.somebody((identifier(cells[i], columns[i]),), columns[i])[0] for i in at)

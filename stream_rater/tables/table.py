@@ -16,17 +16,14 @@ import numpy as np
 
 from stream_rater.rounds.validation import Invalid
 from stream_rater.tables.cells import is_missing
-from stream_rater.tables.csv_rows import CsvRows, check_header
+from stream_rater.tables.csv_rows import CsvRows
 from stream_rater.tables.doubts import Doubts, Statuses
-from stream_rater.tables.event_lines import Spool
-from stream_rater.tables.formats import is_parquet, is_tabbed, stem_of
-from stream_rater.tables.frames import parquet_rows, rows_of
 from stream_rater.tables.layout import Layout, layout_of
 from stream_rater.tables.long import LongEvents
 from stream_rater.tables.names import is_known
-from stream_rater.tables.reading import Reading, UnreadableTable
-from stream_rater.tables.rounds import RoundCells
-from stream_rater.tables.source import TableSource
+from stream_rater.tables.reading import Reading, UnreadableTable, is_parquet
+from stream_rater.tables.rounds import RoundCells, Spool
+from stream_rater.tables.sources import Row, TableRows, parquet_rows, rows_of
 from stream_rater.tables.times import Times
 from stream_rater.tables.wide import WideEvents
 
@@ -40,10 +37,8 @@ MOST_KEPT: Final = 1_000
 def table_of_file(path: Path, opened: Callable[[], Iterator[bytes]], reading: Reading) -> "Table":
     """The table in a file. `opened()` gives the lines of a text. Raises OSError if it cannot be
     read, and BadConfiguration with a question about its columns."""
-    stem = stem_of(path)
-    if is_parquet(path):
-        return Table(parquet_rows(path, stem), reading)
-    return Table(CsvRows(str(path), stem, opened, reading, tabs=is_tabbed(path)), reading)
+    rows = parquet_rows(path) if is_parquet(path) else CsvRows(path, opened, reading)
+    return Table(rows, reading)
 
 
 def table_of_frame(frame: Any, reading: Reading) -> "Table":
@@ -54,17 +49,15 @@ def table_of_frame(frame: Any, reading: Reading) -> "Table":
 class Table:
     """The events of a table."""
 
-    def __init__(self, source: TableSource, reading: Reading) -> None:
-        """Find the roles of its columns, and read no row. Raises BadConfiguration with the question
-        that is left."""
+    def __init__(self, source: TableRows, reading: Reading) -> None:
+        """Find the roles of its columns, and read no row. Raises BadConfiguration."""
         self.name = source.name
         self.rejected = 0
         """The number of rejected rows and rounds."""
         self.rejections: list[tuple[int, Invalid]] = []
         """The first of them: the number of the row, and the reason."""
         self._source, self._reading = source, reading
-        if isinstance(source, CsvRows):
-            check_header(source.name, source.columns, reading, known=self._is_known(source))
+        source.check_header(is_known)
         self.layout: Layout = layout_of(source.name, source.columns, reading)
         self.layout.unit = source.unit
         if reading.ladder and "ladder" not in reading.columns:
@@ -98,7 +91,6 @@ class Table:
         return [f"{self.name}: {each}" for each in (*self._doubts.said(), *skipped)]
 
     def _read(self, ladder: str) -> None:
-        """Read all rows, by what is decided so far."""
         layout, reading, source, doubts = self.layout, self._reading, self._source, self._doubts
         self._events, self._lines, self._moments = Spool(), array("q"), array("q")
         self.rejected, self.rejections, self._skipped = 0, [], 0
@@ -151,18 +143,12 @@ class Table:
             text = f"{text[: found.start()]}in {unit} {line}"
         return Invalid(invalid.code, text)
 
-    def _is_known(self, source: TableSource) -> bool:
-        return bool(self._reading.columns) or any(map(is_known, source.columns))
-
     def _reject(self, line: int, invalid: Invalid) -> None:
         self.rejected += 1
         if len(self.rejections) < MOST_KEPT:
             self.rejections.append((line, invalid))
 
-    def _chosen(
-        self, rows: Iterator[tuple[int, Any]], head: RoundCells
-    ) -> Iterator[tuple[int, Any]]:
-        """The rows that are not left out."""
+    def _chosen(self, rows: Iterator[Row], head: RoundCells) -> Iterator[Row]:
         doubts, layout = self._doubts, self.layout
         won = layout.is_wide and layout.sides[0].role == "winner" and "result" not in layout.roles
         statuses = [

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 
 from stream_rater.contract.events import EPOCH, parse_time
 from stream_rater.tables.cells import is_missing, mistake, shown
-from stream_rater.tables.doubts import ROWS, Column, Doubts
+from stream_rater.tables.doubts import ROWS, Doubts, ReadColumn
 
 ORDERS: Final = ("dmy", "mdy", "ymd")
 """The orders of day, month and year in a date."""
@@ -45,7 +45,7 @@ NO_TIME: Final[Moment] = (0, "1970-01-01T00:00:00Z")
 """The time of all rounds of a table without times, so that no time passes between them."""
 
 
-class Times(Column):
+class Times(ReadColumn):
     """Reads the cells of a column of times."""
 
     def __init__(self, name: str, doubts: Doubts, form: str = "") -> None:
@@ -57,53 +57,54 @@ class Times(Column):
         self._order = form if form in ORDERS else doubts.decided.get(name, "")
         self._is_given = bool(form)
         self._fits = dict.fromkeys(ORDERS, True)
-        self._decisive: dict[str, str] = {}
-        """A date that can be only one, of each order, with its row."""
         self._shown: set[str] = set()
+        """The orders of which `seen` has a date that can be only one."""
         self._unit = UNITS.get(form)
         self._cache: dict[Any, Moment] = {}
         self._is_read, self._unread = False, ""
 
     def of(self, value: Any, of_day: Any = None) -> Moment:
-        """The time in a cell. `of_day`: the cell beside it with the time of day, if there is one.
-        Raises Invalid."""
+        """The time in a cell. `of_day`: the cell beside it with the time of day. Raises Invalid."""
         key = value if of_day is None else (value, of_day)
         try:
             return self._cache[key]
         except (KeyError, TypeError):
             pass
-        found = self._read(value) if of_day is None else self._read_both(value, of_day)
+        moment = self._read(value) if of_day is None else self._read_both(value, of_day)
         self._is_read = True
         if len(self._cache) >= MOST_CACHED:
             self._cache.clear()
-        self._cache[key] = found
-        return found
+        self._cache[key] = moment
+        return moment
 
     def settle(self) -> bool:
         if self._unread and not self._is_read:
             cure = self.reading.by_columns({"time": ""})
             self.ask(f"no cell is a time ({self._unread}): name another, or none, as {cure}")
         fits = [order for order, does in self._fits.items() if does]
-        texts = [text for text in self.seen if len(set(_days(text, fits).values())) > 1]
-        if self._is_given or not self._decisive.keys() | self.seen.keys():
+        texts = self._open(fits)
+        if self._is_given or not self.seen:
             return False
         if not fits:
-            texts, fits = list(self._decisive), [*ORDERS]
+            texts, fits = [text for text in self.seen if text not in self._open()], [*ORDERS]
         if texts and len(fits) > 1:
-            rows = self.seen | self._decisive
             both = "; ".join(
-                f"{rows[text]} is {' or '.join(_as(text, order) for order in _days(text, fits))}"
+                f"{self.seen[text]} is {' or '.join(_as(text, by) for by in _days(text, fits))}"
                 for text in texts[:ROWS]
             )
-            fits = [order for order in fits if any(order in _days(each, fits) for each in texts)]
-            cures = " or ".join(self.reading.by("dates", each) for each in fits)
+            fits = [order for order in fits if any(order in _days(text, fits) for text in texts)]
+            cures = " or ".join(self.reading.by("dates", order) for order in fits)
             self.ask(f"in which order are day, month and year? {both}: say {cures}")
         before = self._order
         self._order = self.doubts.decided[self.name] = fits[0]
-        return bool(self.seen) and fits[0] not in (before, ORDERS[0])
+        return bool(self._open()) and fits[0] not in (before, ORDERS[0])
+
+    def _open(self, orders: Sequence[str] = ORDERS) -> list[str]:
+        """The dates that may be several by these orders."""
+        return [text for text in self.seen if len(set(_days(text, orders).values())) > 1]
 
     def said(self) -> str:
-        text = next(iter(self.seen), "")
+        text = next(iter(self._open()), "")
         return f"{shown(text)} is {_as(text, self._order)}" if text and self._order else ""
 
     def _read_both(self, value: Any, of_day: Any) -> Moment:
@@ -170,7 +171,7 @@ class Times(Column):
                 self.note(text)
             elif (order := min(days)) not in self._shown:
                 self._shown.add(order)
-                self._decisive[text] = self.row_of(text)
+                self.seen[text] = self.row_of(text)
         if self._order in days:
             return days[self._order]
         if self._order or not days:
@@ -201,8 +202,7 @@ class Times(Column):
 
 
 def _days(text: str, orders: Sequence[str] = ORDERS) -> dict[str, tuple[int, int, int]]:
-    """The year, month and day of a date whose year is not known to be first, by each of these
-    orders that it may have."""
+    """The year, month and day of a date by each of these orders that it may have."""
     found = _DATED.fullmatch(text)
     assert found is not None, "it was matched before"
     one, two, year = int(found["one"]), int(found["two"]), int(found["year"])

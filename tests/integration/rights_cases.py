@@ -22,7 +22,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import joined, to_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.season_ended import PageWritten, message_of
-from stream_rater.replay.checkpoint import Head, encode
+from stream_rater.replay.checkpoint import CheckpointHead, encode
 from stream_rater.serve.index.writer import IndexWriter
 from tests.builders.lines import Bytes
 from tests.contract.test_serve_index import an_event
@@ -225,7 +225,7 @@ class Runs:
         admin.commit(ESTIMATORS, topics.rounds, dict(enumerate(admin.ends(topics.rounds, 1))))
         done = run_command(COMMANDS["rebuild"], owner, self.folder)
         assert done.code == 0, done.err
-        half = Head(0, b"", (), (0, 0), 0, "", pieces=1)
+        half = CheckpointHead(0, b"", (), (0, 0), 0, "", pieces=1)
         head = "stream-rater:checkpoints:eu", half.name, encode(half)
         self.castle.redis.put(database_of(owner), *head)
         index = IndexWriter(owner)

@@ -274,7 +274,7 @@ def test_a_checkpoint_takes_the_place_of_others() -> None:
     """Of the one at its offset, which knows too few corrections, and of one that nobody has
     finished."""
     _, quick = a_story()
-    half = checkpoint.Head(0, b"", (), (-1, 0), 0, "", 1)
+    half = checkpoint.CheckpointHead(0, b"", (), (-1, 0), 0, "", 1)
     quick.store.checkpoints["l"][half.name] = checkpoint.encode(half)
     quick.store.pieces["l", half.name, 0] = b"piece"
     (before,) = [each for each in quick.store.checkpoints["l"] if each != half.name]
@@ -370,7 +370,7 @@ def test_a_correction_on_a_ladder_of_seeds_has_a_time() -> None:
 def test_names_of_different_checkpoints_differ() -> None:
     """A name depends on the place, the rules, the corrections and the log. Writers of one name
     write the same bytes. So a reader may read a checkpoint while another process writes it."""
-    head = checkpoint.Head(7, b"rules", ((1, 2),), (5, 99), 0, "", 1)
+    head = checkpoint.CheckpointHead(7, b"rules", ((1, 2),), (5, 99), 0, "", 1)
     others = [
         msgspec.structs.replace(head, **changed)
         for changed in (
@@ -383,9 +383,9 @@ def test_names_of_different_checkpoints_differ() -> None:
 
 def test_few_checkpoints_are_kept_and_those_far_behind_are_far_apart() -> None:
     """The newest and the oldest stay."""
-    heads: list[checkpoint.Head] = []
+    heads: list[checkpoint.CheckpointHead] = []
     for offset in range(100, 6500, 100):
-        heads.insert(0, checkpoint.Head(offset, b"", (), (0, 0), 0, "", 1))
+        heads.insert(0, checkpoint.CheckpointHead(offset, b"", (), (0, 0), 0, "", 1))
         gone = checkpoint.superfluous(heads, offset)
         heads = [each for each in heads if each not in gone]
         assert len(heads) <= checkpoint.MOST_CHECKPOINTS

@@ -27,8 +27,8 @@ from stream_rater.operations.rewriting import (
 from stream_rater.pipeline.corrections.correction_work import THRESHOLD
 from stream_rater.rating import stages
 from stream_rater.rating.parameters import SYSTEMS, RatingConfig
-from stream_rater.replay.corrected import verdicts_of_log, with_verdicts
 from stream_rater.replay.edited_log import MissingVerdicts, Verdicts, batches_of, records_of
+from stream_rater.replay.ledger import verdicts_of_log, with_verdicts
 from stream_rater.replay.sequential import Replay
 from stream_rater.runtime.embedded import EmbeddedEngine
 from tests import edited_by_hand

@@ -21,8 +21,7 @@ from stream_rater.contract.events import to_json
 from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders, LadderEdits
 from stream_rater.rating.parameters import Elo
-from stream_rater.replay.edits import NO_EDITS, Edits, edited
-from stream_rater.replay.entry_edits import EntryEdit, EntryEdits
+from stream_rater.replay.edits import NO_EDITS, Edits, EntryEdit, EntryEdits, edited
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.correction_records import FIRST, LAST, Span, span_of
 from tests.rounds import ranked, read

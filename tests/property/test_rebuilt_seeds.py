@@ -30,8 +30,8 @@ from stream_rater.operations.rebuild_store import Rebuild
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.parameters import Elo, EloMMR, RatingConfig
 from stream_rater.replay.cores import ONE_CORE, Cores
-from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import Verdicts
+from stream_rater.replay.ledger import verdicts_of_log
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.replay.sequential import Replay

@@ -29,9 +29,8 @@ from stream_rater.pipeline.ports import CommitSource, Publish, Scatter, Step, St
 from stream_rater.pipeline.updater.changes import Change
 from stream_rater.pipeline.updater.shard import ShardBatch
 from stream_rater.pipeline.updater.updater import Updater
-from stream_rater.replay.checkpoint import Head, RecordPlace
-from stream_rater.replay.edits import NO_EDITS, Edits
-from stream_rater.replay.entry_edits import EntryEdits
+from stream_rater.replay.checkpoint import CheckpointHead, RecordPlace
+from stream_rater.replay.edits import NO_EDITS, Edits, EntryEdits
 from stream_rater.replay.id_filter import IdFilter
 
 from .actors import Actor
@@ -335,7 +334,7 @@ def ladder_events_newer_than_the_log(stage: Stage) -> None:
 class CheckpointAfterAnEdit(CorrectionJob):
     """Begins at a checkpoint although a correction that it lacks changes an earlier round."""
 
-    def _places_in(self, head: Head) -> set[RecordPlace]:
+    def _places_in(self, head: CheckpointHead) -> set[RecordPlace]:
         return {each.place for each in self._accepted_before}
 
 

@@ -14,6 +14,7 @@ from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
+from stream_rater.contract.events import Round
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.admission import Admission
@@ -35,7 +36,6 @@ from stream_rater.pipeline.ports import (
     Tails,
     ask,
 )
-from stream_rater.rounds.batch import RoundHead
 from stream_rater.rounds.validation import Invalid
 
 from .registry import altered, catches, nothing
@@ -447,7 +447,7 @@ class IdsInStore(Estimator):
         if confirmed[name] != reading:
             self._second.add((record.partition, record.offset))
 
-    def _is_to_be_rated(self, record: Record, found: RoundHead | Invalid, now_s: float) -> bool:
+    def _is_to_be_rated(self, record: Record, found: Round | Invalid, now_s: float) -> bool:
         counts = Admission._is_to_be_rated(self._admission, record, found, now_s)
         if not counts or (record.partition, record.offset) not in self._second:
             return counts

@@ -13,8 +13,8 @@ from stream_rater.cli import app
 from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders, Limits
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ladder_history import encode_histories
-from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import records_of
+from stream_rater.replay.ledger import verdicts_of_log
 from tests.builders.commands import as_file
 from tests.builders.lines import Line, a_correction, a_record, a_round
 from tests.builders.submitters import Sent, taking

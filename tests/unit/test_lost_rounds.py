@@ -20,7 +20,7 @@ from stream_rater.operations.torn_logs import Reached
 from stream_rater.pipeline.ladder_history import LadderLog, encode_replayed
 from stream_rater.pipeline.ports import RecordedCorrection, Rejection, SourceCommit
 from stream_rater.places.memory import MemoryPlace
-from stream_rater.replay.checkpoint import Head
+from stream_rater.replay.checkpoint import CheckpointHead
 from tests.builders.cases import cases
 from tests.builders.machines import CONFIG, part, record
 from tests.builders.memory_places import an_empty_place
@@ -46,8 +46,8 @@ def a_place(rejected: int | None = None, season: int | None = None) -> MemoryPla
     return place
 
 
-def a_head(*corrections: tuple[int, int], offset: int = 5, last: int = 4) -> Head:
-    return Head(offset, b"", corrections, (last, 0), 0, "", 1)
+def a_head(*corrections: tuple[int, int], offset: int = 5, last: int = 4) -> CheckpointHead:
+    return CheckpointHead(offset, b"", corrections, (last, 0), 0, "", 1)
 
 
 def corrected(offset: int, at: int) -> LadderLog:

@@ -33,10 +33,10 @@ from stream_rater.replay.edited_log import (
     RecordValidator,
     ValidRecords,
 )
+from stream_rater.replay.files import MOST_AHEAD, prefetched
 from stream_rater.replay.log_reading import LogReader, LogSource
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.rating_changes import changes_of
-from stream_rater.replay.read_ahead import MOST_AHEAD, prefetched
 from stream_rater.replay.sequential import Replay
 from stream_rater.rounds.seed_records import Seed
 from stream_rater.rounds.validation import Invalid

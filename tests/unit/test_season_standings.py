@@ -28,8 +28,8 @@ from stream_rater.operations import season_standings as module
 from stream_rater.operations.migrate import Migration
 from stream_rater.operations.rewriting import Mentions, Pseudonym
 from stream_rater.rating import seasons
-from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import records_of
+from stream_rater.replay.ledger import verdicts_of_log
 from stream_rater.replay.sequential import Replay
 from tests.builders.cases import cases
 from tests.builders.commands import done, failed

@@ -18,7 +18,7 @@ from stream_rater.rating.parameters import SYSTEMS
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.sequential import Replay
 from stream_rater.rounds import seed_records
-from stream_rater.rounds.seed_messages import Scale, scale_of
+from stream_rater.rounds.seed_records import Scale, scale_of
 from tests.builders.cases import cases
 from tests.builders.commands import failed, piped, run
 from tests.builders.rated_data_files import rate

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladder
-from stream_rater.contract.events import joined, to_json
+from stream_rater.contract.events import Round, joined, to_json
 from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import RESET, SEEDED
 from stream_rater.pipeline.parts import seed_parts
@@ -29,7 +29,7 @@ from stream_rater.replay.pool import Pool
 from stream_rater.replay.rating_changes import seed_changed
 from stream_rater.rounds.batch import OneRound
 from stream_rater.rounds.decoder import RoundDecoder
-from stream_rater.rounds.seed_records import Seed, SeedHead
+from stream_rater.rounds.seed_records import Seed
 from stream_rater.runtime import log
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
 from tests.builders.cases import cases
@@ -161,7 +161,7 @@ def test_events_have_the_bytes_of_their_struct(kind: str, rule: RatingRule) -> N
         shown = (1700.0, 350.0) if i == 1 else (1612.5, 91.0)
         shown = initial if stored[i] is None else shown
         values = float(now["mu"]), float(now["sigma"]), *shown
-        place = SeedHead(head.round_id, "l:1", head.completed_at)
+        place = Round(round_id=head.round_id, ladder="l:1", completed_at=head.completed_at)
         due = seed_changed(kind, place, NAMES[i], values, int(now["rounds"]), head.offset, rule)
         assert event.value == to_json(due)
         assert (event.event_id, event.time) == (due.event_id.encode(), head.completed_at)

@@ -24,8 +24,8 @@ from stream_rater.places.kafka import KafkaPlace
 from stream_rater.places.unfinished import UnfinishedRounds
 from stream_rater.rating import record
 from stream_rater.rating.model import Beliefs
-from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import records_of
+from stream_rater.replay.ledger import verdicts_of_log
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.replay.sequential import Replay
 from tests.builders.cases import cases

@@ -34,7 +34,7 @@ from stream_rater.rating import stages
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.stages import RatingRule
-from stream_rater.replay.checkpoint import Head, RecordPlace, UnusableCheckpoint
+from stream_rater.replay.checkpoint import CheckpointHead, RecordPlace, UnusableCheckpoint
 from stream_rater.replay.edited_log import LoggedRounds, Verdicts, batches_of
 from stream_rater.replay.edits import NO_EDITS, Edits
 from stream_rater.replay.id_filter import IdFilter
@@ -161,7 +161,7 @@ class CorrectionJob:
         self._start_from(StartingPoint())
         yield from self._validate()
 
-    def _may_begin_at(self, head: Head) -> bool:
+    def _may_begin_at(self, head: CheckpointHead) -> bool:
         known = head.whole and head.offset <= self.at and head.follows(self._places)
         return known and head.rules == self._log.rules(self.ladder, head.offset)
 
@@ -202,7 +202,7 @@ class CorrectionJob:
             self._offset, base, known,
         )  # fmt: skip
 
-    def _places_in(self, head: Head) -> set[RecordPlace]:
+    def _places_in(self, head: CheckpointHead) -> set[RecordPlace]:
         """The places of the corrections that a checkpoint includes."""
         return set(head.corrections)
 
@@ -414,7 +414,7 @@ class CorrectionJob:
         amended = [int(each.time[0]) for each in self._edits.amended.values()]
         self._add_amended(ids)
         read = self._read_so_far
-        head = Head(
+        head = CheckpointHead(
             offset, self._log.rules(self.ladder, offset), self._all_places, read.last,
             max([read.time, *amended]), read.completed_at, 0,
         )  # fmt: skip

@@ -16,7 +16,7 @@ from stream_rater.pipeline.corrections.correction_validator import Steps
 from stream_rater.pipeline.corrections.log_context import ReadSoFar
 from stream_rater.pipeline.ports import Step, ask
 from stream_rater.replay import checkpoint
-from stream_rater.replay.checkpoint import Head, RecordPlace, UnusableCheckpoint
+from stream_rater.replay.checkpoint import CheckpointHead, RecordPlace, UnusableCheckpoint
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.id_filter import IdFilter
 from stream_rater.replay.pool import Pool
@@ -27,7 +27,7 @@ class LadderCheckpoints:
 
     def __init__(self, ladder: str) -> None:
         self._ladder = ladder
-        self.heads: list[Head] = []
+        self.heads: list[CheckpointHead] = []
         """The heads of the checkpoints, newest first. Empty before `find`."""
         self._writable = True
         """Whether the store has accepted all writes so far."""
@@ -38,7 +38,7 @@ class LadderCheckpoints:
             (yield from ask(correction_ports.Checkpoints(self._ladder)))
         )
 
-    def read(self, head: Head) -> Step[list[bytes]]:
+    def read(self, head: CheckpointHead) -> Step[list[bytes]]:
         """Read the pieces of a checkpoint. Raises UnusableCheckpoint if a piece is missing."""
         pieces = []
         for number in range(head.pieces):
@@ -59,7 +59,7 @@ class LadderCheckpoints:
             offsets.add(end)
         return sorted(offsets)
 
-    def write(self, head: Head, pool: Pool, ids: IdFilter, end: int) -> Steps[int | None]:
+    def write(self, head: CheckpointHead, pool: Pool, ids: IdFilter, end: int) -> Steps[int | None]:
         """Write a checkpoint of this pool and these ids, and delete the checkpoints that it
         replaces. Returns the number of its players; None if it could not be written. `end`: the end
         of the pass, from which the distances of checkpoints are measured. Yields effects, and None
@@ -85,7 +85,7 @@ class LadderCheckpoints:
         self.heads = [each for each in left if each not in obsolete]
         return len(rows)
 
-    def _written(self, head: Head, pieces: Iterable[bytes]) -> Steps[bool]:
+    def _written(self, head: CheckpointHead, pieces: Iterable[bytes]) -> Steps[bool]:
         """Write a checkpoint; stop at the first write that fails. Returns whether all writes
         succeeded."""
         if not (yield from self._write_head(head)):
@@ -98,7 +98,7 @@ class LadderCheckpoints:
             yield None
         return (yield from self._write_head(msgspec.structs.replace(head, whole=True)))
 
-    def _write_head(self, head: Head) -> Step[bool]:
+    def _write_head(self, head: CheckpointHead) -> Step[bool]:
         return (
             yield from ask(
                 correction_ports.KeepCheckpoint(self._ladder, head.name, checkpoint.encode(head))
@@ -110,7 +110,7 @@ class StartingPoint:
     """The place at which a job begins to read the log: a checkpoint with these pieces, or the log's
     start if `head` is None."""
 
-    def __init__(self, head: Head | None = None, pieces: Sequence[bytes] = ()) -> None:
+    def __init__(self, head: CheckpointHead | None = None, pieces: Sequence[bytes] = ()) -> None:
         self.head = head
         players = len(pieces) - (0 if head is None else head.id_pieces)
         self._players, self._ids = pieces[:players], pieces[players:]

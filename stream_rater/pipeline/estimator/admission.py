@@ -13,6 +13,7 @@ from stream_rater.columns.arrays import Flags
 from stream_rater.columns.player_map import NOTHING
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.ladders import FILE_LIMITS, TEMPLATE, Ladders
+from stream_rater.contract.events import Round
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.corrections.correction_work import PartOptions
 from stream_rater.pipeline.corrections.corrections import Corrections, Queued
@@ -25,7 +26,6 @@ from stream_rater.pipeline.ladder_history import History, allowed_before, object
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Agree, Step, ask
 from stream_rater.rounds import seed_records
-from stream_rater.rounds.batch import RoundHead
 from stream_rater.rounds.decoder import RoundDecoder, split_at_corrections
 from stream_rater.rounds.seed_records import is_seed
 from stream_rater.rounds.validation import Invalid
@@ -154,7 +154,7 @@ class Admission:
                 self._await_agreement(head.ladder, partition, offset)
         return pending.take(np.flatnonzero(informative))
 
-    def _is_to_be_rated(self, record: Record, found: RoundHead | Invalid, now_s: float) -> bool:
+    def _is_to_be_rated(self, record: Record, found: Round | Invalid, now_s: float) -> bool:
         """Whether the round in a record is to be rated. The rejection of a record waits until all
         workers agree on its ladder. Offsets of another partition than the ladder's mean nothing to
         its history, so a record there is rejected at once."""

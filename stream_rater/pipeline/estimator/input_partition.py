@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 
 from stream_rater.contract.errors import OffsetsForgotten
+from stream_rater.contract.events import Round
 from stream_rater.contract.record import Record, checksum
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.estimator.estimation import PendingRounds, distinct
-from stream_rater.rounds.batch import RoundHead
 from stream_rater.rounds.validation import DuplicateWindow, Invalid
 
 MOST_REJECTED_BYTES = 64 * 2**20
@@ -51,7 +51,7 @@ class InputPartition:
         self._found_end = self._found_end or idle
         return self._next_offset < self._committed and not self._found_end
 
-    def validate(self, record: Record, found: RoundHead | Invalid) -> Invalid | bool:
+    def validate(self, record: Record, found: Round | Invalid) -> Invalid | bool:
         """Validate a record. Returns why it is rejected, or True if its round is to be rated.
         Returns False if it is skipped, because it is read for its round id only or was read
         before."""

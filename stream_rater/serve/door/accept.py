@@ -23,7 +23,7 @@ from stream_rater.contract.events import ROUND_COMPLETED, RatingChanged, cloud_e
 from stream_rater.contract.record import Headers, Trace
 from stream_rater.contract.seeds import MOST_SEED_BYTES, SeededPlayer
 from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, RecordPlace
-from stream_rater.rounds.seed_messages import seed_messages
+from stream_rater.rounds.seed_records import seed_messages
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.round_log import RoundLog
 from stream_rater.serve.bodies import (
