@@ -129,6 +129,7 @@ def test_a_half_move_is_refused(places: PlaceRig) -> None:
     source, target = a_memory(), places.new()
     work = Migration(source, target, ANY_LADDER, None, "")
     work.check()
+    target.check_new("--to", source)
     work.copy(work.search())
     with pytest.raises(LayoutMismatch, match="the move of memory to this place is unfinished"):
         target.check_settings()
@@ -137,7 +138,7 @@ def test_a_half_move_is_refused(places: PlaceRig) -> None:
         target.check_settings()
     target.end_copy()
     target.check_settings()
-    with pytest.raises(LayoutMismatch, match="a rebuild of the store is unfinished"):
+    with pytest.raises(LayoutMismatch, match="the store is being rebuilt"):
         target.check_ratings()
 
 
