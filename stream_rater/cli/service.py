@@ -59,7 +59,7 @@ def serve_api(settings: Settings) -> None:
 
 
 def _serve(settings: Settings, ladders: Ladders, make_parts: "MakeParts") -> None:
-    from stream_rater.runtime.failures import named_failures
+    from stream_rater.config.errors import named_failures
     from stream_rater.serve.service import ServeProcess
 
     with named_failures():

@@ -23,8 +23,7 @@ from threading import Lock
 from typing import Any
 
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.config.errors import BadConfiguration, Failed, TrialsFailed
-from stream_rater.config.extras import MissingExtra, extra
+from stream_rater.config.errors import BadConfiguration, Failed, MissingExtra, TrialsFailed, extra
 
 Where = int | str
 """Where trials run: in so many processes of this machine, of which one is this process; or on the

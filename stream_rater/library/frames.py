@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from stream_rater.config.extras import extra, own_package
+from stream_rater.config.errors import extra, own_package
 
 if TYPE_CHECKING:
     import pandas as pd

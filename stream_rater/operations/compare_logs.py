@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from stream_rater.adapters.kafka.reader import read_all, read_partition
 from stream_rater.adapters.kafka.topics import Admin
-from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.errors import BadConfiguration, Failed, named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
@@ -23,7 +23,6 @@ from stream_rater.contract.record import Record
 from stream_rater.operations.rewriting import AcceptedRecords
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import Verdicts
-from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import counted
 
 AT_ONCE = 5000

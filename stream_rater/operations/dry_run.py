@@ -83,8 +83,8 @@ def dry_run(plan: Sequence[Planned], settings: Settings, file: Path | None) -> D
             found = _preview(_LogSource(RoundsFile(file).records), plan, ladders, settings)
     else:
         from stream_rater import places
+        from stream_rater.config.errors import named_failures
         from stream_rater.operations.live_log import live_log
-        from stream_rater.runtime.failures import named_failures
 
         with named_failures(), places.opened(settings) as place:
             check_accepting(plan, ladders, place.end_of)

@@ -5,8 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from stream_rater.config.errors import BadConfiguration, Failed
-from stream_rater.config.extras import MissingExtra
+from stream_rater.config.errors import BadConfiguration, Failed, MissingExtra
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.evaluation.comparison import Named, compare

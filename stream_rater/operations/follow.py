@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from stream_rater import places
-from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.errors import BadConfiguration, Failed, named_failures
 from stream_rater.config.settings import Settings
 from stream_rater.contract import events
 from stream_rater.contract.corrections import EVENT_TYPE
@@ -18,7 +18,6 @@ from stream_rater.contract.record import Record, header
 from stream_rater.contract.seeds import RESET, SEEDED
 from stream_rater.places.port import CHANGED, REJECTED
 from stream_rater.rounds.validation import CODES
-from stream_rater.runtime.failures import named_failures
 
 HINT_S = 5.0
 """The time without a line after which a hint says that the command waits, in seconds."""

@@ -129,8 +129,8 @@ def from_redis(question: Question, settings: Settings, ladder: str) -> Answer:
     file is not that of the workers. Raises Failed if no round of the ladder was rated, if the
     beliefs are not up to date, if a player was removed, or if a server does not answer."""
     from stream_rater import places
+    from stream_rater.config.errors import named_failures
     from stream_rater.places import live_beliefs
-    from stream_rater.runtime.failures import named_failures
 
     with named_failures(), places.opened(settings) as place:
         try:

@@ -3,11 +3,10 @@
 import faulthandler
 import signal
 
-from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.errors import BadConfiguration, named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.runtime import http, malloc, selfcheck
-from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.service import Service
 
 STOP_TIMEOUT_S = 9.5

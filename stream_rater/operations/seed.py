@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec import UNSET
 
 from stream_rater import places
-from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.errors import BadConfiguration, Failed, named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders, Terms
 from stream_rater.config.settings import Settings
@@ -33,7 +33,6 @@ from stream_rater.replay.files import STANDARD_INPUT, name_of, read_lines, text_
 from stream_rater.rounds import seed_records
 from stream_rater.rounds.seed_messages import BadScale, SeedMessage, scale_of, seed_messages
 from stream_rater.rounds.validation import Invalid
-from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import SHOWN_LINES, counted, track, track_bytes
 from stream_rater.tables.formats import is_parquet
 from stream_rater.tables.ratings import RatingsTable, source_of_file

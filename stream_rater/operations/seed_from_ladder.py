@@ -12,7 +12,7 @@ from stream_rater import places
 from stream_rater.columns.arrays import Floats, Hashes, Ints
 from stream_rater.columns.siphash import Key
 from stream_rater.columns.strings import StringColumn, hash_each
-from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.errors import BadConfiguration, Failed, named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Player
@@ -27,7 +27,6 @@ from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.seasons import seen
 from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.rounds.seed_messages import Taken, brought, seeded_players
-from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import counted, track_batches, unknown_ladder
 from stream_rater.tables.seeds import EXAMPLES
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import structs
 
 from stream_rater import places
-from stream_rater.config.errors import Failed
+from stream_rater.config.errors import Failed, named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
@@ -34,7 +34,6 @@ from stream_rater.rounds.correction_records import names_in, round_in
 from stream_rater.rounds.decoder import RoundDecoder, kind_of
 from stream_rater.rounds.seed_records import Seed, is_seed
 from stream_rater.rounds.validation import Invalid
-from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import counted
 from stream_rater.tables.reading import AS_FOUND, Reading
 

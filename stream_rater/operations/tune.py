@@ -169,8 +169,8 @@ class _Rounds(NamedTuple):
 def _read(settings: Settings, ladders: Ladders, ladder: str) -> _Rounds:
     """Read the rounds that the ladder has now. Raises BadConfiguration or Failed."""
     from stream_rater import places
+    from stream_rater.config.errors import named_failures
     from stream_rater.operations import live_log
-    from stream_rater.runtime.failures import named_failures
 
     growth, window, rejected = GrowthForecast(), settings.duplicate_window, Counter[str]()
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from stream_rater import places
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import partition_of
-from stream_rater.config.errors import Failed
+from stream_rater.config.errors import Failed, named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
@@ -16,7 +16,6 @@ from stream_rater.operations.sample import Sample
 from stream_rater.places import checks
 from stream_rater.places.port import Place
 from stream_rater.replay.cores import Cores
-from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import SHOWN_LINES, counted, rejections
 
 NOTHING = "nothing was compared"

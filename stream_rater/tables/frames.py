@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from stream_rater.config.extras import missing
+from stream_rater.config.errors import missing
 from stream_rater.tables.reading import UnreadableTable
 from stream_rater.tables.source import Reject, Source
 

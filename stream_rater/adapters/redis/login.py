@@ -1,14 +1,14 @@
 """How clients log in to Redis if the password is in a file: with what the file has at that moment.
 
 All clients of a process that log in the same way share one object, so that they agree on when a
-refusal is final (`changing_credentials`).
+refusal is final (`config.files`).
 """
 
 from functools import cache
 
 import redis
 
-from stream_rater.config.changing_credentials import ChangingCredentials, Credentials
+from stream_rater.config.files import ChangingCredentials, Credentials
 from stream_rater.config.settings import Settings
 
 

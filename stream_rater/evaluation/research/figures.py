@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stream_rater.config.extras import lab_extra
+from stream_rater.config.errors import extra
 from stream_rater.evaluation.measured import Evaluation
 from stream_rater.evaluation.plots import Reliability, reliability_axes
 from stream_rater.evaluation.plots import reliability as draw_reliability
@@ -183,7 +183,7 @@ def _columns_of(bins: Sequence[Bin]) -> Reliability:
 def pyplot() -> Any:
     """The module matplotlib.pyplot, set up to work without a display. Raises MissingExtra if
     Matplotlib is not installed."""
-    with lab_extra():
+    with extra("lab"):
         import matplotlib as mpl
 
         mpl.use("Agg")
