@@ -38,7 +38,7 @@ def compiled() -> dict[str, int]:
 
 def play(rating: RatingConfig) -> None:
     """A few rounds, each after the last one."""
-    engine = embedded.Engine(any_ladder(rating))
+    engine = embedded.EmbeddedEngine(any_ladder(rating))
     for number, size in enumerate(SIZES):
         for encode, headers in ((as_json, []), (as_msgpack, MSGPACK_HEADERS)):
             name = f"{encode.__name__}-{number}"

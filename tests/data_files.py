@@ -15,8 +15,7 @@ from stream_rater.adapters.sqlite.events import read_events
 from stream_rater.adapters.sqlite.log import end_of, read_records, read_rejections
 from stream_rater.adapters.sqlite.reading import data_file
 from stream_rater.config.ladders import Ladders
-from stream_rater.contract.events import RatingChanged, rating_changed_from_json
-from stream_rater.contract.groups import ESTIMATORS
+from stream_rater.contract.events import ESTIMATORS, RatingChanged, rating_changed_from_json
 from stream_rater.contract.record import Record
 from stream_rater.contract.submissions import Place
 from stream_rater.operations.compare_store import compare

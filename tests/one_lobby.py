@@ -148,9 +148,9 @@ def measure() -> dict[str, list[str]]:
     from stream_rater.columns.player_column import ColumnSequence
     from stream_rater.pipeline.ports import Effect, Polled
     from stream_rater.rating.model import Variances
-    from stream_rater.runtime.embedded import Engine
+    from stream_rater.runtime.embedded import EmbeddedEngine
 
-    engine = Engine()
+    engine = EmbeddedEngine()
     with Profile() as before:
         _play(engine, "first")
     with Profile() as profile:

@@ -49,9 +49,9 @@ def rounds() -> Iterator[bytes]:
     yield as_json(*ranked(range(1, LARGER_THAN_A_WAVE + 1)), round_id="large", ladder="ladder-0")
 
 
-def streamed() -> embedded.Engine:
+def streamed() -> embedded.EmbeddedEngine:
     """The rounds through both state machines: in JSON, many at once, then in MessagePack."""
-    engine = embedded.Engine()
+    engine = embedded.EmbeddedEngine()
     for value in rounds():
         engine.log.submit(0, value, received_s=2e9)
     engine.settle()

@@ -28,8 +28,8 @@ import msgspec
 import numpy as np
 
 import stream_rater
-from stream_rater.cli.evaluate import evaluate
-from stream_rater.cli.rate import rate
+from stream_rater.cli.lab import evaluate
+from stream_rater.cli.offline import rate
 from stream_rater.columns import compile_progress, kernel_files
 from stream_rater.columns.compiling import Watcher, count, watchers
 from stream_rater.columns.strings import StringColumn

@@ -157,7 +157,7 @@ def sigma_today(terms: TermsAt, sigma: float, days: float) -> float:
 # --- who is listed ---
 
 
-class Facts(NamedTuple):
+class NewestFacts(NamedTuple):
     """What is known of a player from the newest event."""
 
     rounds: int
@@ -182,7 +182,7 @@ class Unmet(NamedTuple):
     """The fewest rounds, the days from which on nobody is listed, or the greatest sigma."""
 
 
-def listed_until(views: Views, facts: Facts) -> float:
+def listed_until(views: Views, facts: NewestFacts) -> float:
     """The moment from which on the player is not listed, in Unix seconds: infinity if it never
     comes by itself, NOT_LISTED if the player is not listed at all."""
     if _unmet_rounds(views, facts) is not None:
@@ -190,7 +190,7 @@ def listed_until(views: Views, facts: Facts) -> float:
     return min(_idle_from(views, facts), _unsure_from(views, facts))
 
 
-def why_not_listed(views: Views, facts: Facts, at_s: float) -> Unmet | None:
+def why_not_listed(views: Views, facts: NewestFacts, at_s: float) -> Unmet | None:
     """The first rule that keeps a player off the list at a time in Unix seconds; None if the player
     is listed then."""
     listing, days = views.listing, max(at_s - facts.played_s, 0.0) / DAY_S
@@ -204,13 +204,13 @@ def why_not_listed(views: Views, facts: Facts, at_s: float) -> Unmet | None:
     return None
 
 
-def _idle_from(views: Views, facts: Facts) -> float:
+def _idle_from(views: Views, facts: NewestFacts) -> float:
     """The moment from which on the player is idle for too long, in Unix seconds."""
     idle_days = views.listing.idle_days
     return math.inf if idle_days is None else facts.played_s + DAY_S * idle_days
 
 
-def _unsure_from(views: Views, facts: Facts) -> float:
+def _unsure_from(views: Views, facts: NewestFacts) -> float:
     """The moment from which on the player's sigma is too great, in Unix seconds."""
     most = views.listing.max_sigma
     if most is None:
@@ -222,7 +222,7 @@ def _unsure_from(views: Views, facts: Facts) -> float:
     return facts.played_s + DAY_S * (room / drift) if drift > 0.0 else math.inf
 
 
-def _unmet_rounds(views: Views, facts: Facts) -> Unmet | None:
+def _unmet_rounds(views: Views, facts: NewestFacts) -> Unmet | None:
     """The rule about rounds, if the player has too few."""
     fewest = views.listing.min_rounds
     if fewest is not None:

@@ -13,19 +13,13 @@ from typing import NamedTuple
 import msgspec
 
 from stream_rater.columns.sharding import ANYWHERE
+from stream_rater.config.errors import named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
-from stream_rater.operations.corrections import (
-    APPLIED,
-    Planned,
-    announce,
-    applied,
-    check_accepting,
-    check_all,
-    fail_if_any,
-)
+from stream_rater.operations import corrections
+from stream_rater.operations.corrections import Planned
 from stream_rater.operations.input_file import RoundsFile, file_failures
 from stream_rater.operations.rate import RatingLine, rating_lines
 from stream_rater.replay.correction_preview import CorrectionPreview, preview_corrections
@@ -64,7 +58,7 @@ class DryRun(NamedTuple):
 
     def conclude(self) -> None:
         """Raise Failed if corrections would be rejected."""
-        fail_if_any(self.rejected, self.corrections, "would be refused")
+        corrections.fail_if_any(self.rejected, self.corrections, "would be refused")
 
 
 def dry_run(plan: Sequence[Planned], settings: Settings, file: Path | None) -> DryRun:
@@ -75,25 +69,24 @@ def dry_run(plan: Sequence[Planned], settings: Settings, file: Path | None) -> D
     deferred. Raises BadConfiguration or Failed.
     """
     ladders, ladder = ladders_of_settings(settings), plan[0].ladder
-    check_all(plan, ladders)
+    corrections.check_all(plan, ladders)
     if plan[-1].batched:
-        plan = [*plan, applied(ladder, "")]
+        plan = [*plan, corrections.applied(ladder, "")]
     if file is not None:
         with file_failures():
-            found = _preview(_LogSource(RoundsFile(file).records), plan, ladders, settings)
+            preview = _preview(_LogSource(RoundsFile(file).records), plan, ladders, settings)
     else:
         from stream_rater import places
-        from stream_rater.config.errors import named_failures
         from stream_rater.operations.live_log import live_log
 
         with named_failures(), places.opened(settings) as place:
-            check_accepting(plan, ladders, place.end_of)
+            corrections.check_accepting(plan, ladders, place.end_of)
             read_log, partition = live_log(place, ladders, ladder)
             log = _LogSource(read_log, partition, place.partitions, time.time())
-            found = _preview(log, plan, ladders, settings)
-    for offset, invalid in found.others_rejected:
+            preview = _preview(log, plan, ladders, settings)
+    for offset, invalid in preview.others_rejected:
         print(f"waiting at offset {offset}: {invalid.code}: {invalid}", file=sys.stderr)
-    return _result(plan, found)
+    return _result(plan, preview)
 
 
 class _LogSource(NamedTuple):
@@ -109,8 +102,8 @@ class _LogSource(NamedTuple):
 
 def _preview(
     log: _LogSource, plan: Sequence[Planned], ladders: Ladders, settings: Settings
-) -> CorrectionPreview:  # fmt: skip
-    announce(plan)
+) -> CorrectionPreview:
+    corrections.announce(plan)
     records = [
         Record(log.partition, 0, each.value, each.headers, received_s=log.received_s)
         for each in plan
@@ -121,18 +114,18 @@ def _preview(
     )
 
 
-def _result(plan: Sequence[Planned], found: CorrectionPreview) -> DryRun:
+def _result(plan: Sequence[Planned], preview: CorrectionPreview) -> DryRun:
     ladder = plan[0].ladder
-    rejected = [plan[i].rejected(invalid) for i, invalid in found.rejected]
-    if rejected and len(rejected) >= sum(each.kind != APPLIED for each in plan):
+    rejected = [plan[i].rejected(invalid) for i, invalid in preview.rejected]
+    if rejected and len(rejected) >= sum(each.kind != corrections.APPLIED for each in plan):
         return DryRun(ladder, None, "", rejected, len(plan))
-    before, after = _lines(found.before, ladder), _lines(found.after, ladder)
+    before, after = _lines(preview.before, ladder), _lines(preview.after, ladder)
     moves = moves_of(before, after)
     players = counted(len({each.player for each in (*before, *after)}), "player")
-    rounds = counted(found.rounds, "round")
-    seeds = f" and {counted(found.seeds, 'seed')}" if found.seeds else ""
+    rounds = counted(preview.rounds, "round")
+    seeds = f" and {counted(preview.seeds, 'seed')}" if preview.seeds else ""
     summary = (
-        f"{len(moves):,} of {players} would move; {found.touched:,} of {rounds}{seeds} would be "
+        f"{len(moves):,} of {players} would move; {preview.touched:,} of {rounds}{seeds} would be "
         "touched"
     )
     return DryRun(ladder, moves, summary, rejected, len(plan))
@@ -147,13 +140,9 @@ def moves_of(before: Iterable[RatingLine], after: Iterable[RatingLine]) -> list[
     """The players whose rating differs between two replays. Players who are in only one of them
     come first, then the others, the largest difference first."""
     old, new = ({each.player: each for each in lines} for lines in (before, after))
-    moves = [
-        _move(old.get(player), new.get(player))
-        for player in old | new
-        if old.get(player) != new.get(player)
-    ]
-    moves.sort(key=_largest_first)
-    return moves
+    pairs = ((old.get(player), new.get(player)) for player in old | new)
+    moves = [_move(*pair) for pair in pairs if pair[0] != pair[1]]
+    return sorted(moves, key=_largest_first)
 
 
 def _largest_first(move: Move) -> tuple[bool, float, str]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from stream_rater.config.errors import Failed
+from stream_rater.config.errors import Failed, named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
@@ -169,7 +169,6 @@ class _Rounds(NamedTuple):
 def _read(settings: Settings, ladders: Ladders, ladder: str) -> _Rounds:
     """Read the rounds that the ladder has now. Raises BadConfiguration or Failed."""
     from stream_rater import places
-    from stream_rater.config.errors import named_failures
     from stream_rater.operations import live_log
 
     growth, window, rejected = GrowthForecast(), settings.duplicate_window, Counter[str]()

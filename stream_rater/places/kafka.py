@@ -27,8 +27,7 @@ from stream_rater.config.errors import BadConfiguration, Failed, with_cure
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.events import shown
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import ESTIMATORS, UPDATERS, shown
 from stream_rater.contract.record import ANY_OFFSET, Record, header
 from stream_rater.contract.submissions import Progress
 from stream_rater.pipeline.corrections import correction_ports

@@ -16,7 +16,7 @@ CACHE_BYTES = 16 * 2**20
 """The memory of the records that the updater need not read again."""
 
 
-class Engine:
+class EmbeddedEngine:
     """Runs both state machines alternately on one log and store.
 
     Their clock is virtual: a poll that finds no record takes its time-out at once, and nothing else
@@ -24,15 +24,10 @@ class Engine:
     """
 
     def __init__(
-        self,
-        ladders: Ladders = ANY_LADDER,
-        *,
-        estimating: Observer | None = None,
-        updating: Observer | None = None,
-        checkpoint_every: int = 0,
-    ) -> None:
-        self.log = Log(1, SHARDS)
-        self.store = Store()
+        self, ladders: Ladders = ANY_LADDER, *, estimating: Observer | None = None,
+        updating: Observer | None = None, checkpoint_every: int = 0,
+    ) -> None:  # fmt: skip
+        self.log, self.store = Log(1, SHARDS), Store()
         self._now_s = 0.0
         estimator = Estimator(
             ladders, SHARDS, 1, observer=estimating, checkpoint_every=checkpoint_every

@@ -21,9 +21,9 @@ from typing import Any
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from stream_rater.runtime import connections, log
-from stream_rater.runtime.connections import Limits
+from stream_rater.runtime.connections import ConnectionLimits
 
-LIMITS = Limits(
+LIMITS = ConnectionLimits(
     connections=100, per_address=0, head_bytes=8192, answer_s=connections.STEP_S, stop_s=1
 )
 SCRAPES = 2
@@ -42,7 +42,7 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 PLAIN = [("Content-Type", "text/plain; charset=utf-8")]
 
 
-class Server:
+class ProbeServer:
     """Serves an application in a thread of its own, at each address of the host."""
 
     def __init__(self, address: str, app: Application) -> None:

@@ -28,9 +28,8 @@ def removed_ladders(ladders: Ladders, ladder_log: ladder_history.LadderLog) -> s
 
 
 def check_ladders(
-    ladders: Ladders, ladder_events: ladder_history.LadderEventLog, ends: Callable[[],
-    Sequence[int]],
-    committed: Callable[[], Mapping[int, int | None]],
+    ladders: Ladders, ladder_events: ladder_history.LadderEventLog,
+    ends: Callable[[], Sequence[int]], committed: Callable[[], Mapping[int, int | None]],
 ) -> None:  # fmt: skip
     """Check the ladders file against the ladder events, and these against the log of rounds. Then
     announce the file's changes. `ends` returns the end offsets of the log of rounds, and
@@ -43,9 +42,9 @@ def check_ladders(
     every = dict.fromkeys((*named, *ladder_log.unknown, FILE_LIMITS))
     histories = dict(zip(every, map(ladders.by_table(ladders.history), every), strict=True))
 
-    def end_of(ladder: str, found: Sequence[int] = ()) -> int:
-        found = found or ends()
-        return found[partition_of(ladder, len(found))]
+    def end_of(ladder: str, known: Sequence[int] = ()) -> int:
+        known = known or ends()
+        return known[partition_of(ladder, len(known))]
 
     def finished_of(ladder: str) -> int:
         return committed().get(partition_of(ladder, len(ends()))) or 0

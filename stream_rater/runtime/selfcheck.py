@@ -131,7 +131,7 @@ def slow_processor() -> str | None:
 def compile_for(rating: RatingConfig) -> None:
     """Compile all kernels that both state machines call for a ladder with this configuration, by
     rating a few rounds one after the other, and then some together."""
-    engine = embedded.Engine(any_ladder(rating))
+    engine = embedded.EmbeddedEngine(any_ladder(rating))
     for number in range(6):
         for value in (_round(number), _usual_round(number)):
             engine.log.submit(0, value, received_s=math.inf)

@@ -19,7 +19,7 @@ from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.places import place_of
 from stream_rater.places.port import Place
 from stream_rater.runtime import http, log, malloc
-from stream_rater.runtime.connections import Limits, Server
+from stream_rater.runtime.connections import ConnectionLimits, Server
 from stream_rater.serve.door.doorway import DoorParts, Doorway
 from stream_rater.serve.door.fresh import FreshAnswers
 from stream_rater.serve.door.on_kafka import door_on_kafka
@@ -34,7 +34,7 @@ from stream_rater.serve.index.reader import IndexReader, ReadPositions
 from stream_rater.serve.questions import Incomplete, Index, Questions
 from stream_rater.serve.seasons import SeasonIndex
 
-API_LIMITS = Limits(connections=2000, per_address=0, head_bytes=256 * 1024)
+API_LIMITS = ConnectionLimits(connections=2000, per_address=0, head_bytes=256 * 1024)
 """The limits of the API's server. The setting SERVE_CONNECTIONS replaces `per_address`."""
 TIMEOUT_S = 5.0
 """The time-out of a request to a server for which clients wait."""
@@ -161,13 +161,13 @@ class ServeProcess(Watcher):
         self._report_slots = threading.Semaphore(MOST_REPORTS)
         self._heartbeat_s = time.monotonic()
         self._failure: BaseException | None = None
-        self._probes: http.Server | None = None
+        self._probes: http.ProbeServer | None = None
         if settings.serve_probes:  # probes and metrics have an address of their own
             pages = http.application(
                 self.metrics.registry, self.unhealthy, self._unready_in_another_loop,
                 settings.serve_probes,
             )  # fmt: skip
-            self._probes = http.Server(settings.serve_probes, pages)
+            self._probes = http.ProbeServer(settings.serve_probes, pages)
 
     def _set_gauges(self) -> None:
         self.metrics.caught_up.set_function(lambda: self._index.caught_up)

@@ -15,18 +15,18 @@ from stream_rater.adapters.sqlite.names import index_path, real
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.errors import BadConfiguration
-from stream_rater.config.ladders import ANY_LADDER, BETTER_FOR_DUELS, Ladders
+from stream_rater.config.ladders import ANY_LADDER, BETTER_FOR_DUELS, Ladders, say_cautions
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.places.file import FilePlace
 from stream_rater.runtime import log, malloc, selfcheck
-from stream_rater.runtime.cautions import say_cautions
 from stream_rater.runtime.connections import is_local
 from stream_rater.runtime.engine import Engine, Full, Machine
 from stream_rater.runtime.ladder_checks import check_ladders
-from stream_rater.runtime.metrics import Metrics, ServiceObserver
+from stream_rater.runtime.metrics import Metrics
+from stream_rater.runtime.observer import ServiceObserver
 from stream_rater.serve.door.doorway import DoorParts
 from stream_rater.serve.door.on_file import FileProgress, FileRejections, FileRoundLog
 from stream_rater.serve.http.metrics import ApiMetrics

@@ -18,7 +18,7 @@ from stream_rater.config.files import read_settings
 from stream_rater.contract.events import JSON
 from stream_rater.contract.submissions import NewRecord, Place
 from stream_rater.runtime import log
-from stream_rater.runtime.connections import Limits, Server
+from stream_rater.runtime.connections import ConnectionLimits, Server
 
 HEADERS = (("content-type", JSON.encode()),)
 
@@ -42,7 +42,7 @@ async def listen(*size: str) -> None:
         return Response(b"ok\n", 200 if rounds is None or rounds._ends else 503)
 
     routes = [Route("/readyz", ready), Route("/{path:path}", answer, methods=["GET", "POST"])]
-    server = Server(Starlette(routes=routes), "127.0.0.1:0", Limits(2000, 0, 256 * 1024))
+    server = Server(Starlette(routes=routes), "127.0.0.1:0", ConnectionLimits(2000, 0, 256 * 1024))
     log.configure()
     log.logger("serve").info("http", port=server.port)
     if rounds is not None:

@@ -92,7 +92,7 @@ class _Service(ServeProcess):
             raise self._failure
 
     @property
-    def probes(self) -> http.Server | None:
+    def probes(self) -> http.ProbeServer | None:
         return self._probes
 
     def end(self) -> None:

@@ -29,7 +29,7 @@ from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from stream_rater.contract.submissions import NewRecord, NotAppended
 from stream_rater.runtime.service import Service
 from stream_rater.serve.index.follower import Follower, Watcher

@@ -18,7 +18,7 @@ from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.copier import Copier
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Record
 from tests import real
 from tests.builders.lines import Bytes

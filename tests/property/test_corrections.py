@@ -30,7 +30,7 @@ from stream_rater.rating.parameters import SYSTEMS, RatingConfig
 from stream_rater.replay.corrected import verdicts_of_log, with_verdicts
 from stream_rater.replay.edited_log import MissingVerdicts, Verdicts, batches_of, records_of
 from stream_rater.replay.sequential import Replay
-from stream_rater.runtime.embedded import Engine
+from stream_rater.runtime.embedded import EmbeddedEngine
 from tests import edited_by_hand
 from tests.builders.cases import cases
 from tests.builders.lines import Line, a_correction, a_round, a_seed
@@ -224,7 +224,7 @@ def _a_late_correction(rng: random.Random, number: int) -> Line:
 def test_all_differences_add_up_to_the_rating(rounds: int, corrections: int) -> None:
     """This holds for every player after a season with many corrections. The last published
     rating is the rating that the corrected log gives, within the threshold of an event."""
-    engine = Engine(checkpoint_every=20)
+    engine = EmbeddedEngine(checkpoint_every=20)
     for line in a_season(random.Random(7), rounds, corrections):
         kind = line.pop("event_type", "")
         headers = ((EVENT_TYPE, kind.encode()),) if kind else ()

@@ -24,7 +24,7 @@ from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.files import PATIENCE_S, ChangingCredentials, Credentials
 from stream_rater.config.settings import PREFIX, Settings, without_password
 from stream_rater.runtime import http, log
-from stream_rater.runtime.certificates import not_after
+from stream_rater.runtime.metrics import not_after
 from tests import pages
 from tests.builders.cases import cases
 from tests.integration import rights
@@ -172,7 +172,7 @@ def test_the_endpoints_listen_on_the_loopback() -> None:
     usual = f"{Settings().http.rpartition(':')[0]}:0"
     for address, host in ((usual, "127.0.0.1"), (":0", "127.0.0.1"), ("0.0.0.0:0", "0.0.0.0")):
         app = http.application(CollectorRegistry(), list, list)
-        with closing(http.Server(address, app)) as server:
+        with closing(http.ProbeServer(address, app)) as server:
             assert server._server.sockets[0].getsockname()[0] == host
             with socket.create_connection(("127.0.0.1", server.port), 5.0) as connection:
                 assert connection.getpeername()[0] == "127.0.0.1"
@@ -181,7 +181,7 @@ def test_the_endpoints_listen_on_the_loopback() -> None:
 def test_the_endpoints_end_with_what_is_open() -> None:
     """On a host of several addresses too; a client that keeps its connection holds nothing up."""
     before = threading.active_count()
-    server = http.Server("*:0", http.application(CollectorRegistry(), list, list))
+    server = http.ProbeServer("*:0", http.application(CollectorRegistry(), list, list))
     with socket.create_connection(("127.0.0.1", server.port), 5.0) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n")
         assert connection.recv(15) == b"HTTP/1.1 200 OK"

@@ -26,7 +26,7 @@ from stream_rater.pipeline.ports import Position, StoredShard
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.files import text_size
 from stream_rater.replay.log_reading import LogReader
-from stream_rater.runtime.embedded import Engine
+from stream_rater.runtime.embedded import EmbeddedEngine
 from stream_rater.runtime.progress import advancing, track_bytes
 from tests.builders.cases import cases
 from tests.builders.commands import done, execute, run
@@ -154,7 +154,7 @@ def season() -> list[bytes]:
 
 def of_the_stream(rounds: Sequence[bytes]) -> dict[str, Any]:
     """Events by their ids, as the service publishes them."""
-    engine = Engine()
+    engine = EmbeddedEngine()
     for each in rounds:
         engine.log.submit(0, each, received_s=2e9)
     engine.settle()

@@ -16,7 +16,7 @@ from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.rating import parameters
 from stream_rater.rating.parameters import Climbing, EloMMR, fingerprint, from_builtins
 from stream_rater.replay.pool import Pool
-from stream_rater.runtime.embedded import Engine
+from stream_rater.runtime.embedded import EmbeddedEngine
 from stream_rater.runtime.selfcheck import SYSTEMS
 from tests.builders.commands import done, failed, run
 from tests.rounds import as_json, day, ranked, read
@@ -73,7 +73,7 @@ def test_rate_and_the_service_go_by_the_ladders_word(tmp_path: Path, file: Path)
         text = done("rate", file, "--ladders", ladders, "--records")
         printed = [json.loads(line) for line in text.splitlines()]
         assert {each["player"]: each["mu"] for each in printed} == replayed(configs)
-        engine = Engine(read_ladders(ladders))
+        engine = EmbeddedEngine(read_ladders(ladders))
         for each in ROUNDS:
             engine.log.submit(0, each, received_s=2e9)
         engine.settle()

@@ -6,7 +6,7 @@ import pytest
 from stream_rater.config.errors import Failed
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.operations import demo
-from stream_rater.runtime.embedded import Engine
+from stream_rater.runtime.embedded import EmbeddedEngine
 
 ROUNDS = 40
 CHEATER = demo.player_id(demo.CHEATER)
@@ -22,7 +22,7 @@ def season() -> demo.DemoSeason:
 
 def honest(season: demo.DemoSeason) -> dict[str, tuple[float, float, int]]:
     """Who has what mu, sigma and rounds after the same rounds without the cheater."""
-    engine, found = Engine(), {}
+    engine, found = EmbeddedEngine(), {}
     for record in season.engine.log.rounds[0]:
         finished = msgspec.json.decode(record.value or b"")
         if "standings" in finished:

@@ -293,7 +293,7 @@ TRACES = [[], [PARENT], [PARENT, ("tracestate", b"rojo=00f067aa0ba902b7")]]
 
 def test_what_is_published_is_valid() -> None:
     """Every event of a few rounds, as the state machines encode it, with its headers."""
-    engine = embedded.Engine()
+    engine = embedded.EmbeddedEngine()
     for number in range(3):
         value = msgspec.json.encode(
             event(

@@ -20,8 +20,8 @@ from structlog.testing import capture_logs
 
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
-from stream_rater.operations import run
 from stream_rater.runtime import connections, http
+from stream_rater.runtime.service import _serve_http
 from stream_rater.serve.http.tokens import Sites
 from stream_rater.serve.problems import Refused
 from tests.builders.cases import cases
@@ -56,7 +56,7 @@ def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def serving(scraped: Scraped | None = None) -> Iterator[http.Server]:
+def serving(scraped: Scraped | None = None) -> Iterator[http.ProbeServer]:
     """A server whose probes succeed."""
     registry = CollectorRegistry()
     if scraped is None:
@@ -64,18 +64,18 @@ def serving(scraped: Scraped | None = None) -> Iterator[http.Server]:
         scraped.ready.set()
     registry.register(scraped)
     app = http.application(registry, list, list)
-    with closing(http.Server("127.0.0.1:0", app)) as server:
+    with closing(http.ProbeServer("127.0.0.1:0", app)) as server:
         try:
             yield server
         finally:
             scraped.ready.set()
 
 
-def connected(server: http.Server) -> socket.socket:
+def connected(server: http.ProbeServer) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.port), HANGS_S)
 
 
-def ask(server: http.Server, path: str = "/healthz", method: str = "GET") -> tuple[int, str]:
+def ask(server: http.ProbeServer, path: str = "/healthz", method: str = "GET") -> tuple[int, str]:
     with closing(HTTPConnection("127.0.0.1", server.port, timeout=HANGS_S)) as client:
         client.request(method, path)
         answer = client.getresponse()
@@ -225,7 +225,7 @@ LARGE = 2 * http.LIMITS.head_bytes
 def test_what_stands_beside_a_body_has_the_limits_of_a_head(sent: bytes, status: bytes) -> None:
     """Trailers are read and dropped. Small parts of a body are many, and not too many. Headers and
     requests at once have a number, too, since small ones take much more memory than bytes."""
-    with closing(http.Server("127.0.0.1:0", patient)) as server, connected(server) as client:
+    with closing(http.ProbeServer("127.0.0.1:0", patient)) as server, connected(server) as client:
         client.sendall(sent)
         assert client.recv(12) == b"HTTP/1.1 " + status
         if status == b"200":
@@ -271,7 +271,7 @@ def test_a_head_is_that_of_the_page() -> None:
 def test_a_probe_says_why() -> None:
     """By 503, with one line per reason; the other probe may succeed."""
     app = http.application(CollectorRegistry(), list, lambda: ["shard 1: refused", "behind"])
-    with closing(http.Server("127.0.0.1:0", app)) as server:
+    with closing(http.ProbeServer("127.0.0.1:0", app)) as server:
         assert ask(server, "/readyz") == (503, "shard 1: refused\nbehind\n")
         assert ask(server, "/healthz") == (200, "ok\n")
 
@@ -283,7 +283,7 @@ def test_a_probe_that_fails_is_logged() -> None:
         raise ValueError("broken")
 
     application = http.application(CollectorRegistry(), broken, list)
-    with capture_logs() as logged, closing(http.Server("127.0.0.1:0", application)) as server:
+    with capture_logs() as logged, closing(http.ProbeServer("127.0.0.1:0", application)) as server:
         assert ask(server) == (500, "see the log\n")
         assert ask(server, "/readyz") == (200, "ok\n")
     assert [(each["event"], each["exc_info"]) for each in logged] == [("page failed", True)]
@@ -295,7 +295,7 @@ def test_scrapes_are_answered_as_asked() -> None:
     for name in ("first", "second"):
         Counter(name, "", registry=registry)
     wanted = {"Accept": "application/openmetrics-text; version=1.0.0", "Accept-Encoding": "gzip"}
-    with closing(http.Server("127.0.0.1:0", http.application(registry, list, list))) as server:
+    with closing(http.ProbeServer("127.0.0.1:0", http.application(registry, list, list))) as server:
         with closing(HTTPConnection("127.0.0.1", server.port, timeout=HANGS_S)) as client:
             client.request("GET", "/metrics", headers=wanted)
             answer = client.getresponse()
@@ -313,7 +313,7 @@ def test_a_port_in_use_is_reported_with_the_cure() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(BadConfiguration) as refused:
-            run._serve_http(Settings(http=address), service)
+            _serve_http(Settings(http=address), service)
     assert str(refused.value).endswith(
         "Address already in use: set STREAM_RATER_HTTP to another host:port; port 0 picks a free "
         "one"
@@ -408,7 +408,7 @@ def test_a_name_of_another_site_gets_no_page_of_a_worker() -> None:
     """If the worker listens for this machine alone."""
     for address, status in (("127.0.0.1:0", 403), ("0.0.0.0:0", 200)):
         app = http.application(CollectorRegistry(), list, list, address)
-        with closing(http.Server(address, app)) as server:
+        with closing(http.ProbeServer(address, app)) as server:
             assert ask(server)[0] == 200
             with closing(HTTPConnection("127.0.0.1", server.port, timeout=HANGS_S)) as client:
                 client.request("GET", "/metrics", headers={"Host": "games.example"})

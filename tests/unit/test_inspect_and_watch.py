@@ -34,7 +34,7 @@ from stream_rater.pipeline.updater.corrected_changes import correction_events
 from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.model import HEADER
 from stream_rater.rating.stages import rule_of
-from stream_rater.runtime.embedded import Engine
+from stream_rater.runtime.embedded import EmbeddedEngine
 from tests.builders.cases import cases
 from tests.builders.commands import run
 from tests.builders.machines import CONFIG, RULE
@@ -232,7 +232,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Records]:
 
 def season(rounds: int) -> Records:
     """What the service publishes of some duels, ann losing each."""
-    engine = Engine()
+    engine = EmbeddedEngine()
     for i in range(rounds):
         engine.log.submit(0, as_json(standings=ranked([2, 1]), round_id=f"r{i}"), received_s=2e9)
     engine.settle()
@@ -305,12 +305,12 @@ def test_the_wait_begins_again_with_each_line(capsys: pytest.CaptureFixture[str]
         some: Iterator[str | None] = iter([*nothing, "a", *nothing])
         list(follow._in_time(some, wait_s, clock, "waiting"))
         assert capsys.readouterr().err == reported
-    here, chosen = follow.Following(), {"ladder": None, "player": "ida"}
+    here, chosen = follow.FollowedSpan(), {"ladder": None, "player": "ida"}
     assert follow._hint("t", here, chosen) == (
         "t: waiting for messages of player 'ida' (Ctrl-C ends it; --from-start begins with what is "
         "there)"
     )
-    assert follow._hint("t", follow.Following(from_start=True), {"ladder": None}) == (
+    assert follow._hint("t", follow.FollowedSpan(from_start=True), {"ladder": None}) == (
         "t: waiting for messages (Ctrl-C ends it)"
     )
 

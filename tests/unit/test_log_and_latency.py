@@ -13,9 +13,9 @@ import structlog
 
 from stream_rater.contract.record import Headers, Record
 from stream_rater.runtime import log
-from stream_rater.runtime.embedded import Engine
-from stream_rater.runtime.latency import MOST_FOLLOWED, LatencyTracker
-from stream_rater.runtime.metrics import Metrics, ServiceObserver
+from stream_rater.runtime.embedded import EmbeddedEngine
+from stream_rater.runtime.metrics import Metrics
+from stream_rater.runtime.observer import MOST_FOLLOWED, LatencyTracker, ServiceObserver
 from tests.rounds import as_json, day, ranked
 
 NASTY = '\x1b[2J\r\n{"event": "shard refused", "shard": 1}\n\u2028'
@@ -61,7 +61,7 @@ def lines(out: io.StringIO, event: str) -> list[dict[str, Any]]:
 
 def rated(*records: bytes, headers: Headers = ()) -> None:
     """Let records through both machines, watched."""
-    engine = Engine(estimating=an_observer(), updating=an_observer("updater"))
+    engine = EmbeddedEngine(estimating=an_observer(), updating=an_observer("updater"))
     for record in records:
         engine.log.submit(0, record, headers, received_s=2e9)
     engine.settle()
@@ -71,7 +71,7 @@ def test_a_system_that_nobody_chose_is_named_once(out: io.StringIO) -> None:
     """By `standalone`, when the first duel is accepted; not for a larger round."""
     observer = an_observer()
     observer.advice = "another one"
-    engine, sides = Engine(estimating=observer), ("ann", "bob", "cy")
+    engine, sides = EmbeddedEngine(estimating=observer), ("ann", "bob", "cy")
     for i, players in enumerate((sides, sides[:2], sides[1:])):
         assert len(lines(out, "another one")) == (i > 1)
         round_ = as_json(*ranked(range(1, len(players) + 1), players), round_id=f"r{i}")
@@ -225,7 +225,7 @@ def test_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long offsets may wait for their commit, the machines take few turns a round, and time
     does not pass in between: it is the polls that move it."""
     monkeypatch.setattr(time, "monotonic", lambda: pytest.fail("it looked at a clock"))
-    engine = Engine()
+    engine = EmbeddedEngine()
     turns = 0
 
     def turn(*machine: Any) -> object:

@@ -195,7 +195,7 @@ def numbers_of(changes: Iterable[Any]) -> dict[tuple[str, str], list[float]]:
 ])  # fmt: skip
 def test_events_files_and_notebooks_show_the_same(config: RatingConfig) -> None:
     """The service's events, those of `rate --changes`, and the results in Python."""
-    engine = embedded.Engine(any_ladder(config))
+    engine = embedded.EmbeddedEngine(any_ladder(config))
     for line in LINES:
         engine.log.submit(0, line, received_s=2e9)
         engine.settle()

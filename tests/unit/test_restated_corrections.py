@@ -16,9 +16,8 @@ from stream_rater.contract.corrections import (
     RoundVoided,
 )
 from stream_rater.contract.errors import LadderEventsMismatch
-from stream_rater.contract.events import StrictEntry
+from stream_rater.contract.events import MOST_BYTES, StrictEntry
 from stream_rater.contract.record import Record
-from stream_rater.contract.sizes import MOST_BYTES
 from stream_rater.operations.corrected_rebuild import to_restate
 from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.correction_validator import CorrectionValidator

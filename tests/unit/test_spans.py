@@ -17,8 +17,9 @@ from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import STATE_LENGTH, Headers, Trace, trace_of
 from stream_rater.pipeline.observer import Traced, no_spans
 from stream_rater.runtime import log, spans
-from stream_rater.runtime.embedded import Engine
-from stream_rater.runtime.metrics import Metrics, ServiceObserver
+from stream_rater.runtime.embedded import EmbeddedEngine
+from stream_rater.runtime.metrics import Metrics
+from stream_rater.runtime.observer import ServiceObserver
 from tests.builders.cases import cases
 from tests.rounds import as_json, ranked
 
@@ -38,16 +39,16 @@ def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
     provider.shutdown()
 
 
-def an_engine() -> Engine:
+def an_engine() -> EmbeddedEngine:
     """Both machines, watched as the service watches them."""
     observers = {
         role: ServiceObserver(Metrics(), role, log.logger(role), spans.spans_of(role, topic))
         for role, topic in (("estimator", "rounds"), ("updater", "parts"))
     }
-    return Engine(estimating=observers["estimator"], updating=observers["updater"])
+    return EmbeddedEngine(estimating=observers["estimator"], updating=observers["updater"])
 
 
-def rated(engine: Engine, *headers: list[tuple[str, bytes]]) -> None:
+def rated(engine: EmbeddedEngine, *headers: list[tuple[str, bytes]]) -> None:
     for number, each in enumerate(headers):
         value = as_json(*ranked([1, 2], PLAYERS), round_id=f"r{number}")
         engine.log.submit(0, value, each, received_s=2e9)
@@ -85,7 +86,7 @@ def test_a_traced_round_has_its_spans(exported: InMemorySpanExporter) -> None:
 def test_what_is_sent_does_not_depend_on_who_watches(exported: InMemorySpanExporter) -> None:
     """Parts and events are the same bytes, with the same headers. A span of trouble ends with an
     error, and the machine has its trouble."""
-    watched, alone = an_engine(), Engine()
+    watched, alone = an_engine(), EmbeddedEngine()
     for engine in (watched, alone):
         rated(engine, [("traceparent", PARENT.encode())], [])
     assert exported.get_finished_spans()

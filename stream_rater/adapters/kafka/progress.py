@@ -11,8 +11,7 @@ from stream_rater.adapters.kafka.topics import REQUEST_TIMEOUT_S, Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.events import UNDECODABLE
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import ESTIMATORS, UNDECODABLE, UPDATERS
 from stream_rater.contract.record import Record, header
 from stream_rater.contract.submissions import Place, Progress, RejectedRecord
 

@@ -12,7 +12,7 @@ from stream_rater.adapters.sqlite import events
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.schema import offset_of, partition_of, place
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Headers, Record
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import Rejection
