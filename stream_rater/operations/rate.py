@@ -37,7 +37,6 @@ from stream_rater.tables.reading import AS_FOUND, Reading
 
 _to_json = msgspec.json.Encoder().encode
 
-
 Form = Literal["table", "csv", "json"]
 
 
@@ -56,8 +55,8 @@ def rate(
 
     Raises BadConfiguration or Failed.
     """
-    for each in filter(None, (out, changes, database)):
-        input_file.check_writable(each, path)
+    for written in filter(None, (out, changes, database)):
+        input_file.check_writable(written, path)
     if out is not None and changes is not None:
         input_file.check_writable(out, changes)
     say_cautions(ladders, lambda text: print(f"warning: {text}", file=sys.stderr))
@@ -65,7 +64,7 @@ def rate(
         rated = rate_file(path, ladders, changes, reading, Cores.of(cores))
         pools = sorted(rated.replay.pools.items())
         if database is not None:
-            _to_sqlite(database, (line for each in pools for line in rating_lines(*each)))
+            _to_sqlite(database, (line for pair in pools for line in rating_lines(*pair)))
         else:
             with input_file.output(out) as file:
                 if form == "csv" and not records:
@@ -179,19 +178,14 @@ def rating_lines(ladder: str, pool: Pool, *, records: bool = False) -> list[Rati
     rows = np.arange(len(pool))
     header = pool.headers(rows)
     mu, sigma = seen(pool.rule, header)
-    shown = ratings([pool.rule], np.zeros(len(pool), np.int64), mu, sigma)
+    rating = ratings([pool.rule], np.zeros(len(pool), np.int64), mu, sigma)
     encoded: Sequence[str | None] = [None] * len(pool)
     if records:
-        encoded = [base64.b64encode(each).decode() for each in pool.records(rows)]
-    lines = [
-        RatingLine(ladder, *columns)
-        for columns in zip(
-            pool.players(), mu.tolist(), sigma.tolist(), shown.tolist(),
-            header["rounds"].tolist(), encoded, strict=True,
-        )
-    ]  # fmt: skip
-    lines.sort(key=lambda line: (-line.rating, line.player))
-    return lines
+        encoded = [base64.b64encode(record).decode() for record in pool.records(rows)]
+    numbers = (mu.tolist(), sigma.tolist(), rating.tolist(), header["rounds"].tolist())
+    columns = zip(pool.players(), *numbers, encoded, strict=True)
+    lines = [RatingLine(ladder, *row) for row in columns]
+    return sorted(lines, key=lambda line: (-line.rating, line.player))
 
 
 # --- convert -------------------------------------------------------------------------------------

@@ -134,9 +134,8 @@ def of_table(
     for row, to in seeds.examples():
         sigma = to.sigma if to.sigma is not None else rating.initial_sigma
         number = float(rule.rating(to.mu, sigma))
-        examples.append(
-            SeedExample(to.player, row.mu, row.sigma, to.mu, sigma, number, to.rounds)
-        )  # fmt: skip
+        given_row = (to.player, row.mu, row.sigma)
+        examples.append(SeedExample(*given_row, to.mu, sigma, number, to.rounds))
     remarks = _remarks(seeds.cut, f"the initial {rating.initial_sigma:g}")
     plan = Plan(head, most_bytes_of(ladders), seeds.count, examples, seeds.players, remarks)
     check(plan, ladders, end)
