@@ -72,7 +72,7 @@ def seed(
     from stream_rater.operations import seed as operation
 
     settings = common.settings_of(settings_path)
-    head = operation.Head(ladder, at or operation.now(), source)
+    head = operation.SeedHead(ladder, at or operation.now(), source)
     if table is None:
         plan = operation.of_ladder(from_ladder or "", _taken(**options), head, settings)
     else:

@@ -51,7 +51,7 @@ class _Spans:
 
     def _start_span(self, traced: Traced) -> "trace.Span":
         carried = {name: value.decode() for name, value in traced.trace.headers()}
-        attributes = {
+        attributes: dict[str, str | int] = {
             "messaging.system": "kafka",
             "messaging.operation.type": "process",
             "messaging.destination.name": self._topic,
