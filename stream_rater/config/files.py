@@ -163,15 +163,14 @@ def ladders_of_settings(settings: Settings) -> Ladders:
     full histories, which do not fit into a record."""
     if not settings.ladders:
         return ANY_LADDER
-    found = read_ladders(Path(settings.ladders))
-    for name, ladder in found.ladders.items():
-        ratings = [ladder.rating, *(change.rating for change in ladder.changes)]
-        if any(rating is not None and rating.kept == 0 for rating in ratings):
+    ladders = read_ladders(Path(settings.ladders))
+    for name, ladder in ladders.ladders.items():
+        if any(rating.kept == 0 for rating in ladder.ratings):
             raise BadConfiguration(
                 f'{settings.ladders}: ladder {name!r}: history "full" is for offline commands; '
                 "here it is the number of factors that a record keeps"
             )
-    return found
+    return ladders
 
 
 # --- a password that changes while a process runs: it is rotated, or is a token that expires -----

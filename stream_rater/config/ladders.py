@@ -93,6 +93,12 @@ class Ladder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return Terms(rating, limits)
 
     @property
+    def ratings(self) -> list[RatingConfig]:
+        """The parameters of all terms, in order of offset."""
+        changed = [change.rating for change in self.changes if change.rating is not None]
+        return [self.rating, *changed]
+
+    @property
     def offsets(self) -> tuple[int, ...]:
         """The offsets at which the terms begin or change."""
         return (self.from_offset, *(change.from_offset for change in self.changes))
@@ -194,9 +200,6 @@ def any_ladder(rating: RatingConfig) -> Ladders:
     return Ladders(ladders={TEMPLATE: Ladder(rating=rating)})
 
 
-# --- cautions -------------------------------------------------------------------------------------
-
-
 def say_cautions(ladders: Ladders, say: Callable[[str], Any]) -> None:
     """Say each warning of the start, and from now on those of Python: `caution_of_rounds`, too."""
     for text in cautions_of(ladders):
@@ -206,10 +209,9 @@ def say_cautions(ladders: Ladders, say: Callable[[str], Any]) -> None:
 
 def cautions_of(ladders: Ladders) -> list[str]:
     """One line for each different warning. It names the first ladder that the warning is about."""
-    found: dict[str, str] = {}
-    for name, each in ladders.ladders.items():
-        changed = [change.rating for change in each.changes if change.rating is not None]
-        for rating in (each.rating, *changed):
+    lines: dict[str, str] = {}
+    for name, ladder in ladders.ladders.items():
+        for rating in ladder.ratings:
             for text in rating.cautions():
-                found.setdefault(text, f"ladder {name!r}: {text}")
-    return list(found.values())
+                lines.setdefault(text, f"ladder {name!r}: {text}")
+    return list(lines.values())

@@ -169,6 +169,10 @@ class ClientConnection(HttpToolsProtocol):
         self._beside = 0
         """The bytes of the request that have come in a row without being part of its body."""
 
+    def drop(self) -> None:
+        """Close the connection at once."""
+        self.transport.abort()
+
     # --- callbacks of asyncio and the parser ---
 
     def connection_made(self, transport: Any) -> None:
@@ -360,4 +364,4 @@ class OpenConnections:
     def _close(self, connection: ClientConnection, cause: str) -> None:
         self._made_room(cause)
         self.remove(connection)
-        connection.transport.abort()
+        connection.drop()
