@@ -14,7 +14,7 @@ from stream_rater.runtime.progress import counted
 from stream_rater.tables.reading import Reading, parse_columns
 
 if TYPE_CHECKING:
-    from stream_rater.operations.seed import FromTable, Plan, SeedExample
+    from stream_rater.operations.seed import Plan, SeedExample
     from stream_rater.rounds.seed_messages import Taken
 
 
@@ -76,9 +76,9 @@ def seed(
     if table is None:
         plan = operation.of_ladder(from_ladder or "", _taken(**options), head, settings)
     else:
-        given = _from_table(ladder, **options)
+        sends = not (dry_run or out is not None)
         plan = operation.of_table(
-            table, given, head, settings, sends=not (dry_run or out is not None)
+            table, head, settings, sends=sends, **_of_table(ladder, **options)
         )
     _show(plan, to_stderr=out is not None)
     if out is not None:
@@ -113,13 +113,11 @@ def _taken(
     return Taken(more) if most_sigma is None else Taken(more, most_sigma)
 
 
-def _from_table(
+def _of_table(
     ladder: str, *, sigma: str | None, most_sigma: float | None, scale: str | None,
     columns: tuple[str, ...], skip_invalid: bool, decimal: str | None, encoding: str | None,
-) -> "FromTable":  # fmt: skip
+) -> dict[str, Any]:  # fmt: skip
     """How the ratings of a table are read. Raises BadConfiguration."""
-    from stream_rater.operations.seed import FromTable
-
     if most_sigma is not None:
         raise BadConfiguration("--most is for --from-ladder: leave it out with a table")
     if scale is None:
@@ -133,7 +131,7 @@ def _from_table(
     given = None if sigma is None else _number("--sigma", sigma)
     if given is not None and not given > 0.0:
         raise BadConfiguration(f"--sigma {sigma}: give a number over 0")
-    return FromTable(reading, scale, given, skip_invalid)
+    return {"reading": reading, "scale": scale, "sigma": given, "skip_invalid": skip_invalid}
 
 
 def _number(option: str, text: str) -> float:

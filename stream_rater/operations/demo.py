@@ -17,7 +17,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.operations.compare_store import compare
 from stream_rater.operations.corrections import removed
-from stream_rater.operations.dry_run import Move
+from stream_rater.operations.dry_run import Move, move
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.embedded import SHARDS, EmbeddedEngine
 
@@ -73,7 +73,7 @@ class DemoSeason:
         changed = [
             (old, new) for who, old in before.items() if (new := self.newest[who]) is not old
         ]
-        moves = [moved(old, new) for old, new in changed]
+        moves = [move(old, new if new.rounds else None) for old, new in changed]
         return sorted(moves, key=lambda m: (m.player != player, -abs(m.difference or 0.0)))
 
     def verify(self) -> int:
@@ -105,10 +105,3 @@ def round_message(rng: random.Random, number: int, skills: Sequence[float]) -> b
     completed = SEASON_START + timedelta(minutes=12 * number)
     round_ = {"round_id": f"round-{number}", "ladder": LADDER, "completed_at": completed}
     return msgspec.json.encode({**round_, "standings": standings})
-
-
-def moved(old: RatingChanged, new: RatingChanged) -> Move:
-    """The difference between a rating change of a player and a later one."""
-    after = new.rating if new.rounds else None
-    difference = None if after is None else after - old.rating
-    return Move(new.ladder, new.player, old.rating, after, difference, old.rounds, new.rounds)

@@ -90,21 +90,13 @@ class Plan(NamedTuple):
         return seed_messages.seed_messages(*self.head, self.players(), self.most_bytes)
 
 
-class FromTable(NamedTuple):
-    """How the ratings of a table are to be read."""
-
-    reading: Reading
-    scale: str
-    sigma: float | None
-    """The sigma of players without one, on the scale of the table."""
-    skip_invalid: bool
-    """Whether the valid rows are taken if others are not."""
-
-
 def of_table(
-    path: Path, given: FromTable, head: SeedHead, settings: Settings, *, sends: bool
-) -> Plan:
-    """The plan for a table of ratings. `sends`: whether the seeds go to the log of the settings.
+    path: Path, head: SeedHead, settings: Settings, *, reading: Reading, scale: str,
+    sigma: float | None, skip_invalid: bool, sends: bool,
+) -> Plan:  # fmt: skip
+    """The plan for a table of ratings. `scale`: that of its numbers. `sigma`: that of players
+    without one, on this scale. `skip_invalid`: whether the valid rows are taken if others are not.
+    `sends`: whether the seeds go to the log of the settings.
 
     Raises BadConfiguration, or Failed if rows are invalid or the file cannot be read.
     """
@@ -112,7 +104,7 @@ def of_table(
     terms, end = terms_of(ladders, head.ladder, settings if sends else None)
     rating = terms.rating
     try:
-        scale = seed_messages.scale_of(given.scale, rating)
+        its_scale = seed_messages.scale_of(scale, rating)
     except seed_messages.BadScale as error:
         raise BadConfiguration(f"--scale: {error}") from None
     head = head._replace(source=head.source or path.name.removeprefix("-"))
@@ -120,22 +112,21 @@ def of_table(
         lines = iter(()) if is_parquet(path) else progress.track_bytes(
             read_lines(path), path.name, text_size(path)
         )  # fmt: skip
-        table = RatingsTable(source_of_file(path, lines, given.reading), given.reading, given.sigma)
+        table = RatingsTable(source_of_file(path, lines, reading), reading, sigma)
         print(table.described(), file=sys.stderr)
         if not table.has_sigma and rating.takes_sigma:
             raise BadConfiguration(
                 f"{name_of(path)}: no column is known as sigma, how uncertain a rating is: name "
-                f"one, as {given.reading.by_columns({'sigma': 'COLUMN'})}, or give one for all, as "
-                f"--sigma {0.3 * scale.sigma:.3g}"
+                f"one, as {reading.by_columns({'sigma': 'COLUMN'})}, or give one for all, as "
+                f"--sigma {0.3 * its_scale.sigma:.3g}"
             )
-        seeds = TableSeeds(table, scale, rating)
-    _check_rows(path, seeds, skip_invalid=given.skip_invalid)
+        seeds = TableSeeds(table, its_scale, rating)
+    _check_rows(path, seeds, skip_invalid=skip_invalid)
     rule, examples = rule_of(rating), list[SeedExample]()
     for row, to in seeds.examples():
-        sigma = to.sigma if to.sigma is not None else rating.initial_sigma
-        number = float(rule.rating(to.mu, sigma))
-        given_row = (to.player, row.mu, row.sigma)
-        examples.append(SeedExample(*given_row, to.mu, sigma, number, to.rounds))
+        to_sigma = to.sigma if to.sigma is not None else rating.initial_sigma
+        numbers = (to.mu, to_sigma, float(rule.rating(to.mu, to_sigma)), to.rounds)
+        examples.append(SeedExample(to.player, row.mu, row.sigma, *numbers))
     remarks = _remarks(seeds.cut, f"the initial {rating.initial_sigma:g}")
     plan = Plan(head, most_bytes_of(ladders), seeds.count, examples, seeds.players, remarks)
     check(plan, ladders, end)
