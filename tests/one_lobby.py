@@ -1,7 +1,9 @@
-"""What one lobby crosses: the files, the forms and the functions of the engine in memory.
+"""What one lobby crosses: the files, the forms and the functions of the engine in memory; and what
+a correction, a seed, a POST and a question cross.
 
 `python -m tests.one_lobby` plays a lobby of five through both state machines, with the kernels as
-plain Python, and prints what it crossed. A first lobby warms up; the second one is measured.
+plain Python, and prints what it crossed. `python -m tests.one_lobby correction` does so with a
+correction of a round; see `ROADS`. A first one warms up; the second one is measured.
 
 A *form* is one of our own types that carries the lobby's data from file to file. Functions of at
 least two files take or return it, it was made for this lobby, and it holds bytes, arrays, or
@@ -26,9 +28,9 @@ ARRIVED_S = 1.8e9
 """When Kafka received the rounds: after they were completed."""
 
 
-def crossed() -> dict[str, list[str]]:
+def crossed(road: str = "lobby") -> dict[str, list[str]]:
     """The names of the files, functions and forms, measured in a process of its own."""
-    command = [sys.executable, "-m", "tests.one_lobby"]
+    command = [sys.executable, "-m", "tests.one_lobby", road]
     printed = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
     found: dict[str, list[str]] = json.loads(printed)
     return found
@@ -140,21 +142,17 @@ def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def measure() -> dict[str, list[str]]:
-    """Play two lobbies in this process, and return what the second one crossed."""
+def measure(road: str) -> dict[str, list[str]]:
+    """Take a road twice in this process, and return what the second time crossed."""
     use_plain_python()
     import numpy as np
 
     from stream_rater.columns.player_column import ColumnSequence
     from stream_rater.pipeline.ports import Effect, Polled
     from stream_rater.rating.model import Variances
-    from stream_rater.runtime.embedded import EmbeddedEngine
 
-    engine = EmbeddedEngine()
-    with Profile() as before:
-        _play(engine, "first")
-    with Profile() as profile:
-        _play(engine, "second")
+    before, profile = Profile(), Profile()
+    ROADS[road](before, profile)
     made = [x for at, x in profile.objects.items() if at not in before.objects]
     forms = {
         type(each).__name__
@@ -171,13 +169,59 @@ def measure() -> dict[str, list[str]]:
     }
 
 
+# --- the roads -----------------------------------------------------------------------------------
+
+
+def a_lobby(before: Profile, profile: Profile) -> None:
+    """A round goes through both state machines."""
+    engine = _engine()
+    for each in (before, profile):
+        with each:
+            _play(engine, "first" if each is before else "second")
+
+
+def a_correction(before: Profile, profile: Profile) -> None:
+    """A round is taken back."""
+    engine = _engine()
+    for name in ("first", "second", "third"):
+        _play(engine, name)
+    for each, name in ((before, "first"), (profile, "second")):
+        with each:
+            _send(engine, {"round_id": name}, "round-voided")
+
+
+def a_seed(before: Profile, profile: Profile) -> None:
+    """Players begin with ratings."""
+    engine = _engine()
+    for each, players in ((before, ("fay", "gus")), (profile, ("hal", "ivy"))):
+        seeded = [{"player": name, "mu": 1600.0, "sigma": 100.0} for name in players]
+        with each:
+            _send(engine, {"round_id": players[0], "at": DAY, "players": seeded}, "players-seeded")
+
+
+ROADS: dict[str, Callable[[Profile, Profile], None]] = {
+    "lobby": a_lobby, "correction": a_correction, "seed": a_seed
+}  # fmt: skip
+DAY = "2026-11-20T20:15:05Z"
+
+
+def _engine() -> Any:
+    from stream_rater.runtime.embedded import EmbeddedEngine
+
+    return EmbeddedEngine()
+
+
 def _play(engine: Any, round_id: str) -> None:
     standings = [{"player": name, "rank": 1 + i} for i, name in enumerate(NAMES)]
-    value = {
-        "round_id": round_id, "ladder": "eu", "completed_at": "2026-11-20T20:15:05Z",
-        "standings": standings,
-    }  # fmt: skip
-    engine.log.submit(0, json.dumps(value).encode(), received_s=ARRIVED_S)
+    _send(engine, {"round_id": round_id, "completed_at": DAY, "standings": standings})
+
+
+def _send(engine: Any, fields: dict[str, Any], kind: str = "") -> None:
+    """Let the engine rate a record; `kind` is its event type if it is no round."""
+    more = {"event_type": kind} if kind else {}
+    headers = [("event-type", kind.encode())] if kind else []
+    value = json.dumps({"ladder": "eu", **more, **fields}).encode()
+    engine.log.submit(0, value, headers, received_s=ARRIVED_S)
     engine.settle()
 
 
@@ -186,4 +230,4 @@ def _name(code: CodeType) -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(), indent=1))
+    print(json.dumps(measure(*sys.argv[1:] or ["lobby"]), indent=1))

@@ -137,7 +137,7 @@ def _belief(
     event."""
     ladders = ladders_of_settings(place.settings)
     terms = ladders.find(ladder, place.end_of(ladder))
-    if why := disagreement(place.settings, ladders, ladder_log, only=ladder):
+    if why := disagreement(place, ladders, ladder_log, only=ladder):
         print(f"warning: {why}: the shown rating is left out", file=sys.stderr)
         terms = None  # no rating was displayed by these parameters
     beliefs = belief_record.decode([record], 0, 0.0, 1.0)

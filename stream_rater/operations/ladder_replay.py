@@ -44,7 +44,7 @@ class LadderReplay:
         of the workers; `outcome` ends the text."""
         if ladder not in ladder_log.ladders:
             raise BadConfiguration(f"ladder {ladder!r} has no rounds: name one that has")
-        if why := checks.disagreement(place.settings, ladders, ladder_log, only=ladder):
+        if why := checks.disagreement(place, ladders, ladder_log, only=ladder):
             raise BadConfiguration(f"{why}: {outcome}")
         self.ladder, self.partition = ladder, partition_of(ladder, place.partitions)
         self._place, self._ladders = place, ladders

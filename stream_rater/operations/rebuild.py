@@ -64,7 +64,7 @@ def _check_new(ladders: Ladders, replace: bool, place: Place) -> None:
         return
     if ratings := place.ratings():
         raise BadConfiguration(f"{ratings} holds ratings: give --replace to rebuild them")
-    if why := checks.disagreement(place.settings, ladders, place.ladder_log()):
+    if why := checks.disagreement(place, ladders, place.ladder_log()):
         raise BadConfiguration(
             f"{why}, or give --replace to rate all rounds again by other parameters"
         )

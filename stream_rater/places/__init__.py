@@ -6,6 +6,7 @@ that they name from `opened`, and need not know which one it is.
 
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 from stream_rater.config.settings import Settings
 from stream_rater.places.port import Place
@@ -26,7 +27,7 @@ def place_of(
     if settings.data:
         from stream_rater.places.file import FilePlace
 
-        return FilePlace.of(settings, writes=writes)
+        return FilePlace.of(settings, Path(settings.data), writes=writes)
     from stream_rater.places.kafka import KafkaPlace
 
     return KafkaPlace(settings, timeout_s)

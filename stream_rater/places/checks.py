@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.ladders import Ladders
-from stream_rater.config.settings import PREFIX, Settings
+from stream_rater.config.settings import PREFIX
 from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from stream_rater.pipeline import ladder_history
 from stream_rater.pipeline.ladder_history import LadderLog
@@ -20,7 +20,7 @@ LOOK_S = 0.2
 
 
 def disagreement(
-    settings: Settings, ladders: Ladders, ladder_log: LadderLog, only: str | None = None
+    place: Place, ladders: Ladders, ladder_log: LadderLog, only: str | None = None
 ) -> str:
     """Check the ladders file against the ladder events of all ladders, or of `only` this one.
 
@@ -45,15 +45,15 @@ def disagreement(
         return ""
     ladder, offset = next(iter(found.items()))
     others = {1: "", 2: " (and 1 other)"}.get(len(found), f" (and {len(found) - 1} others)")
-    variable, place = f"{PREFIX}LADDERS", f"in {settings.data}" if settings.data else "on Kafka"
+    variable, path = f"{PREFIX}LADDERS", place.settings.ladders
     file_description = (
-        f"the ladders file {settings.ladders}"
-        if settings.ladders
+        f"the ladders file {path}"
+        if path
         else f"the default parameters ({variable} is not set)"
     )
     what = f"ladder {ladder!r}" if ladder else "[limits]"
     return (
-        f"{what}{others}: {file_description} and the notes {place} differ from offset "
+        f"{what}{others}: {file_description} and the notes {place.notes} differ from offset "
         f"{offset:.0f} on: set {variable} to the ladders file of the workers"
     )
 
@@ -62,7 +62,7 @@ def agreed(place: Place, ladders: Ladders, outcome: str, only: str | None = None
     """The ladder events of a place. Raises BadConfiguration if the ladders file is not that of the
     workers, for all ladders, or for `only` this one. `outcome` ends the text of the error."""
     ladder_log = place.ladder_log()
-    if why := disagreement(place.settings, ladders, ladder_log, only):
+    if why := disagreement(place, ladders, ladder_log, only):
         raise BadConfiguration(f"{why}: {outcome}")
     return ladder_log
 

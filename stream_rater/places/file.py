@@ -68,16 +68,16 @@ class FilePlace(reading.DataFile, Place):
         super().__init__(path)
         self.settings, self._database = settings, database
         self.name = str(self.path)
-        self.later = f"; rated at the next start of `stream-rater standalone {settings.data}`"
+        self.later = f"; rated at the next start of `stream-rater standalone {path}`"
+        self.notes = f"in {path}"
         self.blame = f"`stream-rater verify --data {self.path}` says whether the file was right"
         self._pruned_before: Sequence[int] = ()
         """By shard, in a copy: the offset before which only the last event of each player is
         kept."""
 
     @classmethod
-    def of(cls, settings: Settings, *, writes: bool) -> "FilePlace":
-        """The data file of the settings. `writes`: whether to lock it."""
-        path = Path(settings.data)
+    def of(cls, settings: Settings, path: Path, *, writes: bool) -> "FilePlace":
+        """A data file. `writes`: whether to lock it."""
         database = Database.open_existing(path) if writes else None
         try:
             return cls(settings, path, database)

@@ -67,7 +67,7 @@ LOOK_S = 0.2
 class KafkaPlace(Place):
     """The topics of a prefix, and a Redis (`port.Place`)."""
 
-    later = ""
+    later, notes = "", "on Kafka"
     keeps_offsets = False
     blame = "Redis was not what the log says before"
     out_of_reach = generations.OUT_OF_REACH

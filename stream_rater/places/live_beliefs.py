@@ -76,9 +76,7 @@ class LiveBeliefs:
         self._prepare()
         if ladder not in self._ladder_log.ladders:
             raise UnratedLadder(ladder, self._ladder_log.ladders)
-        if why := checks.disagreement(
-            self._place.settings, self._ladders, self._ladder_log, only=ladder
-        ):
+        if why := checks.disagreement(self._place, self._ladders, self._ladder_log, ladder):
             raise LaddersDiffer(why)
         terms = self._ladders.find(ladder, self._ends[partition_of(ladder, len(self._ends))])
         if terms is None:

@@ -47,7 +47,7 @@ class MemoryPlace(Place):
     """A log and a store in memory (`port.Place`)."""
 
     name = "memory"
-    later = ""
+    later, notes = "", "in memory"
     keeps_offsets = False
     blame = "the store was not what the log says before"
     out_of_reach = ""

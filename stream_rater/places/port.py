@@ -124,6 +124,8 @@ class Place(ABC):
     """What messages call it."""
     later: str
     """When what is appended is rated, for the end of a message; empty if it is at once."""
+    notes: str
+    """Where its ladder events are, for the middle of a message."""
     keeps_offsets: bool
     """Whether events that are copied to it keep their offsets, and so their shards."""
     blame: str
