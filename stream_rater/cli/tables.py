@@ -59,18 +59,17 @@ def show_accuracy(rows: Sequence[Evaluation], *, calibration: bool) -> None:
     console = table_console()
     for file, group in groupby(rows, lambda row: row.file):
         of_file = list(group)
-        console.print(accuracy_table(file, of_file))
+        console.print(_accuracy_table(file, of_file))
         if any(row.differences for row in of_file):
-            console.print(difference_table(file, of_file))
+            console.print(_difference_table(file, of_file))
         if calibration:
             for row in of_file:
-                console.print(calibration_table(row))
+                console.print(_calibration_table(row))
 
 
-def accuracy_table(file: str, rows: Sequence[Evaluation]) -> Table:
-    """A table of the accuracy and the time, with a column for each configuration."""
+def _accuracy_table(file: str, rows: Sequence[Evaluation]) -> Table:
     table = _side_by_side(file, [f"{row.config}\n{row.system}" for row in rows])
-    measures = [measure_cells({name: getattr(row, name) for name in HEADINGS}) for row in rows]
+    measures = [_measure_cells({name: getattr(row, name) for name in HEADINGS}) for row in rows]
     _of_measures(table, measures).add_section()
     for heading, cells in _scored(rows):
         table.add_row(heading, *cells)
@@ -115,14 +114,12 @@ def _of_measures(table: Table, columns: Sequence[Sequence[str]]) -> Table:
     return table
 
 
-def measure_cells(measures: Mapping[str, float | None]) -> list[str]:
-    """The cells of a column of measures, in the order of HEADINGS."""
+def _measure_cells(measures: Mapping[str, float | None]) -> list[str]:
     forms = ((measures[name], form) for name, (_, form) in HEADINGS.items())
     return [ABSENT if value is None else form.format(value) for value, form in forms]
 
 
-def difference_table(file: str, rows: Sequence[Evaluation]) -> Table:
-    """A table of the differences to the first configuration of a file, with their intervals."""
+def _difference_table(file: str, rows: Sequence[Evaluation]) -> Table:
     first, *others = rows
     title = f"{file}: difference to {first.config}, 95 % interval"
     table = _side_by_side(title, [row.config for row in others])
@@ -130,8 +127,7 @@ def difference_table(file: str, rows: Sequence[Evaluation]) -> Table:
     return _of_measures(table, [[_difference(gap.get(name)) for name in HEADINGS] for gap in gaps])
 
 
-def calibration_table(row: Evaluation) -> Table:
-    """A table of how often sides won, by their predicted probability to win."""
+def _calibration_table(row: Evaluation) -> Table:
     table = Table(title=f"{row.file}, {row.config}: sides by their probability to win")
     for heading in ("probability", "sides", "foretold", "won", "95 % interval"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -161,7 +157,7 @@ def show_proposal(of: str, proposal: "Proposal") -> None:
     """Print on standard error the accuracy of the present parameters and of those that were found
     on both parts, each number that was fitted, the parameters, and the verdict. `of`: what was
     tuned."""
-    _on_stderr(tuning_table(of, proposal))
+    _on_stderr(_tuning_table(of, proposal))
     if proposal.of is not None:
         _on_stderr(f"compared on the rounds it had not seen: {proposal.of.sentence()}")
     if proposal.at_ends:
@@ -181,12 +177,12 @@ def show_proposal(of: str, proposal: "Proposal") -> None:
     _on_stderr(verdict(proposal))
 
 
-def tuning_table(of: str, proposal: "Proposal") -> Table:
+def _tuning_table(of: str, proposal: "Proposal") -> Table:
     """A table with a column for each pair of a part and parameters, and one for the difference on
     the second part."""
     parts = {"first": slice(0, proposal.first), "second": slice(proposal.first, None)}
     columns = {
-        f"{part} part\n{name}": measure_cells(averages(scores[chosen]))
+        f"{part} part\n{name}": _measure_cells(averages(scores[chosen]))
         for part, chosen in parts.items()
         for name, scores in zip(("present", "tuned"), proposal.scores, strict=True)
     }
