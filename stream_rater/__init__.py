@@ -8,8 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stream_rater.config.errors import TrialsFailed
-    from stream_rater.config.extras import MissingExtra
+    from stream_rater.config.errors import MissingExtra, TrialsFailed
     from stream_rater.evaluation.measured import Evaluation
     from stream_rater.library.comparing import compare
     from stream_rater.library.ladder import Ladder
@@ -43,7 +42,7 @@ else:
         "InvalidRound": "library.results",
         "Ladder": "library.ladder",
         "Leaderboard": "library.results",
-        "MissingExtra": "config.extras",
+        "MissingExtra": "config.errors",
         "OtherLadder": "library.results",
         "Players": "library.results",
         "Prediction": "library.results",

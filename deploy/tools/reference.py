@@ -35,7 +35,8 @@ from stream_rater.contract.season_ended import Standing
 from stream_rater.contract.seeds import SEEDS, RatingGiven, SeededPlayer
 from stream_rater.rating import parameters
 from stream_rater.rating.parameters import Climbing, Common, EloMMR, Evolving, RatingConfig
-from stream_rater.runtime.metrics import Lag, Metrics
+from stream_rater.runtime.metrics import Metrics
+from stream_rater.runtime.observer import Lag
 from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.problems import KINDS
 from stream_rater.serve.routes import MOST_OFFSET, OPERATIONS, Number

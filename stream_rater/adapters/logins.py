@@ -20,8 +20,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from stream_rater.config.changing_credentials import PATIENCE_S, ChangingCredentials, Credentials
 from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.files import PATIENCE_S, ChangingCredentials, Credentials
 from stream_rater.config.settings import PREFIX, Settings
 
 SETTLE_S = 5.0

@@ -13,18 +13,11 @@ from typing import Any, NoReturn
 
 import click
 
-from stream_rater.cli import store
-from stream_rater.cli.convert import convert
+from stream_rater.cli import lab, offline, service, store
 from stream_rater.cli.correct import correct
-from stream_rater.cli.demo import demo
-from stream_rater.cli.evaluate import evaluate
 from stream_rater.cli.evidence import evidence
 from stream_rater.cli.predict import predict
-from stream_rater.cli.rate import rate
 from stream_rater.cli.seed import reset, seed
-from stream_rater.cli.service import run, serve, standalone
-from stream_rater.cli.topics import rejected, submit, watch
-from stream_rater.cli.tune import tune
 from stream_rater.columns import compile_progress
 
 READER_ENDED = 128 + signal.SIGPIPE
@@ -61,20 +54,15 @@ class Commands(click.Group):
 @click.pass_context
 def main(context: click.Context) -> None:
     """Rate players from finished rounds: offline, or streaming on Kafka and Redis."""
-    if context.invoked_subcommand not in (
-        "run",
-        "serve",
-        "standalone",
-    ):  # they log it
+    if context.invoked_subcommand not in ("run", "serve", "standalone"):  # they log it
         compile_progress.on_stderr()
         warnings.showwarning = lambda text, *_, **__: click.echo(f"warning: {text}", err=True)
 
 
 for command in (
-    store.backup, store.checkpoint, convert, correct, demo, store.erase,
-    evaluate, evidence, store.inspect,
-    store.move, predict, rate, store.rebuild, rejected, reset, run, store.season_standings, seed,
-    serve, standalone,
-    submit, tune, store.verify, watch,
+    store.backup, store.checkpoint, offline.convert, correct, offline.demo,
+    store.erase, lab.evaluate, evidence, store.inspect, store.move, predict, offline.rate,
+    store.rebuild, service.rejected, reset, service.run, store.season_standings, seed,
+    service.serve, service.standalone, service.submit, lab.tune, store.verify, service.watch,
 ):  # fmt: skip
     main.add_command(command)

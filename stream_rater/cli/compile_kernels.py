@@ -28,8 +28,8 @@ import msgspec
 import numpy as np
 
 import stream_rater
-from stream_rater.cli.evaluate import evaluate
-from stream_rater.cli.rate import rate
+from stream_rater.cli.lab import evaluate
+from stream_rater.cli.offline import rate
 from stream_rater.columns import compile_progress, kernel_files
 from stream_rater.columns.compiling import Watcher, count, watchers
 from stream_rater.columns.strings import StringColumn
@@ -72,20 +72,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def parts_for(systems: Sequence[RatingConfig]) -> Iterator[Part]:
     """The parts of the work, those first that take longest."""
-    yield partial(stage_1, systems[0])
-    yield from (partial(stage_2, each) for each in (systems[0], _in_full(systems[0])))
-    yield partial(selfcheck.compile_for, systems[0])
-    for each in systems[1:]:
-        yield partial(stage_1, each)
-    for each in systems[1:]:
-        yield partial(selfcheck.compile_for, each)
+    first, *others = systems
+    yield partial(stage_1, first)
+    yield partial(stage_2, first)
+    yield partial(stage_2, msgspec.structs.replace(first, history="full"))
+    yield partial(selfcheck.compile_for, first)
+    yield from (partial(stage_1, system) for system in others)
+    yield from (partial(selfcheck.compile_for, system) for system in others)
     yield selfcheck.compile_for_full_histories
     yield partial(offline, systems)
     yield partial(in_a_notebook, systems)
-
-
-def _in_full(config: RatingConfig) -> RatingConfig:
-    return msgspec.structs.replace(config, history="full")
 
 
 def stage_1(config: RatingConfig) -> None:
@@ -120,13 +116,13 @@ def offline(systems: Sequence[RatingConfig]) -> None:
         table = Path(folder, "matches.csv")
         table.write_bytes(TABLE)
         some = (selfcheck._round(0), selfcheck._round(1), selfcheck._usual_round(2))
-        rounds.write_bytes(b"".join(each + b"\n" for each in some))
-        for each in systems:
-            config.write_bytes(msgspec.json.encode(each))
-            outputs = [f"--out={rounds}.out", f"--changes={rounds}.changes", "--records"]
-            compared = [f"--config={config}", "--calibration"]
+        rounds.write_bytes(b"\n".join([*some, b""]))
+        outputs = [f"--out={rounds}.out", f"--changes={rounds}.changes", "--records"]
+        for system in systems:
+            config.write_bytes(msgspec.json.encode(system))
             for command, of, options in (
-                (rate, rounds, outputs), (rate, table, outputs), (evaluate, rounds, compared)
+                (rate, rounds, outputs), (rate, table, outputs),
+                (evaluate, rounds, [f"--config={config}", "--calibration"]),
             ):  # fmt: skip
                 words = [str(of), f"--config={config}", *options]
                 command.main(words, standalone_mode=False)

@@ -1,7 +1,7 @@
 """`stream-rater correct …`: sends corrections, or shows the effect that they would have."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,28 @@ def correct() -> None:
     """
 
 
+_SENDING = (
+    click.option("--reason", default="", help="For people: it is stored in the log."),
+    click.option(
+        "--dry-run", is_flag=True, help="Send nothing: show how far each player would move."
+    ),
+    click.option(
+        "--file", type=options.INPUT,
+        help="With --dry-run: the rounds of this file, not those on Kafka.",
+    ),
+    click.option(
+        "--top", type=options.COUNT,
+        help="With --dry-run: so many players; 20 in a table, all in JSON.",
+    ),
+    click.option(
+        "--format", "form", type=click.Choice(["table", "json"]),
+        help="With --dry-run: a table, or a JSON object a line.",
+    ),
+    options.DATA,
+    options.SETTINGS,
+)  # fmt: skip
+
+
 def _sending(build: Build) -> Callable[..., None]:
     """A command that sends the corrections that `build` returns, or shows their effect. It has the
     options that all these commands share."""
@@ -52,29 +74,15 @@ def _sending(build: Build) -> Callable[..., None]:
         if dry_run:
             from stream_rater.operations.dry_run import dry_run as preview
 
-            found = preview(plan, settings, file)
-            _show(found, top, as_json=form == "json")
-            found.conclude()
+            effect = preview(plan, settings, file)
+            _show(effect, top, as_json=form == "json")
+            effect.conclude()
         else:
             from stream_rater.operations.submit import send
 
             print(send(plan, settings))
 
-    for option in (
-        options.SETTINGS,
-        options.DATA,
-        click.option("--format", "form", type=click.Choice(["table", "json"]),
-                     help="With --dry-run: a table, or a JSON object a line."),
-        click.option("--top", type=options.COUNT,
-                     help="With --dry-run: so many players; 20 in a table, all in JSON."),
-        click.option("--file", type=options.INPUT,
-                     help="With --dry-run: the rounds of this file, not those on Kafka."),
-        click.option("--dry-run", is_flag=True,
-                     help="Send nothing: show how far each player would move."),
-        click.option("--reason", default="", help="For people: it is stored in the log."),
-    ):  # fmt: skip
-        run = option(run)
-    return run
+    return options.with_options(run, _SENDING)
 
 
 BATCHED = click.option(
@@ -125,21 +133,13 @@ def remove(
 
     named = [(player, "") for player in dict.fromkeys(players)]
     if listed_in is not None:
-        named += [each for each in players_in_file(listed_in) if each[0] not in players]
+        named += [line for line in players_in_file(listed_in) if line[0] not in players]
     if not named:
         raise BadConfiguration("name a player, or give --players with a file of them")
     together = len(named) > 1
+    deferred = batched or together
     plan = [
-        removed(
-            ladder,
-            player,
-            since,
-            until,
-            reason,
-            batched=batched or together,
-            place=place,
-            seed=seed,
-        )
+        removed(ladder, player, since, until, reason, batched=deferred, place=place, seed=seed)
         for player, place in named
     ]
     return [*plan, applied(ladder, reason)] if together and not batched else plan
@@ -161,10 +161,13 @@ def merge(ladder: str, player: str, into: str, reason: str, *, batched: bool) ->
 @correct.command()
 @click.argument("ladder")
 @click.argument("number")
-@click.option("--keep", type=float, default=1.0, show_default=True,
-              help="How much of mu's distance from the initial one stays.")  # fmt: skip
-@click.option("--sigma", type=float, default=0.0, show_default=True,
-              help="What sigma becomes at least.")  # fmt: skip
+@click.option(
+    "--keep", type=float, default=1.0, show_default=True,
+    help="How much of mu's distance from the initial one stays.",
+)  # fmt: skip
+@click.option(
+    "--sigma", type=float, default=0.0, show_default=True, help="What sigma becomes at least."
+)
 @_sending
 def season(ladder: str, number: str, keep: float, sigma: float, reason: str) -> Sequence[Any]:
     """Begin a season: every belief is drawn towards the initial one. NUMBER may be a date, such as
@@ -184,42 +187,31 @@ def apply(ladder: str, reason: str) -> Sequence[Any]:
     return [applied(ladder, reason)]
 
 
-# --- a dry run -----------------------------------------------------------------------------------
-
-
-def _show(found: "DryRun", top: int | None, *, as_json: bool) -> None:
-    if found.moves is None:
+def _show(effect: "DryRun", top: int | None, *, as_json: bool) -> None:
+    if effect.moves is None:
         return
     if as_json:
-        for each in found.moves[:top]:
-            print(msgspec.json.encode(each).decode())
-        print(found.summary, file=sys.stderr)
+        for move in effect.moves[:top]:
+            print(msgspec.json.encode(move).decode())
+        print(effect.summary, file=sys.stderr)
         return
-    if found.moves:
-        options.table_console().print(table_of(found.ladder, found.moves[: top or SHOWN_PLAYERS]))
-    print(found.summary)
+    if effect.moves:
+        moves = effect.moves[: top or SHOWN_PLAYERS]
+        options.table_console().print(table_of(effect.ladder, moves))
+    print(effect.summary)
 
 
 def table_of(ladder: str, moves: Sequence["Move"]) -> "Table":
     """A table of ratings before and after corrections, with a row for each player."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=Text(f"ladder {ladder!r}"), title_justify="left")
-    table.add_column("player", overflow="fold")
-    for heading in ("before", "after", "difference", "rounds before", "after"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for each in moves:
-        table.add_row(Text(shown(each.player)), *_columns(each))
+    headings = ("before", "after", "difference", "rounds before", "after")
+    table = options.table(f"ladder {ladder!r}", "player", *headings)
+    for move in moves:
+        options.add_row(
+            table, shown(move.player), _number(move.rating_before), _number(move.rating_after),
+            _number(move.difference, "+,.1f"), f"{move.rounds_before:,}", f"{move.rounds_after:,}",
+        )  # fmt: skip
     return table
 
 
-def _columns(move: "Move") -> Iterator[str]:
-    """Yield the cells of a row after the player's. A dash means that there is no rating."""
-    for value, form in (
-        (move.rating_before, "{:,.1f}"), (move.rating_after, "{:,.1f}"),
-        (move.difference, "{:+,.1f}"),
-    ):  # fmt: skip
-        yield "–" if value is None else form.format(value)
-    yield f"{move.rounds_before:,}"
-    yield f"{move.rounds_after:,}"
+def _number(value: float | None, form: str = ",.1f") -> str:
+    return "–" if value is None else format(value, form)

@@ -1,7 +1,7 @@
-"""Code that several commands share: types of arguments, options, errors in one line, a console."""
+"""Code that several commands share: types of arguments, options, errors in one line, tables."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,42 +9,41 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.errors import BadConfiguration, Failed, missing
 from stream_rater.config.files import read_settings
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.tables.reading import SCORES, Reading, parse_columns, parse_result, parse_skip
 
 if TYPE_CHECKING:  # it takes longer to load than `--help` should take
     from rich.console import Console
+    from rich.table import Table
 
 EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 INPUT = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+OUTPUT = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 COUNT = click.IntRange(min=1)
 POSITIVE = click.FloatRange(min=0.0, min_open=True)
 FRACTION = click.FloatRange(min=0.0, max=1.0, max_open=True)
+SHARE = click.FloatRange(min=0.0, max=1.0, min_open=True)
 
 PACKAGE_EXTRAS = {
-    "confluent_kafka": "service",
-    "prometheus_client": "service",
-    "redis": "service",
-    "structlog": "service",
-    "httptools": "service",
-    "uvicorn": "service",
-    "starlette": "serve",
-}
+    "confluent_kafka": "service", "prometheus_client": "service", "redis": "service",
+    "structlog": "service", "httptools": "service", "uvicorn": "service", "starlette": "serve",
+}  # fmt: skip
 """By package, the extra of stream-rater that installs it."""
 
 Command = Callable[..., Any]
-
-SHARE = click.FloatRange(min=0.0, max=1.0, min_open=True)
-CORES = click.option("--cores", type=COUNT, help="How many cores to use; all, if this is left out.")
 
 
 def one_line_errors(command: Command) -> Command:
     """Wrap a command so that an error is one line on standard error. The exit code is 2 for
     BadConfiguration, and 1 for Failed or a package that an extra would install."""
+
+    def end(text: object, code: int) -> None:
+        click.echo(f"stream-rater: {text}", err=True)
+        sys.exit(code)
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -52,19 +51,49 @@ def one_line_errors(command: Command) -> Command:
             command(*args, **kwargs)
             sys.stdout.flush()
         except BadConfiguration as error:
-            click.echo(f"stream-rater: {error}", err=True)
-            sys.exit(2)
+            end(error, 2)
         except Failed as error:
-            click.echo(f"stream-rater: {error}", err=True)
-            sys.exit(1)
+            end(error, 1)
         except ModuleNotFoundError as error:
             if (extra := PACKAGE_EXTRAS.get(error.name or "")) is None:
                 raise
-            why = f"{error.name} is not installed: stream-rater[{extra}] brings it"
-            click.echo(f"stream-rater: {why}", err=True)
-            sys.exit(1)
+            end(missing(error.name or "", extra), 1)
 
     return run
+
+
+def with_options(command: Command, options: Iterable[Callable[[Command], Command]]) -> Command:
+    """Add options to a command. `--help` shows them in this order."""
+    for option in reversed([*options]):
+        command = option(command)
+    return command
+
+
+# --- settings ------------------------------------------------------------------------------------
+
+_DATA = "stream_rater.data"
+"""The key of the file that `--data` names, in the context of a command."""
+
+
+def _store_data(context: click.Context, _: click.Parameter, value: Path | None) -> None:
+    if value is not None:
+        context.meta[_DATA] = str(value)
+
+
+SETTINGS = click.option(
+    "--settings", "settings_path", type=EXISTING_FILE, help="TOML file; STREAM_RATER_* override it."
+)
+DATA = click.option(
+    "--data", type=NEW_FILE, callback=_store_data, expose_value=False,
+    help="A data file of `standalone`, in place of Kafka and Redis.",
+)  # fmt: skip
+"""The option of commands that work on a data file, too. `settings_of` reads it."""
+
+
+def given_data() -> str:
+    """The file that `--data` of the present command names; empty if it names none."""
+    context = click.get_current_context(silent=True)
+    return "" if context is None else str(context.meta.get(_DATA, ""))
 
 
 def settings_of(path: Path | None) -> Settings:
@@ -83,32 +112,72 @@ def servers_of(path: Path | None, command: str) -> Settings:
     """The settings for a command that needs Kafka and Redis. Raises BadConfiguration if they name a
     data file."""
     settings = settings_of(path)
+    check_servers(settings, command)
+    return settings
+
+
+def check_servers(settings: Settings, command: str) -> None:
+    """Raise BadConfiguration if these settings name a data file."""
     if settings.data:
         raise BadConfiguration(
             f"{command}: not for data files yet ({settings.data}): leave {PREFIX}DATA out to use "
             "Kafka and Redis"
         )
-    return settings
 
 
-def given_data() -> str:
-    """The file that `--data` of the present command names; empty if it names none."""
-    context = click.get_current_context(silent=True)
-    return "" if context is None else str(context.meta.get(_DATA, ""))
+def with_settings(command: Command) -> Command:
+    """Add `--settings` to a command. It gets the settings as `settings`."""
+
+    @SETTINGS
+    @wraps(command)
+    @one_line_errors
+    def run(*args: Any, settings_path: Path | None, **kwargs: Any) -> None:
+        command(*args, settings=settings_of(settings_path), **kwargs)
+
+    return run
+
+
+def with_data(command: Command) -> Command:
+    """Add `--data` and `--settings` to a command. It gets the settings as `settings`."""
+    return DATA(with_settings(command))
+
+
+# --- other options -------------------------------------------------------------------------------
+
+CORES = click.option("--cores", type=COUNT, help="How many cores to use; all, if this is left out.")
+WAIT = click.option(
+    "--wait", "wait_s", default=60.0, show_default=True,
+    help="Seconds to wait for the workers to catch up.",
+)  # fmt: skip
+FORMAT = click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
+VARIANCE_FACTOR = click.option(
+    "--variance-factor", "factor", type=POSITIVE, default=1.0, show_default=True,
+    help="Multiplies the variance of a side's performance.",
+)  # fmt: skip
+
+_FOLLOWING = (
+    click.option("--from-start", is_flag=True, help="From the first that is kept, not from now."),
+    click.option(
+        "--count", type=COUNT, help="Stop after so many lines; with --wait, fewer are a failure."
+    ),
+    click.option(
+        "--wait", "wait_s", type=POSITIVE, help="Stop when nothing has come for so many seconds."
+    ),
+)
 
 
 def following(command: Command) -> Command:
-    """Add the options of commands that follow a topic to a command."""
-    for option in (
-        click.option("--wait", "wait_s", type=POSITIVE,
-                     help="Stop when nothing has come for so many seconds."),
-        click.option("--count", type=COUNT,
-                     help="Stop after so many lines; with --wait, fewer are a failure."),
-        click.option("--from-start", is_flag=True,
-                     help="From the first that is kept, not from now."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
+    """Add the options of commands that follow a topic to a command. It gets them as `span`."""
+
+    @wraps(command)
+    @one_line_errors
+    def run(*args: Any, from_start: bool, count: Any, wait_s: Any, **kwargs: Any) -> None:
+        from stream_rater.operations.follow import FollowedSpan
+
+        span = FollowedSpan(from_start=from_start, count=count, wait_s=wait_s)
+        command(*args, span=span, **kwargs)
+
+    return with_options(run, _FOLLOWING)
 
 
 COLUMNS = click.option(
@@ -155,13 +224,12 @@ def reading_options(command: Command) -> Command:
     def run(*args: Any, columns: Any, result: Any, skip: Any, **kwargs: Any) -> None:
         names = ("score", "dates", "decimal", "encoding", "team", "neutral")
         others: dict[str, Any] = {name: kwargs.pop(name) or "" for name in names}
-        reading = Reading(parse_columns(columns), **others, result=parse_result(result),
-                          skip=parse_skip(skip))  # fmt: skip
+        reading = Reading(
+            parse_columns(columns), **others, result=parse_result(result), skip=parse_skip(skip)
+        )
         command(*args, reading=reading.checked(), **kwargs)
 
-    for option in reversed(_READING):
-        run = option(run)
-    return run
+    return with_options(run, _READING)
 
 
 def table_options(command: Command) -> Command:
@@ -199,24 +267,7 @@ def trial_options(command: Command) -> Command:
     return run
 
 
-SETTINGS = click.option(
-    "--settings", "settings_path", type=EXISTING_FILE, help="TOML file; STREAM_RATER_* override it."
-)
-
-_DATA = "stream_rater.data"
-"""The key of the file that `--data` names, in the context of a command."""
-
-
-def _store_data(context: click.Context, _: click.Parameter, value: Path | None) -> None:
-    if value is not None:
-        context.meta[_DATA] = str(value)
-
-
-DATA = click.option(
-    "--data", type=NEW_FILE, callback=_store_data, expose_value=False,
-    help="A data file of `standalone`, in place of Kafka and Redis.",
-)  # fmt: skip
-"""The option of commands that work on a data file, too. `settings_of` reads it."""
+# --- tables --------------------------------------------------------------------------------------
 
 
 def table_console() -> "Console":
@@ -232,3 +283,22 @@ def table_console() -> "Console":
             raise BrokenPipeError
 
     return Output(file=sys.stdout, width=None if sys.stdout.isatty() else 160)
+
+
+def table(title: str, first: str, *headings: str) -> "Table":
+    """A table with a column of names and columns of numbers. The title is plain text."""
+    from rich.table import Table
+    from rich.text import Text
+
+    found = Table(title=Text(title), title_justify="left")
+    found.add_column(first, overflow="fold")
+    for heading in headings:
+        found.add_column(heading, justify="right", no_wrap=True)
+    return found
+
+
+def add_row(to: "Table", name: str, *numbers: str) -> None:
+    """Add a row to such a table."""
+    from rich.text import Text
+
+    to.add_row(Text(name), *numbers)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,7 +15,7 @@ from stream_rater.contract.events import shown, to_json
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from stream_rater.operations.predict import Answer, Change
+    from stream_rater.operations.predict import PredictedChange, RoundPrediction
 
 MAX_PAIRED = 8
 """The largest number of sides for which the table shows their probabilities against each other."""
@@ -28,29 +28,21 @@ MAX_PAIRED = 8
     "--file", type=options.INPUT, help="Rate the rounds of this file; without it ask Redis."
 )
 @click.option(
-    "--config",
-    type=options.EXISTING_FILE,
+    "--config", type=options.EXISTING_FILE,
     help="With --file: rating configuration (JSON or TOML), not the ladders file.",
-)
+)  # fmt: skip
 @click.option("--teams", type=options.COUNT, help="First deal all players into so many even teams.")
 @click.option("--ranks", help="What if: the sides' ranks, as in 2,1,2; - did not finish.")
 @click.option("--scores", help="With --ranks: the sides' scores, as in 4,1; - has none.")
 @click.option("--seats", help="The sides' seats, as in home,away; - has none.")
-@click.option(
-    "--variance-factor",
-    type=options.POSITIVE,
-    default=1.0,
-    show_default=True,
-    help="Multiplies the variance of a side's performance.",
-)
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
+@options.VARIANCE_FACTOR
+@options.FORMAT
 @options.DATA
 @options.SETTINGS
 @options.one_line_errors
 def predict(
-    sides: tuple[str, ...], ladder: str | None, file: Path | None, config: Path | None,
-    teams: int | None, ranks: str | None, scores: str | None, seats: str | None,
-    variance_factor: float, form: str, settings_path: Path | None,
+    sides: tuple[str, ...], ladder: str | None, file: Path | None, config: Path | None, form: str,
+    settings_path: Path | None, **given: Any,
 ) -> None:  # fmt: skip
     """How likely each side is to win a round, and what a result would change; nothing is written.
 
@@ -63,7 +55,7 @@ def predict(
         raise BadConfiguration("give --ladder, or a file of rounds by --file")
     from stream_rater.operations import predict as operation
 
-    question = operation.question_of(sides, teams, ranks, variance_factor, seats, scores)
+    question = operation.question_of(sides, **given)
     settings = options.settings_of(settings_path)
     if file is None:
         assert ladder is not None
@@ -75,7 +67,7 @@ def predict(
     rated.conclude()
 
 
-def _show(answer: "Answer", *, as_json: bool) -> None:
+def _show(answer: "RoundPrediction", *, as_json: bool) -> None:
     if as_json:
         print(to_json(answer).decode())
         return
@@ -89,35 +81,24 @@ def _show(answer: "Answer", *, as_json: bool) -> None:
         print("the result would change nothing")
 
 
-def table_of(answer: "Answer") -> "Table":
+def table_of(answer: "RoundPrediction") -> "Table":
     """A table of a prediction, with a row for each side."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=Text(f"ladder {answer.ladder!r}"), title_justify="left")
-    table.add_column("side", overflow="fold")
     pairs = range(len(answer.sides)) if 2 < len(answer.sides) <= MAX_PAIRED else ()
-    for heading in ("win", "mean rank", *(f"over {i + 1}" for i in pairs)):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = ("win", "mean rank", *(f"over {i + 1}" for i in pairs))
+    table = options.table(f"ladder {answer.ladder!r}", "side", *headings)
     for i, side in enumerate(answer.sides):
-        names = ", ".join(shown(each.player) for each in side.players)
+        names = ", ".join(shown(player.player) for player in side.players)
         names += f" ({side.seat})" if side.seat else ""
         over = ("–" if i == j else f"{answer.pairwise[i][j]:.1%}" for j in pairs)
-        table.add_row(Text(names), f"{side.win:.1%}", f"{side.expected_rank:.2f}", *over)
+        options.add_row(table, names, f"{side.win:.1%}", f"{side.expected_rank:.2f}", *over)
     return table
 
 
-def _table_of_changes(changes: Sequence["Change"]) -> "Table":
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title="what the result would change", title_justify="left")
-    table.add_column("player", overflow="fold")
-    for heading in ("rating", "after", "difference"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for each in changes:
-        before, after = each.previous_rating, each.rating
-        table.add_row(
-            Text(shown(each.player)), f"{before:,.1f}", f"{after:,.1f}", f"{after - before:+,.1f}"
-        )
+def _table_of_changes(changes: Sequence["PredictedChange"]) -> "Table":
+    headings = ("rating", "after", "difference")
+    table = options.table("what the result would change", "player", *headings)
+    for change in changes:
+        before, after = change.previous_rating, change.rating
+        numbers = (f"{before:,.1f}", f"{after:,.1f}", f"{after - before:+,.1f}")
+        options.add_row(table, shown(change.player), *numbers)
     return table

@@ -1,45 +1,51 @@
 """`stream-rater seed`: players begin with the ratings that they have elsewhere."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stream_rater.cli import options as common
 from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
 from stream_rater.runtime.progress import counted
 from stream_rater.tables.reading import Reading, parse_columns
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from stream_rater.operations.seed import Example, Head, Plan
+    from stream_rater.operations.seed import Plan, SeedExample
+    from stream_rater.rounds.seed_messages import Taken
 
 
 @click.command()
 @click.argument("table", type=common.INPUT, required=False)
 @click.option("--ladder", required=True, help="The ladder on which the players begin.")
-@click.option("--scale", metavar="SCALE",
-              help="Of a table: trueskill, openskill, glicko, elo, ladder, or the MU,SIGMA of a "
-              "newcomer there.")  # fmt: skip
+@click.option(
+    "--scale", metavar="SCALE",
+    help="Of a table: trueskill, openskill, glicko, elo, ladder, or the MU,SIGMA of a newcomer "
+    "there.",
+)  # fmt: skip
 @common.COLUMNS
 @common.DECIMAL
 @common.ENCODING
-@click.option("--sigma", metavar="X",
-              help="Of a table: the sigma of players without one, on its scale. With "
-              "--from-ladder: what is added to each sigma, as in +150.")  # fmt: skip
-@click.option("--from-ladder", metavar="LADDER",
-              help="In place of a table: the players of this ladder.")  # fmt: skip
-@click.option("--most", "most_sigma", type=common.POSITIVE,
-              help="With --from-ladder: the greatest sigma.")  # fmt: skip
+@click.option(
+    "--sigma", metavar="X",
+    help="Of a table: the sigma of players without one, on its scale. With --from-ladder: what is "
+    "added to each sigma, as in +150.",
+)  # fmt: skip
+@click.option(
+    "--from-ladder", metavar="LADDER", help="In place of a table: the players of this ladder."
+)
+@click.option(
+    "--most", "most_sigma", type=common.POSITIVE, help="With --from-ladder: the greatest sigma."
+)
 @click.option("--at", help="When the ratings were true (RFC 3339).", show_default="now")
 @click.option("--source", default="", help="For people: where the ratings come from.")
 @click.option("--skip-invalid", is_flag=True, help="Leave out invalid rows, and send the others.")
-@click.option("--out", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
-              help="Write the seeds to a file of JSON lines; send nothing.")  # fmt: skip
+@click.option(
+    "--out", type=common.OUTPUT, help="Write the seeds to a file of JSON lines; send nothing."
+)
 @click.option("--undo", is_flag=True, help="Take the same seeds back, which were sent before.")
 @click.option("--dry-run", is_flag=True, help="Send nothing: show what becomes of five players.")
 @click.option("--yes", is_flag=True, help="Send without a question.")
@@ -47,10 +53,9 @@ if TYPE_CHECKING:
 @common.SETTINGS
 @common.one_line_errors
 def seed(
-    table: Path | None, ladder: str, scale: str | None, columns: tuple[str, ...],
-    sigma: str | None, from_ladder: str | None, most_sigma: float | None, at: str | None,
-    source: str, skip_invalid: bool, out: Path | None, undo: bool, dry_run: bool, yes: bool,
-    settings_path: Path | None, decimal: str | None, encoding: str | None,
+    table: Path | None, ladder: str, from_ladder: str | None, at: str | None, source: str,
+    out: Path | None, undo: bool, dry_run: bool, yes: bool, settings_path: Path | None,
+    **options: Any,
 ) -> None:  # fmt: skip
     """Give players who have no round on a ladder the ratings that they have elsewhere: in a table
     (CSV, TSV, Parquet or JSON lines), or on another ladder. Shows what becomes of five of them, and
@@ -67,36 +72,13 @@ def seed(
     from stream_rater.operations import seed as operation
 
     settings = common.settings_of(settings_path)
-    head = operation.Head(ladder, at or operation.now(), source)
+    head = operation.SeedHead(ladder, at or operation.now(), source)
     if table is None:
-        if given := _given(
-            {
-                "--scale": scale,
-                "--columns": columns,
-                "--skip-invalid": skip_invalid,
-                "--decimal": decimal,
-                "--encoding": encoding,
-            }
-        ):
-            raise BadConfiguration(f"{given} is for a table: leave it out with --from-ladder")
-        plan = _of_ladder(from_ladder or "", sigma, most_sigma, head, settings_path)
+        plan = operation.of_ladder(from_ladder or "", _taken(**options), head, settings)
     else:
-        if most_sigma is not None:
-            raise BadConfiguration("--most is for --from-ladder: leave it out with a table")
-        if scale is None:
-            raise BadConfiguration(
-                "which scale do the ratings have? Say --scale trueskill, openskill, glicko, elo, "
-                "ladder, or the MU,SIGMA of a newcomer there"
-            )
-        reading = Reading(
-            parse_columns(columns), ladder=ladder, decimal=decimal or "", encoding=encoding or ""
-        ).checked()
-        added = None if sigma is None else _number("--sigma", sigma)
-        if added is not None and not added > 0.0:
-            raise BadConfiguration(f"--sigma {sigma}: give a number over 0")
-        given_table = operation.FromTable(reading, scale, added, skip_invalid)
+        sends = not (dry_run or out is not None)
         plan = operation.of_table(
-            table, given_table, head, settings, sends=not (dry_run or out is not None)
+            table, head, settings, sends=sends, **_of_table(ladder, **options)
         )
     _show(plan, to_stderr=out is not None)
     if out is not None:
@@ -106,12 +88,20 @@ def seed(
         print(done(plan, settings))
 
 
-def _of_ladder(
-    from_ladder: str, sigma: str | None, most: float | None, head: "Head", path: Path | None
-) -> "Plan":
-    from stream_rater.operations.seed_from_ladder import of_ladder
-    from stream_rater.rounds.seed_records import Taken
+def _taken(
+    sigma: str | None, most_sigma: float | None, scale: str | None, columns: tuple[str, ...],
+    skip_invalid: bool, decimal: str | None, encoding: str | None,
+) -> "Taken":  # fmt: skip
+    """How the ratings of another ladder are taken. Raises BadConfiguration."""
+    from stream_rater.rounds.seed_messages import Taken
 
+    of_table = {
+        "--scale": scale, "--columns": columns, "--skip-invalid": skip_invalid,
+        "--decimal": decimal, "--encoding": encoding,
+    }  # fmt: skip
+    for name, value in of_table.items():
+        if value:
+            raise BadConfiguration(f"{name} is for a table: leave it out with --from-ladder")
     more = 0.0
     if sigma is not None:
         if not sigma.startswith(("+", "-")):
@@ -120,66 +110,72 @@ def _of_ladder(
                 f"--sigma +{sigma}; --most sets the greatest"
             )
         more = _number("--sigma", sigma)
-    taken = Taken(more) if most is None else Taken(more, most)
-    return of_ladder(from_ladder, taken, head, common.settings_of(path))
+    return Taken(more) if most_sigma is None else Taken(more, most_sigma)
 
 
-def _given(options: dict[str, object]) -> str:
-    """The first of these options that was given; empty if none was."""
-    return next((name for name, value in options.items() if value), "")
+def _of_table(
+    ladder: str, *, sigma: str | None, most_sigma: float | None, scale: str | None,
+    columns: tuple[str, ...], skip_invalid: bool, decimal: str | None, encoding: str | None,
+) -> dict[str, Any]:  # fmt: skip
+    """How the ratings of a table are read. Raises BadConfiguration."""
+    if most_sigma is not None:
+        raise BadConfiguration("--most is for --from-ladder: leave it out with a table")
+    if scale is None:
+        raise BadConfiguration(
+            "which scale do the ratings have? Say --scale trueskill, openskill, glicko, elo, "
+            "ladder, or the MU,SIGMA of a newcomer there"
+        )
+    reading = Reading(
+        parse_columns(columns), ladder=ladder, decimal=decimal or "", encoding=encoding or ""
+    ).checked()
+    given = None if sigma is None else _number("--sigma", sigma)
+    if given is not None and not given > 0.0:
+        raise BadConfiguration(f"--sigma {sigma}: give a number over 0")
+    return {"reading": reading, "scale": scale, "sigma": given, "skip_invalid": skip_invalid}
 
 
 def _number(option: str, text: str) -> float:
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
-        found = float("nan")
-    if not abs(found) < float("inf"):
+        number = float("nan")
+    if not abs(number) < float("inf"):
         raise BadConfiguration(f"{option} {text}: give a number")
-    return found
+    return number
 
 
 def _agreed(plan: "Plan", *, undo: bool) -> bool:
     """Whether the person at the terminal agrees. Raises BadConfiguration if there is none."""
     if not sys.stdin.isatty():
         raise BadConfiguration("there is nobody to ask: say --yes to send, or --dry-run")
-    verb = "Take the seeds of" if undo else "Send"
-    ending = " back" if undo else ""
-    return click.confirm(f"{verb} {counted(plan.total, 'player')}{ending}?", default=False)
+    players = counted(plan.total, "player")
+    text = f"Take the seeds of {players} back?" if undo else f"Send {players}?"
+    return click.confirm(text, default=False)
 
 
 def _show(plan: "Plan", *, to_stderr: bool) -> None:
+    """Show what becomes of some players, and the remarks."""
+    rows = [_cells(example) for example in plan.examples]
     if to_stderr:
-        for each in plan.examples:
-            print(shown(" ".join(_cells(each))), file=sys.stderr)
+        for row in rows:
+            print(shown(" ".join(row)), file=sys.stderr)
     else:
-        common.table_console().print(table_of(plan))
+        players = counted(plan.total, "player")
+        title = f"{players} on ladder {plan.head.ladder!r}, {len(plan.examples)} of them:"
+        headings = ("given mu", "given sigma", "mu", "sigma", "rating", "rounds")
+        table = common.table(shown(title), "player", *headings)
+        for row in rows:
+            common.add_row(table, *row)
+        common.table_console().print(table)
     for line in plan.remarks:
         print(line, file=sys.stderr)
 
 
-def table_of(plan: "Plan") -> "Table":
-    """A table of what becomes of some players."""
-    from rich.table import Table
-    from rich.text import Text
-
-    every = counted(plan.total, "player")
-    title = f"{every} on ladder {plan.head.ladder!r}, {len(plan.examples)} of them:"
-    table = Table(title=Text(shown(title)), title_justify="left")
-    table.add_column("player", overflow="fold")
-    for heading in ("given mu", "given sigma", "mu", "sigma", "rating", "rounds"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for each in plan.examples:
-        name, *numbers = _cells(each)
-        table.add_row(Text(name), *numbers)
-    return table
-
-
-def _cells(each: "Example") -> Sequence[str]:
-    sigma = "–" if each.given_sigma is None else f"{each.given_sigma:,.6g}"
+def _cells(example: "SeedExample") -> tuple[str, ...]:
+    sigma = "–" if example.given_sigma is None else f"{example.given_sigma:,.6g}"
     return (
-        shown(each.player), f"{each.given_mu:,.6g}", sigma, f"{each.mu:,.1f}", f"{each.sigma:,.1f}",
-        f"{each.rating:,.1f}", f"{each.rounds:,}",
+        shown(example.player), f"{example.given_mu:,.6g}", sigma, f"{example.mu:,.1f}",
+        f"{example.sigma:,.1f}", f"{example.rating:,.1f}", f"{example.rounds:,}",
     )  # fmt: skip
 
 
@@ -191,16 +187,13 @@ def _cells(each: "Example") -> Sequence[str]:
 @click.option("--at", default="", help="From when on (RFC 3339).", show_default="now")
 @click.option("--source", default="", help="For people: why.")
 @click.option("--id", "round_id", default="", help="The id of the reset, to send it once more.")
-@common.DATA
-@common.SETTINGS
-@common.one_line_errors
+@common.with_data
 def reset(
     ladder: str, player: str, sigma: float, mu: float | None, at: str, source: str, round_id: str,
-    settings_path: Path | None,
+    settings: Settings,
 ) -> None:  # fmt: skip
     """Make one player's rating uncertain again, from here on: a season of one. Prints the id, by
     which `correct void` takes it back."""
     from stream_rater.operations.seed import reset as send_reset
 
-    settings = common.settings_of(settings_path)
     print(send_reset(ladder, player, sigma, mu, at, source, round_id, settings))

@@ -1,53 +1,78 @@
-"""`stream-rater run` and `serve`: the processes of the service."""
+"""`stream-rater run`, `serve` and `standalone`: the processes of the service; `submit`, `watch` and
+`rejected`: commands that write and read its topics."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from stream_rater.cli.options import NEW_FILE, SETTINGS, one_line_errors, servers_of, settings_of
+from stream_rater.cli import options as common
 from stream_rater.columns import compile_progress
-from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.errors import BadConfiguration, Failed, named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Unrecoverable
+from stream_rater.tables.reading import Reading
 
 if TYPE_CHECKING:
+    from stream_rater.operations.follow import FollowedSpan
     from stream_rater.serve.service import MakeParts
 
 
 @click.command()
 @click.option("--role", type=click.Choice(["all", "estimator", "updater"]), default="all")
-@SETTINGS
-@one_line_errors
+@common.SETTINGS
+@common.one_line_errors
 def run(role: str, settings_path: Path | None) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
-    settings = servers_of(settings_path, "run")
-    from stream_rater.runtime import log
+    settings = common.servers_of(settings_path, "run")
+    _log_compiling("service")
+    from stream_rater.runtime.service import run as run_worker
 
-    compile_progress.in_log(log.logger("service").info)
-    roles = frozenset({"estimator", "updater"} if role == "all" else {role})
-    from stream_rater.operations.run import run as run_worker
-
-    run_worker(settings, roles)
+    run_worker(settings, frozenset({"estimator", "updater"} if role == "all" else {role}))
 
 
 @click.command()
-@SETTINGS
-@one_line_errors
+@common.SETTINGS
+@common.one_line_errors
 def serve(settings_path: Path | None) -> None:
     """Answer questions about ratings over HTTP until SIGTERM or Ctrl-C.
 
     It needs the ladders file of the workers (STREAM_RATER_LADDERS): with another one, answers about
     newcomers and predictions are wrong.
     """
-    settings = servers_of(settings_path, "serve")
+    settings = common.servers_of(settings_path, "serve")
+    _log_compiling("serve")
+    serve_api(settings)
+
+
+@click.command()
+@click.argument("file", type=common.NEW_FILE)
+@click.option(
+    "--listen", metavar="HOST:PORT", help="Where it listens; 127.0.0.1:9109 if not given."
+)
+@common.with_settings
+def standalone(file: Path, listen: str | None, settings: Settings) -> None:
+    """Rate rounds in one process, without Kafka and Redis, until SIGTERM or Ctrl-C.
+
+    FILE keeps everything, and is created if there is none. Rounds come in by HTTP; ratings and the
+    page are at the same address.
+    """
+    if listen:
+        settings = msgspec.structs.replace(settings, serve=listen)
+    _log_compiling("standalone")
+    from stream_rater.serve.standalone import parts_of_file
+
+    ladders = ladders_of_settings(settings)
+    _serve(settings, ladders, parts_of_file(settings, ladders, file))
+
+
+def _log_compiling(role: str) -> None:
     from stream_rater.runtime import log
 
-    compile_progress.in_log(log.logger("serve").info)
-    serve_api(settings)
+    compile_progress.in_log(log.logger(role).info)
 
 
 def serve_api(settings: Settings) -> None:
@@ -59,7 +84,6 @@ def serve_api(settings: Settings) -> None:
 
 
 def _serve(settings: Settings, ladders: Ladders, make_parts: "MakeParts") -> None:
-    from stream_rater.runtime.failures import named_failures
     from stream_rater.serve.service import ServeProcess
 
     with named_failures():
@@ -79,25 +103,41 @@ def _serve(settings: Settings, ladders: Ladders, make_parts: "MakeParts") -> Non
 
 
 @click.command()
-@click.argument("file", type=NEW_FILE)
-@click.option(
-    "--listen", metavar="HOST:PORT", help="Where it listens; 127.0.0.1:9109 if not given."
-)
-@SETTINGS
-@one_line_errors
-def standalone(file: Path, listen: str | None, settings_path: Path | None) -> None:
-    """Rate rounds in one process, without Kafka and Redis, until SIGTERM or Ctrl-C.
+@click.argument("rounds", type=common.INPUT)
+@click.option("--per-second", type=common.POSITIVE, help="At most so many rounds a second.")
+@common.table_options
+@common.with_data
+def submit(rounds: Path, per_second: float | None, settings: Settings, reading: Reading) -> None:
+    """Send the rounds and corrections of a file (JSON lines, CSV or Parquet) to round-completed,
+    each validated before. `-` is standard input, with JSON lines."""
+    from stream_rater.operations.submit import submit as submit_file
 
-    FILE keeps everything, and is created if there is none. Rounds come in by HTTP; ratings and the
-    page are at the same address.
-    """
-    settings = settings_of(settings_path)
-    if listen:
-        settings = msgspec.structs.replace(settings, serve=listen)
-    from stream_rater.runtime import log
+    submit_file(rounds, settings, per_second, reading)
 
-    compile_progress.in_log(log.logger("standalone").info)
-    from stream_rater.serve.standalone import parts_of_file
 
-    ladders = ladders_of_settings(settings)
-    _serve(settings, ladders, parts_of_file(settings, ladders, file))
+@click.command()
+@click.option("--ladder", help="Only this ladder.")
+@click.option("--player", help="Only this player.")
+@click.option("--json", "as_json", is_flag=True, help="The events as they are, one a line.")
+@common.following
+@common.with_data
+def watch(settings: Settings, span: "FollowedSpan", **options: Any) -> None:
+    """Follow rating-changed."""
+    from stream_rater.operations import follow
+
+    for line in follow.watch(settings, span, **options):
+        print(line, flush=True)
+
+
+@click.command()
+@click.option("--ladder", help="Only this ladder, as far as it can be read.")
+@click.option("--code", help="Only this error code.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object a line, with the record.")
+@common.following
+@common.with_data
+def rejected(settings: Settings, span: "FollowedSpan", **options: Any) -> None:
+    """Follow round-rejected: which records were rejected, and why."""
+    from stream_rater.operations import follow
+
+    for line in follow.rejected(settings, span, **options):
+        print(line, flush=True)

@@ -8,30 +8,24 @@ import click
 from stream_rater.cli import options as common
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.files import read_settings
+from stream_rater.config.settings import Settings
 
 
 @click.command()
-@click.option("--replace", is_flag=True,
-              help="Replace what Redis, or the data file, holds.")  # fmt: skip
+@click.option("--replace", is_flag=True, help="Replace what Redis, or the data file, holds.")
 @common.CORES
 @click.option(
-    "--fill",
-    metavar="N",
-    type=common.COUNT,
+    "--fill", metavar="N", type=common.COUNT,
     help="How many empty records may be appended to a partition that lost some, where it "
     "must be more than 50,000,000.",
-)
-@common.DATA
-@common.SETTINGS
-@common.one_line_errors
-def rebuild(
-    replace: bool, cores: int | None, fill: int | None, settings_path: Path | None
-) -> None:  # fmt: skip
+)  # fmt: skip
+@common.with_data
+def rebuild(replace: bool, cores: int | None, fill: int | None, settings: Settings) -> None:
     """Replay the log into an empty Redis, while no worker runs; they then go on from there. Of a
     data file, the ratings are replaced, while its process is stopped."""
     from stream_rater.operations.rebuild import rebuild as run_rebuild
 
-    run_rebuild(common.settings_of(settings_path), replace=replace, cores=cores, fill=fill)
+    run_rebuild(settings, replace=replace, cores=cores, fill=fill)
 
 
 @click.command()
@@ -49,19 +43,14 @@ def checkpoint(ladders: tuple[str, ...], settings_path: Path | None) -> None:
 @click.command("season-standings")
 @click.argument("ladder")
 @click.argument("number", type=click.IntRange(min=0), required=False)
-@click.option("--wait", "wait_s", default=60.0, show_default=True,
-              help="Seconds to wait for the workers to catch up.")  # fmt: skip
-@common.DATA
-@common.SETTINGS
-@common.one_line_errors
-def season_standings(
-    ladder: str, number: int | None, wait_s: float, settings_path: Path | None
-) -> None:
+@common.WAIT
+@common.with_data
+def season_standings(ladder: str, number: int | None, wait_s: float, settings: Settings) -> None:
     """Keep who stood where when season NUMBER ended: just before the next one began. 0 is the time
     before the first season. Without a number: all seasons that have ended and are not kept."""
     from stream_rater.operations.season_standings import season_standings as keep
 
-    for line in keep(common.settings_of(settings_path), ladder, number, wait_s):
+    for line in keep(settings, ladder, number, wait_s):
         print(line, flush=True)
 
 
@@ -71,15 +60,9 @@ def season_standings(
 @click.option("--pseudonym", help="The name in place of the id; a random one otherwise.")
 @click.option("--delete-old", is_flag=True, help="Delete the old topics once all is done.")
 @click.option("--dry-run", is_flag=True, help="Copy nothing: show which records name the player.")
-@common.DATA
-@common.SETTINGS
-@common.one_line_errors
+@common.with_data
 def erase(
-    player: str,
-    prefix: str | None,
-    pseudonym: str | None,
-    settings_path: Path | None,
-    **options: bool,
+    player: str, prefix: str | None, pseudonym: str | None, settings: Settings, **options: bool
 ) -> None:
     """Put a pseudonym in the place of a player's id, on all ladders, while no worker runs.
 
@@ -88,25 +71,24 @@ def erase(
     """
     from stream_rater.operations.erase import erase as erase_player
 
-    settings = common.settings_of(settings_path)
     erase_player(settings, player, prefix or "", pseudonym, **options)
 
 
 @click.command()
-@click.option("--wait", "wait_s", default=60.0, show_default=True,
-              help="Seconds to wait for the workers to catch up.")  # fmt: skip
-@click.option("--sample", type=common.SHARE,
-              help="Compare only about this share of the ladders, always the same.")  # fmt: skip
-@click.option("--mirror", type=common.NEW_FILE, metavar="MIRROR",
-              help="Compare only the log, with a mirror by this file of settings.")  # fmt: skip
+@common.WAIT
+@click.option(
+    "--sample", type=common.SHARE,
+    help="Compare only about this share of the ladders, always the same.",
+)  # fmt: skip
+@click.option(
+    "--mirror", type=common.NEW_FILE, metavar="MIRROR",
+    help="Compare only the log, with a mirror by this file of settings.",
+)  # fmt: skip
 @common.CORES
-@common.DATA
-@common.SETTINGS
-@common.one_line_errors
+@common.with_data
 def verify(
-    wait_s: float, sample: float | None, mirror: Path | None, cores: int | None,
-    settings_path: Path | None,
-) -> None:  # fmt: skip
+    wait_s: float, sample: float | None, mirror: Path | None, cores: int | None, settings: Settings
+) -> None:
     """Compare every belief in Redis with a sequential replay of the log, bit for bit. With
     --sample, those of some ladders: it says how many, and that nothing else is proven. With
     --mirror, the log with its mirror: the same records must be accepted at the same offsets."""
@@ -115,29 +97,26 @@ def verify(
 
         if sample is not None or cores is not None:
             raise BadConfiguration("--mirror compares no beliefs: leave --sample and --cores out")
-        servers = common.servers_of(settings_path, "verify --mirror")
-        print(compare_mirror(servers, read_settings(mirror, {})))
+        common.check_servers(settings, "verify --mirror")
+        print(compare_mirror(settings, read_settings(mirror, {})))
         return
-    from stream_rater.operations.verify import Options
-    from stream_rater.operations.verify import verify as compare
+    from stream_rater.operations import verify as operation
 
-    print(compare(common.settings_of(settings_path), wait_s, Options(sample, cores)))
+    print(operation.verify(settings, wait_s, operation.Options(sample, cores)))
 
 
 @click.command()
 @click.option("--ladder", help="With --player: the ladder of the belief.")
 @click.option("--player", help="Without one: how topics are kept, how far, who has them.")
-@common.DATA
-@common.SETTINGS
-@common.one_line_errors
-def inspect(ladder: str | None, player: str | None, settings_path: Path | None) -> None:
+@common.with_data
+def inspect(ladder: str | None, player: str | None, settings: Settings) -> None:
     """Show a player's belief, their last rounds, and where the belief is stored; or a ladder's
     corrections; or all topics."""
     if ladder is None and player is not None:
         raise BadConfiguration("give --ladder with --player")
     from stream_rater.operations.inspect import inspect as describe
 
-    for line in describe(common.settings_of(settings_path), ladder, player):
+    for line in describe(settings, ladder, player):
         print(line)
 
 
@@ -154,17 +133,17 @@ def backup(file: Path, to: Path) -> None:
 
 @click.command()
 @click.argument("file", type=common.NEW_FILE, required=False)
-@click.option("--from", "old", type=common.NEW_FILE,
-              help="Settings of the Kafka and Redis to move, in place of a data file.")  # fmt: skip
-@common.SETTINGS
-@common.one_line_errors
-def move(file: Path | None, old: Path | None, settings_path: Path | None) -> None:
+@click.option(
+    "--from", "old", type=common.NEW_FILE,
+    help="Settings of the Kafka and Redis to move, in place of a data file.",
+)  # fmt: skip
+@common.with_settings
+def move(file: Path | None, old: Path | None, settings: Settings) -> None:
     """Move a data file, or another Kafka with its Redis, to the Kafka and Redis of the settings,
     while no process of the old place runs. Ratings and offsets stay as they are, and nothing starts
     in the old place again."""
     from stream_rater.operations.move import move_file, move_from_kafka
 
-    settings = common.settings_of(settings_path)
     if file is not None and old is None:
         move_file(settings, file)
     elif old is not None and file is None:

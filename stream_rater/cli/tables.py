@@ -27,8 +27,11 @@ from stream_rater.evaluation.measures import better
 from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.rating.parameters import RatingConfig
 
-if TYPE_CHECKING:  # `evaluate` does not need them, and they take long to load
-    from stream_rater.evaluation.proposal import TuningProposal
+if TYPE_CHECKING:
+    from stream_rater.evaluation.proposal import (
+        TuningProposal,  # `evaluate` does not need them, and they take long to load
+    )
+    pass
 
 HEADINGS = {
     "pair_inversion": ("pairs in right order", "{:.3f} %"),
@@ -59,18 +62,17 @@ def show_accuracy(rows: Sequence[Evaluation], *, calibration: bool) -> None:
     console = table_console()
     for file, group in groupby(rows, lambda row: row.file):
         of_file = list(group)
-        console.print(accuracy_table(file, of_file))
+        console.print(_accuracy_table(file, of_file))
         if any(row.differences for row in of_file):
-            console.print(difference_table(file, of_file))
+            console.print(_difference_table(file, of_file))
         if calibration:
             for row in of_file:
-                console.print(calibration_table(row))
+                console.print(_calibration_table(row))
 
 
-def accuracy_table(file: str, rows: Sequence[Evaluation]) -> Table:
-    """A table of the accuracy and the time, with a column for each configuration."""
+def _accuracy_table(file: str, rows: Sequence[Evaluation]) -> Table:
     table = _side_by_side(file, [f"{row.config}\n{row.system}" for row in rows])
-    measures = [measure_cells({name: getattr(row, name) for name in HEADINGS}) for row in rows]
+    measures = [_measure_cells({name: getattr(row, name) for name in HEADINGS}) for row in rows]
     _of_measures(table, measures).add_section()
     for heading, cells in _scored(rows):
         table.add_row(heading, *cells)
@@ -115,98 +117,93 @@ def _of_measures(table: Table, columns: Sequence[Sequence[str]]) -> Table:
     return table
 
 
-def measure_cells(measures: Mapping[str, float | None]) -> list[str]:
-    """The cells of a column of measures, in the order of HEADINGS."""
+def _measure_cells(measures: Mapping[str, float | None]) -> list[str]:
     forms = ((measures[name], form) for name, (_, form) in HEADINGS.items())
     return [ABSENT if value is None else form.format(value) for value, form in forms]
 
 
-def difference_table(file: str, rows: Sequence[Evaluation]) -> Table:
-    """A table of the differences to the first configuration of a file, with their intervals."""
+def _difference_table(file: str, rows: Sequence[Evaluation]) -> Table:
     first, *others = rows
     title = f"{file}: difference to {first.config}, 95 % interval"
     table = _side_by_side(title, [row.config for row in others])
-    gaps = [[difference_text((row.differences or {}).get(name)) for name in HEADINGS]
-            for row in others]  # fmt: skip
-    return _of_measures(table, gaps)
+    gaps = [row.differences or {} for row in others]
+    return _of_measures(table, [[_difference(gap.get(name)) for name in HEADINGS] for gap in gaps])
 
 
-def calibration_table(row: Evaluation) -> Table:
-    """A table of how often sides won, by their predicted probability to win."""
+def _calibration_table(row: Evaluation) -> Table:
     table = Table(title=f"{row.file}, {row.config}: sides by their probability to win")
     for heading in ("probability", "sides", "foretold", "won", "95 % interval"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for each in row.calibration:
+    for group in row.calibration:
         table.add_row(
-            f"{each.low:.0%} to {each.high:.0%}", f"{each.sides:,}", f"{each.foretold:.2%}",
-            f"{each.won:.2%}", f"{each.won_low:.2%} to {each.won_high:.2%}",
+            f"{group.low:.0%} to {group.high:.0%}", f"{group.sides:,}", f"{group.foretold:.2%}",
+            f"{group.won:.2%}", f"{group.won_low:.2%} to {group.won_high:.2%}",
         )  # fmt: skip
     return table
 
 
-def difference_text(found: Difference | None) -> str:
+def _difference(gap: Difference | None) -> str:
     """A difference with its interval, marked as noise if the interval contains 0."""
-    if found is None:
+    if gap is None:
         return ABSENT
-    return interval_text(found).replace("[", r"\[") + (" noise" if found.noise else "")
+    return _interval(gap).replace("[", r"\[") + (" noise" if gap.noise else "")
 
 
-def interval_text(found: Difference) -> str:
-    """A difference with its interval."""
-    return f"{found.mean:+.4f} [{found.low:+.4f}, {found.high:+.4f}]"
+def _interval(gap: Difference) -> str:
+    return f"{gap.mean:+.4f} [{gap.low:+.4f}, {gap.high:+.4f}]"
 
 
 # --- tune ----------------------------------------------------------------------------------------
 
 
-def show_proposal(of: str, found: "TuningProposal") -> None:
+def show_proposal(of: str, proposal: "TuningProposal") -> None:
     """Print on standard error the accuracy of the present parameters and of those that were found
     on both parts, each number that was fitted, the parameters, and the verdict. `of`: what was
     tuned."""
-    _on_stderr(tuning_table(of, found))
-    if found.of is not None:
-        _on_stderr(f"compared on the rounds it had not seen: {found.of.sentence()}")
-    if found.at_ends:
-        _on_stderr(f"at an end of its range: {', '.join(found.at_ends)}: tune on more rounds")
-    for name, value, gap, taken in found.tested:
+    _on_stderr(_tuning_table(of, proposal))
+    if proposal.of is not None:
+        _on_stderr(f"compared on the rounds it had not seen: {proposal.of.sentence()}")
+    if proposal.at_ends:
+        _on_stderr(f"at an end of its range: {', '.join(proposal.at_ends)}: tune on more rounds")
+    for name, value, gap, taken in proposal.tested:
         what = "taken" if taken else "left out"
-        _on_stderr(f"{name} = {value:g}: {what}, log loss {interval_text(gap)} with it")
-    if not found.worse:
-        table = Table(title="present parameters, which stay" if found.kept else "parameters")
+        _on_stderr(f"{name} = {value:g}: {what}, log loss {_interval(gap)} with it")
+    if not proposal.worse:
+        table = Table(title="present parameters, which stay" if proposal.kept else "parameters")
         for heading in ("parameter", "value", "unit", "meaning"):
             table.add_column(heading, overflow="fold")
         meanings = tomllib.loads((files("stream_rater.evaluation") / "meanings.toml").read_text())
-        for name, value in without_defaults(found.rating).items():
+        for name, value in without_defaults(proposal.rating).items():
             if name in meanings:
                 table.add_row(name, Text(str(value)), *meanings[name])
         _on_stderr(table)
-    _on_stderr(verdict(found))
+    _on_stderr(verdict(proposal))
 
 
-def tuning_table(of: str, found: "TuningProposal") -> Table:
+def _tuning_table(of: str, proposal: "TuningProposal") -> Table:
     """A table with a column for each pair of a part and parameters, and one for the difference on
     the second part."""
-    parts = {"first": slice(0, found.first), "second": slice(found.first, None)}
+    parts = {"first": slice(0, proposal.first), "second": slice(proposal.first, None)}
     columns = {
-        f"{part} part\n{name}": measure_cells(averages(scores[chosen]))
+        f"{part} part\n{name}": _measure_cells(averages(scores[chosen]))
         for part, chosen in parts.items()
-        for name, scores in zip(("present", "tuned"), found.scores, strict=True)
+        for name, scores in zip(("present", "tuned"), proposal.scores, strict=True)
     }
-    base, tuned = (each[found.first :] for each in found.scores)
+    base, tuned = (each[proposal.first :] for each in proposal.scores)
     gaps = differences(tuned, base, list(HEADINGS))
-    columns["second part\ntuned less present"] = [difference_text(gaps[name]) for name in HEADINGS]
-    title = Text(f"{of}: {found.first:,} rounds to tune on, {found.rest:,} to compare on")
+    columns["second part\ntuned less present"] = [_difference(gaps[name]) for name in HEADINGS]
+    title = Text(f"{of}: {proposal.first:,} rounds to tune on, {proposal.rest:,} to compare on")
     return _of_measures(_side_by_side(title, list(columns)), list(columns.values()))
 
 
-def verdict(found: "TuningProposal") -> str:
+def verdict(proposal: "TuningProposal") -> str:
     """A line that says whether what was found is better, by how much, and what to do."""
     why = "; ".join(
-        f"{each.verdict} in {HEADINGS[each.measure][0]}, {interval_text(each.difference)}"
-        for each in found.compared
+        f"{each.verdict} in {HEADINGS[each.measure][0]}, {_interval(each.difference)}"
+        for each in proposal.compared
     )
-    stays = ": what you have stays" if found.kept and not found.worse else ""
-    return f"{found.verdict}{stays} ({why})"
+    stays = ": what you have stays" if proposal.kept and not proposal.worse else ""
+    return f"{proposal.verdict}{stays} ({why})"
 
 
 def _on_stderr(output: Table | str) -> None:
@@ -247,7 +244,8 @@ def ladders_file_entry(
 
 
 def _table(heading: str, **values: Any) -> str:
-    return "\n".join([heading, *(f"{name} = {_value(each)}" for name, each in values.items()), ""])
+    lines = [f"{name} = {_value(value)}" for name, value in values.items()]
+    return "\n".join([heading, *lines, ""])
 
 
 def _key(name: str) -> str:
@@ -257,9 +255,8 @@ def _key(name: str) -> str:
 def _value(value: Any) -> str:
     """A value in one line. It is JSON except for tables."""
     if isinstance(value, dict):
-        return (
-            f"{{ {', '.join(f'{_key(name)} = {_value(each)}' for name, each in value.items())} }}"
-        )
+        fields = ", ".join(f"{_key(name)} = {_value(field)}" for name, field in value.items())
+        return f"{{ {fields} }}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_value, value))}]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

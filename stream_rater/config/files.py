@@ -1,13 +1,14 @@
-"""Reads the ladders (one TOML file) and the service's settings (environment or TOML)."""
+"""Reads the ladders (one TOML file), the settings (environment or TOML), and passwords."""
 
 import difflib
 import os
 import re
+import time
 import tomllib
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
@@ -17,18 +18,19 @@ from stream_rater.config.settings import NOT_SETTINGS, OF_KUBERNETES, PREFIX, SE
 from stream_rater.rating.parameters import RatingConfig
 
 
-def _naming_place(path: Path | str, action: Any) -> Any:
-    """The result of `action()`. Raises its errors as BadConfiguration, with the path."""
+@contextmanager
+def _naming(place: Path | str) -> Iterator[None]:
+    """Raise errors of the block as BadConfiguration, with the place."""
     try:
-        return action()
+        yield
     except FileNotFoundError:
-        raise BadConfiguration(f"{path}: no such file") from None
+        raise BadConfiguration(f"{place}: no such file") from None
     except OSError as error:
-        raise BadConfiguration(f"{path}: {error.strerror}") from None
+        raise BadConfiguration(f"{place}: {error.strerror}") from None
     except RecursionError:
-        raise BadConfiguration(f"{path}: nested too deeply") from None
+        raise BadConfiguration(f"{place}: nested too deeply") from None
     except (tomllib.TOMLDecodeError, msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-        raise BadConfiguration(f"{path}: {with_systems(str(error))}") from None
+        raise BadConfiguration(f"{place}: {with_systems(str(error))}") from None
 
 
 NO_SYSTEM = re.compile(r"at `\$\S*\bsystem`$|required field `system`")
@@ -44,38 +46,37 @@ def with_systems(mistake: str) -> str:
 
 def check_readable(path: str) -> None:
     """Raise BadConfiguration if a file that a client library will read cannot be read."""
-    _naming_place(path, Path(path).read_bytes)
+    with _naming(path):
+        Path(path).read_bytes()
 
 
 def read_table(path: Path) -> dict[str, Any]:
     """Read a table from a file: JSON if its suffix is `.json`, else TOML."""
-
-    def read() -> dict[str, Any]:
+    with _naming(path):
         data = path.read_bytes()
         if path.suffix == ".json":
             return msgspec.json.decode(data, type=dict[str, Any])
         return tomllib.loads(data.decode())
 
-    table: dict[str, Any] = _naming_place(path, read)
-    return table
-
 
 def read_rating(path: Path) -> RatingConfig:
     """Read a rating configuration from a JSON or TOML file."""
     table = read_table(path)
-    rating: RatingConfig = _naming_place(path, lambda: msgspec.convert(table, RatingConfig))
-    return rating
+    with _naming(path):
+        rating: RatingConfig = msgspec.convert(table, RatingConfig)
+        return rating
 
 
 def read_ladders(path: Path) -> Ladders:
     """Read a ladders file."""
     table = read_table(path)
-    each_ladder = table.get("ladders")
-    if isinstance(each_ladder, dict):  # checked one by one: msgspec does not name a table's keys
-        for name, ladder in each_ladder.items():
-            _naming_place(f"{path}: ladder {name!r}", partial(msgspec.convert, ladder, Ladder))
-    ladders: Ladders = _naming_place(path, lambda: msgspec.convert(table, Ladders))
-    return ladders
+    ladders = table.get("ladders")
+    if isinstance(ladders, dict):  # checked one by one: msgspec does not name a table's keys
+        for name, ladder in ladders.items():
+            with _naming(f"{path}: ladder {name!r}"):
+                msgspec.convert(ladder, Ladder)
+    with _naming(path):
+        return msgspec.convert(table, Ladders)
 
 
 def read_settings(
@@ -85,9 +86,8 @@ def read_settings(
     table = read_table(path) if path is not None else {}
     table |= _from_environment(environment)
     where = path or "environment"
-    settings: Settings = _naming_place(
-        where, lambda: msgspec.convert(table, Settings, strict=False)
-    )
+    with _naming(where):
+        settings = msgspec.convert(table, Settings, strict=False)
     return _with_secrets(settings, where)
 
 
@@ -116,12 +116,18 @@ def _with_secrets(settings: Settings, where: Path | str) -> Settings:
             continue
         if getattr(settings, name):
             raise BadConfiguration(f"{where}: give {name} or {name}_file, not both")
-        found[name] = _naming_place(file, Path(file).read_text).rstrip("\r\n")
-        if not found[name]:
-            raise BadConfiguration(f"{file}: empty")
+        with _naming(file):
+            found[name] = _line(Path(file).read_text())
     settings = msgspec.structs.replace(settings, **found)
     _check_tokens(settings, where)
     return settings
+
+
+def _line(text: str) -> str:
+    """A secret from the text of its file. Raises ValueError if there is none."""
+    if secret := text.rstrip("\r\n"):
+        return secret
+    raise ValueError("empty")
 
 
 def _check_tokens(settings: Settings, where: Path | str) -> None:
@@ -157,12 +163,96 @@ def ladders_of_settings(settings: Settings) -> Ladders:
     full histories, which do not fit into a record."""
     if not settings.ladders:
         return ANY_LADDER
-    found = read_ladders(Path(settings.ladders))
-    for name, ladder in found.ladders.items():
-        ratings = [ladder.rating, *(change.rating for change in ladder.changes)]
-        if any(rating is not None and rating.kept == 0 for rating in ratings):
+    ladders = read_ladders(Path(settings.ladders))
+    for name, ladder in ladders.ladders.items():
+        if any(rating.kept == 0 for rating in ladder.ratings):
             raise BadConfiguration(
                 f'{settings.ladders}: ladder {name!r}: history "full" is for offline commands; '
                 "here it is the number of factors that a record keeps"
             )
-    return found
+    return ladders
+
+
+# --- a password that changes while a process runs: it is rotated, or is a token that expires -----
+
+# Somebody replaces its file at any time. So the file is read whenever somebody logs in. A server
+# that refuses the login may not know the new password yet, or no longer know the old one.
+
+PATIENCE_S = 60.0
+"""How long a server may refuse the present password, in seconds: it may learn a new one later than
+the file does."""
+
+
+class Credentials(NamedTuple):
+    """A user and a password that belong together."""
+
+    username: str
+    password: str
+
+    def __repr__(self) -> str:
+        """Whatever prints them prints no secret."""
+        return f"Credentials(username={self.username!r})"
+
+
+class _Refusals(NamedTuple):
+    """Refusals of the same login, with the times of the first and of the last one."""
+
+    used: Credentials
+    first_s: float
+    last_s: float
+
+
+class ChangingCredentials:
+    """The user and the password of one server. The password comes from a file, if one is given."""
+
+    def __init__(
+        self, given: Credentials, password_file: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        """`given`: what the settings say. `clock`: a time in seconds. Reads nothing."""
+        self._given, self._file, self._clock = given, password_file, clock
+        self._last = None if password_file else given
+        self._refused: _Refusals | None = None
+
+    def read(self) -> Credentials:
+        """The present user and password. While the file is absent or empty, as it may be in the
+        midst of a change, this is what was read last. Raises BadConfiguration if nothing was."""
+        if self._file:
+            try:
+                with _naming(self._file):
+                    self._last = self._given._replace(password=_line(_utf8(self._file)))
+            except BadConfiguration:
+                if self._last is None:
+                    raise
+        assert self._last is not None
+        return self._last
+
+    def is_final(self, used: Credentials) -> bool:
+        """Whether a process should end because a server refused this login.
+
+        It should if nothing comes from a file. If the file has changed since the login, a retry may
+        succeed. Else the refusal becomes final once the server has refused the same login again and
+        again, for PATIENCE_S.
+        """
+        if not self._file:
+            return True
+        if self.read() != used:
+            self._refused = None
+            return False
+        now_s = self._clock()
+        before = self._refused
+        if before is None or before.used != used or now_s - before.last_s > PATIENCE_S:
+            before = _Refusals(used, now_s, now_s)
+        self._refused = before._replace(last_s=now_s)
+        return now_s - before.first_s >= PATIENCE_S
+
+    def accepted(self) -> None:
+        """A server has accepted a login: a later refusal is a new one."""
+        self._refused = None
+
+
+def _utf8(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8") from None

@@ -2,9 +2,10 @@
 
 import hashlib
 import math
+import warnings
 from collections.abc import Callable
 from functools import cache
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -92,6 +93,12 @@ class Ladder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return Terms(rating, limits)
 
     @property
+    def ratings(self) -> list[RatingConfig]:
+        """The parameters of all terms, in order of offset."""
+        changed = [change.rating for change in self.changes if change.rating is not None]
+        return [self.rating, *changed]
+
+    @property
     def offsets(self) -> tuple[int, ...]:
         """The offsets at which the terms begin or change."""
         return (self.from_offset, *(change.from_offset for change in self.changes))
@@ -137,13 +144,13 @@ class Ladders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         found = self.ladders.get(TEMPLATE) if named is None else named
         if found is None:
             return view_settings.NO_VIEWS
-        terms = ((at, self.find(ladder, at)) for at in self._offsets(ladder))
+        terms = ((at, self.find(ladder, at)) for at in self.offsets(ladder))
         known = [view_settings.terms_of(each.rating, at) for at, each in terms if each is not None]
         return view_settings.Views(
             found.listing, found.tiers, (known[0]._replace(from_offset=0), *known[1:])
         )
 
-    def _offsets(self, ladder: str) -> list[int]:
+    def offsets(self, ladder: str) -> list[int]:
         """The offsets at which the terms of a ladder begin or change."""
         named = self.ladders.get(ladder)
         return sorted({0, *(named.offsets if named is not None else ())})
@@ -154,7 +161,7 @@ class Ladders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         records are rejected. The history of FILE_LIMITS has the limits of size and depth."""
         if ladder == FILE_LIMITS:
             return (f"0:{self.limits.max_bytes} bytes, depth {self.limits.max_depth}",)
-        return tuple(f"{at}:{_fingerprint(self.find(ladder, at))}" for at in self._offsets(ladder))
+        return tuple(f"{at}:{_fingerprint(self.find(ladder, at))}" for at in self.offsets(ladder))
 
     def by_table(self, found: Callable[[str], T]) -> Callable[[str], T]:
         """`history` or `views`, called once for each table of the file: producers and clients may
@@ -191,3 +198,20 @@ ANY_LADDER = Ladders(ladders={TEMPLATE: Ladder(rating=DEFAULT_RATING)})
 def any_ladder(rating: RatingConfig) -> Ladders:
     """The ladders if all are rated by the same parameters, as in the offline commands."""
     return Ladders(ladders={TEMPLATE: Ladder(rating=rating)})
+
+
+def say_cautions(ladders: Ladders, say: Callable[[str], Any]) -> None:
+    """Say each warning of the start, and from now on those of Python: `caution_of_rounds`, too."""
+    for text in cautions_of(ladders):
+        say(text)
+    warnings.showwarning = lambda message, *_, **__: say(str(message))
+
+
+def cautions_of(ladders: Ladders) -> list[str]:
+    """One line for each different warning. It names the first ladder that the warning is about."""
+    lines: dict[str, str] = {}
+    for name, ladder in ladders.ladders.items():
+        for rating in ladder.ratings:
+            for text in rating.cautions():
+                lines.setdefault(text, f"ladder {name!r}: {text}")
+    return list(lines.values())

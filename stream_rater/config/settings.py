@@ -10,12 +10,10 @@ from msgspec import Meta
 
 PREFIX = "STREAM_RATER_"
 
-
 NOT_SETTINGS = frozenset(
     {"STREAM_RATER_SHARED", "STREAM_RATER_TEST_KAFKA", "STREAM_RATER_TEST_STORE"}
 )
 """Variables with our prefix that tests and benchmarks read."""
-
 
 OF_KUBERNETES = re.compile(
     r"STREAM_RATER_(?:\w+_)?"
@@ -23,13 +21,11 @@ OF_KUBERNETES = re.compile(
 )
 """Variables that Kubernetes sets in every pod of a namespace for a service named stream-rater."""
 
-
 SECRETS = (
     "kafka_sasl_password", "redis_password", "redis_sentinel_password", "serve_token",
     "serve_write_token",
 )  # fmt: skip
 """Settings that nobody may see; each can be read from the file that `<name>_file` names."""
-
 
 HIDDEN = "***"
 

@@ -121,12 +121,8 @@ class Views:
 
     def at(self, offset: float) -> TermsAt:
         """The terms at an offset."""
-        found = self.terms[0]
-        for each in self.terms:
-            if each.from_offset > offset:
-                break
-            found = each
-        return found
+        earlier = (terms for terms in reversed(self.terms) if terms.from_offset <= offset)
+        return next(earlier, self.terms[0])
 
 
 NO_VIEWS = Views()
@@ -135,16 +131,9 @@ NO_VIEWS = Views()
 
 def terms_of(config: parameters.RatingConfig, from_offset: int) -> TermsAt:
     """What the views need of a rating configuration that holds from an offset on."""
-    drift = (
-        config.drift_per_day
-        if isinstance(config, parameters.Evolving | parameters.TwoMoment | parameters.Glicko2)
-        else 0.0
-    )
-    most = (
-        config.initial_sigma
-        if isinstance(config, parameters.TwoMoment | parameters.Glicko2)
-        else math.inf
-    )
+    drift: float = getattr(config, "drift_per_day", 0.0)
+    bounded = isinstance(config, parameters.TwoMoment | parameters.Glicko2)
+    most = config.initial_sigma if bounded else math.inf
     return TermsAt(from_offset, drift, most, config.provisional_rounds)
 
 
@@ -157,7 +146,7 @@ def sigma_today(terms: TermsAt, sigma: float, days: float) -> float:
 # --- who is listed ---
 
 
-class Facts(NamedTuple):
+class NewestFacts(NamedTuple):
     """What is known of a player from the newest event."""
 
     rounds: int
@@ -177,12 +166,12 @@ class Unmet(NamedTuple):
 
     rule: Rule
     value: float
-    """The player's value: the rounds, the days since the last round, or sigma."""
+    """The player's rounds, days since the last round, or sigma."""
     bound: float
     """The fewest rounds, the days from which on nobody is listed, or the greatest sigma."""
 
 
-def listed_until(views: Views, facts: Facts) -> float:
+def listed_until(views: Views, facts: NewestFacts) -> float:
     """The moment from which on the player is not listed, in Unix seconds: infinity if it never
     comes by itself, NOT_LISTED if the player is not listed at all."""
     if _unmet_rounds(views, facts) is not None:
@@ -190,7 +179,7 @@ def listed_until(views: Views, facts: Facts) -> float:
     return min(_idle_from(views, facts), _unsure_from(views, facts))
 
 
-def why_not_listed(views: Views, facts: Facts, at_s: float) -> Unmet | None:
+def why_not_listed(views: Views, facts: NewestFacts, at_s: float) -> Unmet | None:
     """The first rule that keeps a player off the list at a time in Unix seconds; None if the player
     is listed then."""
     listing, days = views.listing, max(at_s - facts.played_s, 0.0) / DAY_S
@@ -204,13 +193,13 @@ def why_not_listed(views: Views, facts: Facts, at_s: float) -> Unmet | None:
     return None
 
 
-def _idle_from(views: Views, facts: Facts) -> float:
+def _idle_from(views: Views, facts: NewestFacts) -> float:
     """The moment from which on the player is idle for too long, in Unix seconds."""
     idle_days = views.listing.idle_days
     return math.inf if idle_days is None else facts.played_s + DAY_S * idle_days
 
 
-def _unsure_from(views: Views, facts: Facts) -> float:
+def _unsure_from(views: Views, facts: NewestFacts) -> float:
     """The moment from which on the player's sigma is too great, in Unix seconds."""
     most = views.listing.max_sigma
     if most is None:
@@ -222,7 +211,7 @@ def _unsure_from(views: Views, facts: Facts) -> float:
     return facts.played_s + DAY_S * (room / drift) if drift > 0.0 else math.inf
 
 
-def _unmet_rounds(views: Views, facts: Facts) -> Unmet | None:
+def _unmet_rounds(views: Views, facts: NewestFacts) -> Unmet | None:
     """The rule about rounds, if the player has too few."""
     fewest = views.listing.min_rounds
     if fewest is not None:
@@ -282,14 +271,14 @@ def tier_after(
     last = None if before is None else views.by_name.get(before.tier)
     if before is None or last is None:
         return TierState(views.tiers[by_rating].name, NOT_PROTECTED)
-    if by_rating > last:
-        tier = views.tiers[by_rating]
-        if isinstance(tier.hysteresis, Protection):
-            return TierState(tier.name, rounds + tier.hysteresis.rounds)
-        return TierState(tier.name, NOT_PROTECTED)
-    if by_rating == last or _keeps(views.tiers[last], before, rating, rounds):
+    if by_rating == last or (
+        by_rating < last and _keeps(views.tiers[last], before, rating, rounds)
+    ):
         return before
-    return TierState(views.tiers[by_rating].name, NOT_PROTECTED)
+    tier = views.tiers[by_rating]
+    if by_rating > last and isinstance(tier.hysteresis, Protection):
+        return TierState(tier.name, rounds + tier.hysteresis.rounds)
+    return TierState(tier.name, NOT_PROTECTED)
 
 
 def _keeps(tier: Tier, before: TierState, rating: float, rounds: int) -> bool:
@@ -301,11 +290,11 @@ def _keeps(tier: Tier, before: TierState, rating: float, rounds: int) -> bool:
 
 
 def _index_of(tiers: Sequence[Tier], rating: float) -> int:
-    found = 0
+    index = 0
     for i, tier in enumerate(tiers):
         if tier.from_rating is not None and rating >= tier.from_rating:
-            found = i
-    return found
+            index = i
+    return index
 
 
 # --- views that make no sense ---

@@ -1,6 +1,14 @@
 """The events of all topics: their fields, their encoding, and how ids are joined.
 
 An event is JSON unless its header `content-type` names MessagePack. Decoders are made once.
+
+The code that cuts messages bounds the size of each kind, because the worker that must write a
+message that is larger than a limit would retry for ever, and so would each of its successors. The
+limits of Kafka and Redis, and the largest message of each kind, are in
+`docs/reference/settings.md`. Two messages cannot be cut: a part with one row of a ladder on which
+some 40,000 seasons have started, and the ladder event of a ladder with some 25,000 changes in the
+ladders file. A worker that cannot write a message logs its size and the command that helps
+(`producers`), and continues as soon as the topic accepts the message.
 """
 
 import re
@@ -15,12 +23,24 @@ LADDERS_NOTED = "ladders-noted"
 RATING_CHANGED = "rating-changed"
 ROUND_REJECTED = "round-rejected"
 
+ESTIMATORS = "stream-rater-estimators"
+"""The consumer group that reads `round-completed`, without the topic prefix before it."""
+UPDATERS = "stream-rater-updaters"
+"""The consumer group that reads `performance-estimated`."""
+
 LOG_LOST = "log-lost"
 """The cause of an event that a rebuild publishes because the rounds of older events were lost."""
 
 MAX_ID_BYTES = 128
 MAX_RANK = 2**31 - 2
 """The greatest rank. The next int32 is left free, so that entries that did not finish sort last."""
+
+MOST_BYTES = 1_000_000
+"""The most bytes of a part, of a correction part and of a ladder event. Every topic that workers
+accept allows a message of this size with its headers, compressed or not."""
+LEAST_BYTES = 1_048_588
+"""The least `max.message.bytes` that workers accept for a topic that they write to. It is Kafka's
+default."""
 
 JSON = "application/json"
 MSGPACK = "application/msgpack"

@@ -161,8 +161,7 @@ def unfinished(ladder: str, season: int) -> str:
 
 def digest_of(parts: Iterable[bytes]) -> str:
     """A digest of these bytes."""
-    found = hashlib.sha256()
-    for each in parts:
-        found.update(len(each).to_bytes(8, "big"))
-        found.update(each)
-    return found.hexdigest()
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config.extras import lab_extra
+from stream_rater.config.errors import extra
 from stream_rater.evaluation.measured import Evaluation
 from stream_rater.evaluation.winners import WinBin
 
@@ -72,7 +72,7 @@ def _columns_of(bins: Sequence[WinBin]) -> Reliability:
 def pyplot() -> Any:
     """The module matplotlib.pyplot, set up to work without a display. Raises MissingExtra if
     Matplotlib is not installed."""
-    with lab_extra():
+    with extra("lab"):
         import matplotlib as mpl
 
         mpl.use("Agg")

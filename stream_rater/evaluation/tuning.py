@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config.extras import lab_extra
+from stream_rater.config.errors import extra
 from stream_rater.evaluation.executors import sharing
 from stream_rater.evaluation.season import Session
 from stream_rater.rating.parameters import RatingConfig, default_of
@@ -131,7 +131,7 @@ def searched(
     the number of trials, not on the executor. `on_trial` is called after each trial. Raises
     MissingExtra without SciPy, and TrialsFailed if the executor fails.
     """
-    with lab_extra():
+    with extra("lab"):
         from scipy import optimize
         from scipy.stats import qmc
     dimensions = len(problem.space)
@@ -159,7 +159,7 @@ def refined(problem: Searchable, point: Sequence[float], trials: int) -> list[Tr
 
 
 def _refine(found: "_Trials", point: Sequence[float], trials: int) -> None:
-    with lab_extra():
+    with extra("lab"):
         from scipy import optimize
     optimize.minimize(
         found.one, list(point), method="Nelder-Mead", bounds=[(0.0, 1.0)] * len(point),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from stream_rater.config.extras import lab_extra
+from stream_rater.config.errors import extra
 from stream_rater.contract.events import shown
 from stream_rater.evaluation.plots import Reliability, draw_reliability, reliability_axes
 from stream_rater.library.results import Calibration, History, Leaderboard
@@ -75,7 +75,8 @@ def _title(names: Sequence[str]) -> str:
 
 
 def _with_dates(ax: "Axes") -> None:
-    with lab_extra():
+    """Label the x-axis with short dates."""
+    with extra("lab"):
         import matplotlib.dates
 
     dates: Any = matplotlib.dates
@@ -115,7 +116,8 @@ def calibration(of: Calibration, label: str, ax: "Axes | None") -> "Axes":
 
 
 def _new_axes(inches: tuple[float, float]) -> "Axes":
-    with lab_extra():
+    """The axes of a new figure with this width and height."""
+    with extra("lab"):
         from matplotlib import pyplot
     _, ax = pyplot.subplots(figsize=inches, layout="constrained")
     return ax

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_rater.columns.arrays import Flags
-from stream_rater.config.extras import extra, own_package
+from stream_rater.config.errors import extra, own_package
 from stream_rater.contract.events import shown
 
 if TYPE_CHECKING:

@@ -3,10 +3,9 @@
 from contextlib import closing
 from pathlib import Path
 
-from stream_rater.config.errors import Failed
+from stream_rater.config.errors import Failed, named_failures
 from stream_rater.config.settings import Settings
 from stream_rater.places.file import FilePlace
-from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import counted
 
 

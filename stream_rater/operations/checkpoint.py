@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from stream_rater import places
 from stream_rater.columns.sharding import partition_of
-from stream_rater.config.errors import Failed
+from stream_rater.config.errors import Failed, named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
 from stream_rater.operations.ladder_replay import LadderReplay
 from stream_rater.runtime import selfcheck
-from stream_rater.runtime.failures import named_failures
 
 
 def checkpoint(settings: Settings, named: Sequence[str]) -> None:

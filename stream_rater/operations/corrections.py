@@ -126,15 +126,14 @@ def removed(
     """The correction that removes a player from the rounds of a span of time. `place`: the place
     in a file that names the player; empty without a file. `seed`: whether the player is removed
     from the seeds and resets of the span, too."""
-    span = {"from": since, "until": until}
-    times = [f"{name} {time}" for name, time in span.items() if time is not None]
-    when = f"the rounds completed {' '.join(times)}" if times else "all rounds"
-    when += " and seeds" if seed else ""
+    times = {"from": since, "until": until}
+    span = {name: time for name, time in times.items() if time is not None}
+    of_span = f"the rounds completed {' '.join(map(' '.join, span.items()))}"
+    rounds = f"{of_span if span else 'all rounds'}{' and seeds' if seed else ''}"
+    fields: dict[str, Any] = {"player": player, **span, **({"seed": True} if seed else {})}
     planned = _planned(
-        "player-removed", ladder,
-        {"player": player} | {name: time for name, time in span.items() if time is not None}
-        | ({"seed": True} if seed else {}),
-        reason, f"player {player!r}", f"takes player {player!r} out of {when}", batched=batched,
+        "player-removed", ladder, fields, reason, f"player {player!r}",
+        f"takes player {player!r} out of {rounds}", batched=batched,
     )  # fmt: skip
     return planned._replace(place=place)
 
@@ -172,8 +171,7 @@ def season_started(ladder: str, season: int, keep: float, sigma: float, reason: 
 
 def applied(ladder: str, reason: str) -> Planned:
     """The correction that applies the deferred ones."""
-    effect = "works in the corrections that wait"
-    return _planned(APPLIED, ladder, {}, reason, "", effect)
+    return _planned(APPLIED, ladder, {}, reason, "", "works in the corrections that wait")
 
 
 def _planned(
@@ -203,21 +201,19 @@ def checked(record: Record, ladders: Ladders) -> corrections.Correction:
     correction = well_formed(record, ladders)
     if isinstance(correction, corrections.RoundAmended):
         message = amended_message(correction, PLACEHOLDER_TIME, 1.0, math.inf)
-        RoundDecoder(ladders).read(
-            Record(record.partition, record.offset, message, received_s=record.received_s)
-        )
+        RoundDecoder(ladders).read(msgspec.structs.replace(record, value=message, headers=()))
     return correction
 
 
 def check_all(plan: Sequence[Planned], ladders: Ladders) -> None:
     """Raise Failed if one of these corrections is invalid by the rules of `checked`."""
     bad = []
-    for each in plan:
-        record = Record(0, AFTER_ALL, each.value, each.headers, received_s=time.time())
+    for planned in plan:
+        record = Record(0, AFTER_ALL, planned.value, planned.headers, received_s=time.time())
         try:
             checked(record, ladders)
         except Invalid as invalid:
-            bad.append(each.rejected(invalid))
+            bad.append(planned.rejected(invalid))
     fail_if_any(bad, len(plan), "are invalid: nothing was sent")
 
 
@@ -230,8 +226,7 @@ def rejection_now(
 ) -> Invalid | None:
     """The reason why the ladder of a correction accepts no corrections now; None if it accepts
     them."""
-    named = ladders.ladders.get(correction.ladder)
-    offsets = (0, *(named.offsets if named is not None else ()))
+    offsets = ladders.offsets(correction.ladder)
     if not any(rejection(correction, ladders, offset) for offset in offsets):
         return None  # the ladder accepts corrections at every offset
     return rejection(correction, ladders, end_of(correction.ladder))
@@ -262,8 +257,8 @@ def fail_if_any(bad: Sequence[str], count: int, outcome: str) -> None:
 
 def announce(plan: Sequence[Planned]) -> None:
     """Print on standard error the effect of each correction, for the first SHOWN_LINES of them."""
-    for each in plan[:SHOWN_LINES]:
-        print(shown(each.effect), file=sys.stderr)
+    for planned in plan[:SHOWN_LINES]:
+        print(shown(planned.effect), file=sys.stderr)
     if left := plan[SHOWN_LINES:]:
         print(f"and {counted(len(left), 'correction')} more", file=sys.stderr)
 
@@ -271,7 +266,7 @@ def announce(plan: Sequence[Planned]) -> None:
 def players_in_file(path: Path) -> list[tuple[str, str]]:
     """The players in a file with one id a line, each once, with their places in the file. Raises
     Failed."""
-    found: dict[str, str] = {}
+    players: dict[str, str] = {}
     with file_failures():
         for number, line in enumerate(read_lines(path), 1):
             place = f"{name_of(path)}:{number}"
@@ -280,7 +275,7 @@ def players_in_file(path: Path) -> list[tuple[str, str]]:
             except UnicodeDecodeError:
                 raise Failed(f"{place}: bad-id: not UTF-8: give one id a line") from None
             if player:
-                found.setdefault(player, place)
-    if not found:
+                players.setdefault(player, place)
+    if not players:
         raise Failed(f"{name_of(path)}: no players in it: give one id a line")
-    return list(found.items())
+    return list(players.items())

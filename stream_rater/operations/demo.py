@@ -17,7 +17,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.operations.compare_store import compare
 from stream_rater.operations.corrections import removed
-from stream_rater.operations.dry_run import Move
+from stream_rater.operations.dry_run import Move, move
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.embedded import SHARDS, EmbeddedEngine
 
@@ -55,8 +55,8 @@ class DemoSeason:
     def _follow(self) -> None:
         """Read the new rating changes."""
         for events in self.engine.log.changed:
-            for each in events:
-                event = rating_changed_from_json(each.value)
+            for message in events:
+                event = rating_changed_from_json(message.value)
                 self.newest[event.player] = event
                 self.wins[event.player] += event.rank == 1
                 self.updates += 1
@@ -70,9 +70,10 @@ class DemoSeason:
         self.engine.log.submit(0, planned.value, planned.headers, received_s=time.time())
         self.engine.settle()
         self._follow()
-        moves = [
-            moved(old, new) for who, old in before.items() if (new := self.newest[who]) is not old
+        changed = [
+            (old, new) for who, old in before.items() if (new := self.newest[who]) is not old
         ]
+        moves = [move(old, new if new.rounds else None) for old, new in changed]
         return sorted(moves, key=lambda m: (m.player != player, -abs(m.difference or 0.0)))
 
     def verify(self) -> int:
@@ -100,23 +101,7 @@ def round_message(rng: random.Random, number: int, skills: Sequence[float]) -> b
     lobby = rng.sample(range(len(skills)), LOBBY)
     cheats = {CHEATER: CHEAT}
     order = sorted(lobby, key=lambda i: -rng.gauss(skills[i] + cheats.get(i, 0.0), 250.0))
+    standings = [{"player": player_id(i), "rank": rank} for rank, i in enumerate(order, start=1)]
     completed = SEASON_START + timedelta(minutes=12 * number)
-    return msgspec.json.encode(
-        {
-            "round_id": f"round-{number}",
-            "ladder": LADDER,
-            "completed_at": completed,
-            "standings": [
-                {"player": player_id(i), "rank": r} for r, i in enumerate(order, start=1)
-            ],
-        }
-    )
-
-
-def moved(old: RatingChanged, new: RatingChanged) -> Move:
-    """The difference between a rating change of a player and a later one."""
-    after = new.rating if new.rounds else None
-    difference = None if after is None else after - old.rating
-    return Move(
-        new.ladder, new.player, old.rating, after, difference, old.rounds, new.rounds
-    )  # fmt: skip
+    round_ = {"round_id": f"round-{number}", "ladder": LADDER, "completed_at": completed}
+    return msgspec.json.encode({**round_, "standings": standings})

@@ -15,8 +15,6 @@ from stream_rater.contract.record import Player
 from stream_rater.operations.compare_store import SET_BY_CORRECTIONS
 from stream_rater.rating import record
 
-DIGEST_BYTES = 16
-
 Digests = dict[Player, bytes]
 
 
@@ -25,41 +23,38 @@ def digests_of(
 ) -> Digests:
     """The digest of each belief. `batches`: players with their encoded beliefs. `corrected`: the
     ladders with corrections. Raises Failed if this release cannot read one."""
-    found: Digests = {}
+    digests: Digests = {}
     try:
         for batch in batches:
-            found |= _digests_of(batch, corrected)
+            digests |= _digests_of(batch, corrected)
     except record.UnknownRecord as error:
         raise Failed(str(error)) from None
-    return found
+    return digests
 
 
 def _digests_of(beliefs: Sequence[tuple[Player, bytes]], corrected: Collection[str]) -> Digests:
-    found = {player: _digest(data) for player, data in beliefs if player[0] not in corrected}
-    others = [each for each in beliefs if each[0][0] in corrected]
+    digests = {player: _digest(data) for player, data in beliefs if player[0] not in corrected}
+    others = [belief for belief in beliefs if belief[0][0] in corrected]
     if others:
         decoded = record.decode([data for _, data in others], 0, 0.0, 1.0)
         played = (decoded.header["rounds"] > 0).tolist()
         for name in SET_BY_CORRECTIONS:
             decoded.header[name] = 0
         normalized = zip(others, record.encode(decoded), played, strict=True)
-        found |= {player: _digest(data) for (player, _), data, counts in normalized if counts}
-    return found
+        digests |= {player: _digest(data) for (player, _), data, counts in normalized if counts}
+    return digests
 
 
 def _digest(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
-class Difference(NamedTuple):
-    """The players whose beliefs are not the same in both stores."""
+class StoreDifference(NamedTuple):
+    """The players whose beliefs are only in the first store, only in the second, or differ."""
 
     missing: list[Player]
-    """The players who are only in the first store."""
     surplus: list[Player]
-    """The players who are only in the second store."""
     differing: list[Player]
-    """The players whose beliefs differ."""
 
     @property
     def first(self) -> Player | None:
@@ -75,9 +70,9 @@ class Difference(NamedTuple):
         )
 
 
-def difference(before: Mapping[Player, bytes], after: Mapping[Player, bytes]) -> Difference:
+def difference(before: Mapping[Player, bytes], after: Mapping[Player, bytes]) -> StoreDifference:
     """Compare the digests of two stores."""
-    return Difference(
+    return StoreDifference(
         [player for player in before if player not in after],
         [player for player in after if player not in before],
         [player for player, data in after.items() if before.get(player, data) != data],

@@ -13,19 +13,14 @@ from typing import NamedTuple
 import msgspec
 
 from stream_rater.columns.sharding import ANYWHERE
+from stream_rater.config.errors import named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
+from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.record import Record
-from stream_rater.operations.corrections import (
-    APPLIED,
-    Planned,
-    announce,
-    applied,
-    check_accepting,
-    check_all,
-    fail_if_any,
-)
+from stream_rater.operations import corrections
+from stream_rater.operations.corrections import Planned
 from stream_rater.operations.input_file import RoundsFile, file_failures
 from stream_rater.operations.rate import RatingLine, rating_lines
 from stream_rater.replay.sequential import Replay
@@ -64,7 +59,7 @@ class DryRun(NamedTuple):
 
     def conclude(self) -> None:
         """Raise Failed if corrections would be rejected."""
-        fail_if_any(self.rejected, self.corrections, "would be refused")
+        corrections.fail_if_any(self.rejected, self.corrections, "would be refused")
 
 
 def dry_run(plan: Sequence[Planned], settings: Settings, file: Path | None) -> DryRun:
@@ -75,97 +70,80 @@ def dry_run(plan: Sequence[Planned], settings: Settings, file: Path | None) -> D
     deferred. Raises BadConfiguration or Failed.
     """
     ladders, ladder = ladders_of_settings(settings), plan[0].ladder
-    check_all(plan, ladders)
+    corrections.check_all(plan, ladders)
     if plan[-1].batched:
-        plan = [*plan, applied(ladder, "")]
+        plan = [*plan, corrections.applied(ladder, "")]
     if file is not None:
         with file_failures():
-            found = _preview(_LogSource(RoundsFile(file).records), plan, ladders, settings)
+            preview = _preview(RoundsFile(file).records, plan, ladders, settings)
     else:
         from stream_rater import places
         from stream_rater.operations.live_log import live_log
-        from stream_rater.runtime.failures import named_failures
 
         with named_failures(), places.opened(settings) as place:
-            check_accepting(plan, ladders, place.end_of)
+            corrections.check_accepting(plan, ladders, place.end_of)
             read_log, partition = live_log(place, ladders, ladder)
-            log = _LogSource(read_log, partition, place.partitions, time.time())
-            found = _preview(log, plan, ladders, settings)
-    for offset, invalid in found.others_rejected:
+            preview = _preview(
+                read_log, plan, ladders, settings, partition, place.partitions, time.time()
+            )
+    for offset, invalid in preview.others_rejected:
         print(f"waiting at offset {offset}: {invalid.code}: {invalid}", file=sys.stderr)
-    return _result(plan, found)
-
-
-class _LogSource(NamedTuple):
-    """A log to rate: that of a file, or of a partition of `round-completed`."""
-
-    read_log: Callable[[], Iterable[Record]]
-    """A function that yields all records at each call."""
-    partition: int = 0
-    partitions: int = ANYWHERE
-    received_s: float = float("inf")
-    """The time at which a correction that is sent now is received, Unix seconds."""
+    return _result(plan, preview)
 
 
 def _preview(
-    log: _LogSource, plan: Sequence[Planned], ladders: Ladders, settings: Settings
+    read_log: Callable[[], Iterable[Record]], plan: Sequence[Planned], ladders: Ladders,
+    settings: Settings, partition: int = 0, partitions: int = ANYWHERE,
+    received_s: float = float("inf"),
 ) -> CorrectionPreview:  # fmt: skip
-    announce(plan)
+    """`read_log`: yields all records at each call. `received_s`: the time at which a correction
+    that is sent now is received, Unix seconds."""
+    corrections.announce(plan)
     records = [
-        Record(log.partition, 0, each.value, each.headers, received_s=log.received_s)
-        for each in plan
+        Record(partition, 0, planned.value, planned.headers, received_s=received_s)
+        for planned in plan
     ]
-    window = settings.duplicate_window
-    return preview_corrections(
-        log.read_log, records, plan[0].ladder, ladders, window, log.partitions
-    )
+    ladder, window = plan[0].ladder, settings.duplicate_window
+    return preview_corrections(read_log, records, ladder, ladders, window, partitions)
 
 
-def _result(plan: Sequence[Planned], found: CorrectionPreview) -> DryRun:
+def _result(plan: Sequence[Planned], preview: CorrectionPreview) -> DryRun:
     ladder = plan[0].ladder
-    rejected = [plan[i].rejected(invalid) for i, invalid in found.rejected]
-    if rejected and len(rejected) >= sum(each.kind != APPLIED for each in plan):
+    rejected = [plan[i].rejected(invalid) for i, invalid in preview.rejected]
+    if rejected and len(rejected) >= sum(p.kind != corrections.APPLIED for p in plan):
         return DryRun(ladder, None, "", rejected, len(plan))
-    before, after = _lines(found.before, ladder), _lines(found.after, ladder)
-    moves = moves_of(before, after)
-    players = counted(len({each.player for each in (*before, *after)}), "player")
-    rounds = counted(found.rounds, "round")
-    seeds = f" and {counted(found.seeds, 'seed')}" if found.seeds else ""
+    before, after = _lines(preview.before, ladder), _lines(preview.after, ladder)
+    every = before | after
+    moves = [
+        move(before.get(player), after.get(player))
+        for player in every
+        if before.get(player) != after.get(player)
+    ]
+    players, rounds = counted(len(every), "player"), counted(preview.rounds, "round")
+    seeds = f" and {counted(preview.seeds, 'seed')}" if preview.seeds else ""
     summary = (
-        f"{len(moves):,} of {players} would move; {found.touched:,} of {rounds}{seeds} would be "
+        f"{len(moves):,} of {players} would move; {preview.touched:,} of {rounds}{seeds} would be "
         "touched"
     )
-    return DryRun(ladder, moves, summary, rejected, len(plan))
+    return DryRun(ladder, sorted(moves, key=_largest_first), summary, rejected, len(plan))
 
 
-def _lines(replay: Replay, ladder: str) -> list[RatingLine]:
+def _lines(replay: Replay, ladder: str) -> dict[str, RatingLine]:
     pool = replay.pools.get(ladder)
-    return [] if pool is None else rating_lines(ladder, pool, records=False)
-
-
-def moves_of(before: Iterable[RatingLine], after: Iterable[RatingLine]) -> list[Move]:
-    """The players whose rating differs between two replays. Players who are in only one of them
-    come first, then the others, the largest difference first."""
-    old, new = ({each.player: each for each in lines} for lines in (before, after))
-    moves = [
-        _move(old.get(player), new.get(player))
-        for player in old | new
-        if old.get(player) != new.get(player)
-    ]
-    moves.sort(key=_largest_first)
-    return moves
+    lines = [] if pool is None else rating_lines(ladder, pool, records=False)
+    return {line.player: line for line in lines}
 
 
 def _largest_first(move: Move) -> tuple[bool, float, str]:
     return move.difference is not None, -abs(move.difference or 0.0), move.player
 
 
-def _move(old: RatingLine | None, new: RatingLine | None) -> Move:
+def move(old: RatingLine | RatingChanged | None, new: RatingLine | RatingChanged | None) -> Move:
+    """The difference between two ratings of a player; None stands for no rating."""
     line = old or new
     assert line is not None
-    difference = None if old is None or new is None else new.rating - old.rating
-    return Move(
-        line.ladder, line.player, None if old is None else old.rating,
-        None if new is None else new.rating, difference, 0 if old is None else old.rounds,
-        0 if new is None else new.rounds,
-    )  # fmt: skip
+    before = None if old is None else old.rating
+    after = None if new is None else new.rating
+    difference = None if before is None or after is None else after - before
+    rounds = (old.rounds if old else 0, new.rounds if new else 0)
+    return Move(line.ladder, line.player, before, after, difference, *rounds)

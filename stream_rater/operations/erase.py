@@ -8,7 +8,7 @@ file is written from nothing, so no page of it can hold the id, and takes the pl
 import secrets
 
 from stream_rater import places
-from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.errors import BadConfiguration, Failed, named_failures, with_cure
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
@@ -17,7 +17,6 @@ from stream_rater.operations.rewriting import Mentions, Pseudonym, changes_merge
 from stream_rater.places import checks
 from stream_rater.rounds.validation import id_mistake
 from stream_rater.runtime import malloc, selfcheck
-from stream_rater.runtime.failures import named_failures, with_cure
 from stream_rater.runtime.progress import counted
 
 RANDOM_BYTES = 8

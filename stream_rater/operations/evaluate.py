@@ -5,8 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from stream_rater.config.errors import BadConfiguration, Failed
-from stream_rater.config.extras import MissingExtra
+from stream_rater.config.errors import BadConfiguration, Failed, MissingExtra
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.evaluation.comparison import Named, compare
@@ -108,11 +107,8 @@ class SeasonFile:
     ) -> None:  # fmt: skip
         """`lines`: the lines of the file, if it is open already. `named`: whether the names of
         players are kept. `reading`: how a table is to be read."""
-        self._path, self._file, self._named = (
-            path,
-            input_file.RoundsFile(path, lines, reading),
-            named,
-        )
+        self._path, self._named = path, named
+        self._file = input_file.RoundsFile(path, lines, reading)
         self.mistakes, self.order = self._file.mistakes, input_file.Order()
 
     def play(self, run: Callable[[Iterator[Session]], T]) -> T:

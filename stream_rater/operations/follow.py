@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from stream_rater import places
-from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.errors import BadConfiguration, Failed, named_failures
 from stream_rater.config.settings import Settings
 from stream_rater.contract import events
 from stream_rater.contract.corrections import EVENT_TYPE
@@ -18,15 +18,12 @@ from stream_rater.contract.record import Record, header
 from stream_rater.contract.seeds import RESET, SEEDED
 from stream_rater.places.port import CHANGED, REJECTED
 from stream_rater.rounds.validation import CODES
-from stream_rater.runtime.failures import named_failures
 
 HINT_S = 5.0
 """The time without a line after which a hint says that the command waits, in seconds."""
 
-SHOWN_LINE = "{time}  {ladder:<16} {who:<24} {what}"
 
-
-class Following(msgspec.Struct, frozen=True, kw_only=True):
+class FollowedSpan(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a topic that a command follows."""
 
     from_start: bool = False
@@ -38,7 +35,7 @@ class Following(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def watch(
-    settings: Settings, following: Following, *, ladder: str | None, player: str | None,
+    settings: Settings, following: FollowedSpan, *, ladder: str | None, player: str | None,
     as_json: bool,
 ) -> Iterator[str]:  # fmt: skip
     """Yield a line for each `rating-changed` event as it comes. `ladder`, `player`: if given, only
@@ -57,7 +54,7 @@ def watch(
 
 
 def rejected(
-    settings: Settings, following: Following, *, ladder: str | None, code: str | None,
+    settings: Settings, following: FollowedSpan, *, ladder: str | None, code: str | None,
     as_json: bool,
 ) -> Iterator[str]:  # fmt: skip
     """Yield a line for each rejected record as it comes. `ladder`, `code`: if given, only records
@@ -66,49 +63,45 @@ def rejected(
         raise BadConfiguration(f"--code: none is {code!r}; they are {', '.join(sorted(CODES))}")
 
     def line(record: Record) -> str | None:
-        found = rejection_of(record)
-        if (ladder and found.ladder != ladder) or (code and found.code != code):
+        rejection = rejection_of(record)
+        if (ladder and rejection.ladder != ladder) or (code and rejection.code != code):
             return None
-        return msgspec.json.encode(found).decode() if as_json else _line_of_rejection(found)
+        if as_json:
+            return msgspec.json.encode(rejection).decode()
+        return _line_of_rejection(rejection)
 
     yield from _lines(settings, REJECTED, following, line, {"ladder": ladder, "code": code})
 
 
 def _lines(
-    settings: Settings, topic: str, following: Following, line: Callable[[Record], str | None],
+    settings: Settings, topic: str, following: FollowedSpan, line: Callable[[Record], str | None],
     chosen: Mapping[str, str | None],
 ) -> Iterator[str]:  # fmt: skip
-    """Yield the lines of the records of CHANGED or REJECTED (`_lines_of`)."""
-    with named_failures(), places.opened(settings) as place:
-        records = place.follow(topic, from_start=following.from_start)
-        yield from _lines_of(records, place.topic(topic), following, line, chosen)
+    """Yield the lines of the records of CHANGED or REJECTED. Raises Failed if there are fewer than
+    `count`.
 
-
-def _lines_of(
-    records: Iterator[Record | None], topic: str, following: Following,
-    line: Callable[[Record], str | None], chosen: Mapping[str, str | None],
-) -> Iterator[str]:  # fmt: skip
-    """Yield the lines of records. Raises Failed if there are fewer than `count`.
-
-    `line` gives the line of a record, or None to skip the record. `topic`: where the records come
-    from. `chosen`: the options by which `line` selects records, for the hint.
+    `line` gives the line of a record, or None to skip the record. `chosen`: the options by which
+    `line` selects records, for the hint.
     """
     count = 0
-    lines = (None if each is None else line(each) for each in records)
-    hint = _hint(topic, following, chosen)
-    for text in _in_time(lines, following.wait_s, time.monotonic, hint):
-        yield text
-        count += 1
-        if count == following.count:
-            return
+    with named_failures(), places.opened(settings) as place:
+        records = place.follow(topic, from_start=following.from_start)
+        name = place.topic(topic)
+        lines = (None if record is None else line(record) for record in records)
+        hint = _hint(name, following, chosen)
+        for text in _in_time(lines, following.wait_s, time.monotonic, hint):
+            yield text
+            count += 1
+            if count == following.count:
+                return
     if following.count is not None:
         raise Failed(
-            f"{topic}: {count} of {following.count} lines, and no other within "
+            f"{name}: {count} of {following.count} lines, and no other within "
             f"{following.wait_s:g} s"
         )
 
 
-def _hint(topic: str, following: Following, chosen: Mapping[str, str | None]) -> str:
+def _hint(topic: str, following: FollowedSpan, chosen: Mapping[str, str | None]) -> str:
     """One line that says which messages the command waits for."""
     given = ", ".join(f"{name} {value!r}" for name, value in chosen.items() if value)
     of = f" of {given}" if given else ""
@@ -143,11 +136,12 @@ def _in_time(
 
 def line_of(event: events.RatingChanged) -> str:
     """A rating change in one line."""
-    return SHOWN_LINE.format(
-        time=in_utc(event.completed_at), ladder=events.shown(event.ladder),
-        who=events.shown(event.player),
-        what=outcome_of(event),
-    )  # fmt: skip
+    ladder, player = events.shown(event.ladder), events.shown(event.player)
+    return _line(in_utc(event.completed_at), ladder, player, outcome_of(event))
+
+
+def _line(time: str, ladder: str, who: str, what: str) -> str:
+    return f"{time}  {ladder:<16} {who:<24} {what}"
 
 
 def in_utc(time: str) -> str:
@@ -214,15 +208,16 @@ class _Ids(msgspec.Struct):
     season: Any = None
 
 
-_FROM_JSON, _FROM_MSGPACK = msgspec.json.Decoder(_Ids), msgspec.msgpack.Decoder(_Ids)
+_from_json = msgspec.json.Decoder(_Ids).decode
+_from_msgpack = msgspec.msgpack.Decoder(_Ids).decode
 
 
 def rejection_of(record: Record) -> Rejected:
     """Decode a record of `round-rejected`."""
     headers, value = record.headers, record.value or b""
     json = header(headers, "content-type").startswith(events.JSON)
-    ids = _ids(_FROM_JSON if json else _FROM_MSGPACK, value)
-    found = Rejected(
+    ids = _ids(value, packed=not json)
+    rejection = Rejected(
         code=header(headers, "error-code"),
         error=header(headers, "error"),
         ladder=ids.ladder,
@@ -233,22 +228,20 @@ def rejection_of(record: Record) -> Rejected:
         rejected_at=header(headers, "ce_time"),
     )
     if kind := header(headers, EVENT_TYPE):
-        found.event_type = kind
-        found.player, found.into = _text(ids.player), _text(ids.into)
-        found.season = ids.season if isinstance(ids.season, int) else None
+        rejection.event_type = kind
+        rejection.player, rejection.into = _text(ids.player), _text(ids.into)
+        rejection.season = ids.season if isinstance(ids.season, int) else None
     try:
-        found.value = value.decode()
+        rejection.value = value.decode()
     except UnicodeDecodeError:
-        found.value_base64 = base64.b64encode(value).decode()
-    return found
+        rejection.value_base64 = base64.b64encode(value).decode()
+    return rejection
 
 
-def _ids(
-    decoder: "msgspec.json.Decoder[_Ids] | msgspec.msgpack.Decoder[_Ids]", value: bytes
-) -> _Ids:
+def _ids(value: bytes, *, packed: bool) -> _Ids:
     try:
-        return decoder.decode(value)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return (_from_msgpack if packed else _from_json)(value)
+    except events.UNDECODABLE:
         return _Ids()
 
 
@@ -260,29 +253,24 @@ def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _line_of_rejection(found: Rejected) -> str:
-    place = f"{found.source_topic} partition {found.source_partition} offset {found.source_offset}"
-    kind = (
-        f"{events.shown(found.event_type)[: events.MAX_ID_BYTES]} refused: "
-        if found.event_type
-        else ""
-    )
-    return SHOWN_LINE.format(
-        time=in_utc(found.rejected_at),
-        ladder=events.shown(found.ladder or "-")[:events.MAX_ID_BYTES],
-        who=_about(found),
-        what=f"{kind}{events.shown(found.code)}: {events.shown(found.error)} "
-        f"({events.shown(place)})",
-    )  # fmt: skip
+def _line_of_rejection(rejection: Rejected) -> str:
+    source = rejection.source_topic, rejection.source_partition, rejection.source_offset
+    place = events.shown("{} partition {} offset {}".format(*source))
+    kind = f"{_short(rejection.event_type)} refused: " if rejection.event_type else ""
+    what = f"{kind}{events.shown(rejection.code)}: {events.shown(rejection.error)} ({place})"
+    time, ladder = in_utc(rejection.rejected_at), _short(rejection.ladder or "-")
+    return _line(time, ladder, _about(rejection), what)
 
 
-def _about(found: Rejected) -> str:
+def _about(rejection: Rejected) -> str:
     """The id of the round, or the player or the season of a correction without a round."""
-    player, into = (
-        events.shown(each or "")[: events.MAX_ID_BYTES] for each in (found.player, found.into)
-    )
-    if found.round_id is not None or found.event_type is None:
-        return events.shown(found.round_id or "-")[: events.MAX_ID_BYTES]
-    if found.season is not None:
-        return f"season {found.season}"
+    if rejection.round_id is not None or rejection.event_type is None:
+        return _short(rejection.round_id or "-")
+    if rejection.season is not None:
+        return f"season {rejection.season}"
+    player, into = _short(rejection.player or ""), _short(rejection.into or "")
     return f"{player} -> {into}" if into else player or "-"
+
+
+def _short(text: str) -> str:
+    return events.shown(text)[: events.MAX_ID_BYTES]

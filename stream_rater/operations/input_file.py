@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
@@ -25,8 +25,6 @@ from stream_rater.tables.reading import AS_FOUND, Reading, is_table, stem_of
 
 if TYPE_CHECKING:  # it is loaded for tables only
     from stream_rater.tables.table import Table
-
-T = TypeVar("T")
 
 MAX_LATE = 0.1
 """The largest fraction of a file's rounds that may be out of order without a warning."""
@@ -48,10 +46,8 @@ class RoundsFile:
         is to be read. `ladders`: those among which the ladder of a table must be; None: any.
         `once`: whether the records are read once only, so that no copy is needed."""
         self.mistakes = Mistakes(path)
-        """Its invalid lines."""
-        self._path = path
-        self._lines = lines
-        self._reading, self._ladders, self._once = reading, ladders, once
+        self._path, self._lines, self._once = path, lines, once
+        self._reading, self._ladders = reading, ladders
         self._table: Table | None = None
         self._copy: IO[bytes] | None = None
         self._uncopied: Iterator[bytes] = iter(())
@@ -128,8 +124,8 @@ def read_records(path: Path, lines: Iterator[bytes] | None = None) -> Iterator[R
 
     Raises OSError if the file cannot be read or holds no JSON lines.
     """
-    found = json_lines(lines or read_lines(path), name_of(path))
-    return records_of(track_bytes(found, path.name, text_size(path)))
+    read = json_lines(lines or read_lines(path), name_of(path))
+    return records_of(track_bytes(read, path.name, text_size(path)))
 
 
 @contextmanager
@@ -146,13 +142,23 @@ def file_failures() -> Iterator[None]:
 def check_writable(out: Path, *inputs: Path | None) -> None:
     """Raise BadConfiguration before the work if a file cannot be written, or is an input."""
     folder = out.parent
-    for each in inputs:
-        if each is not None and out.exists() and each.exists() and out.samefile(each):
-            raise BadConfiguration(f"{out}: it is {each}, which is read: name another file")
+    for path in filter(None, inputs):
+        if out.exists() and path.exists() and out.samefile(path):
+            raise BadConfiguration(f"{out}: it is {path}, which is read: name another file")
     if not folder.is_dir():
         raise BadConfiguration(f"{out}: no folder {folder}")
     if not os.access(out if out.exists() else folder, os.W_OK):
         raise BadConfiguration(f"{out}: not to be written")
+
+
+@contextmanager
+def output(out: Path | None) -> Iterator[IO[bytes]]:
+    """A file that is written anew, or standard output for None."""
+    if out is None:
+        yield sys.stdout.buffer
+        return
+    with out.open("wb") as file:
+        yield file
 
 
 class Order:
@@ -161,8 +167,7 @@ class Order:
 
     def __init__(self) -> None:
         self._latest: dict[str, int] = {}
-        self._count = 0
-        self._late = 0
+        self._count = self._late = 0
         self._first_late = ""
 
     def add(self, rounds: RoundBatch) -> None:
@@ -205,10 +210,8 @@ class Mistakes:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.count = 0
-        """The number of invalid lines."""
-        self.valid_lines = 0
-        """The number of valid lines."""
+        self.count = self.valid_lines = 0
+        """The numbers of invalid and of valid lines."""
         self._printed = 0
         """The number of invalid lines that an earlier reading of the file has printed."""
         self._table: Table | None = None
@@ -217,11 +220,6 @@ class Mistakes:
         """Count from the start of the file again, and print no line twice."""
         self._printed = max(self._printed, self.count)
         self.count = self.valid_lines = 0
-
-    def count_valid(self, round_: T) -> T:
-        """Count a valid round, and return it."""
-        self.valid_lines += 1
-        return round_
 
     def add_all(self, batch: LogBatch) -> None:
         """Count the lines of a batch, and print the invalid ones."""
@@ -256,12 +254,9 @@ class Mistakes:
         """Raise Failed if there were invalid lines. Warn if there were no lines at all."""
         if count := self.count + self._rejected_rows:
             were = f"{counted(count, 'round')} {'was' if count == 1 else 'were'} invalid"
-            others = (
-                f"the {self.valid_lines:,} others were"
-                if self.valid_lines > 1
-                else "the other one was"
-            )
-            more = f"; {others} taken" if self.valid_lines else ", and there was no other"
+            valid = self.valid_lines
+            others = f"the {valid:,} others were" if valid > 1 else "the other one was"
+            more = f"; {others} taken" if valid else ", and there was no other"
             raise Failed(f"{name_of(self.path)}: {were}{more}")
         if not self.valid_lines:
             print(f"{name_of(self.path)}: no rounds in it", file=sys.stderr)

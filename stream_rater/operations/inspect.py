@@ -13,7 +13,7 @@ from stream_rater import places
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import shards_of
-from stream_rater.config.errors import Failed
+from stream_rater.config.errors import Failed, named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import Correction
@@ -35,7 +35,6 @@ from stream_rater.rating import record as belief_record
 from stream_rater.rating.factor import factors_of, weights_of
 from stream_rater.rating.seasons import seen
 from stream_rater.rating.stages import RatingRule, rule_of
-from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import unknown_ladder
 
 LAST_ROUNDS = 5

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from itertools import chain, islice, takewhile, zip_longest
 
 from stream_rater import places
-from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.errors import BadConfiguration, Failed, named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
@@ -20,7 +20,6 @@ from stream_rater.operations.rewriting import AcceptedRecords
 from stream_rater.places.port import Place
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import Verdicts
-from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import counted
 
 

@@ -11,12 +11,11 @@ from pathlib import Path
 from msgspec import structs
 
 from stream_rater import places
-from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.errors import BadConfiguration, named_failures, with_cure
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.operations.migrate import Migration
 from stream_rater.runtime import malloc, selfcheck
-from stream_rater.runtime.failures import named_failures, with_cure
 from stream_rater.runtime.progress import counted
 
 

@@ -5,7 +5,7 @@ Only `from_redis` needs the packages of the service. The command writes nothing.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from stream_rater.columns.ranges import bounds
-from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.errors import BadConfiguration, Failed, named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
@@ -30,27 +30,25 @@ from stream_rater.replay.rating_changes import numbers_of
 from stream_rater.rounds.validation import Invalid, id_mistake
 from stream_rater.runtime.progress import unknown_ladder
 
-DID_NOT_FINISH = NO_SEAT = NO_SCORE = "-"
+NO_VALUE = "-"
+"""Stands for a side that did not finish, or has no seat or score."""
 RANK = re.compile("[1-9][0-9]{0,8}", re.ASCII)
 SCORE = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", re.ASCII)
 
 
-class Question(NamedTuple):
-    """A question about a round."""
+class RoundQuestion(NamedTuple):
+    """A question about a round. The lists have one value for each side."""
 
     sides: list[tuple[str, ...]]
     """The players of each side."""
     teams: int | None
     """The number of even teams into which the players are dealt; None leaves the sides as given."""
     ranks: list[int | None] | None
-    """The rank of each side, None for one that did not finish. None if the question is not about a
-    result."""
+    """None for a side that did not finish. None if the question is not about a result."""
     variance_factor: float
     """The factor by which the variance of a side's performance is multiplied."""
     seats: list[str | None]
-    """The seat of each side, None for a side without one."""
     scores: list[float | None]
-    """The score of each side, None for a side without one."""
 
     @property
     def players(self) -> list[str]:
@@ -58,7 +56,7 @@ class Question(NamedTuple):
         return [player for side in self.sides for player in side]
 
 
-class Player(msgspec.Struct):
+class PlayerNow(msgspec.Struct):
     """A player's current ratings, as `--format json` writes them."""
 
     player: str
@@ -68,16 +66,16 @@ class Player(msgspec.Struct):
     rounds: int
 
 
-class Side(msgspec.Struct, omit_defaults=True):
+class PredictedSide(msgspec.Struct, omit_defaults=True):
     """A side, its probability to win, its mean rank, and its seat if it has one."""
 
-    players: list[Player]
+    players: list[PlayerNow]
     win: float
     expected_rank: float
     seat: str | None = None
 
 
-class Change(msgspec.Struct):
+class PredictedChange(msgspec.Struct):
     """The ratings of a player after the result in the question."""
 
     player: str
@@ -87,21 +85,21 @@ class Change(msgspec.Struct):
     previous_rating: float
 
 
-class Answer(msgspec.Struct):
+class RoundPrediction(msgspec.Struct):
     """A prediction, as `--format json` writes it."""
 
     ladder: str
-    sides: list[Side]
+    sides: list[PredictedSide]
     draw: float
     quality: float
     pairwise: list[list[float]]
-    changes: list[Change] | None = None
+    changes: list[PredictedChange] | None = None
     """The changes by the result; None if the question is not about a result."""
 
 
 def from_file(
-    question: Question, path: Path, ladders: Ladders, ladder: str | None
-) -> tuple[Answer, RatedFile]:  # fmt: skip
+    question: RoundQuestion, path: Path, ladders: Ladders, ladder: str | None
+) -> tuple[RoundPrediction, RatedFile]:  # fmt: skip
     """Answer by the ratings after the rounds of a file. `ladder`: None if the file has only one.
 
     Returns the rated file, too. The caller must call its `conclude`. Raises BadConfiguration or
@@ -124,13 +122,12 @@ def from_file(
     return _answer(question, what_if.KnownBeliefs(ladder, pool, edits, time_s)), rated
 
 
-def from_redis(question: Question, settings: Settings, ladder: str) -> Answer:
+def from_redis(question: RoundQuestion, settings: Settings, ladder: str) -> RoundPrediction:
     """Answer by the ratings in Redis, or in a data file. Raises BadConfiguration if the ladders
     file is not that of the workers. Raises Failed if no round of the ladder was rated, if the
     beliefs are not up to date, if a player was removed, or if a server does not answer."""
     from stream_rater import places
     from stream_rater.places import live_beliefs
-    from stream_rater.runtime.failures import named_failures
 
     with named_failures(), places.opened(settings) as place:
         try:
@@ -145,7 +142,7 @@ def from_redis(question: Question, settings: Settings, ladder: str) -> Answer:
     return _answer(question, known)
 
 
-def _answer(question: Question, known: what_if.KnownBeliefs) -> Answer:
+def _answer(question: RoundQuestion, known: what_if.KnownBeliefs) -> RoundPrediction:
     """The prediction. Raises Failed for a round that cannot be played."""
     sides, pool = question.sides, known.pool
     try:
@@ -160,24 +157,19 @@ def _answer(question: Question, known: what_if.KnownBeliefs) -> Answer:
     starts = bounds(np.array([len(side) for side in sides], np.int64))
     names = [playing[player] for side in sides for player in side]
     beliefs = what_if.believed(pool, names)
-    mu, sigma, rounds = (column.tolist() for column in beliefs)
-    found = of_round(
+    forecast = of_round(
         pool.rating, starts, np.ones(len(names)), beliefs, question.variance_factor,
         shift_of_sides(pool.rating, question.seats),
     )  # fmt: skip
     rating = pool.rule.rating(beliefs.mu, beliefs.sigma).tolist()
-    players = [
-        Player(player, *row)
-        for player, *row in zip(chain(*sides), mu, sigma, rating, rounds, strict=True)
-    ]
-    chances = zip(
-        pairwise(starts.tolist()), found.win.tolist(), found.expected_rank.tolist(), question.seats,
-        strict=True,
-    )  # fmt: skip
-    answer = Answer(
+    mu, sigma, rounds = (column.tolist() for column in beliefs)
+    players = list(map(PlayerNow, chain(*sides), mu, sigma, rating, rounds))
+    members = [players[first:end] for first, end in pairwise(starts.tolist())]
+    ranks = forecast.expected_rank.tolist()
+    answer = RoundPrediction(
         known.ladder,
-        [Side(players[first:end], win, rank, seat) for (first, end), win, rank, seat in chances],
-        found.draw, found.quality, found.pairwise.tolist(),
+        list(map(PredictedSide, members, forecast.win.tolist(), ranks, question.seats)),
+        forecast.draw, forecast.quality, forecast.pairwise.tolist(),
     )  # fmt: skip
     if question.ranks is not None:
         answer.changes = list(_changes(known, sides, question))
@@ -185,8 +177,8 @@ def _answer(question: Question, known: what_if.KnownBeliefs) -> Answer:
 
 
 def _changes(
-    known: what_if.KnownBeliefs, sides: Sequence[tuple[str, ...]], question: Question
-) -> Iterator[Change]:
+    known: what_if.KnownBeliefs, sides: Sequence[tuple[str, ...]], question: RoundQuestion
+) -> Iterator[PredictedChange]:
     """Yield the new ratings of the players whose ratings the result would change. Raises Failed for
     an invalid round."""
     standings = [
@@ -206,20 +198,20 @@ def _changes(
         return
     for player, row in zip(rated.rounds.names.texts(), numbers_of(rated).tolist(), strict=True):
         mu, sigma, _, _, _, rating, previous = row
-        yield Change(player, mu, sigma, rating, previous)
+        yield PredictedChange(player, mu, sigma, rating, previous)
 
 
 # --- the question --------------------------------------------------------------------------------
 
 
 def question_of(
-    sides: Sequence[str], teams: int | None, ranks: str | None, variance_factor: float,
+    sides: Sequence[str], *, teams: int | None, ranks: str | None, factor: float,
     seats: str | None = None, scores: str | None = None,
-) -> Question:  # fmt: skip
+) -> RoundQuestion:  # fmt: skip
     """The question in these arguments of the command. Raises BadConfiguration."""
-    found = [_side(f"side {i}", text) for i, text in enumerate(sides, 1)]
+    given = [_side(f"side {i}", text) for i, text in enumerate(sides, 1)]
     places: dict[str, int] = {}
-    for i, player in ((i, player) for i, side in enumerate(found, 1) for player in side):
+    for i, player in ((i, player) for i, side in enumerate(given, 1) for player in side):
         if player in places:
             where = f"side {i}" if places[player] == i else f"sides {places[player]} and {i}"
             raise BadConfiguration(f"{where}: player {player!r} stands there twice: name each once")
@@ -228,16 +220,17 @@ def question_of(
         raise BadConfiguration(
             f"--teams {teams}: {len(places)} players can be dealt into 2 to {len(places)} teams"
         )
-    count = teams or len(found)
+    count = teams or len(given)
     if count < 2:
         raise BadConfiguration(
             "one side alone: name two at least, as in ann,bob cy,dee, or deal it by --teams 2"
         )
     if scores is not None and ranks is None:
         raise BadConfiguration("--scores is for --ranks: add the ranks that the scores led to")
-    return Question(
-        found, teams, _ranks(ranks, count), variance_factor, _seats(seats, count),
-        _scores(scores, count),
+    return RoundQuestion(
+        given, teams, None if ranks is None else _ranks(ranks, count), factor,
+        [None] * count if seats is None else _seats(seats, count),
+        [None] * count if scores is None else _scores(scores, count),
     )  # fmt: skip
 
 
@@ -247,62 +240,46 @@ def _side(place: str, text: str) -> tuple[str, ...]:
         try:
             players = msgspec.json.decode(text, type=list[str])
         except msgspec.DecodeError:
-            raise BadConfiguration(
-                f'{place}: {text}: no JSON list such as ["ann", "bob"]'
-            ) from None
+            example = '["ann", "bob"]'
+            raise BadConfiguration(f"{place}: {text}: no JSON list such as {example}") from None
     else:
         players = text.split(",")
     for player in players or [""]:
         if not player:
-            raise BadConfiguration(
-                f"{place}: {text!r}: an empty id: write ids as in ann,bob cy,dee"
-            )
+            cure = "write ids as in ann,bob cy,dee"
+            raise BadConfiguration(f"{place}: {text!r}: an empty id: {cure}")
         if mistake := id_mistake(player):
             raise BadConfiguration(f"{place}: {text!r}: player {player!r}: {mistake}")
     return tuple(players)
 
 
-def _ranks(text: str | None, sides: int) -> list[int | None] | None:
-    if text is None:
-        return None
-    words = text.split(",")
-    if len(words) != sides:
-        raise BadConfiguration(f"--ranks {text}: {len(words)} for {sides} sides: give one for each")
-    for word in words:
-        if word != DID_NOT_FINISH and not RANK.fullmatch(word):
-            raise BadConfiguration(
-                f"--ranks {text}: {word!r} is no rank: give whole numbers from 1 to 999999999, or "
-                f"{DID_NOT_FINISH} for who did not finish"
-            )
-    return [None if word == DID_NOT_FINISH else int(word) for word in words]
-
-
-def _seats(text: str | None, sides: int) -> list[str | None]:
-    if text is None:
-        return [None] * sides
-    words = text.split(",")
-    if len(words) != sides:
-        raise BadConfiguration(f"--seats {text}: {len(words)} for {sides} sides: give one for each")
-    for word in words:
-        if not is_seat(word):
-            raise BadConfiguration(
-                f"--seats {text}: {word!r} is no name of a seat: {SEAT_CURE}, or {NO_SEAT} for none"
-            )
-    return [None if word == NO_SEAT else word for word in words]
-
-
-def _scores(text: str | None, sides: int) -> list[float | None]:
-    if text is None:
-        return [None] * sides
+def _one_for_each(
+    option: str, text: str, sides: int, is_valid: Callable[[str], object], wanted: str
+) -> list[str | None]:
+    """The words of an option, one for each side; None for NO_VALUE. Raises BadConfiguration."""
     words = text.split(",")
     if len(words) != sides:
         raise BadConfiguration(
-            f"--scores {text}: {len(words)} for {sides} sides: give one for each"
+            f"{option} {text}: {len(words)} for {sides} sides: give one for each"
         )
     for word in words:
-        if word != NO_SCORE and not SCORE.fullmatch(word):
-            raise BadConfiguration(
-                f"--scores {text}: {word!r} is no score: give numbers such as 4 or -0.5, or "
-                f"{NO_SCORE} for none"
-            )
-    return [None if word == NO_SCORE else float(word) for word in words]
+        if word != NO_VALUE and not is_valid(word):
+            raise BadConfiguration(f"{option} {text}: {word!r} is no {wanted}")
+    return [None if word == NO_VALUE else word for word in words]
+
+
+def _ranks(text: str, sides: int) -> list[int | None]:
+    wanted = f"rank: give whole numbers from 1 to 999999999, or {NO_VALUE} for who did not finish"
+    words = _one_for_each("--ranks", text, sides, RANK.fullmatch, wanted)
+    return [None if word is None else int(word) for word in words]
+
+
+def _seats(text: str, sides: int) -> list[str | None]:
+    wanted = f"name of a seat: {SEAT_CURE}, or {NO_VALUE} for none"
+    return _one_for_each("--seats", text, sides, is_seat, wanted)
+
+
+def _scores(text: str, sides: int) -> list[float | None]:
+    wanted = f"score: give numbers such as 4 or -0.5, or {NO_VALUE} for none"
+    words = _one_for_each("--scores", text, sides, SCORE.fullmatch, wanted)
+    return [None if word is None else float(word) for word in words]

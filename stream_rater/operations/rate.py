@@ -1,20 +1,23 @@
-"""`stream-rater rate`: rates the rounds of a file offline."""
+"""`stream-rater rate` and `convert`: rates the rounds of a file offline, or writes those of a table
+as JSON lines."""
 
 import base64
 import csv
+import gzip
 import io
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
 from msgspec.structs import astuple
 
-from stream_rater.config.errors import Failed
-from stream_rater.config.ladders import ANY_LADDER, BETTER_FOR_DUELS, Ladders
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.files import ladders_of_environment
+from stream_rater.config.ladders import ANY_LADDER, BETTER_FOR_DUELS, Ladders, say_cautions
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
 from stream_rater.operations import input_file
@@ -22,16 +25,17 @@ from stream_rater.places import is_data_file
 from stream_rater.rating.seasons import seen
 from stream_rater.rating.stages import ratings
 from stream_rater.replay.cores import ONE_CORE, Cores
-from stream_rater.replay.edited_log import Verdicts
-from stream_rater.replay.ledger import with_verdicts
+from stream_rater.replay.corrected import with_verdicts
+from stream_rater.replay.edited_log import EditedLog, Verdicts, records_of
+from stream_rater.replay.files import STANDARD_INPUT
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
-from stream_rater.runtime.ladder_checks import say_cautions
+from stream_rater.runtime.progress import counted
+from stream_rater.tables.formats import SUFFIXES, is_table
 from stream_rater.tables.reading import AS_FOUND, Reading
 
 _to_json = msgspec.json.Encoder().encode
-
 
 Form = Literal["table", "csv", "json"]
 
@@ -51,8 +55,8 @@ def rate(
 
     Raises BadConfiguration or Failed.
     """
-    for each in filter(None, (out, changes, database)):
-        input_file.check_writable(each, path)
+    for written in filter(None, (out, changes, database)):
+        input_file.check_writable(written, path)
     if out is not None and changes is not None:
         input_file.check_writable(out, changes)
     say_cautions(ladders, lambda text: print(f"warning: {text}", file=sys.stderr))
@@ -60,9 +64,9 @@ def rate(
         rated = rate_file(path, ladders, changes, reading, Cores.of(cores))
         pools = sorted(rated.replay.pools.items())
         if database is not None:
-            _to_sqlite(database, (line for each in pools for line in rating_lines(*each)))
+            _to_sqlite(database, (line for pair in pools for line in rating_lines(*pair)))
         else:
-            with _opened(out) as file:
+            with input_file.output(out) as file:
                 if form == "csv" and not records:
                     file.write(f"{','.join(COLUMNS)}\n".encode())
                 for pair in pools:
@@ -144,7 +148,7 @@ def rate_file(
         replay, order = Replay(ladders, window, verdicts=verdicts, cores=cores), input_file.Order()
         mistakes.restart()
         are_duels = False
-        with _opened(changes) if changes else nullcontext() as log:
+        with input_file.output(changes) if changes else nullcontext() as log:
             for batch in replay.run(file.records()):
                 mistakes.add_all(batch.log)
                 order.add(batch.log.rounds.rounds)
@@ -154,15 +158,6 @@ def rate_file(
         return RatedFile(path, replay, verdicts, order, mistakes, are_duels)
 
     return with_verdicts(run, file.records, ladders, window)
-
-
-@contextmanager
-def _opened(out: Path | None) -> Iterator[IO[bytes]]:
-    if out is None:
-        yield sys.stdout.buffer
-        return
-    with out.open("wb") as file:
-        yield file
 
 
 class RatingLine(msgspec.Struct, omit_defaults=True):
@@ -183,16 +178,45 @@ def rating_lines(ladder: str, pool: Pool, *, records: bool = False) -> list[Rati
     rows = np.arange(len(pool))
     header = pool.headers(rows)
     mu, sigma = seen(pool.rule, header)
-    shown = ratings([pool.rule], np.zeros(len(pool), np.int64), mu, sigma)
+    rating = ratings([pool.rule], np.zeros(len(pool), np.int64), mu, sigma)
     encoded: Sequence[str | None] = [None] * len(pool)
     if records:
-        encoded = [base64.b64encode(each).decode() for each in pool.records(rows)]
-    lines = [
-        RatingLine(ladder, *columns)
-        for columns in zip(
-            pool.players(), mu.tolist(), sigma.tolist(), shown.tolist(),
-            header["rounds"].tolist(), encoded, strict=True,
-        )
-    ]  # fmt: skip
-    lines.sort(key=lambda line: (-line.rating, line.player))
-    return lines
+        encoded = [base64.b64encode(record).decode() for record in pool.records(rows)]
+    numbers = (mu.tolist(), sigma.tolist(), rating.tolist(), header["rounds"].tolist())
+    columns = zip(pool.players(), *numbers, encoded, strict=True)
+    lines = [RatingLine(ladder, *row) for row in columns]
+    return sorted(lines, key=lambda line: (-line.rating, line.player))
+
+
+# --- convert -------------------------------------------------------------------------------------
+
+
+def convert(path: Path, out: Path, reading: Reading) -> None:
+    """Write the rounds of a table to `out` as JSON lines, in order of time; `-` is standard output.
+    A name that ends in .gz is compressed by gzip.
+
+    Raises BadConfiguration with a question about a column, or Failed if rows were rejected, here or
+    as rounds; all others are written.
+    """
+    if not is_table(path):
+        raise BadConfiguration(f"{path}: no table: its name must end in {', '.join(SUFFIXES)}")
+    if is_table(out):
+        raise BadConfiguration(f"{out}: it would have JSON lines: end its name in .jsonl")
+    if out != STANDARD_INPUT:
+        input_file.check_writable(out, path)
+    file = input_file.RoundsFile(path, None, reading)
+    with input_file.file_failures():
+        table, mistakes, refused = file.table(), file.mistakes, set[int]()
+        log = EditedLog(ladders_of_environment({}), Settings().duplicate_window)
+        for batch in log.batches(records_of(table.lines())):
+            mistakes.add_all(batch)
+            refused.update(record.offset for record, _ in batch.rejected)
+        lines = (line for i, line in enumerate(table.lines()) if i not in refused)
+        with input_file.output(None if out == STANDARD_INPUT else out) as target:
+            if out.name.endswith(".gz"):
+                with gzip.GzipFile(fileobj=target, mode="wb", mtime=0) as packed:
+                    packed.writelines(lines)
+            else:
+                target.writelines(lines)
+    print(f"{counted(mistakes.valid_lines, 'round')} written", file=sys.stderr)
+    mistakes.conclude()

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 
 from stream_rater import places
-from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.errors import BadConfiguration, Failed, named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import TEMPLATE, Ladders
 from stream_rater.config.settings import Settings
@@ -32,7 +32,6 @@ from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.edited_log import MissingVerdicts
 from stream_rater.replay.ledger import verdicts_of_log
 from stream_rater.runtime import malloc, selfcheck
-from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import advancing, counted, track, track_batches
 
 MOST_AHEAD = 4

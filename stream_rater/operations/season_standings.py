@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from stream_rater import places
-from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.errors import BadConfiguration, Failed, named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
@@ -26,7 +26,6 @@ from stream_rater.places.port import Place, SeasonWriter
 from stream_rater.replay.edits import StartedSeason
 from stream_rater.replay.standings import Standings
 from stream_rater.runtime import malloc, selfcheck
-from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import counted, track
 
 MOST_TROUBLES = 20

@@ -8,35 +8,41 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from msgspec import UNSET
 
 from stream_rater import places
-from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.columns.arrays import Floats, Hashes, Ints
+from stream_rater.columns.siphash import Key
+from stream_rater.columns.strings import StringColumn, hash_each
+from stream_rater.config.errors import BadConfiguration, Failed, named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders, Terms
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import shown, to_json
-from stream_rater.contract.record import Record
-from stream_rater.contract.seeds import (
-    MOST_SEED_BYTES,
-    RESET,
-    SEEDED,
-    PlayerReset,
-    SeededPlayer,
-)
+from stream_rater.contract.record import Player, Record
+from stream_rater.contract.seeds import MOST_SEED_BYTES, RESET, SEEDED, PlayerReset, SeededPlayer
 from stream_rater.operations.corrections import AFTER_ALL, applied, voided
-from stream_rater.operations.input_file import check_writable, file_failures
+from stream_rater.operations.input_file import check_writable, file_failures, output
 from stream_rater.operations.submit import send
-from stream_rater.rating.stages import rule_of
+from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders
+from stream_rater.places import checks
+from stream_rater.places.port import Place
+from stream_rater.rating import record
+from stream_rater.rating.model import Table
+from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.seasons import seen
+from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.replay.files import STANDARD_INPUT, name_of, read_lines, text_size
-from stream_rater.rounds import seed_records
-from stream_rater.rounds.seed_records import BadScale, SeedMessage, scale_of, seed_messages
+from stream_rater.rounds import seed_messages, seed_records
 from stream_rater.rounds.validation import Invalid
-from stream_rater.runtime.failures import named_failures
-from stream_rater.runtime.progress import SHOWN_LINES, counted, track, track_bytes
-from stream_rater.tables.ratings import RatingsTable, TableSeeds, source_of_file
-from stream_rater.tables.reading import Reading, is_parquet
+from stream_rater.runtime import progress
+from stream_rater.runtime.progress import counted
+from stream_rater.tables.formats import is_parquet
+from stream_rater.tables.ratings import RatingsTable, source_of_file
+from stream_rater.tables.reading import Reading
+from stream_rater.tables.seeds import EXAMPLES, TableSeeds
 
 LATER = (
     "players who have a round or a seed on the ladder keep their ratings; the workers count them "
@@ -44,7 +50,7 @@ LATER = (
 )
 
 
-class Head(NamedTuple):
+class SeedHead(NamedTuple):
     """What all seeds of one import have in common."""
 
     ladder: str
@@ -53,7 +59,7 @@ class Head(NamedTuple):
     source: str
 
 
-class Example(NamedTuple):
+class SeedExample(NamedTuple):
     """What becomes of one player."""
 
     player: str
@@ -69,35 +75,28 @@ class Example(NamedTuple):
 class Plan(NamedTuple):
     """Seeds that can be sent."""
 
-    head: Head
+    head: SeedHead
     most_bytes: int
     """The most bytes of a seed."""
     total: int
     """The number of their players."""
-    examples: Sequence[Example]
+    examples: Sequence[SeedExample]
     players: Callable[[], Iterable[SeededPlayer]]
     remarks: Sequence[str]
     """What else there is to say, one line each."""
 
-    def messages(self) -> Iterator[SeedMessage]:
+    def messages(self) -> Iterator[seed_messages.SeedMessage]:
         """Yield the seeds."""
-        head = self.head
-        return seed_messages(head.ladder, head.at, head.source, self.players(), self.most_bytes)
+        return seed_messages.seed_messages(*self.head, self.players(), self.most_bytes)
 
 
-class FromTable(NamedTuple):
-    """How the ratings of a table are to be read."""
-
-    reading: Reading
-    scale: str
-    sigma: float | None
-    """The sigma of players without one, on the scale of the table."""
-    skip_invalid: bool
-    """Whether the valid rows are taken if others are not."""
-
-
-def of_table(path: Path, given: FromTable, head: Head, settings: Settings, *, sends: bool) -> Plan:
-    """The plan for a table of ratings. `sends`: whether the seeds go to the log of the settings.
+def of_table(
+    path: Path, head: SeedHead, settings: Settings, *, reading: Reading, scale: str,
+    sigma: float | None, skip_invalid: bool, sends: bool,
+) -> Plan:  # fmt: skip
+    """The plan for a table of ratings. `scale`: that of its numbers. `sigma`: that of players
+    without one, on this scale. `skip_invalid`: whether the valid rows are taken if others are not.
+    `sends`: whether the seeds go to the log of the settings.
 
     Raises BadConfiguration, or Failed if rows are invalid or the file cannot be read.
     """
@@ -105,45 +104,42 @@ def of_table(path: Path, given: FromTable, head: Head, settings: Settings, *, se
     terms, end = terms_of(ladders, head.ladder, settings if sends else None)
     rating = terms.rating
     try:
-        scale = scale_of(given.scale, rating)
-    except BadScale as error:
+        its_scale = seed_messages.scale_of(scale, rating)
+    except seed_messages.BadScale as error:
         raise BadConfiguration(f"--scale: {error}") from None
     head = head._replace(source=head.source or path.name.removeprefix("-"))
     with file_failures():
-        lines = iter(()) if is_parquet(path) else track_bytes(
+        lines = iter(()) if is_parquet(path) else progress.track_bytes(
             read_lines(path), path.name, text_size(path)
         )  # fmt: skip
-        table = RatingsTable(source_of_file(path, lines, given.reading), given.reading, given.sigma)
+        table = RatingsTable(source_of_file(path, lines, reading), reading, sigma)
         print(table.described(), file=sys.stderr)
         if not table.has_sigma and rating.takes_sigma:
             raise BadConfiguration(
                 f"{name_of(path)}: no column is known as sigma, how uncertain a rating is: name "
-                f"one, as {given.reading.by_columns({'sigma': 'COLUMN'})}, or give one for all, as "
-                f"--sigma {0.3 * scale.sigma:.3g}"
+                f"one, as {reading.by_columns({'sigma': 'COLUMN'})}, or give one for all, as "
+                f"--sigma {0.3 * its_scale.sigma:.3g}"
             )
-        seeds = TableSeeds(table, scale, rating)
-    _check_rows(path, seeds, skip_invalid=given.skip_invalid)
-    rule = rule_of(rating)
-    examples = []
+        seeds = TableSeeds(table, its_scale, rating)
+    _check_rows(path, seeds, skip_invalid=skip_invalid)
+    rule, examples = rule_of(rating), list[SeedExample]()
     for row, to in seeds.examples():
-        sigma = to.sigma if to.sigma is not None else rating.initial_sigma
-        number = float(rule.rating(to.mu, sigma))
-        examples.append(
-            Example(to.player, row.mu, row.sigma, to.mu, sigma, number, to.rounds)
-        )  # fmt: skip
-    most = f"the initial {rating.initial_sigma:g}"
-    cut = f"the sigma of {counted(seeds.cut, 'player')} was cut to {most}"
-    remarks = [cut] if seeds.cut else []
-    plan = Plan(
-        head, most_bytes_of(ladders), seeds.count, examples, seeds.players, remarks
-    )  # fmt: skip
+        to_sigma = to.sigma if to.sigma is not None else rating.initial_sigma
+        numbers = (to.mu, to_sigma, float(rule.rating(to.mu, to_sigma)), to.rounds)
+        examples.append(SeedExample(to.player, row.mu, row.sigma, *numbers))
+    remarks = _remarks(seeds.cut, f"the initial {rating.initial_sigma:g}")
+    plan = Plan(head, most_bytes_of(ladders), seeds.count, examples, seeds.players, remarks)
     check(plan, ladders, end)
     return plan
 
 
+def _remarks(cut: int, most: str) -> list[str]:
+    return [f"the sigma of {counted(cut, 'player')} was cut to {most}"] if cut else []
+
+
 def _check_rows(path: Path, seeds: TableSeeds, *, skip_invalid: bool) -> None:
     """Print the first invalid rows. Raises Failed if there are some and none may be skipped."""
-    for line, invalid in seeds.rejections[:SHOWN_LINES]:
+    for line, invalid in seeds.rejections[: progress.SHOWN_LINES]:
         print(shown(f"{name_of(path)}:{line}: {invalid.code}: {invalid}"), file=sys.stderr)
     if seeds.rejected and not skip_invalid:
         raise Failed(
@@ -208,14 +204,11 @@ def write(plan: Plan, out: Path, *inputs: Path | None) -> str:
     if out != STANDARD_INPUT:
         check_writable(out, *inputs)
     count = 0
-    with file_failures():
-        target = sys.stdout.buffer if out == STANDARD_INPUT else out.open("wb")
-        try:
-            for message in plan.messages():
-                target.write(message.value + b"\n")
-                count += 1
-        finally:
-            target.flush() if out == STANDARD_INPUT else target.close()
+    with file_failures(), output(None if out == STANDARD_INPUT else out) as target:
+        for message in plan.messages():
+            target.write(message.value + b"\n")
+            count += 1
+        target.flush()
     return f"{counted(count, 'seed')} of {counted(plan.total, 'player')} written"
 
 
@@ -224,7 +217,7 @@ def send_seeds(plan: Plan, settings: Settings) -> str:
     with named_failures(), places.opened(settings, writes=True) as place:
         submitter, count = place.submitter(), 0
         total = -(-plan.total // 5_000)
-        for message in track(plan.messages(), "seeds", total):
+        for message in progress.track(plan.messages(), "seeds", total):
             submitter.correct(plan.head.ladder, SEEDED, message.value, message.round_id)
             count += 1
         submitter.flush()
@@ -280,3 +273,97 @@ def reset(
         )
     partition, offset = submitter.corrections[-1]
     return f"{event.round_id}: partition {partition}, offset {offset}{place.later}"
+
+
+# --- the players of another ladder ----------------------------------------------------------------
+
+# Each belief is read as it is at some moment during the command. Players who have a belief on the
+# target already are left out, so a repeated command sends only what is new.
+
+AT_ONCE = 100_000
+"""The number of players who are Python objects at the same time."""
+
+ORDER = Key(np.uint64(0), np.uint64(0))
+"""The key of the hashes by which the players are in order. It is no secret: nothing is looked up by
+these hashes."""
+
+
+def of_ladder(source: str, taken: seed_messages.Taken, head: SeedHead, settings: Settings) -> Plan:
+    """The plan for the players of the ladder `source`. Raises BadConfiguration if the ladders file
+    is not that of the workers, and Failed if there are no such players."""
+    ladders = ladders_of_settings(settings)
+    if source == head.ladder:
+        raise BadConfiguration(f"--from-ladder {source}: it is the target, too")
+    terms, end = terms_of(ladders, head.ladder, settings)
+    rating, own = terms.rating, terms_of(ladders, source, settings)[0].rating
+    with named_failures(), places.opened(settings) as place:
+        rated = place.ladder_log().ladders
+        if source not in rated:
+            raise Failed(progress.unknown_ladder(source, rated))
+        ladder_log = checks.agreed(place, ladders, "nothing was sent", only=source)
+        started = EditsOfLadders().of(source, ladder_log.corrections).last.started
+        names, mu, sigma = _read(place, rule_of(own, started), source, head.ladder)
+    to_mu, to_sigma, cut = seed_messages.brought(own, rating, mu, sigma, taken)
+
+    def players() -> Iterator[SeededPlayer]:
+        for first in range(0, len(names), AT_ONCE):
+            rows = np.arange(first, min(first + AT_ONCE, len(names)))
+            yield from seed_messages.seeded_players(
+                rating, names.take(rows).texts(), to_mu[rows], to_sigma[rows]
+            )
+
+    head = head._replace(source=head.source or f"ladder {source}")
+    most = min(taken.most_sigma, rating.initial_sigma)
+    examples = _examples(names, (mu, sigma, to_mu, to_sigma), rating)
+    remarks = _remarks(cut, f"{most:g}")
+    plan = Plan(head, most_bytes_of(ladders), len(names), examples, players, remarks)
+    check(plan, ladders, end)
+    return plan
+
+
+def _read(
+    place: Place, rule: RatingRule, source: str, target: str
+) -> tuple[StringColumn, Floats, Floats]:
+    """The names, mu and sigma of the players of the source who have no belief on the target, in an
+    order that depends on the names alone. Raises Failed if there are none."""
+    names, mu, sigma, known = list[StringColumn](), list[Floats](), list[Floats](), list[Hashes]()
+    for batch in progress.track_batches(place.beliefs(), "beliefs"):
+        found, header = _played(batch, source)
+        names.append(found)
+        its_mu, its_sigma = seen(rule, header)
+        mu.append(its_mu)
+        sigma.append(its_sigma)
+        known.append(_played(batch, target)[0].hashes)
+    every = StringColumn.concat([StringColumn.of([]), *names])
+    new: Ints = np.flatnonzero(~np.isin(every.hashes, np.concatenate([every.hashes[:0], *known])))
+    if not len(new):
+        others = f": all {len(every):,} have a rating on {target!r}" if len(every) else ""
+        raise Failed(f"ladder {source!r} has no player who can begin there{others}: nothing to do")
+    order = hash_each(every.data, every.starts[new], every.ends[new], ORDER)
+    rows = new[np.argsort(order, kind="stable")]
+    return every.take(rows), np.concatenate(mu)[rows], np.concatenate(sigma)[rows]
+
+
+def _played(batch: list[tuple[Player, bytes]], ladder: str) -> tuple[StringColumn, Table]:
+    """The names and the headers of the players of a ladder in a batch who have played."""
+    found = [(player, data) for (own, player), data in batch if own == ladder]
+    header = record.read_headers(b"".join(data[: record.HEADER_SIZE] for _, data in found))
+    rows = np.flatnonzero(header["rounds"] > 0)
+    return StringColumn.of([found[row][0] for row in rows.tolist()]), header[rows]
+
+
+def _examples(
+    names: StringColumn, columns: Sequence[Floats], rating: RatingConfig
+) -> list[SeedExample]:
+    """Some players, from the lowest rating to the highest. `columns`: the mu and sigma of all on
+    the source, and on the target."""
+    order = np.argsort(columns[2], kind="stable")
+    places = np.linspace(0, len(order) - 1, min(EXAMPLES, len(order))).round().astype(np.int64)
+    rows, rule = order[places], rule_of(rating)
+    numbers = np.column_stack([each[rows] for each in columns]).tolist()
+    return [
+        SeedExample(player, given_mu, given_sigma, mu, sigma, float(rule.rating(mu, sigma)), 1)
+        for player, (given_mu, given_sigma, mu, sigma) in zip(
+            names.take(rows).texts(), numbers, strict=True
+        )
+    ]

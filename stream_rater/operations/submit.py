@@ -10,23 +10,15 @@ from pathlib import Path
 from msgspec import structs
 
 from stream_rater import places
-from stream_rater.config.errors import Failed
+from stream_rater.config.errors import Failed, named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import ROUND_COMPLETED, shown
 from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import MOST_SEED_BYTES
-from stream_rater.operations.corrections import (
-    AFTER_ALL,
-    APPLIED,
-    Planned,
-    announce,
-    check_accepting,
-    check_all,
-    checked,
-    rejection_now,
-)
+from stream_rater.operations import corrections
+from stream_rater.operations.corrections import AFTER_ALL, APPLIED, Planned
 from stream_rater.operations.input_file import Order, RoundsFile
 from stream_rater.places.port import Submitter
 from stream_rater.rounds import seed_records
@@ -34,7 +26,6 @@ from stream_rater.rounds.correction_records import names_in, round_in
 from stream_rater.rounds.decoder import RoundDecoder, kind_of
 from stream_rater.rounds.seed_records import Seed, is_seed
 from stream_rater.rounds.validation import Invalid
-from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import counted
 from stream_rater.tables.reading import AS_FOUND, Reading
 
@@ -53,44 +44,42 @@ def submit(
     decoder, mistakes, order = RoundDecoder(ladders), file.mistakes, Order()
     with named_failures(), places.opened(settings, writes=True) as place:
         submitter = place.submitter()
-        sent, corrections, seeds, began_s = 0, 0, 0, time.monotonic()
+        kinds, began_s = Counter[str](), time.monotonic()
         for record in file.records():
             value = (record.value or b"").strip()
             now = structs.replace(record, value=value, received_s=time.time())
             kind = kind_of(record)
             try:
                 if is_seed(now):
-                    seed = mistakes.count_valid(checked_seed(now, ladders))
+                    seed = checked_seed(now, ladders)
                     submitter.correct(seed.ladder, kind, value, seed.round_id)
-                    seeds += 1
+                    kinds["seed"] += 1
                 elif kind:
-                    correction = checked(now, ladders)
-                    if (rejection := rejection_now(correction, ladders, place.end_of)) is not None:
-                        raise rejection
-                    mistakes.count_valid(correction)
+                    correction = corrections.checked(now, ladders)
+                    if invalid := corrections.rejection_now(correction, ladders, place.end_of):
+                        raise invalid
                     about = round_in(correction) or ", ".join(names_in(correction))
                     submitter.correct(correction.ladder, kind, value, about)
-                    corrections += 1
+                    kinds["correction"] += 1
                 else:
-                    standings = mistakes.count_valid(decoder.read(now))
-                    order.add(standings.batch)
-                    submitter.submit(
-                        standings.ladder, standings.round_id, standings.completed_at, value
-                    )
+                    round_ = decoder.read(now)
+                    order.add(round_.batch)
+                    submitter.submit(round_.ladder, round_.round_id, round_.completed_at, value)
+                    kinds["round"] += 1
             except Invalid as invalid:
                 mistakes.add(record.offset, invalid)
                 continue
-            sent += 1
+            mistakes.valid_lines += 1
             if per_second:
-                time.sleep(max(0.0, began_s + sent / per_second - time.monotonic()))
+                due_s = began_s + mistakes.valid_lines / per_second
+                time.sleep(max(0.0, due_s - time.monotonic()))
         submitter.flush()
     if submitter.failures:
         first = shown(submitter.failures[0])
         raise Failed(f"{counted(len(submitter.failures), 'record')} not sent, first {first}")
-    more = f" and {counted(corrections, 'correction')}" if corrections else ""
-    given = f" and {counted(seeds, 'seed')}" if seeds else ""
-    rounds = counted(sent - corrections - seeds, "round")
-    print(f"{rounds}{given}{more} sent{place.later}", file=sys.stderr)
+    others = [counted(kinds[kind], kind) for kind in ("seed", "correction") if kinds[kind]]
+    sent = " and ".join([counted(kinds["round"], "round"), *others])
+    print(f"{sent} sent{place.later}", file=sys.stderr)
     order.conclude(path)
     mistakes.conclude()
 
@@ -108,15 +97,15 @@ def send(plan: Sequence[Planned], settings: Settings) -> str:
     """Send corrections in this order. Returns a line with their partition and offsets. Raises
     BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
-    check_all(plan, ladders)
+    corrections.check_all(plan, ladders)
     with named_failures(), places.opened(settings, writes=True) as place:
         submitter = place.submitter(create=False)
-        check_accepting(plan, ladders, place.end_of)
-        announce(plan)
-        for each in plan:
-            if each.kind == APPLIED:  # it applies only what is in the log before it
+        corrections.check_accepting(plan, ladders, place.end_of)
+        corrections.announce(plan)
+        for planned in plan:
+            if planned.kind == APPLIED:  # it applies only what is in the log before it
                 _flush(submitter, len(plan))
-            submitter.correct(each.ladder, each.kind, each.value, each.subject)
+            submitter.correct(planned.ladder, planned.kind, planned.value, planned.subject)
         _flush(submitter, len(plan))
     topic = f"{settings.topic_prefix}{ROUND_COMPLETED}"
     return _sent_line(plan, topic, submitter.corrections) + place.later
@@ -137,9 +126,8 @@ def _sent_line(plan: Sequence[Planned], topic: str, places: Sequence[tuple[int, 
     """A line with the corrections and their offsets. All are in one partition, that of the
     ladder."""
     kinds = Counter(each.kind for each in plan)
-    what = next(iter(kinds)) if len(plan) == 1 else ", ".join(
-        f"{count:,} {kind}" for kind, count in kinds.items()
-    )  # fmt: skip
-    offsets = [offset for _, offset in places]
-    span = f"offset {offsets[0]}" if len(plan) == 1 else f"offsets {offsets[0]} to {offsets[-1]}"
-    return f"{what}: {topic}, partition {places[0][0]}, {span}"
+    (partition, first), (_, last) = places[0], places[-1]
+    if len(plan) == 1:
+        return f"{plan[0].kind}: {topic}, partition {partition}, offset {first}"
+    what = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+    return f"{what}: {topic}, partition {partition}, offsets {first} to {last}"

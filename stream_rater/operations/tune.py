@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from stream_rater.config.errors import Failed
+from stream_rater.config.errors import Failed, named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
@@ -131,46 +131,30 @@ def tune_topic(
     if out is not None:
         check_writable(out, *settings.files)
     with trials_on(where) as executor:
-        return _tune_topic(settings, ladder, system, measure, out, train, trials, executor)
+        ladders = ladders_of_settings(settings)
+        sessions, rejected, growth = _read(settings, ladders, ladder)
+        terms = ladders.find(ladder, growth.end)
+        assert terms is not None, "it has rounds"
+        present = system_of(terms.rating)
+        count = progress.counted(sum(len(session.rounds) for session in sessions), "round")
+        print(f"ladder {ladder!r}: {count} read, {rejections(rejected)}", file=sys.stderr)
+        proposal = _proposed(
+            f"ladder {ladder!r}", terms.rating, system or present, sessions, measure, train, trials,
+            executor, "wait for more rounds",
+        )  # fmt: skip
+    system = system or present
+    offset = growth.in_a_day()
+    return TunedLadder(ladder, ladders, proposal, system, system != present, offset, out)
 
 
-def _tune_topic(
-    settings: Settings, ladder: str, system: str | None, measure: str, out: Path | None,
-    train: float, trials: int, executor: Executor | None,
-) -> TunedLadder:  # fmt: skip
-    ladders = ladders_of_settings(settings)
-    rounds = _read(settings, ladders, ladder)
-    terms = ladders.find(ladder, rounds.end)
-    assert terms is not None, "it has rounds"
-    system = system or system_of(terms.rating)
-    count = progress.counted(sum(len(each.rounds) for each in rounds.sessions), "round")
-    print(f"ladder {ladder!r}: {count} read, {rejections(rounds.rejected)}", file=sys.stderr)
-    found = _proposed(
-        f"ladder {ladder!r}", terms.rating, system, rounds.sessions, measure, train, trials,
-        executor, "wait for more rounds",
-    )  # fmt: skip
-    another = system != system_of(terms.rating)
-    return TunedLadder(ladder, ladders, found, system, another, rounds.in_a_day, out)
-
-
-class _Rounds(NamedTuple):
-    """The rounds of one ladder, with its corrections."""
-
-    sessions: Sequence[Session]
-    rejected: Mapping[str, int]
-    """The number of rejected records by error code. Records whose ladder cannot be read are
-    included."""
-    end: int
-    """The end offset of the ladder's partition."""
-    in_a_day: int
-    """The approximate end offset of the partition in a day."""
-
-
-def _read(settings: Settings, ladders: Ladders, ladder: str) -> _Rounds:
-    """Read the rounds that the ladder has now. Raises BadConfiguration or Failed."""
+def _read(
+    settings: Settings, ladders: Ladders, ladder: str
+) -> tuple[list[Session], Mapping[str, int], "GrowthForecast"]:
+    """The rounds that the ladder has now, the number of rejected records by error code (those whose
+    ladder cannot be read are included), and the growth of the ladder's partition. Raises
+    BadConfiguration or Failed."""
     from stream_rater import places
     from stream_rater.operations import live_log
-    from stream_rater.runtime.failures import named_failures
 
     growth, window, rejected = GrowthForecast(), settings.duplicate_window, Counter[str]()
 
@@ -193,10 +177,10 @@ def _read(settings: Settings, ladders: Ladders, ladder: str) -> _Rounds:
         sessions = with_verdicts(once, read_log, ladders, window, place.partitions)
         if not sessions:
             known = live_log.known_ladders(place, ladders)
-            others = [each for each in known if each != ladder]
+            others = [name for name in known if name != ladder]
             more = f"; {rejections(rejected)}" if rejected else ""
             raise Failed(f"{unknown_ladder(ladder, others)}{more}")
-    return _Rounds(sessions, rejected, growth.end, growth.in_a_day())
+    return sessions, rejected, growth
 
 
 class GrowthForecast:

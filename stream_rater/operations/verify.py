@@ -1,25 +1,62 @@
 """`stream-rater verify`: compares the ratings with a replay of the log."""
 
+import hashlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from stream_rater import places
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import partition_of
-from stream_rater.config.errors import Failed
+from stream_rater.config.errors import Failed, named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.operations.compare_store import Verdict, compare
-from stream_rater.operations.sample import Sample
 from stream_rater.places import checks
 from stream_rater.places.port import Place
 from stream_rater.replay.cores import Cores
-from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import SHOWN_LINES, counted, rejections
 
 NOTHING = "nothing was compared"
+
+
+class Sample(NamedTuple):
+    """Some of the ladders that have rounds.
+
+    Each ladder has a place from 0 to 1, by a hash of its id. A sample of a share has the ladders
+    whose place is below the share, so that it is always the same, and part of every larger sample.
+    """
+
+    share: float
+    """The share that was asked for."""
+    ladders: frozenset[str]
+    """The chosen ladders: at least one, if there is any."""
+    known: int
+    """The number of all ladders."""
+
+    @classmethod
+    def of(cls, share: float, ladders: Iterable[str]) -> "Sample":
+        """The sample of this share of the ladders. If no place is below the share, it is the ladder
+        with the first place."""
+        in_order = sorted(ladders, key=lambda ladder: (place_of(ladder), ladder))
+        chosen = [each for each in in_order if place_of(each) < share] or in_order[:1]
+        return cls(share, frozenset(chosen), len(in_order))
+
+    def described(self, players: int, all_players: int, records: int) -> str:
+        """What the sample has covered, and that it proves nothing else. `players`: the number of
+        its players. `records`: the number of records in the whole log."""
+        return (
+            f"This is a sample of {self.share:g}: {len(self.ladders):,} of "
+            f"{counted(self.known, 'ladder')}, {players:,} of {counted(all_players, 'player')}, in "
+            f"a log of {counted(records, 'record')}. Nothing is proven about the others"
+        )
+
+
+def place_of(ladder: str) -> float:
+    """The place of a ladder, at least 0 and less than 1."""
+    digest = hashlib.blake2b(ladder.encode("utf-8", "surrogatepass"), digest_size=8)
+    return int.from_bytes(digest.digest(), "big") / 2**64
 
 
 class Options(NamedTuple):

@@ -35,7 +35,7 @@ from typing import Literal, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from stream_rater.config.ladders import FILE_LIMITS, NOT_KNOWN
-from stream_rater.contract.sizes import MOST_BYTES
+from stream_rater.contract.events import MOST_BYTES
 from stream_rater.pipeline.corrections.correction_ports import (
     CorrectionsByLadder,
     RecordedCorrection,

@@ -10,7 +10,7 @@ from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX
 from stream_rater.contract import season_ended
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from stream_rater.pipeline import ladder_history
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.places.port import Place, Standings

@@ -30,8 +30,7 @@ from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.errors import LogTrouble, StoreTrouble
-from stream_rater.contract.events import ROUND_COMPLETED
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import ESTIMATORS, ROUND_COMPLETED, UPDATERS
 from stream_rater.contract.record import Record
 from stream_rater.contract.submissions import REJECTIONS_BACK, RejectedRecord, WorkersProgress
 from stream_rater.pipeline.parts.schema import mark

@@ -21,12 +21,11 @@ from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of
-from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.errors import BadConfiguration, Failed, with_cure
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.events import cloud_event_headers, shown
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import ESTIMATORS, UPDATERS, cloud_event_headers, shown
 from stream_rater.contract.record import ANY_OFFSET, Record, header
 from stream_rater.contract.submissions import RejectedRecord, WorkersProgress
 from stream_rater.pipeline.corrections import correction_ports
@@ -57,7 +56,6 @@ from stream_rater.places.port import (
 )
 from stream_rater.places.unfinished import UnfinishedRounds
 from stream_rater.replay.log_reading import LogReader
-from stream_rater.runtime.failures import with_cure
 from stream_rater.runtime.progress import counted
 from stream_rater.runtime.service import layout_of
 

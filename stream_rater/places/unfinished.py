@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from stream_rater.adapters.kafka.reader import Reader
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
-from stream_rater.contract.groups import ESTIMATORS
+from stream_rater.contract.events import ESTIMATORS
 
 READ_S = 30.0
 """How long one partition is read."""

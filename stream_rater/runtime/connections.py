@@ -24,7 +24,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import httptools
@@ -79,7 +79,7 @@ class Server(uvicorn.Server):
         logger.propagate = False
         max_total = _allowed_connections(limits.connections)
         self.open = OpenConnections(max_total, limits.per_address, made_room)
-        connection: Any = partial(HttpConnection, self.open, limits)
+        connection: Any = partial(ClientConnection, self.open, limits)
         super().__init__(
             uvicorn.Config(
                 application, http=connection,
@@ -96,7 +96,6 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals as they are."""
         yield
 
     def stop(self) -> None:
@@ -108,12 +107,12 @@ def _listening(address: str) -> list[socket.socket]:
     """A socket for each address of HOST:PORT. An empty HOST is 127.0.0.1, `*` is every address."""
     host, _, text = address.rpartition(":")
     host, port = host.strip("[]") or "127.0.0.1", int(text)
-    found = socket.getaddrinfo(
+    addresses = socket.getaddrinfo(
         None if host == "*" else host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     sockets: list[socket.socket] = []
     unavailable = OSError()
-    for family, at in dict.fromkeys((each[0], each[4]) for each in found):
+    for family, at in dict.fromkeys((family, at) for family, *_, at in addresses):
         try:
             sockets.append(socket.create_server((at[0], port), family=family, backlog=1024))
         except OSError as error:
@@ -153,7 +152,7 @@ def _allowed_connections(wanted: int) -> int:
     return max(1, soft - OTHER_FILES)
 
 
-class HttpConnection(HttpToolsProtocol):
+class ClientConnection(HttpToolsProtocol):
     """A connection with a timer for its present step."""
 
     def __init__(
@@ -177,7 +176,6 @@ class HttpConnection(HttpToolsProtocol):
     # --- callbacks of asyncio and the parser ---
 
     def connection_made(self, transport: Any) -> None:
-        """A client connected: the head of its request has STEP_S seconds."""
         # Without TCP_NODELAY the body of an answer waits 40 ms until the client has acknowledged
         # the head. asyncio sets it only on sockets that name their protocol; accepted ones do not.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -199,7 +197,6 @@ class HttpConnection(HttpToolsProtocol):
             super().data_received(piece)
 
     def on_message_begin(self) -> None:
-        """The first byte of a request has arrived."""
         super().on_message_begin()
         self._in_head = True
         self._wait(STEP_S)
@@ -212,7 +209,6 @@ class HttpConnection(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head of a request is complete: its body has REQUEST_S seconds."""
         if len(self.pipeline) == MOST_PIPELINED:
             raise httptools.HttpParserError("too many requests at once")
         self._in_head, self._in_body, self._beside = False, True, 0
@@ -220,12 +216,10 @@ class HttpConnection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """A part of a body has come."""
         self._beside = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """A request is complete."""
         super().on_message_complete()
         self._in_body, self._beside = False, 0
         if self.cycle.response_complete:  # this was the rest of an unwanted body
@@ -250,13 +244,11 @@ class HttpConnection(HttpToolsProtocol):
             self._wait(LINGER_S)
 
     def pause_writing(self) -> None:
-        """The client does not read."""
         super().pause_writing()
         self._unread = self.loop.call_later(STEP_S, self.transport.abort)
         self._open.idle(self)
 
     def resume_writing(self) -> None:
-        """The client has read."""
         self._end_unread()
         if self.transport.is_closing():
             self._wait(STEP_S)
@@ -265,7 +257,6 @@ class HttpConnection(HttpToolsProtocol):
         super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is closed."""
         self._end_step()
         self._end_unread()
         self._open.remove(self)
@@ -318,13 +309,6 @@ class HttpConnection(HttpToolsProtocol):
 # --- which connection makes room ------------------------------------------------------------------
 
 
-class Closable(Protocol):
-    """A connection."""
-
-    def drop(self) -> None:
-        """Close the connection at once."""
-
-
 class OpenConnections:
     """The open connections of a server, for one thread.
 
@@ -337,17 +321,17 @@ class OpenConnections:
         """`max_total`: all connections; `per_address`: those of one address, 0 means no limit.
         `made_room` is called with `address` or `all` when a connection is closed."""
         self._max_total, self._per_address, self._made_room = max_total, per_address, made_room
-        self._address_of: dict[Closable, str] = {}
+        self._address_of: dict[ClientConnection, str] = {}
         self._counts: Counter[str] = Counter()
         """By address, the number of its connections."""
-        self._idle: OrderedDict[Closable, None] = OrderedDict()
+        self._idle: OrderedDict[ClientConnection, None] = OrderedDict()
         """The idle connections, the longest wait first."""
 
     def __len__(self) -> int:
         """The number of open connections."""
         return len(self._address_of)
 
-    def add(self, connection: Closable, address: str) -> None:
+    def add(self, connection: ClientConnection, address: str) -> None:
         """A client connected. Close an idle connection if there are too many, or this one if all
         others are busy."""
         self._address_of[connection] = address
@@ -359,17 +343,17 @@ class OpenConnections:
             self._close(next(iter(self._idle), connection), "all")
         self.idle(connection)
 
-    def idle(self, connection: Closable) -> None:
+    def idle(self, connection: ClientConnection) -> None:
         """The server begins to wait for the client."""
         if connection in self._address_of:
             self._idle[connection] = None
             self._idle.move_to_end(connection)
 
-    def busy(self, connection: Closable) -> None:
+    def busy(self, connection: ClientConnection) -> None:
         """The client begins to wait for the server."""
         self._idle.pop(connection, None)
 
-    def remove(self, connection: Closable) -> None:
+    def remove(self, connection: ClientConnection) -> None:
         """The connection is closed."""
         self._idle.pop(connection, None)
         if (address := self._address_of.pop(connection, None)) is not None:
@@ -377,7 +361,7 @@ class OpenConnections:
             if not self._counts[address]:
                 del self._counts[address]
 
-    def _close(self, connection: Closable, cause: str) -> None:
+    def _close(self, connection: ClientConnection, cause: str) -> None:
         self._made_room(cause)
         self.remove(connection)
         connection.drop()

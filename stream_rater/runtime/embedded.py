@@ -24,15 +24,10 @@ class EmbeddedEngine:
     """
 
     def __init__(
-        self,
-        ladders: Ladders = ANY_LADDER,
-        *,
-        estimating: Observer | None = None,
-        updating: Observer | None = None,
-        checkpoint_every: int = 0,
-    ) -> None:
-        self.log = Log(1, SHARDS)
-        self.store = Store()
+        self, ladders: Ladders = ANY_LADDER, *, estimating: Observer | None = None,
+        updating: Observer | None = None, checkpoint_every: int = 0,
+    ) -> None:  # fmt: skip
+        self.log, self.store = Log(1, SHARDS), Store()
         self._now_s = 0.0
         estimator = Estimator(
             ladders, SHARDS, 1, observer=estimating, checkpoint_every=checkpoint_every

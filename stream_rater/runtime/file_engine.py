@@ -14,14 +14,15 @@ from stream_rater.adapters.sqlite.events import end_of_changed
 from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.config.ladders import ANY_LADDER, BETTER_FOR_DUELS, Ladders
+from stream_rater.config.ladders import ANY_LADDER, BETTER_FOR_DUELS, Ladders, say_cautions
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime import log, selfcheck
 from stream_rater.runtime.engine import Engine, Machine
-from stream_rater.runtime.ladder_checks import check_ladders, say_cautions
-from stream_rater.runtime.metrics import Metrics, ServiceObserver
+from stream_rater.runtime.ladder_checks import check_ladders
+from stream_rater.runtime.metrics import Metrics
+from stream_rater.runtime.observer import ServiceObserver
 from stream_rater.runtime.round_log import FileRoundLog
 
 STARTING = "it is starting: the kernels are prepared"

@@ -1,34 +1,13 @@
-"""What a process says about its ladders file at the start: warnings about the rating parameters
-(`cautions` of their systems), and what contradicts the ladder events."""
+"""Checks the ladders file of a process that starts against the ladder events."""
 
 import uuid
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.ladders import FILE_LIMITS, TEMPLATE, Ladders
 from stream_rater.contract.errors import LadderEventsMismatch
 from stream_rater.pipeline import ladder_history
-
-
-def say_cautions(ladders: Ladders, say: Callable[[str], Any]) -> None:
-    """Say each warning of the start, and from now on those of Python: `caution_of_rounds`, too."""
-    for text in cautions_of(ladders):
-        say(text)
-    warnings.showwarning = lambda message, *_, **__: say(str(message))
-
-
-def cautions_of(ladders: Ladders) -> list[str]:
-    """One line for each different warning. It names the first ladder that the warning is about."""
-    found: dict[str, str] = {}
-    for name, each in ladders.ladders.items():
-        changed = [change.rating for change in each.changes if change.rating is not None]
-        for rating in (each.rating, *changed):
-            for text in rating.cautions():
-                found.setdefault(text, f"ladder {name!r}: {text}")
-    return list(found.values())
 
 
 def removed_ladders(ladders: Ladders, ladder_log: ladder_history.LadderLog) -> str:
@@ -49,9 +28,8 @@ def removed_ladders(ladders: Ladders, ladder_log: ladder_history.LadderLog) -> s
 
 
 def check_ladders(
-    ladders: Ladders, ladder_events: ladder_history.LadderEventLog, ends: Callable[[],
-    Sequence[int]],
-    committed: Callable[[], Mapping[int, int | None]],
+    ladders: Ladders, ladder_events: ladder_history.LadderEventLog,
+    ends: Callable[[], Sequence[int]], committed: Callable[[], Mapping[int, int | None]],
 ) -> None:  # fmt: skip
     """Check the ladders file against the ladder events, and these against the log of rounds. Then
     announce the file's changes. `ends` returns the end offsets of the log of rounds, and
@@ -64,9 +42,9 @@ def check_ladders(
     every = dict.fromkeys((*named, *ladder_log.unknown, FILE_LIMITS))
     histories = dict(zip(every, map(ladders.by_table(ladders.history), every), strict=True))
 
-    def end_of(ladder: str, found: Sequence[int] = ()) -> int:
-        found = found or ends()
-        return found[partition_of(ladder, len(found))]
+    def end_of(ladder: str, known: Sequence[int] = ()) -> int:
+        known = known or ends()
+        return known[partition_of(ladder, len(known))]
 
     def finished_of(ladder: str) -> int:
         return committed().get(partition_of(ladder, len(ends()))) or 0

@@ -27,24 +27,20 @@ def configure(level: str = "info") -> None:
 
 
 def _for_people() -> list[structlog.types.Processor]:
-    return [
-        _printable,
-        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
-    ]
+    traceback = structlog.dev.plain_traceback
+    return [_printable, structlog.dev.ConsoleRenderer(exception_formatter=traceback)]
 
 
 def _printable(_: object, __: str, line: structlog.types.EventDict) -> structlog.types.EventDict:
     """Escape control characters. Ids come from outside and must not control the terminal."""
-    return {name: shown(each) if isinstance(each, str) else each for name, each in line.items()}
+    return {name: shown(text) if isinstance(text, str) else text for name, text in line.items()}
 
 
 def _for_machines() -> list[structlog.types.Processor]:
     """The processors for JSON lines. Tracebacks omit local variables, which may have passwords."""
+    processors = structlog.processors
     tracebacks = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
-    return [
-        structlog.processors.ExceptionRenderer(tracebacks),
-        structlog.processors.JSONRenderer(),
-    ]
+    return [processors.ExceptionRenderer(tracebacks), processors.JSONRenderer()]
 
 
 def logger(role: str) -> structlog.stdlib.BoundLogger:

@@ -24,7 +24,6 @@ OBJECTS_PER_COLLECTION = 1_000_000
 """Objects allocated and not freed between two searches for cycles. At 700, the default, searching
 takes a fifth of a worker's time, at 50,000 a tenth."""
 
-
 OBJECTS_OF_REQUESTS = 20_000
 """The same of a process that answers requests. It is smaller, because its libraries may make
 cycles."""

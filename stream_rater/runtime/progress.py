@@ -24,20 +24,14 @@ SHOWN_LINES = 20
 
 def progress(*, percent: bool = False) -> "Progress":
     """A progress bar on standard error. `percent`: it shows per cent instead of counts."""
+    from rich import progress as shown
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
 
     console = Console(stderr=True)
-    done = TaskProgressColumn() if percent else MofNCompleteColumn()
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(), done, TimeRemainingColumn(),
+    done = shown.TaskProgressColumn() if percent else shown.MofNCompleteColumn()
+    label, remaining = shown.TextColumn("{task.description}"), shown.TimeRemainingColumn()
+    return shown.Progress(
+        label, shown.BarColumn(), done, remaining,
         console=console, transient=True, disable=not console.is_terminal,
     )  # fmt: skip
 
@@ -65,13 +59,10 @@ def advancing(label: str, total: int | None = None) -> Iterator[Callable[[int], 
 
 def track_batches(batches: Iterable[S], label: str, total: int | None = None) -> Iterator[S]:
     """Yield batches of items, with a progress bar that counts the items."""
-    if not sys.stderr.isatty():
-        yield from batches
-        return
     with advancing(label, total) as advance:
-        for each in batches:
-            yield each
-            advance(len(each))
+        for batch in batches:
+            yield batch
+            advance(len(batch))
 
 
 def track_bytes(lines: Iterable[bytes], label: str, total: int | None) -> Iterator[bytes]:

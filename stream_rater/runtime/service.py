@@ -1,7 +1,9 @@
 """`stream-rater run`: the state machines on real servers, a thread for each role."""
 
+import faulthandler
 import math
 import os
+import signal
 import sys
 import threading
 import time
@@ -16,20 +18,20 @@ from stream_rater.adapters.kafka.ladder_events import LadderEvents
 from stream_rater.adapters.kafka.topics import REQUEST_TIMEOUT_S, Admin, Topics
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.config.ladders import Ladders
+from stream_rater.config.errors import BadConfiguration, named_failures
+from stream_rater.config.files import ladders_of_settings
+from stream_rater.config.ladders import Ladders, say_cautions
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract import errors
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from stream_rater.pipeline.estimator.estimator import Estimator
-from stream_rater.pipeline.ladder_history import (
-    encode_histories,
-)
+from stream_rater.pipeline.ladder_history import encode_histories
 from stream_rater.pipeline.ports import Effect, Poll, Step
 from stream_rater.pipeline.updater.updater import Updater
-from stream_rater.runtime import certificates, log, selfcheck
-from stream_rater.runtime.ladder_checks import check_ladders, say_cautions
-from stream_rater.runtime.measuring import Recovery
-from stream_rater.runtime.metrics import Lag, Metrics, ServiceObserver
+from stream_rater.runtime import http, log, malloc, selfcheck
+from stream_rater.runtime.ladder_checks import check_ladders
+from stream_rater.runtime.metrics import Metrics, not_after
+from stream_rater.runtime.observer import Lag, ServiceObserver
 from stream_rater.runtime.spans import spans_of
 
 STALE_S = 30.0
@@ -52,6 +54,13 @@ this value gave a p50 of 82 ms, and the default 105 ms."""
 STOP_S = 8.0
 """The time in which a role must finish its work after it is asked to stop. After that, the process
 ends at once, which costs a successor no more than a crash."""
+
+STOP_TIMEOUT_S = 9.5
+"""The longest time that a process takes to end after a signal to stop, or after one of its roles
+has failed, in seconds."""
+
+QUIET_S = 10.0
+"""The time without trouble after which a role counts as working again in any case."""
 
 
 def layout_of(settings: Settings, admin: Admin, partitions: Mapping[str, int]) -> dict[str, str]:
@@ -83,11 +92,9 @@ def other_counts(
 def import_ladder_histories(store: RedisStore, ladder_events: LadderEvents) -> None:
     """Append the ladder histories that an older release stored in Redis to the ladder events. Two
     workers may do so at once."""
-    if found := store.layout.old_notes():
-        ladder_log = ladder_events.read()
-        missing = {
-            each: history for each, history in found.items() if not ladder_log.in_force(each)
-        }
+    if old := store.layout.old_notes():
+        known = ladder_events.read()
+        missing = {ladder: text for ladder, text in old.items() if not known.in_force(ladder)}
         ladder_events.write(encode_histories("noted", missing))
 
 
@@ -106,6 +113,39 @@ def keep_asking(name: str, ask: Callable[[], object], up: Any, stop: threading.E
             event = f"{name} {'does not answer' if failure else 'answers again'}"
             log.logger("service").warning(event, reason=failure or before)
         stop.wait(ASK_EVERY_S)
+
+
+class Recovery:
+    """Watches a role's effects, and reports once when it works again and how long it did not.
+
+    It works again once an effect of the kind that failed last has succeeded, and a poll that reads
+    has succeeded after it. A poll alone proves nothing: Kafka answers while Redis is down.
+    """
+
+    def __init__(self, clock: Callable[[], float], report: Callable[[float], None]) -> None:
+        self._clock, self._report = clock, report
+        self._since_s: float | None = None
+        self._last_s = 0.0
+        self._failing: type | None = None
+
+    def failed(self, effect: Effect[Any]) -> None:
+        """Record that this effect failed."""
+        self._last_s = self._clock()
+        if self._since_s is None:
+            self._since_s = self._last_s
+        self._failing = type(effect)
+
+    def succeeded(self, effect: Effect[Any]) -> None:
+        """Record that this effect succeeded."""
+        if self._since_s is None:
+            return
+        if type(effect) is self._failing:
+            self._failing = None
+        reads = isinstance(effect, Poll) and not effect.no_fetch
+        now_s = self._clock()
+        if reads and (self._failing is None or now_s - self._last_s >= QUIET_S):
+            self._report(now_s - self._since_s)
+            self._since_s = self._failing = None
 
 
 @dataclass
@@ -142,12 +182,12 @@ class Role:
     def unattended(self, committed: Mapping[int, int | None]) -> int:
         """The number of partitions that this worker does not own, in which records have come since
         the committed offset moved."""
-        mine, found = self.driver.input.ends(), 0
+        mine, count = self.driver.input.ends(), 0
         for p, end in self.driver.input.log_ends.items():
             if p not in self.seen or self.seen[p][0] != committed[p]:
                 self.seen[p] = committed[p], end
-            found += p not in mine and end > self.seen[p][1]
-        return found
+            count += p not in mine and end > self.seen[p][1]
+        return count
 
     def drive(self, on_end: Callable[["Role"], None]) -> None:
         """Perform effects until the role is asked to stop or fails. Then call `on_end`, and leave
@@ -190,8 +230,7 @@ class Service:
     """The roles of one process, with their metrics and probes."""
 
     def __init__(self, settings: Settings, ladders: Ladders, roles: frozenset[str]) -> None:
-        self._settings = settings
-        self._ladders = ladders
+        self._settings, self._ladders = settings, ladders
         self._stop = threading.Event()
         self.on_stop: Callable[[], None] = lambda: None
         """Called when the roles are asked to finish, or when the process ends without them."""
@@ -202,15 +241,11 @@ class Service:
         admin = Admin(settings, request_timeout_s=REQUEST_TIMEOUT_S)
         admin.create_topics()
         partitions = admin.check_topics()
-        for warning in admin.warnings:
+        for warning in (*admin.warnings, *other_counts(settings, admin.topics, partitions)):
             self.log.warning(warning)
-        for text in other_counts(settings, admin.topics, partitions):
-            self.log.warning(text)
-        self._shards = partitions[admin.topics.parts]
         self._cache_bytes = (settings.cache_mb << 20) // len(roles)  # of each role
         self._prepare_store(admin, partitions, estimates="estimator" in roles)
-        self._admin = admin
-        self._partitions = partitions
+        self._admin, self._partitions = admin, partitions
         self._report_environment()
         self._roles = [self._role(name) for name in sorted(roles)]
         self.metrics.ready.set_function(lambda: float(not self.unready()))
@@ -246,43 +281,39 @@ class Service:
             ("redis", "client", settings.redis_certificate),
             ("redis", "authority", settings.redis_ca),
         ):
-            end_s = certificates.not_after(path) if path else None
+            end_s = not_after(path) if path else None
             if end_s is not None:  # of the present file, which the clients read
                 self.metrics.certificates.labels(server, use).set(end_s)
 
     def _role(self, name: str) -> Role:
+        settings, topics = self._settings, self._admin.topics
         estimating = name == "estimator"
-        topics = self._admin.topics
-        topic = topics.rounds if estimating else topics.parts
-        group = ESTIMATORS if estimating else UPDATERS
-        input_ = Input(self._settings, topic, group, self._stop, prefer_large_fetches=estimating)
+        topic, group = (topics.rounds, ESTIMATORS) if estimating else (topics.parts, UPDATERS)
+        input_ = Input(settings, topic, group, self._stop, prefer_large_fetches=estimating)
         self.metrics.partitions.labels(name).set(self._partitions[topic])
         observer = ServiceObserver(self.metrics, name, log.logger(name), spans_of(name, topic))
         input_.on_committed = observer.positions
         self._lag.add(topic, input_.ends, observer, corrections=estimating)
-        store = RedisStore(self._settings)
+        store = RedisStore(settings)
         store.expected_layout = self._layout
         store.checkpoints.on_failure = observer.checkpoint_failed
         driver = Driver(
-            self._settings, input_, self._admin, store, name,
-            stop=self._stop,
+            settings, input_, self._admin, store, name, stop=self._stop,
             on_effect=lambda stage, s: self.metrics.seconds.labels(name, stage).observe(s),
         )  # fmt: skip
         driver.on_polled = observer.polled
         driver.on_encoding = lambda encoding: self.metrics.hashes.labels(encoding).inc()
+        shards, cache_bytes = self._partitions[topics.parts], self._cache_bytes
+        machine: Step[Any]
         if estimating:
             machine = Estimator(
-                self._ladders, self._shards, self._partitions[topic],
-                window=self._settings.duplicate_window,
-                wave_players=self._settings.wave_players,
-                rejects_per_second=self._settings.rejects_per_second, observer=observer,
-                threshold=self._settings.correction_threshold,
-                checkpoint_every=self._settings.checkpoint_every, cache_bytes=self._cache_bytes,
+                self._ladders, shards, self._partitions[topic], window=settings.duplicate_window,
+                wave_players=settings.wave_players, rejects_per_second=settings.rejects_per_second,
+                observer=observer, threshold=settings.correction_threshold,
+                checkpoint_every=settings.checkpoint_every, cache_bytes=cache_bytes,
             ).run()  # fmt: skip
         else:
-            machine = Updater(
-                self._shards, observer=observer, cache_bytes=self._cache_bytes
-            ).run()  # fmt: skip
+            machine = Updater(shards, observer=observer, cache_bytes=cache_bytes).run()
         return Role(name, driver, observer, machine)
 
     def run(self) -> None:
@@ -376,19 +407,61 @@ class Service:
         reasons = self.unhealthy()
         most = self._settings.ready_lag or math.inf
         for role in self._roles:
+            observer, input_, of_role = role.observer, role.driver.input, list[str]()
             if (lag := role.lag()) > most:
-                reasons.append(f"{role.name}: {lag} records of a partition behind")
-            if not role.driver.input.joined:
-                reasons.append(f"{role.name}: not in its consumer group yet")
-            elif not role.driver.input.settled:
-                reasons.append(f"{role.name}: no share of its consumer group's work yet")
-            not_read = role.driver.input.not_read()
-            if not_read and not role.observer.refused:
-                reasons.append(f"{role.name}: not opened yet: {not_read}")
-            elif back := role.observer.reading_ids:
-                reasons.append(f"{role.name}: still reading the round ids of {sorted(back)}")
+                of_role.append(f"{lag} records of a partition behind")
+            if not input_.joined:
+                of_role.append("not in its consumer group yet")
+            elif not input_.settled:
+                of_role.append("no share of its consumer group's work yet")
+            not_read = input_.not_read()
+            if not_read and not observer.refused:
+                of_role.append(f"not opened yet: {not_read}")
+            elif back := observer.reading_ids:
+                of_role.append(f"still reading the round ids of {sorted(back)}")
             if role.trouble:
-                reasons.append(f"{role.name}: {role.trouble}")
-            reasons += [f"shard {s}: {why}" for s, why in role.observer.refused.items()]
-            reasons += role.observer.refused_ladders.values()
+                of_role.append(role.trouble)
+            reasons += [f"{role.name}: {reason}" for reason in of_role]
+            reasons += [f"shard {s}: {why}" for s, why in observer.refused.items()]
+            reasons += observer.refused_ladders.values()
         return reasons
+
+
+def run(settings: Settings, roles: frozenset[str]) -> None:
+    """Run these roles of the service until SIGTERM or SIGINT. Raises BadConfiguration or Failed."""
+    ladders = ladders_of_settings(settings)
+    with named_failures():
+        selfcheck.check()  # before it joins a group, so kernels are compiled by then
+        service = Service(settings, ladders, roles)
+        service.on_stop = _end_in_time
+        malloc.configure()
+        server = _serve_http(settings, service)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: service.stop())
+        try:
+            service.run()
+        finally:
+            if server is not None:
+                server.close()
+
+
+def _end_in_time() -> None:
+    """Let the process end in time, even if a client library hangs and holds the interpreter's lock:
+    librdkafka may do so if a consumer is closed while a rebalance begins."""
+    faulthandler.dump_traceback_later(STOP_TIMEOUT_S, exit=True)
+
+
+def _serve_http(settings: Settings, service: Service) -> http.ProbeServer | None:
+    if not settings.http:
+        return None
+    registry = service.metrics.registry
+    app = http.application(registry, service.unhealthy, service.unready, settings.http)
+    try:
+        server = http.ProbeServer(settings.http, app)
+    except (OSError, ValueError) as error:
+        raise BadConfiguration(
+            f"http {settings.http!r}: {error}: set {PREFIX}HTTP to another host:port; port 0 picks "
+            "a free one"
+        ) from None
+    service.log.info("http", port=server.port)
+    return server

@@ -30,8 +30,7 @@ def spans_of(role: str, topic: str) -> Callable[[Iterable[Traced]], AbstractCont
 
 class _Spans:
     def __init__(self, name: str, topic: str) -> None:
-        self._name = name
-        self._topic = topic
+        self._name, self._topic = name, topic
         self._tracer = trace.get_tracer("stream-rater")
         self._reader = tracecontext.TraceContextTextMapPropagator()
 
@@ -50,19 +49,16 @@ class _Spans:
             for span in spans:
                 span.end()
 
-    def _start_span(self, each: Traced) -> "trace.Span":
-        carried = {name: value.decode() for name, value in each.trace.headers()}
-        return self._tracer.start_span(
-            self._name,
-            self._reader.extract(carried),
-            trace.SpanKind.CONSUMER,
-            {
-                "messaging.system": "kafka",
-                "messaging.operation.type": "process",
-                "messaging.destination.name": self._topic,
-                "messaging.destination.partition.id": str(each.partition),
-                "messaging.kafka.offset": each.offset,
-                "stream_rater.ladder": each.ladder,
-                "stream_rater.round_id": each.round_id,
-            },
-        )
+    def _start_span(self, traced: Traced) -> "trace.Span":
+        carried = {name: value.decode() for name, value in traced.trace.headers()}
+        attributes: dict[str, str | int] = {
+            "messaging.system": "kafka",
+            "messaging.operation.type": "process",
+            "messaging.destination.name": self._topic,
+            "messaging.destination.partition.id": str(traced.partition),
+            "messaging.kafka.offset": traced.offset,
+            "stream_rater.ladder": traced.ladder,
+            "stream_rater.round_id": traced.round_id,
+        }
+        context = self._reader.extract(carried)
+        return self._tracer.start_span(self._name, context, trace.SpanKind.CONSUMER, attributes)

@@ -9,8 +9,7 @@ from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
 from typing import Any
 
-from stream_rater.config.errors import BadConfiguration, Failed, TrialsFailed
-from stream_rater.config.extras import MissingExtra, extra
+from stream_rater.config.errors import BadConfiguration, Failed, MissingExtra, TrialsFailed, extra
 from stream_rater.evaluation.executors import first_line
 
 Where = int | str

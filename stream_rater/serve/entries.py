@@ -26,7 +26,7 @@ from stream_rater.config.views import (
     NO_VIEWS,
     NOT_LISTED,
     NOT_PROTECTED,
-    Facts,
+    NewestFacts,
     TierState,
     Unmet,
     Views,
@@ -236,8 +236,8 @@ def _seconds(completed_at: str) -> int:
         return 0
 
 
-def _facts(player: IndexedPlayer, played_s: int) -> Facts:
-    return Facts(player.rounds, player.provisional, player.sigma, player.offset, played_s)
+def _facts(player: IndexedPlayer, played_s: int) -> NewestFacts:
+    return NewestFacts(player.rounds, player.provisional, player.sigma, player.offset, played_s)
 
 
 def change_of(event: RatingChanged) -> IndexedChange:

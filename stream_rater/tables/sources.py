@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from stream_rater.config.extras import missing
+from stream_rater.config.errors import missing
 from stream_rater.rounds.validation import Invalid
 from stream_rater.tables.reading import UnreadableTable, stem_of
 

@@ -25,8 +25,7 @@ from stream_rater.config.ladders import ANY_LADDER, any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.events import JSON
-from stream_rater.contract.groups import ESTIMATORS
+from stream_rater.contract.events import ESTIMATORS, JSON
 from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import MOST_PLAYERS, SEEDED
 from stream_rater.operations.cutoff import Cutoff

@@ -16,7 +16,7 @@ from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.metadata import LAYOUT_KEY
 from stream_rater.config.settings import Settings
-from stream_rater.contract.groups import ESTIMATORS
+from stream_rater.contract.events import ESTIMATORS
 from stream_rater.contract.season_ended import PageWritten, message_of
 from stream_rater.places import opened
 from tests.builders.lines import LADDER, Bytes, a_correction, a_message, a_round

@@ -15,8 +15,7 @@ from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.events import to_json
-from stream_rater.contract.groups import ESTIMATORS
+from stream_rater.contract.events import ESTIMATORS, to_json
 from stream_rater.contract.seeds import RESET, SEEDED
 from tests.chaos.corrected import CROWD, LADDERS, PLAYERS, CorrectedSeason, matches
 from tests.chaos.crew import Violation

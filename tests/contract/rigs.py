@@ -32,7 +32,7 @@ from stream_rater.adapters.sqlite.events import read_events
 from stream_rater.adapters.sqlite.log import SqliteLog, read_rejections
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.config.settings import Settings
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.ladder_history import LadderEventLog
 from stream_rater.pipeline.ports import Effect, Event, Poll, Publish, Rejection, Seek

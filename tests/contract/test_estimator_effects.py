@@ -17,9 +17,8 @@ from stream_rater.adapters.local_driver import LocalLog
 from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.contract.corrections import PlayerRemoved, RoundVoided, name_of
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.events import to_json
+from stream_rater.contract.events import LEAST_BYTES, MOST_BYTES, to_json
 from stream_rater.contract.record import Record
-from stream_rater.contract.sizes import LEAST_BYTES, MOST_BYTES
 from stream_rater.pipeline.corrections.correction_ports import (
     Checkpoints,
     CorrectionsByLadder,

@@ -20,7 +20,7 @@ from stream_rater.adapters.redis.index_keys import ROOT
 from stream_rater.adapters.redis.metadata import position_key
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import PlayerColumn
-from stream_rater.config import changing_credentials
+from stream_rater.config import files
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LayoutMismatch, StoreTrouble
 from stream_rater.pipeline.ports import Apply, Position, StoredShard
@@ -225,7 +225,7 @@ def test_a_password_that_stays_wrong_is_denied(
     store.store.close()
     with pytest.raises(StoreTrouble):
         apply(store, 0, application(0, 1, {BOB: b"x"}))
-    monkeypatch.setattr(changing_credentials, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(files, "PATIENCE_S", 0.0)
     with pytest.raises(Denied, match="invalid username-password"):
         apply(store, 0, application(0, 1, {BOB: b"x"}))
     given = Settings(redis=server.address, redis_username=USER, redis_password="wrong")

@@ -11,7 +11,7 @@ from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.cli.app import main
 from stream_rater.config.files import read_settings
 from stream_rater.config.settings import PREFIX, Settings
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from tests.builders.cases import cases
 from tests.helm.chart import Resource, of_kind, refusal, resources, the, worker_pods
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from stream_rater.runtime.http import Server, application
+from stream_rater.runtime.http import ProbeServer, application
 from stream_rater.runtime.metrics import Metrics
 from tests.helm.chart import the
 
@@ -27,7 +27,7 @@ def a_worker(owned: dict[str, int], unready: list[str]) -> Iterator[int]:
         metrics.partitions.labels(role).set({"estimator": 4, "updater": 8}[role])
     for role, count in owned.items():
         metrics.owned.labels(role).set(count)
-    server = Server("127.0.0.1:0", application(metrics.registry, list, lambda: unready))
+    server = ProbeServer("127.0.0.1:0", application(metrics.registry, list, lambda: unready))
     try:
         yield server.port
     finally:

@@ -10,8 +10,7 @@ from typing import Any
 import yaml
 
 from stream_rater.config.settings import Settings
-from stream_rater.operations.run import STOP_TIMEOUT_S
-from stream_rater.runtime.service import STALE_S
+from stream_rater.runtime.service import STALE_S, STOP_TIMEOUT_S
 from tests import tools
 from tests.builders.cases import cases
 from tests.helm import kubernetes

@@ -19,7 +19,7 @@ from local.processes import start_guard
 from local.tools import ROOT
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import PREFIX, Settings
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from tests.integration.forks import Fork, run_fork
 from tests.waits import HANGS_S, any_of, cpu_of, size_of, wait_until
 

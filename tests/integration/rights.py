@@ -7,7 +7,7 @@ import msgspec
 from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from tests.integration.secured import Acl
 
 READ_BELIEFS = "%R~{*}:belief:*"

@@ -19,8 +19,7 @@ from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.metadata import LAYOUT_KEY
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import joined, to_json
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import ESTIMATORS, UPDATERS, joined, to_json
 from stream_rater.contract.season_ended import PageWritten, message_of
 from stream_rater.replay.checkpoint import CheckpointHead, encode
 from stream_rater.serve.index.writer import IndexWriter

@@ -23,16 +23,15 @@ import msgspec
 from stream_rater.adapters.kafka.round_log import KafkaRoundLog
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.cli.app import main
-from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.errors import BadConfiguration, Failed, named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from stream_rater.contract.submissions import NewRecord, NotAppended
 from stream_rater.places import opened
 from stream_rater.places.live_beliefs import LiveBeliefs
-from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.service import Service
 from stream_rater.serve.index.follower import Follower, Watcher
 from tests.builders.lines import a_message, a_round

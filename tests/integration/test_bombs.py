@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, Producer
 from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
-from stream_rater.contract.groups import UPDATERS
+from stream_rater.contract.events import UPDATERS
 from tests.integration.bad_rounds import KEY, LADDERS, MEBIBYTE, a_round
 from tests.integration.processes import Start, done, refused, stopped, wait_until
 from tests.integration.test_service import assert_all_rated_once

@@ -10,7 +10,7 @@ from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from stream_rater.operations import verify
 from stream_rater.pipeline.ports import NO_PLAYERS
 from tests.builders.kills import halting, short

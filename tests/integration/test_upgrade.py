@@ -9,8 +9,7 @@ import pytest
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import rating_changed_from_json
-from stream_rater.contract.groups import UPDATERS
+from stream_rater.contract.events import UPDATERS, rating_changed_from_json
 from tests.chaos.season import differing
 from tests.integration import processes, test_corrections
 from tests.integration.processes import LAST_RELEASE, NEXT_RELEASE, Start, done, refused, stopped

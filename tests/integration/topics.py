@@ -13,8 +13,12 @@ from stream_rater.adapters.kafka.topic_rules import topic_settings
 from stream_rater.adapters.kafka.topics import Admin, Topics, delete_topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.events import RatingChanged, rating_changed_from_json
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import (
+    ESTIMATORS,
+    UPDATERS,
+    RatingChanged,
+    rating_changed_from_json,
+)
 from tests.builders.lines import Bytes
 from tests.waits import wait_until
 

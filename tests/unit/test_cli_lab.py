@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import stream_rater
-from stream_rater.cli.evaluate import short_run
+from stream_rater.cli.lab import short_run
 from stream_rater.config.errors import Failed
 from stream_rater.config.files import read_rating
 from stream_rater.evaluation import proposal

@@ -1,6 +1,7 @@
 """Which connection is closed to make room for a new one."""
 
 import random
+from typing import Any
 
 from stream_rater.runtime.connections import OpenConnections
 
@@ -20,12 +21,12 @@ def connections(most: int = 3, per_address: int = 0) -> tuple[OpenConnections, l
     return OpenConnections(most, per_address, causes.append), causes
 
 
-def opened(some: OpenConnections, *names: str) -> list[Connection]:
+def opened(some: OpenConnections, *names: str) -> list[Any]:
     """New connections of these names; the address is the first letter."""
-    found = [Connection(name) for name in names]
-    for each in found:
-        some.add(each, each.name[0])
-    return found
+    new: list[Any] = [Connection(name) for name in names]
+    for connection in new:
+        some.add(connection, connection.name[0])
+    return new
 
 
 def closed(*some: Connection) -> list[str]:
@@ -82,7 +83,7 @@ def test_the_limits_hold() -> None:
     """Whatever happens in whatever order; nothing is left when all are closed."""
     rng = random.Random(1)
     some, _ = connections(7, 3)
-    there: list[Connection] = []
+    there: list[Any] = []
     for i in range(3000):
         if rng.random() < 0.4:
             there += opened(some, f"{rng.choice('abcdef')}{i}")

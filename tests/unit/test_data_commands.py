@@ -13,7 +13,7 @@ from stream_rater.adapters.sqlite import database, reading
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.operations import rebuild_store
 from stream_rater.operations.rebuild_store import fill_store
-from stream_rater.operations.sample import place_of
+from stream_rater.operations.verify import place_of
 from stream_rater.rating import record
 from stream_rater.replay import log_reading
 from tests.builders.commands import done, execute, failed, run, submitted

@@ -20,8 +20,8 @@ from structlog.testing import capture_logs
 
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
-from stream_rater.operations import run
 from stream_rater.runtime import connections, http
+from stream_rater.runtime.service import _serve_http
 from stream_rater.serve.http.tokens import Sites
 from stream_rater.serve.problems import Refused
 from tests.builders.cases import cases
@@ -313,7 +313,7 @@ def test_a_port_in_use_is_reported_with_the_cure() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(BadConfiguration) as refused:
-            run._serve_http(Settings(http=address), service)
+            _serve_http(Settings(http=address), service)
     assert str(refused.value).endswith(
         "Address already in use: set STREAM_RATER_HTTP to another host:port; port 0 picks a free "
         "one"

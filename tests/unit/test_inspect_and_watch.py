@@ -300,12 +300,12 @@ def test_the_wait_begins_again_with_each_line(capsys: pytest.CaptureFixture[str]
         some: Iterator[str | None] = iter([*nothing, "a", *nothing])
         list(follow._in_time(some, wait_s, clock, "waiting"))
         assert capsys.readouterr().err == reported
-    here, chosen = follow.Following(), {"ladder": None, "player": "ida"}
+    here, chosen = follow.FollowedSpan(), {"ladder": None, "player": "ida"}
     assert follow._hint("t", here, chosen) == (
         "t: waiting for messages of player 'ida' (Ctrl-C ends it; --from-start begins with what is "
         "there)"
     )
-    assert follow._hint("t", follow.Following(from_start=True), {"ladder": None}) == (
+    assert follow._hint("t", follow.FollowedSpan(from_start=True), {"ladder": None}) == (
         "t: waiting for messages (Ctrl-C ends it)"
     )
 

@@ -14,8 +14,8 @@ import structlog
 from stream_rater.contract.record import Headers, Record
 from stream_rater.runtime import log
 from stream_rater.runtime.embedded import EmbeddedEngine
-from stream_rater.runtime.measuring import MOST_FOLLOWED, LatencyTracker
-from stream_rater.runtime.metrics import Metrics, ServiceObserver
+from stream_rater.runtime.metrics import Metrics
+from stream_rater.runtime.observer import MOST_FOLLOWED, LatencyTracker, ServiceObserver
 from tests.rounds import as_json, day, ranked
 
 NASTY = '\x1b[2J\r\n{"event": "shard refused", "shard": 1}\n\u2028'

@@ -17,8 +17,8 @@ from stream_rater.adapters.access import (
     trouble_of,
 )
 from stream_rater.adapters.logins import SETTLE_S, Login, login_of, token_function
-from stream_rater.config.changing_credentials import PATIENCE_S
 from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.files import PATIENCE_S
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble
 from tests.builders.cases import cases

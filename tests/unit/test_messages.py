@@ -24,9 +24,15 @@ from stream_rater.contract.corrections import (
     PlayerRemoved,
     name_of,
 )
-from stream_rater.contract.events import MAX_ID_BYTES, joined, rating_changed_from_json, to_json
+from stream_rater.contract.events import (
+    LEAST_BYTES,
+    MAX_ID_BYTES,
+    MOST_BYTES,
+    joined,
+    rating_changed_from_json,
+    to_json,
+)
 from stream_rater.contract.record import PARENT, STATE, STATE_LENGTH, Record, Trace
-from stream_rater.contract.sizes import LEAST_BYTES, MOST_BYTES
 from stream_rater.pipeline.corrections.correction_job import ChangedPlayers
 from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.correction_work import PartOptions, Work

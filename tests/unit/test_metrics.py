@@ -23,19 +23,19 @@ from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.adapters.redis.client import translated_failures
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import CAUSES, Cause, Denied, LogTrouble, StoreTrouble
-from stream_rater.contract.groups import ESTIMATORS
+from stream_rater.contract.events import ESTIMATORS
 from stream_rater.pipeline.ports import Effect, Poll, ReadPriors
 from stream_rater.runtime import log
 from stream_rater.runtime import service as service_module
-from stream_rater.runtime.measuring import (
-    LOG_EVERY_S,
+from stream_rater.runtime.metrics import Metrics
+from stream_rater.runtime.observer import (
     MAX_UNFINISHED,
-    QUIET_S,
+    PROGRESS_EVERY_S,
     CorrectionReports,
-    Recovery,
+    Lag,
+    ServiceObserver,
 )
-from stream_rater.runtime.metrics import Lag, Metrics, ServiceObserver
-from stream_rater.runtime.service import Role, Service, keep_asking, other_counts
+from stream_rater.runtime.service import QUIET_S, Recovery, Role, Service, keep_asking, other_counts
 from tests.builders.cases import cases
 from tests.builders.consumers import Client, input_with
 
@@ -311,7 +311,7 @@ def test_a_correction_has_lines_and_progress() -> None:
     reports = CorrectionReports(log, lambda: now[0])
     for progress in (0.0, 0.1, 0.2, 0.5, 0.6):
         reports.progressed("eu", 1, 90, progress)
-        now[0] += 0.4 * LOG_EVERY_S
+        now[0] += 0.4 * PROGRESS_EVERY_S
     reports.done("eu", 1, 90, 2)
     assert lines == [
         {"event": "correcting", **PLACE},

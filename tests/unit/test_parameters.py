@@ -18,7 +18,14 @@ from hypothesis import strategies as st
 
 import stream_rater
 from stream_rater.columns.arrays import Floats
-from stream_rater.config.ladders import Change, Ladder, Ladders, any_ladder
+from stream_rater.config.ladders import (
+    Change,
+    Ladder,
+    Ladders,
+    any_ladder,
+    cautions_of,
+    say_cautions,
+)
 from stream_rater.contract.record import Record
 from stream_rater.operations.rate import rate
 from stream_rater.rating import stages
@@ -43,7 +50,6 @@ from stream_rater.rating.parameters import (
 )
 from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.rounds.decoder import RoundDecoder
-from stream_rater.runtime.ladder_checks import cautions_of, say_cautions
 from tests.benchmarks.stage1 import LOGISTIC, wave_of_size
 from tests.elo_mmr_oracle import zero
 from tests.rounds import as_json, ranked, read, wave_of

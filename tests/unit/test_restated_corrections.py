@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from stream_rater.config.errors import Failed
+from stream_rater.config.errors import Failed, named_failures
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.corrections import (
     EVENT_TYPE,
@@ -16,9 +16,8 @@ from stream_rater.contract.corrections import (
     RoundVoided,
 )
 from stream_rater.contract.errors import LadderEventsMismatch
-from stream_rater.contract.events import StrictEntry
+from stream_rater.contract.events import MOST_BYTES, StrictEntry
 from stream_rater.contract.record import Record
-from stream_rater.contract.sizes import MOST_BYTES
 from stream_rater.operations.corrected_rebuild import to_restate
 from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.correction_validator import CorrectionValidator
@@ -37,7 +36,6 @@ from stream_rater.replay.edits import NO_EDITS
 from stream_rater.replay.id_filter import IdFilter
 from stream_rater.replay.ledger import Base
 from stream_rater.rounds.decoder import RoundDecoder
-from stream_rater.runtime.failures import named_failures
 from tests.builders.cases import cases
 from tests.builders.pending import pending_of
 from tests.rounds import ranked

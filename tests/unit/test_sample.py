@@ -1,6 +1,6 @@
 """The ladders that `verify --sample` compares."""
 
-from stream_rater.operations.sample import Sample, place_of
+from stream_rater.operations.verify import Sample, place_of
 
 LADDERS = [f"ladder-{i}" for i in range(1000)]
 

@@ -9,9 +9,9 @@ import pytest
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.sharding import shards_of
 from stream_rater.columns.strings import StringColumn
+from stream_rater.contract.events import MOST_BYTES
 from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import RESET
-from stream_rater.contract.sizes import MOST_BYTES
 from stream_rater.pipeline.corrections.correction_work import PartOptions
 from stream_rater.pipeline.corrections.seed_work import QueuedSeed, SeedWork, by_turn
 from stream_rater.pipeline.parts import correction_parts, decoder, schema, seed_parts

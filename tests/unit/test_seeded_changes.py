@@ -31,7 +31,8 @@ from stream_rater.rounds.batch import OneRound
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.seed_records import Seed
 from stream_rater.runtime import log
-from stream_rater.runtime.metrics import Metrics, ServiceObserver
+from stream_rater.runtime.metrics import Metrics
+from stream_rater.runtime.observer import ServiceObserver
 from tests.builders.cases import cases
 from tests.builders.machines import CONFIG, RULE
 from tests.builders.seeding import LADDERS, TIME, read, resetting_record, seed_part, seeding_record

@@ -18,7 +18,8 @@ from stream_rater.contract.record import STATE_LENGTH, Headers, Trace, trace_of
 from stream_rater.pipeline.observer import Traced, no_spans
 from stream_rater.runtime import log, spans
 from stream_rater.runtime.embedded import EmbeddedEngine
-from stream_rater.runtime.metrics import Metrics, ServiceObserver
+from stream_rater.runtime.metrics import Metrics
+from stream_rater.runtime.observer import ServiceObserver
 from tests.builders.cases import cases
 from tests.rounds import as_json, ranked
 

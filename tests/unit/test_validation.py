@@ -22,7 +22,8 @@ from stream_rater.rounds.decoder import Rejections, RoundDecoder
 from stream_rater.rounds.depth import json_depth, msgpack_depth
 from stream_rater.rounds.validation import QUOTE_IT, Invalid, with_cure
 from stream_rater.runtime import log
-from stream_rater.runtime.metrics import Metrics, ServiceObserver
+from stream_rater.runtime.metrics import Metrics
+from stream_rater.runtime.observer import ServiceObserver
 from tests.rounds import MSGPACK_HEADERS, Reader, as_json, as_msgpack, event, wave_of
 
 LIMITS = Limits(max_entries=5)

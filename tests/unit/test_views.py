@@ -17,7 +17,7 @@ from stream_rater.config import files
 from stream_rater.config import views as rules
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.ladders import Change, Ladder, Ladders
-from stream_rater.config.views import DAY_S, NO_VIEWS, Facts, Listing, TermsAt, Tier, Views
+from stream_rater.config.views import DAY_S, NO_VIEWS, Listing, NewestFacts, TermsAt, Tier, Views
 from stream_rater.rating.model import DIFFUSION_VARIANCE
 from stream_rater.rating.parameters import SYSTEMS, EloMMR, RatingConfig, TwoMoment
 from stream_rater.rating.stages import estimate, rule_of
@@ -160,10 +160,10 @@ def test_views_that_make_no_sense(tmp_path: Path) -> None:
 TERMS = (TermsAt(0, 0.0, math.inf, 5), TermsAt(10, 50.0, math.inf, 5), TermsAt(20, 16.0, 350.0, 3))
 
 
-def some_facts(rng: random.Random) -> Facts:
+def some_facts(rng: random.Random) -> NewestFacts:
     rounds = rng.choice([0, 1, 4, 9, 10, 30])
     sigma = rng.choice([90.0, 119.9, 120.0, 120.1, 300.0])
-    return Facts(rounds, rounds < 5, sigma, rng.choice([3, 15, 25]), rng.randrange(10**6))
+    return NewestFacts(rounds, rounds < 5, sigma, rng.choice([3, 15, 25]), rng.randrange(10**6))
 
 
 def some_listing(rng: random.Random) -> Listing:
@@ -173,7 +173,7 @@ def some_listing(rng: random.Random) -> Listing:
     )  # fmt: skip
 
 
-def is_listed(views: Views, facts: Facts, at_s: float) -> bool:
+def is_listed(views: Views, facts: NewestFacts, at_s: float) -> bool:
     """By the rules as they are written in the reference."""
     listing, days = views.listing, (at_s - facts.played_s) / DAY_S
     drift = {3: 0.0, 15: 50.0, 25: 16.0}[facts.offset]

@@ -22,7 +22,7 @@ from local.tools import FORGET, KAFKA_VARIABLE, REDIS_VARIABLE, given_address
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.adapters.redis.calls import LIBRARY
 from stream_rater.config.settings import PREFIX, Settings
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import ESTIMATORS, UPDATERS
 
 CLAIM = "stream-rater:demo"
 """The key that marks a database as taken."""

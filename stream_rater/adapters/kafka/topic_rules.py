@@ -13,7 +13,7 @@ from typing import NamedTuple
 from stream_rater.adapters.access import LARGEST_RESPONSE_BYTES
 from stream_rater.config.settings import Settings
 from stream_rater.contract import events
-from stream_rater.contract.sizes import LEAST_BYTES
+from stream_rater.contract.events import LEAST_BYTES
 
 DAY_MS = 86_400_000
 MESSAGE_BYTES = 16 * 2**20

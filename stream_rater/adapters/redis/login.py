@@ -2,7 +2,7 @@
 the file has at that moment.
 
 All clients of a process that log in the same way share one object, so that they agree on when a
-refusal is final (`changing_credentials`).
+refusal is final (`config.files`).
 """
 
 import ssl
@@ -12,9 +12,8 @@ from urllib.parse import parse_qs
 
 import redis
 
-from stream_rater.config.changing_credentials import ChangingCredentials, Credentials
 from stream_rater.config.errors import BadConfiguration
-from stream_rater.config.files import check_readable
+from stream_rater.config.files import ChangingCredentials, Credentials, check_readable
 from stream_rater.config.settings import Settings
 
 

@@ -16,7 +16,7 @@ from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.schema import offset_of, partition_of, place
 from stream_rater.columns import sharding
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Headers, Record
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.corrections import correction_ports

@@ -15,7 +15,7 @@ from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.sharding import shards_of
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.corrections import CorrectionsApplied, name_of
-from stream_rater.contract.sizes import MOST_BYTES
+from stream_rater.contract.events import MOST_BYTES
 from stream_rater.pipeline.corrections.correction_job import ChangedPlayers, CorrectionJob
 from stream_rater.pipeline.corrections.correction_ports import NoteCorrections, RecordedCorrection
 from stream_rater.pipeline.corrections.correction_validator import Rejections

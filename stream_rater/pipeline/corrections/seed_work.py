@@ -15,7 +15,7 @@ from stream_rater.columns import player_map
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.strings import StringColumn
-from stream_rater.contract.sizes import MOST_BYTES
+from stream_rater.contract.events import MOST_BYTES
 from stream_rater.pipeline.corrections.correction_work import PartOptions
 from stream_rater.pipeline.estimator.estimation import part_ends
 from stream_rater.pipeline.parts import seed_parts

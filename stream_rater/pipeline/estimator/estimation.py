@@ -21,8 +21,8 @@ from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.errors import UnratedRound
+from stream_rater.contract.events import MOST_BYTES
 from stream_rater.contract.record import Record, Trace, trace_of
-from stream_rater.contract.sizes import MOST_BYTES
 from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.parts.schema import Part, RoundInPart

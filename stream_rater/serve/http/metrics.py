@@ -1,67 +1,59 @@
 """The metrics of `serve`. No metric has a label by player or ladder."""
 
-from collections.abc import Callable
-from functools import cache, partial
-from typing import Any
+from functools import cache
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from stream_rater.contract.errors import REJECTIONS
-from stream_rater.runtime.metrics import FAST_S
+from stream_rater.runtime.metrics import RegisteredMetrics
 from stream_rater.serve.problems import KINDS
 from stream_rater.serve.routes import OPERATIONS
 
 
-class ApiMetrics:
+class ApiMetrics(RegisteredMetrics):
     """The metrics of one `serve` process."""
 
     def __init__(self, log: structlog.stdlib.BoundLogger) -> None:
+        super().__init__("stream_rater_serve")
         self._log = log
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        common: dict[str, Any] = {"namespace": "stream_rater_serve", "registry": self.registry}
-        counter: Callable[..., Counter] = partial(Counter, **common)
-        gauge: Callable[..., Gauge] = partial(Gauge, **common)
-        timer: Callable[..., Histogram] = partial(Histogram, buckets=FAST_S, **common)
-        self.requests = counter(
+        self.requests = self._counter(
             "requests_total", "Requests by operation and HTTP status.", ["operation", "status"]
         )
-        self.seconds = timer(
+        self.seconds = self._histogram(
             "request_seconds", "Time from the head of a request to its answer.", ["operation"]
         )
-        self.events = counter("events_total", "Events of rating-changed that were read.")
-        self.skipped = counter("skipped_total", "Records of rating-changed that are not events.")
-        self.troubles = counter(
+        self.events = self._counter("events_total", "Events of rating-changed that were read.")
+        self.skipped = self._counter(
+            "skipped_total", "Records of rating-changed that are not events."
+        )
+        self.troubles = self._counter(
             "troubles_total", "Failures of Kafka or Redis after which reading started again."
         )
-        self.followers = gauge("followers", "Clients that follow changes.")
-        self.caught_up = gauge(
+        self.followers = self._gauge("followers", "Clients that follow changes.")
+        self.caught_up = self._gauge(
             "caught_up", "1 if the index has every event that existed at the start, else 0."
         )
-        self.lag = gauge("lag", "Records of rating-changed that are not in the index yet.")
-        self.connections = gauge("connections", "Open connections.")
-        self.closed_for_room = counter(
+        self.lag = self._gauge("lag", "Records of rating-changed that are not in the index yet.")
+        self.connections = self._gauge("connections", "Open connections.")
+        self.closed_for_room = self._counter(
             "room_total",
             "Connections closed to make room, by cause: too many in all (all), or of one address "
-            "(address).",
-            ["cause"],
-        )
-        self.refused = counter(
+            "(address).", ["cause"],
+        )  # fmt: skip
+        self.refused = self._counter(
             "refused_total", "Requests that were refused, by error code.", ["code"]
         )
-        self.posted = counter(
+        self.posted = self._counter(
             "rounds_total",
-            "Rounds and corrections that clients sent, by outcome: written (Kafka has acknowledged "
-            "it), known (its id was sent before), invalid, busy (too many wait for Kafka), "
-            "unavailable (Kafka has not acknowledged it).",
-            ["outcome"],
-        )
-        self.acknowledged = timer(
+            "Rounds and corrections that clients sent, by outcome: written (Kafka has "
+            "acknowledged it), known (its id was sent before), invalid, busy (too many wait for "
+            "Kafka), unavailable (Kafka has not acknowledged it).", ["outcome"],
+        )  # fmt: skip
+        self.acknowledged = self._histogram(
             "acknowledged_seconds",
             "Time from a valid request with rounds to Kafka's acknowledgement.",
         )
-        self.unacknowledged = gauge(
+        self.unacknowledged = self._gauge(
             "unacknowledged", "Rounds and corrections that wait for Kafka's acknowledgement."
         )
         for outcome in ("written", "known", "invalid", "busy", "unavailable"):

@@ -16,8 +16,7 @@ import numpy as np
 from stream_rater.adapters.kafka.producers import KafkaSubmitter
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.columns.sharding import partition_of
-from stream_rater.contract.events import to_json
-from stream_rater.contract.groups import ESTIMATORS
+from stream_rater.contract.events import ESTIMATORS, to_json
 from stream_rater.operations.checkpoint import checkpoint
 from tests.benchmarks.measure import Result, result
 from tests.benchmarks.stream.crew import Crew, a_crew, names_of

@@ -13,7 +13,7 @@ import msgspec
 
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from tests.benchmarks.stream.ground import Ground, processor_s, send
 from tests.benchmarks.stream.rounds import Round, Workload, up_to, updates_of
 from tests.integration.processes import THIS_RELEASE, WorkerProcess, samples, wait_until

@@ -39,8 +39,7 @@ from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config.files import read_settings
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import MAX_RANK, Round, round_from_json
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import ESTIMATORS, MAX_RANK, UPDATERS, Round, round_from_json
 from stream_rater.pipeline.estimator.progress import COMMIT_EVERY_S
 
 PlainId = Annotated[str, msgspec.Meta(min_length=1, max_length=32)]

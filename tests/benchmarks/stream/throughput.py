@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from stream_rater.config.settings import Settings
-from stream_rater.contract.groups import ESTIMATORS
+from stream_rater.contract.events import ESTIMATORS
 from tests.benchmarks.lab.peers import PEERS
 from tests.benchmarks.measure import ROOT, Result, Skipped, result
 from tests.benchmarks.stream.crew import Crew, Program, a_crew, names_of

@@ -1,0 +1,185 @@
+"""`stream-rater rate`, `convert` and `demo`: commands that need no server."""
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stream_rater.cli import options
+from stream_rater.cli.correct import table_of
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.files import ladders_of_environment, read_ladders, read_rating
+from stream_rater.config.ladders import any_ladder
+from stream_rater.runtime.progress import counted
+from stream_rater.tables.reading import Reading
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from stream_rater.operations.demo import DemoSeason
+
+SHOWN_MOVES = 6
+"""The largest number of players in the table about the cheater's removal."""
+
+
+@click.command()
+@click.argument("rounds", type=options.INPUT)
+@click.option("--config", type=options.EXISTING_FILE, help="Rating configuration (JSON or TOML).")
+@click.option(
+    "--ladders", "ladders_path", type=options.EXISTING_FILE,
+    help="Ladders file (TOML) instead; without both, STREAM_RATER_LADDERS.",
+)  # fmt: skip
+@click.option("--out", type=options.NEW_FILE, help="Where to write; standard output otherwise.")
+@click.option(
+    "--changes", type=options.NEW_FILE, help="Where to write each rating change (JSON lines)."
+)
+@click.option("--records", is_flag=True, help="Add each belief's bytes (base64), to JSON.")
+@click.option(
+    "--format", "form", type=click.Choice(["table", "csv", "json"]),
+    show_default="table on a terminal, else json",
+    help="A table of the best players with few digits; or all players, as CSV or JSON lines.",
+)  # fmt: skip
+@click.option(
+    "--to", metavar="sqlite:FILE", help="Write the table `ratings` of a database, instead."
+)
+@options.CORES
+@options.table_options
+@options.one_line_errors
+def rate(
+    rounds: Path, config: Path | None, ladders_path: Path | None, out: Path | None,
+    changes: Path | None, records: bool, form: Any, to: str | None, cores: int | None,
+    reading: Reading,
+) -> None:  # fmt: skip
+    """Rate the rounds of a file, without any server: JSON lines or CSV, either also
+    gzip-compressed, or Parquet. `-` is standard input, with JSON lines."""
+    if config and ladders_path:
+        raise BadConfiguration("give --config or --ladders, not both")
+    if config:
+        ladders = any_ladder(read_rating(config))
+    elif ladders_path:
+        ladders = read_ladders(ladders_path)
+    else:
+        ladders = ladders_of_environment(os.environ)
+    if records and any(ladder.rating.kept == 0 for ladder in ladders.ladders.values()):
+        raise BadConfiguration('--records: no record holds history "full"; give a number')
+    if records and form not in (None, "json"):
+        raise BadConfiguration("--records: only with --format json")
+    kind, _, name = (to or "").partition(":")
+    if to and (kind != "sqlite" or not name or out or form or records):
+        raise BadConfiguration(
+            "--to: give sqlite:FILE, without --out, --format and --records; for another database "
+            "load the CSV of --format csv"
+        )
+    if form is None:
+        form = "table" if out is None and not records and sys.stdout.isatty() else "json"
+    from stream_rater.operations.input_file import check_writable
+    from stream_rater.operations.rate import rate as rate_rounds
+
+    for each in filter(None, (out, changes)):
+        check_writable(each, config, ladders_path)
+    rate_rounds(
+        rounds, ladders, out, changes, records=records, reading=reading, cores=cores, form=form,
+        database=Path(name) if name else None,
+    )  # fmt: skip
+
+
+@click.command()
+@click.argument("table", type=options.EXISTING_FILE)
+@click.argument("out", type=options.OUTPUT)
+@options.table_options
+@options.one_line_errors
+def convert(table: Path, out: Path, reading: Reading) -> None:
+    """Write the rounds of a table (CSV or Parquet) as JSON lines, as `rate` would rate them. OUT
+    `-` is standard output; if its name ends in .gz, it is compressed."""
+    from stream_rater.operations.rate import convert as convert_table
+
+    convert_table(table, out, reading)
+
+
+# --- demo -----------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.option("--embedded", is_flag=True, help="In memory: no servers, nothing durable.")
+@click.option(
+    "--rounds", type=options.COUNT, default=300, show_default=True, help="Length of the season."
+)
+@options.one_line_errors
+def demo(embedded: bool, rounds: int) -> None:
+    """A made-up season, rated as the service would."""
+    if not embedded:
+        raise BadConfiguration(
+            "`make demo` shows the service on real servers; here, give --embedded"
+        )
+    play(rounds, options.table_console())
+
+
+def play(rounds: int, console: "Console") -> None:
+    """Play a season with a live leaderboard. Then show the speed, and remove the cheater."""
+    from rich.live import Live
+
+    from stream_rater.operations.demo import DemoSeason
+
+    season = DemoSeason()
+    began_s = time.perf_counter()
+    with Live(console=console, refresh_per_second=8, transient=True) as live:
+        for number in range(rounds):
+            season.play(number)
+            live.update(leaderboard(season, number + 1))
+    took_s = time.perf_counter() - began_s
+    console.print(leaderboard(season, rounds))
+    console.print(
+        f"{rounds} rounds, {season.updates} rating changes in {took_s:.1f} s: "
+        f"{season.updates / took_s:,.0f} a second, one round at a time, in memory.\n",
+        soft_wrap=True,
+    )
+    _find_cheater(season, console)
+    console.print(
+        "\nNothing was durable: `make demo` runs the same state machines on Kafka and Redis.",
+        soft_wrap=True,
+    )
+
+
+def _find_cheater(season: "DemoSeason", console: "Console") -> None:
+    """Remove the cheater, and show how the ratings move."""
+    from stream_rater.operations.demo import CHEATER, LADDER, player_id
+
+    cheater, wins = player_id(CHEATER), season.wins
+    played = season.newest[cheater].rounds
+    console.print(
+        f"A cheater was found: {cheater} won {wins[cheater]} of {counted(played, 'round')}. "
+        "Removed by the event of `correct remove`:",
+        soft_wrap=True,
+    )
+    moves = season.remove(cheater)
+    console.print(table_of(LADDER, moves[:SHOWN_MOVES]))
+    gained = sum((each.difference or 0.0) > 0.0 for each in moves)
+    console.print(
+        f"{gained} of {len(season.newest) - 1} other players got points back. "
+        f"{season.verify()} ratings compared with a replay without {cheater}: all equal, bit for "
+        "bit.",
+        soft_wrap=True,
+    )
+
+
+def leaderboard(season: "DemoSeason", rounds: int) -> "Table":
+    """A table of the ten best players. `rounds`: the number of rounds that were played."""
+    from rich.table import Table
+
+    from stream_rater.operations.demo import player_id
+
+    table = Table(title=f"Leaderboard after {rounds} rounds")
+    for heading in ("", "player", "rating", "rounds", "true skill"):
+        table.add_column(heading, justify="left" if heading == "player" else "right")
+    skill = {player_id(i): each for i, each in enumerate(season.skills)}
+    best = sorted(season.newest.values(), key=lambda event: -event.rating)[:10]
+    for place, each in enumerate(best, start=1):
+        table.add_row(
+            str(place), each.player, f"{each.rating:.0f}", str(each.rounds),
+            f"{skill[each.player]:.0f}",
+        )  # fmt: skip
+    return table
