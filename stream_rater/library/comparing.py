@@ -64,11 +64,11 @@ def compare(
         raise ValueError("configs: give a dict of configurations by name, or a list of systems")
     named = configs if isinstance(configs, Mapping) else dict(zip(configs, configs, strict=True))
     ratings = [(name, _rating(each)) for name, each in named.items()]
-    from stream_rater.library.rater import RatedFile, RatedTable
+    from stream_rater.library.rater import FileRounds, FrameRounds
 
     reading = reading_of(columns, score, how)
     is_path = isinstance(rounds, str | os.PathLike)
-    file = RatedFile(Path(rounds), reading) if is_path else RatedTable(rounds, reading, "rounds")
+    file = FileRounds(Path(rounds), reading) if is_path else FrameRounds(rounds, reading, "rounds")
     refused = list[int]()
     every = [each for _, each in ratings]
     sessions = sessions_in(lambda: file.records(0), every, refused=refused)

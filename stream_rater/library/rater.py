@@ -74,7 +74,7 @@ class RatedRounds:
         raise NotImplementedError
 
 
-class RatedFile(RatedRounds):
+class FileRounds(RatedRounds):
     """A file of rounds, in its state when this object was made."""
 
     def __init__(self, path: Path, reading: Reading = AS_FOUND, ladder: str = "") -> None:
@@ -118,7 +118,7 @@ class RatedFile(RatedRounds):
         self.lines = count
 
 
-class RatedTable(RatedRounds):
+class FrameRounds(RatedRounds):
     """The rounds of a data frame, in the state of the frame when this object was made. They stay in
     memory."""
 
@@ -168,7 +168,7 @@ class RatedLog:
         return copy
 
     def records(self) -> Iterator[Record]:
-        """Yield all records, from the first one on. Raises OSError as `RatedFile.records` does."""
+        """Yield all records, from the first one on. Raises OSError as `FileRounds.records` does."""
         for first, source in self._sources:
             if isinstance(source, bytes):
                 yield messages.record_of(first, source)
@@ -327,7 +327,7 @@ class Rater:
         return [joined(player, parts) for player, parts in found]
 
     def records(self) -> Iterator[Record]:
-        """Yield all records of the log. Raises OSError as `RatedFile.records` does."""
+        """Yield all records of the log. Raises OSError as `FileRounds.records` does."""
         return self._log.records()
 
     def _with_verdicts(self, run: Callable[[edited_log.Verdicts | None], T]) -> T:
@@ -346,11 +346,11 @@ class Rater:
         about the columns of a table.
         """
         own = ladder or (self.ladder if self._is_named else "")
-        return self._rate_all(RatedFile(path, reading, own), ladder)
+        return self._rate_all(FileRounds(path, reading, own), ladder)
 
     def rate_table(self, table: Any, ladder: str | None, reading: Reading) -> results.FileResult:
         """Rate the rounds of a data frame or a dict of columns, as `rate_file` does."""
-        return self._rate_all(RatedTable(table, reading, ladder or self.ladder), ladder)
+        return self._rate_all(FrameRounds(table, reading, ladder or self.ladder), ladder)
 
     def _rate_all(self, file: RatedRounds, ladder: str | None) -> results.FileResult:
         name = ladder or (self.ladder if self._is_named else self._ladder_of(file))

@@ -16,7 +16,7 @@ from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rating.seats import seat_name
 from stream_rater.replay.edits import EditsSoFar
-from stream_rater.rounds import validation
+from stream_rater.rounds import batch
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.correction_records import FIRST, LAST, Span, amended_message
 from stream_rater.rounds.decoder import RoundDecoder
@@ -71,7 +71,7 @@ def scores(rounds: RoundBatch) -> list[float | None]:
 @pytest.fixture(autouse=True)
 def _used(monkeypatch: pytest.MonkeyPatch) -> None:
     """One ladder uses scores."""
-    monkeypatch.setattr(validation, "uses_scores", SCORED.__eq__)
+    monkeypatch.setattr(batch, "uses_scores", SCORED.__eq__)
 
 
 def test_they_come_in_order_of_place() -> None:
