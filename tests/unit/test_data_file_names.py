@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_rater.adapters.sqlite import names, reading
+from stream_rater.adapters.sqlite import names
 from stream_rater.adapters.sqlite.database import Database, connect_reader
 from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.adapters.sqlite.names import index_path, seasons_path
@@ -20,7 +20,6 @@ from stream_rater.adapters.sqlite.reading import DataFile
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Unusable
-from stream_rater.places.file import FilePlace
 from stream_rater.runtime import log
 from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.index.file_index import FileIndexWriter
@@ -242,16 +241,15 @@ def test_formats_that_no_release_wrote(
         opened(path)
 
 
-def test_copies_do_not_stay(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_do_not_stay(path: Path) -> None:
     """Whoever opens the file deletes what a killed command has left, but not the copy of one that
     runs."""
-    monkeypatch.setattr(reading, "LARGE", -1)
-    with closing(FilePlace(Settings(), path)) as place, place.at_rest(0.0) as copy:
-        assert isinstance(copy, FilePlace)
+    with closing(DataFile(path)) as file, names.copying(path) as copy:
+        file.copy_to(copy)
         left = path.with_name("ratings.db.stream-rater-abcdefgh")
-        shutil.copytree(copy.path.parent, left)
+        shutil.copytree(copy.parent, left)
         theirs = path.with_name("ratings.db.stream-rater-of-mine")
         theirs.mkdir()
         Database.open(path).close()
-        assert not left.exists() and theirs.exists() and copy.path.exists()
-    assert not copy.path.parent.exists()
+        assert not left.exists() and theirs.exists() and copy.exists()
+    assert not copy.parent.exists()
