@@ -17,8 +17,7 @@ from stream_rater.config.files import read_rating
 from stream_rater.config.settings import Settings
 from stream_rater.evaluation.measures import AIMS
 from stream_rater.evaluation.spaces import SPACES
-from stream_rater.tables.formats import is_parquet
-from stream_rater.tables.reading import Reading
+from stream_rater.tables.reading import Reading, is_parquet
 
 CONFIGURATIONS = {".json", ".toml"}
 

@@ -15,7 +15,7 @@ from stream_rater.tables.reading import Reading, parse_columns
 
 if TYPE_CHECKING:
     from stream_rater.operations.seed import Plan, SeedExample
-    from stream_rater.rounds.seed_messages import Taken
+    from stream_rater.rounds.seed_records import Taken
 
 
 @click.command()
@@ -93,7 +93,7 @@ def _taken(
     skip_invalid: bool, decimal: str | None, encoding: str | None,
 ) -> "Taken":  # fmt: skip
     """How the ratings of another ladder are taken. Raises BadConfiguration."""
-    from stream_rater.rounds.seed_messages import Taken
+    from stream_rater.rounds.seed_records import Taken
 
     of_table = {
         "--scale": scale, "--columns": columns, "--skip-invalid": skip_invalid,

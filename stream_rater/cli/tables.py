@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from stream_rater.evaluation.proposal import (
         TuningProposal,  # `evaluate` does not need them, and they take long to load
     )
+
     pass
 
 HEADINGS = {

@@ -18,8 +18,8 @@ from stream_rater.contract import events
 from stream_rater.contract.record import Record
 from stream_rater.operations.rewriting import AcceptedRecords
 from stream_rater.places.port import Place
-from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import Verdicts
+from stream_rater.replay.ledger import with_verdicts
 from stream_rater.runtime.progress import counted
 
 

@@ -25,15 +25,14 @@ from stream_rater.places import is_data_file
 from stream_rater.rating.seasons import seen
 from stream_rater.rating.stages import ratings
 from stream_rater.replay.cores import ONE_CORE, Cores
-from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import EditedLog, Verdicts, records_of
 from stream_rater.replay.files import STANDARD_INPUT
+from stream_rater.replay.ledger import with_verdicts
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
 from stream_rater.runtime.progress import counted
-from stream_rater.tables.formats import SUFFIXES, is_table
-from stream_rater.tables.reading import AS_FOUND, Reading
+from stream_rater.tables.reading import AS_FOUND, SUFFIXES, Reading, is_table
 
 _to_json = msgspec.json.Encoder().encode
 

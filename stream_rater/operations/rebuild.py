@@ -140,9 +140,7 @@ def restate(place: Place, work: rebuild_store.Rebuilds, ladders: Ladders) -> Non
     )
 
 
-def _rebuild(
-    place: Place, ladders: Ladders, cores: Cores, fill: int
-) -> rebuild_store.Rebuilds:
+def _rebuild(place: Place, ladders: Ladders, cores: Cores, fill: int) -> rebuild_store.Rebuilds:
     """Read the whole log, mark the shards, and replace the beliefs.
 
     Nothing changes before the marks are written, unless the rounds lost records (`lost_rounds`).

@@ -35,14 +35,12 @@ from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.seasons import seen
 from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.replay.files import STANDARD_INPUT, name_of, read_lines, text_size
-from stream_rater.rounds import seed_messages, seed_records
+from stream_rater.rounds import seed_records
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime import progress
 from stream_rater.runtime.progress import counted
-from stream_rater.tables.formats import is_parquet
-from stream_rater.tables.ratings import RatingsTable, source_of_file
-from stream_rater.tables.reading import Reading
-from stream_rater.tables.seeds import EXAMPLES, TableSeeds
+from stream_rater.tables.ratings import EXAMPLES, RatingsTable, TableSeeds, source_of_file
+from stream_rater.tables.reading import Reading, is_parquet
 
 LATER = (
     "players who have a round or a seed on the ladder keep their ratings; the workers count them "
@@ -85,9 +83,9 @@ class Plan(NamedTuple):
     remarks: Sequence[str]
     """What else there is to say, one line each."""
 
-    def messages(self) -> Iterator[seed_messages.SeedMessage]:
+    def messages(self) -> Iterator[seed_records.SeedMessage]:
         """Yield the seeds."""
-        return seed_messages.seed_messages(*self.head, self.players(), self.most_bytes)
+        return seed_records.seed_messages(*self.head, self.players(), self.most_bytes)
 
 
 def of_table(
@@ -104,8 +102,8 @@ def of_table(
     terms, end = terms_of(ladders, head.ladder, settings if sends else None)
     rating = terms.rating
     try:
-        its_scale = seed_messages.scale_of(scale, rating)
-    except seed_messages.BadScale as error:
+        its_scale = seed_records.scale_of(scale, rating)
+    except seed_records.BadScale as error:
         raise BadConfiguration(f"--scale: {error}") from None
     head = head._replace(source=head.source or path.name.removeprefix("-"))
     with file_failures():
@@ -288,7 +286,7 @@ ORDER = Key(np.uint64(0), np.uint64(0))
 these hashes."""
 
 
-def of_ladder(source: str, taken: seed_messages.Taken, head: SeedHead, settings: Settings) -> Plan:
+def of_ladder(source: str, taken: seed_records.Taken, head: SeedHead, settings: Settings) -> Plan:
     """The plan for the players of the ladder `source`. Raises BadConfiguration if the ladders file
     is not that of the workers, and Failed if there are no such players."""
     ladders = ladders_of_settings(settings)
@@ -303,12 +301,12 @@ def of_ladder(source: str, taken: seed_messages.Taken, head: SeedHead, settings:
         ladder_log = checks.agreed(place, ladders, "nothing was sent", only=source)
         started = EditsOfLadders().of(source, ladder_log.corrections).last.started
         names, mu, sigma = _read(place, rule_of(own, started), source, head.ladder)
-    to_mu, to_sigma, cut = seed_messages.brought(own, rating, mu, sigma, taken)
+    to_mu, to_sigma, cut = seed_records.brought(own, rating, mu, sigma, taken)
 
     def players() -> Iterator[SeededPlayer]:
         for first in range(0, len(names), AT_ONCE):
             rows = np.arange(first, min(first + AT_ONCE, len(names)))
-            yield from seed_messages.seeded_players(
+            yield from seed_records.seeded_players(
                 rating, names.take(rows).texts(), to_mu[rows], to_sigma[rows]
             )
 

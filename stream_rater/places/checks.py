@@ -48,9 +48,7 @@ def disagreement(
     others = {1: "", 2: " (and 1 other)"}.get(len(found), f" (and {len(found) - 1} others)")
     variable, path = f"{PREFIX}LADDERS", place.settings.ladders
     file_description = (
-        f"the ladders file {path}"
-        if path
-        else f"the default parameters ({variable} is not set)"
+        f"the ladders file {path}" if path else f"the default parameters ({variable} is not set)"
     )
     what = f"ladder {ladder!r}" if ladder else "[limits]"
     return (

@@ -470,6 +470,7 @@ class FilePlace(reading.DataFile, Place):
         as_it_was = f"{self.path} is as it was: run it again"
         return Cures(as_it_was, as_it_was, "")
 
+
 def remove(new: Path) -> None:
     """Remove a new file that a command left behind, and new standings for it before."""
     if new.exists():

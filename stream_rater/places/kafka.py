@@ -338,9 +338,7 @@ class KafkaPlace(Place):
         encoding = self.store.encoding(shard, (ladder, player)) or "unknown encoding"
         return f"in Redis: shard {shard}, {size} bytes in the hash {shown(key)} ({encoding})"
 
-    def checkpoint_actions(
-        self, failed: Callable[[str], None] | None
-    ) -> Actions:
+    def checkpoint_actions(self, failed: Callable[[str], None] | None) -> Actions:
         """How a correction job's effects on checkpoints are performed."""
         checkpoints = self.store.checkpoints
         found = {

@@ -209,9 +209,7 @@ class MemoryPlace(Place):
     def append(self, records: Iterable[Record]) -> None:
         self._on_write("append")
         for each in records:
-            self.log.submit(
-                each.partition, each.value, each.headers, each.received_s, each.key
-            )
+            self.log.submit(each.partition, each.value, each.headers, each.received_s, each.key)
 
     def publish(self, events: Iterable[Event]) -> None:
         self._on_write("publish")
@@ -329,4 +327,3 @@ class MemoryPlace(Place):
 
     def cures(self, target: Place) -> Cures:
         return Cures("run it again", "rebuild it", "run it again")
-

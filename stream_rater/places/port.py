@@ -344,9 +344,7 @@ class Place(ABC):
         """Appends records as a sender does. `create`: whether missing topics are created."""
 
     @abstractmethod
-    def season_writer(
-        self, ladder: str, season: int
-    ) -> AbstractContextManager[SeasonWriter]:
+    def season_writer(self, ladder: str, season: int) -> AbstractContextManager[SeasonWriter]:
         """Writes the standings of a season."""
 
     @abstractmethod

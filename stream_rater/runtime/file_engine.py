@@ -7,9 +7,9 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from stream_rater.adapters.local_driver import estimator_worker, updater_worker
 from stream_rater.adapters.sqlite import names
 from stream_rater.adapters.sqlite.database import Database, check_window, warnings_of
-from stream_rater.adapters.sqlite.driver import estimator_worker, updater_worker
 from stream_rater.adapters.sqlite.events import end_of_changed
 from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.adapters.sqlite.store import SqliteStore

@@ -47,6 +47,12 @@ class LogInMemory(RoundLog):
             raise LogTrouble("kafka: away")
         return PARTITIONS
 
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """It needs none."""
+
+    def close(self) -> None:
+        """It has nothing to close."""
+
     def end_of(self, partition: int) -> int:
         return len(self.records[partition])
 

@@ -11,7 +11,7 @@ from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.places.memory import MemoryPlace
 from stream_rater.places.port import Place
-from stream_rater.runtime.embedded import Engine
+from stream_rater.runtime.embedded import EmbeddedEngine
 from tests.builders.lines import Line, a_record
 
 
@@ -35,7 +35,7 @@ def a_rated_place(
     lines: Iterable[Line], ladders: Ladders = ANY_LADDER, settings: Settings | None = None
 ) -> MemoryPlace:
     """A place with one partition, whose log is rated."""
-    engine = Engine(ladders)
+    engine = EmbeddedEngine(ladders)
     place = MemoryPlace(engine.log, engine.store, settings)
     put(place, lines)
     engine.settle()

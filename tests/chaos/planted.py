@@ -144,7 +144,7 @@ def _taking(code: str) -> Any:
     def taking(rounds: Any) -> Any:
         return [None if each and each.code == code else each for each in check(rounds)]
 
-    return patch("stream_rater.rounds.decoder.check", taking)
+    return patch("stream_rater.rounds.validation.check", taking)
 
 
 def _answering_from_any_state() -> Any:

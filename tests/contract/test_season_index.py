@@ -12,9 +12,9 @@ import msgspec
 import pytest
 import redis
 
-from stream_rater.adapters.kafka.copier import Copier, delete_topics
+from stream_rater.adapters.kafka.producers import Copier
 from stream_rater.adapters.kafka.season_topic import topic_of
-from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.kafka.topics import Admin, delete_topics
 from stream_rater.adapters.redis.index_keys import season_keys, summaries_key
 from stream_rater.adapters.sqlite.names import seasons_path
 from stream_rater.adapters.sqlite.season_file import SeasonFile

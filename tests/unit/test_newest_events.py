@@ -8,11 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_rater.adapters.kafka.envelopes import cloud_event_headers, event_of
+from stream_rater.adapters.kafka.envelopes import event_of
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import ANY_LADDER
-from stream_rater.contract.events import RATING_CHANGED, joined, offset_of, to_json
+from stream_rater.contract.events import (
+    RATING_CHANGED,
+    cloud_event_headers,
+    joined,
+    offset_of,
+    to_json,
+)
 from stream_rater.contract.record import Record
 from stream_rater.operations.inspect import LAST_ROUNDS, _last_events
 from stream_rater.operations.migrate import Migration

@@ -9,11 +9,12 @@ import pytest
 from local.tools import ROOT
 from stream_rater.contract.errors import LogTrouble, Regrouped, Resharded
 from stream_rater.contract.record import Record, checksum
-from stream_rater.pipeline import ports, states
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.ports import Apply, Poll, Polled, Position, Publish, ReadBeliefs, Seek
 from stream_rater.pipeline.updater import updater as module
 from tests.builders.cases import cases
 from tests.builders.machines import NOWHERE, ByHand, Recorder, names, opened, part, record, updating
+from tests.simulation import states
 
 
 def gaining(observer: Recorder, shards: int = 1) -> ByHand:
