@@ -15,11 +15,11 @@ from msgspec import UNSET
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.views import Unmet
 from stream_rater.contract.events import ROUND_COMPLETED
+from stream_rater.index.entries import BIN, History, IndexedPlayer, LadderSummary
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.serve import bodies, cursors
 from stream_rater.serve.cursors import AfterRow, RankedRow
-from stream_rater.serve.entries import BIN, History, IndexedPlayer, LadderSummary
 from stream_rater.serve.predicting import balanced_sides, check_sides, prediction
 from stream_rater.serve.problems import Refused
 

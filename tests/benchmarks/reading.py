@@ -29,7 +29,7 @@ from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.index_keys import ROOT, SUMMARY, keys_of, member_of
 from stream_rater.config.settings import Settings
-from stream_rater.serve.entries import IndexedPlayer, LadderSummary, bin_of, encode_entry
+from stream_rater.index.entries import IndexedPlayer, LadderSummary, bin_of, encode_entry
 from tests.benchmarks.command import a_parser, end, parsed, show
 from tests.benchmarks.measure import Result, Skipped, result
 from tests.benchmarks.stream.crew import a_crew, a_program, names_of

@@ -15,7 +15,7 @@ import pytest
 from stream_rater.adapters.sqlite.names import Unusable
 from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.events import RatingChanged
-from stream_rater.serve.entries import PlayerErased, bin_of, player_of
+from stream_rater.index.entries import PlayerErased, bin_of, player_of
 from stream_rater.serve.index import file_index
 from stream_rater.serve.index.file_index import FileIndexReader, FileIndexWriter
 from stream_rater.serve.index.reader import ReadPositions

@@ -16,9 +16,9 @@ from stream_rater.adapters.redis.index_keys import INDEX, SUMMARY, drop_index, k
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Unrecoverable
 from stream_rater.contract.events import RatingChanged
+from stream_rater.index.entries import PlayerErased, bin_of, encode_entry, player_of
 from stream_rater.serve import cursors
 from stream_rater.serve.cursors import AfterRow
-from stream_rater.serve.entries import PlayerErased, bin_of, encode_entry, player_of
 from stream_rater.serve.index import writer as index_writer
 from stream_rater.serve.index.reader import IndexReader, ReadPositions
 from stream_rater.serve.index.writer import IndexLost, IndexWriter

@@ -12,8 +12,8 @@ import redis
 from stream_rater.adapters.redis.index_keys import ROOT, SUMMARY, drop_index, keys_of, member_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged
+from stream_rater.index.entries import PlayerErased
 from stream_rater.serve.cursors import AfterRow
-from stream_rater.serve.entries import PlayerErased
 from stream_rater.serve.index import writer as index_writer
 from stream_rater.serve.index.reader import ReadPositions
 from stream_rater.serve.index.writer import IndexLost, IndexWriter

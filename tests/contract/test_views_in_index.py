@@ -20,9 +20,9 @@ from stream_rater.config.ladders import Ladder, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.config.views import DAY_S, Listing, Protection, Tier
 from stream_rater.contract.events import CorrectionCause, RatingChanged
+from stream_rater.index.entries import LadderIndex, LadderSummary, PlayerErased, apply_events
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.serve.bodies import MOST_ROWS
-from stream_rater.serve.entries import LadderIndex, LadderSummary, PlayerErased, apply_events
 from stream_rater.serve.index import file_index
 from stream_rater.serve.index import writer as index_writer
 from stream_rater.serve.index.file_index import FileIndexReader, FileIndexWriter

@@ -18,6 +18,7 @@ import pytest
 from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders, any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.config.views import Listing
+from stream_rater.index.entries import IndexedPlayer, LadderSummary
 from stream_rater.runtime import connections
 from stream_rater.serve import questions
 from stream_rater.serve.bodies import (
@@ -28,7 +29,6 @@ from stream_rater.serve.bodies import (
 )
 from stream_rater.serve.cursors import RankedRow
 from stream_rater.serve.door.doorway import DoorParts
-from stream_rater.serve.entries import IndexedPlayer, LadderSummary
 from stream_rater.serve.http import limits
 from stream_rater.serve.index.file_index import FileIndexReader, FileIndexWriter
 from stream_rater.serve.index.file_seasons import FileSeasons

@@ -20,13 +20,13 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, Trouble
 from stream_rater.contract.events import Entry, parse_time
 from stream_rater.contract.seeds import SeededPlayer
+from stream_rater.index.entries import History
 from stream_rater.replay import what_if
 from stream_rater.replay.rating_changes import numbers_of
 from stream_rater.replay.sequential import Rated
 from stream_rater.rounds.validation import Invalid
 from stream_rater.serve import bodies
 from stream_rater.serve.beginnings import beginnings_of
-from stream_rater.serve.entries import History
 from stream_rater.serve.explaining import explain_belief
 from stream_rater.serve.http.limits import FairExecutor
 from stream_rater.serve.predicting import check_sides

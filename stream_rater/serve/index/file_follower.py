@@ -18,8 +18,8 @@ from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.contract.errors import StoreTrouble, Unrecoverable
 from stream_rater.contract.events import UNDECODABLE, RatingChanged, rating_changed_from_json
 from stream_rater.contract.record import checksum
+from stream_rater.index.entries import EntryKey, IndexedPlayer
 from stream_rater.pipeline.ports import Event, pause_s
-from stream_rater.serve.entries import EntryKey, IndexedPlayer
 from stream_rater.serve.feed import RING_SIZE
 from stream_rater.serve.index import file_index
 from stream_rater.serve.index.follower import NewEvent, Watcher, key_of, with_tier

@@ -28,7 +28,8 @@ from stream_rater.adapters.sqlite.schema import private_files
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.events import RatingChanged
-from stream_rater.serve import entries, questions
+from stream_rater.index import entries
+from stream_rater.serve import questions
 from stream_rater.serve.cursors import AfterRow, ranked
 from stream_rater.serve.index.reader import AtLeast, ReadPositions
 

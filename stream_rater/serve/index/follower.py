@@ -22,8 +22,8 @@ from stream_rater.contract.events import (
     to_json,
 )
 from stream_rater.contract.record import Record, checksum
+from stream_rater.index.entries import EntryKey, IndexedPlayer, IndexEvent, PlayerErased
 from stream_rater.pipeline.ports import pause_s
-from stream_rater.serve.entries import EntryKey, IndexedPlayer, IndexEvent, PlayerErased
 from stream_rater.serve.feed import RING_SIZE
 from stream_rater.serve.index.reader import IndexReader
 from stream_rater.serve.index.seasons import SeasonFollower

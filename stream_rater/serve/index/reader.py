@@ -10,7 +10,7 @@ from stream_rater.adapters.redis import index_keys
 from stream_rater.adapters.redis.connection import async_client
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.config.settings import Settings
-from stream_rater.serve import entries
+from stream_rater.index import entries
 from stream_rater.serve.cursors import AfterRow, ranked
 from stream_rater.serve.feed import later
 from stream_rater.serve.index import scripts

@@ -45,7 +45,7 @@ from stream_rater.adapters.redis.metadata import LAYOUT_KEY, REBUILDING, check_n
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble, Unrecoverable
-from stream_rater.serve import entries
+from stream_rater.index import entries
 
 ATTEMPTS = 100
 """The most times that a write is tried if other processes write first each time."""
