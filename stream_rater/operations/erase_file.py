@@ -28,6 +28,7 @@ from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.events import shown
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Record
+from stream_rater.index import folder
 from stream_rater.operations.digests import difference, digests_of
 from stream_rater.operations.erase import pseudonym_of
 from stream_rater.operations.erasure_checks import (
@@ -49,8 +50,8 @@ from stream_rater.runtime.progress import counted, track
 AT_ONCE = 5000
 """The number of records or events that are copied together."""
 OUT_OF_REACH = (
-    "out of reach, and to be done by hand: backups and snapshots of the file; what subscribers "
-    "have stored; logs. A game backend that reports the old id again makes a new player"
+    "out of reach, and to be done by hand: backups and snapshots of the file and its index; what "
+    "subscribers have stored; logs. A game backend that reports the old id again makes a new player"
 )
 
 
@@ -79,7 +80,8 @@ def erase_file(settings: Settings, player: str, name: str | None, *, dry_run: bo
 def _erase(settings: Settings, ladders: Ladders, old: Database, pseudonym: Pseudonym) -> int:
     """Write new files, and put them in the place of the old ones. Returns the number of beliefs.
     What can fail comes before the first file changes."""
-    path, index = old.path, index_path(old.path)
+    path = old.path
+    index = Path(settings.index) if settings.index else index_path(path)
     new = real(path, NEW)
     check_index(index)
     try:
@@ -95,7 +97,9 @@ def _erase(settings: Settings, ladders: Ladders, old: Database, pseudonym: Pseud
         with data_file(str(new)) as made:
             ids = str(old.meta("id")), str(made.meta("id"))
         copy_renamed(path, *ids, pseudonym.player, pseudonym.name)
-        old.replace_by(new, [Path(f"{index}{end}") for end in ("", *LOG_ENDS)])
+        if index.is_dir():
+            folder.discard(index)
+        old.replace_by(new, [Path(f"{path}-index{end}") for end in ("", *LOG_ENDS)])
     finally:
         remove(new)
     return count

@@ -3,6 +3,7 @@ events. The index has a process of its own, as that of `serve` does."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,15 +11,20 @@ from typing import Any, TypeVar
 from stream_rater.adapters.sqlite.database import Database, warnings_of
 from stream_rater.adapters.sqlite.driver import estimator_worker, updater_worker
 from stream_rater.adapters.sqlite.events import end_of_changed
+from stream_rater.adapters.sqlite.followed import FileLog
 from stream_rater.adapters.sqlite.log import SqliteLog
-from stream_rater.adapters.sqlite.names import index_path, real
+from stream_rater.adapters.sqlite.names import Unusable, drop_old_index, index_path, real
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.ladders import ANY_LADDER, BETTER_FOR_DUELS, Ladders
 from stream_rater.config.settings import PREFIX, Settings
-from stream_rater.contract.errors import LogTrouble
+from stream_rater.contract.errors import LogTrouble, StoreTrouble
+from stream_rater.index import folder
+from stream_rater.index.follower import Follower, Watcher
+from stream_rater.index.process import IndexProcess
+from stream_rater.index.reader import IndexReader
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import StoredShard
@@ -32,12 +38,6 @@ from stream_rater.runtime.metrics import Metrics, ServiceObserver
 from stream_rater.serve.door.doorway import DoorParts
 from stream_rater.serve.door.on_file import FileProgress, FileRejections, FileRoundLog
 from stream_rater.serve.http.metrics import ApiMetrics
-from stream_rater.serve.index.file_follower import FileFollower
-from stream_rater.serve.index.file_index import FileIndexReader, make_room
-from stream_rater.serve.index.file_seasons import FileSeasons
-from stream_rater.serve.index.follower import Watcher
-from stream_rater.serve.index.process import IndexProcess
-from stream_rater.serve.index.reader import ReadPositions
 from stream_rater.serve.service import MakeParts, Parts
 
 STARTING = "it is starting: the kernels are prepared"
@@ -60,8 +60,13 @@ class Standalone:
         self._database = Database.open(path)
         try:
             self.log = SqliteLog(self._database)
-            end = end_of_changed(self._database.connection, 0)
-            make_room(index_path(path), self._database.known_id, end)  # before anything is written
+            where = Path(settings.index) if settings.index else index_path(path)
+            drop_old_index(where)
+            make = partial(
+                Follower, where, partial(FileLog, path), settings.serve_history, ladders=ladders
+            )
+            self._index = IndexProcess(where, make, watcher)
+            self._check_index(where)  # before anything is written
             self._prepare(ladders)
             self._metrics, self.store = Metrics(registry_of.registry), SqliteStore(self._database)
             self._machines = [
@@ -70,8 +75,6 @@ class Standalone:
         except BaseException:
             self._database.close()
             raise
-        make = partial(FileFollower, path, settings.serve_history, ladders=ladders)
-        self._index = IndexProcess(make, watcher)
         self.engine = Engine(
             self._database, self.log, self._machines, self._index.hurry, watcher.trouble
         )
@@ -81,6 +84,17 @@ class Standalone:
         self._failure: BaseException | None = None
 
     # --- at start ---
+
+    def _check_index(self, where: Path) -> None:
+        """Raise Unusable if the index has events of this file that the file has lost."""
+        path, reached = self._database.path, list[int]()
+        with suppress(StoreTrouble):  # it is made again
+            reached = folder.positions(where, self._database.known_id)
+        if sum(reached) > end_of_changed(self._database.connection, 0):
+            raise Unusable(
+                f"{path.name} has lost rounds that {where} knows: put back {path.name}-wal or a "
+                "backup; to go on without them, remove the index"
+            )
 
     def _prepare(self, ladders: Ladders) -> None:
         """Check the file against the settings and the ladders file. Raises BadConfiguration."""
@@ -143,6 +157,11 @@ class Standalone:
         return self._index.caught_up
 
     @property
+    def oldest_reader_s(self) -> float:
+        """For how long the oldest reader of the index is known to read, in seconds."""
+        return self._index.oldest_reader_s
+
+    @property
     def last_report_s(self) -> float:
         """When both the engine and the index last showed that they work, monotonic seconds."""
         index_s = self._index.last_report_s
@@ -171,11 +190,6 @@ class Standalone:
         except BaseException as error:
             self._failure = error
         self._index.stop()
-
-    @property
-    def data_id(self) -> str:
-        """The id of the data file."""
-        return str(self._database.meta("id"))
 
     def door(self) -> DoorParts:
         """What the door has of the file. Without any token, the programs of this machine may write
@@ -260,13 +274,9 @@ class FileBeliefs:
 def parts_of_file(settings: Settings, ladders: Ladders, path: Path) -> MakeParts:
     """A function that makes the parts of a standalone process."""
 
-    def make(watcher: Watcher, positions: ReadPositions, metrics: ApiMetrics) -> Parts:
-        data = real(path)
-        standalone = Standalone(settings, ladders, data, watcher, metrics)
-        index = FileIndexReader(index_path(data), settings.serve_history, positions, ladders)
-        return Parts(
-            standalone, index, lambda: FileBeliefs(standalone), standalone.door(),
-            FileSeasons(data, standalone.data_id),
-        )  # fmt: skip
+    def make(watcher: Watcher, metrics: ApiMetrics) -> Parts:
+        standalone = Standalone(settings, ladders, real(path), watcher, metrics)
+        index = IndexReader(settings.serve_history, ladders)
+        return Parts(standalone, index, lambda: FileBeliefs(standalone), standalone.door())
 
     return make

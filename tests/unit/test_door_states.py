@@ -7,7 +7,7 @@ from stream_rater.contract.events import CorrectionCause
 from stream_rater.contract.submissions import Place, Progress, RejectedRecord
 from stream_rater.serve.door.settled import Settled
 from stream_rater.serve.door.status import RoundStates
-from tests.contract.test_serve_index import an_event
+from tests.builders.indexes import an_event
 
 P = partition_of("eu", 2)
 OTHER = 1 - P

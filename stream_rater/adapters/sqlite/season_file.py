@@ -145,6 +145,13 @@ class SeasonRows:
             rows = connection.execute(f"SELECT key, value FROM {sql}", values).fetchall()
         return [season_ended.record_of(*row) for row in rows]
 
+    def count(self) -> int:
+        """The number of seasons that are kept, of all ladders."""
+        with self._reading() as connection:
+            if connection is None:
+                return 0
+            return int(connection.execute("SELECT count(*) FROM seasons").fetchone()[0])
+
     def all_records(self) -> Iterator[tuple[season_ended.Message, str]]:
         """Yield the records of all seasons that are kept, with their times: of each season the
         standings first, then the marks of its pages, and the summary last."""

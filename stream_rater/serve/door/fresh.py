@@ -1,7 +1,7 @@
 """Reads one's own writes: answers that include all records up to an offset of `round-completed`.
 
-`settled` has the rules. W1 and W2 are the same for all clients. W3 is checked by the script in
-Redis that gives the answer, so it holds if several processes write the index, or Redis goes back.
+`settled` has the rules. W1 and W2 are the same for all clients. W3 is checked in
+the transaction that reads the answer.
 """
 
 import asyncio
@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from stream_rater.columns.sharding import partition_of, shards_of
+from stream_rater.index.answers import Incomplete
 from stream_rater.serve.bodies import LookupAnswer, RankedPlayer
 from stream_rater.serve.door.door import Waiting
 from stream_rater.serve.door.settled import Settled
 from stream_rater.serve.problems import Refused
-from stream_rater.serve.questions import Incomplete, Questions
+from stream_rater.serve.questions import Questions
 
 AGAIN_S = 0.03
 """The seconds until the index is asked again whether it has what is needed."""

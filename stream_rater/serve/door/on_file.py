@@ -1,20 +1,20 @@
 """What the door of a standalone process has of the data file."""
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from stream_rater.adapters.sqlite.database import connect_reader
+from stream_rater.adapters.sqlite.database import connect_reader, error_of
 from stream_rater.adapters.sqlite.log import SqliteLog, read_rejections
 from stream_rater.contract import submissions
 from stream_rater.contract.corrections import EVENT_TYPE
-from stream_rater.contract.errors import LogTrouble
+from stream_rater.contract.errors import LogTrouble, StoreTrouble
 from stream_rater.contract.record import header
 from stream_rater.runtime.engine import Engine, Full
-from stream_rater.serve.index.file_index import failures
 
 ACKNOWLEDGED_S = 10.0
 """The seconds within which a record must be on the disk. After that its outcome is unknown."""
@@ -113,7 +113,16 @@ class FileRejections:
         rejected: Callable[[Sequence[submissions.RejectedRecord], Sequence[int]], None],
     ) -> None:  # fmt: skip
         """Follow until `stop` is set. Raises StoreTrouble."""
-        with closing(connect_reader(self._path)) as connection, failures():
+        try:
+            self._follow(begun, rejected)
+        except sqlite3.Error as error:
+            raise error_of(error, self._path, StoreTrouble) from None
+
+    def _follow(
+        self, begun: Callable[[], None],
+        rejected: Callable[[Sequence[submissions.RejectedRecord], Sequence[int]], None],
+    ) -> None:  # fmt: skip
+        with closing(connect_reader(self._path)) as connection:
             (last,) = connection.execute(_LAST_REJECTION).fetchone()
             at = max(0, last - LOOK_BACK)
             begun()

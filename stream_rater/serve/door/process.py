@@ -12,12 +12,12 @@ from stream_rater.adapters.kafka.topics import TopicMismatch
 from stream_rater.contract.errors import Denied, Trouble
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.submissions import Progress, RejectedRecord
+from stream_rater.index.follower import NewEvent
 from stream_rater.pipeline.ports import pause_s
 from stream_rater.serve.door.door import Waiting
 from stream_rater.serve.door.log import ProgressReader
 from stream_rater.serve.door.settled import Settled
 from stream_rater.serve.door.status import RoundStates
-from stream_rater.serve.index.follower import NewEvent
 from stream_rater.serve.questions import Questions
 
 PAUSE_S = 0.03

@@ -20,6 +20,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, Trouble
 from stream_rater.contract.events import Entry, parse_time
 from stream_rater.contract.seeds import SeededPlayer
+from stream_rater.index.answers import AbsentLadder
 from stream_rater.index.entries import History
 from stream_rater.replay import what_if
 from stream_rater.replay.rating_changes import numbers_of
@@ -31,7 +32,7 @@ from stream_rater.serve.explaining import explain_belief
 from stream_rater.serve.http.limits import FairExecutor
 from stream_rater.serve.predicting import check_sides
 from stream_rater.serve.problems import Refused
-from stream_rater.serve.questions import AbsentLadder, Index
+from stream_rater.serve.questions import Index
 
 MOST_WAITING = 32
 """The most questions of an address that may wait for the thread."""

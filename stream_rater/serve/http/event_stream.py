@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import lru_cache
 
+from stream_rater.index.follower import NewEvent
 from stream_rater.serve.feed import BadEventId, Feed, FeedEvent, id_of, later
-from stream_rater.serve.index.follower import NewEvent
 from stream_rater.serve.problems import Refused
 
 MOST_FOLLOWERS = 500

@@ -40,6 +40,11 @@ class ApiMetrics:
             "caught_up", "1 if the index has every event that existed at the start, else 0."
         )
         self.lag = gauge("lag", "Records of rating-changed that are not in the index yet.")
+        self.oldest_reader = gauge(
+            "oldest_reader_seconds",
+            "How long the oldest open transaction has read the index: while it does, the index "
+            "grows.",
+        )
         self.connections = gauge("connections", "Open connections.")
         self.closed_for_room = counter(
             "room_total",
