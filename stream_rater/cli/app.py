@@ -71,7 +71,8 @@ def main(context: click.Context) -> None:
 
 
 for command in (
-    store.backup, store.checkpoint, store.compare_logs, convert, correct, demo, store.erase,
+    store.backup, store.checkpoint, store.compare_logs, convert, correct, demo,
+    store.drop_index, store.erase,
     evaluate, evidence, store.inspect,
     store.move, predict, rate, store.rebuild, rejected, reset, run, store.season_standings, seed,
     serve, standalone,

@@ -153,7 +153,7 @@ def measured(players: int, turns: int) -> Iterator[Result]:
         crew = stack.enter_context(a_crew(ground, WORKLOAD, names_of("1"), SERVICE))
         crew.wait_until_joined()
         at = msgspec.structs.replace(crew.settings, index=str(folder / "index"))
-        with closing(KafkaLog(at)) as log, closing(log.changed()) as topic:
+        with closing(KafkaLog(at)) as topics, closing(topics.changed()) as topic:
             fill(folder / "index", topic.id, players)
         words = ["stream_rater", "serve"]
         api = stack.enter_context(closing(a_program(words, at, folder / "serve.log")))

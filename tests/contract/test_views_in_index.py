@@ -98,7 +98,7 @@ def played(
     return an_event(player, offset, rating, **{"completed_at": at_time(at_s), **more})
 
 
-Make = Callable[[Ladders, Clock], Rig]
+Make = Callable[..., Rig]
 
 
 @pytest.fixture
@@ -418,5 +418,5 @@ def test_tiers_of_events_that_are_read_again(make: Make) -> None:
     assert sorted(offset for _, _, offset in rig.apply(some)) == [1, 2, 3]
     rig = make(BOTH, Clock())
     found = rig.writer.apply([((0, i), event) for i, event in enumerate(some)], [3])
-    tiers = {offset: player.placement.tier for (_, _, offset), player in found.items()}
+    tiers = {at: each.placement and each.placement.tier for (_, _, at), each in found.items()}
     assert tiers == {2: "silver", 3: "gold"}

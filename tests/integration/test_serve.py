@@ -271,11 +271,11 @@ def test_killed_again_and_again(
         wait_until(lambda: folder.trusted(Path(at.index)) is not None, "it writes")
         api.kill()
         produce(at, [a_random_round(number) for number in range(first, first + 300)])
-    api = serve(at)
+    successor = serve(at)
     wait_until(Finished(at), "all is rated")
     events = published(at)
-    wait_until(partial(_has_read, api, len(events)), "it read")
-    api.close()
+    wait_until(partial(_has_read, successor, len(events)), "it read")
+    successor.close()
     assert_equal_to_newest(at.index, events, EU)
 
 

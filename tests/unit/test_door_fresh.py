@@ -9,12 +9,13 @@ import pytest
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.submissions import Progress
+from stream_rater.index.answers import Incomplete, PlayerView
 from stream_rater.index.entries import IndexedPlayer
 from stream_rater.serve.door.door import Waiting
 from stream_rater.serve.door.fresh import FreshAnswers
 from stream_rater.serve.door.settled import Settled
 from stream_rater.serve.problems import Refused
-from stream_rater.serve.questions import Incomplete, PlayerView, Questions
+from stream_rater.serve.questions import Questions
 from tests.unit.test_serve_questions import Index
 
 PARTITIONS, SHARDS = 2, 3

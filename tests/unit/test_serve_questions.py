@@ -18,12 +18,18 @@ import pytest
 from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders, any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.config.views import Listing
-from stream_rater.index.answers import Incomplete, LadderView, PageView, RankedRow
+from stream_rater.index.answers import (
+    AbsentLadder,
+    Incomplete,
+    LadderView,
+    PageView,
+    PlayerView,
+    RankedRow,
+)
 from stream_rater.index.entries import IndexedPlayer, LadderSummary
 from stream_rater.index.follower import Watcher
 from stream_rater.index.reader import IndexReader
 from stream_rater.runtime import connections
-from stream_rater.serve import questions
 from stream_rater.serve.bodies import (
     MOST_BODY_BYTES,
     BalanceQuestion,
@@ -56,7 +62,7 @@ class Index:
         if self.lost:
             raise Incomplete
         if self.absent:
-            raise questions.AbsentLadder
+            raise AbsentLadder
 
     async def ladders(self) -> list[str]:
         self._check()
@@ -72,9 +78,9 @@ class Index:
         self._check()
         return [ANN if each == "ann" else None for each in players]
 
-    async def player(self, _: str, player: str) -> questions.PlayerView | None:
+    async def player(self, _: str, player: str) -> PlayerView | None:
         self._check()
-        return questions.PlayerView(ANN, 1, 1) if player == "ann" else None
+        return PlayerView(ANN, 1, 1) if player == "ann" else None
 
     async def history(self, *_: Any) -> tuple[()]:
         self._check()

@@ -31,11 +31,13 @@ POLICY = "cleanup.policy"
 RETENTION_MS = "retention.ms"
 RETENTION_BYTES = "retention.bytes"
 TIMESTAMPS = "message.timestamp.type"
+TOMBSTONES = "delete.retention.ms"
 LARGEST = "max.message.bytes"
 MIN_INSYNC = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
 
 DELETE, COMPACT = "delete", "compact"
+WEEK_MS = str(7 * DAY_MS)
 FOR_EVER = "-1"
 BROKERS_CLOCK = "LogAppendTime"
 
@@ -85,7 +87,7 @@ def topic_settings(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
         events.PERFORMANCE_ESTIMATED: (settings.shards, _deleted(str(7 * DAY_MS)) | large),
         events.RATING_CHANGED: (
             settings.shards,
-            {POLICY: COMPACT, TIMESTAMPS: BROKERS_CLOCK} | large,
+            {POLICY: COMPACT, TIMESTAMPS: BROKERS_CLOCK, TOMBSTONES: WEEK_MS} | large,
         ),
         events.ROUND_REJECTED: (1, _deleted(str(30 * DAY_MS)) | rejections),
         events.LADDERS_NOTED: (1, _deleted(FOR_EVER) | large),
@@ -173,6 +175,13 @@ ADVISED: Rules = {
     events.RATING_CHANGED: (
         _exactly(
             TIMESTAMPS, BROKERS_CLOCK, "a worker's wrong clock would decide when Kafka compacts"
+        ),
+        TopicRule(
+            TOMBSTONES,
+            f"at least {WEEK_MS} (a week)",
+            "an index of `serve` that is half as old is made again, since it may have missed that "
+            "a player was erased",
+            lambda value: _number(value) >= int(WEEK_MS),
         ),
     ),
     events.ROUND_REJECTED: (_exactly(TIMESTAMPS, BROKERS_CLOCK, DELETED_EARLY),),
