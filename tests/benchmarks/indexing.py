@@ -1,7 +1,8 @@
 """`python -m tests.benchmarks.indexing`: how fast the index takes events in and answers. A JSON
 object a line on standard output, a table on standard error.
 
-One process writes and asks. Times are of its processor, without those for making the events. Each event is of a random player, and comes as JSON.
+One process writes and asks. Times are of its processor, without those for making the events. Each
+event is of a random player, and comes as JSON.
 """
 
 import asyncio
