@@ -57,7 +57,7 @@ class IndexWriter:
         self._views = ladders.by_table(ladders.views)
         self._load()
         with self._transaction():
-            self.state.complete = False  # until it has what was published meanwhile
+            self.state.complete = False  # until it has what was published since
         self._adopt_views()
 
     def _load(self) -> None:
@@ -192,7 +192,7 @@ class IndexWriter:
                 self._place_again(ladder)
 
     def _place_again(self, ladder: str) -> None:
-        """Place all players of a ladder again, in several transactions. Meanwhile the index is not
+        """Place all players of a ladder again, in several transactions. Until then the index is not
         complete. After a kill the next start begins again."""
         complete = self.state.complete
         last: bytes | None = b""

@@ -54,8 +54,8 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
 
 def test_the_process_that_writes_holds_a_lock(tmp_path: Path) -> None:
     """The follower of a process that was killed may live on: the next one waits for it."""
-    held = closing(folder.writer_lock(tmp_path))
-    with held, pytest.raises(StoreTrouble, match="still writes"):
+    first = closing(folder.writer_lock(tmp_path))
+    with first, pytest.raises(StoreTrouble, match="still writes"):
         folder.writer_lock(tmp_path)
     folder.writer_lock(tmp_path).close()
 
@@ -139,17 +139,17 @@ def test_the_head_says_open_before_the_first_commit(
     where, seen = tmp_path / "index", list[Any]()
     begin, sync = Store.begin, Store.sync
 
-    def noted(kind: str, store: Store) -> None:
+    def record(kind: str, store: Store) -> None:
         found = folder.head_of(store.path)
         seen.append((kind, found is not None and found.closed))
 
     def begun(self: Store, *, write: bool = False) -> Any:
         if write:
-            noted("commit", self)
+            record("commit", self)
         return begin(self, write=write)
 
     def synced(self: Store) -> None:
-        noted("sync", self)
+        record("sync", self)
         sync(self)
 
     monkeypatch.setattr(Store, "begin", begun)
@@ -228,7 +228,7 @@ def test_a_file_that_cannot_grow(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_no_index(tmp_path: Path) -> None:
-    """LMDB finds some damages, and these are told from a full disk."""
+    """LMDB finds some damages, and these differ from a full disk."""
     path = an_index(tmp_path / "index")
     (path / DATA).write_bytes(b"x" * 16_384)
     with pytest.raises(folder.Damaged):
@@ -236,7 +236,7 @@ def test_a_damaged_file_is_no_index(tmp_path: Path) -> None:
     assert folder._stores == {}
 
 
-def test_readers_that_read_for_long_are_told(tmp_path: Path) -> None:
+def test_readers_that_read_for_long_are_reported(tmp_path: Path) -> None:
     """And those that have ended are forgotten (I4)."""
     with closing(Index(tmp_path / "index")) as index:
         assert index.store.oldest_reader_s(10.0) == 0.0
