@@ -64,6 +64,8 @@ class Head(msgspec.Struct):
     device: int
     inode: int
     """Those of the file of the environment."""
+    size: int
+    """Its size in bytes, which never falls."""
     closed: bool
     """Whether everything is on the disk."""
     reached: list[int]
@@ -219,7 +221,8 @@ def _is_trusted(path: Path, head: Head) -> bool:
     except OSError:
         return False
     same = head.boot == _boot() != "" and (head.device, head.inode) == (found.st_dev, found.st_ino)
-    return head.format == tables.FORMAT and (head.closed or same)
+    whole = head.format == tables.FORMAT and found.st_size >= head.size
+    return whole and (head.closed or same)
 
 
 def begin(folder: Path, log: str, now_s: float) -> Store:
@@ -290,8 +293,9 @@ def _write_head(path: Path, log: str, reached: Sequence[int], *, closed: bool) -
     """Replace the head, and wait until it is on the disk."""
     found = (path / DATA).stat()
     head = Head(
-        tables.FORMAT, log, _boot(), found.st_dev, found.st_ino, closed=closed, reached=[*reached]
-    )
+        tables.FORMAT, log, _boot(), found.st_dev, found.st_ino, found.st_size, closed=closed,
+        reached=[*reached],
+    )  # fmt: skip
     new = path / f"{HEAD}.new"
     with new.open("wb") as file:
         file.write(msgspec.json.encode(head))

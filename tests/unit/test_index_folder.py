@@ -97,6 +97,7 @@ UNTRUSTED: dict[str, tuple[bool, Change]] = {
     "killed where boots have no id": (True, head(boot="")),
     "killed, then copied": (True, copied),
     "another format": (False, head(format=0)),
+    "cut off": (False, lambda path: os.truncate(path / DATA, 8192)),
     "no head": (False, lambda path: (path / HEAD).unlink()),
     "half a head": (False, lambda path: (path / HEAD).write_bytes(b'{"format":')),
     "no data": (False, lambda path: (path / DATA).unlink()),

@@ -9,6 +9,7 @@ from pathlib import Path
 from stream_rater.adapters.sqlite.names import seasons_path
 from stream_rater.adapters.sqlite.reading import DataFile
 from stream_rater.adapters.sqlite.season_file import SeasonRows
+from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record, checksum
 
 SHARD = 0
@@ -114,13 +115,15 @@ class FileStandings:
         (self._next,) = positions
 
     def gather(self, _: float) -> Sequence[Record]:
-        """All records, if there are more seasons."""
+        """All records, if there are more seasons. Raises LogTrouble if there are fewer."""
         changed_s = self._path.stat().st_mtime if self._path.exists() else -1.0
         if changed_s == self._seen:
             return []
         count, self._seen = self._rows.count(), changed_s
         self.reached, before, self._next = {0: count}, self._next, count
-        if count <= before:
+        if count < before:
+            raise LogTrouble(f"{self._path} is another file now: reading begins again")
+        if count == before:
             return []
         found = self._rows.all_records()
         return [Record(0, count - 1, each.value, key=each.key) for each, _ in found]
