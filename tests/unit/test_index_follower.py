@@ -242,7 +242,8 @@ def test_a_damaged_index_is_made_again(written: Written, monkeypatch: pytest.Mon
     follow(written)
     found = folder.trusted(index_path(written.path))
     assert found is not None
-    (found[0] / folder.DATA).write_bytes(b"x" * 16_384)
+    data = found[0] / folder.DATA
+    data.write_bytes(b"x" * data.stat().st_size)
     assert "MDB_INVALID" in follow(written).troubles[0]
     assert in_index(written) == {"ann"}
 
