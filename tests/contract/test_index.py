@@ -16,6 +16,7 @@ from stream_rater.contract.season_ended import PageWritten, SeasonKept, Standing
 from stream_rater.index import tables
 from stream_rater.index.answers import AbsentLadder, AfterRow, Incomplete
 from stream_rater.index.entries import PlayerErased, bin_of, player_of
+from stream_rater.index.writer import IndexWriter
 from stream_rater.serve import cursors
 from tests.builders.cases import cases
 from tests.builders.indexes import KEPT, LADDER, Index, an_event, some_events
@@ -119,10 +120,12 @@ def test_an_index_that_lacks_events_does_not_answer(tmp_path: Path) -> None:
         for question in (at_2.ladders(), index.reader.after({1: 1}).ladder(LADDER)):
             with pytest.raises(Incomplete):
                 asyncio.run(question)
-        index.writer.state.complete = False
-        index.writer.reached([1])
+        writer = IndexWriter(index.store, KEPT)  # as at a start
+        writer.reached([1])
         with pytest.raises(Incomplete):
             index.ask("players", LADDER, ["ann"])
+        writer.reached([1], current=True)
+        assert index.ask("ladders") == [LADDER]
 
 
 def test_a_transaction_that_fails_changes_nothing(tmp_path: Path) -> None:
