@@ -22,14 +22,14 @@ KEPT := build/tests
 # Bytecode is kept, that of the tests, too: without it each process compiles all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Of bench, bench-stream, bench-serve, bench-standalone, bench-games, bench-ablation, chaos and soak: WRITE=1 keeps the figures in
-# docs/benchmarks.jsonl and writes them into the tables, too.
+# Of bench, bench-stream, bench-serve, bench-standalone, bench-index, bench-games, bench-ablation, chaos and soak: WRITE=1 keeps
+# the figures in docs/benchmarks.jsonl and writes them into the tables, too.
 WRITTEN := $(if $(WRITE),--write)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup python packages service servers demo check test test-all eighth docs bench bench-stream figure
 .PHONY: lint style dist lock chart
-.PHONY: contract reference pictures bench-serve bench-standalone bench-games bench-ablation evidence contract-check image-check image compose kubernetes
+.PHONY: contract reference pictures bench-serve bench-standalone bench-index bench-games bench-ablation evidence contract-check image-check image compose kubernetes
 .PHONY: chaos soak stores brokers tables audit up down clean clean-data
 
 help: ## This list
@@ -84,6 +84,9 @@ bench-serve: servers ## How fast the API answers beside a worker at work (ARGS=-
 
 bench-standalone: servers ## The standalone process and posts of rounds, beside the service (WRITE=1)
 	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.benchmarks.standalone $(ARGS) $(WRITTEN)
+
+bench-index: packages ## How fast the index takes events in, and answers (ARGS=--quick: 1,000,000 players; WRITE=1)
+	@$(VENV_PYTHON) -m tests.benchmarks.indexing $(ARGS) $(WRITTEN)
 
 bench-games: packages ## All systems and other packages on real games, tuned and scored alike (WRITE=1)
 	@$(LOCAL).peers

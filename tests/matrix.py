@@ -35,10 +35,6 @@ STORE_SUITES: Mapping[str, Sequence[str]] = {
         "contract/test_store.py", "contract/test_store_in_redis.py",
         "contract/test_redis_connections.py", "contract/test_estimator_effects.py",
     ),
-    "the index of `serve`": (
-        "contract/test_serve_index.py", "contract/test_serve_index_lost.py",
-        "contract/test_season_index.py", "contract/test_views_in_index.py",
-    ),
 }  # fmt: skip
 BROKER_SUITES: Mapping[str, Sequence[str]] = {
     "the log": (

@@ -18,7 +18,7 @@ MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_COLUMNS = 600, 70, 100
 
 FLOORS = (
     ("contract",), ("columns",), ("rating",), ("config",), ("rounds",), ("replay",),
-    ("tables",), ("pipeline", "evaluation"), ("library",), ("adapters",), ("runtime",),
+    ("tables",), ("pipeline", "evaluation"), ("library",), ("adapters", "index"), ("runtime",),
     ("places",), ("operations", "serve"), ("cli",), ("__main__", "__init__"),
 )  # fmt: skip
 """All there is right below the package, the ground first. Imports point down, or stay within a

@@ -61,7 +61,8 @@ def main(context: click.Context) -> None:
 
 for command in (
     store.backup, store.checkpoint, offline.convert, correct, offline.demo,
-    store.erase, lab.evaluate, evidence, store.inspect, store.move, predict, offline.rate,
+    store.drop_index, store.erase, lab.evaluate, evidence, store.inspect, store.move, predict,
+    offline.rate,
     store.rebuild, service.rejected, reset, service.run, store.season_standings, seed,
     service.serve, service.standalone, service.submit, lab.tune, store.verify, service.watch,
 ):  # fmt: skip

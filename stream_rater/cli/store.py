@@ -1,5 +1,5 @@
-"""`stream-rater rebuild`, `checkpoint`, `season-standings`, `erase`, `verify`, `inspect`, `backup`
-and `move`: for operators."""
+"""`stream-rater rebuild`, `checkpoint`, `drop-index`, `season-standings`, `erase`, `verify`,
+`inspect`, `backup` and `move`: for operators."""
 
 from pathlib import Path
 
@@ -38,6 +38,24 @@ def checkpoint(ladders: tuple[str, ...], settings_path: Path | None) -> None:
     from stream_rater.operations.checkpoint import checkpoint as make_checkpoints
 
     make_checkpoints(common.servers_of(settings_path, "checkpoint"), ladders)
+
+
+@click.command("drop-index")
+@common.SETTINGS
+@common.one_line_errors
+def drop_index(settings_path: Path | None) -> None:
+    """Delete the index that `serve` of earlier releases kept in Redis. It is refused while such a
+    process may run."""
+    import time
+
+    from stream_rater import places
+    from stream_rater.config.errors import named_failures
+    from stream_rater.runtime.progress import counted
+
+    settings = common.servers_of(settings_path, "drop-index")
+    with named_failures():
+        count = places.drop_index(settings, time.time())
+    print(f"{counted(count, 'key')} of the old index deleted")
 
 
 @click.command("season-standings")

@@ -54,6 +54,9 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Requests per second that one address may send in the long run; 0: no limit."""
     serve_history: Annotated[int, Meta(ge=0, le=1000)] = 20
     """Changes that the index keeps of each player; 0: none."""
+    serve_lag: Annotated[int, Meta(ge=0)] = 100_000
+    """Records of `rating-changed` that the index may be behind before `/readyz` answers 503, until
+    it is behind by half as many; 0: no limit."""
     serve_cors: str = ""
     """Origins whose pages may send requests, separated by commas; `*`: any. On the loopback
     interface, readers without a token may use the names of these origins."""
@@ -119,6 +122,10 @@ class Settings(AccessSettings, frozen=True, forbid_unknown_fields=True, kw_only=
     data: str = ""
     """Path of the data file of [`stream-rater standalone`](../operations/standalone.md), which
     commands use in place of Kafka and Redis, as `--data` does. Empty: they use the servers."""
+    index: str = ""
+    """Folder of the [index](api.md#the-index) of `serve` or `standalone`; each process needs one of
+    its own. Empty: a folder in `/var/tmp` that is named for the user and the address, or
+    `FILE-index` beside a data file."""
     ladders: str = ""
     """Path of the [ladders file](ladders.md), the same for workers, `serve` and commands. Empty:
     every ladder, by default parameters."""

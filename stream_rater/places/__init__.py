@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from stream_rater.config.settings import Settings
+from stream_rater.index.log import FollowedLog
 from stream_rater.places.port import Place
 
 COMMAND_TIMEOUT_S = 30.0
@@ -37,6 +38,25 @@ def opened(settings: Settings, *, writes: bool = False) -> "closing[Place]":
     """The place that the settings name, which is closed at the end of the block. Arguments and
     errors are those of `place_of`."""
     return closing(place_of(settings, writes=writes))
+
+
+def log_to_follow(settings: Settings, data: Path | None = None) -> FollowedLog:
+    """The log of a data file, or that of the settings, as an index follows it."""
+    if data is not None:
+        from stream_rater.adapters.sqlite.followed import FileLog
+
+        return FileLog(data)
+    from stream_rater.adapters.kafka.followed import KafkaLog
+
+    return KafkaLog(settings)
+
+
+def drop_index(settings: Settings, now_s: float) -> int:
+    """Delete the index that `serve` of earlier releases kept in Redis. Returns the number of keys.
+    Raises Failed if such a process may run at this time, a Unix time in seconds."""
+    from stream_rater.adapters.redis import index_keys
+
+    return index_keys.drop_index(settings, now_s)
 
 
 def is_data_file(connection: sqlite3.Connection) -> bool:

@@ -33,6 +33,7 @@ from stream_rater.contract.errors import LogTrouble, StoreTrouble
 from stream_rater.contract.events import ESTIMATORS, ROUND_COMPLETED, UPDATERS
 from stream_rater.contract.record import Record
 from stream_rater.contract.submissions import REJECTIONS_BACK, RejectedRecord, WorkersProgress
+from stream_rater.index import folder
 from stream_rater.pipeline.parts.schema import mark
 from stream_rater.pipeline.ports import (
     EPOCH_BYTES,
@@ -63,8 +64,9 @@ class FilePlace(reading.DataFile, Place):
     partitions = shards = 0  # read when the file is opened
     keeps_offsets = True
     out_of_reach = (
-        "out of reach, and to be done by hand: backups and snapshots of the file; what subscribers "
-        "have stored; logs. A game backend that reports the old id again makes a new player"
+        "out of reach, and to be done by hand: backups and snapshots of the file and its index; "
+        "what subscribers have stored; logs. A game backend that reports the old id again makes a "
+        "new player"
     )
 
     def __init__(self, settings: Settings, path: Path, database: Database | None = None) -> None:
@@ -424,7 +426,8 @@ class FilePlace(reading.DataFile, Place):
         """Within the block, a new file, which takes the place of this one at the end. The index is
         deleted then. Raises Unusable if another program reads this file."""
         self._be_alone()
-        new, index = names.real(self.path, names.NEW), names.index_path(self.path)
+        new, beside = names.real(self.path, names.NEW), names.index_path(self.path)
+        index = Path(self.settings.index) if self.settings.index else beside
         names.check_index(index)
         try:
             remove(new)
@@ -433,7 +436,9 @@ class FilePlace(reading.DataFile, Place):
                 yield made
                 made.end_rebuild()
             super().close()
-            gone = [Path(f"{index}{end}") for end in ("", *names.LOG_ENDS)]
+            if index.is_dir():
+                folder.discard(index)
+            gone = [Path(f"{beside}{end}") for end in ("", *names.LOG_ENDS)]
             self.database.replace_by(new, gone)
         finally:
             remove(new)

@@ -33,17 +33,19 @@ class FileEngine:
 
     def __init__(
         self, settings: Settings, ladders: Ladders, path: Path, registry: CollectorRegistry,
-        opened: Callable[[Path, str, int], None], on_events: Callable[[], None],
+        opened: Callable[[Path, Path, str, int], None], on_events: Callable[[], None],
         on_trouble: Callable[[str], None],
     ) -> None:  # fmt: skip
         """Open the file; create it if there is none. `opened` is called before anything is written,
-        with the path of the index, the id of the file and the end of its events. Raises Unusable,
-        Denied or BadConfiguration."""
+        with the path of the file and of the index, the id of the file and the end of its events.
+        Raises Unusable, Denied or BadConfiguration."""
         self._settings = settings
         self._database = database = Database.open(path)
         try:
-            self.path, self.index_path = database.path, names.index_path(path)
-            opened(self.index_path, database.known_id, end_of_changed(database.connection, 0))
+            self.path = database.path
+            index = Path(settings.index) if settings.index else names.index_path(self.path)
+            names.drop_old_index(index)
+            opened(self.path, index, database.known_id, end_of_changed(database.connection, 0))
             self._log, self._store = SqliteLog(database), SqliteStore(database)
             self._prepare(ladders)
             self._metrics = Metrics(registry)

@@ -1,4 +1,4 @@
-"""Makes and reads the cursors of the leaderboard's pages, and ranks the rows of a page.
+"""Makes and reads the cursors of the leaderboard's pages.
 
 A cursor is opaque to clients, and stays valid while ranks change. It encodes the place after one
 row: the row's rating and player. The next page begins with the player who is after this place at
@@ -9,24 +9,15 @@ nor shown twice.
 import base64
 import binascii
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from stream_rater.contract.events import MAX_ID_BYTES
+from stream_rater.index.answers import AfterRow
 from stream_rater.serve.problems import Refused
 
 VERSION = 1
 MOST_CHARACTERS = 256
-
-
-class AfterRow(NamedTuple):
-    """The place on the leaderboard after the row of this player with this rating. Greater ratings
-    come first. Players of equal rating are in order of the bytes of their ids."""
-
-    rating: float
-    player: str
 
 
 class _Cursor(msgspec.Struct, frozen=True, array_like=True):
@@ -61,29 +52,3 @@ def decode_cursor(cursor: str) -> AfterRow:
             "query.cursor",
         ) from None  # fmt: skip
     return AfterRow(found.rating, found.player)
-
-
-# --- ranks ---
-
-
-class RankedRow(NamedTuple):
-    """A row of the leaderboard."""
-
-    rank: int
-    """1 plus the number of players with a greater rating."""
-    player: str
-    rating: float
-
-
-def ranked(rows: Sequence[tuple[str, float]], index: int, better: int) -> list[RankedRow]:
-    """Rank the rows of a page. `rows` has (player, rating) for each row, in order. `index` is the
-    number of rows of the leaderboard before the first of them, and `better` is how many of those
-    have a greater rating than the first."""
-    found: list[RankedRow] = []
-    for i, (player, rating) in enumerate(rows):
-        if found and rating == found[-1].rating:
-            rank = found[-1].rank
-        else:
-            rank = 1 + (better if i == 0 else index + i)
-        found.append(RankedRow(rank, player, rating))
-    return found

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
+from stream_rater.index.entries import IndexedChange
 from stream_rater.rating.factor import WIDTH_SHIFT, factors_of, weights_of
 from stream_rater.rating.model import Beliefs
 from stream_rater.rating.stages import RatingRule
 from stream_rater.serve.bodies import ExplainAnswer, FactorAnswer
-from stream_rater.serve.entries import IndexedChange
 
 MOST_NAMED = 3
 """The number of performances that the words describe one by one."""

@@ -1,25 +1,32 @@
 """Answers the questions about ladders and players from the index.
 
-Redis may lose the index at any moment, as a whole or in part, or be restored to an older state.
-Then a player with many rounds looks like a newcomer. So no question is answered from an index that
-is not known to be complete: `Index` raises Incomplete.
+While the index is being made, a player with many rounds looks like a newcomer. So no question is
+answered from an index that is not known to be complete: `Index` raises Incomplete.
 """
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from msgspec import UNSET
 
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.views import Unmet
 from stream_rater.contract.events import ROUND_COMPLETED
+from stream_rater.index.answers import (
+    AbsentLadder,
+    AfterRow,
+    Incomplete,
+    LadderView,
+    PageView,
+    PlayerView,
+    RankedRow,
+)
+from stream_rater.index.entries import BIN, History, IndexedPlayer
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.serve import bodies, cursors
-from stream_rater.serve.cursors import AfterRow, RankedRow
-from stream_rater.serve.entries import BIN, History, IndexedPlayer, LadderSummary
 from stream_rater.serve.predicting import balanced_sides, check_sides, prediction
 from stream_rater.serve.problems import Refused
 
@@ -34,47 +41,6 @@ class Compute(Protocol):
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
         """Run `work` and return its result."""
-
-
-class Incomplete(Exception):
-    """The index is not known to be complete, so nothing is answered from it."""
-
-    def __init__(self, why: str = "the index is still being made") -> None:
-        super().__init__(f"{why}: try again")
-
-
-class AbsentLadder(Incomplete):
-    """The index has nothing of the ladder."""
-
-
-class LadderView(NamedTuple):
-    """The data about a ladder in the index."""
-
-    summary: LadderSummary
-    listed: int
-    """The number of players on the leaderboard."""
-    bins: dict[int, int]
-
-
-class PlayerView(NamedTuple):
-    """The data about a player in the index."""
-
-    player: IndexedPlayer
-    rank: int | None
-    """The player's rank on the leaderboard; None if the player is not listed."""
-    listed: int
-    """The number of players on the leaderboard."""
-
-
-class PageView(NamedTuple):
-    """A page of the leaderboard."""
-
-    rows: list[RankedRow]
-    more: bool
-    """Whether another page follows."""
-    listed: int
-    players: Sequence[IndexedPlayer | None] = ()
-    """The players of the rows, if the ladder has tiers."""
 
 
 class Index(Protocol):

@@ -2,37 +2,33 @@
 `season-standings` keeps. They are final: a later correction does not change them."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from stream_rater.contract.season_ended import SeasonKept
+from stream_rater.index.answers import AfterRow, StandingsPage
 from stream_rater.serve import cursors
 from stream_rater.serve.bodies import SeasonAnswer, SeasonList, SeasonPageAnswer, SeasonRow
-from stream_rater.serve.cursors import AfterRow
 from stream_rater.serve.problems import Refused
 from stream_rater.serve.questions import Questions
 
 MOST_DIGITS = 18
 
 
-class StandingsPage(NamedTuple):
-    """A page of the standings of a season."""
-
-    rows: list[SeasonRow]
-    more: bool
-    """Whether another page follows."""
-
-
 class SeasonIndex(Protocol):
-    """Reads the standings that are kept. The methods raise StoreTrouble or Denied, and Incomplete
-    if a part of what is kept is missing."""
+    """Reads the standings that are kept. The methods raise StoreTrouble, and Incomplete while the
+    index is being made."""
 
     async def kept(self, ladder: str) -> Sequence[SeasonKept]:
         """The seasons of a ladder whose standings are kept, in order."""
 
-    async def page(self, season: SeasonKept, after: AfterRow | None, limit: int) -> StandingsPage:
+    async def standings(
+        self, season: SeasonKept, after: AfterRow | None, limit: int
+    ) -> StandingsPage:
         """At most `limit` standings: those after a place or, without one, the first ones."""
 
-    async def around(self, season: SeasonKept, player: str, limit: int) -> StandingsPage | None:
+    async def standings_around(
+        self, season: SeasonKept, player: str, limit: int
+    ) -> StandingsPage | None:
         """At most `limit` standings with the player in the middle; None if the player is not
         listed."""
 
@@ -77,7 +73,7 @@ class PastSeasons:
             raise Refused("bad-request", "give `cursor` or `around`, not both", "query.cursor")
         season = await self._season(ladder, number)
         if around is not None:
-            found = await self._index.around(season, around, limit)
+            found = await self._index.standings_around(season, around, limit)
             if found is None:
                 raise Refused(
                     "not-listed", f"{around!r} was not listed when season {season.season} ended: "
@@ -85,7 +81,7 @@ class PastSeasons:
                 )  # fmt: skip
             return _page(season, found)
         place = None if cursor is None else cursors.decode_cursor(cursor)
-        return _page(season, await self._index.page(season, place, limit))
+        return _page(season, await self._index.standings(season, place, limit))
 
     async def _season(self, ladder: str, number: str) -> SeasonKept:
         """The season with this number. Raises Refused if its standings are not kept."""
@@ -119,6 +115,13 @@ def _not_kept(number: int, *, runs: bool) -> SeasonAnswer:
 def _page(season: SeasonKept, found: StandingsPage) -> SeasonPageAnswer:
     last = found.rows[-1] if found.rows and found.more else None
     return SeasonPageAnswer(
-        season=season.season, ended_at=season.ended_at, rows=found.rows, listed=season.listed,
+        season=season.season, ended_at=season.ended_at, listed=season.listed,
+        rows=[
+            SeasonRow(
+                rank=each.rank, player=each.player, rating=each.rating, percentile=each.percentile,
+                tier=each.tier, rounds=each.rounds,
+            )
+            for each in found.rows
+        ],
         next=None if last is None else cursors.encode_cursor(AfterRow(last.rating, last.player)),
     )  # fmt: skip

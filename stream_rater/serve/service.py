@@ -7,16 +7,22 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import metadata
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
-from stream_rater.places import place_of
+from stream_rater.index.answers import Incomplete
+from stream_rater.index.folder import default_path
+from stream_rater.index.follower import Follower, NewEvent, Watcher
+from stream_rater.index.process import END_TIMEOUT_S, IndexProcess
+from stream_rater.index.reader import IndexReader
+from stream_rater.places import log_to_follow, place_of
 from stream_rater.places.port import Place
 from stream_rater.runtime import http, log, malloc
 from stream_rater.runtime.connections import ConnectionLimits, Server
@@ -28,11 +34,7 @@ from stream_rater.serve.http.beliefs import BeliefQuestions
 from stream_rater.serve.http.event_stream import Hub
 from stream_rater.serve.http.limits import FairExecutor
 from stream_rater.serve.http.metrics import ApiMetrics
-from stream_rater.serve.index.follower import Follower, NewEvent, Watcher
-from stream_rater.serve.index.process import END_TIMEOUT_S, IndexProcess
-from stream_rater.serve.index.reader import IndexReader, ReadPositions
-from stream_rater.serve.questions import Incomplete, Index, Questions
-from stream_rater.serve.seasons import SeasonIndex
+from stream_rater.serve.questions import Questions
 
 API_LIMITS = ConnectionLimits(connections=2000, per_address=0, head_bytes=256 * 1024)
 """The limits of the API's server. The setting SERVE_CONNECTIONS replaces `per_address`."""
@@ -67,6 +69,10 @@ class IndexKeeper(Protocol):
         """The number of records that are not in the index yet."""
 
     @property
+    def oldest_reader_s(self) -> float:
+        """For how long the oldest reader of the index is known to read, in seconds."""
+
+    @property
     def last_report_s(self) -> float:
         """When it last showed that it works, monotonic seconds."""
 
@@ -86,47 +92,35 @@ class IndexKeeper(Protocol):
         """The reasons why what it follows does not go on, if it knows them."""
 
 
-class CompleteIndex(Index, Protocol):
-    """An index that can be asked whether it is complete."""
-
-    async def check_complete(self) -> None:
-        """Raise Incomplete if the index lacks events that it is known to have."""
-
-    def after(self, needed: Mapping[int, int]) -> Index:
-        """The same, but it answers only if the index has also everything before these positions, by
-        partition."""
-
-    async def close(self) -> None:
-        """Close the connections."""
-
-
 class Parts(NamedTuple):
     """What a process of the API answers from."""
 
     following: IndexKeeper
-    reader: CompleteIndex
+    reader: IndexReader
     connect: Callable[[], Place]
     """Connects to the workers' beliefs."""
     door: DoorParts
-    seasons: SeasonIndex
 
 
-MakeParts = Callable[[Watcher, ReadPositions, ApiMetrics], Parts]
-"""Makes the parts. The watcher gets the reports. The positions are those before which the index is
-known to have all events."""
+MakeParts = Callable[[Watcher, ApiMetrics], Parts]
+"""Makes the parts. The watcher gets the reports."""
 
 
 def parts_of_service(settings: Settings, ladders: Ladders) -> MakeParts:
     """A function that makes the parts of a process beside workers, Kafka and Redis."""
 
-    def make(watcher: Watcher, positions: ReadPositions, _: ApiMetrics) -> Parts:
-        reader = IndexReader(settings, positions, ladders)
+    def make(watcher: Watcher, _: ApiMetrics) -> Parts:
+        where = Path(settings.index) if settings.index else default_path(settings.serve)
+        follow = partial(
+            Follower, where, partial(log_to_follow, settings), settings.serve_history,
+            ladders=ladders,
+        )  # fmt: skip
         rounds = round_log_of(settings, watcher.trouble) if settings.serve_write_token else None
         return Parts(
-            IndexProcess(partial(Follower, settings, ladders=ladders), watcher), reader,
+            IndexProcess(where, follow, watcher, settings.serve_lag),
+            IndexReader(settings.serve_history, ladders),
             partial(place_of, settings, timeout_s=TIMEOUT_S),
             DoorParts(rounds, partial(place_of, settings, timeout_s=PROGRESS_TIMEOUT_S)),
-            reader.seasons,
         )  # fmt: skip
 
     return make
@@ -138,8 +132,8 @@ class ServeProcess(Watcher):
     def __init__(self, settings: Settings, ladders: Ladders, make_parts: MakeParts) -> None:
         """Begin to listen at once. Raises OSError or ValueError if that fails."""
         self.log = log.logger("serve")
-        self.metrics, self._hub, self._positions = ApiMetrics(self.log), Hub(), ReadPositions()
-        self._index, index, connect, door, seasons = make_parts(self, self._positions, self.metrics)
+        self.metrics, self._hub = ApiMetrics(self.log), Hub()
+        self._index, index, connect, door = make_parts(self, self.metrics)
         self._reader = index
         executor = FairExecutor("predictions", min(4, os.cpu_count() or 1), MOST_PREDICTIONS)
         questions = Questions(
@@ -153,7 +147,7 @@ class ServeProcess(Watcher):
         api = Api(
             settings, metadata.version("stream-rater"), questions, beliefs, self._hub, self.metrics,
             self.unhealthy, self.unready, door=self._doorway.door,
-            fresh=fresh, seasons=seasons,
+            fresh=fresh, seasons=index,
         )  # fmt: skip
         self.server = Server(
             api.application, settings.serve,
@@ -176,6 +170,7 @@ class ServeProcess(Watcher):
     def _set_gauges(self) -> None:
         self.metrics.caught_up.set_function(lambda: self._index.caught_up)
         self.metrics.lag.set_function(lambda: self._index.lag)
+        self.metrics.oldest_reader.set_function(lambda: self._index.oldest_reader_s)
         self.metrics.followers.set_function(lambda: len(self._hub))
         self.metrics.connections.set_function(lambda: len(self.server.open))
 
@@ -226,6 +221,16 @@ class ServeProcess(Watcher):
 
     # --- reports of the index's process, in the thread of `_follow` ---
 
+    def opened(self, path: Path) -> None:
+        self.log.info("index", path=str(path))
+        self._call(self._use, path)
+
+    def _use(self, path: Path) -> None:
+        try:
+            self._reader.use(path)
+        except StoreTrouble as trouble:
+            self.trouble(str(trouble))
+
     def begun(self, positions: Sequence[int]) -> None:
         self.log.info("reading", positions=list(positions))
         self._call(self._hub.begin, list(positions))
@@ -236,15 +241,11 @@ class ServeProcess(Watcher):
         self._call(self._publish, events)
 
     def _publish(self, events: Sequence[NewEvent]) -> None:
-        newest = {(each.ladder, each.partition): each.offset for each in events}
-        for (ladder, partition), offset in newest.items():
-            self._positions.event_read(ladder, partition, offset)
         self._hub.publish(events)
         self._doorway.read(events)
 
-    def checkpointed(self, positions: Sequence[int]) -> None:
-        self._call(self._positions.all_read, positions)
-        self._call(self._hub.checkpointed, positions)
+    def checkpointed(self, positions: Sequence[int], ends: Sequence[int]) -> None:
+        self._call(self._hub.checkpointed, ends)
         self._call(self._doorway.checkpointed, positions)
 
     def trouble(self, why: str) -> None:
@@ -289,7 +290,7 @@ class ServeProcess(Watcher):
         try:
             await self._reader.check_complete()
         except Incomplete:
-            return ["the index is not complete: Redis lost it, or went back"]
+            return ["the index is not complete: it is made again"]
         except (StoreTrouble, Denied) as trouble:
             return [str(trouble)]
         return self.unhealthy() or self._index.unready()

@@ -1,23 +1,24 @@
 """A standalone process: the engine on a data file, beside the API that answers from an index of its
 events. The index has a process of its own, as that of `serve` does."""
 
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import StoreTrouble, Unusable
+from stream_rater.index import folder
+from stream_rater.index.follower import Follower, Watcher
+from stream_rater.index.process import IndexProcess
+from stream_rater.index.reader import IndexReader
+from stream_rater.places import log_to_follow
 from stream_rater.places.file import FilePlace
 from stream_rater.runtime import malloc
 from stream_rater.runtime.connections import is_local
 from stream_rater.runtime.file_engine import FileEngine
 from stream_rater.serve.door.following import DoorParts
 from stream_rater.serve.http.metrics import ApiMetrics
-from stream_rater.serve.index.file_follower import FileFollower
-from stream_rater.serve.index.file_index import FileIndexReader, make_room
-from stream_rater.serve.index.file_seasons import FileSeasons
-from stream_rater.serve.index.follower import Watcher
-from stream_rater.serve.index.process import IndexProcess
-from stream_rater.serve.index.reader import ReadPositions
 from stream_rater.serve.service import MakeParts, Parts
 
 
@@ -30,12 +31,29 @@ class Standalone:
     ) -> None:  # fmt: skip
         """Open the file; create it if there is none. Raises Unusable, Denied or
         BadConfiguration."""
-        self._settings = settings
+        self._settings, self._ladders, self._watcher = settings, ladders, watcher
         self.engine = FileEngine(
-            settings, ladders, path, registry_of.registry, make_room, self.hurry, watcher.trouble
-        )
-        make = partial(FileFollower, self.engine.path, settings.serve_history, ladders=ladders)
-        self._index = IndexProcess(make, watcher)
+            settings, ladders, path, registry_of.registry, self._prepare_index, self.hurry,
+            watcher.trouble,
+        )  # fmt: skip
+
+    def _prepare_index(self, path: Path, where: Path, log_id: str, end: int) -> None:
+        """Take the folder of the index. Raises Unusable if it has events of this file that the file
+        has lost."""
+        settings = self._settings
+        follow = partial(
+            Follower, where, partial(log_to_follow, settings, path), settings.serve_history,
+            ladders=self._ladders,
+        )  # fmt: skip
+        self._index = IndexProcess(where, follow, self._watcher)
+        reached = list[int]()
+        with suppress(StoreTrouble):  # it is made again
+            reached = folder.positions(where, log_id)
+        if sum(reached) > end:
+            raise Unusable(
+                f"{path.name} has lost rounds that {where} knows: put back {path.name}-wal or a "
+                "backup; to go on without them, remove the index"
+            )
 
     @property
     def lag(self) -> int:
@@ -46,6 +64,11 @@ class Standalone:
     def caught_up(self) -> bool:
         """Whether the index has every event that existed when reading began."""
         return self._index.caught_up
+
+    @property
+    def oldest_reader_s(self) -> float:
+        """For how long the oldest reader of the index is known to read, in seconds."""
+        return self._index.oldest_reader_s
 
     @property
     def last_report_s(self) -> float:
@@ -97,11 +120,10 @@ class Standalone:
 def parts_of_file(settings: Settings, ladders: Ladders, path: Path) -> MakeParts:
     """A function that makes the parts of a standalone process."""
 
-    def make(watcher: Watcher, positions: ReadPositions, metrics: ApiMetrics) -> Parts:
+    def make(watcher: Watcher, metrics: ApiMetrics) -> Parts:
         standalone = Standalone(settings, ladders, path, watcher, metrics)
-        engine, door = standalone.engine, standalone.door()
-        index = FileIndexReader(engine.index_path, settings.serve_history, positions, ladders)
-        seasons = FileSeasons(engine.path, engine.id)
-        return Parts(standalone, index, door.connect, door, seasons)
+        door = standalone.door()
+        index = IndexReader(settings.serve_history, ladders)
+        return Parts(standalone, index, door.connect, door)
 
     return make

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -25,18 +26,20 @@ import numpy as np
 
 from local.servers import signals_as_exit
 from local.tools import SERVERS
+from stream_rater.adapters.kafka.followed import KafkaLog
 from stream_rater.adapters.kafka.topics import Topics
-from stream_rater.adapters.redis.client import connect
-from stream_rater.adapters.redis.index_keys import ROOT, SUMMARY, keys_of, member_of
 from stream_rater.config.settings import Settings
-from stream_rater.serve.entries import IndexedPlayer, LadderSummary, bin_of, encode_entry
-from tests.benchmarks.command import a_parser, end, parsed, show
+from stream_rater.index.folder import Hold, begin, end
+from stream_rater.index.writer import IndexWriter
+from tests.benchmarks.command import a_parser, parsed, show
+from tests.benchmarks.command import end as ended
 from tests.benchmarks.measure import Result, Skipped, result
 from tests.benchmarks.stream.crew import a_crew, a_program, names_of
 from tests.benchmarks.stream.ground import a_ground, a_producer
 from tests.benchmarks.stream.latency import feed
 from tests.benchmarks.stream.rounds import WORKLOADS, up_to
 from tests.benchmarks.stream.throughput import SERVICE
+from tests.builders.indexes import an_event
 
 # --- who asks -------------------------------------------------------------------------------------
 
@@ -93,33 +96,24 @@ DIGITS = 7
 """Of the number in a player's id: as many players as that has."""
 AT_ONCE = 5_000
 MEAN, SPREAD = 1500.0, 300.0
-TIME = "2026-01-01T00:00:00Z"
 
 
 def name_of(number: int) -> str:
     return f"p{number:0{DIGITS}}"
 
 
-def fill(settings: Settings, players: int) -> None:
+def fill(where: Path, log: str, players: int) -> None:
     """Write the index of so many listed players."""
-    client = connect(settings)
-    keys = keys_of(LADDER)
-    bins: dict[int, int] = {}
-    for first, ratings in _ratings(players):
-        found = {
-            name_of(first + i): IndexedPlayer(r + 20.0, 90.0, r, 40, False, TIME, first + i)
-            for i, r in enumerate(ratings)
-        }
-        with client.pipeline(transaction=False) as pipe:
-            pipe.hset(keys.players, mapping={name: encode_entry(p) for name, p in found.items()})
-            pipe.zadd(keys.ranks, {name: -p.rating for name, p in found.items()})
-            pipe.execute()
-        for each in ratings:
-            bins[bin_of(each)] = bins.get(bin_of(each), 0) + 1
-    client.hset(keys.bins, mapping=bins)
-    client.hset(keys.state, SUMMARY, encode_entry(LadderSummary(players, players, TIME)))
-    client.zadd(ROOT, {member_of(LADDER): 0})
-    client.close()
+    with closing(Hold(where)):
+        store = begin(where, log, time.time())
+        writer, partitions = IndexWriter(store, 20), 4
+        for first, ratings in _ratings(players):
+            some = [
+                ((0, 0), an_event(name_of(first + i), first + i, rating, ladder=LADDER))
+                for i, rating in enumerate(ratings)
+            ]
+            writer.apply(some, [0] * partitions)
+        end(store, log, [0] * partitions)
 
 
 def _ratings(players: int) -> Iterator[tuple[int, list[float]]]:
@@ -146,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     players, turns = (FEW_PLAYERS, 1) if asked.quick else (PLAYERS, TURNS)
     with signals_as_exit():
         shown = show([("reading", measured(players, turns))])
-    return end("bench-serve", asked, shown)
+    return ended("bench-serve", asked, shown)
 
 
 def measured(players: int, turns: int) -> Iterator[Result]:
@@ -158,9 +152,11 @@ def measured(players: int, turns: int) -> Iterator[Result]:
         ground = stack.enter_context(a_ground(folder, given))
         crew = stack.enter_context(a_crew(ground, WORKLOAD, names_of("1"), SERVICE))
         crew.wait_until_joined()
-        fill(crew.settings, players)
+        at = msgspec.structs.replace(crew.settings, index=str(folder / "index"))
+        with closing(KafkaLog(at)) as topics, closing(topics.changed()) as topic:
+            fill(folder / "index", topic.id, players)
         words = ["stream_rater", "serve"]
-        api = stack.enter_context(closing(a_program(words, crew.settings, folder / "serve.log")))
+        api = stack.enter_context(closing(a_program(words, at, folder / "serve.log")))
         api.wait_ready()
         stack.enter_context(feeding(crew.settings))
         for load in loads(folder, players):

@@ -161,7 +161,7 @@ def pids(process: WorkerProcess) -> list[int]:
 
 def bytes_of_index(file: Path) -> int:
     """Of the file beside a data file."""
-    return file.with_name(f"{file.name}-index").stat().st_size
+    return sum(each.stat().st_size for each in file.parent.glob(f"{file.name}-index/*/data.mdb"))
 
 
 def backlog(folder: Path, rounds: Sequence[Round]) -> dict[str, float]:

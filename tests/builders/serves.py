@@ -6,7 +6,9 @@ need what is served, and not signals, exit codes and logs. These start a `ServeT
 
 import asyncio
 import gc
+import shutil
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,47 +19,47 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import msgspec
 import structlog
 
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
+from stream_rater.index import follower
+from stream_rater.index.follower import Follower, Watcher
+from stream_rater.index.process import IndexProcess, MakeFollower
 from stream_rater.runtime import http, log
 from stream_rater.serve import service, standalone
-from stream_rater.serve.index import follower
-from stream_rater.serve.index.follower import Watcher
-from stream_rater.serve.index.process import EventFollower, MakeFollower
 from stream_rater.serve.service import MakeParts, ServeProcess, parts_of_service
 from stream_rater.serve.standalone import parts_of_file
 from tests.integration.processes import Answering, wait_until
 
 CHECKPOINT_S = 0.2
-"""How often the index is looked at for losses, which tests wait for; a process waits 2 s."""
+"""How often the positions are reported, which tests wait for; a process waits 2 s."""
 
 ServeHere = Callable[..., "ServeThread"]
 
 
-class IndexThread:
+class IndexThread(IndexProcess):
     """What `IndexProcess` does, in the thread that listens."""
 
-    def __init__(self, make: MakeFollower, watcher: Watcher) -> None:
+    def __init__(
+        self, where: Path, make: MakeFollower, watcher: Watcher, most_lag: int = 0
+    ) -> None:
+        super().__init__(where, make, watcher, most_lag)
         self._make = make
-        self._reports: Any = SimpleNamespace(
-            begun=watcher.begun, read=watcher.read, checkpointed=watcher.checkpointed,
-            trouble=watcher.trouble, skipped=watcher.skipped, polled=self._polled,
+        self._to_watcher: Any = SimpleNamespace(
+            opened=watcher.opened, begun=watcher.begun, read=watcher.read,
+            checkpointed=watcher.checkpointed, trouble=watcher.trouble, skipped=watcher.skipped,
+            polled=self._polled,
         )  # fmt: skip
-        self._follower: EventFollower | None = None
-        self._stopping = False
-        self.caught_up, self.lag = False, 0
+        self._follower: Follower | None = None
 
-    def _polled(self, caught_up: bool, lag: int) -> None:
-        self.caught_up, self.lag = caught_up, lag
-
-    @property
-    def last_report_s(self) -> float:
-        return time.monotonic()
+    def _polled(self, caught_up: bool, lag: int, oldest_reader_s: float) -> None:
+        self.caught_up, self.lag, self.oldest_reader_s = caught_up, lag, oldest_reader_s
+        self.last_report_s = time.monotonic()
 
     def listen(self) -> None:
-        self._follower = self._make(self._reports)
+        self._follower = self._make(self._to_watcher)
         if not self._stopping:
             self._follower.run()
 
@@ -70,11 +72,13 @@ class IndexThread:
         if self._follower is not None:
             self._follower.hurry()
 
-    def unready(self) -> list[str]:
-        return []
-
     def end(self) -> None:
-        pass
+        self._hold.close()
+
+
+def with_index(settings: Settings) -> Settings:
+    """With a new folder for the index."""
+    return msgspec.structs.replace(settings, index=tempfile.mkdtemp(prefix="stream-rater-index-"))
 
 
 class _Loop(asyncio.SelectorEventLoop):
@@ -114,6 +118,8 @@ class ServeThread(Answering):
     def __init__(
         self, settings: Settings, parts: Callable[..., MakeParts] = parts_of_service
     ) -> None:
+        self._made = parts is parts_of_service and not settings.index
+        settings = with_index(settings) if self._made else settings
         ladders = ladders_of_settings(settings)
         self.settings = settings
         self.failure: BaseException | None = None
@@ -166,6 +172,8 @@ class ServeThread(Answering):
         if self.running:
             self._service.end()
         self.wait()
+        if self._made:
+            shutil.rmtree(self.settings.index, ignore_errors=True)
 
 
 @contextmanager

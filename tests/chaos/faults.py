@@ -29,7 +29,7 @@ from tests.chaos.redis_faults import SILENT, rebuilt
 from tests.chaos.rolling import rolling
 from tests.chaos.scene import AT_ONCE, MOST_MISTAKES, Freed, Outcome, Scene, a_scene, freed, verify
 from tests.chaos.season import CODEFORCES, codeforces, differing, lobbies
-from tests.chaos.serving import index_resharded, serve_killed
+from tests.chaos.serving import serve_killed
 from tests.chaos.standalone import ingest, standalone
 from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.test_upgrade import CHANGE, LADDER
@@ -401,7 +401,7 @@ FAULTS: dict[str, Story] = {
     **{f"connections-{how}": partial(connections, toxic=toxic) for how, toxic in TOXICS.items()},
     **_named(
         *redis_faults.STORIES, *below.STORIES, one_sided, joining, rolling, standalone, ingest,
-        serve_killed, index_resharded, unclean_election,
+        serve_killed, unclean_election,
     ),
 }  # fmt: skip
 

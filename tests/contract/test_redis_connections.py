@@ -2,7 +2,6 @@
 password in a file changes, later connections use the new one. Every client leaves a master that
 became a replica, for the server that its name leads to now, or that the sentinels name."""
 
-import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,8 +14,6 @@ from local import stores
 from local.servers import Server, start_redis
 from stream_rater.adapters.redis import sentinel
 from stream_rater.adapters.redis.client import connect
-from stream_rater.adapters.redis.connection import async_client
-from stream_rater.adapters.redis.index_keys import ROOT
 from stream_rater.adapters.redis.metadata import position_key
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import PlayerColumn
@@ -24,7 +21,6 @@ from stream_rater.config import files
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LayoutMismatch, StoreTrouble
 from stream_rater.pipeline.ports import Apply, Position, StoredShard
-from stream_rater.serve.index.writer import IndexWriter
 from tests.builders.cases import cases
 from tests.contract.test_store import BOB, RedisPerformer, application, apply, read
 from tests.redis_cluster import RedisCluster, client_of
@@ -233,30 +229,6 @@ def test_a_password_that_stays_wrong_is_denied(
         RedisStore(given).prepare()
 
 
-def test_the_index_is_written_and_read_with_the_new_password(
-    account: Account, server: Server
-) -> None:
-    """By the clients of `serve`, which are others than the store's."""
-    at = account.settings(redis=server.address)
-    writer = IndexWriter(at)
-
-    async def ask_twice() -> None:
-        reader = async_client(at)
-        assert await reader.ask("PING") == b"PONG"
-        account.rotate("second")
-        with pytest.raises(StoreTrouble, match="closed"):
-            await reader.ask("PING")
-        assert await reader.ask("PING") == b"PONG"
-        await reader.close()
-
-    asyncio.run(ask_twice())
-    account.rotate("third", in_the_file=False)
-    with pytest.raises(StoreTrouble):
-        writer.begin("rating-changed", 1)
-    account.write("third")
-    assert writer.begin("rating-changed", 1) == [0]
-
-
 @pytest.mark.usefixtures("cluster_settings")
 def test_a_cluster_whose_password_changes(redis_cluster: RedisCluster, tmp_path: Path) -> None:
     """Every node of an empty cluster is asked with the new one."""
@@ -362,50 +334,32 @@ def test_a_right_on_the_sentinels_is_missing(watched: Watched) -> None:
         with client_of(sentinel) as client:
             client.execute_command("ACL", "SETUSER", "u", "reset", "on", ">p", right)
 
-    def ask() -> None:
-        asyncio.run(async_client(at).ask("PING"))
-
     for each in watched.sentinels:
         allow(each, "-@all")
-    for asking in (RedisStore(at).prepare, ask):
-        with pytest.raises(Denied, match=r"sentinel .*'sentinel\|masters'.*_SENTINEL_USERNAME"):
-            asking()
+    with pytest.raises(Denied, match=r"sentinel .*'sentinel\|masters'.*_SENTINEL_USERNAME"):
+        RedisStore(at).prepare()
     allow(watched.sentinels[0], "+sentinel|masters")
     RedisStore(at).prepare()
 
 
 def test_an_isolated_master_is_left(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     """The old master answers and takes writes, and the sentinels and the replica do not reach it.
-    A store that uses it all the time leaves it, and so do the index's clients."""
+    A store that uses it all the time leaves it."""
     monkeypatch.setattr(sentinel, "LOOK_S", 0.0)
     store = a_store(watched)
-    index = IndexWriter(store_settings := Settings(redis=watched.address))
-    index.begin("topic", 1)
     assert put(store, 0)
     old, new = watched.master, watched.other
-
-    async def story() -> None:
-        client = async_client(store_settings)
-        assert await client.ask("HGET", "{0}:position", "applied") == b"1"
-        watched.cut_off(old)
-        try:
-            await asyncio.to_thread(watched.wait_for_master, new)
-            with client_of(old) as isolated:
-                assert isolated.role()[0] == b"master"
-                isolated.hset("{0}:position", "applied", 7)
-            with pytest.raises(StoreTrouble, match="another master"):
-                applied(store)
-            assert applied(store) == 1
-            assert await client.ask("HGET", "{0}:position", "applied") == b"1"
-            index.begin("topic", 1)
-            with client_of(new) as client_of_new:
-                assert index.begin("topic", 1) == [0]
-                assert client_of_new.exists(ROOT)
-        finally:
-            watched.heal(old)
-            await client.close()
-
-    asyncio.run(story())
+    watched.cut_off(old)
+    try:
+        watched.wait_for_master(new)
+        with client_of(old) as isolated:
+            assert isolated.role()[0] == b"master"
+            isolated.hset("{0}:position", "applied", 7)
+        with pytest.raises(StoreTrouble, match="another master"):
+            applied(store)
+        assert applied(store) == 1
+    finally:
+        watched.heal(old)
     store.close()
 
 

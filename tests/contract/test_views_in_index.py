@@ -1,36 +1,30 @@
-"""Who is listed and in which tier, in both indexes, beside a plain table, while ratings move and
-time passes. In Redis also: lost keys, several processes, and a cluster."""
+"""Who is listed and in which tier, beside a plain table, while ratings move and time passes."""
 
 import asyncio
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-import redis
 from msgspec import UNSET
 
-from stream_rater.adapters.redis.index_keys import VIEWS, keys_of
 from stream_rater.config.ladders import Ladder, Ladders
-from stream_rater.config.settings import Settings
 from stream_rater.config.views import DAY_S, Listing, Protection, Tier
 from stream_rater.contract.events import CorrectionCause, RatingChanged
+from stream_rater.index import folder
+from stream_rater.index import writer as index_writer
+from stream_rater.index.entries import LadderIndex, LadderSummary, PlayerErased, apply_events
+from stream_rater.index.writer import IndexWriter
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.serve.bodies import MOST_ROWS
-from stream_rater.serve.entries import LadderIndex, LadderSummary, PlayerErased, apply_events
-from stream_rater.serve.index import file_index
-from stream_rater.serve.index import writer as index_writer
-from stream_rater.serve.index.file_index import FileIndexReader, FileIndexWriter
-from stream_rater.serve.index.reader import IndexReader, ReadPositions
-from stream_rater.serve.index.writer import KEEP_S, KEPT_S, IndexLost, IndexWriter
 from stream_rater.serve.problems import Refused
-from stream_rater.serve.questions import Incomplete, Questions
-from tests.contract.test_serve_index import LADDER, TOPIC, an_event, brute, once_it_has_read
+from stream_rater.serve.questions import Questions
+from tests.builders.indexes import LADDER, Index, an_event
+from tests.contract.test_index import brute
 
 START_S = 1_780_000_000
 DRIFT = 40.0
@@ -60,21 +54,16 @@ class Clock:
         return self.now_s
 
 
-class Rig:
-    """An index: what writes it, and questions that are answered from it."""
+class Rig(Index):
+    """An index, and questions that are answered from it."""
 
-    def __init__(
-        self, writer: Any, reader: Callable[[], Any], ladders: Ladders, clock: Clock
-    ) -> None:
-        self.writer, self._runner = writer, asyncio.Runner()
+    def __init__(self, where: Path, ladders: Ladders, clock: Clock) -> None:
+        super().__init__(where, ladders, clock)
+        self._runner = asyncio.Runner()
 
         async def computed(work: Callable[[], Any]) -> Any:
             return work()
 
-        async def made() -> Any:
-            return reader()
-
-        self.reader = self._runner.run(made())
         self._questions = Questions(
             self.reader, ladders, lambda: True, lambda: clock.now_s, computed, clock
         )
@@ -93,39 +82,9 @@ class Rig:
         while self.writer.sweep():
             pass
 
-    def close(self) -> None:
-        self._runner.run(self.reader.close())
+    def close(self, *, killed: bool = False) -> None:
         self._runner.close()
-
-
-class FileRig(Rig):
-    def __init__(self, path: Path, ladders: Ladders, clock: Clock) -> None:
-        writer = FileIndexWriter(path, 3, ladders, clock)
-        self.next = writer.begin("one", 10**9)
-        super().__init__(writer, lambda: FileIndexReader(path, 3, None, ladders), ladders, clock)
-
-    def apply(self, events: Sequence[Any]) -> Any:
-        self.next += len(events)
-        return self.writer.apply(events, self.next)
-
-    def close(self) -> None:
-        super().close()
-        self.writer.close()
-
-
-class RedisRig(Rig):
-    """The index in Redis. `position`: how many events it has."""
-
-    def __init__(self, at: Settings, ladders: Ladders, clock: Clock, position: int = 0) -> None:
-        writer, self.position = IndexWriter(at, ladders, clock), position
-        self.begun, self.positions = writer.begin(TOPIC, 1), ReadPositions()
-        self.positions.all_read([0])
-        super().__init__(writer, lambda: IndexReader(at, self.positions, ladders), ladders, clock)
-
-    def apply(self, events: Sequence[Any]) -> Any:
-        first, self.position = self.position, self.position + len(events)
-        places = [(0, at) for at in range(first, self.position)]
-        return self.writer.apply(events, [self.position], places)
+        super().close(killed=killed)
 
 
 def at_time(at_s: float) -> str:
@@ -139,36 +98,28 @@ def played(
     return an_event(player, offset, rating, **{"completed_at": at_time(at_s), **more})
 
 
-Make = Callable[..., Any]
-REDIS = pytest.param("redis", marks=pytest.mark.integration)
-in_redis = pytest.mark.parametrize("make", [REDIS], indirect=True)
+Make = Callable[..., Rig]
 
 
 @pytest.fixture
-def client(at: Settings) -> Iterator[Any]:
-    with closing(redis.Redis.from_url(at.redis)) as found:
-        yield found
-
-
-@pytest.fixture(params=["file", REDIS])
-def make(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Make]:
-    """Makes an index of either kind with a clock, or opens it again. Few players leave at once."""
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Makes an index with a clock, or opens the last one again. Few players leave at once, and few
+    are placed again at once."""
     monkeypatch.setattr(index_writer, "SWEPT_TOGETHER", 2)
-    monkeypatch.setattr(file_index, "SWEPT_TOGETHER", 2)
-    in_file = request.param == "file"
-    with ExitStack() as stack:
+    monkeypatch.setattr(index_writer, "AT_ONCE", 2)
+    open_ones: list[Rig] = []
 
-        def made(ladders: Ladders, clock: Clock, *position: int) -> Any:
-            rig = (
-                FileRig(tmp_path / f"index {ladders.views(LADDER).id}", ladders, clock)
-                if in_file
-                else RedisRig(request.getfixturevalue("at"), ladders, clock, *position)
-            )
-            return stack.enter_context(closing(rig))
+    def close() -> None:
+        while open_ones:
+            open_ones.pop().close()
 
-        yield made
+    def made(ladders: Ladders, clock: Clock, name: str = "index") -> Rig:
+        close()
+        open_ones.append(Rig(tmp_path / name, ladders, clock))
+        return open_ones[-1]
+
+    yield made
+    close()
 
 
 # --- a plain table --------------------------------------------------------------------------------
@@ -320,8 +271,7 @@ def test_nobody_is_taken_out_before_the_moment(make: Make) -> None:
 @pytest.mark.parametrize("begun_days", [0, 40])
 def test_a_wrong_clock_takes_nobody_out_for_good(make: Make, begun_days: int) -> None:
     """After a sweep by a clock that is weeks ahead, or if the index was begun by it: by the right
-    clock, everybody is listed whose moment has not come. A file lists them in its place, and the
-    index in Redis is made again."""
+    clock, everybody is listed whose moment has not come."""
     clock = Clock()
     events = [played(name, at, at_s=START_S - at * 5 * DAY_S) for at, name in enumerate("abcdef")]
     clock.now_s += begun_days * DAY_S
@@ -331,13 +281,7 @@ def test_a_wrong_clock_takes_nobody_out_for_good(make: Make, begun_days: int) ->
     rig.sweep()
     assert rig.board() == []
     clock.now_s = START_S
-    try:
-        rig.sweep()
-    except IndexLost:
-        rig = make(BOTH, clock)
-        assert rig.begun == [0]
-        rig.apply(events)
-        rig.sweep()
+    rig.sweep()
     assert rig.board() == ["a", "b", "c", "d"]
     rig.apply([played("e", 9)])
     rig.sweep()
@@ -376,31 +320,17 @@ def test_many_who_leave_at_the_same_moment(make: Make) -> None:
     assert rig.board() == ["later", "same0", "same6"]
 
 
-def test_many_ladders_are_swept(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Players of all ladders leave, although one sweep takes out few, or looks at few ladders."""
-    monkeypatch.setattr(index_writer, "LADDERS_SWEPT", 2)
+def test_players_of_many_ladders_leave(make: Make) -> None:
+    """All of them, although one sweep takes out few, and it asks once for all ladders."""
     clock = Clock()
     rig = make(BOTH, clock)
     some = [msgspec.structs.replace(played("ann", i), ladder=f"l{i}") for i in range(5)]
     rig.apply(some)
+    assert not rig.writer.sweep()
     clock.now_s = START_S + 20.0 * DAY_S
     for left in (3, 1, 0):
-        assert sum(len(rig.board(each.ladder)) for each in some) > left
         rig.writer.sweep()
         assert sum(len(rig.board(each.ladder)) for each in some) == left
-
-
-def test_a_sweep_of_a_file_asks_once_for_all_ladders(tmp_path: Path) -> None:
-    """So many ladders without anybody who must leave cost what one costs."""
-    statements: list[list[str]] = []
-    with closing(FileRig(tmp_path / "index", BOTH, Clock())) as rig:
-        for i in range(3):
-            rig.apply([msgspec.structs.replace(played("ann", i), ladder=f"l{i}")])
-            statements.append([])
-            rig.writer._do.set_trace_callback(statements[-1].append)
-            rig.writer.sweep()
-            rig.writer._do.set_trace_callback(None)
-    assert statements[0] and len({len(each) for each in statements}) == 1
 
 
 def test_tiers_of_events(make: Make) -> None:
@@ -416,11 +346,11 @@ def test_tiers_of_events(make: Make) -> None:
     assert [(each.previous_tier, each.tier) for each in tiers] == [
         (None, "bronze"), ("bronze", "silver"), ("silver", "silver"), ("silver", "bronze"),
     ]  # fmt: skip
-    assert make(a_ladder(LISTING), clock).apply(some) == {}
+    assert make(a_ladder(LISTING), clock, "other").apply(some) == {}
     views = BOTH.views(LADDER)
-    once = apply_events(LadderIndex({}, {}, {}, LadderSummary()), some, 9, views)
+    once = apply_events(LadderIndex({}, {}, LadderSummary()), some, 9, views)
     assert apply_events(once, some[-1:], 9, views).players == once.players, "read once more"
-    rig = make(a_ladder(), clock)
+    rig = make(a_ladder(), clock, "none")
     rig.apply([an_event("ann", 1)])
     for answer in (
         rig.ask("player", LADDER, "ann"), rig.ask("lookup", LADDER, ["ann", "eve"]),
@@ -432,21 +362,23 @@ def test_tiers_of_events(make: Make) -> None:
 # --- other views ----------------------------------------------------------------------------------
 
 
-def test_other_views_in_a_file(tmp_path: Path) -> None:
+def test_other_views(make: Make) -> None:
     """At the next start the placements are made again: the list, the histogram, and the tiers that
     are new. Histories stay, and so does the hysteresis of tiers that stay."""
-    clock, path = Clock(), tmp_path / "index"
-    with closing(FileRig(path, BOTH, clock)) as first:
-        first.apply([played("ann", 1, 1250.0), played("ann", 2, 1150.0)])
-        first.apply([played("bob", 3, 1100.0, rounds=2)])
+    clock = Clock()
+    first = make(BOTH, clock)
+    first.apply([played("ann", 1, 1250.0), played("ann", 2, 1150.0)])
+    first.apply(
+        [played("bob", 3, 1100.0, rounds=2), *(played(f"p{i}", 4, rounds=0) for i in "abc")]
+    )
 
     def tiers_by(ladders: Ladders) -> dict[str, Any]:
         """The tiers of those who are listed, after a start with these views."""
-        with closing(FileRig(path, ladders, clock)) as rig:
-            rig.sweep()
-            assert rig.next == 3
-            assert len(rig.ask("history", LADDER, "ann", 9, None).changes) == 2
-            return {name: rig.ask("player", LADDER, name).tier for name in rig.board()}
+        rig = make(ladders, clock)
+        rig.sweep()
+        assert rig.next == 6
+        assert len(rig.ask("history", LADDER, "ann", 9, None).changes) == 2
+        return {name: rig.ask("player", LADDER, name).tier for name in rig.board()}
 
     looser = a_ladder(Listing(min_rounds=1), TIERS)
     assert tiers_by(BOTH) == {"ann": "silver"}
@@ -457,101 +389,34 @@ def test_other_views_in_a_file(tmp_path: Path) -> None:
     assert tiers_by(looser) == {"ann": "bronze", "bob": "bronze"}
 
 
-# --- what only Redis has ---
+def test_a_kill_while_players_are_placed_again(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next start places all of them, and none of them twice."""
+    clock, rows = Clock(), [played(f"p{i}", i, 1000.0 + i) for i in range(7)]
+    make(BOTH, clock).apply(rows)
+    looser, some_again = a_ladder(Listing(min_rounds=1)), IndexWriter._place_some_again
+    calls: list[Any] = []
+
+    def killed(*given: Any) -> Any:
+        calls.append(given)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return some_again(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(IndexWriter, "_place_some_again", killed)
+        with pytest.raises(KeyboardInterrupt):
+            make(looser, clock)
+    for each in folder._stores.copy().values():
+        folder.closed(each)
+    assert make(looser, clock).board() == [each.player for each in reversed(rows)]
 
 
-@in_redis
-def test_other_views_in_redis(make: Make, client: Any) -> None:
-    """Processes with other views have another index, so both answer. One that nobody keeps for a
-    day is deleted, also that of ladders without views; one that somebody keeps stays."""
-    clock = Clock()
-    old, new = (make(each, clock) for each in (a_ladder(), BOTH))
-    for rig in (old, new):
-        assert rig.begun == [0]
-        rig.apply([played("ann", 1, rounds=2)])
-        rig.writer.checkpoint([1])
-        rig.writer.checkpoint([1])
-    assert old.ask("player", LADDER, "ann").rank == 1
-    assert new.ask("player", LADDER, "ann").unlisted.rule == "min_rounds"
-    assert make(BOTH, clock, 1).begun == [1]
-    views = BOTH.views(LADDER).id
-
-    def kept_after(*rigs: RedisRig) -> set[str]:
-        """Which indexes are there, after these processes alone have kept theirs."""
-        for _ in range(int(KEPT_S / KEEP_S) + 2):
-            clock.now_s += KEEP_S
-            for rig in rigs:
-                rig.writer.checkpoint([1])
-        both = {"": keys_of(LADDER), views: keys_of(LADDER, views)}
-        return {name for name, keys in both.items() if client.exists(*keys)}
-
-    assert kept_after(old, new) == {"", views}
-    assert kept_after(new) == {views}
-    with pytest.raises(IndexLost):
-        old.writer.checkpoint([1])
-    assert f":{LADDER}".encode() in client.zrange(VIEWS, 0, -1)
-
-
-@in_redis
-def test_a_lost_key_of_views(make: Make, client: Any) -> None:
-    """Whatever key is lost, no answer is given from the rest, and a sweep finds it, too. Without
-    views the keys are those of earlier releases."""
-    for gone in keys_of(LADDER)._fields:
-        clock = Clock()
-        client.flushdb()
-        rig = make(BOTH, clock)
-        rig.apply([played("ann", 1)])
-        rig.positions.all_read([1])
-        assert rig.ask("player", LADDER, "ann").rank == 1
-        assert client.delete(getattr(keys_of(LADDER, BOTH.views(LADDER).id), gone)) == 1, gone
-        with pytest.raises(Incomplete):
-            rig.ask("player", LADDER, "ann")
-        clock.now_s += 30 * DAY_S
-        with pytest.raises(IndexLost):
-            if not rig.writer.sweep():
-                rig.writer.checkpoint([2])
-    client.flushdb()
-    rig = make(a_ladder(), Clock())
-    rig.apply([an_event("ann", 1)])
-    rig.writer.checkpoint([1])
-    assert client.exists(VIEWS, keys_of(LADDER).dues) == 0
-    assert client.hget(keys_of(LADDER).state, "sizes") == b"1 1 1 1"
-
-
-@in_redis
-def test_two_processes_sweep_at_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While one reads who must leave, a player comes back by the other one: the player stays."""
-    clock = Clock()
-    first, second = (make(BOTH, clock) for _ in range(2))
-    for each in (first, second):
-        each.apply([played("ann", 1), played("bob", 1)])
-    clock.now_s += 21 * DAY_S
-    back = [played("ann", 2, at_s=clock.now_s)]
-    once_it_has_read(monkeypatch, lambda: second.apply(back))
-    first.sweep()
-    assert second.board() == ["ann"]
-
-
-@pytest.mark.integration
-def test_ladders_of_a_cluster(cluster_settings: Settings) -> None:
-    """Their keys lie in several slots, and each ladder lets its own players go."""
-    clock, ladders = Clock(), [f"ladder-{i}" for i in range(6)]
-    with closing(RedisRig(cluster_settings, BOTH, clock)) as rig:
-        for ladder in ladders:
-            days = [START_S + at * DAY_S for at in range(3)]
-            rig.apply([played(f"p{i}", i, at_s=at, ladder=ladder) for i, at in enumerate(days)])
-        rig.writer.checkpoint([rig.position])
-        clock.now_s += 21 * DAY_S
-        rig.sweep()
-        assert [rig.board(ladder) for ladder in ladders] == [["p2"]] * len(ladders)
-
-
-@in_redis
-def test_tiers_of_events_that_another_process_applied(make: Make) -> None:
-    """The second process knows the tier of each player's newest event, and of no older one."""
+def test_tiers_of_events_that_are_read_again(make: Make) -> None:
+    """After a start the tier of each player's newest event is known, and of no older one."""
     some = [played("ann", 1, 1100.0), played("ann", 2, 1300.0), played("bob", 3, 1600.0)]
-    first, second = (make(BOTH, Clock()) for _ in range(2))
-    assert sorted(offset for _, _, offset in first.apply(some)) == [1, 2, 3]
-    found = second.apply(some)
-    tiers = {offset: player.placement.tier for (_, _, offset), player in found.items()}
+    rig = make(BOTH, Clock())
+    assert sorted(offset for _, _, offset in rig.apply(some)) == [1, 2, 3]
+    rig = make(BOTH, Clock())
+    found = rig.writer.apply([((0, i), event) for i, event in enumerate(some)], [3])
+    tiers = {at: each.placement and each.placement.tier for (_, _, at), each in found.items()}
     assert tiers == {2: "silver", 3: "gold"}

@@ -58,7 +58,7 @@ def test_every_setting_can_be_set(tmp_path: Path) -> None:
     for case, changes in cases.items():
         found[case] = msgspec.structs.asdict(settings_of(case, tmp_path / case, *changes))
     same = {name for name in usual if all(each[name] == usual[name] for each in found.values())}
-    assert same == {*ServeSettings.__struct_fields__, "data"}
+    assert same == {*ServeSettings.__struct_fields__, "data", "index"}
     secrets = {case: [each[name] for name in SECRETS] for case, each in found.items()}
     assert secrets["secured"] == ["kafka-password", "redis-password", "", "", ""]
     assert secrets["sentinel"] == ["", "redis-password", "redis-sentinel-password", "", ""]

@@ -133,7 +133,9 @@ class WorkerProcess(Answering):
         self._url = ""
         # Ends the worker even if the tests are killed.
         self._guard = start_guard()
-        environment = {**environment_of(settings), **variables}
+        needs_index = "serve" in command and not settings.index
+        own = {"STREAM_RATER_INDEX": f"{log}.index"} if needs_index else {}
+        environment = {**environment_of(settings), **own, **variables}
         words = command or [sys.executable, "-m", module, "run", "--role", role]
         self._process: Fork | subprocess.Popen[bytes]
         if forked and module == THIS_RELEASE and not command:

@@ -192,13 +192,9 @@ REDIS = {
         CHECKPOINTS, "+get", "+set", "+hgetall", "+hset", "+hdel", "+unlink",
         "+select",
     ),
-    "serve": (
-        *INDEX, *READING, "+watch", "+unwatch", "+unlink", "+hget", "+hgetall", "+hset", "+hdel",
-        "+hlen", "+zadd", "+zrem", "+zrange", "+zrank", "+zscore", "+zcard", "+zcount", "+eval_ro",
-        "+select",
-    ),
+    "serve": (),
 }  # fmt: skip
-REDIS["serve with beliefs"] = (*REDIS["serve"], READ_BELIEFS, READ_POSITIONS, READ_LAYOUT)
+REDIS["serve with beliefs"] = REDIS["predict"]
 REDIS["serve with min_offset"] = REDIS["serve with writing"] = REDIS["serve"]
 REDIS["on a cluster"] = (*(rule for rule in REDIS["all"] if rule != "+select"), *ON_A_CLUSTER)
 """Redis' rights by role: the rules of its user; `+select` if the URL names a database."""

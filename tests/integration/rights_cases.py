@@ -22,9 +22,8 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import ESTIMATORS, UPDATERS, joined, to_json
 from stream_rater.contract.season_ended import PageWritten, message_of
 from stream_rater.replay.checkpoint import CheckpointHead, encode
-from stream_rater.serve.index.writer import IndexWriter
+from tests.builders.indexes import an_event
 from tests.builders.lines import Bytes
-from tests.contract.test_serve_index import an_event
 from tests.integration import rights
 from tests.integration.castle import NOWHERE, Castle, database_of, some_rounds
 from tests.integration.rights import Rights, least, least_to_erase
@@ -214,7 +213,7 @@ class Runs:
 
     def rated(self) -> Settings:
         """A place whose rounds are rated, with an event and a rejection, a checkpoint that is not
-        whole, and an index; as its owner sees it."""
+        whole; as its owner sees it."""
         owner = self.castle.owner(self.castle.place())
         topics, admin = Topics.of(owner), Admin(owner)
         produce(owner, some_rounds())
@@ -227,10 +226,6 @@ class Runs:
         half = CheckpointHead(0, b"", (), (0, 0), 0, "", pieces=1)
         head = "stream-rater:checkpoints:eu", half.name, encode(half)
         self.castle.redis.put(database_of(owner), *head)
-        index = IndexWriter(owner)
-        index.begin(topics.changed, 1)
-        index.check()
-        index.apply([an_event("ann", 0, ladder="eu")], [1])
         return owner
 
     def sharing(self, rated: Settings) -> Settings:

@@ -12,14 +12,17 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple, TextIO
 from unittest.mock import patch
 
 import msgspec
 
+from stream_rater.adapters.kafka.followed import KafkaLog
 from stream_rater.adapters.kafka.round_log import KafkaRoundLog
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.cli.app import main
@@ -30,10 +33,11 @@ from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from stream_rater.contract.submissions import NewRecord, NotAppended
+from stream_rater.index.folder import Hold
+from stream_rater.index.follower import Follower, Watcher
 from stream_rater.places import opened
 from stream_rater.places.live_beliefs import LiveBeliefs
 from stream_rater.runtime.service import Service
-from stream_rater.serve.index.follower import Follower, Watcher
 from tests.builders.lines import a_message, a_round
 
 LOOKS = 25
@@ -174,12 +178,13 @@ def follow(settings: Settings) -> Ended:
     class UntilComplete(Watcher):
         """Stops the follower."""
 
-        def polled(self, caught_up: bool, lag: int) -> None:
+        def polled(self, caught_up: bool, lag: int, _: float) -> None:
             if caught_up:
                 follower.stop()
 
-    follower = Follower(settings, UntilComplete())
-    return in_one_line(follower.run)
+    with TemporaryDirectory(prefix="stream-rater-") as name, closing(Hold(Path(name))):
+        follower = Follower(Path(name), partial(KafkaLog, settings), 20, UntilComplete())
+        return in_one_line(follower.run)
 
 
 def read_beliefs(settings: Settings) -> Ended:

@@ -13,7 +13,7 @@ import msgspec
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged
-from tests.contract.test_serve_index import an_event
+from tests.builders.indexes import an_event
 from tests.integration.processes import Answering, Start, WorkerProcess, commands
 from tests.integration.topics import Bytes, produce
 from tests.waits import STILL_S

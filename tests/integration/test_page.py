@@ -23,9 +23,9 @@ from stream_rater.config.settings import Settings
 from tests import browser as browsers
 from tests import real
 from tests.browser import PHONE, NoBrowser, Tab, tab
+from tests.builders.indexes import an_event
 from tests.builders.lines import Bytes, a_message, a_round
 from tests.builders.serves import ServeHere, ServeThread, serves_here
-from tests.contract.test_serve_index import an_event
 from tests.integration.processes import wait_until
 from tests.integration.serving import Serve, ask, followed, publish
 from tests.integration.test_service import Start

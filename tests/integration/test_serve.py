@@ -4,26 +4,28 @@ result would change, and why a rating is what it is; changes as they come."""
 import itertools
 import json
 import random
+import shutil
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 import pytest
-import redis
 
 from stream_rater import Ladder
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.adapters.redis.client import connect
-from stream_rater.adapters.redis.index_keys import INDEX, ROOT, partition_member
 from stream_rater.config.ladders import DEFAULT_RATING
 from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import Unrecoverable
 from stream_rater.contract.events import rating_changed_from_json
+from stream_rater.index import folder
 from stream_rater.library.results import Prediction
 from tests import rounds
+from tests.builders.indexes import assert_equal_to_newest
 from tests.builders.lines import a_correction, a_message, a_round
 from tests.builders.serves import ServeHere
-from tests.contract.test_serve_index import assert_equal_to_newest, contents
 from tests.integration.processes import Answering, WorkerProcess, wait_until
 from tests.integration.serving import Serve, StreamedEvent, ask, followed
 from tests.integration.test_service import Start
@@ -105,7 +107,7 @@ def test_every_number_is_the_kernels(
     first = ask(api, f"{AT}/players/ann/history?limit=4").json
     rest = ask(api, f"{AT}/players/ann/history?before={first['next']}").json
     assert first["changes"] + rest["changes"] == changes and rest["next"] is None
-    assert_equal_to_newest(at, events, EU)
+    assert_equal_to_newest(api.settings.index, events, EU)
     assert before and others(at) == before
 
 
@@ -230,7 +232,7 @@ def test_who_is_gone_is_not_shown(
     wait_until(lambda: ask(api, AT).json["players"] == before["players"] - 1, "one less")
     last = ask(api, f"{AT}/players/ann/history").json["changes"][0]
     assert (last["cause"], last["rounds"]) == ("player-removed", 0)
-    assert_equal_to_newest(at, published(at), EU)
+    assert_equal_to_newest(api.settings.index, published(at), EU)
     # As `erase` leaves it in the topic: a record without a value, behind the player's events.
     topic, key = Topics.of(at).changed, "ranked-eu:b\u00f6b".encode()
     (mine,) = {m.partition() for m in read_topic(at, topic) if m.key() == key}
@@ -259,55 +261,38 @@ def _has_read(api: Answering, events: int) -> bool:
 @pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_killed_again_and_again(
     settings: SettingsFactory, worker_process: Start, serve: ServeHere, serve_process: Serve,
-    kills: int,
+    tmp_path: Path, kills: int,
 ) -> None:  # fmt: skip
-    """Whenever `serve` is killed while it reads, its successor goes on; two at once do no harm."""
-    at = settings()
+    """Whenever `serve` is killed while it reads, its successor goes on where it was."""
+    at = settings(index=str(tmp_path / "index"))
     rated(at, worker_process, 300)
     for first in range(300, 300 * (kills + 1), 300):
-        before, api = contents(at), serve_process(at, ready=False)
-        wait_until(partial(changed, at, before), "it writes")
+        api = serve_process(at, ready=False)
+        wait_until(lambda: folder.trusted(Path(at.index)) is not None, "it writes")
         api.kill()
         produce(at, [a_random_round(number) for number in range(first, first + 300)])
-    both = [serve(at), serve(at)]
+    successor = serve(at)
     wait_until(Finished(at), "all is rated")
     events = published(at)
-    for each in both:
-        wait_until(partial(_has_read, each, len(events)), "it read")
-    assert_equal_to_newest(at, events, EU)
-
-
-def changed(at: Settings, before: dict[bytes, Any]) -> bool:
-    return contents(at) != before
+    wait_until(partial(_has_read, successor, len(events)), "it read")
+    successor.close()
+    assert_equal_to_newest(at.index, events, EU)
 
 
 def test_an_index_that_is_lost_is_made_again(
-    settings: SettingsFactory, worker_process: Start, serve: ServeHere
+    settings: SettingsFactory, worker_process: Start, serve: ServeHere, tmp_path: Path
 ) -> None:
-    """The new index is the same, byte for byte, whether `serve` was running or not. An index of
-    another topic is refused with the cure."""
-    at = settings()
+    """The new index is the same, and a second process does not use it at the same time."""
+    at = settings(index=str(tmp_path / "index"))
     rated(at, worker_process, 80)
-    events, api = published(at), serve(at)
-    client: Any = redis.Redis.from_url(at.redis)
-    for running in (True, False):
-        assert_equal_to_newest(at, events, EU)
-        if not running:
-            api.close()
-        client.delete(*contents(at))
-        api = api if running else serve(at)
-        wait_until(partial(_is_there, api), "it is there again")
-        api.wait_ready()
-    assert_equal_to_newest(at, events, EU)
-    api.close()
-    client.delete(*contents(at))
-    client.zadd(ROOT, {partition_member(p): 10**9 for p in range(4)})
-    client.close()
-    assert "delete the keys" in serve(at, ready=False).wait()
-
-
-def _is_there(api: Answering) -> bool:
-    return ask(api, f"{AT}/players/ann").status == 200
+    events = published(at)
+    for _ in range(2):
+        api = serve(at)
+        assert_equal_to_newest(at.index, events, EU)
+        with pytest.raises(Unrecoverable, match="in use by another process"):
+            serve(at)
+        api.close()
+        shutil.rmtree(at.index)
 
 
 # --- changes as they come ------------------------------------------------------------------------
@@ -348,7 +333,6 @@ def ids_in(events: list[StreamedEvent]) -> list[str]:
 
 
 def others(at: Settings) -> dict[bytes, bytes]:
-    """All keys but the index's, as Redis would dump them."""
+    """All keys, as Redis would dump them."""
     with connect(at) as client:
-        keys = [key for key in client.scan_iter("*") if INDEX.encode() not in key]
-        return {key: client.dump(key) for key in keys}
+        return {key: client.dump(key) for key in client.scan_iter("*")}

@@ -1,22 +1,18 @@
-"""`serve` while its index is lost, before it has one, and beside a `rating-changed` that is another
-one now: no veteran is shown as a newcomer, and no board lacks them. Neither the process that
-answers nor the one that keeps the index outlives the other."""
+"""`serve` before it has an index, and beside a `rating-changed` that is another one now: no veteran
+is shown as a newcomer, and no board lacks them. Neither the process that answers nor the one that
+keeps the index outlives the other."""
 
 import signal
-from functools import partial
-from typing import Any
+from pathlib import Path
 
 from stream_rater.adapters.kafka.topics import Admin, Topics
-from stream_rater.adapters.redis.client import connect
-from stream_rater.adapters.redis.index_keys import ROOT, TAILS, drop_index, keys_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged
+from tests.builders.indexes import an_event
 from tests.builders.serves import ServeHere
-from tests.contract.test_serve_index import an_event, contents
 from tests.integration import serving
-from tests.integration.processes import Answering, Start, wait_until
-from tests.integration.serving import Answered, Serve, ask, publish
-from tests.integration.test_serve import EU, rated
+from tests.integration.processes import Answering, wait_until
+from tests.integration.serving import Serve, ask, publish
 from tests.integration.topics import other_producers, remove_topic
 from tests.real import SettingsFactory
 
@@ -33,81 +29,6 @@ def publish_many(at: Settings) -> None:
         publish(
             at, *(an_event(f"p{i}", turn * COUNT + i, rating + i, **about) for i in range(COUNT))
         )
-
-
-def questions(api: Answering) -> dict[str, Answered]:
-    """An answer of each kind."""
-    sides = [{"players": ["p0"]}, {"players": ["p1"]}]
-    return {
-        "ladders": ask(api, "/v1/ladders"), "ladder": ask(api, AT),
-        "player": ask(api, f"{AT}/players/p0"), "history": ask(api, f"{AT}/players/p0/history"),
-        "lookup": ask(api, f"{AT}/players:lookup", {"players": ["p0", "p1999"]}),
-        "leaderboard": ask(api, f"{AT}/leaderboard?limit=2"),
-        "around": ask(api, f"{AT}/leaderboard?limit=2&around=p7"),
-        "predict": ask(api, f"{AT}/predict", {"sides": sides}),
-        "balance": ask(api, f"{AT}/balance", {"players": ["p0", "p1"]}),
-        "what-if": ask(api, f"{AT}/what-if", {"sides": sides, "ranks": [1, 2]}),
-        "explain": ask(api, f"{AT}/players/p0/explain"),
-    }  # fmt: skip
-
-
-def assert_right_or_refused(found: dict[str, Answered], wanted: dict[str, Answered]) -> None:
-    """Each is as it was, or says to try again."""
-    for name, each in found.items():
-        if each.status == 503:
-            assert each.headers["retry-after"]
-            if wanted[name].status != 503:
-                assert each.json["code"] == "not-ready", (name, each)
-        else:
-            assert (each.status, each.text) == (wanted[name].status, wanted[name].text), name
-
-
-def lose(at: Settings, gone: str) -> None:
-    """Delete all keys of the index, the root alone, or one key of the ladder."""
-    names: dict[str, Any] = {"all": contents(at), "root": [ROOT], **keys_of("eu")._asdict()}
-    with connect(at) as client:
-        client.delete(*([names[gone]] if isinstance(names[gone], str) else names[gone]))
-
-
-def test_an_index_is_lost_while_it_is_asked(settings: SettingsFactory, serve: ServeHere) -> None:
-    """Whichever of its keys are lost, from the next answer on it is refused or right, until it is
-    as it was. `/readyz` says so when all is lost, at once."""
-    at = settings(serve_rate=0.0)
-    publish_many(at)
-    api = serve(at)
-    wanted = questions(api)
-    refused = {name: each for name, each in wanted.items() if each.status != 200}
-    assert refused.keys() == {"what-if", "explain"}, "there are no beliefs of workers"
-    for each in refused.values():
-        assert (each.json["code"], each.json["place"]) == ("no-beliefs", None)
-        assert "STREAM_RATER_REDIS" in each.json["detail"]
-        assert "that of the workers" in each.json["detail"]
-    for gone in ("all", "root", *(each for each in keys_of("eu")._fields if each != "dues")):
-        before = _troubles(api)
-        lose(at, gone)
-        ready = ask(api, "/readyz").status
-        first = questions(api)
-        assert_right_or_refused(first, wanted)
-        if gone in ("all", "root"):
-            # It may have been made again between, but not without having been lost.
-            assert 503 in (ready, first["ladders"].status) or _troubles(api) > before, gone
-        wait_until(
-            partial(is_made_again, api, wanted, before), f"it is made again after {gone} was lost"
-        )
-        assert ask(api, "/readyz").status == 200
-    assert api.metric("stream_rater_serve_refused_total", code="not-ready") > 0
-
-
-def is_made_again(api: Answering, wanted: dict[str, Answered], before: float) -> bool:
-    """Whether all is as it was, after so many troubles and at least one more."""
-    found = questions(api)
-    assert_right_or_refused(found, wanted)
-    same = all(each.text == wanted[name].text for name, each in found.items())
-    return same and _troubles(api) > before
-
-
-def _troubles(api: Answering) -> float:
-    return api.metric("stream_rater_serve_troubles_total")
 
 
 def test_while_the_topic_is_first_read(settings: SettingsFactory, serve: ServeHere) -> None:
@@ -154,53 +75,21 @@ def rating(api: Answering) -> float | None:
 
 
 def test_a_topic_that_was_replaced(
-    settings: SettingsFactory, serve: ServeHere, serve_process: Serve
+    settings: SettingsFactory, serve: ServeHere, tmp_path: Path
 ) -> None:
-    """A copy with equal events is as good. Of another one that is longer than before, only a record
-    shows it: `serve` ends in one line. Of a shorter one its end shows it. Once the index is
-    deleted, it is made from the present topic. A running process finds it, too, since its next
-    offset is beyond the new end."""
-    at = settings()
+    """The index is made again from the present topic, also while a process runs: it learns of it
+    when it reads on, since its next offset is beyond the new end."""
+    at = settings(index=str(tmp_path / "index"))
     Admin(at).create_topics()
     publish(at, *rated_as(1500.0, 1600.0, 1700.0))
     api = serve(at)
-    wait_until(lambda: TAILS.encode() in contents(at), "a checkpoint has stored the last record")
     assert rating(api) == 1700.0
     api.close()
-
-    renew(at, 1500.0, 1600.0, 1700.0)
-    api = serve(at)
-    assert rating(api) == 1700.0
-    api.close()
-
     renew(at, 1500.0, 1600.0, 1800.0, 1900.0)
-    process = serve_process(at, ready=False)
-    assert process.wait() == 1, process.log()
-    said = process.log().splitlines()[-1]
-    assert said.startswith("stream-rater: ")
-    assert "partition 0 has another record at offset 2: delete the keys that begin with" in said
-
-    renew(at, 1500.0, 1600.0)
-    said = serve(at, ready=False).wait()
-    assert "partition 0 was read to 3, and it ends at 2: delete the keys that begin with" in said
-
-    drop_index(at)
     api = serve(at)
-    assert rating(api) == 1600.0
+    assert rating(api) == 1900.0
     renew(at, 1550.0)
-    assert "partition 0 was read to 2, and it ends at" in api.wait()
-
-
-def test_a_record_that_is_not_there(
-    settings: SettingsFactory, worker_process: Start, serve: ServeHere
-) -> None:
-    """Compaction may have removed it. Here the end of a transaction has its offset."""
-    at = settings()
-    rated(at, worker_process, 10)
-    ends = Admin(at).ends(Topics.of(at).changed, 4)
-    with connect(at) as client:
-        client.hset(TAILS, mapping={p: f"{end - 1} 1" for p, end in enumerate(ends) if end})
-    assert ask(serve(at), f"/v1/ladders/{EU}/players/ann").status == 200
+    wait_until(lambda: rating(api) == 1550.0, "it has read the new one")
 
 
 # --- two processes ---

@@ -2,23 +2,23 @@
 or skipped as if they were not there."""
 
 from collections.abc import Sequence
-from types import SimpleNamespace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stream_rater.adapters.kafka import reader, topics
+from stream_rater.adapters.kafka import followed, reader, topics
 from stream_rater.adapters.kafka.reader import follow
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record
 from stream_rater.contract.submissions import WorkersProgress
+from stream_rater.index import folder
+from stream_rater.index.follower import Follower, Watcher
 from stream_rater.places.kafka import KafkaPlace
 from stream_rater.serve.door.read_your_writes import Settled
 from stream_rater.serve.http.event_stream import Hub
-from stream_rater.serve.index import follower
-from stream_rater.serve.index.follower import Follower, Watcher
-from stream_rater.serve.index.reader import AtLeast, ReadPositions
 from tests.builders.consumers import Topic
 from tests.unit.test_serve_feed import Followed, events, in_a_loop
 
@@ -33,7 +33,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
     found = Topic(records(0, 2))
     monkeypatch.setattr(reader, "new_consumer", found.client)
     monkeypatch.setattr(reader, "COUNT_S", 0.0)
-    for module in (topics, follower):
+    for module in (topics, followed):
         monkeypatch.setattr(module, "Admin", lambda *_, **__: Kafka(found))
     return found
 
@@ -46,6 +46,15 @@ class Kafka:
         self.topics, self._topic = names, topic
         self.fewer = ""
         """A topic without the newest partition."""
+
+    def topic_id(self, name: str) -> str:
+        return "id"
+
+    def configuration(self, name: str) -> dict[str, str]:
+        return {}
+
+    def starts(self, name: str, partitions: int) -> list[int]:
+        return [0] * partitions
 
     def partitions_of(self, *names: str) -> list[int]:
         return [len(self.all_ends(name)) for name in names]
@@ -145,23 +154,6 @@ def test_an_answer_needs_the_events_of_old_and_of_new_shards() -> None:
     assert settled.needed(0, 8, [2]) == {0: 8, 1: 0, 2: 3}
 
 
-def test_an_index_without_the_new_partitions_does_not_answer() -> None:
-    """Positions that are needed there are asked for, though this process does not read them yet.
-    No later answer is older than one that had them."""
-    known = ReadPositions()
-    known.all_read([5])
-    needed = AtLeast(known, {2: 3})
-    assert needed.of("l") == needed.of_all() == [5, 0, 3]
-    needed.answered("l", [5, 1, 3])
-    assert (known.of("l"), known.of("x")) == ([5, 1, 3], [5])
-    known.all_read([6])
-    assert known.of("l") == [6, 1, 3]
-    known.event_read("x", 1, 8)  # before the first checkpoint of all
-    assert known.of("x") == [6, 9]
-    known.all_read([6, 9, 3])
-    assert known.of("l") == [6, 9, 3]
-
-
 @in_a_loop
 async def test_a_client_gets_the_events_of_added_partitions() -> None:
     """All of them, with ids of all partitions. An id from before stays good. If reading begins
@@ -189,9 +181,9 @@ async def test_a_client_gets_the_events_of_added_partitions() -> None:
 class Restarts(Watcher):
     """Notes what a follower reports, and stops it once it has read both partitions."""
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: Topic, where: Path) -> None:
         self.topic, self.reports = topic, list[Any]()
-        self.follower = Follower(Settings(), self)
+        self.follower = Follower(where, partial(followed.KafkaLog, Settings()), 5, self)
 
     def begun(self, positions: Sequence[int]) -> None:
         self.reports.append(("begun", [*positions]))
@@ -199,7 +191,8 @@ class Restarts(Watcher):
     def trouble(self, why: str) -> None:
         self.reports.append(why)
 
-    def checkpointed(self, positions: Sequence[int]) -> None:
+    def checkpointed(self, positions: Sequence[int], ends: Sequence[int]) -> None:
+        assert ends == positions
         self.reports.append(("checkpointed", [*positions]))
         if len(positions) == 2:
             self.follower.stop()
@@ -208,28 +201,12 @@ class Restarts(Watcher):
 
 
 def test_the_index_is_complete_with_the_added_partitions_only(
-    topic: Topic, monkeypatch: pytest.MonkeyPatch
+    topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The follower begins again with them, and says so."""
-
-    class Index:
-        """An index in memory, in the place of the one in Redis."""
-
-        def __getattr__(self, _: str) -> Any:
-            return lambda *_, **__: {}
-
-        def begin(self, _: str, partitions: int) -> list[int]:
-            return [0] * partitions
-
-    done = SimpleNamespace(poll=lambda: None, close=lambda: None, caught_up=True)
-
-    async def allowed(*_: object) -> None:
-        pass
-
-    monkeypatch.setattr(follower, "IndexWriter", lambda *_: Index())
-    monkeypatch.setattr(follower, "SeasonFollower", lambda *_: done)
-    monkeypatch.setattr(follower, "_check_rights", allowed)
-    watcher = Restarts(topic)
+    monkeypatch.setattr(followed.KafkaLog, "standings", lambda _: None)
+    folder.Hold(tmp_path).close()
+    watcher = Restarts(topic, tmp_path)
     watcher.follower.run()
     assert watcher.reports == [
         ("begun", [0]), ("checkpointed", [2]),

@@ -18,7 +18,6 @@ from stream_rater.adapters.sqlite import schema
 from stream_rater.adapters.sqlite.database import Database, connect_reader
 from stream_rater.adapters.sqlite.events import read_events, restore
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog, read_records
-from stream_rater.adapters.sqlite.names import index_path
 from stream_rater.adapters.sqlite.reading import data_file
 from stream_rater.adapters.sqlite.store import SqliteStore, set_position
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
@@ -32,7 +31,6 @@ from stream_rater.contract.errors import (
 from stream_rater.pipeline import ladder_history, ports
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import Application, Apply, Event, Position
-from stream_rater.serve.index.file_index import FileIndexWriter
 from tests.builders.cases import cases
 from tests.waits import HANGS_S
 
@@ -74,10 +72,10 @@ def test_only_its_user_can_read_it(path: Path) -> None:
     are those of the file that takes its place, too."""
     with closing(Database.open(path)) as database:
         database.connection.execute("INSERT INTO meta VALUES ('any', 'thing')")
-        with closing(FileIndexWriter(index_path(path), 9)), data_file(str(path)) as file:
+        with data_file(str(path)) as file:
             file.copy_to(path.with_name("copy"))
             modes = {each.name: each.stat().st_mode & 0o777 for each in path.parent.iterdir()}
-    assert {*modes} > {path.name, f"{path.name}-wal", f"{path.name}-index", "copy"}
+    assert {*modes} > {path.name, f"{path.name}-wal", "copy"}
     assert {*modes.values()} == {0o600}
     path.chmod(0o640)
     with closing(Database.open(path)) as database:

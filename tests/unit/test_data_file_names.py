@@ -20,12 +20,12 @@ from stream_rater.adapters.sqlite.reading import DataFile
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Unusable
+from stream_rater.index.follower import Watcher
 from stream_rater.runtime import log
 from stream_rater.serve.http.metrics import ApiMetrics
-from stream_rater.serve.index.file_index import FileIndexWriter
-from stream_rater.serve.index.follower import Watcher
 from stream_rater.serve.standalone import Standalone
 from tests.builders.cases import cases
+from tests.builders.indexes import Index, an_event
 from tests.unit.test_data_file import OPEN_IT
 from tests.waits import HANGS_S
 
@@ -174,11 +174,10 @@ def test_a_log_that_was_deleted(path: Path) -> None:
     with closing(DataFile(path)) as file:
         file.copy_to(copy)
     left = killed(path)
-    with closing(FileIndexWriter(index_path(left), 10)) as index:
-        with closing(connect_reader(left)) as reader:
-            data_id = reader.execute("SELECT value FROM meta WHERE name = 'id'").fetchone()[0]
-        index.begin(data_id, 0)
-        index.apply([], 1)
+    with closing(connect_reader(left)) as reader:
+        data_id = reader.execute("SELECT value FROM meta WHERE name = 'id'").fetchone()[0]
+    with closing(Index(index_path(left), log=data_id)) as index:
+        index.apply([an_event("ann", 1)])
     log = left.with_name("ratings.db-wal")
     log.rename(left.with_name("kept"))
     for _ in range(2):

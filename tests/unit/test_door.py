@@ -18,7 +18,7 @@ from stream_rater.serve.http.limits import Shares
 from stream_rater.serve.problems import Refused
 from tests.builders.cases import cases
 from tests.builders.doors import PARTITIONS, TOKEN, Client, DoorPlace, a_round, at_door, home
-from tests.contract.test_serve_index import an_event
+from tests.builders.indexes import an_event
 
 AT = "/v1/ladders/eu/rounds"
 VOID = {"event_type": "round-voided", "round_id": "r1"}

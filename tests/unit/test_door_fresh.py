@@ -9,11 +9,11 @@ import pytest
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.submissions import WorkersProgress
+from stream_rater.index.answers import Incomplete, PlayerView
+from stream_rater.index.entries import IndexedPlayer
 from stream_rater.serve.door.read_your_writes import FreshAnswers
-from stream_rater.serve.entries import IndexedPlayer
-from stream_rater.serve.index.reader import AtLeast, ReadPositions
 from stream_rater.serve.problems import Refused
-from stream_rater.serve.questions import Incomplete, PlayerView, Questions
+from stream_rater.serve.questions import Questions
 from tests.unit.test_serve_questions import Index
 
 PARTITIONS, SHARDS = 2, 3
@@ -149,15 +149,3 @@ async def test_a_trouble_is_named(place: Workers) -> None:
         await asyncio.sleep(0)
     place.answers.failed("kafka: denied", denied=True)
     assert await asked == "log-unavailable"
-
-
-def test_needed_positions_are_added() -> None:
-    """To those that the index is known to have; none are known before it is complete."""
-    known = ReadPositions()
-    found = AtLeast(known, {0: 7, 2: 3})
-    with pytest.raises(Incomplete):
-        found.of("l")
-    known.all_read([5, 5, 5])
-    known.event_read("l", 2, 8)
-    assert (found.of("l"), found.of("x"), found.of_all()) == ([7, 5, 9], [7, 5, 5], [7, 5, 5])
-    assert found.knows("l") and not found.knows("x")

@@ -17,8 +17,8 @@ from stream_rater.runtime import embedded
 from stream_rater.serve.door.outcomes import RoundStates
 from stream_rater.serve.door.read_your_writes import Settled
 from tests.builders.cases import cases
+from tests.builders.indexes import an_event
 from tests.builders.rated_data_files import rate
-from tests.contract.test_serve_index import an_event
 
 P = partition_of("eu", 2)
 OTHER = 1 - P

@@ -15,6 +15,7 @@ from msgspec import structs
 
 from stream_rater import InvalidRound, Ladder
 from stream_rater.columns.arrays import Floats
+from stream_rater.index.entries import IndexedChange
 from stream_rater.rating import record
 from stream_rater.rating.factor import WIDTH_SHIFT, factors_of
 from stream_rater.rating.model import Beliefs
@@ -31,7 +32,6 @@ from stream_rater.rating.roots import TOLERANCE
 from stream_rater.rating.stages import rule_of
 from stream_rater.runtime.selfcheck import SYSTEMS
 from stream_rater.serve.bodies import ExplainAnswer
-from stream_rater.serve.entries import IndexedChange
 from stream_rater.serve.explaining import explain_belief
 from tests.elo_mmr_oracle import zero
 from tests.property.test_notebook import DRIFTING, ladder_of

@@ -23,7 +23,7 @@ from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.config.views import Listing, Tier, Views
 from stream_rater.contract import season_ended
-from stream_rater.contract.season_ended import SeasonKept, Standing
+from stream_rater.contract.season_ended import SeasonKept, Standing, record_of
 from stream_rater.operations import season_standings as module
 from stream_rater.operations.migrate import Migration
 from stream_rater.operations.rewriting import Mentions, Pseudonym
@@ -76,7 +76,9 @@ def refused(path: Path, *words: str) -> str:
 def kept(path: Path, season: int) -> tuple[SeasonKept, list[Standing]]:
     rows = SeasonRows(path)
     (summary,) = [each for each in rows.kept(LADDER) if each.season == season]
-    return summary, rows.after(LADDER, season, None, 1000)
+    records = [record_of(each.key, each.value) for each, _ in rows.all_records()]
+    standings = [e for e in records if isinstance(e, Standing) and e.season == season]
+    return summary, sorted(standings, key=lambda each: (each.rank, each.player.encode()))
 
 
 def by_hand(lines: Sequence[Line]) -> list[tuple[str, float, float, float, int]]:

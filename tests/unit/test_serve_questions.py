@@ -18,28 +18,33 @@ import pytest
 from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders, any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.config.views import Listing
+from stream_rater.index.answers import (
+    AbsentLadder,
+    Incomplete,
+    LadderView,
+    PageView,
+    PlayerView,
+    RankedRow,
+)
+from stream_rater.index.entries import IndexedPlayer, LadderSummary
+from stream_rater.index.follower import Watcher
+from stream_rater.index.reader import IndexReader
 from stream_rater.runtime import connections
-from stream_rater.serve import questions
 from stream_rater.serve.bodies import (
     MOST_BODY_BYTES,
     BalanceQuestion,
     PredictQuestion,
     SideQuestion,
 )
-from stream_rater.serve.cursors import RankedRow
 from stream_rater.serve.door.following import DoorParts
-from stream_rater.serve.entries import IndexedPlayer, LadderSummary
 from stream_rater.serve.http import limits
-from stream_rater.serve.index.file_index import FileIndexReader, FileIndexWriter
-from stream_rater.serve.index.file_seasons import FileSeasons
-from stream_rater.serve.index.follower import Watcher
-from stream_rater.serve.index.reader import ReadPositions
 from stream_rater.serve.problems import KINDS, Refused
-from stream_rater.serve.questions import Incomplete, LadderView, PageView, Questions
+from stream_rater.serve.questions import Questions
 from stream_rater.serve.service import MakeParts, Parts
+from tests.builders import indexes
 from tests.builders.cases import cases
+from tests.builders.indexes import an_event
 from tests.builders.serves import IndexThread, ServeThread
-from tests.contract.test_serve_index import an_event
 from tests.integration.serving import ask
 from tests.waits import HANGS_S
 
@@ -57,7 +62,7 @@ class Index:
         if self.lost:
             raise Incomplete
         if self.absent:
-            raise questions.AbsentLadder
+            raise AbsentLadder
 
     async def ladders(self) -> list[str]:
         self._check()
@@ -73,9 +78,9 @@ class Index:
         self._check()
         return [ANN if each == "ann" else None for each in players]
 
-    async def player(self, _: str, player: str) -> questions.PlayerView | None:
+    async def player(self, _: str, player: str) -> PlayerView | None:
         self._check()
-        return questions.PlayerView(ANN, 1, 1) if player == "ann" else None
+        return PlayerView(ANN, 1, 1) if player == "ann" else None
 
     async def history(self, *_: Any) -> tuple[()]:
         self._check()
@@ -183,24 +188,6 @@ def test_an_index_that_is_lost() -> None:
     assert outcome(place, lambda ask: ask.ladder("other")) == "incomplete"
 
 
-def test_how_far_the_index_is_known_to_be() -> None:
-    """One position serves all ladders, and a ladder's own includes what was read of it since."""
-    known = ReadPositions()
-    for asked in (known.of_all, lambda: known.of("l")):
-        with pytest.raises(Incomplete, match="try again"):
-            asked()
-    known.all_read([5, 7])
-    assert known.of_all() == known.of("l") == [5, 7]
-    for offset in (6, 9, 8):
-        known.event_read("l", 0, offset)
-    known.event_read("m", 1, 3)
-    assert (known.of("l"), known.of("m"), known.of("n")) == ([10, 7], [5, 7], [5, 7])
-    assert known.of_all() == [5, 7]
-    assert known.knows("l") and not known.knows("n")
-    known.all_read([2, 3])  # what was followed is another topic by now
-    assert known.of("l") == [2, 3] and not known.knows("l")
-
-
 # --- what is refused ------------------------------------------------------------------------------
 
 AT = "/v1/ladders/eu"
@@ -215,7 +202,7 @@ class Still:
     """Follows nothing: the index is complete."""
 
     def __init__(self, watcher: Any) -> None:
-        watcher.polled(True, 0)
+        watcher.polled(True, 0, 0.0)
         self._ends = threading.Event()
         self.run, self.stop = self._ends.wait, self._ends.set
 
@@ -224,26 +211,23 @@ class Server:
     """An index of three listed players, and a provisional one; and what starts `serve` there."""
 
     def __init__(self, folder: Path) -> None:
-        self._index, self._kept = folder / "index", 20
-        writer = FileIndexWriter(self._index, self._kept)
-        writer.begin("data", 4)
+        self._folder, self._index = folder, indexes.Index(folder / "index", kept=20)
         events = [an_event(f"p{i}", i, 1500.0 + i, ladder="eu") for i in range(3)]
-        writer.apply(
-            [*events, an_event("new", 3, 900.0, ladder="eu", rounds=1, provisional=True)], 4
+        self._index.apply(
+            [*events, an_event("new", 3, 900.0, ladder="eu", rounds=1, provisional=True)]
         )
-        writer.close()
         self._started: list[ServeThread] = []
 
     def _parts(self, settings: Settings, ladders: Ladders) -> MakeParts:
         nothing: Any = None
 
-        def make(watcher: Watcher, positions: ReadPositions, _: Any) -> Parts:
-            positions.all_read([4])
-            reader = FileIndexReader(self._index, self._kept, positions, ladders)
+        def make(watcher: Watcher, _: Any) -> Parts:
+            reader = IndexReader(20, ladders)
+            reader.use(self._index.store.path)
             door = DoorParts(None, nothing)
             still: Any = Still
-            following = IndexThread(still, watcher)
-            return Parts(following, reader, nothing, door, FileSeasons(self._index))
+            where = self._folder / str(len(self._started))
+            return Parts(IndexThread(where, still, watcher), reader, nothing, door)
 
         return make
 
@@ -258,6 +242,7 @@ class Server:
     def close(self) -> None:
         for each in self._started:
             each.close()
+        self._index.close()
 
 
 @pytest.fixture(scope="module")

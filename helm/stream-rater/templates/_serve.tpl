@@ -3,6 +3,9 @@
 {{/* Where it listens, and what only it may know: the settings file is also the workers'. */}}
 {{- define "stream-rater.serveEnv" -}}
 {{- $own := .Values.serve -}}
+{{- if and $own.index.existingClaim (or (gt (int $own.replicas) 1) $own.autoscaling.enabled) -}}
+{{- fail "serve.index.existingClaim: an index is of one process: set serve.replicas to 1, without autoscaling" -}}
+{{- end -}}
 {{- if and $own.token.existingSecret (eq (toJson $own.token) (toJson $own.writeToken)) -}}
 {{- fail "serve.writeToken: the same as serve.token, so whoever may read could write: name another Secret or key" -}}
 {{- end -}}
@@ -11,6 +14,8 @@
 - {name: STREAM_RATER_SERVE_CONNECTIONS, value: {{ int $own.connections | quote }}}
 - {name: STREAM_RATER_SERVE_CORS, value: {{ quote $own.cors }}}
 - {name: STREAM_RATER_SERVE_HISTORY, value: {{ int $own.history | quote }}}
+- {name: STREAM_RATER_SERVE_LAG, value: {{ int $own.lag | quote }}}
+- {name: STREAM_RATER_INDEX, value: /var/lib/stream-rater/index}
 - {name: STREAM_RATER_SERVE_RATE, value: {{ quote $own.rate }}}
 {{- if $own.token.existingSecret }}
 - {name: STREAM_RATER_SERVE_TOKEN_FILE, value: {{ include "stream-rater.secretsFolder" . }}/serve-token}

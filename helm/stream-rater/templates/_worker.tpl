@@ -105,6 +105,18 @@ securityContext:
 - name: tmp
   emptyDir:
     sizeLimit: 256Mi
+{{- if eq .component "serve" }}
+{{- with .root.Values.serve.index }}
+- name: index
+  {{- if .existingClaim }}
+  persistentVolumeClaim: {claimName: {{ toYaml .existingClaim }}}
+  {{- else if .sizeLimit }}
+  emptyDir: {sizeLimit: {{ toYaml .sizeLimit }}}
+  {{- else }}
+  emptyDir: {}
+  {{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "stream-rater.command" -}}
@@ -176,4 +188,7 @@ volumeMounts:
   - {name: access, mountPath: {{ include "stream-rater.secretsFolder" .root }}, readOnly: true}
   {{- end }}
   - {name: tmp, mountPath: /tmp}
+  {{- if eq .component "serve" }}
+  - {name: index, mountPath: /var/lib/stream-rater}
+  {{- end }}
 {{- end }}

@@ -30,11 +30,13 @@ POLICY = "cleanup.policy"
 RETENTION_MS = "retention.ms"
 RETENTION_BYTES = "retention.bytes"
 TIMESTAMPS = "message.timestamp.type"
+TOMBSTONES = "delete.retention.ms"
 LARGEST = "max.message.bytes"
 MIN_INSYNC = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
 
 DELETE, COMPACT = "delete", "compact"
+WEEK_MS = str(7 * DAY_MS)
 FOR_EVER = "-1"
 BROKERS_CLOCK = "LogAppendTime"
 
@@ -77,7 +79,7 @@ def topic_settings(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
     Every setting that has a rule is named, because a broker's defaults may differ. The one
     exception is UNCLEAN: Kafka's default is right, and some services let nobody name it.
     """
-    compacted = {POLICY: COMPACT, TIMESTAMPS: BROKERS_CLOCK}
+    compacted = {POLICY: COMPACT, TIMESTAMPS: BROKERS_CLOCK, TOMBSTONES: WEEK_MS}
     rejections = _deleted(str(30 * DAY_MS)) | {LARGEST: str(MESSAGE_BYTES + ENVELOPE_BYTES)}
     settings_by_topic = {
         events.ROUND_COMPLETED: (settings.partitions, _deleted(FOR_EVER)),
@@ -168,6 +170,13 @@ ADVISED: Rules = {
     events.RATING_CHANGED: (
         _exactly(
             TIMESTAMPS, BROKERS_CLOCK, "a worker's wrong clock would decide when Kafka compacts"
+        ),
+        TopicRule(
+            TOMBSTONES,
+            f"at least {WEEK_MS} (a week)",
+            "an index of `serve` that is half as old is made again, since it may have missed that "
+            "a player was erased",
+            lambda value: _number(value) >= int(WEEK_MS),
         ),
     ),
     events.ROUND_REJECTED: (_exactly(TIMESTAMPS, BROKERS_CLOCK, DELETED_EARLY),),

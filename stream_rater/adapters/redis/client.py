@@ -215,16 +215,6 @@ def translated_failures(login: RedisLogin | None = None) -> Iterator[None]:
         raise StoreTrouble(f"redis: {error}", cause_of(error)) from None
 
 
-def executed(transaction: Any) -> bool:
-    """Execute a transaction; False if another client changed a watched key, and nothing happened.
-    The transaction can then be used again."""
-    try:
-        transaction.execute()
-    except redis.WatchError:
-        return False
-    return True
-
-
 def rediscover(client: Client) -> None:
     """Look the servers up again: after a failover, the same name may lead to another server."""
     if is_cluster(client):

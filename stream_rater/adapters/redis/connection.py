@@ -1,31 +1,23 @@
-"""Connections to Redis on the public interface of hiredis: a blocking one, for the store, and one
-for an event loop, for `serve`, which needs no thread and matches replies by their order.
+"""A connection of the store to Redis, on the public interface of hiredis.
 
-redis-py's own connections read one reply at a time. Its asyncio client takes at least four times as
-much processor time for a command as the one here. redis-py still parses the URL and its options,
+redis-py's own connections read one reply at a time. redis-py still parses the URL and its options,
 which include TLS, and knows the places of a cluster's slots.
 """
 
-import asyncio
 import select
 import socket
 import ssl
-from collections import deque
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import hiredis
 import redis
-from redis.asyncio import ConnectionPool, RedisCluster
-from redis.asyncio.cluster import ClusterNode
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+from redis.asyncio import ConnectionPool
 
 from stream_rater.adapters.redis import client
-from stream_rater.adapters.redis.login import RedisLogin, login_of
+from stream_rater.adapters.redis.login import login_of
 from stream_rater.adapters.redis.sentinel import MasterFinder, Place, is_sentinel, parsed
 from stream_rater.config.settings import Settings
-from stream_rater.contract.errors import Denied, StoreTrouble
 
 READ_BYTES = 2**16
 KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
@@ -210,166 +202,3 @@ def _connected(options: Any, host: str, port: int) -> socket.socket:
         found.close()
         raise
     return found
-
-
-# --- for an event loop ---------------------------------------------------------------------------
-
-
-class AsyncClient(Protocol):
-    """Sends commands that read, on one event loop."""
-
-    async def ask(self, *command: Any) -> Any:
-        """The reply to a command. Raises StoreTrouble or Denied."""
-
-    async def close(self) -> None:
-        """Close the connections."""
-
-
-def async_client(settings: Settings) -> AsyncClient:
-    """A client for the servers of these settings. Makes no request. Raises BadConfiguration."""
-    return _Cluster(settings) if settings.redis_cluster else _Server(settings)
-
-
-class _AsyncConnection(asyncio.Protocol):
-    """A connection to a server on an event loop. Replies belong to the commands in their order."""
-
-    def __init__(self) -> None:
-        self._reader = hiredis.Reader()
-        self._waiting: deque[asyncio.Future[Any]] = deque()
-        self._loop = asyncio.get_running_loop()
-        self._transport: Any = None
-        self._answered = 0
-        self._watched = False
-        self.open = False
-
-    def ask(self, *command: Any) -> "asyncio.Future[Any]":
-        """A future of the reply, which may be an error of hiredis."""
-        reply = self._loop.create_future()
-        if not self.open:
-            reply.set_exception(StoreTrouble("redis: the connection was closed"))
-            return reply
-        self._waiting.append(reply)
-        self._transport.write(hiredis.pack_command(command))
-        if not self._watched:
-            self._watch()
-        return reply
-
-    def close(self) -> None:
-        """Close the connection at once."""
-        self._transport.abort()
-
-    def _watch(self) -> None:
-        """Close the connection if no reply arrives for TIMEOUT_S while a command waits for one."""
-        self._watched = bool(self._waiting)
-        if self._watched:
-            self._loop.call_later(client.TIMEOUT_S, self._check, self._answered)
-
-    def _check(self, answered: int) -> None:
-        if self._waiting and self._answered == answered:
-            self._transport.abort()
-        else:
-            self._watch()
-
-    # --- callbacks of asyncio ---
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport, self.open = transport, True
-
-    def data_received(self, data: bytes) -> None:
-        self._reader.feed(data)
-        while self._waiting and (reply := self._reader.gets()) is not False:
-            self._answered += 1
-            waiting = self._waiting.popleft()
-            if not waiting.done():  # it may have been cancelled
-                waiting.set_result(reply)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.open = False
-        why = f"redis: {exc}" if exc else "redis: the connection was closed"
-        while self._waiting:
-            if not (waiting := self._waiting.popleft()).done():
-                waiting.set_exception(StoreTrouble(why))
-
-
-class _Server:
-    """A client of one server. A lost connection is opened again with the next command."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._dialer = Dialer(settings)
-        self._connection: _AsyncConnection | None = None
-        self._connecting = asyncio.Lock()
-
-    async def ask(self, *command: Any) -> Any:
-        connection = self._connection
-        if connection is None or not connection.open or self._dialer.is_due:
-            connection = await self._connected()
-        reply = await connection.ask(*command)
-        if isinstance(reply, hiredis.HiredisError):
-            raise _translated(reply, self._dialer.login)
-        return reply
-
-    async def close(self) -> None:
-        if self._connection is not None and self._connection.open:
-            self._connection.close()
-
-    async def _connected(self) -> _AsyncConnection:
-        async with self._connecting:
-            if self._dialer.is_due and await asyncio.to_thread(self._dialer.has_moved):
-                await self.close()
-                self._connection = None
-            if self._connection is None or not self._connection.open:
-                try:
-                    async with asyncio.timeout(client.TIMEOUT_S):
-                        self._connection = await self._connect()
-                except TimeoutError:
-                    raise StoreTrouble(f"redis: no answer within {client.TIMEOUT_S:g} s") from None
-                except OSError as error:
-                    raise StoreTrouble(f"redis: {error}") from None
-            return self._connection
-
-    async def _connect(self) -> _AsyncConnection:
-        """Open a connection as the user of the settings, to their database."""
-        options, loop = self._dialer.options(), asyncio.get_running_loop()
-        if self._dialer.has_sentinels:
-            with client.translated_failures(self._dialer.login):
-                place: Any = await asyncio.to_thread(self._dialer.find)
-                options.host, options.port = place
-        if path := getattr(options, "path", None):
-            _, connection = await loop.create_unix_connection(_AsyncConnection, path)
-        else:
-            _, connection = await loop.create_connection(
-                _AsyncConnection, options.host, options.port, ssl=tls_of(options)
-            )
-        for words in login_commands(options):
-            reply = await connection.ask(*words)
-            if isinstance(reply, hiredis.HiredisError):
-                connection.close()
-                raise _translated(reply, self._dialer.login)
-        if self._dialer.login:
-            self._dialer.login.accepted()
-        return connection
-
-
-class _Cluster:
-    """A client of a Redis Cluster."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._login = login_of(settings)
-        with client.parsed_addresses(settings) as (address, others):
-            self._client: Any = RedisCluster.from_url(
-                address, startup_nodes=client.nodes_of(others, ClusterNode),
-                require_full_coverage=False, retry=Retry(NoBackoff(), 0),
-                **client.client_options(settings, address),
-            )  # fmt: skip
-
-    async def ask(self, *command: Any) -> Any:
-        with client.translated_failures(self._login):
-            return await self._client.execute_command(*command)
-
-    async def close(self) -> None:
-        await self._client.aclose()
-
-
-def _translated(error: Exception, login: RedisLogin | None) -> StoreTrouble | Denied:
-    denied = client.is_denial_text(str(error)) and client.is_final(error, login)
-    return (Denied if denied else StoreTrouble)(f"redis: {error}")

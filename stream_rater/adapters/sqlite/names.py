@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from stream_rater.contract.errors import StoreTrouble, Unusable
+from stream_rater.contract.errors import Denied, StoreTrouble, Unusable
 
 MOUNTS = Path("/proc/self/mountinfo")
 MARK = "mark"
@@ -46,7 +46,7 @@ def real(path: Path, end: str = "") -> Path:
 
 
 def index_path(data: Path) -> Path:
-    """The file of the index of a data file."""
+    """The folder of the index of a data file."""
     return real(data, "-index")
 
 
@@ -106,8 +106,10 @@ def has_ours(connection: sqlite3.Connection, path: Path, table: str) -> bool:
 
 
 def check_index(path: Path) -> None:
-    """Raise Unusable if a file in the place of an index has several names, or if another program
-    made it."""
+    """Raise Unusable if there is a file in the place of an index, and another program made it.
+    Indexes of earlier releases were files."""
+    if path.is_dir():
+        return
     check_name(path)
     with suppress(OSError), path.open("rb") as file:
         if file.read(16).strip(b"\0") not in (b"", b"SQLite format 3"):  # zeros: after a power cut
@@ -115,6 +117,18 @@ def check_index(path: Path) -> None:
     uri = f"{path.as_uri()}?mode=ro"
     with suppress(sqlite3.Error), closing(sqlite3.connect(uri, uri=True)) as connection:
         has_ours(connection, path, "index_state")
+
+
+def drop_old_index(path: Path) -> None:
+    """Delete the index of an earlier release, which was a file. Raises Denied if that is not
+    allowed, and Unusable if another program made the file."""
+    check_index(path)
+    if path.is_file():
+        for each in (path, *(real(path, end) for end in LOG_ENDS)):
+            try:
+                each.unlink(missing_ok=True)
+            except OSError as error:
+                raise Denied(f"{each}: {error.strerror}: delete it") from None
 
 
 def check_unread(path: Path) -> None:

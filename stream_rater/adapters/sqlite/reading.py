@@ -209,10 +209,12 @@ class DataFile:
         found = [self._rows(sql, *each)[0][0] for each in bounds]
         return [0 if first is None else offset_of(first) for first in found]
 
-    def events_from(self, shard: int, first: int) -> list[tuple[int, Event]]:
-        """Offset and content of the next events of a shard, from an offset on."""
-        with self._failing():
-            return list(islice(read_events(self._connection, shard, first), EVENTS_AT_ONCE))
+    def events_from(
+        self, shard: int, first: int, most: int = EVENTS_AT_ONCE
+    ) -> list[tuple[int, Event]]:
+        """Offset and content of the next events of a shard, from an offset on: at most so many."""
+        with self._together(), self._failing():
+            return list(islice(read_events(self._connection, shard, first), most))
 
     def all_events(self, shard: int) -> Iterator[tuple[int, Event]]:
         """Yield offset and content of all events of a shard that are kept, in order."""

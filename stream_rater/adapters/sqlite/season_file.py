@@ -109,43 +109,19 @@ class SeasonRows:
         found = self._records("seasons WHERE ladder = ? ORDER BY season", ladder)
         return [each for each in found if isinstance(each, season_ended.SeasonKept)]
 
-    def after(
-        self, ladder: str, season: int, place: tuple[float, str] | None, limit: int
-    ) -> list[season_ended.Standing]:
-        """At most `limit` standings after a place, which is a rating and a player; or the first
-        ones."""
-        score, player = (float("-inf"), "") if place is None else (-place[0], place[1])
-        return self._standings(
-            "AND (score, player) > (?, ?) ORDER BY score, player LIMIT ?",
-            ladder, season, score, player, limit,
-        )  # fmt: skip
-
-    def around(
-        self, ladder: str, season: int, player: str, limit: int
-    ) -> list[season_ended.Standing]:
-        """At most `limit` standings with the player in the middle, as far as there are so many, and
-        one more, if there is one; none if the player is not listed."""
-        own = self._standings("AND player = ?", ladder, season, player)
-        if not own:
-            return []
-        place = -own[0].rating, player
-        before = self._standings(
-            "AND (score, player) < (?, ?) ORDER BY score DESC, player DESC LIMIT ?",
-            ladder, season, *place, limit // 2,
-        )  # fmt: skip
-        after = self.after(ladder, season, (own[0].rating, player), limit - len(before))
-        return [*reversed(before), *own, *after]
-
-    def _standings(self, sql: str, *values: object) -> list[season_ended.Standing]:
-        found = self._records(f"standings WHERE ladder = ? AND season = ? {sql}", *values)
-        return [each for each in found if isinstance(each, season_ended.Standing)]
-
     def _records(self, sql: str, *values: object) -> list[season_ended.SeasonRecord | None]:
         with self._reading() as connection:
             if connection is None:
                 return []
             rows = connection.execute(f"SELECT key, value FROM {sql}", values).fetchall()
         return [season_ended.record_of(*row) for row in rows]
+
+    def count(self) -> int:
+        """The number of seasons that are kept, of all ladders."""
+        with self._reading() as connection:
+            if connection is None:
+                return 0
+            return int(connection.execute("SELECT count(*) FROM seasons").fetchone()[0])
 
     def all_records(self, *, whole: bool = True) -> Iterator[tuple[season_ended.Message, str]]:
         """Yield the records of all seasons that are kept, with their times: of each season the

@@ -10,6 +10,7 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.contract.errors import Denied, TopicMismatch, Trouble, Unusable
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.submissions import RejectedRecord, WorkersProgress
+from stream_rater.index.follower import NewEvent
 from stream_rater.pipeline.ports import pause_s
 from stream_rater.places.port import Place
 from stream_rater.runtime.round_log import RoundLog
@@ -17,7 +18,6 @@ from stream_rater.serve.door.accept import Door
 from stream_rater.serve.door.outcomes import RoundStates
 from stream_rater.serve.door.read_your_writes import FreshAnswers
 from stream_rater.serve.http.metrics import ApiMetrics
-from stream_rater.serve.index.follower import NewEvent
 
 PAUSE_S = 0.03
 """The pause between two reads of the progress while a request waits."""

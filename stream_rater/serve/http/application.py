@@ -25,6 +25,7 @@ from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.events import to_json
 from stream_rater.contract.record import PARENT, STATE, trace_of
 from stream_rater.contract.submissions import RecordPlace
+from stream_rater.index.answers import Incomplete
 from stream_rater.rounds.validation import with_cure
 from stream_rater.runtime.http import Reasons, probe
 from stream_rater.serve import routes as api
@@ -44,7 +45,7 @@ from stream_rater.serve.http.page import page_routes
 from stream_rater.serve.http.tokens import Sites, Tokens
 from stream_rater.serve.openapi import document
 from stream_rater.serve.problems import MEDIA_TYPE, Refused
-from stream_rater.serve.questions import Incomplete, Questions
+from stream_rater.serve.questions import Questions
 from stream_rater.serve.seasons import PastSeasons, SeasonIndex
 
 MOST_ANSWERED = 2000

@@ -17,6 +17,8 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LayoutMismatch, TopicMismatch, Trouble
 from stream_rater.contract.events import Entry, parse_time
 from stream_rater.contract.seeds import SeededPlayer
+from stream_rater.index.answers import AbsentLadder
+from stream_rater.index.entries import History
 from stream_rater.places import live_beliefs
 from stream_rater.places.port import Place
 from stream_rater.replay import what_if
@@ -25,12 +27,11 @@ from stream_rater.replay.sequential import Rated
 from stream_rater.rounds.validation import Invalid
 from stream_rater.serve import bodies
 from stream_rater.serve.beginnings import beginnings_of
-from stream_rater.serve.entries import History
 from stream_rater.serve.explaining import explain_belief
 from stream_rater.serve.http.limits import FairExecutor
 from stream_rater.serve.predicting import check_sides
 from stream_rater.serve.problems import Refused
-from stream_rater.serve.questions import AbsentLadder, Index
+from stream_rater.serve.questions import Index
 
 MOST_WAITING = 32
 """The most questions of an address that may wait for the thread."""

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import lru_cache
 
+from stream_rater.index.follower import NewEvent
 from stream_rater.serve.feed import BadEventId, Feed, FeedEvent, id_of, later
-from stream_rater.serve.index.follower import NewEvent
 from stream_rater.serve.problems import Refused
 
 MOST_FOLLOWERS = 500
@@ -98,9 +98,9 @@ class Hub:
                     client.publish(event, self._feed.positions)
 
     def checkpointed(self, ends: Sequence[int]) -> None:
-        """Record that every event before these offsets was read. If a client arrived long ago and
-        claims to know later events, its id is from another topic. Such a client receives RESET and
-        starts again."""
+        """Record that the topic's partitions end at these offsets, or did a while ago. If a client
+        arrived long ago and claims to know later events, its id is from another topic. Such a
+        client receives RESET and starts again. One that is only ahead of this process waits."""
         long_ago_s = self._clock() - HEARTBEAT_S
         for client, arrived_s in self._clients.items():
             if arrived_s > long_ago_s:

@@ -34,6 +34,11 @@ class ApiMetrics(RegisteredMetrics):
             "caught_up", "1 if the index has every event that existed at the start, else 0."
         )
         self.lag = self._gauge("lag", "Records of rating-changed that are not in the index yet.")
+        self.oldest_reader = self._gauge(
+            "oldest_reader_seconds",
+            "How long the oldest open transaction has read the index: while it does, the index "
+            "grows.",
+        )
         self.connections = self._gauge("connections", "Open connections.")
         self.closed_for_room = self._counter(
             "room_total",

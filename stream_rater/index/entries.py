@@ -17,7 +17,7 @@ The index depends only on each player's newest event, not on the order of readin
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -39,7 +39,8 @@ from stream_rater.contract.events import UNDECODABLE, RatingChanged, parse_time
 SEEDED = "players-seeded"
 """The cause of an event that begins a belief, and counts as a round of the player."""
 BIN = 50
-"""The width of a bin of the histogram, in points of displayed rating."""
+"""The width of a bin of the histogram, in points of displayed rating. The index counts players by
+point; the histogram follows."""
 
 
 EntryKey = tuple[str, str, int]
@@ -145,23 +146,8 @@ class LadderSummary(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 History = tuple[IndexedChange, ...]
 
-decode_player = msgspec.msgpack.Decoder(IndexedPlayer).decode
-decode_history = msgspec.msgpack.Decoder(History).decode
 decode_change = msgspec.msgpack.Decoder(IndexedChange).decode
-decode_summary = msgspec.msgpack.Decoder(LadderSummary).decode
 encode_entry = msgspec.msgpack.Encoder().encode
-
-
-_decode_all = msgspec.msgpack.Decoder(list[IndexedPlayer | None]).decode
-_NIL = b"\xc0"
-"""The encoding of None in MessagePack."""
-
-
-def decode_players(records: Sequence[bytes | None]) -> list[IndexedPlayer | None]:
-    """Decode the records of players in one call. None stands for a player without a record, in the
-    argument and in the result."""
-    head = b"\xdd" + len(records).to_bytes(4, "big")
-    return _decode_all(head + b"".join([_NIL if each is None else each for each in records]))
 
 
 class LadderIndex(NamedTuple):
@@ -169,9 +155,6 @@ class LadderIndex(NamedTuple):
 
     players: Mapping[str, IndexedPlayer]
     histories: Mapping[str, History]
-    bins: Mapping[int, int]
-    """The number of listed players in each bin of the histogram, by the bin's lower end. A bin that
-    is absent has none."""
     summary: LadderSummary
     swept: Swept = NOT_SWEPT
     """The place of the last player whom a sweep has taken out."""
@@ -179,10 +162,11 @@ class LadderIndex(NamedTuple):
     """If the ladder has tiers: the player after each event that was applied, by the player and the
     event's `offset`."""
 
-    def lists(self, player: str) -> bool:
-        """Whether the leaderboard lists a player."""
-        found = self.players.get(player)
-        return found is not None and found.is_listed(player, self.swept)
+    def listed(self) -> dict[str, IndexedPlayer]:
+        """The players whom the leaderboard lists."""
+        return {
+            name: each for name, each in self.players.items() if each.is_listed(name, self.swept)
+        }
 
 
 def player_of(
@@ -271,16 +255,15 @@ def apply_events(
     """Apply events of one ladder, and return the index after them. `before` must have every player
     of these events who is in the index. Each history keeps its newest `max_changes` changes."""
     players, histories = dict(before.players), dict(before.histories)
-    bins, summary, swept = dict(before.bins), before.summary, before.swept
+    count, newest = before.summary.players, before.summary.offset
+    last: IndexedPlayer | None = None
     made: dict[tuple[str, int], IndexedPlayer] = {}
     for event in events:
         player = event.player
         if isinstance(event, PlayerErased):
             histories.pop(player, None)
             if (previous := players.pop(player, None)) is not None:
-                _count_listed(bins, player, previous, swept, -1)
-                count = summary.players - (previous.rounds > 0)
-                summary = msgspec.structs.replace(summary, players=count)
+                count -= previous.rounds > 0
             continue
         if max_changes:
             histories[player] = _with_change(
@@ -292,49 +275,13 @@ def apply_events(
         new = players[player] = player_of(event, previous, views)
         if views.tiers:
             made[player, event.offset] = new
-        _count_listed(bins, player, previous, swept, -1)
-        _count_listed(bins, player, new, swept, 1)
-        count = summary.players + (new.rounds > 0) - (previous is not None and previous.rounds > 0)
-        summary = msgspec.structs.replace(summary, players=count)
-        if new.offset > summary.offset:
-            summary = LadderSummary(count, new.offset, new.completed_at, new.season)
-    return LadderIndex(players, histories, bins, summary, swept, made)
-
-
-def sweep(before: LadderIndex, swept: Swept) -> LadderIndex:
-    """Take the players of `before` off the list whose moment has come, and return the index after
-    that. `swept` is the place of the last of them."""
-    bins = dict(before.bins)
-    for name, player in before.players.items():
-        if not player.is_listed(name, swept):
-            _count_listed(bins, name, player, before.swept, -1)
-    return before._replace(bins=bins, swept=swept)
-
-
-def relisted(before: LadderIndex, players: Mapping[str, IndexedPlayer]) -> LadderIndex:
-    """Add players to an index that has none of them."""
-    bins = dict(before.bins)
-    for name, player in players.items():
-        _count_listed(bins, name, player, before.swept, 1)
-    return before._replace(players=players, bins=bins)
-
-
-def dues_of(index: LadderIndex) -> dict[str, float]:
-    """The listed players who leave the list without an event, with the moment in Unix seconds."""
-    return {
-        name: each.until_s
-        for name, each in index.players.items()
-        if each.until_s < math.inf and each.is_listed(name, index.swept)
-    }
-
-
-def _count_listed(
-    bins: dict[int, int], name: str, player: IndexedPlayer | None, swept: Swept, step: int
-) -> None:
-    """Add `step` to the histogram's count for a player, if the player is listed."""
-    if player is not None and player.is_listed(name, swept):
-        at = bin_of(player.rating)
-        bins[at] = bins.get(at, 0) + step
+        count += (new.rounds > 0) - (previous is not None and previous.rounds > 0)
+        if new.offset > newest:
+            last, newest = new, new.offset
+    summary = msgspec.structs.replace(before.summary, players=count)
+    if last is not None:
+        summary = LadderSummary(count, last.offset, last.completed_at, last.season)
+    return LadderIndex(players, histories, summary, before.swept, made)
 
 
 def _with_change(history: History, change: IndexedChange, max_changes: int) -> History:

@@ -1,4 +1,5 @@
-"""Runs the follower of `rating-changed` in a process of its own, beside the process that answers.
+"""Runs the follower in a process of its own, beside the process that answers. That one holds the
+lock of the folder.
 
 In one process, both would compete for the interpreter lock: while a batch of events is processed,
 each answer would wait for the lock several times.
@@ -11,10 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 from stream_rater.contract.errors import Unrecoverable
-from stream_rater.serve.index.follower import NewEvent, Watcher
+from stream_rater.index import folder
+from stream_rater.index.follower import Follower, NewEvent, Watcher
 
 END_TIMEOUT_S = 10.0
 """The seconds within which the process must end."""
@@ -22,30 +25,21 @@ STATE_INTERVAL_S = 1.0
 """The interval at which the process reports its state if nothing has changed."""
 
 
-class EventFollower(Protocol):
-    """Follows `rating-changed`, and writes the index."""
-
-    def run(self) -> None:
-        """Follow until `stop`."""
-
-    def stop(self) -> None:
-        """Make `run` return soon."""
-
-    def hurry(self) -> None:
-        """Report soon that what was published is in the index. Another thread may call this."""
-
-
-MakeFollower = Callable[[Watcher], EventFollower]
+MakeFollower = Callable[[Watcher], Follower]
 """Makes a follower that reports to the watcher. It must be picklable."""
 
 
 class IndexProcess:
     """The process of the follower, and its last report."""
 
-    def __init__(self, make: MakeFollower, watcher: Watcher) -> None:
-        """Prepare the process without starting it. `make` makes the follower there. `watcher`
-        receives its reports."""
-        self._watcher = watcher
+    def __init__(
+        self, where: Path, make: MakeFollower, watcher: Watcher, most_lag: int = 0
+    ) -> None:
+        """Take the lock of the folder, and prepare the process without starting it. `make` makes
+        the follower there. `watcher` receives its reports. `most_lag`: the lag above which the
+        process is not ready; 0: none. Raises Unrecoverable."""
+        self._hold, self._watcher = folder.Hold(where), watcher
+        self._most_lag, self._behind = most_lag, False
         context = multiprocessing.get_context("spawn")
         self._reports, child_end = context.Pipe(duplex=True)
         self._child_end: Connection | None = child_end
@@ -57,6 +51,8 @@ class IndexProcess:
         self.lag = 0
         """The number of records of `rating-changed` that existed at the last report and were not
         read yet."""
+        self.oldest_reader_s = 0.0
+        """For how long the oldest reader of the index was known to read at the last report."""
         self.last_report_s = time.monotonic()
         self._stopping = False
 
@@ -73,7 +69,11 @@ class IndexProcess:
             raise failure
         if not self._stopping:
             code = self._process.exitcode
-            raise Unrecoverable(f"the index's process ended with exit code {code}")
+            again = ""
+            if code in folder.CRASHES:
+                folder.discard(self._hold.path)
+                again = ": the index was damaged: the next start makes it again"
+            raise Unrecoverable(f"the index's process ended with exit code {code}{again}")
 
     def _pass_on(self) -> Exception | None:
         """Pass on reports until the process ends. Returns the exception that ended it, if known."""
@@ -85,7 +85,7 @@ class IndexProcess:
             self.last_report_s = time.monotonic()
             match kind:
                 case "polled":
-                    self.caught_up, self.lag = given
+                    self.caught_up, self.lag, self.oldest_reader_s = given
                 case "failed":
                     failure: Exception = given[0]
                     return failure
@@ -104,14 +104,18 @@ class IndexProcess:
             self._reports.send("hurry")
 
     def unready(self) -> list[str]:
-        """Nothing: the workers have their own probes."""
-        return []
+        """Why the index is too old: it is behind by more than the most, and then until it is
+        behind by no more than half of that."""
+        self._behind = self.lag > (self._most_lag // 2 if self._behind else self._most_lag)
+        behind = self._behind and self._most_lag > 0
+        return [f"the index is {self.lag:,} events behind"] if behind else []
 
     def end(self) -> None:
         """Kill the process if it has not ended in time."""
         if self._process.pid is not None:
             self._process.join(END_TIMEOUT_S)
             self._process.kill()
+        self._hold.close()
 
 
 # --- in the process ------------------------------------------------------------------------------
@@ -128,14 +132,17 @@ class _Reporter(Watcher):
     def _send(self, *message: object) -> None:
         self._connection.send(message)
 
+    def opened(self, path: Path) -> None:
+        self._send("opened", path)
+
     def begun(self, positions: Sequence[int]) -> None:
         self._send("begun", list(positions))
 
     def read(self, events: Sequence[NewEvent]) -> None:
         self._send("read", events)
 
-    def checkpointed(self, positions: Sequence[int]) -> None:
-        self._send("checkpointed", list(positions))
+    def checkpointed(self, positions: Sequence[int], ends: Sequence[int]) -> None:
+        self._send("checkpointed", list(positions), list(ends))
 
     def trouble(self, why: str) -> None:
         self._send("trouble", why)
@@ -143,11 +150,11 @@ class _Reporter(Watcher):
     def skipped(self, partition: int, offset: int) -> None:
         self._send("skipped", partition, offset)
 
-    def polled(self, caught_up: bool, lag: int) -> None:
+    def polled(self, caught_up: bool, lag: int, oldest_reader_s: float) -> None:
         state, now_s = (caught_up, lag), time.monotonic()
         if state != self._state or now_s - self._state_s >= STATE_INTERVAL_S:
             self._state, self._state_s = state, now_s
-            self._send("polled", caught_up, lag)
+            self._send("polled", caught_up, lag, oldest_reader_s)
 
 
 def _follow(make: MakeFollower, connection: Connection) -> None:

@@ -1,0 +1,139 @@
+"""The events of a data file, and the standings in the file beside it, as an index follows them
+(`index.log`). Each is a topic of one partition."""
+
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from stream_rater.adapters.sqlite.names import seasons_path
+from stream_rater.adapters.sqlite.reading import DataFile
+from stream_rater.adapters.sqlite.season_file import SeasonRows
+from stream_rater.contract.errors import LogTrouble
+from stream_rater.contract.record import Record, checksum
+
+SHARD = 0
+"""The only shard of a data file."""
+READ_TOGETHER = 5_000
+"""The most events that one call returns."""
+
+
+class FileLog:
+    """A data file and its standings."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = DataFile(path)
+
+    def changed(self) -> "FileEvents":
+        """The events of the file."""
+        return FileEvents(self._file)
+
+    def standings(self) -> "FileStandings":
+        """The standings of past seasons."""
+        return FileStandings(self._file)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class FileEvents:
+    """The events of a data file. The methods raise LogTrouble or Unusable."""
+
+    partitions, forgets_s = 1, math.inf
+
+    def __init__(self, file: DataFile) -> None:
+        self._file, self._next, self._end = file, 0, 0
+        self._awake = threading.Event()
+        self.id = str(file.meta("id"))
+        self.reached: Mapping[int, int] = {}
+        """The end, if the last call of `gather` has reached it."""
+
+    def ends(self) -> Sequence[int]:
+        """The end of the events."""
+        return [self._file.changed_ends()[SHARD]]
+
+    def checksums(self, offsets: Mapping[int, int]) -> Mapping[int, int | None]:
+        """The checksum of the event at an offset; None if it was pruned."""
+        found: dict[int, int | None] = {}
+        for shard, offset in offsets.items():
+            at, event = next(iter(self._file.events_from(shard, offset, 1)))
+            found[shard] = checksum(event.value) if at == offset else None
+        return found
+
+    def start_at(self, positions: Sequence[int]) -> None:
+        """Let `gather` begin at this offset."""
+        (self._next,) = positions
+
+    def gather(self, wait_s: float) -> Sequence[Record]:
+        """The next events; at most READ_TOGETHER. If there is none yet, it waits for one."""
+        some = self._file.events_from(SHARD, self._next, READ_TOGETHER)
+        if not some and self._awake.wait(wait_s):
+            self._awake.clear()
+            some = self._file.events_from(SHARD, self._next, READ_TOGETHER)
+        if some:
+            self._next = some[-1][0] + 1
+        self.reached = {} if some else {SHARD: self._next}
+        (self._end,) = self.ends()
+        return [Record(SHARD, at, event.value, key=event.key) for at, event in some]
+
+    def wake(self) -> None:
+        """Let `gather` look for events now."""
+        self._awake.set()
+
+    def known_end(self, _: int) -> int:
+        """The end of the events at the last call of `gather`."""
+        return self._end
+
+    def close(self) -> None:
+        """Nothing: the file is that of `FileLog`."""
+
+
+class FileStandings:
+    """The standings of a data file. A position is the number of seasons that are kept. Whenever it
+    rises, all records come again: to write them once more changes nothing."""
+
+    partitions, forgets_s = 1, math.inf
+
+    def __init__(self, file: DataFile) -> None:
+        self.id = str(file.meta("id"))
+        self._path = seasons_path(file.path)
+        self._rows, self._next, self._seen = SeasonRows(file.path, self.id), 0, 0.0
+        self.reached: Mapping[int, int] = {}
+        """The end, if the last call of `gather` has reached it."""
+
+    def ends(self) -> Sequence[int]:
+        """The number of seasons."""
+        return [self._rows.count()]
+
+    def checksums(self, _: Mapping[int, int]) -> Mapping[int, int | None]:
+        """None: each season is final."""
+        return {}
+
+    def start_at(self, positions: Sequence[int]) -> None:
+        """Let `gather` begin after so many seasons."""
+        (self._next,) = positions
+
+    def gather(self, _: float) -> Sequence[Record]:
+        """All records, if there are more seasons. Raises LogTrouble if there are fewer."""
+        changed_s = self._path.stat().st_mtime if self._path.exists() else -1.0
+        if changed_s == self._seen:
+            return []
+        count, self._seen = self._rows.count(), changed_s
+        self.reached, before, self._next = {0: count}, self._next, count
+        if count < before:
+            raise LogTrouble(f"{self._path} is another file now: reading begins again")
+        if count == before:
+            return []
+        found = self._rows.all_records()
+        return [Record(0, count - 1, each.value, key=each.key) for each, _ in found]
+
+    def wake(self) -> None:
+        """Nothing: `gather` does not wait."""
+
+    def known_end(self, _: int) -> int:
+        """The number of seasons when the last records came."""
+        return self._next
+
+    def close(self) -> None:
+        """Nothing: no file is open."""

@@ -1,0 +1,1 @@
+"""The index of `serve` and of a standalone process, in a folder of its own."""

@@ -1,0 +1,332 @@
+"""The folder of an index: who may use it, when its contents are trusted, and what is deleted.
+
+- I1: A folder is for one process and the follower that it starts: it holds a lock on a file of ours
+  (`Hold`). LMDB's own lock goes by process ids, which two containers may share.
+- I2: Whether an environment is trusted is decided before LMDB opens it: a damaged map ends the
+  process by a signal. The head beside it decides. It is trusted if it was closed, or if it is of
+  this boot of the machine and the file is the one that was written: what a killed process has
+  written is then in the memory of the machine. Before the first commit the head says that it is
+  open, and after the last one, once everything is on the disk, that it is closed.
+- I3: No WRITEMAP: a full disk is an error then, and no signal. The map is large from the start and
+  never grows. A commit does not wait for the disk.
+- I5: A process has one environment of a folder (`Store`), opened in the process itself.
+
+An index is made again in a folder of its own below this one, and never in place: so nothing that
+was erased is left in free pages, and who still reads the old one is not disturbed. Only what has
+our names, in a folder with our lock, is deleted.
+"""
+
+import fcntl
+import os
+import re
+import secrets
+import signal
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from typing import IO, Any
+
+import lmdb
+import msgspec
+
+from stream_rater.contract.errors import StoreTrouble, Unrecoverable
+from stream_rater.index import tables
+
+MAP_BYTES = 256 << 30
+"""The most that an environment may grow to: addresses, not memory."""
+LOCK, WRITER = "stream-rater-index.lock", "stream-rater-index.writer"
+HEAD, DATA = "head.json", "data.mdb"
+MADE = "made-"
+"""How the names of the folders with an environment begin."""
+FILES = HEAD, f"{HEAD}.new", DATA, "lock.mdb"
+FOREIGN = frozenset({"lost+found"})
+"""What may lie in an empty folder: the root of a volume has it."""
+CRASHES = frozenset({-signal.SIGBUS, -signal.SIGSEGV})
+"""Exit codes of a process that a damaged map has ended."""
+
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Damaged(StoreTrouble):
+    """The environment is damaged."""
+
+
+class Head(msgspec.Struct):
+    """What stands beside an environment."""
+
+    format: int
+    log: str
+    """The id of the log that it is made of."""
+    boot: str
+    """The id of the boot of the machine; empty where it has none."""
+    device: int
+    inode: int
+    """Those of the file of the environment."""
+    size: int
+    """Its size in bytes, which never falls."""
+    closed: bool
+    """Whether everything is on the disk."""
+    reached: list[int]
+    """Positions that it had, when this was written."""
+
+
+_decode_head = msgspec.json.Decoder(Head).decode
+
+
+def default_path(address: str) -> Path:
+    """The folder of a process that answers at this address and has none by name. It is on the disk,
+    where /tmp may be memory, and it outlives the process."""
+    name = re.sub(r"[^\w.-]", "-", address)
+    base = Path("/var/tmp")
+    base = base if base.is_dir() else Path(tempfile.gettempdir())
+    return base / f"stream-rater-index-{os.geteuid()}-{name}"
+
+
+class Hold:
+    """The lock of a folder, for the life of the process that answers."""
+
+    def __init__(self, path: Path) -> None:
+        """Take it, and create the folder if there is none. Raises Unrecoverable in one line."""
+        self.path = path
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            others = {each.name for each in path.iterdir()} - FOREIGN
+            if (others and LOCK not in others) or path.stat().st_uid != os.geteuid():
+                raise Unrecoverable(
+                    f"{path} is of another program or user: move it away, or name another folder "
+                    "by STREAM_RATER_INDEX"
+                )
+            self._file = (path / LOCK).open("a")
+        except OSError as error:
+            raise Unrecoverable(
+                f"{path}: {error.strerror}: name a folder for the index by STREAM_RATER_INDEX"
+            ) from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            raise Unrecoverable(
+                f"{path} is in use by another process: name another folder by STREAM_RATER_INDEX"
+            ) from None
+
+    def close(self) -> None:
+        """Release it."""
+        self._file.close()
+
+
+def writer_lock(folder: Path) -> IO[str]:
+    """The lock of the process that writes. That of a process that was killed may still be about to
+    end. Raises StoreTrouble until then."""
+    with failures():
+        file = (folder / WRITER).open("a")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise StoreTrouble(f"{folder}: the last process still writes to it", "file") from None
+    return file
+
+
+class Store:
+    """An environment that is open."""
+
+    def __init__(self, path: Path, *, write: bool) -> None:
+        """`path`: the folder of the environment. Raises Damaged or StoreTrouble."""
+        self.path, self.users = path, 1
+        with failures():
+            self._env = lmdb.open(
+                str(path), map_size=MAP_BYTES, max_dbs=len(tables.Tables._fields), mode=0o600,
+                readonly=not write, create=write, sync=False, metasync=False, writemap=False,
+                meminit=False, readahead=False,
+            )  # fmt: skip
+            names = [name.encode() for name in tables.Tables._fields]
+            self.tables = tables.Tables(*[self._env.open_db(name, create=write) for name in names])
+        self._oldest: tuple[str, float] = "", 0.0
+
+    def begin(self, *, write: bool = False) -> Any:
+        """A transaction. One that reads begins and ends in one function, without an `await` (I4):
+        as long as one is open, no page that it may read is used again."""
+        return self._env.begin(write=write)
+
+    def oldest_reader_s(self, now_s: float) -> float:
+        """Forget readers of processes that have ended (I4). Returns for how long the oldest of the
+        others is known to read, in seconds."""
+        with failures():
+            self._env.reader_check()
+            lines = self._env.readers().splitlines()[1:]
+        busy = [line for line in lines if not line.rstrip().endswith("-")]
+        oldest = min(busy, key=lambda line: int(line.split()[-1]), default="")
+        if oldest != self._oldest[0] or not oldest:
+            self._oldest = oldest, now_s
+        return now_s - self._oldest[1]
+
+    def sync(self) -> None:
+        """Wait until everything is on the disk."""
+        with failures():
+            self._env.sync(True)
+
+    def close_map(self) -> None:
+        """Close it."""
+        self._env.close()
+
+
+_stores: dict[Path, Store] = {}
+_guard = Lock()
+
+
+def opened(path: Path, *, write: bool = False) -> Store:
+    """The environment in a folder. Who asks for it ends that by `closed`. Raises Damaged or
+    StoreTrouble."""
+    with _guard:
+        if (store := _stores.get(path)) is not None:
+            store.users += 1
+        else:
+            store = _stores[path] = Store(path, write=write)
+        return store
+
+
+def closed(store: Store) -> None:
+    """Close it, if nobody else in this process uses it."""
+    with _guard:
+        store.users -= 1
+        if store.users == 0:
+            del _stores[store.path]
+            store.close_map()
+
+
+# --- which environment of a folder ---------------------------------------------------------------
+
+
+def trusted(folder: Path) -> tuple[Path, Head] | None:
+    """The environment that may be opened, with its head; None if there is none."""
+    for path in _made(folder):
+        head = head_of(path)
+        if head is not None and _is_trusted(path, head):
+            return path, head
+    return None
+
+
+def head_of(path: Path) -> Head | None:
+    """The head beside an environment; None if it cannot be read."""
+    with suppress(OSError, msgspec.DecodeError):
+        return _decode_head((path / HEAD).read_bytes())
+    return None
+
+
+def _is_trusted(path: Path, head: Head) -> bool:
+    try:
+        found = (path / DATA).stat()
+    except OSError:
+        return False
+    same = head.boot == _boot() != "" and (head.device, head.inode) == (found.st_dev, found.st_ino)
+    whole = head.format == tables.FORMAT and found.st_size >= head.size
+    return whole and (head.closed or same)
+
+
+def begin(folder: Path, log: str, now_s: float) -> Store:
+    """Open the index of a log for writing. One that is not trusted, or of another log, is made
+    again. Raises StoreTrouble or Damaged."""
+    found = trusted(folder)
+    path = found[0] if found is not None and found[1].log == log else None
+    for other in _made(folder):
+        if other != path:
+            _delete(other)
+    if found is not None and path is not None:
+        _write_head(path, log, found[1].reached, closed=False)
+        return opened(path, write=True)
+    path = folder / f"{MADE}{secrets.token_hex(8)}"
+    with failures():
+        path.mkdir(mode=0o700)
+        store = opened(path, write=True)
+        _write_head(path, log, [], closed=False)
+        state = tables.State(log, now_s, [], {}, "", [])
+        with store.begin(write=True) as t:
+            t.put(tables.STATE, tables.encode_entry(state), db=store.tables.state)
+    return store
+
+
+def end(store: Store, log: str, reached: Sequence[int]) -> None:
+    """Close an index, so that it is trusted after a boot, too."""
+    with failures():
+        store.sync()
+        _write_head(store.path, log, reached, closed=True)
+    closed(store)
+
+
+def positions(folder: Path, log: str) -> list[int]:
+    """The positions that the index of a log is known to have had; none if it is not known. Raises
+    StoreTrouble or Damaged."""
+    if (found := trusted(folder)) is not None and found[1].log == log:
+        store = opened(found[0])
+        try:
+            with failures(), store.begin() as t:
+                state = t.get(tables.STATE, db=store.tables.state)
+                return [] if state is None else tables.decode_state(state).positions
+        finally:
+            closed(store)
+    heads = [head for path in _made(folder) if (head := head_of(path)) is not None]
+    return next((head.reached for head in heads if head.log == log), [])
+
+
+def discard(folder: Path) -> None:
+    """Delete all environments of a folder: the index is made again."""
+    for path in _made(folder):
+        _delete(path)
+
+
+def _made(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"{MADE}*")) if (folder / LOCK).is_file() else []
+
+
+def _delete(path: Path) -> None:
+    """Delete an environment, its head first: without it, the rest is not trusted. Others in this
+    process may have it open."""
+    with suppress(OSError):
+        for name in FILES:
+            (path / name).unlink(missing_ok=True)
+        path.rmdir()
+
+
+def _write_head(path: Path, log: str, reached: Sequence[int], *, closed: bool) -> None:
+    """Replace the head, and wait until it is on the disk."""
+    found = (path / DATA).stat()
+    head = Head(
+        tables.FORMAT, log, _boot(), found.st_dev, found.st_ino, found.st_size, closed=closed,
+        reached=[*reached],
+    )  # fmt: skip
+    new = path / f"{HEAD}.new"
+    with new.open("wb") as file:
+        file.write(msgspec.json.encode(head))
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path / HEAD)
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _boot() -> str:
+    with suppress(OSError):
+        return BOOT.read_text().strip()
+    return ""
+
+
+BROKEN = (
+    lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.PanicError,
+    lmdb.VersionMismatchError, lmdb.IncompatibleError,
+)  # fmt: skip
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Convert the exceptions of LMDB, and of files, to StoreTrouble and Damaged."""
+    try:
+        yield
+    except BROKEN as error:
+        raise Damaged(f"index: {error}", "file") from None
+    except (lmdb.Error, OSError) as error:
+        raise StoreTrouble(f"index: {error}", "file") from None

@@ -1,0 +1,349 @@
+"""Follows a log for `serve` and for a standalone process: writes the index, and passes the newest
+events to the feed."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import IO, NamedTuple
+from urllib.parse import unquote
+
+import msgspec
+
+from stream_rater.config.ladders import ANY_LADDER, Ladders
+from stream_rater.contract.errors import LogTrouble, Trouble
+from stream_rater.contract.events import (
+    UNDECODABLE,
+    RatingChanged,
+    rating_changed_from_json,
+    to_json,
+)
+from stream_rater.contract.record import Record, checksum
+from stream_rater.index import folder
+from stream_rater.index.entries import IndexedPlayer, PlayerErased
+from stream_rater.index.log import FollowedLog, FollowedTopic
+from stream_rater.index.seasons import SeasonFollower
+from stream_rater.index.tables import Tail, is_id
+from stream_rater.index.writer import AT_ONCE, IndexWriter, PlacedEvent
+from stream_rater.pipeline.ports import pause_s
+
+POLL_S = 0.2
+FEED_SIZE = 10_000
+"""The most events that the feed gets of those that exist when reading begins: it keeps no more."""
+SWEEP_S = 1.0
+"""The interval at which players whose moment has come leave the leaderboards."""
+SWEEPS = 20
+"""The most sweeps of all ladders at once. If more players must leave, the rest follow between the
+next polls."""
+CHECKPOINT_S = 2.0
+"""The interval at which readers that have ended are forgotten, and positions are reported."""
+COMMIT_S = 60.0
+"""An index that does not change says so often that it is up to date."""
+
+
+class NewEvent(NamedTuple):
+    """An event that is in the index, with its place in `rating-changed`."""
+
+    partition: int
+    offset: int
+    ladder: str
+    value: bytes
+    """The event in JSON, with the player's tier if it is known."""
+
+
+class Watcher:
+    """The hooks by which a follower reports. All are called in one thread."""
+
+    def opened(self, path: Path) -> None:
+        """Report that the index is in this folder now."""
+
+    def begun(self, positions: Sequence[int]) -> None:
+        """Report that the events from these offsets on are going to be reported, one offset for
+        each partition."""
+
+    def read(self, events: Sequence[NewEvent]) -> None:
+        """Report that these events are in the index."""
+
+    def checkpointed(self, positions: Sequence[int], ends: Sequence[int]) -> None:
+        """Report that the index of every ladder includes all events before these positions, and
+        where the partitions end."""
+
+    def trouble(self, why: str) -> None:
+        """Report that something failed and is tried again; `why` is the error."""
+
+    def skipped(self, partition: int, offset: int) -> None:
+        """Report that the record at this place is not a valid event and is skipped."""
+
+    def polled(self, caught_up: bool, lag: int, oldest_reader_s: float) -> None:
+        """Report that the follower has polled. The arguments are its attributes of these names."""
+
+
+class Follower:
+    """Keeps the index in a folder up to date with a log."""
+
+    def __init__(
+        self, where: Path, connect: Callable[[], FollowedLog], max_changes: int, watcher: Watcher,
+        ladders: Ladders = ANY_LADDER, clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        """`where`: the folder, whose lock another process holds for this one. `max_changes`: the
+        number of changes that the index keeps of each player. `ladders` has the views by which it
+        is made."""
+        self._where, self._connect, self._max_changes = where, connect, max_changes
+        self._watcher, self._ladders, self._clock, self._now = watcher, ladders, clock, now
+        self._lock: IO[str] | None = None
+        self._writer: IndexWriter | None = None
+        self._swept_s = -SWEEP_S
+        self._fed: list[int] = []
+        """By partition, the offset up to which the feed has events; empty before the first one."""
+        self._stop = threading.Event()
+        self._topic: FollowedTopic | None = None
+        self.caught_up = False
+        """Whether the index has every record that existed when reading began."""
+        self.lag = 0
+        """The number of known records of `rating-changed` that are not read yet."""
+        self.oldest_reader_s = 0.0
+        """For how long the oldest reader is known to read."""
+
+    def stop(self) -> None:
+        """Make `run` return soon."""
+        self._stop.set()
+        self.hurry()
+
+    def hurry(self) -> None:
+        """Look for events now. Another thread may call this."""
+        if (topic := self._topic) is not None:
+            topic.wake()
+
+    def run(self) -> None:
+        """Follow until `stop` is called. Raises Denied, TopicMismatch, LayoutMismatch or
+        Unrecoverable; a retry after these cannot succeed."""
+        troubles = 0
+        try:
+            while not self._stop.is_set():
+                try:
+                    self._follow()
+                except Trouble as trouble:
+                    if isinstance(trouble, folder.Damaged):
+                        self._discard()
+                    troubles = 1 if self.caught_up else troubles + 1
+                    self.caught_up = False
+                    self._watcher.trouble(str(trouble))
+                    self._watcher.polled(self.caught_up, self.lag, self.oldest_reader_s)
+                    self._stop.wait(pause_s(troubles))
+        finally:
+            with suppress(Trouble):
+                self._close()
+            if self._lock is not None:
+                self._lock.close()
+
+    # --- the index ---
+
+    def _opened(self, topic: FollowedTopic) -> IndexWriter:
+        """The index of a topic. It is made again if the topic does not have what it was made of, or
+        may have forgotten that a player was erased (I6)."""
+        if self._writer is not None and self._writer.state.log != topic.id:
+            self._close()
+        if self._writer is None:
+            self._open(topic)
+        assert self._writer is not None
+        if why := self._mismatch(self._writer, topic):
+            self._watcher.trouble(f"the index is made again: {why}")
+            self._discard()
+            self._open(topic)
+        return self._writer
+
+    def _open(self, topic: FollowedTopic) -> None:
+        self._lock = self._lock or folder.writer_lock(self._where)
+        self._store = folder.begin(self._where, topic.id, self._now())
+        try:
+            self._writer = IndexWriter(self._store, self._max_changes, self._ladders, self._now)
+        except BaseException:
+            folder.closed(self._store)
+            raise
+        self._watcher.opened(self._store.path)
+
+    def _close(self) -> None:
+        """Close the index, so that it is trusted."""
+        if (writer := self._writer) is not None:
+            self._writer = None
+            folder.end(self._store, writer.state.log, writer.state.positions)
+
+    def _discard(self) -> None:
+        """Delete the index."""
+        if self._writer is not None:
+            self._writer = None
+            folder.closed(self._store)
+        folder.discard(self._where)
+
+    def _mismatch(self, writer: IndexWriter, topic: FollowedTopic) -> str:
+        """Why the index is none of the topic as it is now; empty if it is one."""
+        ends, state = topic.ends(), writer.state
+        stored, tails = writer.positions(len(ends)), state.tails
+        if len(stored) > len(ends):
+            return f"rating-changed has {len(ends)} partitions, and had {len(stored)}"
+        for p, end in enumerate(ends):
+            if end < stored[p]:
+                return f"partition {p} was read to {stored[p]}, and it ends at {end}"
+        found = topic.checksums({p: tail.offset for p, tail in tails.items()})
+        for p, sum_ in found.items():
+            if sum_ is not None and sum_ != tails[p].checksum:
+                return f"partition {p} has another record at offset {tails[p].offset}"
+        return "it may have missed that a player was erased" if self._is_old(topic) else ""
+
+    def _is_old(self, topic: FollowedTopic) -> bool:
+        """Whether a record may have vanished that says that a player was erased (I6)."""
+        assert self._writer is not None
+        return self._now() - self._writer.state.current_s > topic.forgets_s / 2
+
+    # --- following ---
+
+    def _follow(self) -> None:
+        with closing(self._connect()) as log, closing(log.changed()) as topic:
+            self._topic = topic
+            ends = list(topic.ends())  # after them, the index is compared: it may have more
+            writer = self._opened(topic)
+            stored = writer.positions(topic.partitions)
+            fed = [*self._fed, *[0] * (topic.partitions - len(self._fed))]
+            newest = [max(0, end - FEED_SIZE // topic.partitions) for end in ends]
+            self._fed = [
+                min(pair) if self._fed else pair[1] for pair in zip(fed, newest, strict=True)
+            ]
+            start = [min(pair) for pair in zip(stored, self._fed, strict=True)]
+            topic.start_at(start)
+            self._watcher.begun(self._fed)
+            with closing(
+                SeasonFollower(log, writer, self._watcher.trouble, self._clock)
+            ) as seasons:
+                self._read(topic, writer, seasons, start, ends)
+
+    def _read(
+        self, topic: FollowedTopic, writer: IndexWriter, seasons: SeasonFollower,
+        positions: list[int], ends: Sequence[int],
+    ) -> None:  # fmt: skip
+        checkpointed_s = -CHECKPOINT_S
+        while not self._stop.is_set():
+            self._read_some(topic, writer, positions)
+            swept = self._sweep(writer)
+            known = [max(topic.known_end(p), at) for p, at in enumerate(positions)]
+            self.lag = sum(known) - sum(positions)
+            seasons.poll()
+            whole = all(at >= end for at, end in zip(positions, ends, strict=True))
+            if not self.caught_up and seasons.caught_up and whole and swept:
+                self._complete(topic, writer, positions)
+                checkpointed_s = -CHECKPOINT_S
+            now_s = self._clock()
+            if self.caught_up and now_s - checkpointed_s >= CHECKPOINT_S:
+                checkpointed_s = now_s
+                self.oldest_reader_s = self._store.oldest_reader_s(now_s)
+                is_recent = 0.0 <= self._now() - writer.state.current_s < COMMIT_S
+                if self.lag < AT_ONCE and not is_recent:
+                    writer.reached(positions, current=True)
+                self._watcher.checkpointed(positions, known)
+            self._watcher.polled(self.caught_up, self.lag, self.oldest_reader_s)
+
+    def _complete(
+        self, topic: FollowedTopic, writer: IndexWriter, positions: Sequence[int]
+    ) -> None:
+        """Let readers answer: the index has what existed when reading began."""
+        if self._is_old(topic):
+            raise LogTrouble("reading took longer than half of delete.retention.ms: raise that")
+        writer.reached(positions, current=True)
+        self.caught_up = True
+
+    def _read_some(self, topic: FollowedTopic, writer: IndexWriter, positions: list[int]) -> None:
+        """Read what arrives within POLL_S, and write it. `positions` is raised to what is then in
+        the index."""
+        changes: list[PlacedEvent] = []
+        events: list[NewEvent] = []
+        before, tails, back = list(positions), dict[int, Record](), ""
+        for record in self._gather(topic, positions):
+            if record.offset < (at := before[record.partition]):
+                back = f"partition {record.partition} was read to {at}, and goes on at "
+                back += str(record.offset)
+                break
+            before[record.partition] = record.offset + 1
+            self._add_record(record, changes, events)
+            tails[record.partition] = record
+        if not back:
+            before = [max(pair) for pair in zip(before, self._reached, strict=True)]
+        if before != positions:
+            last = {p: Tail(each.offset, checksum(each.value)) for p, each in tails.items()}
+            made = writer.apply(changes, before, last)
+            positions[:] = before
+            if made:
+                changed = [event for _, event in changes if isinstance(event, RatingChanged)]
+                events = [
+                    with_tier(new, made.get((event.ladder, event.player, event.offset)))
+                    for new, event in zip(events, changed, strict=True)
+                ]
+            new = [each for each in events if each.offset >= self._fed[each.partition]]
+            self._fed = [max(pair) for pair in zip(self._fed, positions, strict=True)]
+            if new:
+                self._watcher.read(new)
+        if back:
+            raise LogTrouble(f"{topic.id}: {back}")
+
+    def _gather(self, topic: FollowedTopic, positions: Sequence[int]) -> Sequence[Record]:
+        """At most about AT_ONCE records that arrive within POLL_S."""
+        end_s = self._clock() + POLL_S
+        records, self._reached = list[Record](), list(positions)
+        wait_s = POLL_S
+        while True:
+            some = topic.gather(wait_s)
+            records += some
+            for partition, end in topic.reached.items():
+                self._reached[partition] = max(self._reached[partition], end)
+            wait_s = max(0.0, end_s - self._clock())
+            if not some or len(records) >= AT_ONCE or self._stop.is_set():
+                return records
+
+    def _sweep(self, writer: IndexWriter) -> bool:
+        """Let players leave the leaderboards if it is time to. Returns whether nobody more must
+        leave."""
+        now_s = self._clock()
+        if now_s - self._swept_s < SWEEP_S:
+            return True
+        for _ in range(SWEEPS):
+            if not writer.sweep():
+                self._swept_s = now_s
+                return True
+        return False
+
+    def _add_record(
+        self, record: Record, changes: list[PlacedEvent], events: list[NewEvent]
+    ) -> None:
+        """Add the change of the index that a record means, and its event, if it is one."""
+        place = record.partition, record.offset
+        try:
+            if record.value is None:
+                changes.append((place, PlayerErased(*_ladder_and_player(record.key or b""))))
+                return
+            event = rating_changed_from_json(record.value)
+            if not (is_id(event.ladder) and is_id(event.player)):
+                raise msgspec.DecodeError("no id")
+            changes.append((place, event))
+            events.append(NewEvent(*place, event.ladder, record.value))
+        except UNDECODABLE:
+            self._watcher.skipped(*place)
+
+
+def with_tier(new: NewEvent, player: IndexedPlayer | None) -> NewEvent:
+    """The event with the fields `tier` and `previous_tier` at its end. `player` is the player after
+    the event; without it, the event stays as it is."""
+    if player is None or player.placement is None:
+        return new
+    placement = player.placement
+    tier = player.tier_at(placement.played_s)
+    fields = {"tier": tier, "previous_tier": None if tier is None else placement.previous_tier}
+    head = new.value.rstrip().removesuffix(b"}")
+    return new._replace(value=head + b"," + to_json(fields)[1:])
+
+
+def _ladder_and_player(key: bytes) -> tuple[str, str]:
+    """The ladder and the player in a record's key. Raises one of UNDECODABLE."""
+    parts = key.decode().split(":")
+    if len(parts) != 2:
+        raise msgspec.DecodeError("no key of a player")
+    return unquote(parts[0], errors="strict"), unquote(parts[1], errors="strict")

@@ -1,0 +1,304 @@
+"""Answers from the index. Each answer is read in one transaction, with the positions that the index
+has at that instant, and the transaction ends before the answer is returned (I4)."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stream_rater.config.ladders import ANY_LADDER, Ladders
+from stream_rater.contract.season_ended import SeasonKept
+from stream_rater.index import entries, tables
+from stream_rater.index.answers import (
+    AbsentLadder,
+    AfterRow,
+    Incomplete,
+    LadderView,
+    PageView,
+    PlayerView,
+    RankedRow,
+    StandingsPage,
+)
+from stream_rater.index.folder import Store, closed, failures, opened
+from stream_rater.index.tables import LadderRow
+
+Rows = list[tuple[str, float]]
+"""Rows of a leaderboard, in order: player and displayed rating."""
+
+
+class IndexReader:
+    """Answers from the index of this process. It is for one thread.
+
+    Its methods raise StoreTrouble if the index cannot be read, and Incomplete or AbsentLadder if it
+    lacks events that it is known to have.
+    """
+
+    def __init__(self, max_changes: int, ladders: Ladders = ANY_LADDER) -> None:
+        """`max_changes`: the number of changes that a history has. `ladders` has the views by which
+        the index is made."""
+        self._max_changes = max_changes
+        self._views = ladders.by_table(ladders.views)
+        self._needed: Mapping[int, int] = {}
+        self._stores: list[Store] = []
+        """The environment, once the follower has opened it. Copies of this reader share it."""
+
+    def use(self, path: Path) -> None:
+        """Answer from the environment in this folder."""
+        self._close_store()
+        self._stores.append(opened(path))
+
+    def after(self, needed: Mapping[int, int]) -> "IndexReader":
+        """The same, but it answers only if the index has everything before these positions, by
+        partition."""
+        found = copy(self)
+        found._needed = needed
+        return found
+
+    async def close(self) -> None:
+        """Close the environment."""
+        self._close_store()
+
+    def _close_store(self) -> None:
+        if self._stores:
+            closed(self._stores.pop())
+
+    async def check_complete(self) -> None:
+        """Raise Incomplete if the index lacks events that it is known to have."""
+        with self._instant():
+            pass
+
+    async def ladders(self) -> list[str]:
+        """The ids of all ladders, sorted."""
+        with self._instant() as at:
+            return [key.decode() for key in at.cursor("ladders").iternext(values=False)]
+
+    async def ladder(self, ladder: str) -> LadderView | None:
+        """A ladder; None if it has no event."""
+        with self._instant() as at:
+            row = at.row(ladder)
+            if row is None:
+                return None
+            return LadderView(row.summary, row.listed, dict(at.bins(row)))
+
+    async def players(
+        self, ladder: str, players: Sequence[str]
+    ) -> list[entries.IndexedPlayer | None]:
+        """The players in the given order; None for a player without an event."""
+        with self._instant() as at:
+            found = at.players(at.known(ladder), players)
+        return [found.get(name) for name in players]
+
+    async def player(self, ladder: str, player: str) -> PlayerView | None:
+        """A player with rank; None for a player without an event."""
+        with self._instant() as at:
+            row = at.known(ladder)
+            found = at.players(row, [player]).get(player)
+            if found is None:
+                return None
+            listed = found.is_listed(player, row.swept)
+            rank = 1 + at.better(row, found.rating) if listed else None
+            return PlayerView(found, rank, row.listed)
+
+    async def history(self, ladder: str, player: str) -> entries.History:
+        """A player's last changes, oldest first."""
+        with self._instant() as at:
+            row = at.known(ladder)
+            found = at.stored(row, [player]).get(player)
+            changes = () if found is None else at.changes(row, player, found.offsets)
+        newest = changes[max(0, len(changes) - self._max_changes) :]
+        return tuple(map(entries.decode_change, newest))
+
+    # --- the leaderboard ---
+
+    async def page(self, ladder: str, after: AfterRow | None, limit: int) -> PageView:
+        """At most `limit` rows after a place, or the first ones."""
+        with self._instant() as at:
+            row = at.known(ladder)
+            rows = at.after("ranks", row.prefix, after, limit + 1)
+            return self._page(at, ladder, row, rows, limit)
+
+    async def around(self, ladder: str, player: str, limit: int) -> PageView | None:
+        """At most `limit` rows with the player in the middle, as far as there are rows; None if the
+        player is not listed."""
+        with self._instant() as at:
+            row = at.known(ladder)
+            found = at.players(row, [player]).get(player)
+            if found is None or not found.is_listed(player, row.swept):
+                return None
+            place = AfterRow(found.rating, player)
+            rows = at.around("ranks", row.prefix, place, limit)
+            return self._page(at, ladder, row, rows, limit)
+
+    def _page(
+        self, at: "_Instant", ladder: str, row: LadderRow, rows: Rows, limit: int
+    ) -> PageView:
+        shown = rows[:limit]
+        players: list[entries.IndexedPlayer | None] = []
+        if self._views(ladder).tiers:
+            known = at.players(row, [player for player, _ in shown])
+            players = [known.get(player) for player, _ in shown]
+        return PageView(at.ranked(row, shown), len(rows) > limit, row.listed, players)
+
+    # --- past seasons ---
+
+    async def kept(self, ladder: str) -> Sequence[SeasonKept]:
+        """The seasons of a ladder whose standings are kept, in order."""
+        with self._instant() as at:
+            if not tables.is_id(ladder):
+                return []
+            prefix = tables.season_key(ladder, 0)[:-8]
+            return [tables.decode_kept(value) for _, value in at.beginning("seasons", prefix)]
+
+    async def standings(
+        self, season: SeasonKept, after: AfterRow | None, limit: int
+    ) -> StandingsPage:
+        """At most `limit` standings after a place, or the first ones."""
+        prefix = tables.season_key(season.ladder, season.season)
+        with self._instant() as at:
+            return at.standings(prefix, at.after("standings", prefix, after, limit + 1), limit)
+
+    async def standings_around(
+        self, season: SeasonKept, player: str, limit: int
+    ) -> StandingsPage | None:
+        """At most `limit` standings with the player in the middle; None if the player is not
+        listed."""
+        prefix = tables.season_key(season.ladder, season.season)
+        with self._instant() as at:
+            key = prefix + player.encode() if tables.is_id(player) else b"-"
+            score = at.get("places", key)
+            if score is None:
+                return None
+            place = AfterRow(tables.rating_of(score), player)
+            return at.standings(prefix, at.around("standings", prefix, place, limit), limit)
+
+    @contextmanager
+    def _instant(self) -> Iterator["_Instant"]:
+        """Everything that is read within is of one instant, at which the index has what is
+        needed."""
+        if not self._stores:
+            raise Incomplete
+        store = self._stores[0]
+        with failures(), store.begin() as transaction:
+            at = _Instant(transaction, store)
+            state = tables.decode_state(at.get("state", tables.STATE))
+            ends = dict(enumerate(state.positions))
+            if not state.complete or any(ends.get(p, 0) < end for p, end in self._needed.items()):
+                raise Incomplete
+            yield at
+
+
+class _Instant:
+    """The index at an instant."""
+
+    def __init__(self, transaction: Any, store: Store) -> None:
+        self._transaction, self._tables = transaction, store.tables
+
+    def get(self, table: str, key: bytes) -> Any:
+        return self._transaction.get(key, db=getattr(self._tables, table))
+
+    def cursor(self, table: str) -> Any:
+        return self._transaction.cursor(getattr(self._tables, table))
+
+    def beginning(self, table: str, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the rows whose keys begin with `prefix`, in order."""
+        rows = tables.rows_from(self.cursor(table), prefix)
+        return takewhile(lambda row: row[0].startswith(prefix), rows)
+
+    def row(self, ladder: str) -> LadderRow | None:
+        found = self.get("ladders", ladder.encode()) if tables.is_id(ladder) else None
+        return None if found is None else tables.decode_ladder(found)
+
+    def known(self, ladder: str) -> LadderRow:
+        """The row of a ladder. Raises AbsentLadder."""
+        if (found := self.row(ladder)) is None:
+            raise AbsentLadder(f"the index has nothing of ladder {ladder!r}")
+        return found
+
+    def stored(self, row: LadderRow, names: Sequence[str]) -> dict[str, tables.StoredPlayer]:
+        """The rows of those of the players whom the index has."""
+        keys = sorted({row.prefix + name.encode() for name in names if tables.is_id(name)})
+        found = self.cursor("players").getmulti(keys)
+        rows = tables.decode_players([value for _, value in found])
+        return {key[4:].decode(): each for (key, _), each in zip(found, rows, strict=True)}
+
+    def players(self, row: LadderRow, names: Sequence[str]) -> dict[str, entries.IndexedPlayer]:
+        """Those of the players whom the index has."""
+        return {name: each.player for name, each in self.stored(row, names).items()}
+
+    def changes(self, row: LadderRow, player: str, offsets: bytes) -> Sequence[bytes]:
+        """A player's changes at these offsets."""
+        some = [offsets[at : at + 8] for at in range(0, len(offsets), 8)]
+        keys = [row.prefix + offset + player.encode() for offset in some]
+        return [value for _, value in self.cursor("changes").getmulti(keys)]
+
+    def bins(self, row: LadderRow) -> Iterator[tuple[int, int]]:
+        """Yield the bins of the histogram, with the number of players in each."""
+        for key, value in self.beginning("points", row.prefix):
+            yield entries.BIN * tables.number_in(key[4:]), sum(tables.counts_in(value))
+
+    def better(self, row: LadderRow, rating: float) -> int:
+        """The number of listed players with a greater rating."""
+        number, within = divmod(math.floor(rating), entries.BIN)
+        first = row.prefix + tables.number_key(number)
+        from_own = tables.rows_from(self.cursor("points"), first)
+        rows = takewhile(lambda each: each[0].startswith(row.prefix), from_own)
+        counts = np.frombuffer(b"".join([value for _, value in rows]), "<u4")
+        # Those at the same point are counted one by one.
+        top, score = tables.scores_of([math.floor(rating) + 1.0, rating])
+        keys = tables.keys_from(self.cursor("ranks"), row.prefix + tables.next_after(top))
+        end = row.prefix + score
+        same = sum(1 for _ in takewhile(end.__gt__, keys))
+        return int(counts[within + 1 :].sum()) + same
+
+    def ranked(self, row: LadderRow, rows: Rows) -> list[RankedRow]:
+        """Rank the rows of a page."""
+        found: list[RankedRow] = []
+        first = None
+        """The number of players before the page, once a rating differs from the first one."""
+        for i, (player, rating) in enumerate(rows):
+            if found and rating == found[-1].rating:
+                rank = found[-1].rank
+            elif not found:
+                rank = 1 + self.better(row, rating)
+            else:
+                first = self.better(row, rating) - i if first is None else first
+                rank = 1 + first + i
+            found.append(RankedRow(rank, player, rating))
+        return found
+
+    def after(self, table: str, prefix: bytes, place: AfterRow | None, limit: int) -> Rows:
+        """At most `limit` rows of a leaderboard after a place, or the first ones."""
+        first = prefix if place is None else _behind(prefix, place)
+        return _rows(tables.keys_from(self.cursor(table), first), prefix, limit)
+
+    def around(self, table: str, prefix: bytes, place: AfterRow, limit: int) -> Rows:
+        """At most `limit` rows of a leaderboard with this one in the middle, and one more if there
+        is one."""
+        cursor = self.cursor(table)
+        before: Rows = []
+        if cursor.set_key(_behind(prefix, place)[:-1]) and cursor.prev():
+            before = _rows(cursor.iterprev(values=False), prefix, limit // 2)
+        own = place.player, place.rating
+        return [*reversed(before), own, *self.after(table, prefix, place, limit - len(before))]
+
+    def standings(self, prefix: bytes, rows: Rows, limit: int) -> StandingsPage:
+        """The standings of a season in these rows."""
+        keys = [_behind(prefix, AfterRow(rating, player))[:-1] for player, rating in rows[:limit]]
+        found = [tables.decode_standing(self.get("standings", key)) for key in keys]
+        return StandingsPage(found, len(rows) > limit)
+
+
+def _behind(prefix: bytes, place: AfterRow) -> bytes:
+    """The first key behind that of a row of a leaderboard."""
+    return prefix + tables.scores_of([place.rating])[0] + place.player.encode() + b"\0"
+
+
+def _rows(keys: Iterator[bytes], prefix: bytes, limit: int) -> Rows:
+    size = len(prefix)
+    some = takewhile(lambda key: key.startswith(prefix), islice(keys, limit))
+    return [(key[size + 8 :].decode(), tables.rating_of(key[size : size + 8])) for key in some]

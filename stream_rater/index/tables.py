@@ -1,0 +1,214 @@
+"""The tables of the index in LMDB: their keys, their values, and the order that both give.
+
+| table | key | value |
+|---|---|---|
+| `state` | `STATE` | `State` |
+| `ladders` | ladder | `LadderRow` |
+| `players` | n, player | `StoredPlayer` |
+| `ranks` | n, score, player | - |
+| `points` | n, bin of the histogram | the number of listed players at each of its points |
+| `changes` | n, offset, player | `IndexedChange` |
+| `dues` | moment, n, player | - |
+| `seasons` | ladder, season | `SeasonKept` |
+| `standings` | ladder, season, score, player | `IndexedStanding` |
+| `places` | ladder, season, player | score |
+
+`n` is the number of a ladder in this index, in four bytes. All numbers in keys are stored so that
+the order of their bytes is the order of the numbers. A score is minus the displayed rating, so that
+players of equal rating are in order of the bytes of their ids: a page of the leaderboard is a range
+of `ranks`, and players whose ids begin alike are a range of `players`.
+
+The players of one round are a range of `changes`, so its opponents can be read. New changes lie at
+the end, which costs less than to keep those of a player together; the player's row has their
+offsets. `predict` reads mu and sigma of a player: one Gaussian. A ladder with a bank of filters
+will read the workers' beliefs.
+"""
+
+import math
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from stream_rater.contract.events import MAX_ID_BYTES
+from stream_rater.contract.season_ended import SeasonKept
+from stream_rater.index import entries
+
+FORMAT = 1
+"""The format of the tables. An index of another one is made again."""
+
+STATE = b"state"
+
+
+class Tables(NamedTuple):
+    """LMDB's handles of the tables."""
+
+    state: Any
+    ladders: Any
+    players: Any
+    ranks: Any
+    points: Any
+    changes: Any
+    dues: Any
+    seasons: Any
+    standings: Any
+    places: Any
+
+
+_FIRST, _ALL = 1 << 63, (1 << 64) - 1
+_SIGN = np.int64(-(1 << 63))
+_double, _bits = struct.Struct(">d"), struct.Struct(">Q")
+_number = struct.Struct(">I")
+_counts = struct.Struct(f"<{entries.BIN}I")
+
+
+class Tail(msgspec.Struct, frozen=True, array_like=True):
+    """The last record of a partition that was read."""
+
+    offset: int
+    checksum: int
+
+
+class State(msgspec.Struct, array_like=True):
+    """What the index as a whole is made of. It changes in the transaction that changes the data."""
+
+    log: str
+    """The id of the log."""
+    current_s: float
+    """When it last had all events that there were, Unix seconds; before that, when it was begun."""
+    positions: list[int]
+    """The next offset of each partition of `rating-changed`: the index has every event before."""
+    tails: dict[int, Tail]
+    """By partition, the last record that was read."""
+    seasons_log: str
+    """The id of the log of standings; empty if nothing of one was read."""
+    seasons: list[int]
+    """The next offset of each of its partitions."""
+    complete: bool = False
+    """Whether the process that writes has read up to the ends that the log had when it began."""
+
+
+class LadderRow(msgspec.Struct, array_like=True):
+    """The data about a ladder as a whole."""
+
+    number: int
+    summary: entries.LadderSummary
+    listed: int
+    """The number of players on the leaderboard."""
+    views: str = ""
+    """The id of the views by which the players are placed; empty without views."""
+    swept_s: float = -math.inf
+    swept_player: bytes = b""
+    """The place of the last player whom a sweep has taken out (`LadderIndex.swept`)."""
+
+    @property
+    def swept(self) -> entries.Swept:
+        return self.swept_s, self.swept_player
+
+    @property
+    def prefix(self) -> bytes:
+        """How the ladder's keys begin."""
+        return _number.pack(self.number)
+
+
+class StoredPlayer(NamedTuple):
+    """A player with the history's offsets."""
+
+    player: entries.IndexedPlayer
+    offsets: bytes
+    """The offsets of the changes that are kept, in order, as `number_key` packs them."""
+
+
+class IndexedStanding(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A player in the standings of a season."""
+
+    rank: int
+    player: str
+    rating: float
+    percentile: float
+    tier: str | None
+    rounds: int
+
+
+_decode_all = msgspec.msgpack.Decoder(list[StoredPlayer]).decode
+decode_kept = msgspec.json.Decoder(SeasonKept).decode
+encode_entry = msgspec.msgpack.Encoder().encode
+encode_kept = msgspec.json.Encoder().encode
+decode_standing = msgspec.msgpack.Decoder(IndexedStanding).decode
+decode_state = msgspec.msgpack.Decoder(State).decode
+decode_ladder = msgspec.msgpack.Decoder(LadderRow).decode
+
+
+def ordered(values: Sequence[float]) -> list[bytes]:
+    """Numbers in keys, eight bytes each. That of -0.0 is that of 0.0."""
+    bits = (np.array(values, dtype=float) + 0.0).view(np.int64)
+    data = (bits ^ ((bits >> 63) | _SIGN)).astype(">i8").tobytes()
+    return [data[at : at + 8] for at in range(0, len(data), 8)]
+
+
+def scores_of(ratings: Sequence[float]) -> list[bytes]:
+    """The scores of displayed ratings."""
+    return ordered([0.0 - rating for rating in ratings])
+
+
+def value_of(key: bytes) -> float:
+    """The number that `ordered` has packed."""
+    (bits,) = _bits.unpack(key)
+    (found,) = _double.unpack(_bits.pack(bits ^ _FIRST if bits & _FIRST else bits ^ _ALL))
+    return float(found)
+
+
+def rating_of(score: bytes) -> float:
+    """The displayed rating with this score."""
+    return 0.0 - value_of(score)
+
+
+def is_id(text: str) -> bool:
+    """Whether a text may be the id of a ladder or player. The key of a longer one would not fit."""
+    return 0 < len(text.encode()) <= MAX_ID_BYTES
+
+
+def rows_from(cursor: Any, key: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The rows from a key on. (A cursor that finds none would begin with the first row.)"""
+    return cursor.iternext() if cursor.set_range(key) else iter(())
+
+
+def keys_from(cursor: Any, key: bytes) -> Iterator[bytes]:
+    """The keys from a key on."""
+    return cursor.iternext(values=False) if cursor.set_range(key) else iter(())
+
+
+def decode_players(rows: Sequence[bytes]) -> list[StoredPlayer]:
+    """Decode rows of `players` in one call."""
+    return _decode_all(b"\xdd" + len(rows).to_bytes(4, "big") + b"".join(rows))
+
+
+def next_after(key: bytes) -> bytes:
+    """The next number in keys."""
+    return _bits.pack(_bits.unpack(key)[0] + 1)
+
+
+def number_key(number: int) -> bytes:
+    """A whole number in a key, negative ones first."""
+    return _bits.pack(number + _FIRST)
+
+
+def number_in(key: bytes) -> int:
+    """The number that `number_key` has packed."""
+    return int(_bits.unpack(key)[0]) - _FIRST
+
+
+def season_key(ladder: str, season: int) -> bytes:
+    """The key of a season; how the keys of its standings begin."""
+    name = ladder.encode()
+    return bytes((len(name),)) + name + number_key(season)
+
+
+def counts_in(value: bytes | None) -> list[int]:
+    """The number of listed players at each point of a bin of the histogram."""
+    return [0] * entries.BIN if value is None else [*_counts.unpack(value)]
+
+
+pack_counts = _counts.pack

@@ -1,0 +1,406 @@
+"""Writes the index. `entries` decides its contents; this stores them.
+
+Each call is one transaction, which also has the positions that the data then have. So a reader sees
+both or neither, and what a kill leaves is the state after some call. If a transaction fails, as on
+a full disk, nothing of it has happened, and the caller tries again.
+"""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from stream_rater.config.ladders import ANY_LADDER, Ladders
+from stream_rater.contract.events import RatingChanged
+from stream_rater.contract.season_ended import SeasonKept, SeasonRecord, Standing
+from stream_rater.index import entries, tables
+from stream_rater.index.entries import IndexedPlayer, LadderIndex, PlayerErased
+from stream_rater.index.folder import Store, failures
+from stream_rater.index.tables import LadderRow, StoredPlayer, Tail
+
+AT_ONCE = 5_000
+"""The most events of a transaction, and the most players whom one places again. LMDB holds the
+pages that it changes in memory, about five of 4 KiB for each."""
+SWEPT_TOGETHER = 1_000
+"""The most players whom one sweep takes off all leaderboards."""
+UNPLACED = "-"
+"""In place of the id of a ladder's views while its players are placed again."""
+
+NO_TAILS: Mapping[int, Tail] = {}
+
+EventPlace = tuple[int, int]
+"""The partition and the offset of an event."""
+PlacedEvent = tuple[EventPlace, entries.IndexEvent]
+_Listed = tuple[bytes, float, float]
+"""A listed player: the id, the displayed rating, and the moment at which the player leaves the list
+by itself."""
+Stored = Mapping[str, StoredPlayer]
+Made = dict[entries.EntryKey, IndexedPlayer]
+"""Players of ladders with tiers after events, by the ladder, the player and the event's `offset`.
+"""
+
+
+class IndexWriter:
+    """Changes the index. It is for one thread, and nothing else writes. The methods raise
+    StoreTrouble or Damaged."""
+
+    def __init__(
+        self, store: Store, max_changes: int, ladders: Ladders = ANY_LADDER,
+        now: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        """`max_changes`: the number of changes that are kept of each player. `ladders` has the
+        views by which the index is made. `now` returns Unix seconds."""
+        self._store, self._max_changes, self._now = store, max_changes, now
+        self._tables = store.tables
+        self._views = ladders.by_table(ladders.views)
+        self._load()
+        with self._transaction():
+            self.state.complete = False  # until it has what was published since
+        self._adopt_views()
+
+    def _load(self) -> None:
+        """Read what this keeps of the index in memory."""
+        with failures(), self._store.begin() as t:
+            self.state = tables.decode_state(t.get(tables.STATE, db=self._tables.state))
+            self._rows = {
+                ladder.decode(): tables.decode_ladder(row)
+                for ladder, row in t.cursor(self._tables.ladders)
+            }
+        self._ladders = {row.number: ladder for ladder, row in self._rows.items()}
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        """All changes within are made at once, or none of them."""
+        try:
+            with failures(), self._store.begin(write=True) as t:
+                yield t
+                t.put(tables.STATE, tables.encode_entry(self.state), db=self._tables.state)
+        except BaseException:
+            self._load()
+            raise
+
+    def positions(self, partitions: int) -> list[int]:
+        """The offset from which each partition must be read."""
+        known = self.state.positions
+        return [*known, *[0] * (partitions - len(known))]
+
+    def apply(
+        self,
+        events: Sequence[PlacedEvent],
+        positions: Sequence[int],
+        tails: Mapping[int, Tail] = {},
+    ) -> Made:
+        """Apply events, except those that the index has. After that it has every event before these
+        positions. `tails` has the last record of each partition of which records were read."""
+        made: Made = {}
+        by_ladder: dict[str, list[entries.IndexEvent]] = {}
+        known: dict[str, list[entries.IndexEvent]] = {}
+        known_to = self.positions(len(positions))
+        for (partition, offset), event in events:
+            is_new = offset >= known_to[partition]
+            (by_ladder if is_new else known).setdefault(event.ladder, []).append(event)
+        with self._transaction() as t:
+            for ladder, own in known.items():
+                made |= self._made(t, ladder, own)
+            for ladder, own in by_ladder.items():
+                made |= self._apply(t, ladder, own)
+            self._reach(positions, tails)
+        return made
+
+    def reached(
+        self,
+        positions: Sequence[int],
+        tails: Mapping[int, Tail] = NO_TAILS,
+        *,
+        current: bool = False,
+    ) -> None:
+        """The index has every event before these positions. `current`: those are all that there
+        are, so readers may answer."""
+        with self._transaction():
+            self._reach(positions, tails)
+            self.state.complete |= current
+            self.state.current_s = self._now() if current else self.state.current_s
+
+    def _reach(self, positions: Sequence[int], tails: Mapping[int, Tail]) -> None:
+        both = zip(positions, self.positions(len(positions)), strict=True)
+        self.state.positions = [max(pair) for pair in both]
+        self.state.tails |= tails
+
+    def _made(
+        self, t: Any, ladder: str, known: Sequence[entries.IndexEvent]
+    ) -> Mapping[entries.EntryKey, IndexedPlayer]:
+        """The players after those events that are their newest ones."""
+        if ladder not in self._rows or not self._views(ladder).tiers:
+            return {}
+        found = self._stored(t, self._rows[ladder].prefix, {event.player for event in known})
+        return {(ladder, name, each.player.offset): each.player for name, each in found.items()}
+
+    def _apply(
+        self, t: Any, ladder: str, events: Sequence[entries.IndexEvent]
+    ) -> Mapping[entries.EntryKey, IndexedPlayer]:
+        views, row = self._views(ladder), self._rows.get(ladder)
+        if row is None:
+            if all(isinstance(each, PlayerErased) for each in events):
+                return {}
+            row = self._new_row(ladder)
+        stored = self._stored(t, row.prefix, {event.player for event in events})
+        before = _part_of(row, stored)
+        after = entries.apply_events(before, events, 0, views)
+        kept = self._write_changes(t, row.prefix, stored, events)
+        self._write(t, row, before, after, stored, kept)
+        row.summary = after.summary
+        self._put_row(t, ladder, row)
+        return {(ladder, *key): player for key, player in after.made.items()}
+
+    # --- players who leave a leaderboard by the clock, or by other views ---
+
+    def sweep(self) -> bool:
+        """Take players off the leaderboards whose moment has come. Returns whether there are
+        more."""
+        now_s = self._now()
+        self._adopt_views(now_s + entries.WRONG_CLOCK_S)
+        by_ladder: dict[bytes, list[tuple[float, bytes]]] = {}
+        count = 0
+        with failures(), self._store.begin() as t:
+            for key in t.cursor(self._tables.dues).iternext(values=False):
+                moment_s = tables.value_of(key[:8])
+                if moment_s > now_s or count == SWEPT_TOGETHER:
+                    break
+                by_ladder.setdefault(key[8:12], []).append((moment_s, key[12:]))
+                count += 1
+        if not count:
+            return False
+        with self._transaction() as t:
+            for prefix, due in by_ladder.items():
+                ladder = self._ladders[int.from_bytes(prefix)]
+                row = self._rows[ladder]
+                stored = self._stored(t, row.prefix, {player.decode() for _, player in due})
+                before = _part_of(row, stored)
+                after = before._replace(swept=due[-1])
+                self._write(t, row, before, after, stored, {})
+                row.swept_s, row.swept_player = after.swept
+                self._put_row(t, ladder, row)
+        return count == SWEPT_TOGETHER
+
+    def _adopt_views(self, ahead_s: float = math.inf) -> None:
+        """Place all players of a ladder again if its views are others than those by which they were
+        placed, or if a clock was wrong that has taken players out later than at `ahead_s`."""
+        for ladder, row in self._rows.items():
+            if row.views != self._views(ladder).id or row.swept_s > ahead_s:
+                self._place_again(ladder)
+
+    def _place_again(self, ladder: str) -> None:
+        """Place all players of a ladder again, in several transactions. Until then the index is not
+        complete. After a kill the next start begins again."""
+        complete = self.state.complete
+        last: bytes | None = b""
+        with self._transaction() as t:
+            self.state.complete = False
+            row = self._rows[ladder]
+            row.views, row.listed = UNPLACED, 0
+            row.swept_s, row.swept_player = self._first_swept(ladder)
+            cursor = t.cursor(self._tables.points)
+            while cursor.set_range(row.prefix) and cursor.key().startswith(row.prefix):
+                cursor.delete()
+            self._put_row(t, ladder, row)
+        while last is not None:
+            with self._transaction() as t:
+                row = self._rows[ladder]
+                last = self._place_some_again(t, ladder, row, last)
+                if last is None:
+                    row.views, self.state.complete = self._views(ladder).id, complete
+                self._put_row(t, ladder, row)
+
+    def _place_some_again(self, t: Any, ladder: str, row: LadderRow, last: bytes) -> bytes | None:
+        """Place the players behind the one with the id `last`. Returns the id of the last of them;
+        None if these are all."""
+        cursor, views = t.cursor(self._tables.players), self._views(ladder)
+        names: list[str] = []
+        for key in tables.keys_from(cursor, row.prefix + last + b"\0"):
+            if not key.startswith(row.prefix) or len(names) == AT_ONCE:
+                break
+            names.append(key[4:].decode())
+        placed = self._stored(t, row.prefix, names)
+        old = [_listed(name.encode(), each.player) for name, each in placed.items()]
+        self._change_lists(t, row.prefix, old, listed=False)
+        again = {name: entries.replaced(each.player, views) for name, each in placed.items()}
+        before = _part_of(row, {})
+        self._write(t, row, before, before._replace(players=again), placed, {})
+        return names[-1].encode() if len(names) == AT_ONCE else None
+
+    # --- seasons ---
+
+    def begin_seasons(self, log: str, ends: Sequence[int]) -> Sequence[int]:
+        """The offset from which each partition of the standings must be read. `ends`: the end of
+        each. If another log was read, or a longer one, its standings are dropped."""
+        state = self.state
+        known = state.seasons + [0] * (len(ends) - len(state.seasons))
+        if state.seasons_log == log and all(at <= end for at, end in zip(known, ends, strict=True)):
+            return known
+        with self._transaction() as t:
+            for table in (self._tables.seasons, self._tables.standings, self._tables.places):
+                t.drop(table, delete=False)
+            state.seasons_log, state.seasons = log, [0] * len(ends)
+        return list(self.state.seasons)
+
+    def apply_seasons(
+        self, records: Sequence[SeasonRecord | None], positions: Sequence[int]
+    ) -> None:
+        """Write standings and summaries. The index then has every record before these positions."""
+        with self._transaction() as t:
+            for each in records:
+                if isinstance(each, Standing):
+                    self._write_standing(t, each)
+                elif isinstance(each, SeasonKept):
+                    key = tables.season_key(each.ladder, each.season)
+                    t.put(key, tables.encode_kept(each), db=self._tables.seasons)
+            self.state.seasons = list(positions)
+
+    def _write_standing(self, t: Any, each: Standing) -> None:
+        season, player = tables.season_key(each.ladder, each.season), each.player.encode()
+        (score,) = tables.scores_of([each.rating])
+        if (old := t.replace(season + player, score, db=self._tables.places)) not in (None, score):
+            t.delete(season + old + player, db=self._tables.standings)
+        entry = tables.IndexedStanding(
+            each.rank, each.player, each.rating, each.percentile, each.tier, each.rounds
+        )
+        key = season + score + player
+        t.put(key, entries.encode_entry(entry), db=self._tables.standings)
+
+    # --- tables ---
+
+    def _new_row(self, ladder: str) -> LadderRow:
+        number = len(self._rows)
+        row = LadderRow(number, entries.LadderSummary(), 0, self._views(ladder).id)
+        row.swept_s, row.swept_player = self._first_swept(ladder)
+        self._rows[ladder], self._ladders[number] = row, ladder
+        return row
+
+    def _first_swept(self, ladder: str) -> entries.Swept:
+        """The place of the last player who was taken out, of a ladder whose players were not placed
+        before: nobody is listed whose moment has come."""
+        return (self._now(), b"") if self._views(ladder).depend_on_time else entries.NOT_SWEPT
+
+    def _put_row(self, t: Any, ladder: str, row: LadderRow) -> None:
+        t.put(ladder.encode(), tables.encode_entry(row), db=self._tables.ladders)
+
+    def _stored(self, t: Any, prefix: bytes, names: Collection[str]) -> Stored:
+        """Those of the players whom the index has."""
+        keys = sorted([prefix + name.encode() for name in names])
+        found = t.cursor(self._tables.players).getmulti(keys)
+        rows = tables.decode_players([value for _, value in found])
+        return {key[4:].decode(): each for (key, _), each in zip(found, rows, strict=True)}
+
+    def _write(
+        self, t: Any, row: LadderRow, before: LadderIndex, after: LadderIndex, stored: Stored,
+        kept: Mapping[str, bytes],
+    ) -> None:  # fmt: skip
+        """Change what is stored of players from `before` to `after`. `kept` has the offsets of the
+        histories that have changed, `stored` those of the others."""
+        prefix, gone, come = row.prefix, list[_Listed](), list[_Listed]()
+        changed: list[tuple[bytes, bytes]] = []
+        for name, new in after.players.items():
+            player, old = name.encode(), before.players.get(name)
+            if new is not old or name in kept:
+                offsets = kept[name] if name in kept else stored[name].offsets
+                value = tables.encode_entry(StoredPlayer(new, offsets))
+                changed.append((prefix + player, value))
+            if old is not None and old.is_listed(name, before.swept):
+                gone.append(_listed(player, old))
+            if new.is_listed(name, after.swept):
+                come.append(_listed(player, new))
+        for name in before.players.keys() - after.players.keys():
+            player, old = name.encode(), before.players[name]
+            t.delete(prefix + player, db=self._tables.players)
+            if old.is_listed(name, before.swept):
+                gone.append(_listed(player, old))
+        t.cursor(self._tables.players).putmulti(sorted(changed))
+        self._change_lists(t, prefix, gone, listed=False)
+        self._change_lists(t, prefix, come, listed=True)
+        points = Counter([math.floor(rating) for _, rating, _ in come])
+        points.subtract([math.floor(rating) for _, rating, _ in gone])
+        self._add_points(t, row, points)
+
+    def _change_lists(
+        self, t: Any, prefix: bytes, some: Sequence["_Listed"], *, listed: bool
+    ) -> None:
+        """Add players to the lists of those who are listed, and of those who leave by themselves;
+        or take them out."""
+        scores = tables.scores_of([rating for _, rating, _ in some])
+        ranks = [prefix + at + each[0] for at, each in zip(scores, some, strict=True)]
+        timed = [each for each in some if each[2] < math.inf]
+        moments = tables.ordered([moment_s for _, _, moment_s in timed])
+        dues = [at + prefix + each[0] for at, each in zip(moments, timed, strict=True)]
+        for keys, table in ((ranks, self._tables.ranks), (dues, self._tables.dues)):
+            keys.sort()
+            if listed:
+                t.cursor(table).putmulti([(key, b"") for key in keys])
+            else:
+                for key in keys:
+                    t.delete(key, db=table)
+
+    def _add_points(self, t: Any, row: LadderRow, added: Mapping[int, int]) -> None:
+        """Add to the numbers of listed players at these points."""
+        by_bin: dict[int, list[tuple[int, int]]] = {}
+        for point, count in added.items():
+            if count:
+                number, at = divmod(point, entries.BIN)
+                by_bin.setdefault(number, []).append((at, count))
+                row.listed += count
+        for number, some in by_bin.items():
+            key = row.prefix + tables.number_key(number)
+            counts = tables.counts_in(t.get(key, db=self._tables.points))
+            for at, count in some:
+                counts[at] += count
+            if any(counts):
+                t.put(key, tables.pack_counts(*counts), db=self._tables.points)
+            else:
+                t.delete(key, db=self._tables.points)
+
+    def _write_changes(
+        self, t: Any, prefix: bytes, stored: Stored, events: Sequence[entries.IndexEvent]
+    ) -> dict[str, bytes]:
+        """Add events to the histories, each of which keeps its newest changes. Returns the offsets
+        of those that have changed."""
+        kept: dict[str, bytes] = {}
+        added: dict[bytes, bytes] = {}
+        for event in events:
+            name, player = event.player, event.player.encode()
+            offsets = kept[name] if name in kept else _offsets_of(stored, name)
+            most = 0
+            if isinstance(event, RatingChanged):
+                offset, most = tables.number_key(event.offset), 8 * self._max_changes
+                offsets = _with_offset(offsets, offset)
+                added[prefix + offset + player] = entries.encode_entry(entries.change_of(event))
+            too_many = max(0, len(offsets) - most)
+            for at in range(0, too_many, 8):
+                key = prefix + offsets[at : at + 8] + player
+                added.pop(key, None)
+                t.delete(key, db=self._tables.changes)
+            kept[name] = offsets[too_many:]
+        t.cursor(self._tables.changes).putmulti(sorted(added.items()))
+        return kept
+
+
+def _part_of(row: LadderRow, stored: Stored) -> LadderIndex:
+    """The part of a ladder's index that these players are, without histories."""
+    players = {name: each.player for name, each in stored.items()}
+    return LadderIndex(players, {}, row.summary, row.swept)
+
+
+def _listed(player: bytes, each: IndexedPlayer) -> _Listed:
+    return player, each.rating, each.until_s
+
+
+def _offsets_of(stored: Stored, name: str) -> bytes:
+    return stored[name].offsets if name in stored else b""
+
+
+def _with_offset(offsets: bytes, offset: bytes) -> bytes:
+    """The offsets of a history with one more, if it has not got it."""
+    if offsets[-8:] < offset:
+        return offsets + offset
+    known = {offsets[at : at + 8] for at in range(0, len(offsets), 8)}
+    return b"".join(sorted({*known, offset}))

@@ -1,1 +1,0 @@
-"""The index that `serve` stores in Redis: its writer, its follower and its reader."""

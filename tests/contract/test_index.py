@@ -1,0 +1,293 @@
+"""The index: equal to the newest events, however they come; ranks, ties, cursors and around-me
+beside a plain table, while ratings move; the standings of past seasons."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from stream_rater.contract.events import MAX_ID_BYTES, RatingChanged
+from stream_rater.contract.season_ended import PageWritten, SeasonKept, Standing
+from stream_rater.index import tables
+from stream_rater.index.answers import AbsentLadder, AfterRow, Incomplete
+from stream_rater.index.entries import PlayerErased, bin_of, player_of
+from stream_rater.index.writer import IndexWriter
+from stream_rater.serve import cursors
+from tests.builders.cases import cases
+from tests.builders.indexes import KEPT, LADDER, Index, an_event, some_events
+
+
+@cases("seed", range(6))
+def test_any_order_and_any_repetition(tmp_path: Path, seed: int) -> None:
+    """Old events, repetitions and other batches lead to the same index."""
+    rng, events = random.Random(seed), some_events(seed)
+    given = [*events, *rng.sample(events, 20)]
+    rng.shuffle(given)
+    newest = {each.player: each for each in sorted(events, key=lambda each: each.offset)}
+    with closing(Index(tmp_path / str(seed))) as index:
+        for first in range(0, len(given), 7):
+            index.apply(given[first : first + 7])
+        names = sorted(newest)
+        assert index.ask("players", LADDER, names) == [player_of(newest[name]) for name in names]
+        view = index.ask("ladder", LADDER)
+        listed = [each for each in newest.values() if each.rounds and not each.provisional]
+        bins = [bin_of(each.rating) for each in listed]
+        assert view.bins == {at: bins.count(at) for at in sorted(set(bins))}
+        assert view.listed == len(listed)
+        last = max(newest.values(), key=lambda each: each.offset)
+        counting = sum(each.rounds > 0 for each in newest.values())
+        assert (view.summary.players, view.summary.offset) == (counting, last.offset)
+        for name in names:
+            own = [each.offset for each in events if each.player == name][-KEPT:]
+            assert [change.offset for change in index.ask("history", LADDER, name)] == own
+        kept = sum(min(KEPT, sum(each.player == name for each in events)) for name in names)
+        assert len(index.contents()["changes"]) == kept
+
+
+def test_what_the_index_has_is_not_applied_again(tmp_path: Path) -> None:
+    """Events before the position of their partition are left out."""
+    with closing(Index(tmp_path / "index")) as index:
+        index.apply([an_event("ann", 1), an_event("ann", 2)])
+        before = index.contents()
+        index.writer.apply([((0, 0), an_event("ann", 1, 7.0))], [1])
+        assert index.contents() == before
+        assert index.writer.positions(3) == [2, 0, 0]
+
+
+def test_an_erased_player_leaves_no_trace(tmp_path: Path) -> None:
+    """The index is what it would be without the player's events, in one batch as in several; and a
+    later event of the id is one of a newcomer."""
+    events: list[RatingChanged] = some_events(2)
+    gone, last = events[0].player, an_event("somebody", 40)
+    erased = [PlayerErased(LADDER, gone), PlayerErased(LADDER, "stranger"), last]
+    back = an_event(gone, 41, rounds=1)
+    stories: list[list[list[Any]]] = [
+        [events, erased, [back]], [[*events, *erased], [back]], [[*events, *erased, back]],
+        [[*(event for event in events if event.player != gone), last], [back]],
+    ]  # fmt: skip
+    found = list[Any]()
+    for number, story in enumerate(stories):
+        with closing(Index(tmp_path / str(number))) as index:
+            for some in story:
+                index.apply(some)
+            found.append(index.contents())
+    assert found[:-1] == found[1:]
+
+
+def test_the_players_of_a_round_lie_together(tmp_path: Path) -> None:
+    """An event does not name the opponents, so they are read by the offset."""
+    with closing(Index(tmp_path / "index")) as index:
+        for offset in (255, 256, 65_536):
+            index.apply([an_event(name, offset) for name in ("cy", "ann", "bob")])
+        keys = [key for key, _ in index.contents()["changes"]]
+    of_round = [key[12:] for key in keys if tables.number_in(key[4:12]) == 256]
+    assert of_round == [b"ann", b"bob", b"cy"] and len(keys) == 9
+
+
+def test_what_is_missing(tmp_path: Path) -> None:
+    """A ladder without events, a player without events, ids that nobody has, an index that is
+    still being made."""
+    with closing(Index(tmp_path / "index")) as index:
+        index.apply([PlayerErased(LADDER, "ann")])
+        assert index.ask("ladder", LADDER) is None
+        assert index.ask("ladders") == []
+        with pytest.raises(AbsentLadder):
+            index.ask("players", LADDER, ["ann"])
+        index.apply([an_event("ann", 1), an_event("x" * MAX_ID_BYTES, 1)])
+        assert index.ask("ladders") == [LADDER]
+        for name in ("bob", "", "x" * 1000):
+            assert index.ask("player", LADDER, name) is None
+            assert index.ask("history", LADDER, name) == ()
+            assert index.ask("around", LADDER, name, 3) is None
+            assert index.ask("ladder", name) is None
+            assert list(index.ask("kept", name)) == []
+        index.ask("close")
+        with pytest.raises(Incomplete, match="still being made"):
+            index.ask("ladders")
+
+
+def test_an_index_that_lacks_events_does_not_answer(tmp_path: Path) -> None:
+    """Neither to who needs a later position, nor after a start until it has read to the ends."""
+    with closing(Index(tmp_path / "index")) as index:
+        index.apply([an_event("ann", 1)])
+        at_1, at_2 = index.reader.after({0: 1}), index.reader.after({0: 2})
+        assert asyncio.run(at_1.ladders()) == [LADDER]
+        for question in (at_2.ladders(), index.reader.after({1: 1}).ladder(LADDER)):
+            with pytest.raises(Incomplete):
+                asyncio.run(question)
+        writer = IndexWriter(index.store, KEPT)  # as at a start
+        writer.reached([1])
+        with pytest.raises(Incomplete):
+            index.ask("players", LADDER, ["ann"])
+        writer.reached([1], current=True)
+        assert index.ask("ladders") == [LADDER]
+
+
+def test_a_transaction_that_fails_changes_nothing(tmp_path: Path) -> None:
+    """Neither what is stored nor what the writer remembers."""
+    with closing(Index(tmp_path / "index")) as index:
+        index.apply([an_event("ann", 1)])
+        before = index.contents()
+        bad: Any = msgspec.structs.replace(an_event("bob", 2), ladder="new", rating=None)
+        with pytest.raises(TypeError):
+            index.writer.apply([((0, 1), an_event("ann", 2, 7.0)), ((0, 2), bad)], [3])
+        assert index.contents() == before and index.writer.positions(1) == [1]
+        index.writer.apply([((0, 1), an_event("ann", 2, 7.0))], [2])
+        assert index.ask("player", LADDER, "ann").rank == 1
+        assert index.ask("ladder", LADDER).bins == {0: 1}
+
+
+# --- the leaderboard -----------------------------------------------------------------------------
+
+
+def brute(table: dict[str, float]) -> list[tuple[int, str, float]]:
+    """Rank, player and rating of everybody, best first."""
+    order = sorted(table.items(), key=lambda item: (-item[1], item[0].encode()))
+    return [(1 + sum(r > rating for r in table.values()), name, rating) for name, rating in order]
+
+
+@cases("seed", range(4))
+def test_pages_equal_a_plain_table(tmp_path: Path, seed: int) -> None:
+    """Ratings move, and between moves the index equals a plain table: ranks, ties, each page from
+    each cursor, and around each player. A page begins right behind its cursor, though its row has
+    moved or left."""
+    rng, names = random.Random(seed), [f"{i:02}é" for i in range(25)]
+    ratings = [-0.0, 1.5, 2.5, 2.5, 99.0, -49.99, 50.0, 1e9]
+    table: dict[str, float] = {}
+    places: list[AfterRow | None] = [None]
+    with closing(Index(tmp_path / str(seed))) as index:
+        if seed % 2:
+            index.apply([an_event("before", 1, ladder="a"), an_event("behind", 1, ladder="z")])
+        for offset in range(1, 30):
+            events = [
+                an_event(name, offset, rng.choice([*ratings, rng.random()]),
+                         rounds=rng.choice([0, 7, 7, 7]))
+                for name in rng.sample(names, rng.choice([1, 3, 20]))
+            ]  # fmt: skip
+            index.apply(events)
+            for each in events:
+                table.pop(each.player, None)
+                if each.rounds:
+                    table[each.player] = each.rating
+            assert_pages(index, table, places, rng.randint(1, 9))
+            away = rng.choice(names)
+            if away not in table:
+                assert index.ask("around", LADDER, away, 3) is None
+            if table:
+                name = rng.choice(sorted(table))
+                cursor = cursors.encode_cursor(AfterRow(table[name], name))
+                places.append(cursors.decode_cursor(cursor))
+
+
+def assert_pages(
+    index: Index, table: dict[str, float], places: Sequence[AfterRow | None], limit: int
+) -> None:
+    whole = brute(table)
+    for behind in places:
+        page = index.ask("page", LADDER, behind, limit)
+        after = [
+            row
+            for row in whole
+            if behind is None
+            or (-row[2], row[1].encode()) > (-behind.rating, behind.player.encode())
+        ]
+        assert [tuple(row) for row in page.rows] == after[:limit]
+        assert (page.more, page.listed) == (len(after) > limit, len(whole))
+    for i, (rank, name, rating) in enumerate(whole):
+        view, near = index.ask("player", LADDER, name), index.ask("around", LADDER, name, limit)
+        assert (view.rank, view.player.rating) == (rank, rating)
+        start = max(0, i - limit // 2)
+        assert [tuple(row) for row in near.rows] == whole[start : start + limit]
+        assert near.more == (start + limit < len(whole))
+
+
+# --- past seasons --------------------------------------------------------------------------------
+
+LISTED = 23
+RATINGS = [1600.0, 1600.0, 1500.0, 1500.0, 1500.0, 0.0, -0.0, -20.5]
+
+
+def standings_of(season: int) -> list[Standing]:
+    """In order, with ties."""
+    rated = sorted(
+        ((RATINGS[i % len(RATINGS)] - season, f"p{i * 7 % LISTED:02}é") for i in range(LISTED)),
+        key=lambda each: (-each[0], each[1].encode()),
+    )
+    ratings = [rating for rating, _ in rated]
+    return [
+        Standing(
+            ladder=LADDER, season=season, player=player,
+            rank=1 + sum(other > rating for other in ratings), listed=LISTED, percentile=50.0,
+            tier=None if season else "gold", rating=rating, mu=rating, sigma=80.0, rounds=i,
+        )
+        for i, (rating, player) in enumerate(rated)
+    ]  # fmt: skip
+
+
+def summary_of(season: int) -> SeasonKept:
+    return SeasonKept(
+        ladder=LADDER, season=season, started_at=None, ended_at="2026-11-01T00:00:00Z",
+        offset=season, players=LISTED + 1, listed=LISTED, pages=1,
+    )  # fmt: skip
+
+
+def records_of(season: int) -> list[Any]:
+    page = PageWritten(ladder=LADDER, season=season, page=0, pages=1, digest="-")
+    return [*standings_of(season), page, None, summary_of(season)]
+
+
+def row_of(each: Standing) -> tables.IndexedStanding:
+    return tables.IndexedStanding(
+        each.rank, each.player, each.rating, each.percentile, each.tier, each.rounds
+    )
+
+
+def test_pages_of_a_season_equal_its_table(tmp_path: Path) -> None:
+    """By cursors, from any place, and around each player; also if records come twice. A season is
+    seen once its summary is there."""
+    with closing(Index(tmp_path / "index")) as index:
+        assert index.writer.begin_seasons("seasons", [9]) == [0]
+        index.writer.apply_seasons(records_of(0)[:-1], [3])
+        assert list(index.ask("kept", LADDER)) == []
+        index.writer.apply_seasons([*records_of(0), *records_of(2)], [9])
+        assert index.ask("kept", LADDER) == [summary_of(0), summary_of(2)]
+        assert list(index.ask("kept", "eu")) == []
+        for season in (0, 2):
+            rows = [row_of(each) for each in standings_of(season)]
+            for limit in (1, 5, LISTED, LISTED + 1):
+                seen: list[tables.IndexedStanding] = []
+                after: AfterRow | None = None
+                while True:
+                    page = index.ask("standings", summary_of(season), after, limit)
+                    seen += page.rows
+                    assert page.more == (len(seen) < LISTED)
+                    if not page.more:
+                        break
+                    after = AfterRow(page.rows[-1].rating, page.rows[-1].player)
+                assert seen == rows
+            for i, row in enumerate(rows):
+                page = index.ask("standings_around", summary_of(season), row.player, 5)
+                assert page.rows == rows[max(0, i - 2) :][:5]
+            assert index.ask("standings_around", summary_of(season), "nobody", 5) is None
+        page = index.ask("standings", summary_of(0), AfterRow(1550.0, "x"), 3)
+        below = [each for each in map(row_of, standings_of(0)) if each.rating < 1550.0]
+        assert page.rows == below[:3], "a cursor of nobody who is listed is a place, too"
+
+
+def test_another_topic_of_seasons_replaces_them(tmp_path: Path) -> None:
+    """So does one that is shorter than what was read, and no other."""
+    with closing(Index(tmp_path / "index")) as index:
+        index.writer.begin_seasons("seasons", [9, 9])
+        index.writer.apply_seasons(records_of(2), [9, 4])
+        assert index.writer.begin_seasons("seasons", [9, 4, 7]) == [9, 4, 0]
+        assert index.ask("kept", LADDER) == [summary_of(2)]
+        for log, ends in (("seasons", [9, 3]), ("others", [99, 99])):
+            index.writer.apply_seasons(records_of(2), [9, 4])
+            assert index.writer.begin_seasons(log, ends) == [0, 0]
+            names = "seasons", "standings", "places"
+            assert [index.contents()[name] for name in names] == [[], [], []]
