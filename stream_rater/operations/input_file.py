@@ -153,7 +153,7 @@ def check_writable(out: Path, *inputs: Path | None) -> None:
 
 @contextmanager
 def output(out: Path | None) -> Iterator[IO[bytes]]:
-    """A file that is written anew, or standard output for None."""
+    """A new file, in place of an older one, or standard output for None."""
     if out is None:
         yield sys.stdout.buffer
         return

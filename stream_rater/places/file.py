@@ -387,7 +387,7 @@ class FilePlace(reading.DataFile, Place):
             remove(new)
 
     def _be_alone(self) -> None:
-        """Open the file anew. Raises Unusable if another program reads it."""
+        """Open the file again. Raises Unusable if another program reads it."""
         self.close()
         self._database = Database.open_unread(self.path)
         super().__init__(self.path)

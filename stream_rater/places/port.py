@@ -300,7 +300,7 @@ class Place(ABC):
     # --- the beliefs ---
 
     def look(self) -> None:
-        """Look anew at the numbers of partitions and shards, and check the layout."""
+        """Look again at the numbers of partitions and shards, and check the layout."""
 
     def check_layout(self) -> None:
         """Raise LayoutMismatch if the ratings are not those of the workers, or are divided among

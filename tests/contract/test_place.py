@@ -216,7 +216,7 @@ def test_events_are_copied(place: Place) -> None:
     ]
 
 
-def test_ladder_events_are_noted(place: Place) -> None:
+def test_ladder_events_are_kept(place: Place) -> None:
     messages = encode_histories("noted", {LADDER: ("0:x",)})
     place.note(messages)
     assert list(place.ladder_events()) == messages

@@ -181,7 +181,7 @@ def test_a_belief_that_differs_ends_it() -> None:
     (lambda source, target: source.log.submit(0, b"late"), "a record has come"),
     (lambda source, target: target.log.submit(0, b"late"), "something else writes to memory"),
 ])  # fmt: skip
-def test_a_record_that_comes_meanwhile_ends_it(
+def test_a_record_that_comes_during_a_copy_ends_it(
     change: Callable[[MemoryPlace, MemoryPlace], object], says: str
 ) -> None:
     """In the old place or in the new one, whatever it is."""
@@ -250,9 +250,9 @@ def torn() -> MemoryPlace:
 
 def test_a_torn_log_with_corrections() -> None:
     """Commands refuse it until it is rebuilt. Then the beliefs are those of what it still has, no
-    offset is used again, and who had another last event is told. A second rebuild changes nothing,
-    and it can be moved."""
-    place, told = torn(), a_memory()
+    offset is used again, and who had another last event gets a new one. A second rebuild changes
+    nothing, and it can be moved."""
+    place, before = torn(), a_memory()
     with unchanged(place), pytest.raises(Failed):
         Migration(place, an_empty_place(), ANY_LADDER, None, "").check()
     rebuild_from_log(place, ANY_LADDER, cores=1)
@@ -260,7 +260,7 @@ def test_a_torn_log_with_corrections() -> None:
     assert len(place.log.rounds[0]) > len(LOG)
     added = [
         rating_changed_from_json(each.value)
-        for old, new in zip(told.log.changed, place.log.changed, strict=True)
+        for old, new in zip(before.log.changed, place.log.changed, strict=True)
         for each in new[len(old) :]
     ]
     causes = {each.correction.cause if each.correction else "" for each in added}

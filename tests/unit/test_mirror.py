@@ -1,12 +1,13 @@
 """`verify --mirror`: a mirror is one only if each accepted record has its own offset there."""
 
-from collections.abc import Iterator
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
+from stream_rater import places
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
@@ -26,28 +27,18 @@ class Logs:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.rounds: dict[str, Log] = {"here": a_log()}
         self.notes = {"here": NOTES, "there": NOTES}
-        patch.setattr(mirror, "Admin", self._admin)
-        patch.setattr(mirror, "read_all", self._read_all)
-        patch.setattr(mirror, "read_partition", self._read_partition)
+        patch.setattr(places, "place_of", self._place)
 
-    def _admin(self, settings: Settings) -> Any:
+    def _place(self, settings: Settings, **_: Any) -> Any:
         log = self.rounds[settings.kafka]
         return SimpleNamespace(
-            topics=SimpleNamespace(rounds="rounds", ladder_events="notes"),
-            partitions_of=lambda *_: (len(log), 1),
-            ends=lambda *_: [each[-1].offset + 1 if each else 0 for each in log],
-            starts=lambda *_: [each[0].offset if each else 0 for each in log],
-        )
-
-    def _read_all(self, settings: Settings, topic: str, _: int) -> Iterator[Record]:
-        if topic == "notes":
-            return (Record(0, at, value) for at, value in enumerate(self.notes[settings.kafka]))
-        return (record for records in self.rounds[settings.kafka] for record in records)
-
-    def _read_partition(
-        self, settings: Settings, _: str, partition: int, end: int
-    ) -> Iterator[Record]:
-        return (each for each in self.rounds[settings.kafka][partition] if each.offset < end)
+            settings=settings, name=settings.kafka, close=lambda: None,
+            ends=lambda: [each[-1].offset + 1 if each else 0 for each in log],
+            starts=lambda: [each[0].offset if each else 0 for each in log],
+            rounds=lambda partition, end: (each for each in log[partition] if each.offset < end),
+            all_rounds=lambda: chain.from_iterable(log),
+            ladder_events=lambda: self.notes[settings.kafka],
+        )  # fmt: skip
 
     def against(self, log: Log) -> str:
         """What is said of this mirror."""

@@ -94,7 +94,7 @@ def migrated(
     return work, target
 
 
-def told(place: Place) -> list[tuple[int, bytes | None, bytes | None]]:
+def events_in(place: Place) -> list[tuple[int, bytes | None, bytes | None]]:
     """Partition, key and value of the events of a place."""
     return [(each.partition, each.key, each.value) for each in place.events()]
 
@@ -107,7 +107,7 @@ def test_a_move_takes_the_event_with_the_greatest_offset(events: list[Record], n
     expected = [(homes["ann"], whole.key, whole.value), (homes["bob"], BOB.key, BOB.value)]
     for records in read_in_any_order([*events, BOB]):
         _, target = migrated(records)
-        assert sorted(told(target)) == sorted(expected)
+        assert sorted(events_in(target)) == sorted(expected)
 
 
 def test_a_move_compares_the_newest_events() -> None:
@@ -138,7 +138,7 @@ def test_an_erasure_leaves_the_newest_event_last() -> None:
     home = int(shards_of(["x-1"], SHARDS)[0])
     for records in read_in_any_order(sorted([*ann, *bob], key=lambda e: (e.partition, e.offset))):
         work, target = migrated(records, Pseudonym("ann", "x-1"))
-        sent = told(target)
+        sent = events_in(target)
         renamed = [(p, offset_of(value)) for p, key, value in sent if key == b"l%3A1:x-1"]
         offsets = [offset for _, offset in renamed]
         assert {partition for partition, _ in renamed} == {home}

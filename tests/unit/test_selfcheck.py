@@ -187,7 +187,9 @@ def test_evaluate_is_warm_before_its_time_counts(monkeypatch: pytest.MonkeyPatch
 
     def warming_up(config: Any, *rest: Any, **options: Any) -> None:
         calls.append(f"warm {config.__struct_config__.tag}")
-        warm(config, *rest, **options)
+        with monkeypatch.context() as patch:
+            patch.setattr(comparison, "evaluate", play)
+            warm(config, *rest, **options)
 
     def playing(rounds: Any, config: Any, **options: Any) -> Any:
         calls.append(f"play {config.__struct_config__.tag}")

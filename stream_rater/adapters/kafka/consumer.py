@@ -118,7 +118,7 @@ class Input:
         """When partitions were last assigned or revoked."""
         self._messages = Messages(TRANSIENT, self._translated)
         self.log_ends: Mapping[int, int] = {}
-        """The end of each partition as Kafka told another thread, since this one may be stuck."""
+        """The end of each partition as another thread has read it, since this one may be stuck."""
         self._fetched: dict[int, int] = {}
         """The next offset that the client fetches of a partition, if it had nothing for us then.
         It may be out of date while a partition is paused."""
