@@ -235,11 +235,16 @@ class LocalDriver:
 
     def poll(self, effect: ports.Poll) -> Steps:
         yield
-        polled = self._membership()
+        polled, source = self._membership(), self._source
         records: list[Record] = []
         if not effect.no_fetch:
             for partition in [p for p in self._reading if p not in effect.paused]:
-                records += self._take(partition, self.log.poll_records)
+                offset = self._reading[partition]
+                if not source.start(partition) <= offset <= source.end(partition):
+                    raise LogTrouble(f"offset {offset} of partition {partition} is out of range")
+                new = source.read(partition, offset, offset + self.log.poll_records)
+                self._reading[partition] = offset + len(new)
+                records += new
         return ports.Polled(polled.now_s, polled.lost, polled.gained, records)
 
     def has_news(self, paused: Collection[int]) -> bool:
@@ -249,14 +254,6 @@ class LocalDriver:
             for partition, offset in self._reading.items()
             if partition not in paused
         )
-
-    def _take(self, partition: int, most: int) -> Sequence[Record]:
-        offset, source = self._reading[partition], self._source
-        if not source.start(partition) <= offset <= source.end(partition):
-            raise LogTrouble(f"offset {offset} of partition {partition} is out of range")
-        new = source.read(partition, offset, offset + most)
-        self._reading[partition] = offset + len(new)
-        return new
 
     def _membership(self) -> ports.Polled:
         if self._generation == self.group.generation:
@@ -421,7 +418,9 @@ class LocalDriver:
         self, events: Collection[ports.Event], rejections: Sequence[ports.Rejection],
         offsets: Mapping[int, int], tails: ports.Tails = ports.NO_TAILS,
     ) -> Steps:  # fmt: skip
-        """Send the records, then the offsets, which are not stable from then on, then commit."""
+        """Send the records, then the offsets, which are not stable from then on, then commit.
+        Raises Regrouped if the group has had one rebalance since the last poll, and LogTrouble if
+        it has had more. With Regrouped, the transaction is aborted."""
         producer, generation = self.producer, self._generation
         open_events, self._open = self._open, None
         if open_events is None and producer in self.group.transactions:
@@ -431,21 +430,16 @@ class LocalDriver:
             self.log.transaction(self.group, producer).batches.append(batch)
         self.log.transaction(self.group, producer).rejections.extend(rejections)
         yield
-        self._check(generation)
-        self.log.transaction(self.group, producer).offsets.update(offsets)
-        self.log.transaction(self.group, producer).tails |= {p: tails.get(p) for p in offsets}
-        yield
-        self.log.commit(self.group, producer)
-        yield
-
-    def _check(self, generation: int) -> None:
-        """Raise Regrouped if the group has had one rebalance since the last poll, and LogTrouble if
-        it has had more. With Regrouped, the transaction is aborted."""
         if generation < self.group.generation - 1:
             raise LogTrouble("fenced: the worker is no longer a member of its group")
         if generation < self.group.generation:
             self.log.abort(self.group, self.producer)
             raise Regrouped("fenced: the group has a new generation")
+        self.log.transaction(self.group, producer).offsets.update(offsets)
+        self.log.transaction(self.group, producer).tails |= {p: tails.get(p) for p in offsets}
+        yield
+        self.log.commit(self.group, producer)
+        yield
 
 
 def _by_shard(action: Callable[[int, Any], Any], wanted: Mapping[int, Any]) -> Steps:

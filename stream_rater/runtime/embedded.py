@@ -33,39 +33,24 @@ class EmbeddedEngine:
             ladders, SHARDS, 1, observer=estimating, checkpoint_every=checkpoint_every
         )
         updater = Updater(SHARDS, observer=updating, cache_bytes=CACHE_BYTES)
-        self._machines = [
-            _start(estimator_worker(self.log, self.store), estimator.run()),
-            _start(updater_worker(self.log, self.store), updater.run()),
+        self._machines: list[tuple[LocalDriver, Generator[Effect[Any], Any, Any]]] = [
+            (estimator_worker(self.log, self.store), estimator.run()),
+            (updater_worker(self.log, self.store), updater.run()),
         ]
-        for group, (worker, _, _) in zip(
-            (self.log.estimators, self.log.updaters), self._machines, strict=True
-        ):
-            group.assign([worker])
+        self._effects = [next(machine) for _, machine in self._machines]
+        for worker, _ in self._machines:
+            worker.group.assign([worker])
 
     def settle(self) -> None:
         """Run until every round is rated and published."""
-        while not self._idle():
-            self._machines = [self._step(*machine) for machine in self._machines]
-
-    def _idle(self) -> bool:
         log = self.log
-        return log.estimators.committed.get(0, 0) == len(log.rounds[0]) and all(
-            log.updaters.committed.get(shard, 0) == len(parts)
+        while log.estimators.committed.get(0, 0) < len(log.rounds[0]) or any(
+            log.updaters.committed.get(shard, 0) < len(parts)
             for shard, parts in enumerate(log.parts)
-        )
-
-    def _step(
-        self, worker: LocalDriver, machine: "Machine", effect: Effect[Any]
-    ) -> "tuple[LocalDriver, Machine, Effect[Any]]":
-        worker.now_s = self._now_s
-        outcome = worker.perform(effect)
-        if isinstance(effect, Poll) and not outcome.records:
-            self._now_s += effect.timeout_s
-        return worker, machine, machine.send(outcome)
-
-
-Machine = Generator[Effect[Any], Any, Any]
-
-
-def _start(worker: LocalDriver, machine: Machine) -> tuple[LocalDriver, Machine, Effect[Any]]:
-    return worker, machine, next(machine)
+        ):
+            for at, (worker, machine) in enumerate(self._machines):
+                effect, worker.now_s = self._effects[at], self._now_s
+                outcome = worker.perform(effect)
+                if isinstance(effect, Poll) and not outcome.records:
+                    self._now_s += effect.timeout_s
+                self._effects[at] = machine.send(outcome)
