@@ -30,7 +30,8 @@ SHARE = click.FloatRange(min=0.0, max=1.0, min_open=True)
 
 PACKAGE_EXTRAS = {
     "confluent_kafka": "service", "prometheus_client": "service", "redis": "service",
-    "structlog": "service", "httptools": "service", "uvicorn": "service", "starlette": "serve",
+    "structlog": "service", "httptools": "service", "uvicorn": "service", "lmdb": "serve",
+    "starlette": "serve",
 }  # fmt: skip
 """By package, the extra of stream-rater that installs it."""
 
