@@ -199,8 +199,50 @@ def a_seed(before: Profile, profile: Profile) -> None:
             _send(engine, {"round_id": players[0], "at": DAY, "players": seeded}, "players-seeded")
 
 
+def a_post(before: Profile, profile: Profile) -> None:
+    """A backend posts a round, which the log takes."""
+    from tests.builders.doors import Client, DoorPlace
+
+    async def send(client: Client) -> None:
+        for each in (before, profile):
+            body = _round("first" if each is before else "second")
+            body["completed_at"] = "2026-05-01T00:00:00Z"  # before the clock of the door
+            with each:
+                answer = await client.post("/v1/ladders/eu/rounds", body)
+            assert answer.status == 202, answer
+
+    DoorPlace().play(send)
+
+
+def a_question(before: Profile, profile: Profile) -> None:
+    """Matchmaking asks for players, whom the index knows."""
+    from tempfile import TemporaryDirectory
+
+    from stream_rater.config.ladders import ANY_LADDER
+    from stream_rater.serve.questions import Questions
+    from tests.builders.doors import NOTHING, Client, DoorPlace
+    from tests.builders.indexes import Index, an_event
+
+    with TemporaryDirectory() as folder:
+        index = Index(Path(folder) / "index")
+        index.apply([an_event(name, at, ladder="eu") for at, name in enumerate(NAMES)])
+        ask = Questions(index.reader, ANY_LADDER, lambda: True, lambda: 0.0, NOTHING, lambda: 0.0)
+
+        asked = {"players": list(NAMES)}
+
+        async def look_up(client: Client) -> None:
+            for each in (before, profile):
+                with each:
+                    answer = await client.post("/v1/ladders/eu/players:lookup", asked)
+                assert answer.status == 200, answer
+
+        DoorPlace(questions=ask).play(look_up)
+        index.close()
+
+
 ROADS: dict[str, Callable[[Profile, Profile], None]] = {
-    "lobby": a_lobby, "correction": a_correction, "seed": a_seed
+    "lobby": a_lobby, "correction": a_correction, "seed": a_seed, "post": a_post,
+    "question": a_question,
 }  # fmt: skip
 DAY = "2026-11-20T20:15:05Z"
 
@@ -212,8 +254,12 @@ def _engine() -> Any:
 
 
 def _play(engine: Any, round_id: str) -> None:
+    _send(engine, _round(round_id))
+
+
+def _round(round_id: str) -> dict[str, Any]:
     standings = [{"player": name, "rank": 1 + i} for i, name in enumerate(NAMES)]
-    _send(engine, {"round_id": round_id, "completed_at": DAY, "standings": standings})
+    return {"round_id": round_id, "completed_at": DAY, "standings": standings}
 
 
 def _send(engine: Any, fields: dict[str, Any], kind: str = "") -> None:

@@ -86,7 +86,8 @@ class DoorPlace:
     """The API in front of a log in memory. `play` runs a coroutine with a client."""
 
     def __init__(
-        self, ladders: Ladders = ANY_LADDER, beliefs: Any = NOTHING, **settings: Any
+        self, ladders: Ladders = ANY_LADDER, beliefs: Any = NOTHING, questions: Any = NOTHING,
+        **settings: Any,
     ) -> None:  # fmt: skip
         self.log, self.waiting = LogInMemory(), Waiting()
         self.metrics = ApiMetrics(structlog.get_logger())
@@ -98,7 +99,7 @@ class DoorPlace:
             clock=lambda: NOW_S,
         )  # fmt: skip
         self.api = Api(
-            given, "0", NOTHING, beliefs, Hub(), self.metrics, list, NOTHING,
+            given, "0", questions, beliefs, Hub(), self.metrics, list, NOTHING,
             door=self.door if given.serve_write_token else None, seasons=NOTHING,
         )  # fmt: skip
         self.states = self.door.states
