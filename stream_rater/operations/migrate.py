@@ -75,7 +75,8 @@ class Migration:
         source = self._source
         for each in (source, self._target):
             each.check_idle()
-        source.check_ratings()
+        if self._pseudonym is None:  # else `successor` has checked them
+            source.check_ratings()
         check_kernel(source.kernel())
         corrections = checks.agreed(source, self._ladders, self._outcome).corrections
         self._corrected = frozenset(corrections)

@@ -5,10 +5,11 @@ that they name from `opened`, and need not know which one it is.
 """
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.index.log import FollowedLog
 from stream_rater.places.port import Place
 
@@ -49,6 +50,15 @@ def log_to_follow(settings: Settings, data: Path | None = None) -> FollowedLog:
     from stream_rater.adapters.kafka.followed import KafkaLog
 
     return KafkaLog(settings)
+
+
+def check_not_half(settings: Settings) -> None:
+    """Raise LayoutMismatch if a move to this place is unfinished, as far as Redis says so: `serve`
+    needs none, and may have no rights there."""
+    from stream_rater.adapters.redis.store import RedisStore
+
+    with suppress(Denied, StoreTrouble), closing(RedisStore(settings)) as store:
+        store.layout.check_not_half()
 
 
 def drop_index(settings: Settings, now_s: float) -> int:

@@ -424,8 +424,9 @@ class FilePlace(reading.DataFile, Place):
     @contextmanager
     def successor(self, prefix: str) -> Iterator[Place]:
         """Within the block, a new file, which takes the place of this one at the end. The index is
-        deleted then. Raises Unusable if another program reads this file."""
+        deleted then. Raises Unusable if another program reads this file, and BadConfiguration."""
         self._be_alone()
+        self.check_settings()
         new, beside = names.real(self.path, names.NEW), names.index_path(self.path)
         index = Path(self.settings.index) if self.settings.index else beside
         names.check_index(index)

@@ -95,7 +95,9 @@ class KafkaPlace(Place):
 
     @property
     def shards(self) -> int:
-        return self._count(self.topics.changed)
+        # Not every role may see both topics of the shards.
+        known = self.topics.changed in self._counts
+        return self._count(self.topics.changed if known else self.topics.parts)
 
     def _count(self, topic: str) -> int:
         self._find(topic)

@@ -22,7 +22,7 @@ from stream_rater.index.folder import default_path
 from stream_rater.index.follower import Follower, NewEvent, Watcher
 from stream_rater.index.process import END_TIMEOUT_S, IndexProcess
 from stream_rater.index.reader import IndexReader
-from stream_rater.places import log_to_follow, place_of
+from stream_rater.places import check_not_half, log_to_follow, place_of
 from stream_rater.places.port import Place
 from stream_rater.runtime import http, log, malloc
 from stream_rater.runtime.connections import ConnectionLimits, Server
@@ -110,6 +110,7 @@ def parts_of_service(settings: Settings, ladders: Ladders) -> MakeParts:
     """A function that makes the parts of a process beside workers, Kafka and Redis."""
 
     def make(watcher: Watcher, _: ApiMetrics) -> Parts:
+        check_not_half(settings)
         where = Path(settings.index) if settings.index else default_path(settings.serve)
         follow = partial(
             Follower, where, partial(log_to_follow, settings), settings.serve_history,

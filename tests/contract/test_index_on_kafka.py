@@ -14,10 +14,9 @@ from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.index_keys import INDEX, KEEP_S, VIEWS, drop_index
-from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import ANY_OFFSET, Record
 from stream_rater.contract.season_ended import Message, message_of
 from stream_rater.index.seasons import LOOK_S, SeasonFollower
 from tests import real
@@ -37,7 +36,7 @@ def publish(at: Settings, given: Sequence[Message]) -> None:
     topic = topic_of(at)
     if admin.partitions_if_any(topic) is None:
         admin.create_season_topic(topic)
-    Copier(at, topic).write(Record(0, ANYWHERE, e.value, (), key=e.key) for e in given)
+    Copier(at, topic).write(Record(0, ANY_OFFSET, e.value, (), key=e.key) for e in given)
 
 
 def test_seasons_are_followed(settings: real.SettingsFactory, tmp_path: Path) -> None:

@@ -179,6 +179,8 @@ def test_topics_with_kafkas_defaults_are_refused_until_they_are_mended(
     assert [mend(each) for each in warnings] == [
         (name, "message.timestamp.type") for name in (names.parts, names.changed, names.rejected)
     ]
+    (early,) = [each for each in said if "delete.retention.ms" in each]
+    assert mend(early) == (names.changed, "delete.retention.ms")
     admin = Admin(at)
     admin.check_topics()
     assert admin.warnings == []

@@ -149,9 +149,13 @@ class StoreMetadata:
                 "workers have: nothing was compared"
             )
 
+    def check_not_half(self) -> None:
+        """Raise LayoutMismatch if a move to this store is unfinished."""
+        check_not_half(self._guard(partial(self._client.hget, LAYOUT_KEY, REBUILDING)))
+
     def check_rebuildable(self, layout: Mapping[str, str]) -> None:
         """Raise LayoutMismatch for what a rebuild cannot repair: other rounds, or half a move."""
-        check_not_half(self._guard(partial(self._client.hget, LAYOUT_KEY, REBUILDING)))
+        self.check_not_half()
         for name in OF_THE_ROUNDS & layout.keys():
             stored = self._guard(partial(self._client.hget, LAYOUT_KEY, name))
             _check_field(name, stored, layout[name])
