@@ -87,6 +87,8 @@ class LocalLog(ABC):
     """The number of the first rejections that retention has deleted."""
     poll_records = 500
     """The most records of a partition that one poll, or one ReadAgain, returns."""
+    pieces = 2
+    """The number of pieces in which the events of a transaction are sent, one after the other."""
 
     def __init__(self, partitions: int, shards: int) -> None:
         self.estimators = Group(partitions)
@@ -117,12 +119,6 @@ class LocalLog(ABC):
     def performing(self, effect: ports.Effect[Any]) -> AbstractContextManager[None]:
         """The block in which an effect is performed without a pause."""
         return nullcontext()
-
-    def pieces(self, events: Collection[ports.Event]) -> Sequence[Collection[ports.Event]]:
-        """The events in two pieces, which are sent one after the other."""
-        sent = list(events)
-        half = len(sent) // 2
-        return sent[:half], sent[half:]
 
     def new_producer(self) -> int:
         """The id of a new producer."""
@@ -235,16 +231,11 @@ class LocalDriver:
 
     def poll(self, effect: ports.Poll) -> Steps:
         yield
-        polled, source = self._membership(), self._source
+        polled = self._membership()
         records: list[Record] = []
         if not effect.no_fetch:
             for partition in [p for p in self._reading if p not in effect.paused]:
-                offset = self._reading[partition]
-                if not source.start(partition) <= offset <= source.end(partition):
-                    raise LogTrouble(f"offset {offset} of partition {partition} is out of range")
-                new = source.read(partition, offset, offset + self.log.poll_records)
-                self._reading[partition] = offset + len(new)
-                records += new
+                records += self._take(partition, self.log.poll_records)
         return ports.Polled(polled.now_s, polled.lost, polled.gained, records)
 
     def has_news(self, paused: Collection[int]) -> bool:
@@ -254,6 +245,14 @@ class LocalDriver:
             for partition, offset in self._reading.items()
             if partition not in paused
         )
+
+    def _take(self, partition: int, most: int) -> Sequence[Record]:
+        offset, source = self._reading[partition], self._source
+        if not source.start(partition) <= offset <= source.end(partition):
+            raise LogTrouble(f"offset {offset} of partition {partition} is out of range")
+        new = source.read(partition, offset, offset + most)
+        self._reading[partition] = offset + len(new)
+        return new
 
     def _membership(self) -> ports.Polled:
         if self._generation == self.group.generation:
@@ -418,28 +417,33 @@ class LocalDriver:
         self, events: Collection[ports.Event], rejections: Sequence[ports.Rejection],
         offsets: Mapping[int, int], tails: ports.Tails = ports.NO_TAILS,
     ) -> Steps:  # fmt: skip
-        """Send the records, then the offsets, which are not stable from then on, then commit.
-        Raises Regrouped if the group has had one rebalance since the last poll, and LogTrouble if
-        it has had more. With Regrouped, the transaction is aborted."""
+        """Send the records, then the offsets, which are not stable from then on, then commit."""
         producer, generation = self.producer, self._generation
         open_events, self._open = self._open, None
         if open_events is None and producer in self.group.transactions:
             raise LogTrouble("the producer's last transaction has not ended")
-        for batch in self.log.pieces(events if open_events is None else ()):
+        sent = list(events) if open_events is None else []
+        cuts = [len(sent) * i // self.log.pieces for i in range(self.log.pieces + 1)]
+        for first, end in itertools.pairwise(cuts):
             yield
-            self.log.transaction(self.group, producer).batches.append(batch)
+            self.log.transaction(self.group, producer).batches.append(sent[first:end])
         self.log.transaction(self.group, producer).rejections.extend(rejections)
         yield
-        if generation < self.group.generation - 1:
-            raise LogTrouble("fenced: the worker is no longer a member of its group")
-        if generation < self.group.generation:
-            self.log.abort(self.group, self.producer)
-            raise Regrouped("fenced: the group has a new generation")
+        self._check(generation)
         self.log.transaction(self.group, producer).offsets.update(offsets)
         self.log.transaction(self.group, producer).tails |= {p: tails.get(p) for p in offsets}
         yield
         self.log.commit(self.group, producer)
         yield
+
+    def _check(self, generation: int) -> None:
+        """Raise Regrouped if the group has had one rebalance since the last poll, and LogTrouble if
+        it has had more. With Regrouped, the transaction is aborted."""
+        if generation < self.group.generation - 1:
+            raise LogTrouble("fenced: the worker is no longer a member of its group")
+        if generation < self.group.generation:
+            self.log.abort(self.group, self.producer)
+            raise Regrouped("fenced: the group has a new generation")
 
 
 def _by_shard(action: Callable[[int, Any], Any], wanted: Mapping[int, Any]) -> Steps:

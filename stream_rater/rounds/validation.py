@@ -11,6 +11,7 @@ message says where the mistake is.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -261,21 +262,15 @@ def _bad_shares(c: Candidates) -> Flags:
     return rounds_with(bad, c.rounds.sizes)
 
 
-def _bad_values(c: Candidates, column: npt.NDArray[Any], bad: float, used: Floats) -> Flags:
-    """(R,) whether each round has a seat or a score that is not valid, on a ladder that uses it."""
+def _bad_values(name: str, bad: float, c: Candidates) -> Flags:
+    """(R,) whether each round has a `seat` or a `score` that is not valid, on a ladder that uses
+    it."""
+    column, used = getattr(c.rounds, name), getattr(c.bounds, f"{name}s")
     if not len(column) or not used.any():
         return NO_ROUND
     broken = rounds_with(column == bad, c.rounds.entries)
     broken &= used != 0
     return broken
-
-
-def _bad_seats(c: Candidates) -> Flags:
-    return _bad_values(c, c.rounds.seat, batch.BAD_SEAT, c.bounds.seats)
-
-
-def _bad_scores(c: Candidates) -> Flags:
-    return _bad_values(c, c.rounds.score, batch.BAD_SCORE, c.bounds.scores)
 
 
 # --- players -------------------------------------------------------------------------------------
@@ -345,8 +340,10 @@ RULES = tuple(ValidationRule(*rule) for rule in (
     ("bad-rank", lambda c: rounds_with(_lacks_place(c), c.rounds.entries), _place_message),
     ("malformed", lambda c: rounds_with(_no_players(c), c.rounds.entries), _no_players_message),
     ("bad-shares", _bad_shares, lambda c, i: c.mistake_in("shares", i)),
-    ("bad-seat", _bad_seats, lambda c, i: c.mistake_in("seat", i)),
-    ("bad-score", _bad_scores, lambda c, i: c.mistake_in("score", i)),
+    ("bad-seat", partial(_bad_values, "seat", batch.BAD_SEAT),
+     lambda c, i: c.mistake_in("seat", i)),
+    ("bad-score", partial(_bad_values, "score", batch.BAD_SCORE),
+     lambda c, i: c.mistake_in("score", i)),
     ("bad-id", _no_player, _player_message),
     ("duplicate-player", _repeated_player, _repeated_player_message),
     ("wrong-partition", lambda c: (c.partition != c.bounds.home) & (c.partitions != ANYWHERE),

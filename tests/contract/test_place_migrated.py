@@ -252,7 +252,7 @@ def test_a_torn_log_with_corrections() -> None:
     """Commands refuse it until it is rebuilt. Then the beliefs are those of what it still has, no
     offset is used again, and who had another last event gets a new one. A second rebuild changes
     nothing, and it can be moved."""
-    place, before = torn(), a_memory()
+    place, whole = torn(), a_memory()
     with unchanged(place), pytest.raises(Failed):
         Migration(place, an_empty_place(), ANY_LADDER, None, "").check()
     rebuild_from_log(place, ANY_LADDER, cores=1)
@@ -260,7 +260,7 @@ def test_a_torn_log_with_corrections() -> None:
     assert len(place.log.rounds[0]) > len(LOG)
     added = [
         rating_changed_from_json(each.value)
-        for old, new in zip(before.log.changed, place.log.changed, strict=True)
+        for old, new in zip(whole.log.changed, place.log.changed, strict=True)
         for each in new[len(old) :]
     ]
     causes = {each.correction.cause if each.correction else "" for each in added}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import structlog
 
+from stream_rater.adapters.local_driver import LocalDriver
 from stream_rater.contract.record import Headers, Record
 from stream_rater.runtime import log
 from stream_rater.runtime.embedded import EmbeddedEngine
@@ -228,13 +229,13 @@ def test_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = EmbeddedEngine()
     turns = 0
 
-    def turn(*machine: Any) -> object:
+    def performed(worker: LocalDriver, effect: Any) -> Any:
         nonlocal turns
         turns += 1
-        return taken(*machine)
+        return perform(worker, effect)
 
-    taken = engine._step
-    monkeypatch.setattr(engine, "_step", turn)
+    perform = LocalDriver.perform
+    monkeypatch.setattr(LocalDriver, "perform", performed)
     for number in range(ROUNDS):
         engine.log.submit(
             0, as_json(round_id=f"r{number}", completed_at=day(number)), received_s=2e9

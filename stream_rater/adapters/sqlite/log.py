@@ -1,7 +1,7 @@
 """The log in a data file: the tables of rounds, parts, events, rejections and ladder events."""
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -104,6 +104,7 @@ class SqliteLog(LocalLog):
     rounds: SqliteTopic
     parts: SqliteTopic
     poll_records = ports.POLL_RECORDS
+    pieces = 1  # nobody sees them before the transaction ends
 
     def __init__(self, database: Database) -> None:
         super().__init__(database.partitions, database.shards)
@@ -167,9 +168,6 @@ class SqliteLog(LocalLog):
         Outside of it each effect that writes is a transaction of its own."""
         alone = isinstance(effect, WRITES) and not self.database.in_turn
         return self.database.turn() if alone else nullcontext()
-
-    def pieces(self, events: Collection[ports.Event]) -> Sequence[Collection[ports.Event]]:
-        return (events,)  # nobody sees them before the transaction ends
 
     def append_part(self, shard: int, value: bytes) -> int:
         with self.database.write(LogTrouble) as connection:
