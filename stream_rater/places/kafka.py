@@ -96,8 +96,8 @@ class KafkaPlace(Place):
     @property
     def shards(self) -> int:
         # Not every role may see both topics of the shards.
-        known = self.topics.changed in self._counts
-        return self._count(self.topics.changed if known else self.topics.parts)
+        known = self.topics.parts in self._counts
+        return self._count(self.topics.parts if known else self.topics.changed)
 
     def _count(self, topic: str) -> int:
         self._find(topic)
