@@ -24,7 +24,7 @@ def checkpoint(settings: Settings, named: Sequence[str]) -> None:
     with named_failures(), places.opened(settings) as place:
         selfcheck.check()
         place.check_whole()
-        finished = place.progress().rated
+        finished = {p: each.offset or 0 if each else 0 for p, each in place.commits().items()}
         # Read last, so that it covers everything before the offsets.
         ladder_log = place.ladder_log()
         for ladder in named or sorted(ladder_log.ladders):
