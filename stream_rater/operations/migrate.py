@@ -169,7 +169,8 @@ class Migration:
 
     def rebuild(self) -> int:
         """Rebuild the beliefs at the new place. Returns their number. Raises Failed if a belief or
-        a newest event differs from that before, as far as it may be read, or if something has changed in either place."""
+        a newest event that may be read differs from that before, or if something has changed in
+        either place."""
         source, target = self._source, self._target
         before = self._renamed(self._digests(source, f"beliefs in {source.name}"))
         target.drop_derived()
