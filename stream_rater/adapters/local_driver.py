@@ -83,10 +83,8 @@ class LocalLog(ABC):
 
     rounds: Topic
     parts: Topic
-    rejections_deleted = 0
-    """The number of the first rejections that retention has deleted."""
-    poll_records = 500
-    """The most records of a partition that one poll, or one ReadAgain, returns."""
+    rejections_deleted = 0  # The number of the first rejections that retention has deleted.
+    poll_records = 500  # The most records of a partition that one poll, or one ReadAgain, returns.
     pieces = 2
     """The number of pieces in which the events of a transaction are sent, one after the other."""
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 Build = Callable[..., Sequence[Any]]
 """A function that builds the corrections of a command from its arguments."""
 
-SHOWN_PLAYERS = 20
-"""The largest number of players in the table of a dry run without `--top`."""
+SHOWN_PLAYERS = 20  # The largest number of players in the table of a dry run without `--top`.
 
 
 @click.group()

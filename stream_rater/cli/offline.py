@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from stream_rater.operations.demo import DemoSeason
 
-SHOWN_MOVES = 6
-"""The largest number of players in the table about the cheater's removal."""
+SHOWN_MOVES = 6  # The largest number of players in the table about the cheater's removal.
 
 
 @click.command()

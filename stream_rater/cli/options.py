@@ -72,8 +72,7 @@ def with_options(command: Command, options: Iterable[Callable[[Command], Command
 
 # --- settings ------------------------------------------------------------------------------------
 
-_DATA = "stream_rater.data"
-"""The key of the file that `--data` names, in the context of a command."""
+_DATA = "stream_rater.data"  # The key of the file that `--data` names, in the context of a command.
 
 
 def _store_data(context: click.Context, _: click.Parameter, value: Path | None) -> None:

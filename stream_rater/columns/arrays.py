@@ -8,5 +8,4 @@ Singles = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
-Hashes = npt.NDArray[np.uint64]
-"""Hashes of 64 bits."""
+Hashes = npt.NDArray[np.uint64]  # Hashes of 64 bits.

@@ -33,8 +33,7 @@ class Watcher:
         """A kernel was compiled here and is in the cache."""
 
 
-watchers: list[Watcher] = []
-"""All watchers that receive reports."""
+watchers: list[Watcher] = []  # All watchers that receive reports.
 
 
 class SharedCache:

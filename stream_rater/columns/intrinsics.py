@@ -24,11 +24,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-tools: Any = cgutils
-"""numba's tools for generating code, which have no type hints."""
+tools: Any = cgutils  # numba's tools for generating code, which have no type hints.
 
-LINE = 64
-"""The number of bytes in a cache line."""
+LINE = 64  # The number of bytes in a cache line.
 
 READ, KEEP, DATA = 0, 3, 1
 """Arguments of LLVM's instruction: the row will be read, is to stay in all caches, and is data."""

@@ -34,12 +34,9 @@ class Entry(NamedTuple):
 
     module: str
     name: str
-    arguments: tuple[Any, ...]
-    """The types of the arguments."""
-    symbol: str
-    """The linker's name of the machine code."""
-    size: int
-    """The number of its LLVM instructions."""
+    arguments: tuple[Any, ...]  # The types of the arguments.
+    symbol: str  # The linker's name of the machine code.
+    size: int  # The number of its LLVM instructions.
 
     @property
     def is_called(self) -> bool:

@@ -23,10 +23,8 @@ SHARD_BITS = 20
 """The number of lowest bits of a fingerprint, which contain the shard. No topic has more shards
 than fit into them."""
 IN_SHARD = np.uint64((1 << SHARD_BITS) - 1)
-TAKEN = np.uint64(1 << 63)
-"""The bit that is set in each fingerprint, so that none is 0."""
-NOTHING = -1
-"""Stands for no number, because stored numbers are never below 0."""
+TAKEN = np.uint64(1 << 63)  # The bit that is set in each fingerprint, so that none is 0.
+NOTHING = -1  # Stands for no number, because stored numbers are never below 0.
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 SMALLEST = 1024

@@ -21,13 +21,11 @@ from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.strings import StringColumn, put
 
-WAYS = 8
-"""The number of slots of a set."""
+WAYS = 8  # The number of slots of a set.
 SHORTEST, LONGEST = 160, 1024
 """The bytes of name and record together for which a slot has room: at first, and at most. Entries
 that are longer than LONGEST are not stored."""
-ABOUT = 28
-"""The bytes that a slot takes beside its name and record."""
+ABOUT = 28  # The bytes that a slot takes beside its name and record.
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 HALF = np.uint64(32)

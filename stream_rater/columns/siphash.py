@@ -33,12 +33,10 @@ START = (
     Word(0x6C7967656E657261), Word(0x7465646279746573),
 )  # fmt: skip
 """The state under the key 0, in ASCII "somepseudorandomlygeneratedbytes"."""
-END = Word(0xFF)
-"""The value that enters the state after the last word."""
+END = Word(0xFF)  # The value that enters the state after the last word.
 LAST_ROUNDS = 3
 
-WORD, HALF = Word(8), Word(4)
-"""The number of bytes in a word, and in half of one."""
+WORD, HALF = Word(8), Word(4)  # The number of bytes in a word, and in half of one.
 BYTE_BITS = Word(8)
 ZERO, ONE = Word(0), Word(1)
 

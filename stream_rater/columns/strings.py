@@ -25,8 +25,7 @@ SECRET_KEY = Key(np.uint64(secrets.randbits(64)), np.uint64(secrets.randbits(64)
 is an argument of kernels, because numba would compile a global into them and store it on the
 disk."""
 
-FEW = 32
-"""Up to this many hashes are all compared with each other."""
+FEW = 32  # Up to this many hashes are all compared with each other.
 
 FREE, ONE = np.uint64(0), np.uint64(1)
 
@@ -40,8 +39,7 @@ class StringColumn(msgspec.Struct, gc=False):
     data: Bytes
     starts: Ints
     ends: Ints
-    known_hashes: Hashes | None = None
-    """The `hashes`, once they have been computed; None before."""
+    known_hashes: Hashes | None = None  # The `hashes`, once they have been computed; None before.
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> "StringColumn":

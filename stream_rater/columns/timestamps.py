@@ -14,8 +14,7 @@ instead."""
 SHAPE = np.frombuffer(b"0000-00-00T00:00:00", np.uint8).copy()
 """The form of a time, in which 0 stands for any digit."""
 ZERO, NINE, POINT, PLUS, MINUS, COLON, ZULU = b"09.+-:Z"
-MOST_DECIMALS = 6
-"""The most decimals of a second; more would be rounded."""
+MOST_DECIMALS = 6  # The most decimals of a second; more would be rounded.
 FIRST_YEAR, LAST_YEAR = 1000, 9998
 DAY_S, HOUR_S, MINUTE_S = 86_400, 3_600, 60
 DAYS_BEFORE_MONTH = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365], np.int64)

@@ -54,8 +54,7 @@ SCORED, LOG_LOSS, BRIER, PAIRS_SCORED, PAIRS_DRAWN, PAIRS_UNFINISHED = range(10,
 compiles the kernels again, and a change of another file does not. A test compares them."""
 
 LEAST_ROUNDS = 5
-EXACT = 64
-"""Rounds of up to this many entries have every pair scored."""
+EXACT = 64  # Rounds of up to this many entries have every pair scored.
 STRIDES = 16
 LEAST_PROBABILITY = 1e-15
 """Probabilities are clipped to [LEAST_PROBABILITY, 1 - LEAST_PROBABILITY]."""

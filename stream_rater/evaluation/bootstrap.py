@@ -20,8 +20,7 @@ from stream_rater.evaluation.measures import better
 
 SAMPLES = 2000
 MOST_RESAMPLED = 20_000
-CHUNK = 1 << 20
-"""The number of counts in memory at the same time."""
+CHUNK = 1 << 20  # The number of counts in memory at the same time.
 
 SEED = np.uint64(1)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -45,24 +45,18 @@ from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.normal import density, mills
 
-HALF_LIFE = 1500.0
-"""The number of pairs after which a pair's weight is halved."""
-HALF_LIVES = 6
-"""Pairs older than this many half-lives are dropped."""
-PRIOR_OF_FACTOR = 0.5
-"""The prior standard deviation of ln factor around 0."""
+HALF_LIFE = 1500.0  # The number of pairs after which a pair's weight is halved.
+HALF_LIVES = 6  # Pairs older than this many half-lives are dropped.
+PRIOR_OF_FACTOR = 0.5  # The prior standard deviation of ln factor around 0.
 USUAL_WIDTH = 0.1
 """The prior median of the width, in standard deviations of a performance difference. Equals then
 draw with a probability of 8 %."""
 PRIOR_OF_WIDTH = 1.5
 """The prior standard deviation of the logarithm of the width. It is wide: draws are a quarter of
 the results of football, and hardly occur in a race."""
-PRIOR_OF_UPSET = 0.05
-"""The prior standard deviation of `upset`, which is not negative."""
-MOST_UPSET = 0.2
-"""The largest `upset`. Then two of five results are decided by chance alone."""
-MOST_OF_ROUND = 50.0
-"""The most pairs that a round counts as."""
+PRIOR_OF_UPSET = 0.05  # The prior standard deviation of `upset`, which is not negative.
+MOST_UPSET = 0.2  # The largest `upset`. Then two of five results are decided by chance alone.
+MOST_OF_ROUND = 50.0  # The most pairs that a round counts as.
 ALL_PAIRS = 8
 """All pairs of a round of up to this many sides are looked at. In a larger round, MOST_COMPARED
 sides, spread evenly over the standings, are each compared with DISTANCES others, near and far."""
@@ -71,37 +65,28 @@ LEAST_PART, MOST_PART, GROWTH = 20.0, 150.0, 0.05
 """A calibration is fitted again as soon as the pairs since the last fit are GROWTH of all pairs so
 far, but at least LEAST_PART and at most MOST_PART pairs."""
 
-LEAST_PROBABILITY = 1e-15
-"""A smaller probability of what happened counts as this one."""
-ENOUGH = 1e-4
-"""A fit ends when a step promises to gain less than this, in nats."""
+LEAST_PROBABILITY = 1e-15  # A smaller probability of what happened counts as this one.
+ENOUGH = 1e-4  # A fit ends when a step promises to gain less than this, in nats.
 MOST_STEPS, MOST_HALVINGS = 50, 30
-WIDEST = 3.5
-"""The largest |ln factor|, and the largest distance of ln v from its prior, in a step."""
+WIDEST = 3.5  # The largest |ln factor|, and the largest distance of ln v from its prior, in a step.
 
 
 class Calibration(NamedTuple):
     """The corrections of a model's predictions. The default changes nothing."""
 
-    factor: float = 1.0
-    """The variance of each side's performance is multiplied by it."""
+    factor: float = 1.0  # The variance of each side's performance is multiplied by it.
     draw_width: float = 0.0
     """Two sides draw if their performances differ by at most this much, in rating points."""
-    upset: float = 0.0
-    """Half the share of decided pairs whose result is chance alone."""
+    upset: float = 0.0  # Half the share of decided pairs whose result is chance alone.
 
 
 class Pairs(NamedTuple):
     """P predicted pairs of sides and their outcomes. The better placed side comes first."""
 
-    gap: Floats
-    """(P,) the difference of the means of both sides' performances, in rating points."""
-    variance: Floats
-    """(P,) the variance of the difference of the performances."""
-    drew: Flags
-    """(P,) whether the sides share a place."""
-    weight: Floats
-    """(P,) the number of pairs that a pair counts as."""
+    gap: Floats  # (P,) the difference of the means of both sides' performances, in rating points.
+    variance: Floats  # (P,) the variance of the difference of the performances.
+    drew: Flags  # (P,) whether the sides share a place.
+    weight: Floats  # (P,) the number of pairs that a pair counts as.
 
     def of(self, chosen: slice | Flags) -> "Pairs":
         """A copy with only these pairs."""
@@ -333,12 +318,9 @@ class Learner:
     """The calibration of the first rounds, and what is kept of what is not learned."""
     learned: Learned = EVERYTHING
     _now: Calibration | None = None
-    _pairs: Pairs = NO_PAIRS
-    """The pairs so far that are not forgotten, in the order of the season."""
-    _seen: float = 0.0
-    """The number of pairs so far, as they count."""
-    _since: float = 0.0
-    """The number of pairs since the last fit."""
+    _pairs: Pairs = NO_PAIRS  # The pairs so far that are not forgotten, in the order of the season.
+    _seen: float = 0.0  # The number of pairs so far, as they count.
+    _since: float = 0.0  # The number of pairs since the last fit.
 
     @property
     def now(self) -> Calibration:

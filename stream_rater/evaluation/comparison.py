@@ -22,8 +22,7 @@ from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.shared_scores import alike, counted
 from stream_rater.rating.parameters import RatingConfig
 
-Named = tuple[str, RatingConfig]
-"""The name of a configuration, and the configuration."""
+Named = tuple[str, RatingConfig]  # The name of a configuration, and the configuration.
 
 
 Progress = Callable[[str, Sequence[Session]], Iterable[Session]]

@@ -43,16 +43,12 @@ class SeasonScores:
     scores: Floats
     """(R, len(FIELDS)) the scores of all rounds in the order of the season, including those that
     only build experience."""
-    players: Ints
-    """(R,) the number of players of each round."""
-    rating_s: float
-    """Seconds spent on rating alone."""
-    seconds: float
-    """Seconds from the first session to the last score."""
+    players: Ints  # (R,) the number of players of each round.
+    rating_s: float  # Seconds spent on rating alone.
+    seconds: float  # Seconds from the first session to the last score.
     win_predictions: WinPredictions
     """The predicted probability to win of each side, for all rounds whose winner is scored."""
-    draws: bool = False
-    """Whether draws were outcomes. If not, they were left out."""
+    draws: bool = False  # Whether draws were outcomes. If not, they were left out.
 
     def scored(self, train: float) -> Floats:
         """The scores without those of the first floor(train R) rounds."""
@@ -85,10 +81,8 @@ class Contender:
     (`calibrating`). With False draws are left out, and the draw margin is ignored."""
     by_display: bool = False
     """Whether entries are ordered by their displayed ratings. If not, they are ordered by mu."""
-    rating_s: float = 0.0
-    """Seconds spent on rating so far."""
-    scores_draws: bool = False
-    """Whether the next rounds are scored over three outcomes."""
+    rating_s: float = 0.0  # Seconds spent on rating so far.
+    scores_draws: bool = False  # Whether the next rounds are scored over three outcomes.
     _learner: Learner | None = None
     """Learns the width of draws, if draws are outcomes and the configuration has no margin."""
     _pools: dict[str, Pool] = field(default_factory=dict)

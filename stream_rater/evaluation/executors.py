@@ -71,8 +71,7 @@ def _results(executor: Executor, shared: Any, work: Any, items: Iterable[Any]) -
     raise TrialsFailed(why)
 
 
-_lock = Lock()
-"""A worker may have several threads."""
+_lock = Lock()  # A worker may have several threads.
 
 
 def _do(shared: bytes | str, kernels: int, work: Any, item: Any) -> Any:

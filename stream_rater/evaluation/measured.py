@@ -26,21 +26,15 @@ class Evaluation(msgspec.Struct, kw_only=True):
     them that have a score."""
     rounds_scored: int
     """The scored rounds that have a log loss: the same for all configurations on a file."""
-    pairs_scored: int
-    """Pairs of entries that have a log loss."""
+    pairs_scored: int  # Pairs of entries that have a log loss.
     draws_scored: int
     """The draws among these pairs. Where there are any, log loss and Brier score are computed over
     three outcomes."""
-    draws_left_out: int
-    """Pairs that drew and have no log loss."""
-    unfinished_left_out: int
-    """Pairs in which neither entry finished."""
-    winners_scored: int
-    """Rounds whose winner is scored."""
-    results: int
-    """The number of results of all rounds: one for each player of each round."""
-    players: int
-    """The former name of `results`."""
+    draws_left_out: int  # Pairs that drew and have no log loss.
+    unfinished_left_out: int  # Pairs in which neither entry finished.
+    winners_scored: int  # Rounds whose winner is scored.
+    results: int  # The number of results of all rounds: one for each player of each round.
+    players: int  # The former name of `results`.
     pair_inversion: float | None
     rank_deviation: float | None
     pair_inversion_all: float | None
@@ -53,8 +47,7 @@ class Evaluation(msgspec.Struct, kw_only=True):
     brier: float | None
     winner_log_loss: float | None
     winner_brier: float | None
-    seconds: float
-    """Seconds for reading, rating and scoring."""
+    seconds: float  # Seconds for reading, rating and scoring.
     rating_seconds: float
     rounds_per_second: float
     players_per_second: float

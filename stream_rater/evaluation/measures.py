@@ -27,8 +27,7 @@ finished; they are never scored."""
 class MeasureFacts(NamedTuple):
     """The facts that decide how a measure is averaged, compared, tuned and shown."""
 
-    weight: str
-    """The column that has the measure's weight in each round."""
+    weight: str  # The column that has the measure's weight in each round.
     higher_is_better: bool = False
     in_per_cent: bool = False
 
@@ -53,8 +52,7 @@ FACTS_OF = {
 }
 """The measures by name. Each is a column of FIELDS."""
 
-MEASURES = tuple(FACTS_OF)
-"""The names of the measures."""
+MEASURES = tuple(FACTS_OF)  # The names of the measures.
 
 AIMS = tuple(name for name, each in FACTS_OF.items() if not each.is_of_winner)
 """The measures that can be tuned by."""

@@ -20,14 +20,10 @@ from stream_rater.evaluation.winners import WinBin
 class Reliability(NamedTuple):
     """How often sides won, for B bins of sides with a similar probability to win."""
 
-    predicted: Floats
-    """(B,) the mean probability to win."""
-    won: Floats
-    """(B,) the share of the sides that won."""
-    low: Floats
-    """(B,) the low end of the 95 % interval of that share."""
-    high: Floats
-    """(B,) the high end of the interval."""
+    predicted: Floats  # (B,) the mean probability to win.
+    won: Floats  # (B,) the share of the sides that won.
+    low: Floats  # (B,) the low end of the 95 % interval of that share.
+    high: Floats  # (B,) the high end of the interval.
 
 
 def reliability_axes(ax: Any, title: str) -> None:

@@ -58,8 +58,7 @@ class Tested(NamedTuple):
 
     name: str
     value: float
-    difference: Difference
-    """The log loss with it less that without it."""
+    difference: Difference  # The log loss with it less that without it.
     taken: bool
 
 
@@ -71,12 +70,9 @@ class Compared(NamedTuple):
     """A measure over the rounds that were not tuned on, by both sets of parameters."""
 
     measure: str
-    now: float
-    """The measure by the present parameters."""
-    tuned: float
-    """The measure by the tuned parameters."""
-    difference: Difference
-    """The measure by the tuned parameters minus that by the present ones."""
+    now: float  # The measure by the present parameters.
+    tuned: float  # The measure by the tuned parameters.
+    difference: Difference  # The measure by the tuned parameters minus that by the present ones.
 
     @property
     def verdict(self) -> str:
@@ -90,21 +86,17 @@ class TuningProposal(NamedTuple):
     rating: RatingConfig
     """The tuned parameters; the present ones if the tuned ones are worse, or if no difference is
     shown and they do no better by the measure that was tuned by."""
-    first: int
-    """The number of rounds to tune on."""
-    rest: int
-    """The number of rounds to compare on."""
+    first: int  # The number of rounds to tune on.
+    rest: int  # The number of rounds to compare on.
     compared: list[Compared]
     """The comparison of what was found by log loss, then by order, then by the measure to tune by.
     Order is over the experienced sides, or over all sides if nobody has played enough rounds."""
     of: Counted | None = None
     """The counts of the pairs and rounds that are compared, which both configurations share."""
-    at_ends: tuple[str, ...] = ()
-    """The parameters that ended at an end of their range."""
+    at_ends: tuple[str, ...] = ()  # The parameters that ended at an end of their range.
     tested: Sequence[Tested] = ()
     """The numbers of predictions that were fitted, and what each did on the other rounds."""
-    kept: bool = False
-    """Whether `rating` are the present parameters."""
+    kept: bool = False  # Whether `rating` are the present parameters.
     scores: tuple[Floats, ...] = ()
     """The scores of all rounds by the present parameters, and by what was found."""
 

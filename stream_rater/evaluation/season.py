@@ -30,19 +30,16 @@ from stream_rater.rounds.validation import Invalid
 
 NO_NAMES = StringColumn.of([])
 
-BLOCK_BYTES = 2**20
-"""The most bytes of the records that are read as one block."""
+BLOCK_BYTES = 2**20  # The most bytes of the records that are read as one block.
 
-BLOCK_ROUNDS = 1000
-"""The number of synthetic rounds that are joined into one block."""
+BLOCK_ROUNDS = 1000  # The number of synthetic rounds that are joined into one block.
 
 
 class SeededRows(NamedTuple):
     """A seed or a reset, and the rows of its players."""
 
     seed: Seed
-    rows: Ints
-    """(n,) the row of each player."""
+    rows: Ints  # (n,) the row of each player.
 
     def apply(self, pool: Pool) -> None:
         """Apply it to the beliefs of a pool, which has room for the rows. A sigma above the pool's
@@ -62,16 +59,11 @@ class Session:
     the rounds of one player are in the order of the season."""
 
     ladder: str
-    players: int
-    """The number of rows that the ladder has, including those of this session."""
-    rows: Ints
-    """(P,) the row of each player, round by round, in order of place."""
-    rounds: RoundBatch
-    """(R,) the rounds. They have no names, unless a system needs them."""
-    waves: Ints
-    """(W+1,) wave w has the rounds waves[w] : waves[w + 1]."""
-    numbers: Ints
-    """(R,) the number of each round in the season, from 0."""
+    players: int  # The number of rows that the ladder has, including those of this session.
+    rows: Ints  # (P,) the row of each player, round by round, in order of place.
+    rounds: RoundBatch  # (R,) the rounds. They have no names, unless a system needs them.
+    waves: Ints  # (W+1,) wave w has the rounds waves[w] : waves[w + 1].
+    numbers: Ints  # (R,) the number of each round in the season, from 0.
     seeds: Sequence[SeededRows] = ()
     """The seeds and resets since the session before, which come before its rounds."""
 

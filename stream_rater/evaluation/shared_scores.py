@@ -27,8 +27,7 @@ from stream_rater.evaluation.season import Session
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rounds.batch import RoundBatch
 
-WEIGHTS = tuple(dict.fromkeys(WEIGHT_OF.values()))
-"""The columns that are weights of measures."""
+WEIGHTS = tuple(dict.fromkeys(WEIGHT_OF.values()))  # The columns that are weights of measures.
 
 PAIRS_SCORED = FIELDS.index("pairs_scored")
 DRAWN, UNFINISHED = FIELDS.index("pairs_drawn"), FIELDS.index("pairs_unfinished")
@@ -96,18 +95,13 @@ def alike(scores: Sequence[Floats]) -> list[Floats]:
 class Counted(NamedTuple):
     """The numbers of rounds and pairs that are scored, and of those that are left out."""
 
-    rounds: int
-    """Rounds that have a log loss."""
+    rounds: int  # Rounds that have a log loss.
     pairs: int
     """Pairs of entries that have a log loss. They include drawn pairs where draws are outcomes."""
-    drawn: int
-    """Pairs that drew and have a log loss."""
-    drawn_left_out: int
-    """Pairs that drew and have no log loss."""
-    unfinished_left_out: int
-    """Pairs in which neither entry finished. They are never scored."""
-    winners: int
-    """Rounds whose winner is scored."""
+    drawn: int  # Pairs that drew and have a log loss.
+    drawn_left_out: int  # Pairs that drew and have no log loss.
+    unfinished_left_out: int  # Pairs in which neither entry finished. They are never scored.
+    winners: int  # Rounds whose winner is scored.
 
     def sentence(self) -> str:
         """These numbers as a sentence to print below a table."""

@@ -47,14 +47,10 @@ class Sides(Ragged, gc=False):
 
     per_player: ClassVar = ("place", "mu", "variance", "played")
 
-    number: Ints
-    """(R,) the round's number in the season."""
-    sizes: Ints
-    """(R,) the number of sides of each round."""
-    place: Places
-    """(E,) the place of each side. The sides of a round are in order of place."""
-    mu: Floats
-    """(E,) the mean of each side's performance."""
+    number: Ints  # (R,) the round's number in the season.
+    sizes: Ints  # (R,) the number of sides of each round.
+    place: Places  # (E,) the place of each side. The sides of a round are in order of place.
+    mu: Floats  # (E,) the mean of each side's performance.
     variance: Floats
     """(E,) the variance of each side's performance, in the square of the unit of `mu`."""
     played: Ints
@@ -75,12 +71,9 @@ class Run(NamedTuple):
     """A system's beliefs and time during a season."""
 
     sides: Sides
-    seconds: float
-    """Seconds spent on rating."""
-    results: int
-    """The number of results of the rated rounds: one for each player of each round."""
-    failed: int = 0
-    """The number of rounds that the system could not rate. They changed no rating."""
+    seconds: float  # Seconds spent on rating.
+    results: int  # The number of results of the rated rounds: one for each player of each round.
+    failed: int = 0  # The number of rounds that the system could not rate. They changed no rating.
     draws: bool = False
     """Whether the season has draws. They are scored in a run that has calibrations."""
     calibrations: Floats | None = None

@@ -39,16 +39,12 @@ WIDE = {name: (*each.space, *each.more_space) for name, each in SYSTEMS.items()}
 """The dimensions that `tune` searches for the rounds of a file."""
 
 
-SEAT = "seats."
-"""The name of a seat's dimension begins with this."""
+SEAT = "seats."  # The name of a seat's dimension begins with this.
 MOST_SEATS = 8
 """If the rounds name more seats than this, no points are searched: they are no seats."""
-SCALE, CAP = "score.scale", "score.cap"
-"""The names of the dimensions of scores."""
-DIFFERENCE = "difference"
-"""How margins are measured, unless a ladder measures them by ratio."""
-MOST_POINTS = 10_000.0
-"""The most points that the mean margin may stand for."""
+SCALE, CAP = "score.scale", "score.cap"  # The names of the dimensions of scores.
+DIFFERENCE = "difference"  # How margins are measured, unless a ladder measures them by ratio.
+MOST_POINTS = 10_000.0  # The most points that the mean margin may stand for.
 NO_MARGINS = np.empty(0)
 
 

@@ -59,8 +59,7 @@ class OwnSystem:
     not place them."""
     fields: tuple[Dimension, ...] = ()
     """The dimensions of the optional fields that the rounds have."""
-    wide: bool = False
-    """Whether all dimensions of the system are tuned."""
+    wide: bool = False  # Whether all dimensions of the system are tuned.
 
     @property
     def name(self) -> str:

@@ -25,8 +25,7 @@ from stream_rater.rating.systems.dimension import Dimension, fraction_of
 SEED = 1
 FOR_EVOLUTION = 0.7
 """The share of the trials that differential evolution gets; the simplex gets the rest."""
-UNDEFINED = 1e9
-"""The cost of a trial whose measure has no value."""
+UNDEFINED = 1e9  # The cost of a trial whose measure has no value.
 PRIOR = 0.15
 """The standard deviation of a parameter around its first guess, as a fraction of its range."""
 END = 0.01

@@ -43,17 +43,13 @@ class Divisible(Searchable, Protocol):
 class Validated(NamedTuple):
     """The result of a search that was validated."""
 
-    point: list[float]
-    """The tuned point, or that of the first guess if it stays."""
-    won: bool
-    """Whether the tuned parameters won on rounds that their search had not seen."""
+    point: list[float]  # The tuned point, or that of the first guess if it stays.
+    won: bool  # Whether the tuned parameters won on rounds that their search had not seen.
     gain: float
     """The loss of the first guess less that of the parameters tuned on the first half, both summed
     over the second half."""
-    error: float
-    """The standard error of `gain`."""
-    trials: Sequence[Trial]
-    """The points that the last search tried, the best one first."""
+    error: float  # The standard error of `gain`.
+    trials: Sequence[Trial]  # The points that the last search tried, the best one first.
 
 
 def validated(

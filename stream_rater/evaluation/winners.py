@@ -36,12 +36,9 @@ Z_95 = 1.959964
 class WinPredictions(NamedTuple):
     """The predictions for S sides of scored rounds, and the outcomes."""
 
-    round: Ints
-    """(S,) the round's number in the season."""
-    win: Floats
-    """(S,) the predicted probability to win."""
-    won: Flags
-    """(S,) whether the side won."""
+    round: Ints  # (S,) the round's number in the season.
+    win: Floats  # (S,) the predicted probability to win.
+    won: Flags  # (S,) whether the side won.
 
     def from_round(self, first: int) -> "WinPredictions":
         """A copy without the rounds before the round numbered `first`."""
@@ -58,14 +55,11 @@ class WinBin(msgspec.Struct, frozen=True):
     low: float
     high: float
     sides: int
-    foretold: float
-    """The mean of the sides' predicted probabilities to win."""
-    won: float
-    """The share of the sides that won."""
+    foretold: float  # The mean of the sides' predicted probabilities to win.
+    won: float  # The share of the sides that won.
     won_low: float
     """The low end of Wilson's 95 % interval of `won`, as if the sides were independent."""
-    won_high: float
-    """The high end of that interval."""
+    won_high: float  # The high end of that interval.
 
 
 @kernel

@@ -29,8 +29,7 @@ class AfterRow(NamedTuple):
 class RankedRow(NamedTuple):
     """A row of the leaderboard."""
 
-    rank: int
-    """1 plus the number of players with a greater rating."""
+    rank: int  # 1 plus the number of players with a greater rating.
     player: str
     rating: float
 
@@ -39,8 +38,7 @@ class LadderView(NamedTuple):
     """The data about a ladder in the index."""
 
     summary: LadderSummary
-    listed: int
-    """The number of players on the leaderboard."""
+    listed: int  # The number of players on the leaderboard.
     bins: dict[int, int]
     """The number of listed players in each bin of the histogram, by the bin's lower end. A bin that
     is absent has none."""
@@ -50,18 +48,15 @@ class PlayerView(NamedTuple):
     """The data about a player in the index."""
 
     player: IndexedPlayer
-    rank: int | None
-    """The player's rank on the leaderboard; None if the player is not listed."""
-    listed: int
-    """The number of players on the leaderboard."""
+    rank: int | None  # The player's rank on the leaderboard; None if the player is not listed.
+    listed: int  # The number of players on the leaderboard.
 
 
 class PageView(NamedTuple):
     """A page of the leaderboard."""
 
     rows: list[RankedRow]
-    more: bool
-    """Whether another page follows."""
+    more: bool  # Whether another page follows.
     listed: int
     players: Sequence[IndexedPlayer | None] = ()
     """The players of the rows, if the ladder has tiers."""
@@ -71,5 +66,4 @@ class StandingsPage(NamedTuple):
     """A page of the standings of a season."""
 
     rows: list[IndexedStanding]
-    more: bool
-    """Whether another page follows."""
+    more: bool  # Whether another page follows.

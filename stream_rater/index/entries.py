@@ -43,12 +43,10 @@ BIN = 50
 point; the histogram follows."""
 
 
-EntryKey = tuple[str, str, int]
-"""A ladder, a player, and the `offset` of an event."""
+EntryKey = tuple[str, str, int]  # A ladder, a player, and the `offset` of an event.
 Swept = tuple[float, bytes]
 """The place of a player among those who leave the list: the moment in Unix seconds, and the id."""
-NOT_SWEPT: Swept = (-math.inf, b"")
-"""The place before all others."""
+NOT_SWEPT: Swept = (-math.inf, b"")  # The place before all others.
 WRONG_CLOCK_S = 600.0
 """The least seconds by which a moment that was stored must be ahead of now for the clock that it is
 of to be wrong. Clocks of processes differ by less."""
@@ -58,12 +56,9 @@ class Placement(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A player's place by the views of a ladder. The fields are stored as those of IndexedPlayer
     are."""
 
-    played_s: int
-    """When the last round was completed, Unix seconds."""
-    until_s: float
-    """The moment from which on the player is not listed (`views.listed_until`)."""
-    tier: str | None = None
-    """The tier after the newest event; None if the ladder has none."""
+    played_s: int  # When the last round was completed, Unix seconds.
+    until_s: float  # The moment from which on the player is not listed (`views.listed_until`).
+    tier: str | None = None  # The tier after the newest event; None if the ladder has none.
     previous_tier: str | None = None
     """The tier before the newest event; None if the player was not listed then."""
     protected_until: int = NOT_PROTECTED
@@ -83,11 +78,9 @@ class IndexedPlayer(msgspec.Struct, frozen=True, gc=False, array_like=True):
     rounds: int
     provisional: bool
     completed_at: str
-    offset: int
-    """The offset in `round-completed` of the last change of the player."""
+    offset: int  # The offset in `round-completed` of the last change of the player.
     season: int | None = None
-    placement: Placement | None = None
-    """The place by the views of the ladder; None if it has none."""
+    placement: Placement | None = None  # The place by the views of the ladder; None if it has none.
 
     @property
     def until_s(self) -> float:
@@ -135,8 +128,7 @@ class IndexedChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class LadderSummary(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The data about a ladder as a whole. The fields are stored as those of IndexedPlayer are."""
 
-    players: int = 0
-    """The number of players with at least one counted round."""
+    players: int = 0  # The number of players with at least one counted round.
     offset: int = -1
     """The greatest `offset` of all events; -1 without any. The next fields are those of the event
     with this offset."""
@@ -156,8 +148,7 @@ class LadderIndex(NamedTuple):
     players: Mapping[str, IndexedPlayer]
     histories: Mapping[str, History]
     summary: LadderSummary
-    swept: Swept = NOT_SWEPT
-    """The place of the last player whom a sweep has taken out."""
+    swept: Swept = NOT_SWEPT  # The place of the last player whom a sweep has taken out.
     made: Mapping[tuple[str, int], IndexedPlayer] = {}
     """If the ladder has tiers: the player after each event that was applied, by the player and the
     event's `offset`."""

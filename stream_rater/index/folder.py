@@ -34,15 +34,12 @@ import msgspec
 from stream_rater.contract.errors import StoreTrouble, Unrecoverable
 from stream_rater.index import tables
 
-MAP_BYTES = 256 << 30
-"""The most that an environment may grow to: addresses, not memory."""
+MAP_BYTES = 256 << 30  # The most that an environment may grow to: addresses, not memory.
 LOCK, WRITER = "stream-rater-index.lock", "stream-rater-index.writer"
 HEAD, DATA = "head.json", "data.mdb"
-MADE = "made-"
-"""How the names of the folders with an environment begin."""
+MADE = "made-"  # How the names of the folders with an environment begin.
 FILES = HEAD, f"{HEAD}.new", DATA, "lock.mdb"
-FOREIGN = frozenset({"lost+found"})
-"""What may lie in an empty folder: the root of a volume has it."""
+FOREIGN = frozenset({"lost+found"})  # What may lie in an empty folder: the root of a volume has it.
 CRASHES = frozenset({-signal.SIGBUS, -signal.SIGSEGV})
 """Exit codes of a process that a damaged map has ended."""
 
@@ -57,19 +54,13 @@ class Head(msgspec.Struct):
     """What stands beside an environment."""
 
     format: int
-    log: str
-    """The id of the log that it is made of."""
-    boot: str
-    """The id of the boot of the machine; empty where it has none."""
+    log: str  # The id of the log that it is made of.
+    boot: str  # The id of the boot of the machine; empty where it has none.
     device: int
-    inode: int
-    """Those of the file of the environment."""
-    size: int
-    """Its size in bytes, which never falls."""
-    closed: bool
-    """Whether everything is on the disk."""
-    reached: list[int]
-    """Positions that it had, when this was written."""
+    inode: int  # Those of the file of the environment.
+    size: int  # Its size in bytes, which never falls.
+    closed: bool  # Whether everything is on the disk.
+    reached: list[int]  # Positions that it had, when this was written.
 
 
 _decode_head = msgspec.json.Decoder(Head).decode

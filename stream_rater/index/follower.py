@@ -31,15 +31,13 @@ from stream_rater.pipeline.ports import pause_s
 POLL_S = 0.2
 FEED_SIZE = 10_000
 """The most events that the feed gets of those that exist when reading begins: it keeps no more."""
-SWEEP_S = 1.0
-"""The interval at which players whose moment has come leave the leaderboards."""
+SWEEP_S = 1.0  # The interval at which players whose moment has come leave the leaderboards.
 SWEEPS = 20
 """The most sweeps of all ladders at once. If more players must leave, the rest follow between the
 next polls."""
 CHECKPOINT_S = 2.0
 """The interval at which readers that have ended are forgotten, and positions are reported."""
-COMMIT_S = 60.0
-"""An index that does not change says so often that it is up to date."""
+COMMIT_S = 60.0  # An index that does not change says so often that it is up to date.
 
 
 class NewEvent(NamedTuple):
@@ -48,8 +46,7 @@ class NewEvent(NamedTuple):
     partition: int
     offset: int
     ladder: str
-    value: bytes
-    """The event in JSON, with the player's tier if it is known."""
+    value: bytes  # The event in JSON, with the player's tier if it is known.
 
 
 class Watcher:

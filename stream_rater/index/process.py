@@ -19,8 +19,7 @@ from stream_rater.contract.errors import Unrecoverable
 from stream_rater.index import folder
 from stream_rater.index.follower import Follower, NewEvent, Watcher
 
-END_TIMEOUT_S = 10.0
-"""The seconds within which the process must end."""
+END_TIMEOUT_S = 10.0  # The seconds within which the process must end.
 STATE_INTERVAL_S = 1.0
 """The interval at which the process reports its state if nothing has changed."""
 

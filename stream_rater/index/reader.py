@@ -27,8 +27,7 @@ from stream_rater.index.answers import (
 from stream_rater.index.folder import Store, closed, failures, opened
 from stream_rater.index.tables import LadderRow
 
-Rows = list[tuple[str, float]]
-"""Rows of a leaderboard, in order: player and displayed rating."""
+Rows = list[tuple[str, float]]  # Rows of a leaderboard, in order: player and displayed rating.
 
 
 class IndexReader:

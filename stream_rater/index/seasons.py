@@ -8,12 +8,9 @@ from stream_rater.contract.season_ended import record_of
 from stream_rater.index.log import FollowedLog, FollowedTopic
 from stream_rater.index.writer import IndexWriter
 
-LOOK_S = 10.0
-"""The interval at which it looks for the topic, while there is none."""
-DENIED_S = 60.0
-"""The pause after a denied right."""
-AT_ONCE = 50
-"""The most batches of records in one call."""
+LOOK_S = 10.0  # The interval at which it looks for the topic, while there is none.
+DENIED_S = 60.0  # The pause after a denied right.
+AT_ONCE = 50  # The most batches of records in one call.
 FIRST_WAIT_S = 0.2
 
 

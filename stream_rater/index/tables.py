@@ -36,8 +36,7 @@ from stream_rater.contract.events import MAX_ID_BYTES
 from stream_rater.contract.season_ended import SeasonKept
 from stream_rater.index import entries
 
-FORMAT = 1
-"""The format of the tables. An index of another one is made again."""
+FORMAT = 1  # The format of the tables. An index of another one is made again.
 
 STATE = b"state"
 
@@ -74,18 +73,14 @@ class Tail(msgspec.Struct, frozen=True, array_like=True):
 class State(msgspec.Struct, array_like=True):
     """What the index as a whole is made of. It changes in the transaction that changes the data."""
 
-    log: str
-    """The id of the log."""
+    log: str  # The id of the log.
     current_s: float
     """When it last had all events that there were, Unix seconds; before that, when it was begun."""
     positions: list[int]
     """The next offset of each partition of `rating-changed`: the index has every event before."""
-    tails: dict[int, Tail]
-    """By partition, the last record that was read."""
-    seasons_log: str
-    """The id of the log of standings; empty if nothing of one was read."""
-    seasons: list[int]
-    """The next offset of each of its partitions."""
+    tails: dict[int, Tail]  # By partition, the last record that was read.
+    seasons_log: str  # The id of the log of standings; empty if nothing of one was read.
+    seasons: list[int]  # The next offset of each of its partitions.
     complete: bool = False
     """Whether the process that writes has read up to the ends that the log had when it began."""
 
@@ -95,10 +90,8 @@ class LadderRow(msgspec.Struct, array_like=True):
 
     number: int
     summary: entries.LadderSummary
-    listed: int
-    """The number of players on the leaderboard."""
-    views: str = ""
-    """The id of the views by which the players are placed; empty without views."""
+    listed: int  # The number of players on the leaderboard.
+    views: str = ""  # The id of the views by which the players are placed; empty without views.
     swept_s: float = -math.inf
     swept_player: bytes = b""
     """The place of the last player whom a sweep has taken out (`LadderIndex.swept`)."""

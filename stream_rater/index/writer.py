@@ -23,15 +23,12 @@ from stream_rater.index.tables import LadderRow, StoredPlayer, Tail
 AT_ONCE = 5_000
 """The most events of a transaction, and the most players whom one places again. LMDB holds the
 pages that it changes in memory, about five of 4 KiB for each."""
-SWEPT_TOGETHER = 1_000
-"""The most players whom one sweep takes off all leaderboards."""
-UNPLACED = "-"
-"""In place of the id of a ladder's views while its players are placed again."""
+SWEPT_TOGETHER = 1_000  # The most players whom one sweep takes off all leaderboards.
+UNPLACED = "-"  # In place of the id of a ladder's views while its players are placed again.
 
 NO_TAILS: Mapping[int, Tail] = {}
 
-EventPlace = tuple[int, int]
-"""The partition and the offset of an event."""
+EventPlace = tuple[int, int]  # The partition and the offset of an event.
 PlacedEvent = tuple[EventPlace, entries.IndexEvent]
 _Listed = tuple[bytes, float, float]
 """A listed player: the id, the displayed rating, and the moment at which the player leaves the list

@@ -33,29 +33,22 @@ class BulkRounds(Ragged, gc=False):
     per_player: ClassVar = ("share", "rows", "fixed", "late")
     optional: ClassVar = RoundBatch.optional
 
-    time: Ints
-    """(R,) as in RoundBatch, as are all columns that are not explained here."""
+    time: Ints  # (R,) as in RoundBatch, as are all columns that are not explained here.
     weight: Floats
     ceiling: Floats
     kind: Ints
     """(R,) the number of the configuration and of the seasons by which the round is rated."""
-    ladder: Ints
-    """(R,) the number of the ladder."""
-    partition: Ints
-    """(R,) the partition of each round."""
-    offset: Ints
-    """(R,) the offset of each round."""
+    ladder: Ints  # (R,) the number of the ladder.
+    partition: Ints  # (R,) the partition of each round.
+    offset: Ints  # (R,) the offset of each round.
     entries: Ints
     sizes: Ints
     place: Places
     members: Ints
     share: Floats
-    rows: Ints
-    """(P,) the rows of the players, round by round."""
-    fixed: Flags
-    """(P,) whether the configuration fixes the player's rating."""
-    late: Flags
-    """(P,) whether the round is after the player's cut-off."""
+    rows: Ints  # (P,) the rows of the players, round by round.
+    fixed: Flags  # (P,) whether the configuration fixes the player's rating.
+    late: Flags  # (P,) whether the round is after the player's cut-off.
     seat: SeatCodes = NO_SEATS
     score: Floats = NO_SCORES
 
@@ -126,12 +119,9 @@ class DueSeed(NamedTuple):
     """A seed or a reset of n players, after the corrections."""
 
     seed: Seed
-    started: tuple[Season, ...]
-    """The seasons that had started before it."""
-    rows: Ints
-    """(n,) the rows of the players."""
-    late: Flags
-    """(n,) whether it is after the player's cut-off."""
+    started: tuple[Season, ...]  # The seasons that had started before it.
+    rows: Ints  # (n,) the rows of the players.
+    late: Flags  # (n,) whether it is after the player's cut-off.
 
     @property
     def kind(self) -> tuple[object, ...]:
@@ -150,18 +140,12 @@ class SeedWave:
     """n rows of seeds, or of resets, that are applied in one call: they have the same parameters,
     and no two of them are of one player."""
 
-    first: DueSeed
-    """One of the seeds, for what they have in common."""
-    rows: Ints
-    """(n,) the rows of the players."""
-    late: Flags
-    """(n,) whether each row's record is after the player's cut-off."""
-    offsets: Ints
-    """(n,) the offset of each row's record."""
-    time: Ints
-    """(n,) the time of each row's record, Unix seconds."""
-    mu: Floats
-    """(n,) as in Seed, as are the next two columns."""
+    first: DueSeed  # One of the seeds, for what they have in common.
+    rows: Ints  # (n,) the rows of the players.
+    late: Flags  # (n,) whether each row's record is after the player's cut-off.
+    offsets: Ints  # (n,) the offset of each row's record.
+    time: Ints  # (n,) the time of each row's record, Unix seconds.
+    mu: Floats  # (n,) as in Seed, as are the next two columns.
     sigma: Floats
     rounds: Ints
 
@@ -267,8 +251,7 @@ def _cut(rounds: BulkRounds, depth: Ints, *, together: bool) -> list[BulkWave | 
 class _Items(NamedTuple):
     """Rounds and rows of seeds in the order of the log. Each is an item."""
 
-    sizes: Ints
-    """(n,) the number of players."""
+    sizes: Ints  # (n,) the number of players.
     kind: Ints
     """(n,) for a round, its kind. For a row of a seed or a reset, a negative number, which is the
     same for all rows that can be applied together."""

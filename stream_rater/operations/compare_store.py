@@ -32,11 +32,9 @@ from stream_rater.rounds.seed_records import Seed
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.progress import advancing
 
-BATCH = 5000
-"""The number of beliefs that are compared together."""
+BATCH = 5000  # The number of beliefs that are compared together.
 
-MOST_AHEAD = 2
-"""The number of batches that are read from the store ahead."""
+MOST_AHEAD = 2  # The number of batches that are read from the store ahead.
 
 UNANNOUNCED = frozenset({"previous_mu", "previous_sigma", "untold"})
 """The fields of a belief that hold the last published mu and sigma of its player, if a correction
@@ -54,8 +52,7 @@ class Verdict:
     """The result of a comparison."""
 
     rounds: int = 0
-    seeds: int = 0
-    """The number of accepted seeds and resets."""
+    seeds: int = 0  # The number of accepted seeds and resets.
     rejected: Counter[str] = field(default_factory=Counter)
     """The number of rejected records, corrections included, by error code."""
     beliefs: int = 0
@@ -235,12 +232,9 @@ class _Replayed:
 class StoredBeliefs(NamedTuple):
     """The records of n players of a ladder in the store."""
 
-    order: Ints
-    """(n,) the index of each player among those who were asked for."""
-    names: StringColumn
-    """(n,) the players, in this order."""
-    records: list[bytes | None]
-    """(n,) their records; None where there is none."""
+    order: Ints  # (n,) the index of each player among those who were asked for.
+    names: StringColumn  # (n,) the players, in this order.
+    records: list[bytes | None]  # (n,) their records; None where there is none.
 
     def present(self) -> "StoredBeliefs":
         """Those of the players who have a record."""

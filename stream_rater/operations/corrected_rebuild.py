@@ -56,8 +56,7 @@ class LastPublished(NamedTuple):
 class Edition(NamedTuple):
     """A replay of the log with some of its corrections, for some of its players."""
 
-    verdicts: Verdicts
-    """The verdicts on the corrections that count (`corrected.verdicts_of_log`)."""
+    verdicts: Verdicts  # The verdicts on the corrections that count (`corrected.verdicts_of_log`).
     limits: Mapping[str, int]
     """By ladder, the offset of the first applied correction that this edition leaves out. The
     edition is for the players whose pending parts are of this correction."""

@@ -24,11 +24,9 @@ from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.progress import SHOWN_LINES, counted
 
-APPLIED = "corrections-applied"
-"""The event type that applies the deferred corrections."""
+APPLIED = "corrections-applied"  # The event type that applies the deferred corrections.
 
-AFTER_ALL = 2**62
-"""An offset after all changes of a ladder."""
+AFTER_ALL = 2**62  # An offset after all changes of a ladder.
 
 PLACEHOLDER_TIME = "2000-01-01T00:00:00Z"
 """A placeholder for the time of a round that an amendment does not change."""
@@ -39,18 +37,13 @@ IF_BATCHED = ", once `correct apply` is sent"
 class Planned(NamedTuple):
     """A correction to send."""
 
-    kind: str
-    """Its event type, one of `corrections.KINDS`."""
+    kind: str  # Its event type, one of `corrections.KINDS`.
     ladder: str
     value: bytes
-    effect: str
-    """A sentence that describes its effect."""
-    subject: str = ""
-    """The round, player or season that it is about."""
-    batched: bool = False
-    """Whether it is deferred until the next `corrections-applied`."""
-    place: str = ""
-    """The place in the file that names it; empty if it was not in a file."""
+    effect: str  # A sentence that describes its effect.
+    subject: str = ""  # The round, player or season that it is about.
+    batched: bool = False  # Whether it is deferred until the next `corrections-applied`.
+    place: str = ""  # The place in the file that names it; empty if it was not in a file.
 
     @property
     def headers(self) -> tuple[tuple[str, bytes | None], ...]:
@@ -217,8 +210,7 @@ def check_all(plan: Sequence[Planned], ladders: Ladders) -> None:
     fail_if_any(bad, len(plan), "are invalid: nothing was sent")
 
 
-EndOf = Callable[[str], int]
-"""A function that gives the end offset of a ladder's partition."""
+EndOf = Callable[[str], int]  # A function that gives the end offset of a ladder's partition.
 
 
 def rejection_now(

@@ -44,11 +44,9 @@ from stream_rater.rating.model import Evidence
 from stream_rater.rounds.fastjson import runs
 
 NONE_BEFORE, NONE_AFTER = -1, 2**62
-ANY_KERNEL = 2**62
-"""A number above all kernel versions."""
+ANY_KERNEL = 2**62  # A number above all kernel versions.
 
-AT_ONCE = 10_000
-"""The largest number of events that are recorded at a time."""
+AT_ONCE = 10_000  # The largest number of events that are recorded at a time.
 
 Offsets = Mapping[int, int]
 """The committed offset of every partition; 0 where nothing was committed."""

@@ -33,8 +33,7 @@ class Move(msgspec.Struct):
 
     ladder: str
     player: str
-    rating_before: float | None
-    """The displayed rating; None where the player has no round."""
+    rating_before: float | None  # The displayed rating; None where the player has no round.
     rating_after: float | None
     difference: float | None
     """The rating after less the rating before; None where one of them is None."""
@@ -50,12 +49,9 @@ class DryRun(NamedTuple):
     """The players whose ratings would change. Players without a round before or after the
     corrections come first, then the others, the largest difference first. None if all corrections
     would be rejected."""
-    summary: str
-    """A sentence with the numbers of players and rounds that would change."""
-    rejected: list[str]
-    """An error line for each correction that would be rejected."""
-    corrections: int
-    """The number of corrections that the command would send."""
+    summary: str  # A sentence with the numbers of players and rounds that would change.
+    rejected: list[str]  # An error line for each correction that would be rejected.
+    corrections: int  # The number of corrections that the command would send.
 
     def conclude(self) -> None:
         """Raise Failed if corrections would be rejected."""

@@ -19,8 +19,7 @@ from stream_rater.rounds.validation import id_mistake
 from stream_rater.runtime import malloc, selfcheck
 from stream_rater.runtime.progress import counted
 
-RANDOM_BYTES = 8
-"""The number of random bytes in a pseudonym that the operator has not chosen."""
+RANDOM_BYTES = 8  # The number of random bytes in a pseudonym that the operator has not chosen.
 NOTHING = "nothing was erased"
 
 

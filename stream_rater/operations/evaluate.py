@@ -22,8 +22,7 @@ from stream_rater.tables.reading import AS_FOUND, Reading
 
 T = TypeVar("T")
 
-PICTURES = (".png", ".svg")
-"""The formats of a diagram, as endings of its file name."""
+PICTURES = (".png", ".svg")  # The formats of a diagram, as endings of its file name.
 
 
 class Evaluated(NamedTuple):
@@ -31,10 +30,8 @@ class Evaluated(NamedTuple):
 
     rows: list[Evaluation]
     """A row for each file and configuration, the configurations of a file together."""
-    seasons: "list[SeasonFile]"
-    """The files, with their mistakes and the order of their rounds."""
-    diagram: Path | None
-    """The picture to write, if one is wanted."""
+    seasons: "list[SeasonFile]"  # The files, with their mistakes and the order of their rounds.
+    diagram: Path | None  # The picture to write, if one is wanted.
 
     def conclude(self) -> None:
         """Draw the diagram, if one is wanted. Warn if rounds were out of order. Raises Failed if

@@ -19,8 +19,7 @@ from stream_rater.contract.seeds import RESET, SEEDED
 from stream_rater.places.port import CHANGED, REJECTED
 from stream_rater.rounds.validation import CODES
 
-HINT_S = 5.0
-"""The time without a line after which a hint says that the command waits, in seconds."""
+HINT_S = 5.0  # The time without a line after which a hint says that the command waits, in seconds.
 
 
 class FollowedSpan(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,12 +189,9 @@ class Rejected(msgspec.Struct, kw_only=True, omit_defaults=True):
     source_topic: str = ""
     source_partition: int | None = None
     source_offset: int | None = None
-    rejected_at: str = ""
-    """The time at which the source topic received the record, RFC 3339."""
-    value: str | None = None
-    """The record, if it is text."""
-    value_base64: str | None = None
-    """The record, if it is not text."""
+    rejected_at: str = ""  # The time at which the source topic received the record, RFC 3339.
+    value: str | None = None  # The record, if it is text.
+    value_base64: str | None = None  # The record, if it is not text.
 
 
 class _Ids(msgspec.Struct):

@@ -37,11 +37,9 @@ from stream_rater.rating.seasons import seen
 from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.runtime.progress import unknown_ladder
 
-LAST_ROUNDS = 5
-"""The number of a player's latest rounds that are shown."""
+LAST_ROUNDS = 5  # The number of a player's latest rounds that are shown.
 
-SEARCH_S = 5.0
-"""The longest time of the search for these rounds, in seconds."""
+SEARCH_S = 5.0  # The longest time of the search for these rounds, in seconds.
 
 
 def inspect(settings: Settings, ladder: str | None, player: str | None) -> Iterator[str]:

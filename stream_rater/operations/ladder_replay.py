@@ -26,10 +26,8 @@ from stream_rater.runtime.progress import progress
 class Replayed(NamedTuple):
     """A ladder at an offset of its log."""
 
-    pool: Pool
-    """The beliefs about its players."""
-    rule: RatingRule
-    """The rule of the next round, with the seasons that have started."""
+    pool: Pool  # The beliefs about its players.
+    rule: RatingRule  # The rule of the next round, with the seasons that have started.
     time_s: int
     """The latest time at which a round was completed, in Unix seconds; 0 if there is none."""
 

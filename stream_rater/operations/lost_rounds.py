@@ -44,8 +44,7 @@ from stream_rater.replay.edited_log import Verdicts
 
 Published = Mapping[Player, LastPublished]
 
-NO_RECORD = 2**32
-"""A checksum that no record has."""
+NO_RECORD = 2**32  # A checksum that no record has.
 FILLER = b"log-lost "
 """What the last of the appended records begins with. A random word follows. The others are empty,
 and so all have one checksum: if the log lost some of them, that would not show."""

@@ -40,10 +40,8 @@ from stream_rater.runtime.progress import counted, track, track_batches
 
 T = TypeVar("T")
 
-AT_ONCE = 5000
-"""The number of records that are validated together."""
-AFTER_ALL = 2**62
-"""An offset after all records."""
+AT_ONCE = 5000  # The number of records that are validated together.
+AFTER_ALL = 2**62  # An offset after all records.
 
 
 class Migration:

@@ -30,8 +30,7 @@ from stream_rater.replay.rating_changes import numbers_of
 from stream_rater.rounds.validation import Invalid, id_mistake
 from stream_rater.runtime.progress import unknown_ladder
 
-NO_VALUE = "-"
-"""Stands for a side that did not finish, or has no seat or score."""
+NO_VALUE = "-"  # Stands for a side that did not finish, or has no seat or score.
 RANK = re.compile("[1-9][0-9]{0,8}", re.ASCII)
 SCORE = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", re.ASCII)
 
@@ -39,8 +38,7 @@ SCORE = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", re.ASCII)
 class RoundQuestion(NamedTuple):
     """A question about a round. The lists have one value for each side."""
 
-    sides: list[tuple[str, ...]]
-    """The players of each side."""
+    sides: list[tuple[str, ...]]  # The players of each side.
     teams: int | None
     """The number of even teams into which the players are dealt; None leaves the sides as given."""
     ranks: list[int | None] | None

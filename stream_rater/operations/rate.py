@@ -117,12 +117,10 @@ class RatedFile(NamedTuple):
 
     path: Path
     replay: Replay
-    verdicts: Verdicts | None
-    """The verdicts on its corrections; None if it has none."""
+    verdicts: Verdicts | None  # The verdicts on its corrections; None if it has none.
     order: input_file.Order
     mistakes: input_file.Mistakes
-    are_duels: bool
-    """Whether duels or rounds of teams are among its rounds."""
+    are_duels: bool  # Whether duels or rounds of teams are among its rounds.
 
     def conclude(self) -> None:
         """Warn if rounds were out of order. Raises Failed if lines were rejected."""
@@ -168,8 +166,7 @@ class RatingLine(msgspec.Struct, omit_defaults=True):
     sigma: float
     rating: float
     rounds: int
-    record: str | None = None
-    """The bytes of the belief, in base64."""
+    record: str | None = None  # The bytes of the belief, in base64.
 
 
 def rating_lines(ladder: str, pool: Pool, *, records: bool = False) -> list[RatingLine]:

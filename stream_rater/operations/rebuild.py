@@ -34,8 +34,7 @@ from stream_rater.replay.ledger import verdicts_of_log
 from stream_rater.runtime import malloc, selfcheck
 from stream_rater.runtime.progress import advancing, counted, track, track_batches
 
-MOST_AHEAD = 4
-"""The number of batches that are read, or encoded, ahead."""
+MOST_AHEAD = 4  # The number of batches that are read, or encoded, ahead.
 
 
 def rebuild(

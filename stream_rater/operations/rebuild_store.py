@@ -41,8 +41,7 @@ from stream_rater.replay.log_reading import LogReader
 from stream_rater.rounds.batch import RoundBatch, is_among
 from stream_rater.rounds.seed_records import Seed
 
-BATCH = 10_000
-"""The number of beliefs written in one call."""
+BATCH = 10_000  # The number of beliefs written in one call.
 
 AT_ONCE = 50_000
 """The approximate number of players that are collected before their rounds are rated. More players

@@ -36,21 +36,17 @@ from stream_rater.runtime.progress import counted
 
 Fields = dict[str, Raw]
 
-PLAYER_FIELDS = "player", "into"
-"""Fields of a correction or a reset that name a player."""
-SEEDED_FIELD = "players"
-"""The field of a seed that names players."""
+PLAYER_FIELDS = "player", "into"  # Fields of a correction or a reset that name a player.
+SEEDED_FIELD = "players"  # The field of a seed that names players.
 ENTRY_FIELDS = frozenset({"player", "team", "rank", "dnf", "shares"})
 STRUCTURED_FIELDS = frozenset(
     {"ladder", "completed_at", "from", "until", "event_type", "standings", *PLAYER_FIELDS}
 )
 """Fields in which a producer cannot write free text."""
-STRUCTURED_IN_SEEDS = STRUCTURED_FIELDS | {"at", SEEDED_FIELD}
-"""The same of a seed or a reset."""
+STRUCTURED_IN_SEEDS = STRUCTURED_FIELDS | {"at", SEEDED_FIELD}  # The same of a seed or a reset.
 
 
-MOST_PLACES = 20
-"""The largest number of places that `Mentions` stores."""
+MOST_PLACES = 20  # The largest number of places that `Mentions` stores.
 
 
 class _Codec(NamedTuple):
@@ -275,8 +271,7 @@ class Mentions:
     """The numbers of accepted rounds, seeds (and resets), and corrections that name the player."""
     accepted: int = 0
     rejected: int = 0
-    conflict: str = ""
-    """A place where the pseudonym stands already; empty if there is none."""
+    conflict: str = ""  # A place where the pseudonym stands already; empty if there is none.
     left: int = 0
     """The number of records in which the id stands in another field, which stays as it is."""
     places: list[str] = field(default_factory=list)

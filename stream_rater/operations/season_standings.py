@@ -28,19 +28,16 @@ from stream_rater.replay.standings import Standings
 from stream_rater.runtime import malloc, selfcheck
 from stream_rater.runtime.progress import counted, track
 
-MOST_TROUBLES = 20
-"""How often in a row a page may fail to be written before the command gives up."""
+MOST_TROUBLES = 20  # How often in a row a page may fail to be written before the command gives up.
 
 
 class EndedSeason(NamedTuple):
     """A season that has ended."""
 
-    number: int
-    """Its number; 0 for the time before the first season."""
+    number: int  # Its number; 0 for the time before the first season.
     start: int | None
     """The offset of the record that starts it; None for the time before the first season."""
-    end: int
-    """The offset of the record that starts the next one."""
+    end: int  # The offset of the record that starts the next one.
 
 
 def season_standings(

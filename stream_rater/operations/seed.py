@@ -52,8 +52,7 @@ class SeedHead(NamedTuple):
     """What all seeds of one import have in common."""
 
     ladder: str
-    at: str
-    """The time from which on the ratings count, RFC 3339."""
+    at: str  # The time from which on the ratings count, RFC 3339.
     source: str
 
 
@@ -65,8 +64,7 @@ class SeedExample(NamedTuple):
     given_sigma: float | None
     mu: float
     sigma: float
-    rating: float
-    """The number that is shown to players."""
+    rating: float  # The number that is shown to players.
     rounds: int
 
 
@@ -74,14 +72,11 @@ class Plan(NamedTuple):
     """Seeds that can be sent."""
 
     head: SeedHead
-    most_bytes: int
-    """The most bytes of a seed."""
-    total: int
-    """The number of their players."""
+    most_bytes: int  # The most bytes of a seed.
+    total: int  # The number of their players.
     examples: Sequence[SeedExample]
     players: Callable[[], Iterable[SeededPlayer]]
-    remarks: Sequence[str]
-    """What else there is to say, one line each."""
+    remarks: Sequence[str]  # What else there is to say, one line each.
 
     def messages(self) -> Iterator[seed_records.SeedMessage]:
         """Yield the seeds."""
@@ -278,8 +273,7 @@ def reset(
 # Each belief is read as it is at some moment during the command. Players who have a belief on the
 # target already are left out, so a repeated command sends only what is new.
 
-AT_ONCE = 100_000
-"""The number of players who are Python objects at the same time."""
+AT_ONCE = 100_000  # The number of players who are Python objects at the same time.
 
 ORDER = Key(np.uint64(0), np.uint64(0))
 """The key of the hashes by which the players are in order. It is no secret: nothing is looked up by

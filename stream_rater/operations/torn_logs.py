@@ -16,8 +16,7 @@ from stream_rater.pipeline.same_history import lost_rounds
 class Reached:
     """How far the log was sent and applied when the workers stopped."""
 
-    applied: dict[int, int]
-    """By shard, the offset before which all parts are published."""
+    applied: dict[int, int]  # By shard, the offset before which all parts are published.
     sent: dict[int, int]
     """By partition of `round-completed`, the offset before which all rounds were sent."""
     lost: Mapping[int, str]

@@ -105,8 +105,7 @@ class TunedLadder(NamedTuple):
     ladders: Ladders
     proposal: TuningProposal
     system: str
-    another: bool
-    """Whether `system` differs from the system that the ladder has now."""
+    another: bool  # Whether `system` differs from the system that the ladder has now.
     offset: int
     """The approximate end offset of the ladder's partition in a day. The new parameters can hold
     from there on."""

@@ -28,12 +28,9 @@ class Sample(NamedTuple):
     whose place is below the share, so that it is always the same, and part of every larger sample.
     """
 
-    share: float
-    """The share that was asked for."""
-    ladders: frozenset[str]
-    """The chosen ladders: at least one, if there is any."""
-    known: int
-    """The number of all ladders."""
+    share: float  # The share that was asked for.
+    ladders: frozenset[str]  # The chosen ladders: at least one, if there is any.
+    known: int  # The number of all ladders.
 
     @classmethod
     def of(cls, share: float, ladders: Iterable[str]) -> "Sample":
@@ -64,8 +61,7 @@ class Options(NamedTuple):
 
     sample: float | None = None
     """The share of the ladders that are replayed and compared; None: all of them."""
-    cores: int | None = None
-    """The number of cores; None: all."""
+    cores: int | None = None  # The number of cores; None: all.
 
 
 ALL = Options()

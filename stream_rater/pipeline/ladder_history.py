@@ -47,8 +47,7 @@ History = Sequence[str]
 """Entries `offset:fingerprint`. From that offset on, rounds are rated by the parameters with that
 fingerprint, or rejected if it is NOT_KNOWN. The first entry is that of offset 0."""
 
-UNKNOWN = (f"0:{NOT_KNOWN}",)
-"""The history of a ladder that no ladders file knows."""
+UNKNOWN = (f"0:{NOT_KNOWN}",)  # The history of a ladder that no ladders file knows.
 MOST_UNKNOWN = 10_000
 """The most ladders about which the log says that no file knows them. Records of any further such
 ladder are rejected without an event, because producers may send any number of names."""
@@ -71,16 +70,13 @@ class LadderEvent(msgspec.Struct, frozen=True):
     """One ladder event: a record of `ladders-noted`."""
 
     kind: Literal["noted", "proposed", "confirmed", "withdrawn", "restated", "corrected"]
-    histories: dict[str, tuple[str, ...]] = {}
-    """The whole history of each ladder."""
+    histories: dict[str, tuple[str, ...]] = {}  # The whole history of each ladder.
     proposal: str = ""
     """The id of the proposal that the event makes or decides; empty for other kinds."""
-    corrections: dict[str, tuple[RecordedCorrection, ...]] = {}
-    """The corrections of each ladder."""
+    corrections: dict[str, tuple[RecordedCorrection, ...]] = {}  # The corrections of each ladder.
     number: int = 0
     """The number of events before this one in the series that restates one ladder's corrections."""
-    left: int = 0
-    """The number of events after this one in that series."""
+    left: int = 0  # The number of events after this one in that series.
     unknown: tuple[str, ...] = ()
     """The ladders that no ladders file knows. Older releases ignore this field and the next."""
     limits: str = ""
@@ -105,8 +101,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(LadderEvent).decode
 _decode_any = msgspec.json.Decoder(_AnyLadderEvent).decode
 
-AT_ONCE = 1000
-"""The most ladders, or corrections, in one ladder event."""
+AT_ONCE = 1000  # The most ladders, or corrections, in one ladder event.
 
 EVENT_BYTES = MOST_BYTES // 2
 """The most bytes of the ladders, or of the corrections, in one ladder event that has several of

@@ -21,8 +21,7 @@ class Traced(NamedTuple):
     trace: Trace
     ladder: str
     round_id: str
-    partition: int
-    """The partition of the machine's input that contains the round, or a part of it."""
+    partition: int  # The partition of the machine's input that contains the round, or a part of it.
     offset: int
 
 

@@ -127,16 +127,14 @@ class Polled:
     """The outcome of a poll. The machine handles lost partitions first, then gained ones, then
     records."""
 
-    now_s: float
-    """The time of the poll, monotonic seconds."""
+    now_s: float  # The time of the poll, monotonic seconds.
     lost: frozenset[int] = frozenset()
     gained: frozenset[int] = frozenset()
     """Newly owned partitions. No record of them is read before a Seek."""
     records: Sequence[Record] = ()
 
 
-POLL_RECORDS = 10_000
-"""The most records that one poll returns."""
+POLL_RECORDS = 10_000  # The most records that one poll returns.
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +146,9 @@ class Poll(Effect[Polled]):
     """Fetch no records, and ask for changes of ownership only: the machine already has as many as
     it wants, or pauses after a failure. Unless ownership changes, such a poll lasts the whole
     time-out."""
-    paused: frozenset[int] = frozenset()
-    """Partitions to pause."""
-    gather_s: float = 0.0
-    """Seconds to wait for more records after the first one."""
-    enough: int = POLL_RECORDS
-    """The number of records at which the poll stops waiting for more."""
+    paused: frozenset[int] = frozenset()  # Partitions to pause.
+    gather_s: float = 0.0  # Seconds to wait for more records after the first one.
+    enough: int = POLL_RECORDS  # The number of records at which the poll stops waiting for more.
 
     def perform(self, handler: Handler[R_co]) -> R_co:
         return handler.poll(self)
@@ -203,10 +198,8 @@ class SourceTail:
     offset."""
 
     end: int
-    tail: int | None
-    """None: the log has no record there, or a damaged one."""
-    damaged: bool = False
-    """Whether the record there cannot be read."""
+    tail: int | None  # None: the log has no record there, or a damaged one.
+    damaged: bool = False  # Whether the record there cannot be read.
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,8 +331,7 @@ class Agree(Effect[Mapping[str, Sequence[str]]]):
     ladder, the history by which rounds may be rated now."""
 
     histories: Mapping[str, Sequence[str]]
-    only_read: Container[str] = ()
-    """The ladders about which nothing is written."""
+    only_read: Container[str] = ()  # The ladders about which nothing is written.
 
     def perform(self, handler: Handler[R_co]) -> R_co:
         return handler.agree(self.histories, self.only_read)
@@ -364,8 +356,7 @@ class Rejection:
     code: str
     message: str
     ladder: str = ""
-    round_id: str = ""
-    """The ladder and the round id, as far as they could be read."""
+    round_id: str = ""  # The ladder and the round id, as far as they could be read.
     decided_at: int | None = None
     """The offset of the later record with which the rejection is committed: for a batched
     correction the `corrections-applied` that validated it. None: it is committed with the record's
@@ -405,8 +396,7 @@ VANISHED = -2
 """The `applied` of a shard from which another program deleted beliefs. No log begins there, so no
 worker opens it."""
 
-EPOCH_BYTES = 8
-"""The length of the random word that each rebuild gives all shards."""
+EPOCH_BYTES = 8  # The length of the random word that each rebuild gives all shards.
 
 REBUILT: Player = ("", "rebuilt")
 """A key that no player has. A rebuild stores as its belief the offset after the mark that the
@@ -424,10 +414,8 @@ NO_BELIEFS = BeliefColumn.of(())
 class Position:
     """The progress of a shard's store through its log."""
 
-    applied: int = 0
-    """The next offset to apply: the store is the fold of all parts before it."""
-    start: int = 0
-    """The value of `applied` before the last call."""
+    applied: int = 0  # The next offset to apply: the store is the fold of all parts before it.
+    start: int = 0  # The value of `applied` before the last call.
     fresh: bytes = b""
     """The notes of the last call, for step 11: one bit for each of its rows, whether it was fresh;
     the mu and sigma before each fresh row that is not its player's last one; and the last published
@@ -510,10 +498,8 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     key: bytes
     value: bytes
     event_id: bytes
-    time: str
-    """The time when the round was completed, as the producer reported it."""
-    trace: Trace | None = None
-    """The trace context of the round's record."""
+    time: str  # The time when the round was completed, as the producer reported it.
+    trace: Trace | None = None  # The trace context of the round's record.
 
 
 @dataclass(frozen=True, slots=True)
@@ -535,8 +521,7 @@ class Publish(Effect[None]):
 class RecordedCorrection(msgspec.Struct, frozen=True):
     """A correction that was accepted, or one that waits for `corrections-applied`."""
 
-    offset: int
-    """The offset of the correction's record."""
+    offset: int  # The offset of the correction's record.
     event_type: str
     correction: msgspec.Raw
     """The correction as JSON. Texts of unlimited length, such as its reason, are left out, and so

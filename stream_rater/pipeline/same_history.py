@@ -24,8 +24,7 @@ from stream_rater.pipeline.observer import Observer
 
 REBUILD = "stop the workers and run `stream-rater rebuild --replace`"
 
-RECHECK_S = 5.0
-"""Seconds until a shard of another history is compared again."""
+RECHECK_S = 5.0  # Seconds until a shard of another history is compared again.
 
 
 def log_too_short(reached: int, log_end: int) -> str:

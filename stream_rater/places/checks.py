@@ -16,8 +16,7 @@ from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.places.port import Place, Standings
 from stream_rater.runtime.progress import counted
 
-LOOK_S = 0.2
-"""The time between two looks at how far the workers are."""
+LOOK_S = 0.2  # The time between two looks at how far the workers are.
 
 
 def disagreement(

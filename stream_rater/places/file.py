@@ -50,12 +50,9 @@ from stream_rater.places.port import CHANGED, Cures, Place, Section, Standings
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.progress import counted
 
-LOOK_S = 0.2
-"""The longest time between two looks at whether the file has changed."""
-AT_ONCE = 5000
-"""The most records that are read again, or written, together."""
-LARGEST = 1 << 40
-"""A number of bytes that no record has: a record in a file is never cut."""
+LOOK_S = 0.2  # The longest time between two looks at whether the file has changed.
+AT_ONCE = 5000  # The most records that are read again, or written, together.
+LARGEST = 1 << 40  # A number of bytes that no record has: a record in a file is never cut.
 
 
 class FilePlace(reading.DataFile, Place):

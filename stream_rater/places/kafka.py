@@ -16,7 +16,7 @@ from stream_rater.adapters.kafka.ladder_events import LadderEvents
 from stream_rater.adapters.kafka.producers import Copier, KafkaSubmitter, PartsProducer
 from stream_rater.adapters.kafka.topics import delete_topics
 from stream_rater.adapters.redis.index_keys import drop_index
-from stream_rater.adapters.redis.metadata import belief_key
+from stream_rater.adapters.redis.encoding import belief_key
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
@@ -59,8 +59,7 @@ from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.progress import counted
 from stream_rater.runtime.service import layout_of
 
-LOOK_S = 0.2
-"""The time between two looks at how far the workers are."""
+LOOK_S = 0.2  # The time between two looks at how far the workers are.
 
 
 class KafkaPlace(Place):

@@ -17,8 +17,7 @@ from stream_rater.rating import record
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.what_if import KnownBeliefs, playing_as
 
-REFRESH_S = 1.0
-"""The time after which the ladder events and the partitions are looked at again."""
+REFRESH_S = 1.0  # The time after which the ladder events and the partitions are looked at again.
 
 NOTHING_PUBLISHED: Mapping[str, int] = {}
 

@@ -34,8 +34,7 @@ from stream_rater.pipeline.ports import (
 )
 from stream_rater.replay.log_reading import LogReader
 
-CHANGED, REJECTED = "changed", "rejected"
-"""The topics that subscribers follow."""
+CHANGED, REJECTED = "changed", "rejected"  # The topics that subscribers follow.
 
 Actions = Mapping[type, Callable[[Any], Any]]
 """By the type of an effect, a function that performs it."""
@@ -55,8 +54,7 @@ NO_CHECKPOINTS: Actions = {
 Beliefs = Iterator[list[tuple[Player, bytes]]]
 """Batches of players with their encoded beliefs. A player may come twice."""
 
-FailureHook = Callable[[str], None]
-"""Receives why something failed."""
+FailureHook = Callable[[str], None]  # Receives why something failed.
 
 Standings = Iterable[tuple[season_ended.Message, str]]
 """Records of `season-ended`, with their times (RFC 3339)."""
@@ -68,8 +66,7 @@ class Section(NamedTuple):
     title: str
     columns: Mapping[str, Sequence[object]]
     """By the name of a column, its value for each partition."""
-    rows: Sequence[int]
-    """The partitions that are shown."""
+    rows: Sequence[int]  # The partitions that are shown.
     remarks: Sequence[str] = ()
 
 
@@ -84,8 +81,7 @@ class Cures(NamedTuple):
 class Submitter(Protocol):
     """Appends rounds, seeds and corrections to the log, as senders do."""
 
-    failures: list[str]
-    """Why records were not appended."""
+    failures: list[str]  # Why records were not appended.
     corrections: list[tuple[int, int]]
     """Partition and offset of each seed, reset or correction, in order."""
 
@@ -120,18 +116,13 @@ class Place(ABC):
     writes."""
 
     settings: Settings
-    name: str
-    """What messages call it."""
-    later: str
-    """When what is appended is rated, for the end of a message; empty if it is at once."""
-    notes: str
-    """Where its ladder events are, for the middle of a message."""
+    name: str  # What messages call it.
+    later: str  # When what is appended is rated, for the end of a message; empty if it is at once.
+    notes: str  # Where its ladder events are, for the middle of a message.
     keeps_offsets: bool
     """Whether events that are copied to it keep their offsets, and so their shards."""
-    blame: str
-    """What was wrong if a replay does not compute its beliefs, in words."""
-    out_of_reach: str
-    """What an erasure here does not reach, in words."""
+    blame: str  # What was wrong if a replay does not compute its beliefs, in words.
+    out_of_reach: str  # What an erasure here does not reach, in words.
 
     @property
     @abstractmethod

@@ -8,10 +8,8 @@ from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import ESTIMATORS
 
-READ_S = 30.0
-"""How long one partition is read."""
-LOOK_S = 1.0
-"""The longest time that one call waits for a record."""
+READ_S = 30.0  # How long one partition is read.
+LOOK_S = 1.0  # The longest time that one call waits for a record.
 
 
 class UnfinishedRounds:

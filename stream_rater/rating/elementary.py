@@ -18,18 +18,15 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.columns.intrinsics import fma
 from stream_rater.columns.kernels import kernel
 
-TAYLOR = tuple(1.0 / math.factorial(n) for n in range(14))
-"""The Taylor coefficients of e^r."""
+TAYLOR = tuple(1.0 / math.factorial(n) for n in range(14))  # The Taylor coefficients of e^r.
 
 LOG2_E = 1.4426950408889634
 LN2 = 0.6931471805599453
 LN2_HIGH = 0.6931471803691238  # its last 32 bits are zero, so k * LN2_HIGH is exact
 LN2_LOW = 1.9082149292705877e-10
-EXP_LIMIT = 708.0
-"""exp saturates beyond this, where a float64 would over- or underflow."""
+EXP_LIMIT = 708.0  # exp saturates beyond this, where a float64 would over- or underflow.
 
-ROUGH_LIMIT = 4.9
-"""Beyond this, `rough_tanh` is 1 up to its error."""
+ROUGH_LIMIT = 4.9  # Beyond this, `rough_tanh` is 1 up to its error.
 
 ROUND = 6755399441055744.0
 """1.5 * 2**52. Adding it to a number rounds the number to an integer, which then stands in the last
@@ -37,8 +34,7 @@ bits of the sum."""
 
 SINGLE_LIMIT = np.float32(40.0)
 SINGLE_LOG2_E, SINGLE_LN2 = np.float32(LOG2_E), np.float32(LN2)
-SINGLE_ROUND = np.float32(12582912.0)
-"""The same constant for single precision, 1.5 * 2**23."""
+SINGLE_ROUND = np.float32(12582912.0)  # The same constant for single precision, 1.5 * 2**23.
 ONE = np.float32(1.0)
 SINGLE_TAYLOR = tuple(np.float32(each) for each in TAYLOR)
 
@@ -195,8 +191,7 @@ def rough_tanh(x: float) -> float:
 
 # --- arrays of whole vectors ----------------------------------------------------------------------
 
-VECTOR = 8
-"""The number of floats in a cache line, and in the widest vector."""
+VECTOR = 8  # The number of floats in a cache line, and in the widest vector.
 
 
 @kernel

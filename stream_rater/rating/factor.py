@@ -27,8 +27,7 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.rating.model import Beliefs, Codes, Table
 
-GRID_BITS = 20
-"""The number of bits of a performance, which lies within 2^19 steps of zero."""
+GRID_BITS = 20  # The number of bits of a performance, which lies within 2^19 steps of zero.
 
 WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP = 13, -2, 2**15 - 1
 """The format of a weight: the number of mantissa bits, the exponent of the least normal number, and
@@ -41,8 +40,7 @@ WIDTH_BITS, WIDTH_LOW, WIDTH_TOP = 1, -5, 2**5 - 1
 """The format of an excess width: the number of mantissa bits, the exponent of the least normal
 number, and the greatest code. Excess widths range from 1/64 to 768 times the narrowest width."""
 
-BIAS, MANTISSA = 1023, 52
-"""The exponent bias and the mantissa bits of a float64."""
+BIAS, MANTISSA = 1023, 52  # The exponent bias and the mantissa bits of a float64.
 
 
 @kernel
@@ -119,8 +117,7 @@ def grid_code(p: float, per_point: float) -> int:
 PERFORMANCE_BITS = (1 << GRID_BITS) - 1
 WEIGHT_SHIFT = GRID_BITS
 WIDTH_SHIFT = WEIGHT_SHIFT + 15
-ABOVE_GRID = 64 - GRID_BITS
-"""The bits of an int64 above the performance."""
+ABOVE_GRID = 64 - GRID_BITS  # The bits of an int64 above the performance.
 
 SLOPES = 1.0 / np.sqrt(1.0 + np.square(small_floats(WIDTH_BITS, WIDTH_LOW, WIDTH_TOP)))
 """The slope for each code of the excess width, for a narrowest slope of 1."""

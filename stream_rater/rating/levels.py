@@ -42,8 +42,7 @@ from stream_rater.rating.elementary import exp
 from stream_rater.rating.model import NO_SHIFT, PERFORMANCE, Evidence, Wave
 from stream_rater.rating.parameters import Climbing, PlacingNewcomers, RatingConfig
 
-NEW_MU = 1
-"""The column of the evidence that has the new mu, if the system is memoryless."""
+NEW_MU = 1  # The column of the evidence that has the new mu, if the system is memoryless.
 
 EVEN = 1e-9
 """Total shares that differ by less than this part of the larger one are equal: they are sums."""
@@ -52,12 +51,10 @@ EVEN = 1e-9
 class Moves(NamedTuple):
     """The number of points by which the ratings of a wave are moved."""
 
-    player: Floats
-    """(P,) the move of each player's mu."""
+    player: Floats  # (P,) the move of each player's mu.
     side: Floats
     """(E,) the move of each side's performance: the sum of its players', each times the share."""
-    ceiling: Floats
-    """(R,) the move of each round's ceiling."""
+    ceiling: Floats  # (R,) the move of each round's ceiling.
     experience: Floats
     """(E,) the part of `side` that is experience; (0,) if experience does not count."""
 

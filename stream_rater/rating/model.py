@@ -19,11 +19,9 @@ Codes = npt.NDArray[np.int64]
 """(n, capacity) logistic factors, each encoded as in a record: see `factor`."""
 History = npt.NDArray[np.float64]
 """(n, capacity, 3) logistic factors as unrounded numbers: rows (p, a, r)."""
-Factors = npt.NDArray[Any]
-"""Codes or a History."""
+Factors = npt.NDArray[Any]  # Codes or a History.
 Places = npt.NDArray[np.int32]
-Table = npt.NDArray[Any]
-"""A structured array with `HEADER`'s fields."""
+Table = npt.NDArray[Any]  # A structured array with `HEADER`'s fields.
 
 DID_NOT_FINISH = 0
 """The place of an entry that did not finish. It is worse than every ranked entry. The ladder's
@@ -32,8 +30,7 @@ DID_NOT_FINISH = 0
 LAST = 2**31 - 1
 """A place behind every ranked entry. Entries that did not finish share it if they are tied."""
 
-NEVER = -(2**63)
-"""The `last` of a player who has played no round."""
+NEVER = -(2**63)  # The `last` of a player who has played no round.
 
 HEADER = np.dtype(
     [
@@ -83,22 +80,16 @@ class Variances(NamedTuple):
 
     weight_limit: float
     sigma_limit: float
-    drift_per_day: float
-    """In points^2."""
+    drift_per_day: float  # In points^2.
     drift_in_beta: float
     """The part of `drift_per_day` in beta^2 at w = 1: all or none (`Evolving.drift_in_beta`)."""
-    newcomer_weights: Floats
-    """The weights of a player's first rounds, in order."""
+    newcomer_weights: Floats  # The weights of a player's first rounds, in order.
 
 
-NO_FIXED = np.zeros(0, np.bool_)
-"""The `fixed` of a wave in which no player's rating is fixed."""
-NO_SHIFT = np.zeros(0)
-"""The `shift` of a wave in which no entry has a seat that counts."""
-NO_SCORE = np.zeros(0)
-"""The `score` of a wave whose ladder uses no scores."""
-NOT_MOVED = np.zeros(0)
-"""The `moved` of a wave whose ratings were not moved."""
+NO_FIXED = np.zeros(0, np.bool_)  # The `fixed` of a wave in which no player's rating is fixed.
+NO_SHIFT = np.zeros(0)  # The `shift` of a wave in which no entry has a seat that counts.
+NO_SCORE = np.zeros(0)  # The `score` of a wave whose ladder uses no scores.
+NOT_MOVED = np.zeros(0)  # The `moved` of a wave whose ratings were not moved.
 
 
 class Wave(NamedTuple):
@@ -109,28 +100,18 @@ class Wave(NamedTuple):
     last. There are R rounds, E entries and P players (P > E if there are teams).
     """
 
-    round_starts: Ints
-    """(R+1,) the first entry of each round; the last element is E."""
-    weight: Floats
-    """(R,) the relative weight of the round's evidence."""
-    ceiling: Floats
-    """(R,) the cap on performances; infinite for none."""
-    time: Ints
-    """(R,) the time of completion, Unix seconds."""
+    round_starts: Ints  # (R+1,) the first entry of each round; the last element is E.
+    weight: Floats  # (R,) the relative weight of the round's evidence.
+    ceiling: Floats  # (R,) the cap on performances; infinite for none.
+    time: Ints  # (R,) the time of completion, Unix seconds.
     place: Places
     """(E,) the place, from 1; equal places tie. DID_NOT_FINISH if the entry did not finish."""
-    entry_starts: Ints
-    """(E+1,) the first player of each entry; the last element is P."""
-    share: Floats
-    """(P,) the share of the round played, in (0, 1]."""
-    mu: Floats
-    """(P,) the rating before the round."""
-    sigma: Floats
-    """(P,) the uncertainty before the round, not yet diffused."""
-    rounds: Ints
-    """(P,) the number of rounds played before."""
-    last_time: Ints
-    """(P,) the time of the player's last round; ignored if there was none."""
+    entry_starts: Ints  # (E+1,) the first player of each entry; the last element is P.
+    share: Floats  # (P,) the share of the round played, in (0, 1].
+    mu: Floats  # (P,) the rating before the round.
+    sigma: Floats  # (P,) the uncertainty before the round, not yet diffused.
+    rounds: Ints  # (P,) the number of rounds played before.
+    last_time: Ints  # (P,) the time of the player's last round; ignored if there was none.
     fixed: Flags = NO_FIXED
     """(P,) whether the configuration fixes the player's rating; (0,) if it fixes no rating."""
     shift: Floats = NO_SHIFT
@@ -170,8 +151,7 @@ PERFORMANCE, PERFORMANCE_VARIANCE, DIFFUSION_VARIANCE, BEGAN = 0, 1, 2, 3
 class Beliefs:
     """The posteriors of n players: headers, and up to `capacity` logistic factors each."""
 
-    header: Table
-    """(n,) of type HEADER."""
+    header: Table  # (n,) of type HEADER.
     factors: Factors
     """The factors of each player in order of p; the first header.count are valid. If
     records store the beliefs, these are codes (n, capacity); if not, rows (p, a, r), as

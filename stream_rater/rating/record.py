@@ -36,21 +36,17 @@ HEADER_SIZE = 42
 HISTORY_SIZE = 16
 """The size in bytes of the numbers that all logistic factors share: center, precision, scale and
 width."""
-FACTOR_SIZE = 5
-"""The size in bytes of a factor's code."""
+FACTOR_SIZE = 5  # The size in bytes of a factor's code.
 MOST_FACTORS = 64
-UNANNOUNCED = 1
-"""The bit of the flags for `untold`: no event has published the present values."""
+UNANNOUNCED = 1  # The bit of the flags for `untold`: no event has published the present values.
 VOLATILE = 2
 """The bit of the flags which says that a volatility follows the header. A record of a release that
 does not know it is too long for its count, and is refused."""
-VOLATILITY_SIZE = 4
-"""The size in bytes of a volatility."""
+VOLATILITY_SIZE = 4  # The size in bytes of a volatility.
 
 ROUNDS_SIZE, OFFSET_SIZE, TIME_SIZE, SEASON_SIZE = 3, 5, 5, 2
 MOST_ROUNDS = 2 ** (8 * ROUNDS_SIZE) - 1
-NO_OFFSET = -(2 ** (8 * OFFSET_SIZE - 1))
-"""The encoded offset that stands for NEVER."""
+NO_OFFSET = -(2 ** (8 * OFFSET_SIZE - 1))  # The encoded offset that stands for NEVER.
 
 
 class UnknownRecord(ValueError):

@@ -69,19 +69,16 @@ def safeguard(
 # a loop over i into vector instructions. A belief that has fewer factors than others has FILL for
 # the missing ones, which add nothing.
 
-P, A, R = 0, 1, 2
-"""Rows of `terms`: performance, slope, and weight relative to the belief's scale."""
+P, A, R = 0, 1, 2  # Rows of `terms`: performance, slope, and weight relative to the belief's scale.
 
-FILL = 1e300
-"""The p of a missing factor, whose a and r are 0."""
+FILL = 1e300  # The p of a missing factor, whose a and r are 0.
 
 MU, SIGMA, CENTER, PRECISION, SCALE, NARROWEST, COUNT, GRID = range(8)
 """Rows of `lanes` with fields of the header. GRID is the step of the grid, not its exponent."""
 X, LOW, HIGH, LAST, ENOUGH, PULL, SLOPE, BEND, TWIST, WHO = range(8, 18)
 """Rows of `lanes` for the search: its position, its bracket, its last step, the step that ends it,
 the sum over the factors with three derivatives, and the index of the belief."""
-FREE = 18
-"""The first row that other modules may use."""
+FREE = 18  # The first row that other modules may use.
 
 TOLERANCE = 3e-3
 """A step shorter than this fraction of the narrowest width ends the search. The remaining error is
@@ -91,8 +88,7 @@ ROUNDED_TOLERANCE = 2e-2
 """The tolerance if the mode is rounded to float32, as in a record. The remaining error is some 1e-4
 points."""
 
-WIDTH = 8
-"""The number of lanes is rounded up to a multiple of this."""
+WIDTH = 8  # The number of lanes is rounded up to a multiple of this.
 
 
 @inlined

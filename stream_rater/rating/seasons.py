@@ -47,33 +47,22 @@ MOST = 2**16 - 1
 class Draws(NamedTuple):
     """The seasons of L rules, S in all, as kernels take them."""
 
-    way: Ints
-    """(L,) how a belief's sigma grows, DIFFUSES or WIDENS; KEEPS if it has no factors."""
-    rho: Floats
-    """(L,) the inverse momentum; may be infinite."""
-    kept: Ints
-    """(L,) the number of factors that a belief keeps; 0 if beliefs are not records."""
-    initial_mu: Floats
-    """(L,) the initial rating."""
-    starts: Ints
-    """(L+1,) the first season of each rule; the last element is S."""
-    keep: Floats
-    """(S,) as in `Season`."""
-    sigma: Floats
-    """(S,) as in `Season`."""
+    way: Ints  # (L,) how a belief's sigma grows, DIFFUSES or WIDENS; KEEPS if it has no factors.
+    rho: Floats  # (L,) the inverse momentum; may be infinite.
+    kept: Ints  # (L,) the number of factors that a belief keeps; 0 if beliefs are not records.
+    initial_mu: Floats  # (L,) the initial rating.
+    starts: Ints  # (L+1,) the first season of each rule; the last element is S.
+    keep: Floats  # (S,) as in `Season`.
+    sigma: Floats  # (S,) as in `Season`.
 
 
 class Before(NamedTuple):
     """The values of D beliefs before they were drawn."""
 
-    rows: Ints
-    """(D,) the rows of the beliefs."""
-    mu: Floats
-    """(D,) the rating."""
-    sigma: Floats
-    """(D,) the uncertainty."""
-    season: Ints
-    """(D,) the number of seasons that had started at the last round."""
+    rows: Ints  # (D,) the rows of the beliefs.
+    mu: Floats  # (D,) the rating.
+    sigma: Floats  # (D,) the uncertainty.
+    season: Ints  # (D,) the number of seasons that had started at the last round.
 
     def take(self, chosen: Flags) -> "Before":
         """The values of the chosen beliefs only; `chosen` is (D,)."""

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from stream_rater.columns.arrays import Floats
 
-SeatCodes = npt.NDArray[np.uint64]
-"""(E,) the number of each entry's seat."""
+SeatCodes = npt.NDArray[np.uint64]  # (E,) the number of each entry's seat.
 
 NO_SEAT = 0
 MOST_CHARACTERS = 8

@@ -48,10 +48,8 @@ class RatingRule(msgspec.Struct, frozen=True, array_like=True):
     """The parameters of a ladder that stage 2 needs, and how the ladder's ratings are displayed."""
 
     system: str
-    kernel: int
-    """The KERNEL_VERSION of the stage 1 that computed the evidence."""
-    config: str
-    """The fingerprint of the configuration."""
+    kernel: int  # The KERNEL_VERSION of the stage 1 that computed the evidence.
+    config: str  # The fingerprint of the configuration.
     rho: float
     """The inverse momentum; -1 stands for infinity, which JSON and MessagePack readers treat
     differently."""

@@ -22,11 +22,9 @@ from stream_rater.replay.pool import Pool
 from stream_rater.rounds.decoder import kind_of
 from stream_rater.rounds.seed_records import is_seed
 
-PLAYERS_PER_PIECE = 20_000
-"""The most players in one piece of a checkpoint."""
+PLAYERS_PER_PIECE = 20_000  # The most players in one piece of a checkpoint.
 
-MOST_CHECKPOINTS = 4
-"""The most checkpoints that are stored for a ladder."""
+MOST_CHECKPOINTS = 4  # The most checkpoints that are stored for a ladder.
 
 FORMAT = 3
 """The version of the stored format. A checkpoint of another format is not used. Releases that write
@@ -49,10 +47,8 @@ class UnusableCheckpoint(Exception):
 class CheckpointHead(msgspec.Struct, frozen=True, array_like=True):
     """The description of a checkpoint."""
 
-    offset: int
-    """The checkpoint includes all rounds before this offset."""
-    rules: bytes
-    """A digest of everything else that the beliefs depend on (`rules_of`)."""
+    offset: int  # The checkpoint includes all rounds before this offset.
+    rules: bytes  # A digest of everything else that the beliefs depend on (`rules_of`).
     corrections: tuple[RecordPlace, ...]
     """The corrections that edited the rounds, in the order in which they were applied. They are all
     corrections that were accepted when the checkpoint was made, also those at its offset or
@@ -60,14 +56,10 @@ class CheckpointHead(msgspec.Struct, frozen=True, array_like=True):
     last: RecordPlace
     """The offset of the ladder's last round, seed or reset before the checkpoint, and a checksum of
     that record. A log with another record at that offset is a different log."""
-    time: int
-    """No round, seed or reset before the checkpoint has a later time (Unix seconds)."""
-    completed_at: str
-    """The time of the last of them, as reported."""
-    pieces: int
-    """The number of pieces that store its players and ids."""
-    whole: bool = False
-    """Whether all pieces have been written."""
+    time: int  # No round, seed or reset before the checkpoint has a later time (Unix seconds).
+    completed_at: str  # The time of the last of them, as reported.
+    pieces: int  # The number of pieces that store its players and ids.
+    whole: bool = False  # Whether all pieces have been written.
     id_pieces: int = 0
     """The number of pieces, at the end, that store the ids of its rounds and of their players."""
 

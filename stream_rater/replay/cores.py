@@ -69,8 +69,7 @@ class _Piece(NamedTuple):
 
     first: int
     end: int
-    waves: Ints
-    """The bounds of the waves, counted from the first round."""
+    waves: Ints  # The bounds of the waves, counted from the first round.
 
 
 def rate_waves(

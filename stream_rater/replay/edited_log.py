@@ -29,8 +29,7 @@ from stream_rater.rounds.ragged import Ragged
 from stream_rater.rounds.seed_records import Seed, is_seed
 from stream_rater.rounds.validation import DuplicateWindow, Invalid
 
-BATCH_BYTES = 2**18
-"""The most bytes of records that are decoded together."""
+BATCH_BYTES = 2**18  # The most bytes of records that are decoded together.
 
 
 class MissingVerdicts(Exception):
@@ -40,18 +39,15 @@ class MissingVerdicts(Exception):
 class AppliedCorrection(NamedTuple):
     """A correction that was applied, or one that waits for `corrections-applied`."""
 
-    offset: int
-    """The offset of its record."""
+    offset: int  # The offset of its record.
     correction: Correction
-    at: int
-    """The offset at which it was applied; -1 if it waits for `corrections-applied`."""
+    at: int  # The offset at which it was applied; -1 if it waits for `corrections-applied`.
 
 
 class Verdicts(NamedTuple):
     """The outcome of all corrections of a log."""
 
-    edits: Mapping[str, Edits]
-    """For each ladder, the edits that all accepted corrections make."""
+    edits: Mapping[str, Edits]  # For each ladder, the edits that all accepted corrections make.
     rejections: Mapping[tuple[int, int], Invalid]
     """The reason why each rejected correction is rejected, by its partition and offset."""
 
@@ -81,18 +77,15 @@ class Verdicts(NamedTuple):
         return any(each.change_rounds for each in self.edits.values())
 
 
-NO_VERDICTS = Verdicts({}, {})
-"""The verdicts on a log without corrections."""
+NO_VERDICTS = Verdicts({}, {})  # The verdicts on a log without corrections.
 
 
 class LoggedRounds(Ragged, gc=False):
     """R accepted rounds in the order of the log, and their places in the log."""
 
     rounds: RoundBatch
-    partition: Ints
-    """(R,) the partition of each round."""
-    offset: Ints
-    """(R,) the offset of each round."""
+    partition: Ints  # (R,) the partition of each round.
+    offset: Ints  # (R,) the offset of each round.
 
     @property
     def sizes(self) -> Ints:
@@ -128,12 +121,10 @@ LoggedRounds.empty = NO_LOGGED
 class LogBatch:
     """Consecutive records of a log, validated."""
 
-    rounds: LoggedRounds
-    """The accepted rounds, as reported."""
+    rounds: LoggedRounds  # The accepted rounds, as reported.
     rejected: Sequence[tuple[Record, Invalid]]
     """The rejected records in the order of the log, each with the reason."""
-    corrections: Sequence[Record]
-    """The records of accepted corrections."""
+    corrections: Sequence[Record]  # The records of accepted corrections.
     seeds: Sequence[Seed] = ()
     """The accepted seeds and resets, as reported. They come before the rounds."""
 
@@ -154,8 +145,7 @@ Content = LoggedRounds | Seed | Record
 class ValidRecords:
     """Consecutive records of a log, after the rounds, seeds and resets in them were validated."""
 
-    count: int
-    """The number of records."""
+    count: int  # The number of records.
     content: Sequence[Content]
     """Their content in order: the accepted rounds before each other record in one batch, each
     accepted seed or reset, and each correction as its record, which is not validated."""

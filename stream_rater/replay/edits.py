@@ -50,10 +50,8 @@ name of the player into whom this one is merged."""
 class EntryEdit(NamedTuple):
     """The effect of corrections on the entries that are reported under one name."""
 
-    player: str
-    """The player who owns the entries."""
-    removed: tuple[Span, ...] = ()
-    """The spans of time in which rounds lose the entries."""
+    player: str  # The player who owns the entries.
+    removed: tuple[Span, ...] = ()  # The spans of time in which rounds lose the entries.
 
     def is_removed(self, time: int) -> bool:
         """Whether an entry is removed from a round of this time (Unix seconds)."""
@@ -215,8 +213,7 @@ class EntryEditsAt(Mapping[str, EntryEdit]):
         return found
 
 
-NO_ENTRY_EDITS = EntryEditsAt(EntryEdits(), 0)
-"""The state without any correction."""
+NO_ENTRY_EDITS = EntryEditsAt(EntryEdits(), 0)  # The state without any correction.
 
 
 # --- the edits of rounds --------------------------------------------------------------------------
@@ -225,8 +222,7 @@ NO_ENTRY_EDITS = EntryEditsAt(EntryEdits(), 0)
 class StartedSeason(NamedTuple):
     """A season that has started."""
 
-    offset: int
-    """The offset of its record. The season holds for the rounds after it."""
+    offset: int  # The offset of its record. The season holds for the rounds after it.
     season: Season
 
 
@@ -236,8 +232,7 @@ class Edits:
 
     entries: EntryEditsAt = field(default_factory=lambda: NO_ENTRY_EDITS)
     """For each reported name that removals and merges affect, the edit of its entries."""
-    voided: frozenset[int] = frozenset()
-    """The offsets of voided rounds."""
+    voided: frozenset[int] = frozenset()  # The offsets of voided rounds.
     amended: Mapping[int, RoundBatch] = field(default_factory=dict)
     """Each amended round with its new content, by its offset."""
     seasons: tuple[StartedSeason, ...] = ()

@@ -18,8 +18,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-MOST_AHEAD = 16
-"""The most items that a stage makes ahead of the next one."""
+MOST_AHEAD = 16  # The most items that a stage makes ahead of the next one.
 
 ITEM, END, ERROR = "item", "end", "error"
 
@@ -27,26 +26,20 @@ BLOCK = 1 << 17
 """The number of bytes that are read from a file at once. A compressed block contains about half a
 megabyte of text. The decompressing thread needs the interpreter lock only once for each block."""
 
-TEXT_BLOCK = 1 << 20
-"""The most bytes of text that are decompressed at once."""
+TEXT_BLOCK = 1 << 20  # The most bytes of text that are decompressed at once.
 
-BLOCKS_AHEAD = 256
-"""The most decompressed blocks that wait for the reader, about 128 MiB of text."""
+BLOCKS_AHEAD = 256  # The most decompressed blocks that wait for the reader, about 128 MiB of text.
 
-MOST_LINE = 64 * 1024 * 1024
-"""The most bytes of a line."""
+MOST_LINE = 64 * 1024 * 1024  # The most bytes of a line.
 
 BUFFER = 1 << 18
 
-GZIP = 16 + zlib.MAX_WBITS
-"""The zlib option for data with gzip's header and checksum."""
+GZIP = 16 + zlib.MAX_WBITS  # The zlib option for data with gzip's header and checksum.
 
 
-GZIP_MAGIC = b"\x1f\x8b"
-"""The first bytes of a gzip file."""
+GZIP_MAGIC = b"\x1f\x8b"  # The first bytes of a gzip file.
 
-SMALLEST_GZIP = 20
-"""The size in bytes of a gzip file without content."""
+SMALLEST_GZIP = 20  # The size in bytes of a gzip file without content.
 
 STANDARD_INPUT = Path("-")
 

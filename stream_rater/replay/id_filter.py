@@ -20,15 +20,11 @@ from stream_rater.columns.strings import StringColumn, hash_each
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.seed_records import Seed
 
-PER_FILTER = 2**16
-"""The number of ids in a Bloom filter."""
-BITS = 2**20
-"""The number of bits of a Bloom filter."""
+PER_FILTER = 2**16  # The number of ids in a Bloom filter.
+BITS = 2**20  # The number of bits of a Bloom filter.
 PROBES = 8
-NEW_AT_ONCE = 2**13
-"""The number of new hashes that are collected before they are added together."""
-FILTERS_IN_PIECE = 16
-"""The most Bloom filters in a stored piece, which take 2 MiB."""
+NEW_AT_ONCE = 2**13  # The number of new hashes that are collected before they are added together.
+FILTERS_IN_PIECE = 16  # The most Bloom filters in a stored piece, which take 2 MiB.
 
 ROUNDS = Key(np.uint64(0x726F756E64206964), np.uint64(1))
 PLAYERS = Key(np.uint64(0x706C617965722069), np.uint64(1))
@@ -39,8 +35,7 @@ attacker who chooses ids by these keys can only make corrections slower."""
 class FilterPiece(NamedTuple):
     """A piece of a filter, as it is stored."""
 
-    last: bytes
-    """The hashes that are not in a Bloom filter yet, as bytes."""
+    last: bytes  # The hashes that are not in a Bloom filter yet, as bytes.
     filters: list[bytes]
 
 

@@ -40,11 +40,9 @@ from stream_rater.rounds.decoder import kind_of
 from stream_rater.rounds.seed_records import Seed, is_seed
 from stream_rater.rounds.validation import Invalid
 
-ReadRound = Callable[[Record], OneRound]
-"""Decodes the round in a record; raises Invalid."""
+ReadRound = Callable[[Record], OneRound]  # Decodes the round in a record; raises Invalid.
 
-RecordPlace = tuple[int, int]
-"""The place of a record: its partition and offset."""
+RecordPlace = tuple[int, int]  # The place of a record: its partition and offset.
 
 T = TypeVar("T")
 
@@ -52,8 +50,7 @@ T = TypeVar("T")
 class _KnownRound(NamedTuple):
     """An accepted round that a correction may name."""
 
-    round_: Record
-    """The record of the round, without its value."""
+    round_: Record  # The record of the round, without its value.
     time: int
     completed_at: str
     weight: float
@@ -69,12 +66,9 @@ class NeedsEarlierRounds(Exception):
 class Base(NamedTuple):
     """The knowledge of a ledger that begins at a checkpoint about the rounds before it."""
 
-    edits: Edits
-    """The removals, merges and seasons of all corrections that were accepted before."""
-    time: int
-    """No earlier round, seed or reset has a later time (Unix seconds)."""
-    players: Collection[str]
-    """The players whom the corrections name and who have an earlier round."""
+    edits: Edits  # The removals, merges and seasons of all corrections that were accepted before.
+    time: int  # No earlier round, seed or reset has a later time (Unix seconds).
+    players: Collection[str]  # The players whom the corrections name and who have an earlier round.
     ids: IdFilter | None = None
     """A filter for the ids of earlier rounds and their players; None: every id is possible."""
 

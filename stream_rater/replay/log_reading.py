@@ -35,15 +35,12 @@ from stream_rater.rounds.seed_records import Seed
 LONG_LOG = 1_000_000
 """From so many records on, other processes read; to start them takes the time of some 100,000."""
 
-MOST_PROCESSES = 4
-"""The most processes that read. So many keep one that rates busy."""
+MOST_PROCESSES = 4  # The most processes that read. So many keep one that rates busy.
 
-MOST_AHEAD = 4
-"""The number of batches that are validated ahead of the replay."""
+MOST_AHEAD = 4  # The number of batches that are validated ahead of the replay.
 
 
-END = b"end"
-"""What a process sends last."""
+END = b"end"  # What a process sends last.
 
 
 class LogSource(Protocol):
@@ -58,8 +55,7 @@ class LogReader(NamedTuple):
     """Reads all records of `round-completed`."""
 
     source: LogSource
-    ends: Mapping[int, int]
-    """The end offset of each partition."""
+    ends: Mapping[int, int]  # The end offset of each partition.
 
     @classmethod
     def of(cls, read: Callable[[], Iterable[Record]]) -> "LogReader":

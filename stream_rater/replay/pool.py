@@ -25,16 +25,14 @@ from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.rounds.batch import OneRound, RoundBatch
 from stream_rater.rounds.seed_records import Seed
 
-ONE_WAVE = np.array([0, 1])
-"""The bounds of the only wave of one round."""
+ONE_WAVE = np.array([0, 1])  # The bounds of the only wave of one round.
 
 
 class Waves(NamedTuple):
     """An order in which R rounds can be rated, wave by wave. No two rounds of a wave share a
     player, so they can be rated together."""
 
-    order: Ints
-    """(R,) the indices of the rounds. The rounds of one player keep their order."""
+    order: Ints  # (R,) the indices of the rounds. The rounds of one player keep their order.
     bounds: Ints
     """(W+1,) the bounds of the W waves. Wave w has the rounds order[bounds[w] : bounds[w + 1]], in
     rising order."""
@@ -71,10 +69,8 @@ class RatingResult(NamedTuple):
 
     wave: Wave
     """The input of stage 1, with each player's belief before each round, drawn by the seasons."""
-    evidence: Evidence
-    """(P, 3) the evidence of stage 1."""
-    after: Posteriors
-    """The mu and sigma of each player after each round."""
+    evidence: Evidence  # (P, 3) the evidence of stage 1.
+    after: Posteriors  # The mu and sigma of each player after each round.
     published: Posteriors
     """Each player's mu and sigma that were published before each round: not drawn."""
 
@@ -84,10 +80,8 @@ class SeedOutcome(NamedTuple):
 
     chosen: Ints
     """(n,) the indices of the players whose beliefs it changed, among those of the seed."""
-    rows: Ints
-    """(n,) their rows in the pool."""
-    published: Posteriors
-    """Their mu and sigma before it."""
+    rows: Ints  # (n,) their rows in the pool.
+    published: Posteriors  # Their mu and sigma before it.
 
 
 NO_ROWS = np.empty(0, np.int64)
@@ -99,12 +93,9 @@ class _Drawn(NamedTuple):
     """D players whose beliefs were drawn before their first round of a call. Newcomers are
     included, although a season does not change them."""
 
-    before: Before
-    """Their beliefs before they were drawn."""
-    first: Ints
-    """(D,) the index of the player's entry in that round, among all rows of the call."""
-    alone: Flags
-    """(D,) whether the player has no other round in the call."""
+    before: Before  # Their beliefs before they were drawn.
+    first: Ints  # (D,) the index of the player's entry in that round, among all rows of the call.
+    alone: Flags  # (D,) whether the player has no other round in the call.
 
 
 class BeliefTable:

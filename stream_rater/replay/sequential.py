@@ -20,48 +20,35 @@ from stream_rater.replay.pool import Pool, RatingResult, SeedOutcome, waves_of
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.seed_records import Seed
 
-LEAST_TOGETHER = 8192
-"""The fewest players in rounds whose ladders are rated at the same time."""
+LEAST_TOGETHER = 8192  # The fewest players in rounds whose ladders are rated at the same time.
 
 
 class Rated(NamedTuple):
     """R rounds of one ladder that were rated by the same parameters, with P players in all."""
 
-    chosen: Ints
-    """(R,) the indices of the rounds among the batch's accepted ones, as rated."""
-    rounds: RoundBatch
-    """(R,) the rounds in this order."""
-    pool: Pool
-    """The ladder's pool."""
-    rule: RatingRule
-    """The rule by which the pool rated them."""
-    rows: Ints
-    """(P,) the players' rows in the pool."""
-    result: RatingResult
-    """The beliefs of each player before and after each round."""
+    chosen: Ints  # (R,) the indices of the rounds among the batch's accepted ones, as rated.
+    rounds: RoundBatch  # (R,) the rounds in this order.
+    pool: Pool  # The ladder's pool.
+    rule: RatingRule  # The rule by which the pool rated them.
+    rows: Ints  # (P,) the players' rows in the pool.
+    result: RatingResult  # The beliefs of each player before and after each round.
 
 
 class Seeded(NamedTuple):
     """A seed or a reset that was applied."""
 
-    seed: Seed
-    """The seed after the corrections."""
-    pool: Pool
-    """The pool of the ladder."""
-    rule: RatingRule
-    """The pool's rule at the seed."""
-    result: SeedOutcome
-    """The players whose beliefs it changed."""
+    seed: Seed  # The seed after the corrections.
+    pool: Pool  # The pool of the ladder.
+    rule: RatingRule  # The pool's rule at the seed.
+    result: SeedOutcome  # The players whose beliefs it changed.
 
 
 class RatedBatch(NamedTuple):
     """Some records of a log, and their effect on the pools."""
 
     log: edited_log.LogBatch
-    rated: list[Rated]
-    """The rated rounds. Rounds that change no rating are left out."""
-    seeded: list[Seeded]
-    """The applied seeds and resets, which come before the rounds."""
+    rated: list[Rated]  # The rated rounds. Rounds that change no rating are left out.
+    seeded: list[Seeded]  # The applied seeds and resets, which come before the rounds.
 
 
 class Replay:

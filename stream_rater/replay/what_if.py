@@ -37,12 +37,9 @@ class KnownBeliefs(NamedTuple):
     """The beliefs of some players of a ladder, for a future round."""
 
     ladder: str
-    pool: Pool
-    """A pool that has the beliefs of these players."""
-    edits: Edits
-    """The edits that apply to future rounds."""
-    time_s: int
-    """The completion time of the future round, in Unix seconds."""
+    pool: Pool  # A pool that has the beliefs of these players.
+    edits: Edits  # The edits that apply to future rounds.
+    time_s: int  # The completion time of the future round, in Unix seconds.
 
 
 class RemovedPlayer(Exception):
@@ -132,10 +129,8 @@ class CorrectionPreview:
 
     before: Replay
     after: Replay
-    rounds: int
-    """The number of accepted rounds of the ladder."""
-    touched: int
-    """The number of these rounds that the corrections would change."""
+    rounds: int  # The number of accepted rounds of the ladder.
+    touched: int  # The number of these rounds that the corrections would change.
     seeds: int
     """The number of accepted seeds and resets of the ladder that the corrections would change."""
     rejected: list[tuple[int, Invalid]]

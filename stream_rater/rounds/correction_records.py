@@ -23,13 +23,11 @@ from stream_rater.rounds.decoder import check_partition, event_in
 from stream_rater.rounds.fallback import LONGEST_TEXT
 from stream_rater.rounds.validation import Invalid, id_mistake
 
-MOST_SEASONS = 2**16 - 1
-"""The most seasons of a ladder, since a belief counts them in 16 bits."""
+MOST_SEASONS = 2**16 - 1  # The most seasons of a ladder, since a belief counts them in 16 bits.
 LAST_SEASON = 2**31 - 1
 MOST_SIGMA = 1e9
 
-FIRST, LAST = -(2**62), 2**62
-"""Times before and after those of all rounds, Unix seconds."""
+FIRST, LAST = -(2**62), 2**62  # Times before and after those of all rounds, Unix seconds.
 
 
 def decode(record: Record, ladders: Ladders, partitions: int = ANYWHERE) -> Correction:
@@ -114,12 +112,9 @@ _CHECKS: dict[type[Correction], Callable[..., None]] = {
 class Span(NamedTuple):
     """A span of times in which a player is removed."""
 
-    since: int
-    """The first time, in Unix seconds."""
-    until: int
-    """The time after the last one."""
-    seeds: bool = False
-    """Whether the player is removed from seeds and resets of the span, too."""
+    since: int  # The first time, in Unix seconds.
+    until: int  # The time after the last one.
+    seeds: bool = False  # Whether the player is removed from seeds and resets of the span, too.
 
     def has(self, time: int) -> bool:
         """Whether a time is in the span."""

@@ -25,8 +25,7 @@ from stream_rater.rounds import batch, fallback, fastjson, validation
 from stream_rater.rounds.lines import Arrivals, PlainRecords, arrivals_of, values_of
 from stream_rater.rounds.validation import Invalid
 
-SCAN_BYTES = 2**20
-"""The most bytes of the records that one call scans."""
+SCAN_BYTES = 2**20  # The most bytes of the records that one call scans.
 
 EMPTY = Invalid("malformed", "Input data was truncated")
 """Why an empty record is rejected: what the decoders say of it."""

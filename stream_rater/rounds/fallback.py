@@ -41,11 +41,9 @@ fields it is `malformed`."""
 class Decoded(NamedTuple):
     """A round, and whether its message has unknown fields."""
 
-    event: RoundCompleted
-    """If there are unknown fields, its entries are `LenientEntry`."""
+    event: RoundCompleted  # If there are unknown fields, its entries are `LenientEntry`.
     unknown: bool
-    packed: bool
-    """Whether the message is in MessagePack."""
+    packed: bool  # Whether the message is in MessagePack.
 
 
 def decode(data: bytes, max_depth: int, *, packed: bool) -> Decoded:

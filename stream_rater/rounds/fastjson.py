@@ -41,8 +41,7 @@ from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.seats import MOST_CHARACTERS, NO_SEAT, SeatCodes
 from stream_rater.rounds.batch import BAD_SEAT, NO_SCORES, NO_SEATS, RoundBatch, reported_batch
 
-LEAST_ENTRY = len('{"player":"a","rank":1}')
-"""The fewest bytes that an entry takes."""
+LEAST_ENTRY = len('{"player":"a","rank":1}')  # The fewest bytes that an entry takes.
 BYTES_PER_PLAYER = 8
 """The columns have room for one player in this many bytes. Large teams with shorter names are left
 to msgspec."""
@@ -61,8 +60,7 @@ PLAYER, TEAM, SHARES, SEAT, SCORE, RANK, DNF, TRUE = (
         b'"player"', b'"team"', b'"shares"', b'"seat"', b'"score"', b'"rank"', b'"dnf"', b"true",
     )
 )  # fmt: skip
-HAS_SHARES, HAS_SEAT, HAS_SCORE = 1, 2, 4
-"""The bits of the details that were read of an entry."""
+HAS_SHARES, HAS_SEAT, HAS_SCORE = 1, 2, 4  # The bits of the details that were read of an entry.
 STANDINGS, ROUND_ID, LADDER, COMPLETED_AT, WEIGHT, CEILING = (
     np.frombuffer(b'"%b"' % word, np.uint8)
     for word in (
@@ -77,16 +75,11 @@ class Scanned(NamedTuple):
     """The columns that the kernel writes. They have room for all entries and players that the bytes
     may contain."""
 
-    place: Places
-    """The place of each entry."""
-    members: Ints
-    """The number of players of each entry."""
-    seat: SeatCodes
-    """The number of the seat of each entry, BAD_SEAT if its name is not valid."""
-    score: Floats
-    """The score of each entry, NaN if it has none."""
-    details: Ints
-    """(1,) the bits of the details that any entry has."""
+    place: Places  # The place of each entry.
+    members: Ints  # The number of players of each entry.
+    seat: SeatCodes  # The number of the seat of each entry, BAD_SEAT if its name is not valid.
+    score: Floats  # The score of each entry, NaN if it has none.
+    details: Ints  # (1,) the bits of the details that any entry has.
     starts: Ints
     """The position where the name of each player starts. The columns below have a value for each
     player, too."""

@@ -16,8 +16,7 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.contract.corrections import EVENT_TYPE, kind_of_line
 from stream_rater.contract.record import Record
 
-KIND = b'"event_type"'
-"""The text that every line of a correction contains."""
+KIND = b'"event_type"'  # The text that every line of a correction contains.
 
 FIRST_LINES, MOST_LINES = 64, 4096
 """The most lines that are taken at once, first and later; more and more while they are short."""
@@ -26,12 +25,9 @@ FIRST_LINES, MOST_LINES = 64, 4096
 class Arrivals(NamedTuple):
     """The places of R records in a log, and the times when the log received them."""
 
-    partition: Ints
-    """(R,) the partition."""
-    offset: Ints
-    """(R,) the offset."""
-    received_s: Floats
-    """(R,) Unix seconds."""
+    partition: Ints  # (R,) the partition.
+    offset: Ints  # (R,) the offset.
+    received_s: Floats  # (R,) Unix seconds.
 
     def take(self, rows: Ints) -> "Arrivals":
         """Those of the records at these indices."""

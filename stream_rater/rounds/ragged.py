@@ -21,8 +21,7 @@ from stream_rater.columns.arrays import Ints
 from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.strings import StringColumn
 
-Span = tuple[int, int]
-"""The number of the first row, and the number after the last row."""
+Span = tuple[int, int]  # The number of the first row, and the number after the last row.
 
 
 class Ragged(msgspec.Struct, gc=False):
@@ -42,8 +41,7 @@ class Ragged(msgspec.Struct, gc=False):
     per_player: ClassVar[tuple[str, ...]] = ()
     optional: ClassVar[Mapping[str, Any]] = {}
     """The columns that may be empty, and the value that stands for each row of an empty one."""
-    empty: ClassVar[Any] = None
-    """The object of the subclass that has no rounds."""
+    empty: ClassVar[Any] = None  # The object of the subclass that has no rounds.
 
     def __len__(self) -> int:
         return len(self.sizes)  # type: ignore[attr-defined]

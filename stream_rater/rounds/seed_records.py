@@ -35,8 +35,7 @@ MOST_SEEDED_ROUNDS = MOST_ROUNDS - 1
 """The most rounds that may stand behind a seeded rating. At least one more must fit a record."""
 MOST_SIGMAS = 30.0
 """The most initial sigmas of a rating from the initial mu: the grid of a belief ends beyond it."""
-LEAST_PART = 1e-6
-"""The least sigma, as a part of the initial one."""
+LEAST_PART = 1e-6  # The least sigma, as a part of the initial one.
 CURE = "is the rating of another scale?"
 
 PRECISION = 7
@@ -50,8 +49,7 @@ SCALES = {
 }
 """By the name of a system, the mu and the sigma that a newcomer has there by default."""
 
-OWN = "ladder"
-"""The name of the scale of the ladder itself."""
+OWN = "ladder"  # The name of the scale of the ladder itself.
 
 NAMES = (*SCALES, OWN)
 
@@ -60,24 +58,18 @@ NAMES = (*SCALES, OWN)
 class Seed:
     """A valid seed or reset of n players, as columns, with its place in the log."""
 
-    kind: str
-    """`players-seeded` or `player-reset`."""
-    head: events.Round
-    """Its time is the one from which on the rating counts, as reported."""
+    kind: str  # `players-seeded` or `player-reset`.
+    head: events.Round  # Its time is the one from which on the rating counts, as reported.
     partition: int
     offset: int
-    time: int
-    """The time from which on the rating counts, Unix seconds."""
-    rating: RatingConfig
-    """The ladder's parameters at the offset."""
-    names: StringColumn
-    """(n,) the players."""
+    time: int  # The time from which on the rating counts, Unix seconds.
+    rating: RatingConfig  # The ladder's parameters at the offset.
+    names: StringColumn  # (n,) the players.
     mu: Floats
     """(n,) the ratings, as a record stores them (float32). NaN where a reset keeps the rating."""
     sigma: Floats
     """(n,) the uncertainties, as a record stores them; of a reset the least one afterwards."""
-    rounds: Ints
-    """(n,) the number of rounds that stand behind each rating; 0 of a reset."""
+    rounds: Ints  # (n,) the number of rounds that stand behind each rating; 0 of a reset.
 
     def __len__(self) -> int:
         return len(self.mu)
@@ -158,8 +150,7 @@ def _time_of(event: PlayersSeeded | PlayerReset, record: Record, terms: Terms) -
     return time
 
 
-Columns = tuple[StringColumn, Floats, Floats, Ints]
-"""The names, mu, sigma and rounds of a Seed."""
+Columns = tuple[StringColumn, Floats, Floats, Ints]  # The names, mu, sigma and rounds of a Seed.
 
 
 def _reset_columns(event: PlayerReset, rating: RatingConfig) -> Columns:
@@ -279,10 +270,8 @@ class SeedMessage(NamedTuple):
     """A seed that can be sent."""
 
     round_id: str
-    players: int
-    """The number of its players."""
-    value: bytes
-    """The event as JSON, with its kind in `event_type`."""
+    players: int  # The number of its players.
+    value: bytes  # The event as JSON, with its kind in `event_type`.
 
 
 def seed_messages(
@@ -331,8 +320,7 @@ def seed_id(ladder: str, source: str, players: bytes) -> str:
 class Taken(NamedTuple):
     """How much of another ladder's certainty is taken over, in points of the target."""
 
-    more_sigma: float = 0.0
-    """What is added to each sigma."""
+    more_sigma: float = 0.0  # What is added to each sigma.
     most_sigma: float = math.inf
     """The greatest sigma. No sigma is greater than a newcomer's, either."""
 

@@ -35,10 +35,8 @@ OUT_OF_RANGE, NO_RANK = -1, -2
 """The places of entries whose rank is out of range, and of entries with neither rank nor dnf."""
 
 MIN_ENTRIES = 2
-LEAST_SHARE = 1e-6
-"""The smallest share. The variance of a member's evidence is divided by share^2."""
-LEAST_CEILING = -1e9
-"""The lowest performance ceiling. The arithmetic has no room for a lower one."""
+LEAST_SHARE = 1e-6  # The smallest share. The variance of a member's evidence is divided by share^2.
+LEAST_CEILING = -1e9  # The lowest performance ceiling. The arithmetic has no room for a lower one.
 EARLIEST = events.parse_time("1900-01-01T00:00:00Z")
 """The earliest time of completion, Unix seconds. An earlier one must be a mistake."""
 SHORT_ID = MAX_ID_BYTES // 4
@@ -47,14 +45,12 @@ SHORT_ID = MAX_ID_BYTES // 4
 MOST_LADDERS = 10_000
 """The most ladders whose terms are cached: with a template, any name is that of a ladder."""
 
-QUOTE_IT = "ids are texts, so quote it"
-"""The advice in a message about an id that is a number."""
+QUOTE_IT = "ids are texts, so quote it"  # The advice in a message about an id that is a number.
 
 NO_ROUND = np.empty(0, np.bool_)
 """What a rule returns if it is quick to see that no round breaks it."""
 
-CODES = tuple(REJECTIONS)
-"""The error codes of rejected records."""
+CODES = tuple(REJECTIONS)  # The error codes of rejected records.
 
 
 class Invalid(Exception):
@@ -88,21 +84,15 @@ def with_cure(mistake: str) -> str:
 class RoundBounds(NamedTuple):
     """The limits of rounds by the configuration of their ladders, as (R,) columns."""
 
-    named: Floats
-    """Whether the ladder's id is a valid id."""
-    known: Floats
-    """Whether the ladder is configured; if it is not, the limits are 0."""
+    named: Floats  # Whether the ladder's id is a valid id.
+    known: Floats  # Whether the ladder is configured; if it is not, the limits are 0.
     most_entries: Floats
     most_weight: Floats
     most_ahead_s: Floats
-    strict: Floats
-    """Whether unknown fields are rejected."""
-    seats: Floats
-    """Whether the ladder uses the seats of entries."""
-    scores: Floats
-    """Whether the ladder uses the scores of entries."""
-    home: Floats
-    """The partition to which the ladder's rounds belong, or ANYWHERE."""
+    strict: Floats  # Whether unknown fields are rejected.
+    seats: Floats  # Whether the ladder uses the seats of entries.
+    scores: Floats  # Whether the ladder uses the scores of entries.
+    home: Floats  # The partition to which the ladder's rounds belong, or ANYWHERE.
 
 
 class Candidates(NamedTuple):
@@ -112,12 +102,9 @@ class Candidates(NamedTuple):
     """The rounds, with entries in the order of their message. A place may be OUT_OF_RANGE or
     NO_RANK, a time may be UNUSUAL, and an entry may have no players."""
     bounds: RoundBounds
-    received_s: Floats
-    """(R,) when the log received the round, Unix seconds."""
-    partition: Ints
-    """(R,) the partition in which the round was found."""
-    partitions: int
-    """The number of partitions of the topic, or ANYWHERE."""
+    received_s: Floats  # (R,) when the log received the round, Unix seconds.
+    partition: Ints  # (R,) the partition in which the round was found.
+    partitions: int  # The number of partitions of the topic, or ANYWHERE.
     mistake_in: Callable[[str, int], str]
     """A function that describes the first mistake in the `shares`, the `seat` or the `score` of a
     round, or the first `unknown` field, with its place. The round must have one."""
@@ -376,12 +363,9 @@ def check(candidates: Candidates) -> list[Invalid | None]:
 class _Terms(NamedTuple):
     """The rating configuration and the limits of a ladder's rounds."""
 
-    is_steady: bool
-    """Whether the terms hold at every offset."""
-    config_index: int
-    """The index of the rating configuration; -1 if the ladder is unknown."""
-    bounds: tuple[float, ...]
-    """The values of RoundBounds."""
+    is_steady: bool  # Whether the terms hold at every offset.
+    config_index: int  # The index of the rating configuration; -1 if the ladder is unknown.
+    bounds: tuple[float, ...]  # The values of RoundBounds.
 
 
 class LadderTerms:

@@ -35,12 +35,9 @@ STEP_S = 10.0
 REQUEST_S = 15.0
 LINGER_S = 2.0
 KEEP_ALIVE_S = 30.0
-OTHER_FILES = 200
-"""Files that a process needs besides its connections."""
-MOST_HEADERS = 1000
-"""The most headers of a request."""
-MOST_PIPELINED = 100
-"""The most requests of a connection that wait for their turn."""
+OTHER_FILES = 200  # Files that a process needs besides its connections.
+MOST_HEADERS = 1000  # The most headers of a request.
+MOST_PIPELINED = 100  # The most requests of a connection that wait for their turn.
 
 HEAD_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
@@ -51,18 +48,15 @@ HEAD_TOO_LARGE = (
 class ConnectionLimits(NamedTuple):
     """The limits for all clients of a server together, and for each client."""
 
-    connections: int
-    """The number of open connections."""
-    per_address: int
-    """The number of open connections of one client address; 0: no limit."""
+    connections: int  # The number of open connections.
+    per_address: int  # The number of open connections of one client address; 0: no limit.
     head_bytes: int
     """The most bytes of a request's head. As many may stand before, between and behind the parts
     of a body: the sizes of chunks with their extensions, and trailers."""
     answer_s: float | None = None
     """Seconds that making an answer may take; a connection that waits for its answer may be closed
     to make room. None: no limit, and such a connection is never closed to make room."""
-    stop_s: int = 5
-    """Seconds for sending answers after `Server.stop`."""
+    stop_s: int = 5  # Seconds for sending answers after `Server.stop`.
 
 
 class Server(uvicorn.Server):

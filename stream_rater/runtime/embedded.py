@@ -12,8 +12,7 @@ from stream_rater.pipeline.ports import Effect, Poll
 from stream_rater.pipeline.updater.updater import Updater
 
 SHARDS = 4
-CACHE_BYTES = 16 * 2**20
-"""The memory of the records that the updater need not read again."""
+CACHE_BYTES = 16 * 2**20  # The memory of the records that the updater need not read again.
 
 
 class EmbeddedEngine:

@@ -27,16 +27,12 @@ from stream_rater.contract.submissions import NewRecord, RecordPlace
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Effect, Poll, Polled, Step, pause_s
 
-MOST_WAITING = 20_000
-"""The most records that may wait for the disk."""
+MOST_WAITING = 20_000  # The most records that may wait for the disk.
 MOST_WAITING_BYTES = 64 * 1024 * 1024
 """The most bytes of these records, unless only one call waits."""
-MOST_TOGETHER = 5_000
-"""The most records that one turn appends."""
-TURN_S = 0.02
-"""The time after which a turn ends, although a machine has more to do."""
-IDLE_S = 1.0
-"""The longest time for which the engine waits without looking at its machines."""
+MOST_TOGETHER = 5_000  # The most records that one turn appends.
+TURN_S = 0.02  # The time after which a turn ends, although a machine has more to do.
+IDLE_S = 1.0  # The longest time for which the engine waits without looking at its machines.
 
 
 class Full(Exception):
@@ -93,8 +89,7 @@ class Machine:
 
 class _Waiting(NamedTuple):
     records: Sequence[NewRecord]
-    size: int
-    """The bytes of their values."""
+    size: int  # The bytes of their values.
     answer: "Future[list[RecordPlace]]"
 
 

@@ -12,13 +12,10 @@ import gc
 
 MAX_FAST, TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = 1, -1, -2, -3
 """The options of glibc's `mallopt`."""
-KEPT_BYTES = 128 * 2**20
-"""Free memory per thread that is not returned to the system."""
+KEPT_BYTES = 128 * 2**20  # Free memory per thread that is not returned to the system.
 AHEAD_BYTES = 16 * 2**20
-LARGEST_BLOCK = 32 * 2**20
-"""The greatest value that glibc allows."""
-NONE = 0
-"""The greatest size in bytes of freed blocks that are not merged at once."""
+LARGEST_BLOCK = 32 * 2**20  # The greatest value that glibc allows.
+NONE = 0  # The greatest size in bytes of freed blocks that are not merged at once.
 
 OBJECTS_PER_COLLECTION = 1_000_000
 """Objects allocated and not freed between two searches for cycles. At 700, the default, searching

@@ -26,11 +26,9 @@ LOG_EVERY_S = 1.0
 PROGRESS_EVERY_S = 10.0
 """The least interval between two log lines about the progress of a correction."""
 
-MAX_UNFINISHED = 0.99
-"""The greatest progress of a correction before all of its parts are sent."""
+MAX_UNFINISHED = 0.99  # The greatest progress of a correction before all of its parts are sent.
 
-MOST_FOLLOWED = 1000
-"""The number of records of a partition that are followed at the same time."""
+MOST_FOLLOWED = 1000  # The number of records of a partition that are followed at the same time.
 
 Clock = Callable[[], float]
 Seconds = Callable[[float], None]

@@ -34,11 +34,9 @@ from stream_rater.runtime.metrics import Metrics, not_after
 from stream_rater.runtime.observer import Lag, ServiceObserver
 from stream_rater.runtime.spans import spans_of
 
-STALE_S = 30.0
-"""A role whose last poll is longer ago than this is not healthy."""
+STALE_S = 30.0  # A role whose last poll is longer ago than this is not healthy.
 
-ASK_EVERY_S = 2.0
-"""The interval at which Kafka and Redis are asked, whatever the roles do."""
+ASK_EVERY_S = 2.0  # The interval at which Kafka and Redis are asked, whatever the roles do.
 
 HUNG_S = 60.0
 """A role whose last poll is longer ago than this hangs in a call that does not return. The process
@@ -59,8 +57,7 @@ STOP_TIMEOUT_S = 9.5
 """The longest time that a process takes to end after a signal to stop, or after one of its roles
 has failed, in seconds."""
 
-QUIET_S = 10.0
-"""The time without trouble after which a role counts as working again in any case."""
+QUIET_S = 10.0  # The time without trouble after which a role counts as working again in any case.
 
 
 def layout_of(settings: Settings, admin: Admin, partitions: Mapping[str, int]) -> dict[str, str]:
@@ -157,8 +154,7 @@ class Role:
     observer: ServiceObserver
     machine: Step[Any]
     failure: BaseException | None = None
-    trouble: str = ""
-    """The reason why it started over and does not read yet; empty if it reads."""
+    trouble: str = ""  # The reason why it started over and does not read yet; empty if it reads.
     last_polled_s: float = 0.0
     stalled_s: float = 0.0
     seen: dict[int, tuple[int | None, int]] = field(default_factory=dict)

@@ -19,8 +19,7 @@ except ImportError:
 else:
     AVAILABLE = True
 
-NAMES: Final = {"estimator": "estimate", "updater": "update"}
-"""By role, the name of its spans."""
+NAMES: Final = {"estimator": "estimate", "updater": "update"}  # By role, the name of its spans.
 
 
 def spans_of(role: str, topic: str) -> Callable[[Iterable[Traced]], AbstractContextManager[object]]:

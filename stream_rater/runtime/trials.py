@@ -16,8 +16,7 @@ Where = int | str
 """So many processes of this machine, of which one is this process; or HOST:PORT of the scheduler of
 a Dask cluster."""
 
-JOIN_S = 30.0
-"""A scheduler must answer, and have a worker, within this time."""
+JOIN_S = 30.0  # A scheduler must answer, and have a worker, within this time.
 
 FORMS = "give processes, processes:N or dask://HOST:PORT"
 

@@ -23,8 +23,7 @@ class _Known(NamedTuple):
     """What is believed on a ladder about n players."""
 
     rating: RatingConfig
-    players: Sequence[str]
-    """(n,) the players, without those who were removed from the ladder."""
+    players: Sequence[str]  # (n,) the players, without those who were removed from the ladder.
     beliefs: Believed
 
 

@@ -14,14 +14,10 @@ from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.seats import MOST_CHARACTERS
 
-MOST_PLAYERS = 1000
-"""The most ids in a lookup, and the most players in a prediction."""
-MOST_PAIRED = 50
-"""The most sides of a round for which an answer has the probability of every pair."""
-MOST_BALANCED = 100
-"""The most players to divide into even teams."""
-MOST_ROWS = 1000
-"""The most rows of a page."""
+MOST_PLAYERS = 1000  # The most ids in a lookup, and the most players in a prediction.
+MOST_PAIRED = 50  # The most sides of a round for which an answer has the probability of every pair.
+MOST_BALANCED = 100  # The most players to divide into even teams.
+MOST_ROWS = 1000  # The most rows of a page.
 MOST_BODY_BYTES = 512 * 1024
 """The most bytes of a request's body. A body with 1,000 ids of 128 bytes fits, even if all
 characters outside ASCII are escaped."""
@@ -63,22 +59,17 @@ class LadderAnswer(Answer, frozen=True, kw_only=True):
     """A ladder: its players, its parameters, and the distribution of its ratings."""
 
     ladder: str
-    players: int
-    """The number of players with at least one counted round."""
+    players: int  # The number of players with at least one counted round.
     listed: int
     """The number of players on the leaderboard, which lists those who are not provisional."""
     season: int | None
     offset: int | None
     """The offset in `round-completed` of the last round or correction that changed a rating."""
     completed_at: str | None
-    rating: RatingConfig
-    """The rating parameters, as in a ladders file."""
-    distribution: list[Bin]
-    """The histogram of the displayed ratings of listed players."""
-    listing: Listing
-    """The rules by which players are listed, as in a ladders file."""
-    tiers: list[Tier]
-    """The tiers from the lowest to the highest, as in a ladders file."""
+    rating: RatingConfig  # The rating parameters, as in a ladders file.
+    distribution: list[Bin]  # The histogram of the displayed ratings of listed players.
+    listing: Listing  # The rules by which players are listed, as in a ladders file.
+    tiers: list[Tier]  # The tiers from the lowest to the highest, as in a ladders file.
 
 
 # --- players ---
@@ -90,15 +81,11 @@ class PlayerAnswer(Answer, frozen=True):  # fields are given by position: add a 
     player: str
     mu: float
     sigma: float
-    rating: float
-    """The displayed rating."""
-    rounds: int
-    """The number of counted rounds; 0 for a newcomer."""
+    rating: float  # The displayed rating.
+    rounds: int  # The number of counted rounds; 0 for a newcomer.
     provisional: bool
-    completed_at: str | None
-    """The time when the last round was completed; null for a newcomer."""
-    offset: int | None
-    """The offset in `round-completed` of the last change of the player."""
+    completed_at: str | None  # The time when the last round was completed; null for a newcomer.
+    offset: int | None  # The offset in `round-completed` of the last change of the player.
     season: int | None
     """The season of the player's last event. A newer season takes effect with the next event."""
     tier: TierName = UNSET
@@ -124,13 +111,11 @@ class RankedPlayer(PlayerAnswer, frozen=True, kw_only=True):
     rank: int | None
     """The rank, from 1, the best. Players of equal rating share a rank. It is null if the player is
     not listed."""
-    listed: int
-    """The number of listed players."""
+    listed: int  # The number of listed players.
     percentile: float | None
     """The number of other listed players who are not better, in per cent of all listed players. It
     is null if the player is not listed."""
-    unlisted: Unlisted | None
-    """Why the player is not listed; null if the player is listed."""
+    unlisted: Unlisted | None  # Why the player is not listed; null if the player is listed.
 
 
 class Lookup(Question, frozen=True, kw_only=True):
@@ -151,8 +136,7 @@ class ChangeAnswer(Answer, frozen=True, kw_only=True):
     offset: int
     round_id: str
     completed_at: str
-    cause: str
-    """The cause of the change: `round-completed`, or the kind of the correction."""
+    cause: str  # The cause of the change: `round-completed`, or the kind of the correction.
     rank: int | None
     performance: float | None
     mu: float
@@ -180,8 +164,7 @@ class Row(Answer, frozen=True, kw_only=True):
     rank: int
     player: str
     rating: float
-    tier: TierName = UNSET
-    """The tier. It is left out if the ladder has no tiers."""
+    tier: TierName = UNSET  # The tier. It is left out if the ladder has no tiers.
     previous_tier: TierName = UNSET
     """The tier before the player's last event; null if the player was not listed then. It is left
     out if the ladder has no tiers."""
@@ -195,8 +178,7 @@ class PageAnswer(Answer, frozen=True, kw_only=True):
 
     rows: list[Row]
     listed: int
-    next: str | None
-    """The `cursor` of the next page; null if this is the last page."""
+    next: str | None  # The `cursor` of the next page; null if this is the last page.
 
 
 # --- past seasons ---
@@ -205,16 +187,13 @@ class PageAnswer(Answer, frozen=True, kw_only=True):
 class SeasonAnswer(Answer, frozen=True, kw_only=True):
     """A season of a ladder."""
 
-    season: int
-    """The number of the season; 0 for the time before the first season."""
+    season: int  # The number of the season; 0 for the time before the first season.
     started_at: str | None
     """When it started; null if that is not known, and for the time before the first season."""
-    ended_at: str | None
-    """When the next season started; null if that is not known."""
+    ended_at: str | None  # When the next season started; null if that is not known.
     players: int | None
     """The number of players who had a counted round when it ended; null if that is not known."""
-    listed: int | None
-    """The number of players in the standings; null if they are not kept."""
+    listed: int | None  # The number of players in the standings; null if they are not kept.
     standings: Literal["kept", "not-written", "season-runs"]
     """Whether the standings are kept. `not-written`: the season has ended, and the job that keeps
     the standings has not run yet. `season-runs`: the season has not ended."""
@@ -232,14 +211,11 @@ class SeasonRow(Answer, frozen=True, kw_only=True):
 
     rank: int
     player: str
-    rating: float
-    """The displayed rating at the end of the season."""
+    rating: float  # The displayed rating at the end of the season.
     percentile: float
     """The number of other listed players who were not better, in per cent of all listed players."""
-    tier: str | None
-    """The tier of the rating, without hysteresis; null if the ladder has no tiers."""
-    rounds: int
-    """The number of counted rounds, over all seasons."""
+    tier: str | None  # The tier of the rating, without hysteresis; null if the ladder has no tiers.
+    rounds: int  # The number of counted rounds, over all seasons.
 
 
 class SeasonPageAnswer(Answer, frozen=True, kw_only=True):
@@ -250,8 +226,7 @@ class SeasonPageAnswer(Answer, frozen=True, kw_only=True):
     ended_at: str
     rows: list[SeasonRow]
     listed: int
-    next: str | None
-    """The `cursor` of the next page; null if this is the last page."""
+    next: str | None  # The `cursor` of the next page; null if this is the last page.
 
 
 # --- predictions ---
@@ -296,8 +271,7 @@ class SideAnswer(Answer, frozen=True, kw_only=True):
     """The prediction for one side of a round."""
 
     players: list[str]
-    win: float
-    """The probability that the side is better than all others."""
+    win: float  # The probability that the side is better than all others.
     expected_rank: float
     """The mean of the side's predicted rank. Sides that draw share the mean of their ranks."""
 
@@ -337,8 +311,7 @@ class WhatIfChangeAnswer(Answer, frozen=True, kw_only=True):
     """The change of a player that a result would make."""
 
     player: str
-    side: int
-    """The index of the player's side in the request, from 0."""
+    side: int  # The index of the player's side in the request, from 0.
     mu: float
     sigma: float
     previous_mu: float
@@ -346,8 +319,7 @@ class WhatIfChangeAnswer(Answer, frozen=True, kw_only=True):
     performance: float
     rating: float
     previous_rating: float
-    rounds: int
-    """The number of counted rounds, including this one."""
+    rounds: int  # The number of counted rounds, including this one.
     provisional: bool
 
 
@@ -362,8 +334,7 @@ class FactorAnswer(Answer, frozen=True, kw_only=True):
 
     at: float
     """The rating that the factor pulls toward: a performance, or the center of the Gaussian."""
-    weight: float
-    """The factor's share of the total weight, from 0 to 1."""
+    weight: float  # The factor's share of the total weight, from 0 to 1.
     pull: float
     """The points by which the factor moves the rating, to first order. All pulls add up to 0 at
     mu."""
@@ -380,8 +351,7 @@ class ExplainAnswer(Answer, frozen=True, kw_only=True):
     sigma: float
     rating: float
     rounds: int
-    offset: int
-    """The offset in `round-completed` of the last change of the player."""
+    offset: int  # The offset in `round-completed` of the last change of the player.
     gaussian: FactorAnswer
     """The factor of the initial belief and of the rounds whose performances are not stored
     separately."""
@@ -398,19 +368,14 @@ class EntryReport(msgspec.Struct, frozen=True, kw_only=True):
     """An entry of a round's standings: a player or a team, with a rank or `dnf`."""
 
     player: PlayerId | None = None
-    team: list[PlayerId] | None = None
-    """The members of a team, instead of `player`."""
-    shares: list[float] | None = None
-    """The part of the round that each member played."""
-    rank: Rank | None = None
-    """The rank, from 1, the best. Equal ranks are ties."""
-    dnf: bool = False
-    """Whether the entry did not finish. Then it needs no rank."""
+    team: list[PlayerId] | None = None  # The members of a team, instead of `player`.
+    shares: list[float] | None = None  # The part of the round that each member played.
+    rank: Rank | None = None  # The rank, from 1, the best. Equal ranks are ties.
+    dnf: bool = False  # Whether the entry did not finish. Then it needs no rank.
     seat: str | None = None
     """The place from which the entry played, such as `home`: 1 to 8 printable characters of
     ASCII."""
-    score: float | None = None
-    """What the entry scored. The rank decides the order."""
+    score: float | None = None  # What the entry scored. The rank decides the order.
 
 
 class RoundReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -418,8 +383,7 @@ class RoundReport(msgspec.Struct, frozen=True, kw_only=True):
 
     round_id: Annotated[str, Meta(min_length=1, max_length=MAX_ID_BYTES)]
     """The id of the round. A round with the same id is not counted again."""
-    completed_at: str
-    """The time of completion (RFC 3339, with a zone)."""
+    completed_at: str  # The time of completion (RFC 3339, with a zone).
     standings: Annotated[list[EntryReport], Meta(min_length=2)]
     ladder: str | msgspec.UnsetType = msgspec.UNSET
     """The ladder. It may be left out if the path has it."""
@@ -432,10 +396,8 @@ class SeededReport(msgspec.Struct, frozen=True, kw_only=True):
 
     player: PlayerId
     mu: float
-    sigma: float | None = None
-    """The uncertainty of mu; null for that of a newcomer."""
-    rounds: int = 1
-    """The number of rounds that stand behind the rating."""
+    sigma: float | None = None  # The uncertainty of mu; null for that of a newcomer.
+    rounds: int = 1  # The number of rounds that stand behind the rating.
 
 
 class CorrectionReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -461,19 +423,16 @@ class RoundTaken(Answer, frozen=True, kw_only=True):
     """The outcome of sending one round."""
 
     ladder: str | None
-    round_id: str | None
-    """The ladder and the id; null if the round was refused."""
+    round_id: str | None  # The ladder and the id; null if the round was refused.
     partition: int | None
     offset: int | None
     """The place of the record in `round-completed`; null if the round was not valid."""
     status: int
     """The HTTP status that the round would have by itself: 202 if it is stored for good, also if it
     was sent before. It is no verdict yet: ask for the state of the round."""
-    code: str | None = None
-    """The error code of a round that was refused."""
+    code: str | None = None  # The error code of a round that was refused.
     detail: str | None = None
-    place: str | None = None
-    """The place of the mistake in the request."""
+    place: str | None = None  # The place of the mistake in the request.
 
 
 class RoundsTaken(Answer, frozen=True, kw_only=True):
@@ -495,8 +454,7 @@ class RoundChange(Answer, frozen=True, kw_only=True):
     """What a round changed of one player."""
 
     player: str
-    rank: int | None
-    """The rank; null for a player who did not finish."""
+    rank: int | None  # The rank; null for a player who did not finish.
     performance: float | None
     mu: float
     sigma: float
@@ -517,12 +475,9 @@ class RoundStateAnswer(Answer, frozen=True, kw_only=True):
     """`pending` until the workers have decided. `duplicate`: another record with this id was
     rated. `voided`, `amended`: what the newest correction of the round has done."""
     partition: int
-    offset: int
-    """The place of the record in `round-completed`."""
-    code: str | None
-    """The error code of a round that the workers rejected."""
-    detail: str | None
-    """Why it was rejected, with the place of the mistake."""
+    offset: int  # The place of the record in `round-completed`.
+    code: str | None  # The error code of a round that the workers rejected.
+    detail: str | None  # Why it was rejected, with the place of the mistake.
     changes: list[RoundChange]
     """The change of each player, once the round is rated. A round that changes no rating has
     none."""
@@ -540,13 +495,11 @@ class RoundStateAnswer(Answer, frozen=True, kw_only=True):
 class Problem(Answer, frozen=True, kw_only=True):
     """An error of a request, in the form of RFC 9457."""
 
-    type: str
-    """A reference to the list of error codes."""
+    type: str  # A reference to the list of error codes.
     title: str
     status: int
     code: str
-    detail: str
-    """A text that says what is wrong and how to correct it."""
+    detail: str  # A text that says what is wrong and how to correct it.
     place: str | None = None
     """The place of the mistake in the request, such as `body.players[3]` or `query.limit`."""
     partition: int | UnsetType = UNSET

@@ -17,8 +17,7 @@ from stream_rater.rating.model import Beliefs
 from stream_rater.rating.stages import RatingRule
 from stream_rater.serve.bodies import ExplainAnswer, FactorAnswer
 
-MOST_NAMED = 3
-"""The number of performances that the words describe one by one."""
+MOST_NAMED = 3  # The number of performances that the words describe one by one.
 
 
 def explain_belief(

@@ -19,13 +19,10 @@ class FeedEvent(NamedTuple):
     """An event of `rating-changed`, as it was published."""
 
     partition: int
-    offset: int
-    """The offset in `rating-changed`."""
+    offset: int  # The offset in `rating-changed`.
     ladder: str
-    value: bytes
-    """The event, encoded as JSON."""
-    positions: tuple[int, ...]
-    """The position after the event."""
+    value: bytes  # The event, encoded as JSON.
+    positions: tuple[int, ...]  # The position after the event.
 
     @property
     def id(self) -> str:

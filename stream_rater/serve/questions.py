@@ -30,8 +30,7 @@ from stream_rater.serve import bodies, cursors
 from stream_rater.serve.predicting import balanced_sides, check_sides, prediction
 from stream_rater.serve.problems import Refused
 
-VIEW_CACHE_S = 1.0
-"""The seconds for which the view of a ladder is cached."""
+VIEW_CACHE_S = 1.0  # The seconds for which the view of a ladder is cached.
 
 T = TypeVar("T")
 

@@ -9,8 +9,7 @@ MOST_OFFSET = 2**63 - 1
 EVENT_STREAM = "text/event-stream"
 JSON = "application/json"
 JSON_LINES = "application/x-ndjson"
-MOST_WAIT_S = 30
-"""The most seconds that a request may ask to wait."""
+MOST_WAIT_S = 30  # The most seconds that a request may ask to wait.
 
 
 class Number(NamedTuple):
@@ -43,20 +42,15 @@ class Operation(NamedTuple):
     method: str
     path: str
     description: str
-    answer: type | None
-    """The type of the answer; None for a stream of server-sent events."""
-    body: Any = None
-    """The type of the body; None if there is none."""
+    answer: type | None  # The type of the answer; None for a stream of server-sent events.
+    body: Any = None  # The type of the body; None if there is none.
     query: dict[str, Number | Text] = {}  # noqa: RUF012  # never written
-    codes: tuple[str, ...] = ()
-    """The codes of the operation's errors, in addition to COMMON."""
+    codes: tuple[str, ...] = ()  # The codes of the operation's errors, in addition to COMMON.
     writes: bool = False
     """Whether it writes to `round-completed`. Then it needs the token for writing, its body may be
     as large as a round, and is validated as records are."""
-    success: int = 200
-    """The HTTP status of the answer."""
-    media_types: tuple[str, ...] = (JSON,)
-    """The media types of the body."""
+    success: int = 200  # The HTTP status of the answer.
+    media_types: tuple[str, ...] = (JSON,)  # The media types of the body.
 
     @property
     def of_writers(self) -> bool:

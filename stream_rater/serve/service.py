@@ -38,21 +38,17 @@ from stream_rater.serve.questions import Questions
 
 API_LIMITS = ConnectionLimits(connections=2000, per_address=0, head_bytes=256 * 1024)
 """The limits of the API's server. The setting SERVE_CONNECTIONS replaces `per_address`."""
-TIMEOUT_S = 5.0
-"""The time-out of a request to a server for which clients wait."""
+TIMEOUT_S = 5.0  # The time-out of a request to a server for which clients wait.
 PROGRESS_TIMEOUT_S = 2.0
 """The time-out of a request about the workers' progress, for which clients wait."""
 STALLED_S = 30.0
 """The time without a report after which the follower or the event loop counts as stalled."""
-BEAT_S = 1.0
-"""The interval at which the event loop shows that it runs."""
-READY_S = 2.0
-"""Seconds in which the event loop must answer a probe of another thread."""
+BEAT_S = 1.0  # The interval at which the event loop shows that it runs.
+READY_S = 2.0  # Seconds in which the event loop must answer a probe of another thread.
 MOST_REPORTS = 16
 """The most reports of the follower that may wait for the event loop. With more, the follower
 waits."""
-MOST_PREDICTIONS = 64
-"""The most predictions of an address that may wait for a thread."""
+MOST_PREDICTIONS = 64  # The most predictions of an address that may wait for a thread.
 SWITCH_S = 0.0005
 """The interval at which a thread that computes a prediction lets the event loop run."""
 
@@ -97,13 +93,11 @@ class Parts(NamedTuple):
 
     following: IndexKeeper
     reader: IndexReader
-    connect: Callable[[], Place]
-    """Connects to the workers' beliefs."""
+    connect: Callable[[], Place]  # Connects to the workers' beliefs.
     door: DoorParts
 
 
-MakeParts = Callable[[Watcher, ApiMetrics], Parts]
-"""Makes the parts. The watcher gets the reports."""
+MakeParts = Callable[[Watcher, ApiMetrics], Parts]  # Makes the parts. The watcher gets the reports.
 
 
 def parts_of_service(settings: Settings, ladders: Ladders) -> MakeParts:

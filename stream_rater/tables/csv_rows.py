@@ -21,14 +21,11 @@ from stream_rater.tables.doubts import ROWS
 from stream_rater.tables.reading import Reading, UnreadableTable, stem_of
 from stream_rater.tables.sources import Reject, Row, TableRows
 
-MOST_LINES: Final = 100
-"""The most lines of a row. More mean that a quote is not closed."""
+MOST_LINES: Final = 100  # The most lines of a row. More mean that a quote is not closed.
 
-MOST_BYTES: Final = 1 << 20
-"""The most bytes of a row."""
+MOST_BYTES: Final = 1 << 20  # The most bytes of a row.
 
-MOST_COLUMNS: Final = 50_000
-"""The most columns, since the meaning of each is looked for."""
+MOST_COLUMNS: Final = 50_000  # The most columns, since the meaning of each is looked for.
 
 ONE_PLAYER: Final = "write a row for each player of a round"
 

@@ -16,12 +16,9 @@ from stream_rater.tables import cells
 from stream_rater.tables.names import plain
 from stream_rater.tables.reading import MARGIN, MEANINGS, Reading
 
-MOST_SEEN: Final = 200
-"""The most open texts of a column that are stored."""
-MOST_ASKED: Final = 8
-"""The most open texts that a question lists."""
-ROWS: Final = 3
-"""The rows that a question shows."""
+MOST_SEEN: Final = 200  # The most open texts of a column that are stored.
+MOST_ASKED: Final = 8  # The most open texts that a question lists.
+ROWS: Final = 3  # The rows that a question shows.
 
 NOT_FINISHED: Final = frozenset(
     ("dnf", "dsq", "dq", "disq", "disqualified", "ret", "retired", "rtd", "nc", "otl", "hd", "exc",

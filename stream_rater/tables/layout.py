@@ -18,8 +18,7 @@ from stream_rater.tables.names import PAIRS, PLACES, ROLES, SCORES, SEATS, TOGET
 from stream_rater.tables.reading import Reading
 from stream_rater.tables.times import FORMATS
 
-SHOWN_UNUSED: Final = 6
-"""The most columns without a role that a description names."""
+SHOWN_UNUSED: Final = 6  # The most columns without a role that a description names.
 
 Places = tuple[int, ...]
 
@@ -35,8 +34,7 @@ class SideColumns(NamedTuple):
     """A side of a row in the wide form: the places of its columns, -1 where there is none."""
 
     role: str
-    players: Places
-    """The column of its player or team, or those of its members."""
+    players: Places  # The column of its player or team, or those of its members.
     score: int = -1
     rank: int = -1
 
@@ -56,17 +54,14 @@ class Layout:
     """The places of the columns of each role. A role of several columns joins them."""
     sides: list[SideColumns] = field(default_factory=list)
     """The sides of a row; empty in the long form."""
-    unit: str = "line"
-    """What the numbers of rows count: `line` or `row`."""
+    unit: str = "line"  # What the numbers of rows count: `line` or `row`.
     time_format: str = ""
     general: set[str] = field(default_factory=set)
     """The roles whose columns were found by names that may mean something else."""
     skip: list[tuple[int, str]] = field(default_factory=list)
     """The rows that are left out: the place of a column and its text in lower case."""
-    share_of: float = 1.0
-    """By what the shares of members are divided."""
-    has_members: bool = False
-    """Whether the columns of `player` are the members of a team."""
+    share_of: float = 1.0  # By what the shares of members are divided.
+    has_members: bool = False  # Whether the columns of `player` are the members of a team.
 
     @property
     def is_wide(self) -> bool:

@@ -51,8 +51,7 @@ DATES: Final = frozenset(ROLES["time"][1].split())
 OF_DAY: Final = ("time", "kickoff", "kickofftime", "matchtime", "gametime")
 """The names of a time of day beside a date, and without a date the names of a time."""
 
-TOGETHER: Final = ("tourneyid", "matchnum")
-"""Two columns that are a round's id together."""
+TOGETHER: Final = ("tourneyid", "matchnum")  # Two columns that are a round's id together.
 
 COLOURS: Final = ("blue", "red")
 """Two sides neither of which is first by custom, so the order of a table's columns decides."""
@@ -60,8 +59,7 @@ PAIRS: Final = (("home", "away"), ("white", "black"), COLOURS, ("winner", "loser
                 ("player", "opponent"))  # fmt: skip
 """The two sides of a match, the first one first."""
 PAIRED: Final = tuple(side for pair in PAIRS for side in pair)
-SEATS: Final = frozenset(PAIRED[:6])
-"""The sides that are seats."""
+SEATS: Final = frozenset(PAIRED[:6])  # The sides that are seats.
 
 SEASONS: Final = ("season", "year", "edition", "competitionid", "roundtypeid", "meet", "category")
 """The names of columns beside which a round's id may begin again."""

@@ -36,15 +36,12 @@ ROLES: Final[dict[str, tuple[str, ...]]] = {
 }
 """The names of each role's columns, as in `names.ROLES`."""
 
-MOST_KEPT: Final = 1_000
-"""The most mistakes of a table whose texts are stored."""
-EXAMPLES: Final = 5
-"""The number of players that are shown before a seed is sent."""
+MOST_KEPT: Final = 1_000  # The most mistakes of a table whose texts are stored.
+EXAMPLES: Final = 5  # The number of players that are shown before a seed is sent.
 MOST_SAMPLED: Final = 4_096
 """The most players among whom the examples are chosen, beside the lowest and the highest."""
 SHOWN_COLUMNS: Final = 8
-SHORT: Final = 32
-"""Ids of so many characters are never too long."""
+SHORT: Final = 32  # Ids of so many characters are never too long.
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[SeededPlayer]).decode
@@ -56,8 +53,7 @@ class RatedPlayer(NamedTuple):
     line: int
     player: str
     mu: float
-    sigma: float | None
-    """None if the table does not say it."""
+    sigma: float | None  # None if the table does not say it.
     rounds: int
 
 

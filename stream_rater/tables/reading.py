@@ -14,13 +14,11 @@ from stream_rater.config.errors import BadConfiguration
 
 SUFFIXES: Final = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 """The endings of the names of tables."""
-SCORES: Final = ("high", "low")
-"""Which scores are the better ones."""
+SCORES: Final = ("high", "low")  # Which scores are the better ones.
 MEANINGS: Final = ("win", "loss", "draw", "dnf", "skip", "score")
 """What a text may mean in place of a result, a rank or a score. `dnf`: did not finish; `skip`: the
 row is left out; `score`: it is a score as any other."""
-MARGIN: Final = "margin"
-"""Says that a result is the margin by which the first side won."""
+MARGIN: Final = "margin"  # Says that a result is the margin by which the first side won.
 
 
 class UnreadableTable(OSError):
@@ -33,10 +31,8 @@ class TableOptions(TypedDict, total=False):
     dates: str
     """The order of day, month and year, `"dmy"`, `"mdy"` or `"ymd"`; or the unit of times, `"s"` or
     `"ms"`."""
-    decimal: str
-    """The sign before decimals, `"."` or `","`."""
-    encoding: str
-    """That of a CSV file, such as `"cp1252"`."""
+    decimal: str  # The sign before decimals, `"."` or `","`.
+    encoding: str  # That of a CSV file, such as `"cp1252"`.
     result: Mapping[str, str]
     """What texts of results, ranks and scores mean: `"win"`, `"loss"`, `"draw"`, `"dnf"` or
     `"skip"`."""
@@ -44,8 +40,7 @@ class TableOptions(TypedDict, total=False):
     """The columns of the members of each side, such as `["red1+red2", "blue1+blue2"]`."""
     skip: Mapping[str, str | Sequence[str]]
     """The rows to leave out, by column: its text there, or several."""
-    neutral: str
-    """The column that says that nobody is at home."""
+    neutral: str  # The column that says that nobody is at home.
 
 
 class Reading(NamedTuple):
@@ -53,8 +48,7 @@ class Reading(NamedTuple):
 
     columns: Mapping[str, str] = {}
     """The column of each role. An empty name leaves the role without a column."""
-    score: str = ""
-    """Which scores are better: `high` or `low`; empty if the caller does not say."""
+    score: str = ""  # Which scores are better: `high` or `low`; empty if the caller does not say.
     ladder: str = ""
     """The ladder of all rounds; empty: that of a column, or else of the table's name."""
     python: bool = False
@@ -103,8 +97,7 @@ class Reading(NamedTuple):
         return " or ".join(self.by("score", each) for each in SCORES)
 
 
-AS_FOUND: Final = Reading()
-"""The caller says nothing about the table."""
+AS_FOUND: Final = Reading()  # The caller says nothing about the table.
 _PLAIN: Final = r"[\w=,:+./-]+"
 
 

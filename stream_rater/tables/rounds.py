@@ -13,8 +13,7 @@ from stream_rater.tables.doubts import NOBODY, ColumnQuestion, Doubts, Numbers, 
 from stream_rater.tables.layout import Layout
 from stream_rater.tables.times import NO_TIME, Moment, Times
 
-JOINT = "-"
-"""The text between the parts of an id of several columns."""
+JOINT = "-"  # The text between the parts of an id of several columns.
 
 
 class EntryJson(msgspec.Struct, omit_defaults=True, gc=False):
@@ -55,10 +54,8 @@ class Made(msgspec.Struct):
     """An event that was made."""
 
     moment: Moment
-    line: int
-    """The number of its first row."""
-    text: bytes
-    """The event as JSON, without a line end."""
+    line: int  # The number of its first row.
+    text: bytes  # The event as JSON, without a line end.
 
 
 def made(

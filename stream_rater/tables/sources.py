@@ -19,13 +19,11 @@ from stream_rater.config.errors import missing
 from stream_rater.rounds.validation import Invalid
 from stream_rater.tables.reading import UnreadableTable, stem_of
 
-FRAME: Final = "table"
-"""The name of a table that is no file."""
+FRAME: Final = "table"  # The name of a table that is no file.
 
 PARQUET_EXTRA: Final = missing("pyarrow", "arrow")
 
-Row = tuple[int, Sequence[Any]]
-"""The number of a row, from 1, and its cells."""
+Row = tuple[int, Sequence[Any]]  # The number of a row, from 1, and its cells.
 Reject = Callable[[int, Invalid, Sequence[Any]], None]
 """Takes the number of a damaged row, the reason, and what could be read of its cells."""
 
@@ -35,8 +33,7 @@ _object = msgspec.json.Decoder(dict[str, Any]).decode
 class TableRows:
     """The columns and the rows of a table."""
 
-    columns: list[str]
-    """The names of its columns, in order."""
+    columns: list[str]  # The names of its columns, in order.
 
     def __init__(self, name: str, stem: str, unit: str) -> None:
         self.name = name

@@ -27,11 +27,9 @@ from stream_rater.tables.sources import Row, TableRows, parquet_rows, rows_of
 from stream_rater.tables.times import Times
 from stream_rater.tables.wide import WideEvents
 
-CHUNK: Final = 1 << 16
-"""The number of events whose places are Python integers at the same time."""
+CHUNK: Final = 1 << 16  # The number of events whose places are Python integers at the same time.
 
-MOST_KEPT: Final = 1_000
-"""The most mistakes of a table whose texts are stored."""
+MOST_KEPT: Final = 1_000  # The most mistakes of a table whose texts are stored.
 
 
 def table_of_file(path: Path, opened: Callable[[], Iterator[bytes]], reading: Reading) -> "Table":

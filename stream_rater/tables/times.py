@@ -15,14 +15,11 @@ from stream_rater.contract.events import EPOCH, parse_time
 from stream_rater.tables.cells import is_missing, mistake, shown
 from stream_rater.tables.doubts import ROWS, Doubts, ReadColumn
 
-ORDERS: Final = ("dmy", "mdy", "ymd")
-"""The orders of day, month and year in a date."""
-UNITS: Final = {"s": 1_000_000, "ms": 1_000}
-"""The microseconds of each unit of a number."""
+ORDERS: Final = ("dmy", "mdy", "ymd")  # The orders of day, month and year in a date.
+UNITS: Final = {"s": 1_000_000, "ms": 1_000}  # The microseconds of each unit of a number.
 FORMATS: Final = (*ORDERS, *UNITS)
 
-MOST_CACHED: Final = 50_000
-"""The most texts whose times are stored: a day has many matches."""
+MOST_CACHED: Final = 50_000  # The most texts whose times are stored: a day has many matches.
 
 _CLOCK: Final = (
     r"(?P<H>\d\d?):(?P<M>\d\d)(?::(?P<S>\d\d)(?:[.,](?P<f>\d{1,9}))?)?"

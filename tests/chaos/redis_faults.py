@@ -11,7 +11,7 @@ from redis.crc import key_slot
 from local.redis_node import ADVISED
 from local.servers import Server
 from stream_rater.adapters.redis.client import connect
-from stream_rater.adapters.redis.metadata import position_key
+from stream_rater.adapters.redis.encoding import position_key
 from tests.chaos.crew import Violation
 from tests.chaos.scene import AT_ONCE, Outcome, Scene, a_scene
 from tests.integration.processes import gone, stream_rater, wait_until

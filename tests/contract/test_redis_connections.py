@@ -14,7 +14,7 @@ from local import stores
 from local.servers import Server, start_redis
 from stream_rater.adapters.redis import sentinel
 from stream_rater.adapters.redis.client import connect
-from stream_rater.adapters.redis.metadata import position_key
+from stream_rater.adapters.redis.encoding import position_key
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.config import files

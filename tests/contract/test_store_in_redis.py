@@ -18,7 +18,7 @@ from local.servers import Server, start_redis
 from local.stores import chosen
 from stream_rater.adapters.redis.calls import LIBRARY, CallBatch, Caller, bulk, encode_command
 from stream_rater.adapters.redis.client import connect
-from stream_rater.adapters.redis.metadata import belief_key, position_key
+from stream_rater.adapters.redis.encoding import belief_key, position_key
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.config.settings import Settings

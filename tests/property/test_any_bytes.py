@@ -17,7 +17,7 @@ import structlog
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stream_rater.adapters.redis.metadata import belief_key, position_key
+from stream_rater.adapters.redis.encoding import belief_key, position_key
 from stream_rater.columns import timestamps
 from stream_rater.columns.sharding import ANYWHERE, partition_of
 from stream_rater.columns.strings import StringColumn

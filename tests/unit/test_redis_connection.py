@@ -32,8 +32,12 @@ from stream_rater.adapters.redis.client import (
     translated_failures,
 )
 from stream_rater.adapters.redis.connection import Dialer
-from stream_rater.adapters.redis.encoding import MOST_TOGETHER, encode_reads, encode_writes
-from stream_rater.adapters.redis.metadata import belief_key
+from stream_rater.adapters.redis.encoding import (
+    MOST_TOGETHER,
+    belief_key,
+    encode_reads,
+    encode_writes,
+)
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreMismatch, StoreTrouble

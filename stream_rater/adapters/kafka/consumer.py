@@ -26,11 +26,9 @@ from stream_rater.contract.errors import LogTrouble
 from stream_rater.pipeline.ports import POLL_RECORDS, Poll, Polled, SourceCommit
 
 TIMEOUT_S = 5.0
-DRAIN_S = 0.05
-"""How long a static member serves outstanding callbacks before it closes."""
+DRAIN_S = 0.05  # How long a static member serves outstanding callbacks before it closes.
 
-STATISTICS_MS = 5000
-"""The interval at which the client reports how far it has fetched."""
+STATISTICS_MS = 5000  # The interval at which the client reports how far it has fetched.
 
 MEMBER_S = 0.05
 """The interval at which the group membership is read while the assignment does not change. The
@@ -38,11 +36,9 @@ client asks another thread, and holds Python's lock until it answers. If the gen
 date, the broker only answers that it is old."""
 
 HEARTBEAT_MS = 200
-SETTLE_S = 2.0
-"""A new member without partitions after this time is a standby."""
+SETTLE_S = 2.0  # A new member without partitions after this time is a standby.
 
-REJOIN_S = 0.2
-"""How long a poll waits for metadata of the topic."""
+REJOIN_S = 0.2  # How long a poll waits for metadata of the topic.
 
 WAKE_S = 2.0
 """For so long after an assignment changed, a poll without records wakes the fetching thread."""
@@ -74,10 +70,8 @@ class _Fetching(msgspec.Struct):
     """What the client's statistics say of a partition, by librdkafka's names."""
 
     partition: int
-    next_offset: int
-    """The next offset to fetch."""
-    fetchq_cnt: int
-    """The number of messages that were fetched and not yet read."""
+    next_offset: int  # The next offset to fetch.
+    fetchq_cnt: int  # The number of messages that were fetched and not yet read.
 
 
 class _TopicStatistics(msgspec.Struct):

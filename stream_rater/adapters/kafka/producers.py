@@ -28,10 +28,8 @@ from stream_rater.pipeline.ports import NO_TAILS, Tails
 
 DELIVERY_TIMEOUT_S = 30.0
 
-SUBMIT_S = 300.0
-"""The delivery time-out of a round that a command sends; librdkafka's default."""
-FLUSH_S = 60.0
-"""The longest time that a command waits for the acknowledgements of its messages."""
+SUBMIT_S = 300.0  # The delivery time-out of a round that a command sends; librdkafka's default.
+FLUSH_S = 60.0  # The longest time that a command waits for the acknowledgements of its messages.
 
 SLOW_COMMIT_S = 2.0
 """A transaction whose end took longer may have been retried, so it counts as in doubt."""
@@ -42,11 +40,9 @@ NEW_PRODUCER_EVERY_S = 0.2
 LARGEST_REQUEST_BYTES = access.LARGEST_RESPONSE_BYTES
 """The client's own limit, as large as that of readers. Brokers enforce that of each topic."""
 
-ANY = -1
-"""Let the client choose the partition by the key."""
+ANY = -1  # Let the client choose the partition by the key.
 
-NOW = 0
-"""Let the client set the timestamp."""
+NOW = 0  # Let the client set the timestamp.
 
 Delivered = Callable[[KafkaError | None, Message], None]
 """Receives the outcome of one message: an error, or the message with its place."""
@@ -58,8 +54,7 @@ DISCONNECTS = frozenset(
 SYSLOG_INFO = 6
 """The level at which the client logs a broken connection. It logs a connection that was idle for a
 minute below this level; no request can have been in flight on it."""
-CONNECTION_FAILED = "FAIL"
-"""The kind of these lines in the client's log."""
+CONNECTION_FAILED = "FAIL"  # The kind of these lines in the client's log.
 
 
 def produce(producer: Producer, message: tuple[Any, ...], slices: Iterable[float]) -> None:

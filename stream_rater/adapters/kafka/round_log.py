@@ -17,18 +17,14 @@ from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, 
 
 ACKNOWLEDGED_S = 10.0
 """The seconds within which Kafka must acknowledge a record. After that its outcome is unknown."""
-LINGER_MS = 2
-"""How long a record waits for others of the same request to Kafka."""
-MOST_RECORDS = 10_000
-"""The most records that may wait for Kafka's acknowledgement."""
-MOST_BYTES = 64 * 1024 * 1024
-"""The most bytes of them."""
+LINGER_MS = 2  # How long a record waits for others of the same request to Kafka.
+MOST_RECORDS = 10_000  # The most records that may wait for Kafka's acknowledgement.
+MOST_BYTES = 64 * 1024 * 1024  # The most bytes of them.
 UNEXPLAINED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._FATAL})
 """The outcomes of records of a producer that has failed. The producer itself reports the reason."""
 POLL_S = 0.1
 RETRY_S = 1.0
-END_S = 3.0
-"""The seconds for which records are still delivered when the process ends."""
+END_S = 3.0  # The seconds for which records are still delivered when the process ends.
 
 
 class KafkaRoundLog:

@@ -23,8 +23,7 @@ ENVELOPE_BYTES = 64 * 1024
 LARGEST_ROUND_BYTES = LARGEST_RESPONSE_BYTES - ENVELOPE_BYTES
 """The largest record that a reader can read."""
 
-MANY_COPIES = 3
-"""The number of replicas with which one may be unavailable and two are left."""
+MANY_COPIES = 3  # The number of replicas with which one may be unavailable and two are left.
 
 POLICY = "cleanup.policy"
 RETENTION_MS = "retention.ms"
@@ -40,8 +39,7 @@ WEEK_MS = str(7 * DAY_MS)
 FOR_EVER = "-1"
 BROKERS_CLOCK = "LogAppendTime"
 
-UNKNOWN = "not returned by the broker"
-"""Shown in place of a value that the broker does not return."""
+UNKNOWN = "not returned by the broker"  # Shown in place of a value that the broker does not return.
 
 
 NAMES = (
@@ -55,8 +53,7 @@ class TopicDescription(NamedTuple):
     """The description of a topic, from Kafka."""
 
     partitions: int
-    copies: int
-    """The number of replicas of the partition that has the fewest."""
+    copies: int  # The number of replicas of the partition that has the fewest.
     configuration: Mapping[str, str]
 
 

@@ -24,8 +24,7 @@ from stream_rater.config.settings import Settings, origin
 from stream_rater.contract.errors import Denied, LogTrouble, TopicMismatch
 from stream_rater.pipeline.ports import NO_TAILS, SourceCommit, Tails
 
-TIMEOUT_S = 10.0
-"""The time-out of requests for all topics, and of waits for new topics."""
+TIMEOUT_S = 10.0  # The time-out of requests for all topics, and of waits for new topics.
 REQUEST_TIMEOUT_S = 5.0
 """The time-out of requests that a state machine waits for. It asks again later."""
 COMMAND_TIMEOUT_S = 30.0

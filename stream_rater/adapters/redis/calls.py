@@ -49,8 +49,7 @@ def _script() -> str:
     return f"{body}return apply(KEYS, ARGV)\n"
 
 
-SCRIPT = _script()
-"""CODE, as SCRIPT LOAD takes it."""
+SCRIPT = _script()  # CODE, as SCRIPT LOAD takes it.
 
 SHA = hashlib.sha1(SCRIPT.encode(), usedforsecurity=False).hexdigest()
 """By which EVALSHA names SCRIPT."""
@@ -146,25 +145,20 @@ def _loaded_code(server: Client) -> str | None:
 
 # --- calls ----------------------------------------------------------------------------------------
 
-SEND_BYTES = 2**16
-"""Commands are sent once this many bytes are buffered."""
+SEND_BYTES = 2**16  # Commands are sent once this many bytes are buffered.
 
 SLOT_ERRORS = (redis.ConnectionError, redis.TimeoutError, AskError, ClusterDownError)
 """Errors after which a cluster's slot may be on another node."""
 
-Node = tuple[str, int] | None
-"""Host and port of a cluster's node; None: the only server."""
+Node = tuple[str, int] | None  # Host and port of a cluster's node; None: the only server.
 
 
 class Call(NamedTuple):
     """A call of functions.lua."""
 
-    key: str
-    """The first key; all others share its slot."""
-    declared: int
-    """The number of declared keys."""
-    words: int
-    """The number of declared keys and of arguments."""
+    key: str  # The first key; all others share its slot.
+    declared: int  # The number of declared keys.
+    words: int  # The number of declared keys and of arguments.
     data: tuple[bytes, ...]
     """The keys, the first one first, and the arguments, all as bulk strings (`bulk`)."""
 
@@ -172,12 +166,9 @@ class Call(NamedTuple):
 class CallBatch(NamedTuple):
     """Commands that read keys of one slot atomically."""
 
-    key: str
-    """A key in the slot of all keys."""
-    data: tuple[bytes, ...]
-    """The encoded commands."""
-    commands: int
-    """The number of commands."""
+    key: str  # A key in the slot of all keys.
+    data: tuple[bytes, ...]  # The encoded commands.
+    commands: int  # The number of commands.
 
 
 def nothing() -> None:

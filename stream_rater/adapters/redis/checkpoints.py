@@ -17,8 +17,7 @@ from stream_rater.adapters.redis.client import servers
 from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.events import escape
 
-CHECKPOINT_KEYS = "stream-rater:checkpoint*"
-"""A pattern of all keys of checkpoints."""
+CHECKPOINT_KEYS = "stream-rater:checkpoint*"  # A pattern of all keys of checkpoints.
 
 
 def checkpoints_key(ladder: str) -> str:
@@ -34,8 +33,7 @@ def checkpoint_piece_key(ladder: str, name: str, number: int) -> str:
 class RedisCheckpoints:
     """Reads and writes heads and pieces. `guard` turns errors into StoreTrouble or Denied."""
 
-    on_failure: Callable[[str], None]
-    """Receives the reason of each call that fails."""
+    on_failure: Callable[[str], None]  # Receives the reason of each call that fails.
 
     def __init__(self, client: "redis.Redis", guard: Callable[[Callable[[], Any]], Any]) -> None:
         self._client = client

@@ -30,8 +30,7 @@ NO_CLUSTER = "Cluster mode is not enabled"
 
 Node = TypeVar("Node")
 
-Client = Any
-"""redis.Redis or RedisCluster; their type stubs have little in common."""
+Client = Any  # redis.Redis or RedisCluster; their type stubs have little in common.
 
 
 def connect(settings: Settings) -> Client:
@@ -242,8 +241,7 @@ class Memory(NamedTuple):
     """The settings of a server for the case that its memory is full."""
 
     policy: str
-    limit_bytes: int
-    """The limit in bytes; 0 means none."""
+    limit_bytes: int  # The limit in bytes; 0 means none.
 
 
 def check_server(server: Client) -> list[str]:

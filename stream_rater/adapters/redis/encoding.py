@@ -3,20 +3,21 @@
 To read beliefs: one encoded HMGET for each hash. To write beliefs: the arguments of our Redis
 Function, which are the key of each hash, and field and value of each belief, all of them as bulk
 strings, and a byte for each hash with the number of its beliefs. One kernel call encodes thousands
-of players. A key is that of `keys.belief_key`.
+of players. A key is that of `belief_key`.
 """
 
 import zlib
+from urllib.parse import unquote
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater.adapters.redis.metadata import beliefs_prefix
 from stream_rater.columns.arrays import Bytes, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.strings import put, put_number
+from stream_rater.contract.events import escape
 
 DIGITS = 10
 """The most digits of a bucket's number, which is a remainder of a crc32, and of a length."""
@@ -30,6 +31,26 @@ _CRC = np.array([zlib.crc32(bytes([i ^ 0xFF])) ^ 0xFF000000 for i in range(256)]
 """The usual table of crc32, from zlib's values for single bytes, which zlib inverts."""
 _HMGET = np.frombuffer(b"$5\r\nHMGET\r\n", np.uint8).copy()
 _END = np.frombuffer(b"\r\n", np.uint8).copy()
+
+
+def position_key(shard: int) -> str:
+    """The hash with a shard's position. The braces keep a shard's keys in one slot."""
+    return f"{{{shard}}}:position"
+
+
+def beliefs_prefix(shard: int) -> str:
+    """The common prefix of the keys of a shard's belief hashes. The escaped ladder follows."""
+    return f"{{{shard}}}:belief:"
+
+
+def belief_key(shard: int, ladder: str, player: bytes, buckets: int) -> str:
+    """The hash that holds a player's belief: one of the `buckets` hashes of a ladder in a shard."""
+    return f"{beliefs_prefix(shard)}{escape(ladder)}:{zlib.crc32(player) % buckets}"
+
+
+def ladder_of(key: str) -> str:
+    """The ladder of a hash of beliefs."""
+    return unquote(key.split(":")[2])
 
 
 @kernel
@@ -68,14 +89,10 @@ def _group_ends(ladder: Ints, bucket: Ints) -> Ints:
 class Grouped(NamedTuple):
     """The players of a shard, grouped by hash."""
 
-    order: Ints
-    """(n,) the players' indices, in the order of the groups."""
-    ladder: Ints
-    """(n,) each player's ladder as in PlayerColumn, in that order."""
-    bucket: Ints
-    """(n,) each player's bucket, in that order."""
-    ends: Ints
-    """Where each group ends, in that order."""
+    order: Ints  # (n,) the players' indices, in the order of the groups.
+    ladder: Ints  # (n,) each player's ladder as in PlayerColumn, in that order.
+    bucket: Ints  # (n,) each player's bucket, in that order.
+    ends: Ints  # Where each group ends, in that order.
 
 
 def _group(players: PlayerColumn, buckets: int) -> Grouped:
@@ -179,11 +196,9 @@ def _write(
 class EncodedReads(NamedTuple):
     """Encoded commands that read beliefs."""
 
-    data: bytes
-    """The commands, concatenated."""
+    data: bytes  # The commands, concatenated.
     commands: int
-    order: Ints
-    """(n,) the index of the player of each value, command by command."""
+    order: Ints  # (n,) the index of the player of each value, command by command.
 
 
 _NOTHING = EncodedReads(b"", 0, np.empty(0, np.int64))
@@ -204,14 +219,10 @@ def encode_reads(shard: int, players: PlayerColumn, buckets: int) -> EncodedRead
 class EncodedWrites(NamedTuple):
     """The arguments with which the Redis Function writes beliefs."""
 
-    hashes: int
-    """The number of keys."""
-    keys: bytes
-    """The keys as bulk strings. A hash with many beliefs is listed several times."""
-    counts: bytes
-    """For each key, in their order, the number of its beliefs."""
-    beliefs: bytes
-    """Field and value of each belief as bulk strings, key by key."""
+    hashes: int  # The number of keys.
+    keys: bytes  # The keys as bulk strings. A hash with many beliefs is listed several times.
+    counts: bytes  # For each key, in their order, the number of its beliefs.
+    beliefs: bytes  # Field and value of each belief as bulk strings, key by key.
 
 
 def encode_writes(shard: int, beliefs: BeliefColumn, buckets: int) -> EncodedWrites:

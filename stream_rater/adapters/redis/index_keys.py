@@ -6,13 +6,11 @@ from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
 
 INDEX = "stream-rater:index"
-EVERY_KEY = f"*{INDEX}*"
-"""A pattern of all keys of the index."""
+EVERY_KEY = f"*{INDEX}*"  # A pattern of all keys of the index.
 VIEWS = f"{INDEX}:views"
 """Sorted set: the Unix times at which a process last kept an index of a ladder, if any ladder has
 views."""
-KEEP_S = 600.0
-"""The interval at which such a process says that it keeps them."""
+KEEP_S = 600.0  # The interval at which such a process says that it keeps them.
 
 
 def drop_index(settings: Settings, now_s: float | None = None) -> int:

@@ -6,7 +6,6 @@ topics, and the kernel version of its ratings.
 
 import re
 import secrets
-import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -14,8 +13,8 @@ from urllib.parse import unquote
 
 import redis
 
+from stream_rater.adapters.redis.encoding import position_key
 from stream_rater.contract.errors import LayoutMismatch
-from stream_rater.contract.events import escape
 from stream_rater.pipeline.ports import EPOCH_BYTES, UNFINISHED
 
 LAYOUT_KEY = "stream-rater:layout"
@@ -25,10 +24,8 @@ KERNEL = "kernel"
 """Field of the layout: the kernel version of the first workers, or of the last rebuild."""
 REBUILDING = "rebuilding"
 """Field of the layout that exists while a rebuild is in progress, or after it was abandoned."""
-MOVING = b"move of "
-"""How the value of REBUILDING begins until what `move` has copied is whole."""
-MOVED = "moved"
-"""Field of the layout: where `move` has taken the log and the ratings."""
+MOVING = b"move of "  # How the value of REBUILDING begins until what `move` has copied is whole.
+MOVED = "moved"  # Field of the layout: where `move` has taken the log and the ratings.
 WINDOW = "duplicate_window"
 """Field of the layout: the duplicate window by which rounds are validated."""
 OF_THE_ROUNDS = frozenset({"partitions", "topic"})
@@ -42,28 +39,7 @@ ERASED = (
     "if `stream-rater erase` has copied the log, set topic_prefix to that of the new topics, "
     "and delete the old ones, which hold the id. Otherwise "
 )
-KEY = re.compile(rb"\{\d+\}:(position|belief:.*)", re.DOTALL)
-"""A key that belongs to a shard."""
-
-
-def position_key(shard: int) -> str:
-    """The hash with a shard's position. The braces keep a shard's keys in one slot."""
-    return f"{{{shard}}}:position"
-
-
-def beliefs_prefix(shard: int) -> str:
-    """The common prefix of the keys of a shard's belief hashes. The escaped ladder follows."""
-    return f"{{{shard}}}:belief:"
-
-
-def belief_key(shard: int, ladder: str, player: bytes, buckets: int) -> str:
-    """The hash that holds a player's belief: one of the `buckets` hashes of a ladder in a shard."""
-    return f"{beliefs_prefix(shard)}{escape(ladder)}:{zlib.crc32(player) % buckets}"
-
-
-def ladder_of(key: str) -> str:
-    """The ladder of a hash of beliefs."""
-    return unquote(key.split(":")[2])
+KEY = re.compile(rb"\{\d+\}:(position|belief:.*)", re.DOTALL)  # A key that belongs to a shard.
 
 
 def _check_field(name: str, stored: Any, wanted: str) -> None:

@@ -27,10 +27,8 @@ from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 from stream_rater.adapters.redis.login import RedisLogin, sentinel_login_of
 from stream_rater.config.settings import Settings
 
-LOOK_S = 5.0
-"""The interval at which the sentinels are asked while a connection is in use."""
-ANSWER_S = 1.0
-"""The time in which a sentinel must answer."""
+LOOK_S = 5.0  # The interval at which the sentinels are asked while a connection is in use.
+ANSWER_S = 1.0  # The time in which a sentinel must answer.
 SILENT_S = 60.0
 """How long a sentinel that did not answer is asked only where a connection is to be made."""
 
@@ -41,8 +39,7 @@ _AFTER_SCHEME = re.compile(
     r"(?P<name>[^/?,:]+)(?P<database>/[0-9]+)?(?P<more>\?.*)?"
 )
 
-Place = tuple[str, int]
-"""Host and port of a server."""
+Place = tuple[str, int]  # Host and port of a server.
 
 SSL_CONNECTIONS = SSLConnection, redis.asyncio.SSLConnection
 
@@ -55,10 +52,8 @@ DENIED = (
 class SentinelAddress(NamedTuple):
     """What a URL of sentinels says."""
 
-    places: tuple[Place, ...]
-    """The sentinels."""
-    name: str
-    """The master's name."""
+    places: tuple[Place, ...]  # The sentinels.
+    name: str  # The master's name.
     url: str
     """The URL of a client of the master, with the first sentinel's host and port in their place."""
 

@@ -19,9 +19,15 @@ from redis.exceptions import MovedError
 
 from stream_rater.adapters.redis import calls, client
 from stream_rater.adapters.redis.checkpoints import RedisCheckpoints
-from stream_rater.adapters.redis.encoding import encode_reads, encode_writes
+from stream_rater.adapters.redis.encoding import (
+    belief_key,
+    encode_reads,
+    encode_writes,
+    ladder_of,
+    position_key,
+)
 from stream_rater.adapters.redis.login import login_of
-from stream_rater.adapters.redis.metadata import StoreMetadata, belief_key, ladder_of, position_key
+from stream_rater.adapters.redis.metadata import StoreMetadata
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.player_column import PlayerColumn, RecordColumn
 from stream_rater.config.settings import Settings, origin
@@ -37,8 +43,7 @@ LOST = redis.ConnectionError, redis.TimeoutError
 NO_HEADER = bytes(HEADER_SIZE)
 POSITION = "applied", "start", "fresh", "epoch", "tail"
 
-Values = Sequence[Sequence[bytes | None]]
-"""The values that each command read."""
+Values = Sequence[Sequence[bytes | None]]  # The values that each command read.
 _Read = tuple[int, Position, Ints, Values]
 """A shard, its position, the index of the player of each value, and the values."""
 

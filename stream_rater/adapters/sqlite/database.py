@@ -24,8 +24,7 @@ from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Denied, LogTrouble, StoreTrouble, Trouble, Unusable
 
-CACHE_KIB = 64 * 1024
-"""The size of the page cache of the connection that writes."""
+CACHE_KIB = 64 * 1024  # The size of the page cache of the connection that writes.
 
 PAGE_BYTES = 16 * 1024
 """The size of a page in a new file. What is written is mostly longer than SQLite's default."""
@@ -33,8 +32,7 @@ PAGE_BYTES = 16 * 1024
 CHECKPOINT_PAGES = 2000
 """The number of pages in the write-ahead log after which a commit checkpoints it."""
 
-BUSY_S = 5.0
-"""How long a statement waits for a lock that a foreign program holds."""
+BUSY_S = 5.0  # How long a statement waits for a lock that a foreign program holds.
 
 WAL_RACE_MENDED = ((3, 44, 6), (3, 45, 0)), ((3, 50, 7), (3, 51, 0)), ((3, 51, 3), (4, 0, 0))
 """The ranges of SQLite's versions without the race between a write and a checkpoint of two

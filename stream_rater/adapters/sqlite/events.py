@@ -16,15 +16,13 @@ from stream_rater.contract.record import Trace
 from stream_rater.pipeline.ports import Event
 from stream_rater.pipeline.updater.rating_events import Events, ShardEvents
 
-KEPT = 100_000
-"""The number of events that stay for subscribers."""
+KEPT = 100_000  # The number of events that stay for subscribers.
 
 PRUNED_TOGETHER = 400_000
 """Once there are so many more, the older ones are pruned. Of a player's events among them, only the
 last one is written again. So to prune more at a time is cheaper."""
 
-RESTORED_TOGETHER = 1000
-"""The number of events in a row that `restore` writes."""
+RESTORED_TOGETHER = 1000  # The number of events in a row that `restore` writes.
 
 PRUNE_FACTOR, LEAST_PRUNED = 4, 64
 """Each transaction does the pruning of PRUNE_FACTOR times as many events as it adds, at least
@@ -79,8 +77,7 @@ class _Kept(msgspec.Struct, frozen=True, gc=False):
     """The last event of a player, still encoded."""
 
     offset: int
-    texts: bytes
-    """Its id and its value."""
+    texts: bytes  # Its id and its value.
     id_size: int
     time: tuple[str, Trace | None]
 

@@ -12,10 +12,8 @@ from stream_rater.adapters.sqlite.season_file import SeasonRows
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record, checksum
 
-SHARD = 0
-"""The only shard of a data file."""
-READ_TOGETHER = 5_000
-"""The most events that one call returns."""
+SHARD = 0  # The only shard of a data file.
+READ_TOGETHER = 5_000  # The most events that one call returns.
 
 
 class FileLog:

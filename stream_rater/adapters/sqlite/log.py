@@ -25,8 +25,7 @@ from stream_rater.pipeline.ports import Rejection
 from stream_rater.pipeline.updater.rating_events import ShardEvents
 from stream_rater.rounds.lines import Arrivals, PlainRecords
 
-FETCHED = 100
-"""The number of rounds that are fetched at a time."""
+FETCHED = 100  # The number of rounds that are fetched at a time.
 
 _encode = msgspec.msgpack.Encoder().encode
 _headers = msgspec.msgpack.Decoder(list[tuple[str, bytes | None]]).decode
@@ -343,10 +342,8 @@ def read_rejections(
 
 # --- appending for `submit` -----------------------------------------------------------------------
 
-TOGETHER = 1000
-"""The most records that one transaction appends."""
-TOGETHER_BYTES = 16 * 2**20
-"""The bytes of records from which on a transaction appends them."""
+TOGETHER = 1000  # The most records that one transaction appends.
+TOGETHER_BYTES = 16 * 2**20  # The bytes of records from which on a transaction appends them.
 
 
 class FileSubmitter(Sender):

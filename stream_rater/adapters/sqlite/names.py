@@ -26,15 +26,11 @@ from typing import IO
 from stream_rater.contract.errors import Denied, StoreTrouble, Unusable
 
 MOUNTS = Path("/proc/self/mountinfo")
-MARK = "mark"
-"""The name of the mark among the facts about a file."""
-COPY = ".stream-rater-"
-"""What stands in the name of a folder with a copy, behind the file's name."""
-NEW = f"{COPY}new"
-"""The end of the name of a file that is to take the place of another one."""
+MARK = "mark"  # The name of the mark among the facts about a file.
+COPY = ".stream-rater-"  # What stands in the name of a folder with a copy, behind the file's name.
+NEW = f"{COPY}new"  # The end of the name of a file that is to take the place of another one.
 OF_ANOTHER = "{path} is a file of another program: move it away, or rename it"
-LOG_ENDS = "-wal", "-shm"
-"""The ends of the names of a write-ahead log and of its index."""
+LOG_ENDS = "-wal", "-shm"  # The ends of the names of a write-ahead log and of its index.
 
 
 def real(path: Path, end: str = "") -> Path:

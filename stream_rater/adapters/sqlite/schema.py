@@ -80,8 +80,7 @@ CREATE TABLE pieces (
 player whose last event was deleted from it. `recent` has the beliefs of the last calls, which are
 newer than those in `beliefs`."""
 
-UPGRADES: Mapping[int, str] = {}
-"""By format, the statements that lead from it to the next format."""
+UPGRADES: Mapping[int, str] = {}  # By format, the statements that lead from it to the next format.
 
 
 @contextmanager

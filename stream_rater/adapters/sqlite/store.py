@@ -33,14 +33,12 @@ MERGE_FACTOR, LEAST_MERGED = 2, 16
 """Each call merges MERGE_FACTOR times as many beliefs as it writes, at least LEAST_MERGED. So a
 merge has ended before the next one begins."""
 
-KNOWN_BYTES = 64 * 2**20
-"""The memory of the records that were read or written lately."""
+KNOWN_BYTES = 64 * 2**20  # The memory of the records that were read or written lately.
 
 TOGETHER = 1000
 """Calls in memory with fewer beliefs are joined, since a column takes a kilobyte besides them."""
 
-AT_ONCE = 200
-"""The number of players that one statement looks up."""
+AT_ONCE = 200  # The number of players that one statement looks up.
 
 _LOOK_UP = (
     "WITH asked(i, ladder, player) AS (VALUES "

@@ -44,14 +44,12 @@ from stream_rater.replay.sequential import Replay
 from stream_rater.rounds.seed_records import Seed
 from stream_rater.rounds.validation import Invalid
 
-NO_ROUND = 2**62
-"""An offset that is greater than the offset of every round."""
+NO_ROUND = 2**62  # An offset that is greater than the offset of every round.
 
 PIECE_BYTES = 2**17
 """The work pauses after about this many bytes of records, so that other rounds can be rated."""
 
-PLAYERS_AT_ONCE = 5000
-"""The number of players of two pools that are compared at a time."""
+PLAYERS_AT_ONCE = 5000  # The number of players of two pools that are compared at a time.
 
 
 class CorrectionJob:

@@ -31,8 +31,7 @@ from stream_rater.rounds.correction_records import round_in
 THRESHOLD = 0.5
 """A changed rating is published immediately if it moves by at least this many displayed points."""
 
-HEAD_BYTES = 10
-"""The most bytes that MessagePack writes before an id and a record, together."""
+HEAD_BYTES = 10  # The most bytes that MessagePack writes before an id and a record, together.
 
 TOGETHER_BYTES = 2**18
 """The most bytes of corrections that are finished together: one message has the ladder events of
@@ -43,20 +42,16 @@ class PartOptions(NamedTuple):
     """The options for cutting and publishing correction parts."""
 
     shards: int
-    rows_per_part: int
-    """The most rows in a message."""
-    threshold: float = THRESHOLD
-    """The threshold for events, as in CorrectionPart."""
-    kernel: int = KERNEL_VERSION
-    """The version of the kernels that rated."""
+    rows_per_part: int  # The most rows in a message.
+    threshold: float = THRESHOLD  # The threshold for events, as in CorrectionPart.
+    kernel: int = KERNEL_VERSION  # The version of the kernels that rated.
 
 
 class PartsToSend(NamedTuple):
     """Correction parts that are sent together."""
 
     messages: list[tuple[int, bytes]]
-    players: dict[int, Fingerprints]
-    """By shard, the fingerprints of the players in the messages."""
+    players: dict[int, Fingerprints]  # By shard, the fingerprints of the players in the messages.
 
 
 class Work:

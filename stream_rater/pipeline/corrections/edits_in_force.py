@@ -28,8 +28,7 @@ from stream_rater.rounds.correction_records import names_in, round_in, span_of
 
 APPLIED = corrections.NAMES[CorrectionsApplied]
 
-CACHED = 8
-"""The most places whose edits are cached."""
+CACHED = 8  # The most places whose edits are cached.
 
 
 def correction_of(recorded: RecordedCorrection) -> Correction:

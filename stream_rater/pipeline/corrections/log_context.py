@@ -51,8 +51,7 @@ class LogContext(NamedTuple):
     """The settings that decide which records of the log are accepted."""
 
     ladders: Ladders
-    window: int
-    """The duplicate window, in records."""
+    window: int  # The duplicate window, in records.
     partitions: int
     checkpoint_every: int = 0
     """A correction makes a checkpoint if the last one is at least this many records behind. With 0,
@@ -81,10 +80,8 @@ class ReadSoFar(NamedTuple):
 
     last: RecordPlace = (-1, 0)
     """The last one: its offset and checksum, as in Head. (-1, 0) before the first one."""
-    time: int = 0
-    """The latest of their times, in Unix seconds."""
-    completed_at: str = ""
-    """The time of the last one, as reported."""
+    time: int = 0  # The latest of their times, in Unix seconds.
+    completed_at: str = ""  # The time of the last one, as reported.
 
     def read(self, record: Record, rounds: RoundBatch) -> "ReadSoFar":
         """Return the summary that includes these rounds, too. `record` is the record of the last

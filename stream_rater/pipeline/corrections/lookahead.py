@@ -30,12 +30,10 @@ class CorrectionQueue(NamedTuple):
     """The corrections of a ladder that were polled and are not applied yet."""
 
     ladder: str
-    polled: Sequence[QueuedCorrection]
-    """The queued corrections, in the order of the log."""
+    polled: Sequence[QueuedCorrection]  # The queued corrections, in the order of the log.
     waiting: Sequence[RecordedCorrection]
     """Earlier corrections that wait for `corrections-applied`."""
-    accepted: Sequence[RecordedCorrection]
-    """Corrections that were applied before the queued ones."""
+    accepted: Sequence[RecordedCorrection]  # Corrections that were applied before the queued ones.
 
     @property
     def to_validate(self) -> list[Correction]:

@@ -30,8 +30,7 @@ from stream_rater.rounds.decoder import RoundDecoder, split_at_corrections
 from stream_rater.rounds.seed_records import is_seed
 from stream_rater.rounds.validation import Invalid
 
-BURST_S = 10.0
-"""A burst of this many seconds' worth of rejections is allowed."""
+BURST_S = 10.0  # A burst of this many seconds' worth of rejections is allowed.
 
 
 class RejectionLimiter:

@@ -22,11 +22,9 @@ from stream_rater.pipeline.estimator.estimation import PendingRounds, distinct
 BLOCK = 2000
 """The most players in a block. New rounds are merged into the last block while it stays within this
 size; otherwise they begin another block. So no row is copied often."""
-CANDIDATES_AT_ONCE = 1000
-"""The number of candidate rounds that are examined in one call."""
+CANDIDATES_AT_ONCE = 1000  # The number of candidate rounds that are examined in one call.
 
-LAST = -1
-"""Marks the end of a list of links."""
+LAST = -1  # Marks the end of a list of links.
 COMPACT_AFTER = 1000
 """Finished rounds are dropped once there are more than this many of them, and more of them than
 unfinished rounds."""

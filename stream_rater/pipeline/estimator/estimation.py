@@ -74,16 +74,11 @@ class PendingRounds(Ragged, gc=True, dict=True):
     per_player: ClassVar = ("fingerprints",)
 
     rounds: RoundBatch
-    partitions: Ints
-    """(R,) the partition that each round was read from."""
-    offsets: Ints
-    """(R,) the offset that each round was read at."""
-    traces: Sequence[Trace | None]
-    """(R,) the trace context of each round."""
-    fingerprints: Fingerprints
-    """(P,) the fingerprints of the players."""
-    tickets: Ints
-    """(R,) each round's ticket in the backlog, once it has one."""
+    partitions: Ints  # (R,) the partition that each round was read from.
+    offsets: Ints  # (R,) the offset that each round was read at.
+    traces: Sequence[Trace | None]  # (R,) the trace context of each round.
+    fingerprints: Fingerprints  # (P,) the fingerprints of the players.
+    tickets: Ints  # (R,) each round's ticket in the backlog, once it has one.
 
     @property
     def sizes(self) -> Ints:
@@ -185,12 +180,9 @@ class Classified(NamedTuple):
     """The result of step 5 for some rounds. Rounds with a prior that does not count are in neither
     group."""
 
-    ready: PendingRounds
-    """The rounds to send."""
-    rows: Ints | slice
-    """The rows of the players of `ready` among the players of all rounds."""
-    already_sent: PendingRounds
-    """The rounds that were sent before."""
+    ready: PendingRounds  # The rounds to send.
+    rows: Ints | slice  # The rows of the players of `ready` among the players of all rounds.
+    already_sent: PendingRounds  # The rounds that were sent before.
 
 
 def classified(pending: PendingRounds, headers: Table, usable: Flags) -> Classified:

@@ -33,8 +33,7 @@ from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import Scatter, Step, ask
 from stream_rater.rating.model import Table
 
-PIECES_IN_FLIGHT = 2
-"""The most pieces that may be in the log and not yet applied."""
+PIECES_IN_FLIGHT = 2  # The most pieces that may be in the log and not yet applied.
 
 
 class OversizeRound:

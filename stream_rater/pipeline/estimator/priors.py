@@ -33,12 +33,9 @@ say which rows are in flight no more."""
 class PriorsRead(NamedTuple):
     """The priors of P players."""
 
-    headers: Table
-    """(P,) the headers of their beliefs, which stage 1 may overwrite."""
-    usable: Flags
-    """(P,) whether each player's prior counts."""
-    beliefs: Beliefs | None = None
-    """(P,) the whole beliefs; None if only the headers were read."""
+    headers: Table  # (P,) the headers of their beliefs, which stage 1 may overwrite.
+    usable: Flags  # (P,) whether each player's prior counts.
+    beliefs: Beliefs | None = None  # (P,) the whole beliefs; None if only the headers were read.
 
     def beliefs_at(self, rows: Ints | slice) -> Beliefs | None:
         """The whole beliefs of the players in `rows`, which stage 2 may overwrite."""

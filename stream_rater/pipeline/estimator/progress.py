@@ -180,8 +180,7 @@ class Progress:
 class SentWave:
     """A wave or a piece that was sent."""
 
-    ends: Mapping[int, int]
-    """The end of the parts, by shard."""
+    ends: Mapping[int, int]  # The end of the parts, by shard.
     players: int
     sent_s: float
 

@@ -15,34 +15,26 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.pipeline.parts.schema import OLDEST_KERNEL, NotAPart, UnknownPart, check_kernel
 from stream_rater.rating.stages import RatingRule
 
-CORRECTION = 3
-"""The first element of the message, where parts of rounds have schema.VERSION."""
+CORRECTION = 3  # The first element of the message, where parts of rounds have schema.VERSION.
 
 
 class CorrectionPart(msgspec.Struct, frozen=True, array_like=True):
     """n players of one ladder and shard, and their beliefs after a correction."""
 
     version: Annotated[int, msgspec.Meta(ge=CORRECTION, le=CORRECTION)]
-    kernel: int
-    """The KERNEL_VERSION of the replay."""
-    shards: int
-    """The number of shards when the part was made."""
-    offset: int
-    """The offset of the correction in `round-completed`."""
+    kernel: int  # The KERNEL_VERSION of the replay.
+    shards: int  # The number of shards when the part was made.
+    offset: int  # The offset of the correction in `round-completed`.
     ladder: str
-    cause: str
-    """The correction's kind: its header `event-type`."""
-    round_id: str
-    """The id of the round that was corrected, or the empty string."""
+    cause: str  # The correction's kind: its header `event-type`.
+    round_id: str  # The id of the round that was corrected, or the empty string.
     completed_at: str
     """The time of completion, as reported, of the ladder's last round before the correction."""
-    rule: RatingRule
-    """The rule by which the ladder's ratings are displayed."""
+    rule: RatingRule  # The rule by which the ladder's ratings are displayed.
     threshold: float
     """The number of points by which a displayed rating must move for its event to be published at
     once."""
-    players: list[str]
-    """(n,) the ids of the players."""
+    players: list[str]  # (n,) the ids of the players.
     records: list[bytes]
     """(n,) the encoded beliefs. Their `last` and `previous_` fields have no meaning."""
 

@@ -59,17 +59,13 @@ class Rows:
     """n rows of parts, each of which is one player in one round. There are R rounds; a round that
     is in several parts is listed once for each."""
 
-    data: Bytes
-    """The bytes of the messages, which contain the strings of all columns."""
-    rules: list[RatingRule]
-    """The distinct rules of all rounds."""
+    data: Bytes  # The bytes of the messages, which contain the strings of all columns.
+    rules: list[RatingRule]  # The distinct rules of all rounds.
     rounds: Ints
     """(ROUND, R) the values that `unpacking` finds for each round. RULE is an index into
     `rules`."""
-    columns: Ints
-    """(ROW, n) the values that `unpacking` finds for each row."""
-    evidence: Evidence
-    """(n, 4) the evidence, with the columns of Wave's Evidence."""
+    columns: Ints  # (ROW, n) the values that `unpacking` finds for each row.
+    evidence: Evidence  # (n, 4) the evidence, with the columns of Wave's Evidence.
     fingerprints: Fingerprints
     """(n,) hashes of ladder and player, without the shard that those of `player_map` have. Two
     players may share one by chance."""
@@ -139,16 +135,12 @@ class Rows:
 class PartView:
     """One part: consecutive rounds and rows among those that were decoded together."""
 
-    decoded: Rows
-    """The rows of all parts that were decoded with this one."""
+    decoded: Rows  # The rows of all parts that were decoded with this one.
     first_round: int
-    last_round: int
-    """The index after the part's last round."""
+    last_round: int  # The index after the part's last round.
     first: int
-    last: int
-    """The index after the part's last row."""
-    shards: int = 0
-    """The number of shards that the part was cut for; 0: unknown."""
+    last: int  # The index after the part's last row.
+    shards: int = 0  # The number of shards that the part was cut for; 0: unknown.
     home: int = unpacking.NOWHERE
     """The shard that all players of the part belong to; NOWHERE: unknown, or the players belong to
     several shards."""

@@ -51,8 +51,7 @@ LIST, TEXT, BYTES = (0x90, 15, 0xDC), (0xA0, 31, 0xDA), (0, -1, 0xC5)
 such size (-1: there is none); then the code that is followed by a size of two bytes. The next code
 is followed by four bytes. The code before it, which a list does not have, is followed by one."""
 LONGEST_HEAD = 5
-LISTS_AND_COLUMNS = 5
-"""The number of lists and columns in a message."""
+LISTS_AND_COLUMNS = 5  # The number of lists and columns in a message.
 PLACE_BYTES, SHORT_EVIDENCE, EVIDENCE_BYTES = 4, 8 * BEGAN, 8 * EVIDENCE_COLUMNS
 """Bytes in a row. The index of its round takes as many bytes as its place. The evidence is short if
 its last column is left out; the evidence of older kernels is always short."""
@@ -81,10 +80,8 @@ class RebuildMark(NotAPart):
 class RoundInPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One round of a wave."""
 
-    offset: int
-    """The offset of the round in `round-completed`. It orders the rounds of a ladder."""
-    rule: int
-    """The index of the round's RatingRule among the part's rules."""
+    offset: int  # The offset of the round in `round-completed`. It orders the rounds of a ladder.
+    rule: int  # The index of the round's RatingRule among the part's rules.
     time: int
     round_id: str
     ladder: str
@@ -112,14 +109,10 @@ class Part:
 
     rules: Sequence[RatingRule]
     rounds: Sequence[RoundInPart]
-    round_index: Ints
-    """(n,) the index of each row's round."""
-    place: Places
-    """(n,) the place of each row's player, as in Wave."""
-    evidence: Evidence
-    """(n, 3) or (n, 4) the evidence, with the columns of Wave's Evidence."""
-    names: StringColumn
-    """(n,) the ids of the players, as a column."""
+    round_index: Ints  # (n,) the index of each row's round.
+    place: Places  # (n,) the place of each row's player, as in Wave.
+    evidence: Evidence  # (n, 3) or (n, 4) the evidence, with the columns of Wave's Evidence.
+    names: StringColumn  # (n,) the ids of the players, as a column.
     shards: int = 0
     """The number of shards when the part was cut; 0: unknown, because an older release made the
     part."""

@@ -28,20 +28,16 @@ from stream_rater.pipeline.parts.decoder import Rows
 from stream_rater.pipeline.parts.schema import OLDEST_KERNEL, NotAPart, UnknownPart, check_kernel
 from stream_rater.rating.stages import RatingRule
 
-SEEDED = 4
-"""The first element of the message, where parts of rounds have schema.VERSION."""
+SEEDED = 4  # The first element of the message, where parts of rounds have schema.VERSION.
 
 
 class RecordInPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One record of `round-completed`: a seed or a reset."""
 
-    offset: int
-    """The offset of the record."""
-    time: int
-    """The time from which on the ratings count, Unix seconds."""
+    offset: int  # The offset of the record.
+    time: int  # The time from which on the ratings count, Unix seconds.
     round_id: str
-    completed_at: str
-    """The same time, as reported."""
+    completed_at: str  # The same time, as reported.
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True):
@@ -64,26 +60,17 @@ class SeedPart:
     """n rows, each of which is one player in one of the part's records. All records are of one
     ladder, and all of them are seeds or all are resets."""
 
-    kind: str
-    """`players-seeded` or `player-reset`."""
+    kind: str  # `players-seeded` or `player-reset`.
     ladder: str
-    rule: RatingRule
-    """The ladder's rule at the records."""
+    rule: RatingRule  # The ladder's rule at the records.
     records: Sequence[RecordInPart]
-    record: Ints
-    """(n,) the index of each row's record."""
-    names: StringColumn
-    """(n,) the ids of the players."""
-    mu: Floats
-    """(n,) the ratings (float32). NaN where a reset keeps the rating."""
-    sigma: Floats
-    """(n,) the uncertainties (float32); of a reset the least one afterwards."""
-    rounds: Ints
-    """(n,) the number of rounds that stand behind each rating; 0 of a reset."""
-    shards: int = 0
-    """The number of shards when the part was made."""
-    kernel: int = KERNEL_VERSION
-    """The KERNEL_VERSION of the worker that made the part."""
+    record: Ints  # (n,) the index of each row's record.
+    names: StringColumn  # (n,) the ids of the players.
+    mu: Floats  # (n,) the ratings (float32). NaN where a reset keeps the rating.
+    sigma: Floats  # (n,) the uncertainties (float32); of a reset the least one afterwards.
+    rounds: Ints  # (n,) the number of rounds that stand behind each rating; 0 of a reset.
+    shards: int = 0  # The number of shards when the part was made.
+    kernel: int = KERNEL_VERSION  # The KERNEL_VERSION of the worker that made the part.
 
     def __len__(self) -> int:
         return len(self.record)

@@ -37,10 +37,8 @@ unknown, or several shards). A message that is left to `schema.decode` has no ru
 SEEN, SHORT = EVIDENCE_BYTES, SHORT_EVIDENCE
 """The number of bytes of a row's evidence, with and without its last column. A last column that is
 left out is NAN."""
-NAN = int(np.array([np.nan]).view(np.int64)[0])
-"""The bits of a NaN. Evidence is written as bits."""
-LEAST_ROUND, LEAST_ROW = 7, 33
-"""The fewest bytes that a round and a row take."""
+NAN = int(np.array([np.nan]).view(np.int64)[0])  # The bits of a NaN. Evidence is written as bits.
+LEAST_ROUND, LEAST_ROW = 7, 33  # The fewest bytes that a round and a row take.
 
 OLD_SIZE, SIZE = 7, 8
 """The number of elements in a message of an older release, which does not name the number of

@@ -60,10 +60,8 @@ class Disagreement(ValueError):
 class Change(Application):
     """The effect of a batch on one shard: the data for the store, and the events."""
 
-    rows: int
-    """The number of rows of the shard's parts."""
-    fresh: int
-    """The number of those rows that changed a belief."""
+    rows: int  # The number of rows of the shard's parts.
+    fresh: int  # The number of those rows that changed a belief.
     without_effect: int = 0
     """The number of rows of seeds and resets that change nothing: the player already has a round,
     or has none to reset."""

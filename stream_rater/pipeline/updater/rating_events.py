@@ -37,13 +37,10 @@ class ShardEvents(NamedTuple):
     data: bytes
     """The key, event id and value of each event in turn. It may contain the events of other shards,
     too."""
-    start: int
-    """The index in `data` of the first event."""
-    ends: Ints
-    """(3n,) the index in `data` after each key, event id and value."""
+    start: int  # The index in `data` of the first event.
+    ends: Ints  # (3n,) the index in `data` after each key, event id and value.
     times: Sequence[RoundTime]
-    time: Ints
-    """(n,) the index of each event's time among `times`."""
+    time: Ints  # (n,) the index of each event's time among `times`.
 
     def texts(self) -> Iterator[tuple[bytes, bytes, bytes, int]]:
         """Yield the key, event id and value of each event, in order, and the index of its time."""
@@ -142,8 +139,7 @@ def _texts(names: StringColumn) -> Texts:
     return names.data, names.starts, names.ends
 
 
-_ESCAPED = np.zeros(256, np.bool_)
-"""(256,) whether a key or a JSON string must escape the byte."""
+_ESCAPED = np.zeros(256, np.bool_)  # (256,) whether a key or a JSON string must escape the byte.
 _ESCAPED[:32] = _ESCAPED[[*b'%:{}"\\']] = True
 
 
@@ -216,8 +212,7 @@ COUNT, PROVISIONAL, NULL, SEASON, TRUE, FALSE, COLON, END, CAUSED, END_CAUSE = r
     NUMBER + NUMBERS, NUMBER + NUMBERS + 10
 )
 COMMA = ord(",")
-DIGITS = 20
-"""The most characters of an integer."""
+DIGITS = 20  # The most characters of an integer.
 
 
 @kernel

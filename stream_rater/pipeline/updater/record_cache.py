@@ -21,11 +21,9 @@ from stream_rater.columns.record_table import RecordTable
 from stream_rater.columns.siphash import Key, derived, hashed
 from stream_rater.columns.strings import SECRET_KEY
 
-LADDER_BITS = 32
-"""The number of lowest bits of an owner, which contain the number of the ladder."""
+LADDER_BITS = 32  # The number of lowest bits of an owner, which contain the number of the ladder.
 
-MOST_LADDERS = 1_000_000
-"""The most ladders that are numbered. Beyond them, the cache is emptied."""
+MOST_LADDERS = 1_000_000  # The most ladders that are numbered. Beyond them, the cache is emptied.
 
 
 @kernel

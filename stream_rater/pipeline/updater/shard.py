@@ -37,10 +37,8 @@ class QueuedPart:
     """A part that was read and waits to be applied. It is empty if its record does not contain a
     part."""
 
-    offset: int
-    """The offset of its record."""
-    checksum: int
-    """The checksum of its record."""
+    offset: int  # The offset of its record.
+    checksum: int  # The checksum of its record.
     part: PartView = decoder.NO_ROWS
     """The part, if it is a part of rounds; its length is its number of rows. No player has two rows
     in it."""
@@ -66,14 +64,11 @@ class Shard:
 
     position: Position
     committed: int
-    next_offset: int
-    """The next offset to read."""
-    shard_count: int
-    """The number of shards."""
+    next_offset: int  # The next offset to read.
+    shard_count: int  # The number of shards.
     marks_before: int = 0
     """The offset before which the store includes all rebuilds that left marks."""
-    opening: int = 0
-    """The number of this opening, by which its cached records are found."""
+    opening: int = 0  # The number of this opening, by which its cached records are found.
     queue: deque[QueuedPart] = field(default_factory=deque)
     barrier: str = ""
     """Why the record of Kafka at `next_offset` cannot be read; empty if nothing is wrong."""

@@ -77,14 +77,12 @@ from stream_rater.pipeline.updater.shard import (
 )
 from stream_rater.rating.record import UnknownRecord
 
-RECHECK_S = 1.0
-"""The interval at which the `applied` of open shards is checked, in seconds."""
+RECHECK_S = 1.0  # The interval at which the `applied` of open shards is checked, in seconds.
 
 REFUSED_S = 5.0
 """Seconds until a refused shard is opened again. An operator may repair it in that time."""
 
-ROWS_PER_CALL = 20_000
-"""A batch ends once it has this many rows."""
+ROWS_PER_CALL = 20_000  # A batch ends once it has this many rows.
 
 GATHER_S = 0.006
 """The longest time in seconds for which a poll gathers parts. It ends earlier once it has as many

@@ -55,19 +55,15 @@ from stream_rater.rating.roots import (
 PERFORMANCE, BETA2, GAMMA2, RHO = range(USED, USED + 4)
 """More rows of `lanes`, after those of `roots` and `sketch`: the evidence, and the inverse
 momentum."""
-BETA, U = USED + 4, USED + 5
-"""Rows for beta, and for C / beta."""
-ROW = USED + 6
-"""The row for the belief's index in the table."""
+BETA, U = USED + 4, USED + 5  # Rows for beta, and for C / beta.
+ROW = USED + 6  # The row for the belief's index in the table.
 ROWS = USED + 7
 
-BLOCK = 40
-"""The number of beliefs that are updated together, one in each lane."""
+BLOCK = 40  # The number of beliefs that are updated together, one in each lane.
 
 HEADER_BYTES = HEADER.itemsize
 
-NOTHING = 1e-300
-"""Prevents 0 / 0 for the Gaussian's center where it has no weight."""
+NOTHING = 1e-300  # Prevents 0 / 0 for the Gaussian's center where it has no weight.
 
 
 @inlined

@@ -37,8 +37,7 @@ MARGIN = 0.25
 """The margin added to likely bounds, in units of the narrowest 1/u. A step from a usual guess
 leaves an error of less than 0.05."""
 
-FARTHEST = 8.0
-"""The longest step, in the same units."""
+FARTHEST = 8.0  # The longest step, in the same units.
 
 BEYOND = 2.0 * (FARTHEST + MARGIN)
 """The most by which a table may be wider than the round's bounds, in the same units."""
@@ -48,8 +47,7 @@ LEAST, MOST, LEAST_ODDS, MOST_ODDS, NARROW, SUMS_AT = range(6)
 narrowest 1/u, and 8 rows of sums."""
 ENDS = SUMS_AT + 8
 
-STRIP = 4 * VECTOR
-"""The number of entries that are summed together, a constant for the compiler."""
+STRIP = 4 * VECTOR  # The number of entries that are summed together, a constant for the compiler.
 
 E, F, MU, U = 8 * STRIP, 9 * STRIP, 10 * STRIP, 11 * STRIP
 """The offsets of these rows in the scratch space of `_sum_at`. They follow 8 rows of sums."""

@@ -69,8 +69,7 @@ FURTHEST = 2.0**28
 """The widest round for which a table is made, in units of the narrowest 1/u. Beyond it, a table
 takes more than 56 GB, although a rating in a record has only 24 bits. So `direct` solves such a
 round."""
-UNFINISHED = 1e-3
-"""The tolerance for entries that did not finish, whose f is less straight."""
+UNFINISHED = 1e-3  # The tolerance for entries that did not finish, whose f is less straight.
 
 OWN = 1500
 """In rounds smaller than this, a first step adds each entry's own terms to the guess. It is cheap,
@@ -80,8 +79,7 @@ PASSES = 4
 """The maximum number of steps that entries take together. An entry that needs more continues
 alone."""
 
-FEW = 8
-"""If at most one in this many entries needs another step, these continue alone at once."""
+FEW = 8  # If at most one in this many entries needs another step, these continue alone at once.
 
 FLAT, NOISE = 1e-6, 1e-9
 """Where |f| < NOISE and the slope is below FLAT of the widest u, f is too flat to locate its

@@ -27,8 +27,7 @@ from stream_rater.rating.elo_mmr import direct, large_rounds, small_rounds
 from stream_rater.rating.elo_mmr.sums import HIGH, KNOWN, LOW, round_bounds
 from stream_rater.rating.model import DID_NOT_FINISH, Places, Variances, Wave
 
-C = math.pi / math.sqrt(3.0)
-"""A logistic distribution with variance delta^2 has scale delta / C."""
+C = math.pi / math.sqrt(3.0)  # A logistic distribution with variance delta^2 has scale delta / C.
 
 SECONDS_PER_DAY = 86400.0
 

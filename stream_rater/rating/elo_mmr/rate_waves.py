@@ -29,30 +29,23 @@ class EloMMRModel(NamedTuple):
 
     variances: Variances
     initial_mu: float
-    tie: float
-    """1.0 or 0.5: see `performance`."""
-    rho: float
-    """The inverse momentum; may be infinite."""
-    kept: int
-    """The number of factors that a belief keeps; 0 for a full history."""
+    tie: float  # 1.0 or 0.5: see `performance`.
+    rho: float  # The inverse momentum; may be infinite.
+    kept: int  # The number of factors that a belief keeps; 0 for a full history.
 
 
 class Posteriors(NamedTuple):
     """The ratings of P players after stage 2."""
 
-    mu: Floats
-    """(P,) the rating."""
-    sigma: Floats
-    """(P,) the uncertainty."""
+    mu: Floats  # (P,) the rating.
+    sigma: Floats  # (P,) the uncertainty.
 
 
 class RoundStamps(NamedTuple):
     """The offset and the time of each player's round, which the belief stores."""
 
-    offset: Ints
-    """(P,) the source offset."""
-    time: Ints
-    """(P,) Unix seconds."""
+    offset: Ints  # (P,) the source offset.
+    time: Ints  # (P,) Unix seconds.
 
 
 @kernel

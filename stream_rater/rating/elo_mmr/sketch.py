@@ -38,26 +38,21 @@ from stream_rater.rating.factor import (
 from stream_rater.rating.model import Codes
 from stream_rater.rating.roots import COUNT, FILL, FREE, GRID, NARROWEST, SCALE, A, P, R
 
-NEW_P, NEW_A, NEW_R = range(FREE, FREE + 3)
-"""Rows of `lanes`: the new factor."""
-P2, A2, R2 = range(FREE + 3, FREE + 6)
-"""Rows for the second factor of a pair that is merged."""
+NEW_P, NEW_A, NEW_R = range(FREE, FREE + 3)  # Rows of `lanes`: the new factor.
+P2, A2, R2 = range(FREE + 3, FREE + 6)  # Rows for the second factor of a pair that is merged.
 PLACE = FREE + 6
 """The row for the place of the new factor, or of the first factor of a pair that is merged; NONE if
 nothing is merged."""
-KEPT = FREE + 7
-"""The row for the number of factors that are kept."""
+KEPT = FREE + 7  # The row for the number of factors that are kept.
 LEAST, OVER = FREE + 8, FREE + 9
 """Rows for the cost of merging that pair, as a quotient LEAST / OVER."""
 PART = FREE + 10
 """The row for the number by which relative weights are multiplied when the scale grows."""
 ROWS = FREE + 11
 
-NONE = 1e9
-"""A place after all factors."""
+NONE = 1e9  # A place after all factors.
 
-WEIGHTLESS = 1e-300
-"""Prevents 0 / 0 in the cost of merging two factors that decayed to nothing."""
+WEIGHTLESS = 1e-300  # Prevents 0 / 0 in the cost of merging two factors that decayed to nothing.
 
 NARROWER = 1.0 - 1e-6
 """A new factor becomes the narrowest if its ratio to the narrowest width is below this, so that

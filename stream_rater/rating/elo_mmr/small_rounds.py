@@ -30,8 +30,7 @@ from stream_rater.rating.elo_mmr.sums import (
 from stream_rater.rating.model import Places
 from stream_rater.rating.roots import householder
 
-SMALL = 30
-"""The largest size of these rounds; above it, `large_rounds` is faster."""
+SMALL = 30  # The largest size of these rounds; above it, `large_rounds` is faster.
 
 LANES = 32
 """The number of lanes, a constant for the compiler, which would process fewer than 17 one by one.
@@ -64,8 +63,7 @@ ROWS = 12
 
 ZERO, SIX = np.float32(0.0), np.float32(6.0)
 
-REACH = 8.0
-"""The longest first step, in units of 1/u of the round's first entry."""
+REACH = 8.0  # The longest first step, in units of 1/u of the round's first entry.
 
 
 @inlined

@@ -34,8 +34,7 @@ first node does not overflow."""
 SATURATED = 40.0
 """Beyond this |(x - mu) u|, a term is 0 or u to the last bit that matters: e^-40 is 4e-18."""
 
-COARSE = 8
-"""The number of nodes of the first, coarse sums, which show where performances lie."""
+COARSE = 8  # The number of nodes of the first, coarse sums, which show where performances lie.
 
 BATCH = 16
 """The number of entries whose exponentials are written before they are added, so that the stores

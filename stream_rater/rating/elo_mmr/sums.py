@@ -38,8 +38,7 @@ X, P, Q, P1, P2, S, R, S1, S2, ODDS, STEP, MU, U, E, TABLE = range(0, 15 * BLOCK
 """The offset of each row. The rows are: a performance; the sums P and Q there, and P's two
 derivatives; the terms of the entry's own group in these; (B + c T) / (W + c T); the last step of X;
 the entry's own mu, u and exponential; and eight rows of table values."""
-LANES = 22 * BLOCK
-"""The number of elements of all rows."""
+LANES = 22 * BLOCK  # The number of elements of all rows.
 
 VARIANCE_TO_SCALE = 3.0 / math.pi**2
 """The squared scale of a logistic distribution, divided by its variance."""

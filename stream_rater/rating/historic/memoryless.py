@@ -18,18 +18,12 @@ from stream_rater.rating.model import Evidence, Places, Wave
 class SoloRound(NamedTuple):
     """A round without teams, of n entries in order of place."""
 
-    place: Places
-    """(n,) the places, as in Wave."""
-    mu: Floats
-    """(n,) the ratings before the round."""
-    sigma: Floats
-    """(n,) the uncertainties before the round."""
-    rounds: Ints
-    """(n,) the number of rounds played before."""
-    weight: float
-    """The relative weight of the round's evidence."""
-    ceiling: float
-    """The cap on performances; infinite for none."""
+    place: Places  # (n,) the places, as in Wave.
+    mu: Floats  # (n,) the ratings before the round.
+    sigma: Floats  # (n,) the uncertainties before the round.
+    rounds: Ints  # (n,) the number of rounds played before.
+    weight: float  # The relative weight of the round's evidence.
+    ceiling: float  # The cap on performances; infinite for none.
     moved: Floats
     """(n,) by how many points `mu` is above the entry's own rating, for this round (`levels`)."""
 

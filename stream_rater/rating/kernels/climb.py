@@ -52,8 +52,7 @@ model. CHOICES is the exponential one in the usual orientation."""
 MOST_RATING = 3.4028234663852886e38
 """No rating is above this or below its negative: it is the largest float32, which a record
 holds."""
-LARGEST = 1.7e308
-"""The largest learning rate times round weight, as a float64 holds it."""
+LARGEST = 1.7e308  # The largest learning rate times round weight, as a float64 holds it.
 
 LIKELIHOODS = {
     "pairs": PAIRS, "exponential": EXPONENTIAL, "gaussian": GAUSSIAN, "choices": CHOICES,
@@ -157,13 +156,10 @@ class Climb(NamedTuple):
     rates: Floats
     """The learning rate at each rating of `knots`; it is linear between them and constant
     outside."""
-    scale: float
-    """The number of points per unit of x."""
+    scale: float  # The number of points per unit of x.
     initial_mu: float
-    anchor: float
-    """The rating of the dummy player who is tied for last; NaN if there is none."""
-    floor: float
-    """No rating falls below this; -inf if there is no floor."""
+    anchor: float  # The rating of the dummy player who is tied for last; NaN if there is none.
+    floor: float  # No rating falls below this; -inf if there is no floor.
     likelihood: int
     gaussian: bool
     average: bool

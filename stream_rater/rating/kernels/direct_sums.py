@@ -12,11 +12,9 @@ from stream_rater.rating.elementary import log
 from stream_rater.rating.kernels.hazards import tails
 from stream_rater.rating.model import Places
 
-MOST = 32
-"""The number of lanes."""
+MOST = 32  # The number of lanes.
 
-ROOM = 13 * MOST
-"""The size of the scratch space."""
+ROOM = 13 * MOST  # The size of the scratch space.
 
 PASSES = 8
 """The most passes, which is more than enough. If an entry needs more, the search fails, and

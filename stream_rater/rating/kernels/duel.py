@@ -43,10 +43,8 @@ class Pair(NamedTuple):
     weight: float
     """The prior probability of the pair times its likelihood, up to a factor that all pairs
     share."""
-    lift: float
-    """lambda."""
-    t: float
-    """From 0 to 1."""
+    lift: float  # lambda.
+    t: float  # From 0 to 1.
 
 
 @inlined
@@ -70,8 +68,7 @@ class Margin(NamedTuple):
 
     seen: float
     """The difference of the performances in units of sqrt V, observed with noise; 0 for none."""
-    noise: float
-    """The variance of the noise in units of V, above 0."""
+    noise: float  # The variance of the noise in units of V, above 0.
 
 
 @inlined

@@ -51,16 +51,11 @@ def _learn(
 class WaveWork(NamedTuple):
     """Scratch space for the players and entries of the largest round."""
 
-    prior: Floats
-    """(P,) each player's variance before the round, after diffusion."""
-    beta2: Floats
-    """(P,) beta^2 of each player."""
-    entry_mu: Floats
-    """(E,) the rating of each entry."""
-    delta: Floats
-    """(E,) the standard deviation of each entry's performance."""
-    found: Floats
-    """(E,) the performance of each entry."""
+    prior: Floats  # (P,) each player's variance before the round, after diffusion.
+    beta2: Floats  # (P,) beta^2 of each player.
+    entry_mu: Floats  # (E,) the rating of each entry.
+    delta: Floats  # (E,) the standard deviation of each entry's performance.
+    found: Floats  # (E,) the performance of each entry.
     room: Room
 
 

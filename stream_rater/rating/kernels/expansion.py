@@ -36,11 +36,9 @@ and 4e-5 points at usual widths."""
 
 LARGE = 500
 
-AIM = 0.06
-"""The width of a new cell aims at this fraction of the tolerance."""
+AIM = 0.06  # The width of a new cell aims at this fraction of the tolerance.
 
-NARROWER, WIDER = 0.5, 1.25
-"""The least and the largest change of the width from cell to cell."""
+NARROWER, WIDER = 0.5, 1.25  # The least and the largest change of the width from cell to cell.
 
 TRIES = 100
 """The most cells that are tried for one group. The last one is accepted as it is. (More than three

@@ -31,14 +31,12 @@ from stream_rater.rating.elementary import quick_exp
 from stream_rater.rating.kernels.skewed import PART, PI_0, PI_1, REACH, SHIFT_0, SHIFT_1, tail
 from stream_rater.rating.model import Places
 
-FEW = 30
-"""The most sides."""
+FEW = 30  # The most sides.
 STEP, TIED_STEP = 1.25, 1.0
 """The distance between two columns, in standard deviations of the narrowest possible posterior. The
 trapezoid rule is exact to 3e-6 even for that posterior (to 3e-9 where sides tie), and posteriors
 are wider: only a tie says as much as a known performance would."""
-MOST_COLUMNS = 256
-"""The most columns, a multiple of WHOLE."""
+MOST_COLUMNS = 256  # The most columns, a multiple of WHOLE.
 PARTS, WHOLE = 4, 16
 """A sum over all columns begins with PARTS columns at a time. The number of columns is a multiple
 of WHOLE, so that each part consists of whole vectors."""

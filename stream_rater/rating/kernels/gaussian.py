@@ -29,8 +29,7 @@ FEW = 8
 """The least number of ranks that are examined together. Examining ranks beyond the end of a cell is
 wasted work."""
 
-SMALL = 32
-"""In rounds of up to this many entries, the sums are computed again for each entry."""
+SMALL = 32  # In rounds of up to this many entries, the sums are computed again for each entry.
 
 FIRST = 0.85
 """The search for the best performance starts at this fraction of the expected best of n normal
@@ -73,8 +72,7 @@ class Room(NamedTuple):
     fewer elements."""
     v: Floats
     g: Floats
-    few: Floats
-    """Scratch space for small rounds."""
+    few: Floats  # Scratch space for small rounds.
     work: Scratch
 
 

@@ -25,8 +25,7 @@ if columns would be closer than points, or if MOST_COLUMNS does not suffice."""
 MOST_COLUMNS, MOST_POINTS = 4096, 1024
 """The most columns of a round, and the most points from one column to the next. If ratings are
 further apart than these allow for, results are less exact."""
-BEYOND = 3
-"""The number of additional columns beyond either end, which interpolation needs."""
+BEYOND = 3  # The number of additional columns beyond either end, which interpolation needs.
 NEGLIGIBLE = 40.0
 """A density is neglected where its logarithm is this much less than at its summit."""
 UNIFORM = 512
@@ -47,14 +46,10 @@ class Grid(NamedTuple):
     """The grid on which performances are searched. Positions are distances from the initial
     rating."""
 
-    low: float
-    """The position of the first column."""
-    column: float
-    """The distance between two columns."""
-    columns: int
-    """The number of columns."""
-    points: int
-    """The number of points from one column to the next."""
+    low: float  # The position of the first column.
+    column: float  # The distance between two columns.
+    columns: int  # The number of columns.
+    points: int  # The number of points from one column to the next.
 
 
 @inlined
@@ -125,12 +120,9 @@ def _between(points: int) -> Floats:
 class SideOnGrid(NamedTuple):
     """A side whose performance is sought. Positions are those of `_grid`."""
 
-    usual: float
-    """The mean of its performance on a usual day."""
-    bad: float
-    """The mean of its performance on a bad day."""
-    precision: float
-    """The precision of its performance on a day of either kind, in points^-2."""
+    usual: float  # The mean of its performance on a usual day.
+    bad: float  # The mean of its performance on a bad day.
+    precision: float  # The precision of its performance on a day of either kind, in points^-2.
 
 
 @inlined

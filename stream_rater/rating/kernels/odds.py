@@ -14,8 +14,7 @@ from stream_rater.columns.kernels import kernel
 from stream_rater.rating.elementary import aligned, exp, log
 from stream_rater.rating.elo_mmr.sum_table import INVERSE, LEVELS, WIDEST, look_up, room, tabulate
 
-FEW = 32
-"""In rounds of up to this many entries, the sums are computed again for each entry."""
+FEW = 32  # In rounds of up to this many entries, the sums are computed again for each entry.
 
 CLOSER = 0.6
 """The distance between nodes is this fraction of that of Elo-MMR, which makes L 60 times as exact.

@@ -31,8 +31,7 @@ from stream_rater.rating.roots import MAX_STEPS
 
 WIDEST_STEP = 0.2
 """The widest step of the trapezoidal rule in y; its error is about exp(-pi^2 / step)."""
-STEP = 0.5
-"""The step of the trapezoidal rule, in standard deviations of the peak."""
+STEP = 0.5  # The step of the trapezoidal rule, in standard deviations of the peak.
 NEGLIGIBLE = 42.0
 """The sum ends at a node whose logarithm is this far below the peak's: e^-42 is 6e-19."""
 MAX_NODES = 4000

@@ -15,43 +15,31 @@ from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.rating.elementary import aligned
 from stream_rater.rating.kernels.hazards import tails, taylor
 
-LANES = 32
-"""The number of players in a row. They are processed together."""
+LANES = 32  # The number of players in a row. They are processed together.
 
-ORDER = 6
-"""The number of coefficients of a series."""
+ORDER = 6  # The number of coefficients of a series.
 
-STEPS = 2
-"""The number of Newton steps from a cubic guess."""
+STEPS = 2  # The number of Newton steps from a cubic guess.
 
 
 class Scratch(NamedTuple):
     """The state of a sweep, and its scratch space."""
 
     scratch: Floats
-    worse: Floats
-    """(2 ORDER * LANES) the series of a row's players as worse than the boundary."""
-    better: Floats
-    """(2 ORDER * LANES) the series of a row's players as better than the boundary."""
-    series: Floats
-    """(2 ORDER * LANES) the series of -Q of each group in the row, to be solved."""
-    start: Floats
-    """(2 ORDER * LANES) the series of F at each group's first boundary."""
-    at: Floats
-    """(2 ORDER) the series of F at the first boundary of the current group."""
-    gone: Floats
-    """(2 ORDER) the sum of the series of the current group's players so far, as worse."""
+    worse: Floats  # (2 ORDER * LANES) the series of a row's players as worse than the boundary.
+    better: Floats  # (2 ORDER * LANES) the series of a row's players as better than the boundary.
+    series: Floats  # (2 ORDER * LANES) the series of -Q of each group in the row, to be solved.
+    start: Floats  # (2 ORDER * LANES) the series of F at each group's first boundary.
+    at: Floats  # (2 ORDER) the series of F at the first boundary of the current group.
+    gone: Floats  # (2 ORDER) the sum of the series of the current group's players so far, as worse.
     come: Floats
     """(2 ORDER) the sum of the series of the current group's players so far, as better."""
     tie: Floats
     """(2,) the line that the tie of the current group contributes: its value at x, and its
     slope."""
-    root: Floats
-    """(LANES,) each group's root, in units of h above x."""
-    doubt: Floats
-    """(LANES,) an estimate of the error of each root."""
-    ends: Ints
-    """(LANES,) the end of each group."""
+    root: Floats  # (LANES,) each group's root, in units of h above x.
+    doubt: Floats  # (LANES,) an estimate of the error of each root.
+    ends: Ints  # (LANES,) the end of each group.
 
 
 @kernel

@@ -23,8 +23,7 @@ SHIFT_0, SHIFT_1 = BAD * LOWER / math.sqrt(_TOTAL), (BAD - 1.0) * LOWER / math.s
 PART = 1.0 / _TOTAL
 ODDS = math.log(PI_1 / PI_0)
 
-REACH = 6.0
-"""A grid of performances reaches this many standard deviations beyond every mean."""
+REACH = 6.0  # A grid of performances reaches this many standard deviations beyond every mean.
 
 
 @kernel

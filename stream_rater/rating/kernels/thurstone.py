@@ -32,18 +32,15 @@ from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.kernels.plackett_luce import log_add
 from stream_rater.rating.normal import INVERSE_SQRT_2_PI, density, hazard, mills
 
-REACH = 8.0
-"""The grid extends this far beyond the lowest and the highest rating."""
+REACH = 8.0  # The grid extends this far beyond the lowest and the highest rating.
 NODE, WIDTHS = 0.2, 4.0
 """The distance between nodes is the smaller of NODE and WIDTHS / sqrt(n). Gradients are then right
 to 1e-7."""
 MAX_CELLS = 8192
 """The most cells. If ratings are thousands apart, this limit makes the nodes farther apart
 instead."""
-STEEP = 40.0
-"""Contributions below e^-40 of the largest are left out."""
-PANEL = 8.0
-"""The integrand changes by at most e^PANEL in a panel of ten Gaussian nodes."""
+STEEP = 40.0  # Contributions below e^-40 of the largest are left out.
+PANEL = 8.0  # The integrand changes by at most e^PANEL in a panel of ten Gaussian nodes.
 MAX_PANELS = 16
 
 GAUSS = np.array(

@@ -66,16 +66,11 @@ class Model(NamedTuple):
     initial_mu: float
     initial_sigma: float
     beta: float
-    drift: float
-    """The variance that a round adds, in points^2."""
-    drift_per_day: float
-    """The variance that a day adds, in points^2."""
-    score_scale: float
-    """The points of a margin of 1."""
-    score_cap: float
-    """The margin that no difference of scores exceeds."""
-    score_ratio: bool
-    """Whether the margin is that of the logarithms."""
+    drift: float  # The variance that a round adds, in points^2.
+    drift_per_day: float  # The variance that a day adds, in points^2.
+    score_scale: float  # The points of a margin of 1.
+    score_cap: float  # The margin that no difference of scores exceeds.
+    score_ratio: bool  # Whether the margin is that of the logarithms.
     score_noise: float
     """The variance of what scores show of the difference of two performances, as a multiple of the
     variance of both sides' noise."""

@@ -26,8 +26,7 @@ from stream_rater.columns.kernels import giving, kernel
 MOST_DEALS = 200_000
 """If there are at most this many deals, each one is tried: all deals of 20 players in two teams,
 for instance, or of 12 in three."""
-STARTS = 16
-"""The number of orders of dealing from which players are exchanged."""
+STARTS = 16  # The number of orders of dealing from which players are exchanged.
 MOST_CHANGES = 100_000
 """The most exchanges from one deal. Each one makes the teams more even, so they end by
 themselves."""

@@ -22,24 +22,19 @@ from stream_rater.rating.seats import codes_of, shifts_of
 class Believed(NamedTuple):
     """The beliefs about P players before a round."""
 
-    mu: Floats
-    """(P,) in rating points; the initial rating for newcomers."""
-    sigma: Floats
-    """(P,) in rating points."""
-    rounds: Ints
-    """(P,) the number of rounds that each player has played; 0 for a newcomer."""
+    mu: Floats  # (P,) in rating points; the initial rating for newcomers.
+    sigma: Floats  # (P,) in rating points.
+    rounds: Ints  # (P,) the number of rounds that each player has played; 0 for a newcomer.
 
 
 class Forecast(NamedTuple):
     """The prediction for a round with S sides."""
 
-    win: Floats
-    """(S,) the probability that each side is better than all others."""
+    win: Floats  # (S,) the probability that each side is better than all others.
     draw: float
     """The probability that no side is better than all others; 0 on ladders without draws. `win` and
     `draw` add up to 1."""
-    expected_rank: Floats
-    """(S,) the mean rank of each side, from 1."""
+    expected_rank: Floats  # (S,) the mean rank of each side, from 1.
     pairwise: Floats
     """(S, S) the probability that the side of the row is better than that of the column; 0 on the
     diagonal."""

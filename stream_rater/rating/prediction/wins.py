@@ -41,8 +41,7 @@ from stream_rater.rating.elementary import log
 from stream_rater.rating.normal import below, density, mills
 from stream_rater.rating.parameters import RatingConfig
 
-ANY = 2**31 - 1
-"""Stands for no limit on the number of sides."""
+ANY = 2**31 - 1  # Stands for no limit on the number of sides.
 LEAST_SIGMA = 1e-3
 """The least standard deviation of a side's performance, in points. Topcoder's volatility has no
 lower bound of its own."""
@@ -51,18 +50,14 @@ lower bound of its own."""
 class Quadrature(NamedTuple):
     """The precision of the integrals."""
 
-    negligible: float
-    """The probability that may be neglected in a round."""
+    negligible: float  # The probability that may be neglected in a round.
     step: float
     """The width of a panel, in standard deviations of the side that needs the narrowest panel."""
-    nodes: Floats
-    """The nodes of one panel, from -1 to 1."""
-    weights: Floats
-    """The weight of each node."""
+    nodes: Floats  # The nodes of one panel, from -1 to 1.
+    weights: Floats  # The weight of each node.
 
 
-EXACT = Quadrature(1e-16, 2.0, *np.polynomial.legendre.leggauss(16))
-"""Gives probabilities to 1e-9."""
+EXACT = Quadrature(1e-16, 2.0, *np.polynomial.legendre.leggauss(16))  # Gives probabilities to 1e-9.
 FAST = Quadrature(1e-6, 2.0, *np.polynomial.legendre.leggauss(10))
 """Gives probabilities to 1e-5, for many rounds at once."""
 TOGETHER = 64
@@ -72,14 +67,11 @@ TOGETHER = 64
 class Performances(NamedTuple):
     """The distributions of the performances of S sides."""
 
-    mu: Floats
-    """(S,) means, in rating points."""
-    sigma: Floats
-    """(S,) standard deviations, in rating points."""
+    mu: Floats  # (S,) means, in rating points.
+    sigma: Floats  # (S,) standard deviations, in rating points.
     margin: float = 0.0
     """Performances that differ by no more, in rating points, are a draw; 0: there are no draws."""
-    upset: float = 0.0
-    """Half the share of decided rounds whose winner is chance alone."""
+    upset: float = 0.0  # Half the share of decided rounds whose winner is chance alone.
 
 
 def performances_of(

@@ -64,29 +64,25 @@ Unfinished = Literal["tied-last", "not-compared"]
 """The comparisons of entries that did not finish with each other: they all tie for last, or they
 are not compared. Either way they are worse than all entries that finished."""
 
-NEWER = ("dnf", "seats")
-"""The parameters of all systems that are newer than the systems."""
+NEWER = ("dnf", "seats")  # The parameters of all systems that are newer than the systems.
 
 KEEPS, DIFFUSES, WIDENS = range(3)
 """The ways in which a season raises the sigma of a belief (see `seasons`): it changes sigma alone,
 diffuses the factors as Elo-MMR does before a round, or widens them as Elo-R does."""
 
-C = math.pi / math.sqrt(3.0)
-"""A logistic distribution with variance delta^2 has scale delta / C."""
+C = math.pi / math.sqrt(3.0)  # A logistic distribution with variance delta^2 has scale delta / C.
 
 LEAST_ROUNDS, LEAST_SKEW = 100, 0.2
 """From so many rounds on, and this part of them, ties are said to move the level."""
 
-USUAL_SIGMA = 350.0
-"""The sigma of a newcomer, in points, for which the search spaces are made."""
+USUAL_SIGMA = 350.0  # The sigma of a newcomer, in points, for which the search spaces are made.
 
 
 class Inexperience(NamedTuple):
     """A player who has played n rounds performs `points` exp(-n / `rounds`) points below the
     rating."""
 
-    points: float
-    """In rating points; 0 if experience does not count."""
+    points: float  # In rating points; 0 if experience does not count.
     rounds: float
 
 
@@ -100,10 +96,8 @@ class Chances(NamedTuple):
     newcomers' weights and drift by time.
     """
 
-    sigmas: float
-    """The factor of each entry's sigma^2."""
-    noise: float
-    """The variance of each entry that does not depend on its sigma, in points^2."""
+    sigmas: float  # The factor of each entry's sigma^2.
+    noise: float  # The variance of each entry that does not depend on its sigma, in points^2.
 
     def times(self, variance_factor: float) -> "Chances":
         """The distribution with its variance multiplied. A factor of more than 1 makes predictions
@@ -150,8 +144,7 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     predictive: ClassVar[tuple[str, ...]] = ("variance_factor", "draw_width", "upset")
     """Parameters of predictions alone. They change no rating, so the fingerprint has none of them,
     and they may be changed at any time (`evaluation.calibrating` fits them)."""
-    season_growth: ClassVar[int] = KEEPS
-    """The way in which a season raises the sigma of a belief."""
+    season_growth: ClassVar[int] = KEEPS  # The way in which a season raises the sigma of a belief.
     takes_sigma: ClassVar[bool] = True
     """Whether the system learns a sigma. If not, every player keeps the initial one, also one who
     is seeded or reset."""

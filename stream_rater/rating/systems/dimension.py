@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-DIGITS = 4
-"""The number of significant digits of a tuned value. More digits would only be noise."""
+DIGITS = 4  # The number of significant digits of a tuned value. More digits would only be noise.
 
 
 def rounded(value: float) -> float:

@@ -229,5 +229,4 @@ class Thurstone(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,
         return Likelihood("gaussian", True)
 
 
-Kerby = Elo | PairwiseElo | PlackettLuce | Thurstone
-"""The systems of B. Kerby's note."""
+Kerby = Elo | PairwiseElo | PlackettLuce | Thurstone  # The systems of B. Kerby's note.

@@ -36,8 +36,7 @@ from stream_rater.serve.door import validating
 from stream_rater.serve.door.outcomes import RoundOutcome, RoundState, RoundStates, Waiting
 from stream_rater.serve.problems import Refused, refused_record
 
-MOST_AT_ONCE = 1000
-"""The most rounds in one request."""
+MOST_AT_ONCE = 1000  # The most rounds in one request.
 RETRY_LATER_S = 2
 """The seconds after which a client may try again if the log did not acknowledge a record."""
 
@@ -338,15 +337,13 @@ class _Request(NamedTuple):
     bodies: Sequence[bytes]
     ladder: str
     trace: Trace | None
-    answers: "asyncio.Future[list[_Answer]]"
-    """The answer for each round, once all are validated."""
+    answers: "asyncio.Future[list[_Answer]]"  # The answer for each round, once all are validated.
 
 
 class Beginnings(NamedTuple):
     """The ratings with which players of a round begin on its ladder."""
 
-    ladder: str
-    """The ladder from which they come."""
+    ladder: str  # The ladder from which they come.
     find: Callable[[Sequence[str]], Awaitable[list[SeededPlayer]]]
     """Finds those of these players who begin with a rating, and the ratings. Raises Refused."""
 
@@ -386,8 +383,7 @@ def elements_in(body: bytes) -> list[bytes]:
         raise Refused("bad-request", f"no JSON array: {error}", "body") from None
 
 
-MOST_SIGNS = 500_000
-"""The most brackets and commas that the event loop looks at in a row."""
+MOST_SIGNS = 500_000  # The most brackets and commas that the event loop looks at in a row.
 _sign = re.compile(rb'(?:[^"\[\]{},]++|"(?:[^"\\]|\\.)*+")*+([\[\]{},])', re.DOTALL)
 
 

@@ -19,24 +19,20 @@ from stream_rater.serve.door.outcomes import RoundStates
 from stream_rater.serve.door.read_your_writes import FreshAnswers
 from stream_rater.serve.http.metrics import ApiMetrics
 
-PAUSE_S = 0.03
-"""The pause between two reads of the progress while a request waits."""
+PAUSE_S = 0.03  # The pause between two reads of the progress while a request waits.
 IDLE_S = 2.0
 """The interval at which the progress is read while rounds are pending and no request waits."""
 
-FAILURES = Trouble, Denied, TopicMismatch, Unusable
-"""What a place raises. It is asked again later."""
+FAILURES = Trouble, Denied, TopicMismatch, Unusable  # What a place raises. It is asked again later.
 
 
 class DoorParts(NamedTuple):
     """What the door has of the log."""
 
-    log: RoundLog | None
-    """The log to which rounds are appended; None if writing is off."""
+    log: RoundLog | None  # The log to which rounds are appended; None if writing is off.
     connect: Callable[[], Place]
     """Connects to the place of the log. Each thread has a place of its own."""
-    needs_token: bool = True
-    """Whether clients need the token for writing."""
+    needs_token: bool = True  # Whether clients need the token for writing.
     known_from: Sequence[int] | None = None
     """By partition of `round-completed`, the offset from which on the threads get every event and
     every rejection; None if that is to be found out."""

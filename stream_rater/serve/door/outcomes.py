@@ -25,10 +25,8 @@ from stream_rater.serve.bodies import RoundChange
 from stream_rater.serve.feed import later
 from stream_rater.serve.http.limits import Shares
 
-MOST_ROUNDS = 100_000
-"""The most rounds whose state is stored; the newest ones are."""
-MOST_CHANGES = 500_000
-"""The most changes of players that are stored with them."""
+MOST_ROUNDS = 100_000  # The most rounds whose state is stored; the newest ones are.
+MOST_CHANGES = 500_000  # The most changes of players that are stored with them.
 MOST_WAITING = 1000
 """The most requests that may wait for the end state of a round, or for the index, half of them of
 one address."""
@@ -46,13 +44,10 @@ class RoundState(msgspec.Struct, gc=False):
     place: RecordPlace
     ladder: str
     round_id: str
-    players: int = 0
-    """The number of its players; 0 if it was not sent to this process."""
-    code: str = ""
-    """Why it was rejected; empty if it was not."""
+    players: int = 0  # The number of its players; 0 if it was not sent to this process.
+    code: str = ""  # Why it was rejected; empty if it was not.
     detail: str = ""
-    changes: dict[str, RoundChange] = {}
-    """What its events say, by player."""
+    changes: dict[str, RoundChange] = {}  # What its events say, by player.
     content: int = 0
     """What it says (`validating.content_of`); 0 if it was not sent to this process."""
     corrections: dict[int, str] = {}
@@ -75,14 +70,12 @@ class RoundState(msgspec.Struct, gc=False):
 class RoundOutcome(NamedTuple):
     """The state of a round, as it is answered."""
 
-    status: str
-    """`pending`, `rated`, `rejected`, `duplicate`, `voided` or `amended`."""
+    status: str  # `pending`, `rated`, `rejected`, `duplicate`, `voided` or `amended`.
     state: RoundState
     complete: bool
     """Whether `state` has the change of every player. If it has not, the process cannot know the
     others."""
-    corrected_at: int | None = None
-    """As in the answer (`bodies.RoundStateAnswer`)."""
+    corrected_at: int | None = None  # As in the answer (`bodies.RoundStateAnswer`).
 
 
 class RoundStates:

@@ -28,8 +28,7 @@ from stream_rater.serve.door.outcomes import Waiting
 from stream_rater.serve.problems import Refused
 from stream_rater.serve.questions import Questions
 
-AGAIN_S = 0.03
-"""The seconds until the index is asked again whether it has what is needed."""
+AGAIN_S = 0.03  # The seconds until the index is asked again whether it has what is needed.
 
 T = TypeVar("T")
 Ask = Callable[[Questions], Awaitable[T]]
@@ -38,12 +37,9 @@ Ask = Callable[[Questions], Awaitable[T]]
 class _Claim(NamedTuple):
     """A statement about a shard: once `end` is reached, it includes every record before `rated`."""
 
-    rated: list[int]
-    """By partition of `round-completed`, the offset of W1."""
-    end: int
-    """An end of the shard's partition, of one of the two topics."""
-    rejection_ends: list[int]
-    """The ends of `round-rejected`, read after `rated`."""
+    rated: list[int]  # By partition of `round-completed`, the offset of W1.
+    end: int  # An end of the shard's partition, of one of the two topics.
+    rejection_ends: list[int]  # The ends of `round-rejected`, read after `rated`.
 
 
 class Settled:

@@ -43,12 +43,9 @@ class ValidRound(NamedTuple):
     round_id: str
     completed_at: str
     partition: int
-    players: int
-    """The number of its players."""
-    content: int
-    """What it says, as `content_of` gives it."""
-    value: bytes
-    """The record's value: the round as it was sent, with the ladder."""
+    players: int  # The number of its players.
+    content: int  # What it says, as `content_of` gives it.
+    value: bytes  # The record's value: the round as it was sent, with the ladder.
 
 
 class ValidCorrection(NamedTuple):
@@ -58,10 +55,8 @@ class ValidCorrection(NamedTuple):
     kind: str
     partition: int
     value: bytes
-    round_id: str
-    """The round that it is about; empty if it is about none."""
-    batched: bool
-    """Whether it waits for the others of its batch."""
+    round_id: str  # The round that it is about; empty if it is about none.
+    batched: bool  # Whether it waits for the others of its batch.
 
 
 class PathMismatch(Exception):

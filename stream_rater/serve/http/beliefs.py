@@ -33,8 +33,7 @@ from stream_rater.serve.predicting import check_sides
 from stream_rater.serve.problems import Refused
 from stream_rater.serve.questions import Index
 
-MOST_WAITING = 32
-"""The most questions of an address that may wait for the thread."""
+MOST_WAITING = 32  # The most questions of an address that may wait for the thread.
 UNKNOWN_S = 30.0
 """The time after which it asks again for the seasons that have started, if it may not know them."""
 

@@ -18,8 +18,7 @@ from starlette.requests import Request
 from stream_rater.serve.bodies import MOST_BODY_BYTES
 from stream_rater.serve.problems import Refused
 
-BODY_S = 10.0
-"""The seconds within which a body must be complete."""
+BODY_S = 10.0  # The seconds within which a body must be complete.
 MOST_BODIES_BYTES = 64 * 1024 * 1024
 """The most bytes of all bodies together whose requests are not answered yet."""
 BURST_S = 2.0
