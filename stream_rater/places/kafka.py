@@ -15,8 +15,8 @@ from stream_rater.adapters.kafka.envelopes import (
 from stream_rater.adapters.kafka.ladder_events import LadderEvents
 from stream_rater.adapters.kafka.producers import Copier, KafkaSubmitter, PartsProducer
 from stream_rater.adapters.kafka.topics import delete_topics
-from stream_rater.adapters.redis.index_keys import drop_index
 from stream_rater.adapters.redis.encoding import belief_key
+from stream_rater.adapters.redis.index_keys import drop_index
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn

@@ -7,8 +7,8 @@ of players. A key is that of `belief_key`.
 """
 
 import zlib
-from urllib.parse import unquote
 from typing import NamedTuple
+from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
