@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from stream_rater.config.errors import MissingExtra, TrialsFailed
-    from stream_rater.evaluation.measured import Evaluation
+    from stream_rater.evaluation.measures import Evaluation
     from stream_rater.library.comparing import compare
     from stream_rater.library.ladder import Ladder
     from stream_rater.library.results import (

@@ -21,9 +21,8 @@ from rich.text import Text
 from stream_rater.cli.options import table_console
 from stream_rater.config.ladders import TEMPLATE, Ladders, Limits
 from stream_rater.evaluation.accuracy import averages
-from stream_rater.evaluation.bootstrap import Difference, differences
-from stream_rater.evaluation.measured import Evaluation
-from stream_rater.evaluation.measures import better
+from stream_rater.evaluation.bootstrap import differences
+from stream_rater.evaluation.measures import Difference, Evaluation, better
 from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.rating.parameters import RatingConfig
 
@@ -224,7 +223,7 @@ def ladders_file_entry(
 
     `named`: whether there is a ladders file. If not, the text is a whole ladders file.
     """
-    from stream_rater.evaluation.tuned_systems import system_of  # `evaluate` does not need it
+    from stream_rater.evaluation.fits import system_of
 
     present, known = ladders.find(ladder), ladders.ladders.get(ladder)
     assert present is not None

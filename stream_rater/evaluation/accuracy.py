@@ -43,8 +43,7 @@ from stream_rater.evaluation.measures import FIELDS, MEASURES, OF_PAIRS, WEIGHT_
 from stream_rater.evaluation.ranks import by_rating, inversions
 from stream_rater.rating.elementary import log
 from stream_rater.rating.elo_mmr.performance import team
-from stream_rater.rating.kernels.places import tie_bounds
-from stream_rater.rating.model import DID_NOT_FINISH, Places
+from stream_rater.rating.model import DID_NOT_FINISH, Places, count_ranked, tie_bounds
 from stream_rater.rating.normal import below
 
 EXPERIENCED, PAIR_INVERSION, RANK_DEVIATION, ORDER = range(4)
@@ -59,19 +58,16 @@ STRIDES = 16
 LEAST_PROBABILITY = 1e-15
 """Probabilities are clipped to [LEAST_PROBABILITY, 1 - LEAST_PROBABILITY]."""
 FACTORS_PER_LOG = 8
-"""The number of probabilities that are multiplied before one logarithm is taken. 1e-15 to the
-eighth power is still a normal float."""
+"""The probabilities multiplied for each logarithm: 1e-15 to the eighth is still a normal float."""
 
 
 def averages(scores: Floats) -> dict[str, float | None]:
-    """The weighted average of each measure over the rounds with these (R, len(FIELDS)) scores. It
-    is None if all weights are 0."""
+    """The `average` of each measure over the rounds with these (R, len(FIELDS)) scores."""
     return {measure: average(scores, measure) for measure in MEASURES}
 
 
 def average(scores: Floats, measure: str) -> float | None:
-    """The weighted average of one measure over (R, len(FIELDS)) scores. It is None if all weights
-    are 0."""
+    """The weighted average of a measure over (R, len(FIELDS)) scores; None if weights are 0."""
     values, weights = values_and_weights(scores, measure)
     total = float(weights.sum())
     return float(values @ weights) / total if total > 0.0 else None
@@ -121,8 +117,7 @@ def compare(place: Places, mu: Floats, order: Ints) -> tuple[float, float, float
 
 @giving
 def distances_of(n: int) -> Ints:
-    """The distances d at which pairs of n entries are scored: all, or STRIDES of them if n is
-    greater than EXACT."""
+    """The distances d at which pairs of n entries are scored: all, or STRIDES beyond EXACT."""
     if n <= EXACT:
         return np.arange(1, n)
     found = np.empty(STRIDES, np.int64)
@@ -165,11 +160,8 @@ def pair_scores(
     place: Places, mu: Floats, variance: Floats, upset: float
 ) -> tuple[float, float, int]:
     """The mean log loss and the mean Brier score of P(better placed entry is better), and the
-    number of pairs.
-
-    The probability is `upset` + (1 - 2 `upset`) Phi((mu_i - mu_j) / sqrt(variance_i + variance_j)),
-    as in `rating.prediction.wins`. Pairs tied in place are left out.
-    """
+    number of pairs. The probability is `upset` + (1 - 2 `upset`) Phi((mu_i - mu_j) /
+    sqrt(variance_i + variance_j)), as in `rating.wins`. Pairs tied in place are left out."""
     n, surprise = len(place), 0.0
     product, square, scored = np.ones(n), np.zeros(n), np.zeros(n, np.int64)
     distances = distances_of(n)
@@ -226,9 +218,7 @@ def pair_scores_with_draws(
 def _unscored_pairs(place: Places, untied: int) -> tuple[int, int]:
     """The number of pairs that drew, and the number of pairs in which neither entry finished. Only
     the pairs at scored distances count. `untied` is the number of these that do not tie."""
-    n, finished, total, unfinished = len(place), len(place), 0, 0
-    while finished > 0 and place[finished - 1] == DID_NOT_FINISH:
-        finished -= 1
+    n, finished, total, unfinished = len(place), count_ranked(place), 0, 0
     if n <= EXACT:
         unfinished = (n - finished) * (n - finished - 1) // 2
         return n * (n - 1) // 2 - unfinished - untied, unfinished

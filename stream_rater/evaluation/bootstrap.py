@@ -9,14 +9,13 @@ and where rounds are independent the interval is about as wide.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.kernels import kernel
 from stream_rater.evaluation.accuracy import values_and_weights
-from stream_rater.evaluation.measures import better
+from stream_rater.evaluation.measures import Difference, better
 
 SAMPLES = 2000
 MOST_RESAMPLED = 20_000
@@ -28,20 +27,6 @@ MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 """The constants of SplitMix64."""
 
 VERDICTS = ("better", "no difference", "worse")
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A measure's difference between two systems, with its 95 % interval."""
-
-    mean: float
-    low: float
-    high: float
-
-    @property
-    def noise(self) -> bool:
-        """Whether the interval contains 0."""
-        return self.low <= 0.0 <= self.high
 
 
 def verdict(measure: str, difference: Difference) -> str:
@@ -62,8 +47,7 @@ def difference(
 def differences(
     scores: Floats, base: Floats, measures: Sequence[str], samples: int = SAMPLES
 ) -> dict[str, Difference | None]:
-    """The `difference` of each of several measures. All share the same samples, because drawing
-    the samples takes most of the time."""
+    """The `difference` of each measure. All share the samples, which take most of the time."""
     assert scores.shape == base.shape, "the same rounds"
     sums = {
         measure: [part for each in (scores, base) for part in value_sums(each, measure)]
@@ -129,8 +113,7 @@ def _resample(rounds: int, samples: int) -> Iterator[Floats]:
 
 
 def value_sums(scores: Floats, measure: str) -> tuple[Floats, Floats]:
-    """(R,) the terms that each round adds to the numerator of the average, and (R,) those that it
-    adds to the denominator."""
+    """(R,) each round's terms in the numerator of the average, and (R,) in the denominator."""
     values, weights = values_and_weights(scores, measure)
     return values * weights, weights
 

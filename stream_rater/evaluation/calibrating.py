@@ -264,8 +264,7 @@ def _fit(
 def _pairs(
     starts: Ints, place: Places, mu: Floats, variance: Floats, draws: bool
 ) -> tuple[Floats, Floats, Flags, Ints]:
-    """The gaps, the variances, and whether they drew, of the pairs that are looked at, and the
-    index of each pair's round."""
+    """The gaps, variances, whether they drew, and rounds of the pairs that are looked at."""
     total = 0
     for r in range(len(starts) - 1):
         n = starts[r + 1] - starts[r]
@@ -333,10 +332,8 @@ class Learner:
         self, number: Ints, starts: Ints, place: Places, mu: Floats, variance: Floats
     ) -> Floats:
         """(R, 3) the factor, the width and the upset of each of the next R rounds, in any order.
-
         `number` (R,) has the numbers of the rounds in the season. Rounds of the same number are
-        simultaneous. The rest is as in `pairs_of`.
-        """
+        simultaneous. The rest is as in `pairs_of`."""
         found, sizes = np.empty((len(number), 3)), np.diff(starts)
         order = np.argsort(number, kind="stable")
         chosen = spread(starts[order], sizes[order])

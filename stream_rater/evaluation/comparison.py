@@ -16,8 +16,7 @@ from stream_rater.columns.arrays import Ints
 from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.bootstrap import differences
 from stream_rater.evaluation.evaluation import MOST_SIDES, SeasonScores, evaluate
-from stream_rater.evaluation.measured import Evaluation
-from stream_rater.evaluation.measures import FIELDS, MEASURES
+from stream_rater.evaluation.measures import FIELDS, MEASURES, Evaluation
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.shared_scores import alike, counted
 from stream_rater.rating.parameters import RatingConfig
@@ -110,8 +109,7 @@ def warm(
     most_sides: int,
     by_display: bool = False,
 ) -> None:
-    """Evaluate a few of these rounds twice, so that all kernels are compiled and loaded. The result
-    is dropped."""
+    """Evaluate a few of these rounds twice, which compiles or loads all kernels."""
     some = samples(sessions)
     evaluate([*some, *some], config, most_sides=most_sides, by_display=by_display)
 

@@ -15,7 +15,7 @@ import numpy as np
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.ranges import bounds, spread
 from stream_rater.config.ladders import Ladder
-from stream_rater.evaluation import accuracy, winners
+from stream_rater.evaluation import accuracy, measures, winners
 from stream_rater.evaluation.calibrating import ONLY_WIDTH, Calibration, Learner
 from stream_rater.evaluation.measures import FIELDS
 from stream_rater.evaluation.season import Session
@@ -24,8 +24,8 @@ from stream_rater.evaluation.winners import WinPredictions
 from stream_rater.rating import levels
 from stream_rater.rating.model import Wave
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.prediction.wins import Performances, of_rounds, performances_of
 from stream_rater.rating.stages import rule_of
+from stream_rater.rating.wins import Performances, of_rounds, performances_of
 from stream_rater.replay.files import prefetched
 from stream_rater.replay.pool import Pool
 
@@ -54,7 +54,7 @@ class SeasonScores:
         """The scores without those of the first floor(train R) rounds."""
         return self.scores[trained(len(self.scores), train) :]
 
-    def calibration(self, train: float) -> list[winners.WinBin]:
+    def calibration(self, train: float) -> list[measures.WinBin]:
         """The share of sides that won, by their probability to win, without those first rounds."""
         return winners.calibration(
             self.win_predictions.from_round(trained(len(self.scores), train))

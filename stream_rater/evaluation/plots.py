@@ -13,8 +13,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.errors import extra
-from stream_rater.evaluation.measured import Evaluation
-from stream_rater.evaluation.winners import WinBin
+from stream_rater.evaluation.measures import Evaluation, WinBin
 
 
 class Reliability(NamedTuple):
@@ -27,8 +26,7 @@ class Reliability(NamedTuple):
 
 
 def reliability_axes(ax: Any, title: str) -> None:
-    """Set up axes for reliability diagrams: a title, labels, and the diagonal, on which the sides
-    win as often as predicted."""
+    """Set up axes: a title, labels, and the diagonal, where sides win as often as predicted."""
     ax.plot([0, 1], [0, 1], color="grey", linestyle=":", label="as predicted")
     ax.set(title=title, xlabel="probability to win", ylabel="part that won", aspect="equal",
            xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))  # fmt: skip
@@ -66,8 +64,7 @@ def _columns_of(bins: Sequence[WinBin]) -> Reliability:
 
 
 def pyplot() -> Any:
-    """The module matplotlib.pyplot, set up to work without a display. Raises MissingExtra if
-    Matplotlib is not installed."""
+    """Matplotlib's pyplot for use without a display. Raises MissingExtra."""
     with extra("lab"):
         import matplotlib as mpl
 

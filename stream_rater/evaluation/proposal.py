@@ -24,19 +24,26 @@ from msgspec import structs
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation.accuracy import average
-from stream_rater.evaluation.bootstrap import Difference, difference, differences, verdict
+from stream_rater.evaluation.bootstrap import difference, differences, verdict
 from stream_rater.evaluation.calibrating import Learned
 from stream_rater.evaluation.evaluation import evaluate, trained
-from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL, OUT_OF_RANGE, Fit
-from stream_rater.evaluation.measures import FIELDS, WEIGHT_OF, better
+from stream_rater.evaluation.fits import (
+    LOG_LOSS,
+    ORDER,
+    ORDER_OF_ALL,
+    OUT_OF_RANGE,
+    Fit,
+    OwnSystem,
+    Present,
+    system_of,
+)
+from stream_rater.evaluation.measures import FIELDS, WEIGHT_OF, Difference, better
 from stream_rater.evaluation.season import Session, before
 from stream_rater.evaluation.shared_scores import Counted, alike, counted
 from stream_rater.evaluation.sides import calibration_of, own_run
-from stream_rater.evaluation.tuned_systems import OwnSystem, Present, system_of
-from stream_rater.evaluation.tuning import at_ends
-from stream_rater.evaluation.validation import validated
+from stream_rater.evaluation.tuning import at_ends, validated
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.systems.dimension import rounded
+from stream_rater.rating.systems.common import rounded
 
 LEAST_ROUNDS = 20
 """The fewest rounds to tune on, and the fewest to compare on. With fewer rounds the bootstrap's
@@ -102,8 +109,7 @@ class TuningProposal(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """KEEP if a measure is worse; otherwise ADOPT if a measure is better; otherwise
-        NO_DIFFERENCE."""
+        """KEEP if a measure is worse; else ADOPT if one is better; else NO_DIFFERENCE."""
         return _verdict(self.compared)
 
     @property
@@ -209,8 +215,7 @@ def with_fitted(
 def _fitted(
     config: Any, sessions: Sequence[Session], first: int, names: set[str]
 ) -> dict[str, float]:
-    """The values of these numbers that suit the first rounds, to four digits; none if the system
-    has no finite predictions."""
+    """The values of these numbers for the first rounds; none without finite predictions."""
     plain = structs.replace(config, variance_factor=1.0, draw_width=0.0, upset=0.0)
     try:
         run = own_run(before(sessions, first), plain)

@@ -62,10 +62,8 @@ def sort_by_merging(keys: Floats, at: Ints) -> None:
 @giving
 def _deal(mu: Floats, keys: Floats, at: Ints) -> Ints:
     """Write the ratings to `keys` and the entries to `at`, bucket by bucket. Entries of a bucket
-    keep their order.
-
-    Returns (n,) the end of each bucket. The first bucket has the highest ratings.
-    """
+    keep their order. Returns (n,) the end of each bucket. The first bucket has the highest
+    ratings."""
     n = len(mu)
     low = high = mu[0]
     for i in range(n):

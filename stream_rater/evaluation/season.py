@@ -3,7 +3,7 @@ rounds are grouped in waves.
 
 All rounds of a file are called a season here, which has nothing to do with `season-started`. They
 are read a block at a time. The rounds of one ladder in a block are a session. A session is rated in
-one call, wave after wave (`rating.elo_mmr.rate_waves`). Seeds and resets come with the next session
+one call, wave after wave (`belief.rate_waves`). Seeds and resets come with the next session
 of their ladder: they change beliefs before its rounds, and are not scored.
 """
 

@@ -39,19 +39,16 @@ def draws_in(rounds: RoundBatch) -> bool:
 
 
 def have_draws(sizes: Ints, place: Places) -> bool:
-    """The same for rounds with these (R,) numbers of entries. `place` (E,) is in order in each
-    round."""
+    """The same for (R,) numbers of entries. `place` (E,) is in order in each round."""
     shared = (place[1:] == place[:-1]) & (place[1:] != DID_NOT_FINISH)
     shared[bounds(sizes)[1:-1] - 1] = False
     return bool(shared.any())
 
 
 def rounds_before(rows: Ints, before: Ints) -> Ints:
-    """(P,) the number of rounds that each player had played before each of these rounds.
-
-    `rows` (P,) has the rows of the players, round by round in the order of the season. `before`
-    (players,) has, for each row, the number of rounds that its player played earlier.
-    """
+    """(P,) the number of rounds that each player had played before each of these rounds. `rows`
+    (P,) has the rows of the players, round by round in the order of the season. `before` (players,)
+    has, for each row, the number of rounds that its player played earlier."""
     order = np.argsort(rows, kind="stable")
     sorted_rows = rows[order]
     found = np.empty(len(rows), np.int64)
@@ -116,8 +113,7 @@ class Counted(NamedTuple):
 
 
 def counted(scores: Floats, *, draws: bool) -> Counted:
-    """The counts for (R, len(FIELDS)) or (R, OF_PAIRS) scores. `draws` is whether draws are
-    outcomes."""
+    """The counts for (R, len(FIELDS) or OF_PAIRS) scores. `draws`: draws are outcomes."""
     scored = scores[:, FIELDS.index("scored")] > 0.0
     drawn = int(scores[:, DRAWN].sum())
     taken = int(scores[scored, DRAWN].sum()) if draws else 0

@@ -38,7 +38,7 @@ from stream_rater.evaluation.shared_scores import have_draws
 from stream_rater.rating import levels
 from stream_rater.rating.model import Places
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.prediction.wins import performances_of
+from stream_rater.rating.wins import performances_of
 from stream_rater.rounds.ragged import Ragged
 
 
@@ -148,8 +148,7 @@ def joined(runs: Sequence[Run]) -> Run:
 
 
 def calibration_of(run: Run, learned: Learned = EVERYTHING) -> Calibration:
-    """The calibration for the next round after those of a run. Raises ArithmeticError as
-    `calibrated` does."""
+    """The calibration for the round after those of a run. Raises as `calibrated` does."""
     learner = Learner(run.draws, learned=learned)
     _followed(run, learner)
     return learner.now
@@ -167,8 +166,7 @@ def _check_finite(sides: Sides) -> None:
 
 
 def by_round(run: Run) -> tuple[Floats, Floats, Floats]:
-    """(E,) the variance of each side by its round's calibration, and (R,) the width and the upset
-    of each round."""
+    """(E,) variances by the calibrations of rounds, and (R,) each round's width and upset."""
     sides, count = run.sides, len(run.sides.number)
     if run.calibrations is None:
         return sides.variance, np.zeros(count), np.zeros(count)
@@ -177,8 +175,7 @@ def by_round(run: Run) -> tuple[Floats, Floats, Floats]:
 
 
 def scores_of(run: Run) -> Floats:
-    """(R, OF_PAIRS) the scores of the rounds, by their calibrations. Raises ArithmeticError if a
-    mean or a variance is not finite."""
+    """(R, OF_PAIRS) the scores by the calibrations. Raises as `calibrated` does."""
     sides = run.sides
     _check_finite(sides)
     variance, width, upset = by_round(run)
@@ -193,8 +190,7 @@ def scores_of(run: Run) -> Floats:
 
 
 def total_loss(scores: Floats, measure: str) -> float | None:
-    """The total loss of rounds with these (R, OF_PAIRS) scores. It is None if nothing was
-    scored."""
+    """The total loss by these (R, OF_PAIRS) scores; None if nothing was scored."""
     if not scores[:, FIELDS.index(FACTS_OF[measure].weight)].any():
         return None
     return float(losses_of(scores, measure).sum())

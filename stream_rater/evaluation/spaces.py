@@ -29,7 +29,7 @@ from stream_rater.columns.ranges import bounds
 from stream_rater.evaluation.season import Session
 from stream_rater.rating.parameters import SYSTEMS, RatingConfig, from_builtins
 from stream_rater.rating.seats import seat_name
-from stream_rater.rating.systems.dimension import Dimension
+from stream_rater.rating.systems.common import Dimension
 from stream_rater.rounds.batch import RoundBatch
 
 SPACES: dict[str, tuple[Dimension, ...]] = {name: each.space for name, each in SYSTEMS.items()}
@@ -49,8 +49,7 @@ NO_MARGINS = np.empty(0)
 
 
 def configuration(system: str, values: Mapping[str, float], by: str = DIFFERENCE) -> RatingConfig:
-    """The configuration of a system with these values of its dimensions. `by`: how margins are
-    measured, if scores count."""
+    """A system's configuration at these values. `by`: how margins of scores are measured."""
     own = {name: value for name, value in values.items() if not is_of_field(name)}
     table = {"system": system, **SYSTEMS[system].from_dimensions(own)}
     if seats := seats_of(values):
@@ -68,8 +67,7 @@ def is_of_field(name: str) -> bool:
 def field_dimensions(
     system: str, sessions: Iterable[Session], by: str = DIFFERENCE
 ) -> tuple[Dimension, ...]:
-    """The dimensions of the optional fields that the rounds of these sessions have. `by`: how
-    margins are to be measured."""
+    """The dimensions of the optional fields that these rounds have. `by`: as above."""
     rounds = [each.rounds for each in sessions]
     seats = seat_dimensions(seats_to_tune(rounds))
     if "score" not in SYSTEMS[system].__struct_fields__:
@@ -106,8 +104,7 @@ def seats_to_tune(rounds: Iterable[RoundBatch]) -> tuple[str, ...]:
 
 
 def score_dimensions(margin: float) -> tuple[Dimension, ...]:
-    """The dimensions of what scores are worth, in rounds of this mean margin. There are none if it
-    is 0."""
+    """What scores are worth, in rounds of this mean margin; no dimensions if it is 0."""
     if margin == 0.0:
         return ()
     return (

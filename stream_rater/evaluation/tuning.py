@@ -5,6 +5,17 @@ The measures are piecewise constant in the parameters, so there is no gradient. 
 local minima. And a whole population can be tried at once, by as many workers. The second is the
 simplex method of Nelder and Mead. It starts from the best point, because it needs fewer trials near
 the optimum.
+
+A search always finds parameters that fit the rounds it was done on. On a short or unusual file they
+may predict the next rounds worse than the first guess does. So the tuned parameters must first win
+on rounds that their search has not seen (`validated`):
+
+1. search on the first half of the rounds;
+2. rate all rounds by the tuned parameters and by the first guess, each round predicted before it is
+   rated, and compare their losses on the rounds of the second half;
+3. keep the first guess, unless the tuned parameters lose less there by more than MARGIN standard
+   errors of the sum of the paired differences;
+4. otherwise search again, on all rounds.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +31,7 @@ from stream_rater.config.errors import extra
 from stream_rater.evaluation.executors import sharing
 from stream_rater.evaluation.season import Session
 from stream_rater.rating.parameters import RatingConfig, default_of
-from stream_rater.rating.systems.dimension import Dimension, fraction_of
+from stream_rater.rating.systems.common import Dimension, fraction_of
 
 SEED = 1
 FOR_EVOLUTION = 0.7
@@ -29,8 +40,13 @@ UNDEFINED = 1e9  # The cost of a trial whose measure has no value.
 PRIOR = 0.15
 """The standard deviation of a parameter around its first guess, as a fraction of its range."""
 END = 0.01
-"""A parameter is at an end of its range if it is at most this far from it, as a fraction of the
-range."""
+"""A parameter this close to an end of its range, as a fraction of the range, is at it."""
+
+MARGIN = 0.5
+"""The tuned parameters win if their losses are less by more than this many standard errors."""
+LEAST_ROUNDS = 4
+"""With fewer scored rounds in the second half there is no standard error worth the name, and the
+first guess stays."""
 
 NO_NUMBERS = np.empty(0, np.int64)
 
@@ -74,6 +90,17 @@ class Searchable(Protocol):
         """The point to begin with."""
 
 
+class Divisible(Searchable, Protocol):
+    """A problem whose rounds can be divided in halves."""
+
+    def first_half(self) -> Searchable:
+        """The same problem on the first half of its rounds."""
+
+    def later_losses(self, point: Sequence[float]) -> Floats | None:
+        """(R,) the losses of the rounds of the second half at a point, each round predicted by the
+        rounds before it. None if the point has no finite losses."""
+
+
 Costs = Callable[[Iterable[Sequence[float]]], Iterable[float]]
 """Takes many points. Returns their costs in the same order."""
 
@@ -114,8 +141,7 @@ def search(
     problem: Searchable, trials: int, executor: Executor | None = None,
     on_trial: Callable[[], None] = lambda: None,
 ) -> list[float]:  # fmt: skip
-    """The best point of `searched`. It is never worse than the point that the search begins
-    with."""
+    """The best point of `searched`, never worse than the one that the search begins with."""
     return searched(problem, trials, executor, on_trial)[0].point
 
 
@@ -197,3 +223,47 @@ def without_defaults(config: RatingConfig) -> dict[str, Any]:
         name: value for name, value in table.items()
         if name not in defaults or getattr(config, name) != defaults[name]
     }  # fmt: skip
+
+
+class Validated(NamedTuple):
+    """The result of a search that was validated."""
+
+    point: list[float]  # The tuned point, or that of the first guess if it stays.
+    won: bool  # Whether the tuned parameters won on rounds that their search had not seen.
+    gain: float
+    """The loss of the first guess less that of the parameters tuned on the first half, both summed
+    over the second half."""
+    error: float  # The standard error of `gain`.
+    trials: Sequence[Trial]  # The points that the last search tried, the best one first.
+
+
+def validated(
+    problem: Divisible, trials: int, executor: Executor | None = None,
+    on_trial: Callable[[], None] = lambda: None,
+) -> Validated:  # fmt: skip
+    """The best parameters that are found in two searches of about half of `trials` trials each, or
+    the first guess if they do not win (see the module's docstring). There is only one search if the
+    first guess stays. `executor`, `on_trial` and the errors are those of `tuning.search`."""
+    early = searched(problem.first_half(), trials - trials // 2, executor, on_trial)
+    start = problem.start()
+    if early[0].point == start:
+        return Validated(start, False, 0.0, 0.0, early)
+    gain, error = _gain(problem.later_losses(start), problem.later_losses(early[0].point))
+    if not gain > MARGIN * error:
+        return Validated(start, False, gain, error, early)
+    whole = searched(problem, trials // 2, executor, on_trial, also=[early[0].point])
+    return Validated(whole[0].point, True, gain, error, whole)
+
+
+def _gain(first_guess: Floats | None, tuned: Floats | None) -> tuple[float, float]:
+    """The sum of the paired differences of losses, and its standard error. The sum is minus
+    infinity if the tuned parameters have no losses, and 0 if rounds are too few."""
+    if tuned is None:
+        return -np.inf, 0.0
+    if first_guess is None:
+        return np.inf, 0.0
+    differences = first_guess - tuned
+    scored = differences[(first_guess != 0.0) | (tuned != 0.0)]
+    if len(scored) < LEAST_ROUNDS:
+        return 0.0, 0.0
+    return float(scored.sum()), float(scored.std(ddof=1) * np.sqrt(len(scored)))

@@ -15,18 +15,17 @@ sides with a probability of about p, the share that wins should be p.
 
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.kernels import kernel
+from stream_rater.evaluation.measures import WinBin
 from stream_rater.rating.elementary import log
 from stream_rater.rating.model import Places
-from stream_rater.rating.prediction.wins import ANY
+from stream_rater.rating.wins import ANY
 
 LEAST_PROBABILITY = 1e-9
-"""A smaller probability of the outcome that happened counts as this one, because `wins` is not more
-accurate."""
+"""A smaller probability of what happened counts as this: `wins` is not more accurate."""
 EDGES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """The edges of the bins of probability. In rounds of many sides, most probabilities are near 0."""
 Z_95 = 1.959964
@@ -47,19 +46,6 @@ class WinPredictions(NamedTuple):
     def of(self, kept: Flags) -> "WinPredictions":
         """A copy with only the sides that are `kept` (S,)."""
         return WinPredictions(self.round[kept], self.win[kept], self.won[kept])
-
-
-class WinBin(msgspec.Struct, frozen=True):
-    """The sides of scored rounds whose probability to win lies between two edges."""
-
-    low: float
-    high: float
-    sides: int
-    foretold: float  # The mean of the sides' predicted probabilities to win.
-    won: float  # The share of the sides that won.
-    won_low: float
-    """The low end of Wilson's 95 % interval of `won`, as if the sides were independent."""
-    won_high: float  # The high end of that interval.
 
 
 @kernel

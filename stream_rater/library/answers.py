@@ -12,11 +12,11 @@ from stream_rater.contract.events import EPOCH, Entry
 from stream_rater.library import results
 from stream_rater.library.messages import GivenSides
 from stream_rater.library.tables import objects
+from stream_rater.rating.balance import even_teams
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.prediction.balance import even_teams
-from stream_rater.rating.prediction.forecast import deviations, of_round, shift_of_sides
 from stream_rater.rating.seasons import seen
 from stream_rater.rating.stages import ratings
+from stream_rater.rating.wins import deviations, of_round, shift_of_sides
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.rating_changes import numbers_of
@@ -24,7 +24,7 @@ from stream_rater.replay.sequential import Rated
 from stream_rater.replay.what_if import believed, order_by_sides
 
 if TYPE_CHECKING:
-    from stream_rater.evaluation.winners import WinBin
+    from stream_rater.evaluation.measures import WinBin
 
 NO_ROWS = np.empty(0, np.int64)
 NUMBERS = (

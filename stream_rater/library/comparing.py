@@ -14,7 +14,7 @@ import numpy as np
 
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
-from stream_rater.evaluation.measured import Evaluation
+from stream_rater.evaluation.measures import Evaluation
 from stream_rater.library.parameters import DEFAULT_SYSTEM, rating_of
 from stream_rater.library.results import Comparison, Tuning
 from stream_rater.library.tables import objects
@@ -133,10 +133,10 @@ def tuning_of(
 ) -> Tuning:  # fmt: skip
     """The result of a search on a ladder's rounds, as `Ladder.tune` says. Raises ValueError,
     MissingExtra and TrialsFailed."""
+    from stream_rater.evaluation.fits import system_of
     from stream_rater.evaluation.measures import AIMS
     from stream_rater.evaluation.proposal import TooFewRounds, propose
     from stream_rater.evaluation.spaces import SPACES
-    from stream_rater.evaluation.tuned_systems import system_of
     from stream_rater.evaluation.tuning import without_defaults
 
     if system is not None and system not in SPACES:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from stream_rater.evaluation.measured import Evaluation
+    from stream_rater.evaluation.measures import Evaluation
     from stream_rater.library.rater import Rater
     from stream_rater.rating.parameters import RatingConfig
     from stream_rater.replay.sequential import Rated
@@ -412,7 +412,7 @@ class Ladder:
             OSError: A file that was rated has changed.
         """
         from stream_rater.library.comparing import evaluation_of
-        from stream_rater.rating.prediction.wins import ANY
+        from stream_rater.rating.wins import ANY
 
         measured = evaluation_of(self._rater, train, variance_factor, "mu", ANY)
         return self._answers.calibration_of(measured.calibration)

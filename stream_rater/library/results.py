@@ -15,7 +15,7 @@ from stream_rater.contract.events import shown
 from stream_rater.library.tables import Columns, Objects, html_fields, objects
 
 if TYPE_CHECKING:
-    from stream_rater.evaluation.measured import Evaluation
+    from stream_rater.evaluation.measures import Evaluation
 
 Side = str | Sequence[str]
 """A side of a round: the id of a player, or the ids of a team's members."""

@@ -16,7 +16,7 @@ from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.strings import StringColumn, put
 from stream_rater.operations.bulk_waves import BulkRounds, BulkWave, SeedWave
-from stream_rater.rating import record, seasons, seeding, stages
+from stream_rater.rating import record, seasons, stages
 from stream_rater.rating.model import Evidence, Wave, look_up, newcomers
 from stream_rater.rating.parameters import EloMMR, RatingConfig, Season
 from stream_rater.rating.stages import RatingRule
@@ -154,11 +154,11 @@ class BulkReplay(BeliefTable):
         offset = wave.offsets[chosen]
         if not seed.is_reset:
             given = mu, sigma, wave.rounds[chosen], wave.time[chosen], offset
-            header[own] = seeding.seeded(rule, *given)
+            header[own] = seasons.seeded(rule, *given)
             return
         for i, at in enumerate(offset.tolist()):
             one = slice(i, i + 1)
-            seeding.reset(rule, self._beliefs, own[one], mu[one], sigma[one], at)
+            seasons.reset(rule, self._beliefs, own[one], mu[one], sigma[one], at)
 
     def _rule_of(self, rating: RatingConfig, started: tuple[Season, ...]) -> RatingRule:
         """The rule of a configuration. Makes room for as many factors as the rule keeps."""

@@ -10,10 +10,10 @@ from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.evaluation.comparison import Named, compare
 from stream_rater.evaluation.evaluation import MOST_SIDES
-from stream_rater.evaluation.measured import Evaluation
+from stream_rater.evaluation.measures import Evaluation
 from stream_rater.evaluation.season import Session, by_name, sessions_of
 from stream_rater.operations import input_file
-from stream_rater.rating.prediction.wins import ANY
+from stream_rater.rating.wins import ANY
 from stream_rater.replay.edited_log import Verdicts
 from stream_rater.replay.ledger import with_verdicts
 from stream_rater.rounds.batch import RoundBatch

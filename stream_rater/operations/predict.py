@@ -21,9 +21,9 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import Entry
 from stream_rater.operations.input_file import file_failures
 from stream_rater.operations.rate import RatedFile, rate_file
-from stream_rater.rating.prediction.balance import even_teams
-from stream_rater.rating.prediction.forecast import deviations, of_round, shift_of_sides
+from stream_rater.rating.balance import even_teams
 from stream_rater.rating.seats import SEAT_CURE, is_seat
+from stream_rater.rating.wins import deviations, of_round, shift_of_sides
 from stream_rater.replay import what_if
 from stream_rater.replay.edits import NO_EDITS
 from stream_rater.replay.rating_changes import numbers_of

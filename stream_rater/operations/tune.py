@@ -19,9 +19,9 @@ from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
+from stream_rater.evaluation.fits import system_of
 from stream_rater.evaluation.proposal import TooFewRounds, TuningProposal, propose
 from stream_rater.evaluation.season import Session, by_name, sessions_of
-from stream_rater.evaluation.tuned_systems import system_of
 from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.operations.input_file import check_writable, file_failures

@@ -29,8 +29,7 @@ EXP_LIMIT = 708.0  # exp saturates beyond this, where a float64 would over- or u
 ROUGH_LIMIT = 4.9  # Beyond this, `rough_tanh` is 1 up to its error.
 
 ROUND = 6755399441055744.0
-"""1.5 * 2**52. Adding it to a number rounds the number to an integer, which then stands in the last
-bits of the sum."""
+"""1.5 * 2**52. Adding it rounds a number to an integer, which is in the last bits of the sum."""
 
 SINGLE_LIMIT = np.float32(40.0)
 SINGLE_LOG2_E, SINGLE_LN2 = np.float32(LOG2_E), np.float32(LN2)
@@ -68,11 +67,9 @@ def _times_power_of_two(p: float, shifted: float) -> float:
 
 @kernel
 def exp(x: float) -> float:
-    """e**x for |x| <= EXP_LIMIT; it saturates outside.
-
-    It is 2**k times a polynomial on [-ln2/2, ln2/2]. The polynomial is summed in pairs, fours and
-    eights, so that chains of dependent operations are short and a processor can overlap them.
-    """
+    """e**x for |x| <= EXP_LIMIT; it saturates outside. It is 2**k times a polynomial on [-ln2/2,
+    ln2/2]. The polynomial is summed in pairs, fours and eights, so that chains of dependent
+    operations are short and a processor can overlap them."""
     x = min(max(x, -EXP_LIMIT), EXP_LIMIT)
     shifted = fma(x, LOG2_E, ROUND)
     k = shifted - ROUND
@@ -148,11 +145,9 @@ def quick_log(x: float) -> float:
 
 @kernel
 def inverse_root(x: float) -> float:
-    """1 / sqrt(x) for finite, normal x > 0, without a root or a division.
-
-    Subtracting half of the bits from a constant gives 1/sqrt(x) to 3.5 %. A step of fourth order
-    then leaves a relative error of 7e-6, and a step of third order 5 units in the last place.
-    """
+    """1 / sqrt(x) for finite, normal x > 0, without a root or a division. Subtracting half of the
+    bits from a constant gives 1/sqrt(x) to 3.5 %. A step of fourth order then leaves a relative
+    error of 7e-6, and a step of third order 5 units in the last place."""
     bits = np.int64(HALF_ROOT_BITS) - (np.float64(x).view(np.int64) >> 1)
     y: float = np.int64(bits).view(np.float64)
     h = fma(-x * y, y, 1.0)
@@ -171,16 +166,14 @@ def tanh(x: float) -> float:
 
 @kernel
 def quick_tanh(x: float) -> float:
-    """Hyperbolic tangent to 11 digits after the point, for arguments that are themselves no more
-    exact."""
+    """tanh to 11 digits after the point, for arguments that are themselves no more exact."""
     e = quick_exp(-2.0 * x)
     return (1.0 - e) / (1.0 + e)
 
 
 @kernel
 def rough_tanh(x: float) -> float:
-    """Hyperbolic tangent for first guesses, by Lambert's continued fraction; absolute error below
-    1e-4."""
+    """tanh for first guesses, by Lambert's continued fraction; absolute error below 1e-4."""
     x = min(max(x, -ROUGH_LIMIT), ROUGH_LIMIT)
     z = x * x
     return (

@@ -31,10 +31,8 @@ GRID_BITS = 20  # The number of bits of a performance, which lies within 2^19 st
 
 WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP = 13, -2, 2**15 - 1
 """The format of a weight: the number of mantissa bits, the exponent of the least normal number, and
-the greatest code. Weights range from 2^-15 to below 2.
-
-Only the ratio of a weight to the greatest weight matters, so a nearly absolute error is fine.
-"""
+the greatest code. Weights range from 2^-15 to below 2. Only the ratio of a weight to the greatest
+weight matters, so a nearly absolute error is fine."""
 
 WIDTH_BITS, WIDTH_LOW, WIDTH_TOP = 1, -5, 2**5 - 1
 """The format of an excess width: the number of mantissa bits, the exponent of the least normal
@@ -76,11 +74,8 @@ def small_code(x: float, bits: int, low: int, top: int) -> int:
 
 @kernel
 def small_float(code: int, bits: int, low: int) -> float:
-    """The small float with this code.
-
-    It is the lesser of two values: the normal number with this code, and the value on the straight
-    line of the subnormal numbers.
-    """
+    """The small float with this code. It is the lesser of two values: the normal number with this
+    code, and the value on the straight line of the subnormal numbers."""
     pattern = np.int64(code + ((BIAS + low - 1) << bits))
     normal: float = np.int64(pattern << (MANTISSA - bits)).view(np.float64)
     return min(normal, 2.0 * normal - power_of_two(low))
@@ -159,8 +154,7 @@ def lighter(code: int, part: float) -> int:
 
 @inlined
 def steps_of(code: int) -> int:
-    """The performance in steps of the grid, shifted to the top bits. Two of these compare as the
-    performances do."""
+    """The performance in steps of the grid, in the top bits, where it compares as an integer."""
     return code << ABOVE_GRID
 
 
@@ -172,8 +166,7 @@ def performance_of(code: int, step: float) -> float:
 
 @inlined
 def moved(code: int, steps: float) -> int:
-    """The code of a factor after its performance moves by whole steps, at most to the grid's
-    end."""
+    """The code after the performance moves by whole steps, at most to the grid's end."""
     performance = grid_code(performance_of(code, 1.0) + steps, 1.0)
     return int((code & ~PERFORMANCE_BITS) | (performance & PERFORMANCE_BITS))
 
@@ -218,10 +211,8 @@ def _read_all(header: Table, codes: Codes, factors: Floats) -> None:
 
 
 def weights_of(header: Any, terms: Floats) -> Floats:
-    """(K,) the weights of the (K, 3) rows (p, a, r) of one belief, in points^-2.
-
-    A weight is 2 a o / C^2 (see `model.HEADER`), where C^2 is four times LOGISTIC_VARIANCE.
-    """
+    """(K,) the weights of the (K, 3) rows (p, a, r) of one belief, in points^-2. A weight is 2 a o
+    / C^2 (see `model.HEADER`), where C^2 is four times LOGISTIC_VARIANCE."""
     weights: Floats = terms[:, 1] * header["scale"] * terms[:, 2] / (2.0 * LOGISTIC_VARIANCE)
     return weights
 
@@ -235,7 +226,7 @@ def factors_of(beliefs: Beliefs) -> Floats:
     return factors
 
 
-# --- full histories: all factors of one belief as rows (p, a, r), in order of performance --------
+# --- full histories: all factors of one belief as rows (p, a, r), in order of performance ---------
 
 
 @kernel

@@ -8,7 +8,7 @@ measured from the level of those present instead,
     L = sum share_p (mu_p - o_p) / sum share_p
 
 over the round's players. o_p is the part of `newcomer_offset` in the mu of a newcomer whom the
-system placed: it belongs to all newcomers of a side together (`newcomer_level`). So sides of any
+system placed: it belongs to all newcomers of a side together. So sides of any
 size are even in mean if their players are equal, at any level and with any number of newcomers.
 Where all sides have the same total share T, L would move all of them by the same T times, and the
 round stays as it is, to the bit.
@@ -39,6 +39,7 @@ import numpy as np
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.rating.elementary import exp
+from stream_rater.rating.factor import single
 from stream_rater.rating.model import NO_SHIFT, PERFORMANCE, Evidence, Wave
 from stream_rater.rating.parameters import Climbing, PlacingNewcomers, RatingConfig
 
@@ -162,11 +163,9 @@ def _anchored(config: RatingConfig) -> bool:
 def moves_of(
     config: RatingConfig, wave: Wave, values: Floats | None = None, initial: float | None = None
 ) -> Moves | None:
-    """The moves of a wave whose newcomers are placed, or None if there is nothing to move.
-
-    `values` (P,) and `initial` replace the players' mu and `initial_mu`, if they are given. For
-    these the displayed ratings are measured as mu is.
-    """
+    """The moves of a wave whose newcomers are placed, or None if there is nothing to move. `values`
+    (P,) and `initial` replace the players' mu and `initial_mu`, if they are given. For these the
+    displayed ratings are measured as mu is."""
     if not is_moved(config, wave):
         return None
     points = experience = np.empty(0)
@@ -184,8 +183,7 @@ def moves_of(
 
 
 def moved(wave: Wave, moves: Moves) -> Wave:
-    """The wave as a system rates it: with the moved mu and ceilings, and how far they were
-    moved."""
+    """The wave as a system rates it: mu and ceilings moved, and by how much."""
     return wave._replace(
         mu=wave.mu + moves.player, ceiling=wave.ceiling + moves.ceiling, moved=moves.player,
         moved_side=moves.side,
@@ -193,11 +191,8 @@ def moved(wave: Wave, moves: Moves) -> Wave:
 
 
 def moved_back(config: RatingConfig, wave: Wave, moves: Moves, evidence: Evidence) -> Evidence:
-    """The evidence (P, 3) of a wave, from that of the `moved` wave, in place.
-
-    Players who were not moved keep their evidence to the bit, and so do players whose mu the round
-    leaves as it is.
-    """
+    """The evidence (P, 3) of a wave, from that of the `moved` wave, in place. Players who were not
+    moved keep their evidence to the bit, and so do players whose mu the round leaves as it is."""
     by = moves.player
     if config.performs_as_side:
         by = np.repeat(moves.side, np.diff(wave.entry_starts))
@@ -243,3 +238,85 @@ def of_one_round(
             shift=NO_SHIFT if shift is None else shift,
         ),
     )  # fmt: skip
+
+
+# --- where newcomers begin ------------------------------------------------------------------------
+#
+# Their first rating is the level of the field that they play in. A round is evidence about its
+# newcomers even before it is played: they were matched with these players, or they chose to take
+# part in this contest. So a newcomer's mean is
+#
+#     initial_mu + newcomer_offset / max(1, A) + newcomer_field * sum x_i (mu_i - initial_mu)
+#                                                                 / (1 + sum x_i)
+#
+# where the sums are over the round's players who have played before, and x_i = max(0, 1 - sigma_i^2
+# / initial_sigma^2) measures how much is known about player i. The 1 stands for one player at the
+# initial rating, so that a field of a few players counts less. A is the sum of the shares of the
+# newcomers on the newcomer's own side.
+#
+# A side's mean is the sum of its members' deviations, each times the member's share. So the
+# newcomers of a side add `newcomer_offset` once, whatever their number: a side of n newcomers and a
+# side of m newcomers are equal. If A is below 1, because a newcomer hardly played, the side adds
+# only that share of the offset. A newcomer whose share is nearly 0 changes nothing for the others.
+#
+# Only stage 1 places newcomers. Until the first round, a belief still has `initial_mu`, and stage 2
+# stores the result of stage 1. So only systems whose evidence is the new mu and sigma can place
+# newcomers. The evidence also contains each newcomer's mu at the beginning of the round, which
+# becomes the mu before the first round.
+
+
+@kernel
+def _place(
+    round_starts: Ints, entry_starts: Ints, share: Floats, mu: Floats, sigma: Floats, rounds: Ints,
+    initial_mu: float, initial_sigma: float, offset: float, field: float, kept: int,
+) -> None:  # fmt: skip
+    """Write the mean of each newcomer in some rounds into `mu` (P,). Unless `kept` is 0, the means
+    are rounded to float32, because events show them as records store them."""
+    for r in range(len(round_starts) - 1):
+        first, end = round_starts[r], round_starts[r + 1]
+        total, known = 0.0, 1.0
+        for p in range(entry_starts[first], entry_starts[end]):
+            if rounds[p] > 0:
+                part = sigma[p] / initial_sigma
+                x = max(1.0 - part * part, 0.0)
+                total, known = total + x * (mu[p] - initial_mu), known + x
+        for e in range(first, end):
+            i, j = entry_starts[e], entry_starts[e + 1]
+            newcomers = 0.0
+            for p in range(i, j):
+                if rounds[p] == 0:
+                    newcomers += share[p]
+            level = initial_mu + offset / max(newcomers, 1.0) + field * total / known
+            for p in range(i, j):
+                if rounds[p] == 0:
+                    mu[p] = single(level) if kept > 0 else level
+
+
+def place_newcomers(config: PlacingNewcomers, wave: Wave) -> None:
+    """Write the mean of each newcomer of a wave into the wave's `mu`, in place."""
+    _place(
+        wave.round_starts, wave.entry_starts, wave.share, wave.mu, wave.sigma, wave.rounds,
+        config.initial_mu, config.initial_sigma, config.newcomer_offset, config.newcomer_field,
+        config.kept,
+    )  # fmt: skip
+
+
+def of_newcomers(
+    config: RatingConfig, starts: Ints, share: Floats, mu: Floats, sigma: Floats, rounds: Ints
+) -> Floats:
+    """(P,) the means of the P players at the beginning of one round. The arguments are those of
+    `of_one_round`; `mu` and `sigma` (P,) are those before newcomers are placed."""
+    if not (isinstance(config, PlacingNewcomers) and config.places_newcomers):
+        return mu
+    found = np.array(mu, np.float64)
+    _place(
+        np.array([0, len(starts) - 1]), starts, share, found, sigma, rounds, config.initial_mu,
+        config.initial_sigma, config.newcomer_offset, config.newcomer_field, config.kept,
+    )  # fmt: skip
+    return found
+
+
+def with_starts(wave: Wave, evidence: Evidence) -> Evidence:
+    """(P, 4) the evidence (P, 3) of a wave whose newcomers are placed, with a fourth column: each
+    newcomer's mu at the beginning of the round, and NaN for all other players."""
+    return np.column_stack((evidence, np.where(wave.rounds == 0, wave.mu, np.nan)))

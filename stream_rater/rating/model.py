@@ -74,9 +74,25 @@ def count_ranked(place: Places) -> int:
     return ranked
 
 
+@kernel
+def tie_bounds(place: Places) -> tuple[Ints, Ints]:
+    """(lo, hi), each (n,): the 0-based first and last position of each entry's tie group. Entries
+    that did not finish tie with each other."""
+    n = len(place)
+    lo, hi = np.empty(n, np.int64), np.empty(n, np.int64)
+    first = 0
+    while first < n:
+        end = first + 1
+        while end < n and place[end] == place[first]:
+            end += 1
+        lo[first:end] = first
+        hi[first:end] = end - 1
+        first = end
+    return lo, hi
+
+
 class Variances(NamedTuple):
-    """The parameters from which beta^2 and gamma^2 are computed (section 4), as kernels take
-    them."""
+    """The parameters of beta^2 and gamma^2 (section 4), as kernels take them."""
 
     weight_limit: float
     sigma_limit: float
@@ -141,7 +157,7 @@ Evidence = Floats
 """(P, 3) the result of stage 1 for each player. For Elo-MMR the columns are the performance, its
 variance beta^2 and the diffusion variance gamma^2, which depend on the player's own weights.
 
-A fourth column, BEGAN, is optional. For newcomers whom the system placed (`newcomer_level`), it is
+A fourth column, BEGAN, is optional. For newcomers whom the system placed (`levels`), it is
 their mu at the beginning of the round. For all other players it is NaN."""
 
 PERFORMANCE, PERFORMANCE_VARIANCE, DIFFUSION_VARIANCE, BEGAN = 0, 1, 2, 3
@@ -153,26 +169,21 @@ class Beliefs:
 
     header: Table  # (n,) of type HEADER.
     factors: Factors
-    """The factors of each player in order of p; the first header.count are valid. If
-    records store the beliefs, these are codes (n, capacity); if not, rows (p, a, r), as
-    (n, capacity, 3)."""
+    """The factors of each player in order of p; the first header.count are valid. If records store
+    the beliefs, these are codes (n, capacity); if not, rows (p, a, r), as (n, capacity, 3)."""
 
     def __len__(self) -> int:
         return len(self.header)
 
     @property
     def in_full(self) -> bool:
-        """Whether the factors are unrounded numbers, as in a full history. Such beliefs cannot be
-        encoded as records."""
+        """Whether the factors are unrounded, as in a full history, which no record can encode."""
         return self.factors.ndim > 2
 
 
 def grid_of(initial_mu: float, initial_sigma: float) -> int:
-    """The exponent of the grid's step, as a power of two.
-
-    The step is small relative to sigma, and the grid is wide enough for any performance: it reaches
-    beyond 4 |mu| and beyond 60 sigma.
-    """
+    """The exponent of the grid's step, as a power of two. The step is small relative to sigma, and
+    the grid is wide enough for any performance: it reaches beyond 4 |mu| and beyond 60 sigma."""
     part, exponent = math.frexp(max(initial_sigma / 2.0**13, abs(initial_mu) / 2.0**17))
     return exponent - 1 if part == 0.5 else exponent
 
@@ -181,10 +192,8 @@ def newcomers(
     count: int, capacity: int, mu: float, sigma: float, *, coded: bool = False
 ) -> Beliefs:
     """The beliefs of `count` players who have not played: one Gaussian factor at the initial
-    rating.
-
-    `coded` says whether the logistic factors that they will get are codes or rows of numbers.
-    """
+    rating. `coded` says whether the logistic factors that they will get are codes or rows of
+    numbers."""
     header = np.zeros(count, HEADER)
     header["grid"] = grid_of(mu, sigma)
     header["last"] = NEVER
@@ -203,8 +212,7 @@ def newcomers(
 def read_priors(
     header: Table, rows: Ints, mu: Floats, sigma: Floats, played: Ints, time: Ints
 ) -> None:
-    """Write mu, sigma, the number of rounds played and the time of the last round of the players in
-    `rows`, each (len(rows),)."""
+    """Write what `look_up` returns."""
     for i in range(len(rows)):
         belief = header[rows[i]]
         mu[i], sigma[i] = belief.mu, belief.sigma

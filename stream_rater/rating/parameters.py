@@ -17,8 +17,7 @@ from stream_rater.rating.systems.common import (
     Ordering,
     PlacingNewcomers,
 )
-from stream_rater.rating.systems.elo_mmr import EloMMR, EloMMX, Evolving
-from stream_rater.rating.systems.elo_r import EloR
+from stream_rater.rating.systems.elo_mmr import EloMMR, EloMMX, EloR, Evolving
 from stream_rater.rating.systems.glicko2 import Glicko2
 from stream_rater.rating.systems.historic import Bar, Codeforces, Glicko, Topcoder, TrueSkill
 from stream_rater.rating.systems.kerby import (
@@ -104,8 +103,7 @@ class Season(msgspec.Struct, frozen=True, array_like=True):
 
 
 def from_json(data: bytes) -> RatingConfig:
-    """Parse a rating configuration from JSON. Raises BadParameters with the place of the
-    mistake."""
+    """Parse a configuration from JSON. Raises BadParameters with the place of the mistake."""
     try:
         config: RatingConfig = msgspec.json.decode(data, type=RatingConfig)
     except (msgspec.DecodeError, ValueError) as error:
@@ -114,8 +112,7 @@ def from_json(data: bytes) -> RatingConfig:
 
 
 def from_builtins(table: object) -> RatingConfig:
-    """Parse a rating configuration from a decoded TOML or JSON table. Raises BadParameters with the
-    place of the mistake."""
+    """Parse a decoded TOML or JSON table. Raises BadParameters with the place of the mistake."""
     try:
         config: RatingConfig = msgspec.convert(table, RatingConfig)
     except (msgspec.ValidationError, ValueError) as error:

@@ -34,8 +34,7 @@ from stream_rater.rating.model import HEADER, NEVER, Beliefs, Codes, Table, newc
 VERSION = 3
 HEADER_SIZE = 42
 HISTORY_SIZE = 16
-"""The size in bytes of the numbers that all logistic factors share: center, precision, scale and
-width."""
+"""The bytes of what all logistic factors share: center, precision, scale and width."""
 FACTOR_SIZE = 5  # The size in bytes of a factor's code.
 MOST_FACTORS = 64
 UNANNOUNCED = 1  # The bit of the flags for `untold`: no event has published the present values.
@@ -102,10 +101,8 @@ def _pack(header: Table, factors: Codes, starts: Ints, out: Bytes) -> None:
         at = _put(out, at, OFFSET_SIZE, belief.last if belief.last != NEVER else NO_OFFSET)
         at = _put(out, at, TIME_SIZE, belief.time)
         at = _put(out, at, TIME_SIZE, belief.previous_time)
-        at = _put_single(out, at, belief.mu)
-        at = _put_single(out, at, belief.sigma)
-        at = _put_single(out, at, belief.previous_mu)
-        at = _put_single(out, at, belief.previous_sigma)
+        for x in (belief.mu, belief.sigma, belief.previous_mu, belief.previous_sigma):
+            at = _put_single(out, at, x)
         at = _put(out, at, SEASON_SIZE, belief.season)
         at = _put(out, at, SEASON_SIZE, belief.previous_season)
         volatile = belief.volatility > 0.0
@@ -114,10 +111,8 @@ def _pack(header: Table, factors: Codes, starts: Ints, out: Bytes) -> None:
             at = _put_single(out, at, belief.volatility)
         if belief.count == 0:
             continue
-        at = _put_single(out, at, belief.center)
-        at = _put_single(out, at, belief.precision)
-        at = _put_single(out, at, belief.scale)
-        at = _put_single(out, at, belief.width)
+        for x in (belief.center, belief.precision, belief.scale, belief.width):
+            at = _put_single(out, at, x)
         for k in range(belief.count):
             at = _put(out, at, FACTOR_SIZE, factors[i, k])
 
@@ -186,8 +181,7 @@ def encode(beliefs: Beliefs) -> list[bytes]:
 
 
 def encode_all(beliefs: Beliefs) -> tuple[Bytes, Ints]:
-    """The records of all beliefs, concatenated, and (n + 1,) the start of each and the end of the
-    last. Raises Unrecordable."""
+    """All records together, and (n + 1,) their starts and the end. Raises Unrecordable."""
     header = beliefs.header
     _check(beliefs)
     starts = np.zeros(len(header) + 1, np.int64)
@@ -199,8 +193,7 @@ def encode_all(beliefs: Beliefs) -> tuple[Bytes, Ints]:
 
 
 def _size(count: Any, volatile: Any) -> Any:
-    """The bytes of a record with this many factors (an integer or an array). `volatile`: whether it
-    has a volatility."""
+    """The bytes of records with `count` factors (integers or arrays), and a volatility or not."""
     history = (count > 0) * HISTORY_SIZE + FACTOR_SIZE * count
     return HEADER_SIZE + volatile * VOLATILITY_SIZE + history
 
@@ -235,11 +228,8 @@ def _counts(data: Bytes, starts: Ints, sizes: Ints) -> Ints:
 def decode(
     records: Sequence[bytes | None], capacity: int, initial_mu: float, initial_sigma: float
 ) -> Beliefs:
-    """Decode records into beliefs; None stands for a newcomer.
-
-    The beliefs have room for at least `capacity` factors, and for one more than any record has.
-    Raises UnknownRecord.
-    """
+    """Decode records into beliefs; None stands for a newcomer. The beliefs have room for at least
+    `capacity` factors, and for one more than any record has. Raises UnknownRecord."""
     column = RecordColumn.of(records)
     rows, strings = np.arange(len(column)), column.strings
     if column.absent:
@@ -289,10 +279,8 @@ def _why_unknown(record: bytes) -> str:
 
 
 def read_headers(data: bytes) -> Table:
-    """Decode concatenated headers of HEADER_SIZE bytes. A header of zeros means no belief.
-
-    Fields of `HEADER` that the bytes do not contain are zero. Raises UnknownRecord.
-    """
+    """Decode concatenated headers of HEADER_SIZE bytes. A header of zeros means no belief. Fields
+    of `HEADER` that the bytes do not contain are zero. Raises UnknownRecord."""
     if len(data) % HEADER_SIZE:
         raise UnknownRecord(f"belief record: {len(data)} bytes are no whole number of headers")
     packed = np.frombuffer(bytearray(data), np.uint8)  # the kernel is compiled for what is writable

@@ -21,17 +21,13 @@ from stream_rater.rating.elementary import quick_tanh, rough_tanh, tanh
 SIXTH = 1.0 / 6.0
 
 MAX_STEPS = 200
-"""The maximum number of steps of a search. Bisection alone needs far fewer to shrink any bracket of
-floats to nothing."""
+"""The most steps of a search. Bisection shrinks any bracket of floats to nothing in far fewer."""
 
 
 @kernel
 def householder(f: float, f1: float, f2: float, f3: float) -> float:
     """Householder's third-order step towards f = 0, clipped to between half and twice Newton's
-    step.
-
-    The error after a step is of the order of the fourth power of the error before.
-    """
+    step. The error after a step is of the order of the fourth power of the error before."""
     inverse = 1.0 / f1
     newton = -f * inverse
     bend, twist = newton * f2 * inverse, newton * newton * f3 * inverse
@@ -43,10 +39,8 @@ def householder(f: float, f1: float, f2: float, f3: float) -> float:
 def safeguard(
     x: float, value: float, step: float, low: float, high: float, last: float
 ) -> tuple[float, float, float, float]:
-    """Shrink the bracket by the sign of `value` at x, then step or bisect.
-
-    Returns the next x, the bracket (low, high) and the step that was taken.
-    """
+    """Shrink the bracket by the sign of `value` at x, then step or bisect. Returns the next x, the
+    bracket (low, high) and the step that was taken."""
     if value < 0.0:
         low = x
     else:
@@ -58,7 +52,7 @@ def safeguard(
     return target, low, high, step
 
 
-# --- the modes of many beliefs: the zero of Algorithm 3's function -------------------------------
+# --- the modes of many beliefs: the zero of Algorithm 3's function --------------------------------
 #
 # The derivative of a log-posterior, w_0 (x - center) + scale * sum over k of r_k tanh((x - p_k)
 # a_k), rises strictly, so it has one zero. The zero lies between the center and the outermost
@@ -85,8 +79,7 @@ TOLERANCE = 3e-3
 a small fraction of its fourth power, some 1e-10 points."""
 
 ROUNDED_TOLERANCE = 2e-2
-"""The tolerance if the mode is rounded to float32, as in a record. The remaining error is some 1e-4
-points."""
+"""The tolerance if the mode is rounded to float32. The remaining error is some 1e-4 points."""
 
 WIDTH = 8  # The number of lanes is rounded up to a multiple of this.
 
@@ -121,10 +114,8 @@ def _clear(lanes: Floats, n: int) -> None:
 
 @inlined
 def _add(lanes: Floats, i: int, a: float, r: float, t: float) -> None:
-    """Add a factor with t = tanh((X - p) a) to PULL = sum r t and its first three derivatives.
-
-    BEND and TWIST are half of these.
-    """
+    """Add a factor with t = tanh((X - p) a) to PULL = sum r t and its first three derivatives. BEND
+    and TWIST are half of these."""
     steepness = r * a * fma(-t, t, 1.0)
     bend = steepness * a
     lanes[PULL, i] = fma(r, t, lanes[PULL, i])
@@ -156,8 +147,7 @@ def _sum_roughly(terms: Floats, lanes: Floats, n: int, most: int) -> None:
 
 @inlined
 def _step(lanes: Floats, n: int) -> None:
-    """Write the function at X into PULL, and Householder's third-order step towards its zero into
-    SLOPE."""
+    """Write the function at X into PULL, and Householder's third-order step into SLOPE."""
     for i in range(n):
         precision, scale = lanes[PRECISION, i], lanes[SCALE, i]
         f = fma(precision, lanes[X, i] - lanes[CENTER, i], scale * lanes[PULL, i])

@@ -23,20 +23,22 @@ its next round. A reader applies them to mu and sigma alone (`seen`). The rules 
   for the player. A reader that uses them as a prior applies the seasons again.
 """
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.kernels import inlined, kernel
-from stream_rater.rating import factor
+from stream_rater.rating import factor, record
 from stream_rater.rating.elo_mmr import belief
 from stream_rater.rating.factor import power_of_two, single
 from stream_rater.rating.kernels import elo_r
-from stream_rater.rating.model import Beliefs, Factors, Table
-from stream_rater.rating.parameters import SYSTEMS
+from stream_rater.rating.model import Beliefs, Factors, Table, newcomers
+from stream_rater.rating.parameters import SYSTEMS, Season
 from stream_rater.rating.stages import RatingRule
 from stream_rater.rating.systems.common import DIFFUSES, KEEPS, WIDENS, Common
 
@@ -74,10 +76,7 @@ def _drawn(
     mu: float, sigma: float, step: float, kept: int, initial_mu: float, keep: float, least: float
 ) -> tuple[float, float, float]:
     """The mu and sigma of a belief after the draw of one season, and the distance that its factors
-    move.
-
-    `step` is the step of the grid if performances are codes, and 0 if not.
-    """
+    move. `step` is the step of the grid if performances are codes, and 0 if not."""
     shift = (1.0 - keep) * (initial_mu - mu)
     if step > 0.0:
         shift = np.floor(shift / step + 0.5) * step
@@ -115,8 +114,7 @@ def _draw_headers(header: Table, draws: Draws) -> None:
 
 @kernel
 def _move(head: Any, factors: Factors, shift: float, step: float) -> None:
-    """Move all factors of a belief. `factors` are its own: (capacity,) codes or (capacity, 3) rows
-    (p, a, r)."""
+    """Move all factors of a belief: (capacity,) codes or (capacity, 3) rows (p, a, r)."""
     head.center += shift
     for k in range(head.count):
         if factors.ndim == 1:
@@ -182,11 +180,9 @@ def _draws_of(rules: tuple[RatingRule, ...]) -> Draws:
 
 
 def draw(rules: Sequence[RatingRule], rule: Ints, beliefs: Beliefs, rows: Ints) -> Before | None:
-    """Apply the seasons that they lack to the beliefs in `rows`, in place, before the update.
-
-    Each belief occurs only once in `rows`; rule[i] is the index of row i's rule. Returns the values
-    that `remember` needs after the update, or None if no rule has seasons.
-    """
+    """Apply the seasons that they lack to the beliefs in `rows`, in place, before the update. Each
+    belief occurs only once in `rows`; rule[i] is the index of row i's rule. Returns the values that
+    `remember` needs after the update, or None if no rule has seasons."""
     if not any(each.seasons for each in rules):
         return None
     draws = _draws_of(tuple(rules))
@@ -194,11 +190,9 @@ def draw(rules: Sequence[RatingRule], rule: Ints, beliefs: Beliefs, rows: Ints) 
 
 
 def remember(beliefs: Beliefs, before: Before | None) -> None:
-    """Set the previous mu, sigma and season of drawn beliefs to those before the draw.
-
-    Call it after the update and after `record_rounds`, which set these fields. Newcomers were not
-    drawn, so their previous mu and sigma stay.
-    """
+    """Set the previous mu, sigma and season of drawn beliefs to those before the draw. Call it
+    after the update and after `record_rounds`, which set these fields. Newcomers were not drawn, so
+    their previous mu and sigma stay."""
     if before is not None:
         header = beliefs.header
         header["previous_season"][before.rows] = before.season
@@ -208,11 +202,9 @@ def remember(beliefs: Beliefs, before: Before | None) -> None:
 
 
 def draw_headers(rule: RatingRule, header: Table) -> None:
-    """Apply the seasons that they lack to the headers (n,) of beliefs of a ladder, in place.
-
-    Mu and sigma are drawn, which is all that stage 1 and readers see; the factors are not needed.
-    `header` needs the fields that a record's header has.
-    """
+    """Apply the seasons that they lack to the headers (n,) of beliefs of a ladder, in place. Mu and
+    sigma are drawn, which is all that stage 1 and readers see; the factors are not needed. `header`
+    needs the fields that a record's header has."""
     if rule.seasons:
         _draw_headers(header, _draws_of((rule,)))
 
@@ -224,3 +216,61 @@ def seen(rule: RatingRule, header: Table) -> tuple[Floats, Floats]:
         header = header.copy()
         draw_headers(rule, header)
     return header["mu"], header["sigma"]
+
+
+def seeded(
+    rule: RatingRule, mu: Floats, sigma: Floats, rounds: Ints, time: Ints, offset: Ints
+) -> Table:
+    """(n,) the headers of beliefs that a seed gives. They have no logistic factor.
+
+    `mu` and `sigma` are numbers that a record can store (float32). `rounds` are the numbers of
+    rounds that stand behind them, at least 1. `time` and `offset` are those of the seed. The
+    previous values are a newcomer's.
+    """
+    header = newcomers(len(mu), 0, rule.initial_mu, rule.initial_sigma).header
+    header["mu"] = header["center"] = mu
+    header["sigma"], header["precision"] = sigma, 1.0 / (sigma * sigma)
+    header["rounds"], header["time"], header["last"] = rounds, time, offset
+    header["season"] = header["previous_season"] = len(rule.seasons)
+    return header
+
+
+def reset(
+    rule: RatingRule, beliefs: Beliefs, rows: Ints, mu: Floats, sigma: Floats, offset: int
+) -> None:
+    """Reset the beliefs in `rows`, in place. Each belief occurs only once, and has a round.
+
+    `mu` (len(rows),) are the ratings afterwards; NaN keeps a rating. If a belief has
+    performances on a grid, its mu moves by whole steps of the grid. `sigma` (len(rows),) are the
+    least sigmas afterwards. Seasons that the beliefs lack are applied first. `offset` is stored as
+    the beliefs' last one; their rounds and times stay. The beliefs are rounded as a record stores
+    them.
+    """
+    header, same = beliefs.header, np.zeros(len(rows), np.int64)
+    before = header[rows].copy()
+    draw([rule], same, beliefs, rows)
+    takes_sigma = SYSTEMS.get(rule.system, Common).takes_sigma
+    for row, to, least in zip(rows.tolist(), mu.tolist(), sigma.tolist(), strict=True):
+        header["season"][row] = 0
+        own = Season(0, 1.0 if math.isnan(to) else 0.0, least if takes_sigma else 0.0)
+        one = msgspec.structs.replace(
+            rule, initial_mu=rule.initial_mu if math.isnan(to) else to, seasons=(own,)
+        )
+        draw([one], same[:1], beliefs, np.array([row]))
+        if header["count"][row] == 0 and not math.isnan(to):
+            header["mu"][row] = header["center"][row] = to
+    header["season"][rows] = np.maximum(before["season"], len(rule.seasons))
+    for name in ("mu", "sigma", "time", "season"):
+        header[f"previous_{name}"][rows] = before[name]
+    header["last"][rows], header["untold"][rows] = offset, 0
+    if not beliefs.in_full:
+        _round(rule, beliefs, rows)
+
+
+def _round(rule: RatingRule, beliefs: Beliefs, rows: Ints) -> None:
+    """Round beliefs as their records store them, in place."""
+    own = Beliefs(beliefs.header[rows], beliefs.factors[rows])
+    found = record.decode(record.encode(own), 0, rule.initial_mu, rule.initial_sigma)
+    kept = min(found.factors.shape[1], beliefs.factors.shape[1])
+    beliefs.header[rows] = found.header
+    beliefs.factors[rows, :kept] = found.factors[:, :kept]

@@ -16,9 +16,9 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.rating import levels, newcomer_level
-from stream_rater.rating.elo_mmr import rate_waves as kernels
-from stream_rater.rating.elo_mmr.rate_waves import EloMMRModel, Posteriors, RoundStamps
+from stream_rater.rating import levels
+from stream_rater.rating.elo_mmr import belief as kernels
+from stream_rater.rating.elo_mmr.belief import EloMMRModel, Posteriors, RoundStamps
 from stream_rater.rating.factor import single
 from stream_rater.rating.model import (
     BEGAN,
@@ -57,8 +57,7 @@ class RatingRule(msgspec.Struct, frozen=True, array_like=True):
     initial_mu: float
     initial_sigma: float
     shown_sigmas: float
-    """The displayed rating is mu - shown_sigmas * (sigma - shown_sigma_offset), at least
-    `floor`."""
+    """What is shown: mu - shown_sigmas * (sigma - shown_sigma_offset), at least `floor`."""
     shown_sigma_offset: float
     floor: float | None
     provisional_rounds: int
@@ -87,8 +86,7 @@ class RatingRule(msgspec.Struct, frozen=True, array_like=True):
 
 
 def ratings(rules: Sequence[RatingRule], rule: Ints, mu: Floats, sigma: Floats) -> Floats:
-    """(n,) the displayed ratings for (n,) mu and sigma; rule[i] is the index of the i-th player's
-    rule."""
+    """(n,) the displayed ratings; rule[i] is the index of the i-th player's rule."""
     sigmas = np.array([each.shown_sigmas for each in rules])[rule]
     offset = np.array([each.shown_sigma_offset for each in rules])[rule]
     floor = np.array([-math.inf if each.floor is None else each.floor for each in rules])[rule]
@@ -148,16 +146,14 @@ class NotANumber(ArithmeticError):
 
 
 def estimate(config: RatingConfig, wave: Wave) -> Evidence:
-    """Stage 1 for the players of a wave whose rounds share this configuration.
-
-    If the system places newcomers, their `mu` in the wave is overwritten with the mu at which they
-    begin the round. Raises NotANumber, so that no belief is ever replaced by one that is none.
-    """
+    """Stage 1 for the players of a wave whose rounds share this configuration. If the system places
+    newcomers, their `mu` in the wave is overwritten with the mu at which they begin the round.
+    Raises NotANumber, so that no belief is ever replaced by one that is none."""
     wave = compared(config, wave)
     if not (isinstance(config, PlacingNewcomers) and config.places_newcomers):
         return _measured(config, wave)
-    newcomer_level.place(config, wave)
-    return newcomer_level.with_starts(wave, _measured(config, wave))
+    levels.place_newcomers(config, wave)
+    return levels.with_starts(wave, _measured(config, wave))
 
 
 def _measured(config: RatingConfig, wave: Wave) -> Evidence:

@@ -17,7 +17,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Ints
 from stream_rater.rating import stages
-from stream_rater.rating.elo_mmr.rate_waves import Posteriors
+from stream_rater.rating.elo_mmr.belief import Posteriors
 from stream_rater.rating.model import Beliefs, Evidence, Wave
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.files import prefetched

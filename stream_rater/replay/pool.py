@@ -14,8 +14,8 @@ from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladder
-from stream_rater.rating import record, seasons, seeding, stages
-from stream_rater.rating.elo_mmr.rate_waves import Posteriors
+from stream_rater.rating import record, seasons, stages
+from stream_rater.rating.elo_mmr.belief import Posteriors
 from stream_rater.rating.factor import factors_of
 from stream_rater.rating.model import Beliefs, Evidence, Table, Wave, newcomers
 from stream_rater.rating.parameters import RatingConfig, Season
@@ -258,11 +258,11 @@ class Pool(BeliefTable):
         published = Posteriors(header["mu"][own], header["sigma"][own])
         if seed.is_reset:
             mu, sigma = seed.mu[chosen], seed.sigma[chosen]
-            seeding.reset(self.rule, self._beliefs, own, mu, sigma, seed.offset)
+            seasons.reset(self.rule, self._beliefs, own, mu, sigma, seed.offset)
         else:
             same = np.full(len(own), seed.time), np.full(len(own), seed.offset)
             given = seed.mu[chosen], seed.sigma[chosen], seed.rounds[chosen]
-            header[own] = seeding.seeded(self.rule, *given, *same)
+            header[own] = seasons.seeded(self.rule, *given, *same)
         return SeedOutcome(chosen, own, published)
 
     def _draw(self, rows: Ints) -> _Drawn | None:

@@ -18,8 +18,8 @@ from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders, any_ladder
 from stream_rater.contract.events import EPOCH, Entry, RoundCompleted, to_json
 from stream_rater.contract.record import Record
-from stream_rater.rating.prediction.forecast import Believed
 from stream_rater.rating.seasons import seen
+from stream_rater.rating.wins import Believed
 from stream_rater.replay.edited_log import batches_of
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.ledger import verdicts_of_log

@@ -10,7 +10,7 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.contract.seeds import SeededPlayer
 from stream_rater.places.live_beliefs import LiveBeliefs, UnratedLadder
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.prediction.forecast import Believed
+from stream_rater.rating.wins import Believed
 from stream_rater.replay.what_if import RemovedPlayer, believed, playing_as
 from stream_rater.rounds.seed_records import Taken, brought, seeded_players
 from stream_rater.serve.problems import Refused

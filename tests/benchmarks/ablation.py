@@ -22,12 +22,11 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation import calibrating
 from stream_rater.evaluation.bootstrap import differences
 from stream_rater.evaluation.calibrating import EVERYTHING, Learned
-from stream_rater.evaluation.fits import LOG_LOSS
+from stream_rater.evaluation.fits import LOG_LOSS, OwnSystem
 from stream_rater.evaluation.shared_scores import alike
 from stream_rater.evaluation.sides import Run, calibrated, scores_of
-from stream_rater.evaluation.tuned_systems import OwnSystem
 from stream_rater.operations.input_file import RoundsFile
-from stream_rater.rating.systems.dimension import Dimension
+from stream_rater.rating.systems.common import Dimension
 from tests.benchmarks.command import a_parser, end, parsed, show
 from tests.benchmarks.games import Plan, laid_out
 from tests.benchmarks.lab.forward import Steps, fit_in_steps

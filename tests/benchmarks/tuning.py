@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 
-from stream_rater.evaluation.fits import LOG_LOSS, Fit
-from stream_rater.evaluation.tuned_systems import OwnSystem
+from stream_rater.evaluation.fits import LOG_LOSS, Fit, OwnSystem
 from stream_rater.evaluation.tuning import search
 from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.runtime.trials import Where, trials_on

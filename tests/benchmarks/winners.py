@@ -16,13 +16,14 @@ import numpy as np
 from stream_rater.evaluation import winners
 from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.evaluation import evaluate, trained
+from stream_rater.evaluation.measures import WinBin
 from stream_rater.evaluation.season import before
 from stream_rater.evaluation.sides import calibration_of, own_run
-from stream_rater.evaluation.winners import WinBin, WinPredictions
+from stream_rater.evaluation.winners import WinPredictions
 from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.rating.model import DID_NOT_FINISH, LAST
 from stream_rater.rating.parameters import EloMMR, PairwiseElo, RatingConfig
-from stream_rater.rating.prediction.wins import ANY
+from stream_rater.rating.wins import ANY
 from tests.benchmarks.lab.dealt import singly
 from tests.benchmarks.lab.peers import peer_module
 from tests.benchmarks.measure import Effort, Result, Skipped, result

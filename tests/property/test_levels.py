@@ -32,7 +32,7 @@ from stream_rater.rating.parameters import (
     TrueSkill,
     TwoMoment,
 )
-from stream_rater.rating.prediction.forecast import Believed, of_round
+from stream_rater.rating.wins import Believed, of_round
 from stream_rater.replay.pool import Pool
 from stream_rater.runtime.selfcheck import SYSTEMS
 from tests.builders.cases import cases, tag

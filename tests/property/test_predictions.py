@@ -19,9 +19,12 @@ from stream_rater.rating.parameters import (
     TwoMoment,
     fingerprint,
 )
-from stream_rater.rating.prediction.forecast import Believed, Forecast, forecast, of_round
-from stream_rater.rating.prediction.wins import (
+from stream_rater.rating.wins import (
+    Believed,
+    Forecast,
     Performances,
+    forecast,
+    of_round,
     of_rounds,
     performances_of,
     win_probabilities,

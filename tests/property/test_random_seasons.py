@@ -23,7 +23,7 @@ from scipy.integrate import quad
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.ladders import Ladder
 from stream_rater.rating import stages
-from stream_rater.rating.historic import trueskill
+from stream_rater.rating.kernels import trueskill
 from stream_rater.rating.kernels.climb import MOST_RATING
 from stream_rater.rating.model import BEGAN, PERFORMANCE, Wave, newcomers
 from stream_rater.rating.parameters import (

@@ -17,8 +17,8 @@ from stream_rater.rating import stages
 from stream_rater.rating.kernels import few_sides, many_sides, two_moment
 from stream_rater.rating.model import BEGAN, Wave
 from stream_rater.rating.parameters import TwoMoment, fingerprint
-from stream_rater.rating.prediction.forecast import Believed, of_round
 from stream_rater.rating.systems.two_moment import SCORE_NOISE, Score
+from stream_rater.rating.wins import Believed, of_round
 from stream_rater.replay.pool import Pool
 from tests import two_moment_oracle as oracle
 from tests.builders.cases import cases

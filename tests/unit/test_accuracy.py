@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation import accuracy, bootstrap
 from stream_rater.evaluation.accuracy import average, averages, score
-from stream_rater.evaluation.bootstrap import Difference, difference, differences
-from stream_rater.evaluation.measures import FACTS_OF, FIELDS, MEASURES, OF_PAIRS
+from stream_rater.evaluation.bootstrap import difference, differences
+from stream_rater.evaluation.measures import FACTS_OF, FIELDS, MEASURES, OF_PAIRS, Difference
 from stream_rater.evaluation.ranks import LANES, by_rating, inversions
 from stream_rater.evaluation.sides import scores_of
 from stream_rater.operations.input_file import RoundsFile

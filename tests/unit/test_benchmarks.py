@@ -14,12 +14,11 @@ import pytest
 
 from local.tools import ROOT
 from stream_rater.columns.sharding import shards_of
-from stream_rater.evaluation.bootstrap import VERDICTS, Difference
+from stream_rater.evaluation.bootstrap import VERDICTS
 from stream_rater.evaluation.calibrating import Calibration
-from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS
-from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
+from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, OwnSystem
+from stream_rater.evaluation.measures import FIELDS, OF_PAIRS, Difference
 from stream_rater.evaluation.spaces import SPACES
-from stream_rater.evaluation.tuned_systems import OwnSystem
 from stream_rater.rating import stages as systems
 from stream_rater.rating.model import PERFORMANCE
 from tests.benchmarks import ablation, stage1

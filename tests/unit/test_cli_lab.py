@@ -20,7 +20,7 @@ from stream_rater.config.errors import Failed
 from stream_rater.config.files import read_rating
 from stream_rater.evaluation import proposal
 from stream_rater.evaluation.measures import MEASURES
-from stream_rater.evaluation.validation import Validated
+from stream_rater.evaluation.tuning import Validated
 from stream_rater.operations.input_file import RoundsFile
 from tests.benchmarks.lab import command, evidence
 from tests.benchmarks.lab.dealt import singly

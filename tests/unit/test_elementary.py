@@ -32,7 +32,7 @@ from stream_rater.rating.elementary import (
     single_exp,
     tanh,
 )
-from stream_rater.rating.kernels.hazards import chance_below, tails, taylor
+from stream_rater.rating.normal import chance_below, tails, taylor
 from stream_rater.rating.roots import MAX_STEPS, safeguard
 
 EXACT = Context(prec=40)

@@ -14,8 +14,7 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation.accuracy import average, averages
 from stream_rater.evaluation.comparison import compare
 from stream_rater.evaluation.evaluation import Contender, displayed, evaluate, trained
-from stream_rater.evaluation.measured import Evaluation
-from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
+from stream_rater.evaluation.measures import FIELDS, OF_PAIRS, Evaluation
 from stream_rater.evaluation.proposal import propose
 from stream_rater.evaluation.season import Session, split
 from stream_rater.evaluation.shared_scores import WEIGHTS, alike, counted, draws_in

@@ -17,10 +17,10 @@ from stream_rater.config.files import read_rating
 from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.evaluation.accuracy import average, averages
 from stream_rater.evaluation.evaluation import evaluate
+from stream_rater.evaluation.fits import OwnSystem
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import own_run, scores_of
 from stream_rater.evaluation.spaces import SPACES, WIDE, configuration, start
-from stream_rater.evaluation.tuned_systems import OwnSystem
 from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.operations.input_file import RoundsFile
 from stream_rater.rating.parameters import Climbing, Elo, PlackettLuce, from_builtins

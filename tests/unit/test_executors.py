@@ -13,8 +13,7 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.errors import BadConfiguration, Failed, TrialsFailed
 from stream_rater.evaluation import executors
 from stream_rater.evaluation.executors import sharing
-from stream_rater.evaluation.fits import Fit
-from stream_rater.evaluation.tuned_systems import OwnSystem
+from stream_rater.evaluation.fits import Fit, OwnSystem
 from stream_rater.evaluation.tuning import search
 from stream_rater.runtime import trials
 from stream_rater.runtime.trials import trials_on

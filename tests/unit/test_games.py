@@ -11,16 +11,14 @@ from msgspec import structs
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation import tuning
 from stream_rater.evaluation.accuracy import average
-from stream_rater.evaluation.bootstrap import Difference
 from stream_rater.evaluation.calibrating import Calibration
-from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, Fit
+from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, Fit, OwnSystem
 from stream_rater.evaluation.fits import ORDER as INVERSION
-from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
+from stream_rater.evaluation.measures import FIELDS, OF_PAIRS, Difference
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import Run
-from stream_rater.evaluation.tuned_systems import OwnSystem
 from stream_rater.evaluation.tuning import UNDEFINED
-from stream_rater.rating.systems.dimension import Dimension
+from stream_rater.rating.systems.common import Dimension
 from stream_rater.runtime.trials import trials_on
 from tests.benchmarks.lab import forward, games, games_tables
 from tests.benchmarks.lab.dealt import deal_teams

@@ -19,7 +19,7 @@ from numba import types
 from stream_rater import Ladder
 from stream_rater.columns import compiling, kernel_files, kernels
 from stream_rater.columns.kernel_files import KernelFiles
-from stream_rater.rating.elo_mmr import performance, rate_waves
+from stream_rater.rating.elo_mmr import belief, performance
 from stream_rater.rating.elo_mmr.sums import HIGH, KNOWN, LOW, round_bounds
 from stream_rater.rounds import depth
 from stream_rater.rounds.depth import json_depth
@@ -257,7 +257,7 @@ def test_a_large_kernel_is_in_no_other() -> None:
     """`solve_large` was once compiled in five kernels, each time for seconds."""
     Ladder().rate(["ann", "bob"])
     performance.performances(np.array([1, 2], np.int32), np.ones(2), np.ones(2), 1.0)
-    both: list[Any] = [performance.performances, rate_waves.rate_waves]
+    both: list[Any] = [performance.performances, belief.rate_waves]
     for each in both:
         assert each.overloads
         for compiled in each.overloads.values():

@@ -17,14 +17,13 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.rating.elo_mmr import bounds, large_rounds, sums
 from stream_rater.rating.elo_mmr.direct import fill_open
 from stream_rater.rating.elo_mmr.performance import C, performances, solve_rounds
+from stream_rater.rating.elo_mmr.sum_table import FEW
 from stream_rater.rating.elo_mmr.sums import HIGH, KNOWN, LOW, TOTAL, WIDEST, round_bounds
-from stream_rater.rating.historic import codeforces, glicko
-from stream_rater.rating.kernels import pairwise_elo
-from stream_rater.rating.kernels.gaussian import SMALL
-from stream_rater.rating.kernels.gaussian import performances as gaussian_performances
-from stream_rater.rating.kernels.odds import FEW
-from stream_rater.rating.kernels.places import tie_bounds
-from stream_rater.rating.model import DID_NOT_FINISH, Places, Wave
+from stream_rater.rating.kernels import climb
+from stream_rater.rating.kernels.elo_mmx import MOST as SMALL
+from stream_rater.rating.kernels.elo_mmx import performances as gaussian_performances
+from stream_rater.rating.kernels.historic import SoloRound, codeforces, glicko
+from stream_rater.rating.model import DID_NOT_FINISH, Places, Wave, tie_bounds
 from stream_rater.rating.parameters import EloMMX
 from tests import elo_mmr_oracle as oracle
 
@@ -289,6 +288,11 @@ def a_round_of_odds(n: int, spread: float) -> tuple[Places, Floats, Floats]:
     return place, mu, rng.uniform(40.0, 350.0, n)
 
 
+def solo(place: Places, mu: Floats, sigma: Floats) -> SoloRound:
+    """The round, of players who have played before."""
+    return SoloRound(place, mu, sigma, np.ones(len(mu), np.int64), WEIGHT, math.inf, 0.0 * mu)
+
+
 def depths(n: int) -> Iterator[int]:
     """Positions in a round of n: all of a small one, some of a large one."""
     yield from range(n) if n < 100 else sorted({0, 1, n // 100, n // 3, n // 2, n - 2, n - 1})
@@ -307,7 +311,7 @@ def test_codeforces() -> None:
         def rank(x: float, mu: Floats = mu, u: float = u) -> float:
             return 0.5 + float(np.sum(logistic((mu - x) * u)))
 
-        found = codeforces.rate(place, mu, sigma, WEIGHT, BETA, 0.3)
+        found = codeforces(solo(place, mu, sigma), BETA, 0.3)
         part = 0.3 * WEIGHT / (1.0 + 0.3 * WEIGHT)
         for i in depths(n):
             tied = np.flatnonzero(place == place[i])
@@ -327,7 +331,7 @@ def test_glicko() -> None:
         b2, variance = BETA**2 / WEIGHT, sigma**2 + DRIFT**2
         g, u = 1.0 / np.sqrt(1.0 + variance / b2), C / np.sqrt(variance + b2)
         after = 1.0 / (1.0 / variance + 0.25 * C * C / b2)
-        found = glicko.rate(place, mu, sigma, WEIGHT, BETA, DRIFT)
+        found = glicko(solo(place, mu, sigma), BETA, DRIFT)
         for i in depths(n):
             tied = np.flatnonzero(place == place[i])
             outcome = np.where(np.arange(n) > tied[-1], 1.0, 0.0)
@@ -344,7 +348,7 @@ def test_pairwise_elo() -> None:
         place, mu, _ = a_round_of_odds(n, SPREADS[spread])
         x, (lo, hi) = mu * C / BETA, tie_bounds(place)
         ranked = int(np.count_nonzero(place)) if unfinished else n
-        found = pairwise_elo.gradient(x, hi, ranked, False, False)
+        found = climb.gradient_of_pairs(x, hi, ranked, False, False)
         for i in depths(n):
             others = np.flatnonzero(np.arange(n if i < ranked else ranked) != i)
             score = np.where(others > i, 1.0, 0.0)

@@ -11,11 +11,11 @@ import pytest
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.ladders import Ladder
 from stream_rater.rating import levels, parameters, stages
+from stream_rater.rating.balance import even_teams
 from stream_rater.rating.model import Evidence, Wave, newcomers
 from stream_rater.rating.parameters import SYSTEMS, PairwiseElo, RatingConfig, Topcoder, fingerprint
-from stream_rater.rating.prediction.balance import even_teams
-from stream_rater.rating.prediction.forecast import Believed, deviations
 from stream_rater.rating.systems.kerby import Climbing
+from stream_rater.rating.wins import Believed, deviations
 from stream_rater.replay.pool import Pool
 from stream_rater.runtime.selfcheck import SYSTEMS as ALL_SYSTEMS
 from tests.rounds import day, ranked, read

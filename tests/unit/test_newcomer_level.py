@@ -17,7 +17,7 @@ from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.evaluation.evaluation import Contender
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.schema import UnknownPart
-from stream_rater.rating import newcomer_level
+from stream_rater.rating import levels
 from stream_rater.rating.model import Wave
 from stream_rater.rating.parameters import (
     BadParameters,
@@ -31,7 +31,7 @@ from stream_rater.rating.parameters import (
     fingerprint,
     from_builtins,
 )
-from stream_rater.rating.prediction.forecast import Believed, deviations, of_round
+from stream_rater.rating.wins import Believed, deviations, of_round
 from stream_rater.replay.pool import ONE_WAVE, Pool
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
@@ -50,7 +50,7 @@ CONFIG = TwoMoment(
 
 def means(config: RatingConfig, mu: list[float], sigma: list[float], rounds: list[int]) -> Floats:
     """Where players begin a round in which each plays alone."""
-    return newcomer_level.of_one_round(
+    return levels.of_newcomers(
         config, np.arange(len(mu) + 1), np.ones(len(mu)), np.array(mu), np.array(sigma),
         np.array(rounds, np.int64),
     )  # fmt: skip
@@ -59,7 +59,7 @@ def means(config: RatingConfig, mu: list[float], sigma: list[float], rounds: lis
 def unchanged(config: RatingConfig) -> bool:
     """Whether a newcomer who meets somebody known begins at the initial rating."""
     mu, alone = np.array([1500.0, 1900.0]), np.array([0, 1, 2])
-    return newcomer_level.of_one_round(config, alone, np.ones(2), mu, mu, np.array([0, 1])) is mu
+    return levels.of_newcomers(config, alone, np.ones(2), mu, mu, np.array([0, 1])) is mu
 
 
 def test_the_level_is_that_of_those_who_played() -> None:
@@ -84,7 +84,7 @@ def test_each_round_has_its_own_level() -> None:
         np.array([1, 2, 1, 2], np.int32), np.arange(5), np.ones(4), np.array(mu), np.array(sigma),
         np.array(rounds), np.zeros(4, np.int64),
     )  # fmt: skip
-    newcomer_level.place(CONFIG, both)
+    levels.place_newcomers(CONFIG, both)
     apart = [means(CONFIG, mu[i : i + 2], sigma[i : i + 2], rounds[i : i + 2]) for i in (0, 2)]
     assert both.mu.tolist() == np.concatenate(apart).tolist()
     assert both.mu[0] > 1400.0 > both.mu[2]
@@ -99,7 +99,7 @@ def test_the_newcomers_of_a_side_bring_the_offset_once() -> None:
     mu, sigma = np.full(11, 1500.0), np.full(11, 300.0)
     played = np.zeros(11, np.int64)
     mu[8], sigma[8], played[8] = 1800.0, 300.0, 1  # as little is known of this player
-    found = newcomer_level.of_one_round(CONFIG, starts, share, mu, sigma, played) - 1500.0
+    found = levels.of_newcomers(CONFIG, starts, share, mu, sigma, played) - 1500.0
     sides = np.add.reduceat(share * found, starts[:-1]).tolist()
     assert sides == pytest.approx([-100.0, -100.0, -100.0, 200.0, -25.0])
     assert found.tolist() == pytest.approx(

@@ -22,7 +22,7 @@ from local.tools import ROOT
 from stream_rater import BadParameters, InvalidRound, Ladder, OtherLadder, RefusedLine
 from stream_rater.library import rater, tables
 from stream_rater.library.parameters import Parameters
-from stream_rater.rating.elo_mmr.rate_waves import rate_waves
+from stream_rater.rating.elo_mmr.belief import rate_waves
 from stream_rater.rating.parameters import Kerby, RatingConfig
 from stream_rater.replay.edited_log import BATCH_BYTES
 from tests.builders.cases import cases

@@ -16,20 +16,19 @@ from msgspec import structs
 from stream_rater import InvalidRound, Ladder
 from stream_rater.columns.arrays import Floats
 from stream_rater.index.entries import IndexedChange
-from stream_rater.rating import record
+from stream_rater.rating import balance, record
+from stream_rater.rating.balance import deals, even_teams
 from stream_rater.rating.factor import WIDTH_SHIFT, factors_of
 from stream_rater.rating.model import Beliefs
 from stream_rater.rating.parameters import EloMMR, Glicko, RatingConfig, TrueSkill
-from stream_rater.rating.prediction import balance
-from stream_rater.rating.prediction.balance import deals, even_teams
-from stream_rater.rating.prediction.wins import (
+from stream_rater.rating.roots import TOLERANCE
+from stream_rater.rating.stages import rule_of
+from stream_rater.rating.wins import (
     Performances,
     expected_ranks,
     performances_of,
     win_probabilities,
 )
-from stream_rater.rating.roots import TOLERANCE
-from stream_rater.rating.stages import rule_of
 from stream_rater.runtime.selfcheck import SYSTEMS
 from stream_rater.serve.bodies import ExplainAnswer
 from stream_rater.serve.explaining import explain_belief

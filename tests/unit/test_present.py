@@ -9,9 +9,10 @@ import pytest
 from msgspec import structs
 
 from stream_rater.evaluation.accuracy import average
-from stream_rater.evaluation.bootstrap import Difference, difference
+from stream_rater.evaluation.bootstrap import difference
 from stream_rater.evaluation.evaluation import evaluate
-from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL, Fit
+from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL, Fit, Present, system_of
+from stream_rater.evaluation.measures import Difference
 from stream_rater.evaluation.proposal import (
     ADOPT,
     KEEP,
@@ -24,7 +25,6 @@ from stream_rater.evaluation.proposal import (
 )
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.spaces import SPACES
-from stream_rater.evaluation.tuned_systems import Present, system_of
 from stream_rater.evaluation.tuning import search
 from stream_rater.rating.parameters import (
     Codeforces,
@@ -36,7 +36,7 @@ from stream_rater.rating.parameters import (
     Topcoder,
     TrueSkill,
 )
-from stream_rater.rating.systems.dimension import fraction_of
+from stream_rater.rating.systems.common import fraction_of
 from stream_rater.runtime.selfcheck import SYSTEMS
 from tests.benchmarks.lab.synthetic import Kind, season
 from tests.builders.cases import cases

@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.ladders import Ladder
-from stream_rater.rating import factor, record, seasons, seeding, stages
+from stream_rater.rating import factor, record, seasons, stages
 from stream_rater.rating.factor import factors_of
 from stream_rater.rating.model import Beliefs, newcomers
 from stream_rater.rating.parameters import EloMMR, EloR, RatingConfig, Season
@@ -245,7 +245,7 @@ def test_a_seeded_prior_moves_as_the_one_that_is_remembered() -> None:
     for config in ALL:
         rule = rule_of(config, (HALF,))
         mu = np.array([1700.1, 1023.7, -12.34])
-        begun = seeding.seeded(rule_of(config), mu, np.full(3, 150.0), *np.full((3, 3), 1))
+        begun = seasons.seeded(rule_of(config), mu, np.full(3, 150.0), *np.full((3, 3), 1))
         remembered = begun.copy()
         remembered["count"] = min(config.kept, 1)
         for each in (begun, remembered):

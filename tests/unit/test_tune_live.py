@@ -23,7 +23,7 @@ from stream_rater.config.ladders import DEFAULT_RATING, TEMPLATE, Change, Ladder
 from stream_rater.contract.record import Record
 from stream_rater.evaluation import proposal
 from stream_rater.evaluation.proposal import propose
-from stream_rater.evaluation.validation import Validated
+from stream_rater.evaluation.tuning import Validated
 from stream_rater.operations import tune as operation
 from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.operations.tune import DAY_S, GrowthForecast

@@ -13,14 +13,19 @@ from msgspec import structs
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation import spaces, tuning
 from stream_rater.evaluation.evaluation import evaluate
-from stream_rater.evaluation.fits import LOG_LOSS, ORDER, Fit
+from stream_rater.evaluation.fits import LOG_LOSS, ORDER, Fit, OwnSystem, Present
 from stream_rater.evaluation.measures import AIMS
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import calibrated, scores_of, total_loss
 from stream_rater.evaluation.spaces import SPACES, configuration, start
-from stream_rater.evaluation.tuned_systems import OwnSystem, Present
-from stream_rater.evaluation.tuning import generation_of, search, searched
-from stream_rater.evaluation.validation import LEAST_ROUNDS, MARGIN, validated
+from stream_rater.evaluation.tuning import (
+    LEAST_ROUNDS,
+    MARGIN,
+    generation_of,
+    search,
+    searched,
+    validated,
+)
 from stream_rater.rating.parameters import (
     Codeforces,
     EloMMR,
@@ -29,7 +34,7 @@ from stream_rater.rating.parameters import (
     fingerprint,
     from_builtins,
 )
-from stream_rater.rating.systems.dimension import LEVEL_PART, Dimension, fraction_of
+from stream_rater.rating.systems.common import LEVEL_PART, Dimension, fraction_of
 from stream_rater.rating.systems.elo_mmr import newcomer_weights
 from stream_rater.rating.systems.two_moment import Score
 from tests.benchmarks.lab.synthetic import Kind, season

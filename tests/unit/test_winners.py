@@ -15,7 +15,7 @@ from stream_rater.evaluation.measures import FIELDS
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.winners import WinPredictions, calibration, score, win_predictions
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.rating.prediction.wins import Performances, of_rounds, win_probabilities
+from stream_rater.rating.wins import Performances, of_rounds, win_probabilities
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
 

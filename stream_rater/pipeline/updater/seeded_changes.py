@@ -23,7 +23,7 @@ from stream_rater.pipeline.updater import changes
 from stream_rater.pipeline.updater.corrected_changes import last_published
 from stream_rater.pipeline.updater.rating_events import Events, encode_events
 from stream_rater.pipeline.updater.shard import ShardBatch
-from stream_rater.rating import record, seeding
+from stream_rater.rating import record, seasons
 from stream_rater.rating.model import NEVER, Beliefs, Table
 
 
@@ -90,7 +90,7 @@ def _takes(part: SeedPart, before: Table) -> Flags:
 def _seeded(part: SeedPart) -> Beliefs:
     """The beliefs that seeds give."""
     given = part.mu, part.sigma, part.rounds
-    header = seeding.seeded(part.rule, *given, part.time, part.offset)
+    header = seasons.seeded(part.rule, *given, part.time, part.offset)
     return Beliefs(header, np.zeros((len(part), 1), np.int64))
 
 
@@ -100,7 +100,7 @@ def _reset(part: SeedPart, records: RecordColumn) -> Beliefs:
     beliefs = record.decode(records, rule.kept + 1, rule.initial_mu, rule.initial_sigma)
     for number, each in enumerate(part.records):
         rows = np.flatnonzero(part.record == number)
-        seeding.reset(rule, beliefs, rows, part.mu[rows], part.sigma[rows], each.offset)
+        seasons.reset(rule, beliefs, rows, part.mu[rows], part.sigma[rows], each.offset)
     return beliefs
 
 

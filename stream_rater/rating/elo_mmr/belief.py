@@ -20,7 +20,7 @@ needs this (Lemma 5.4).
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,12 +28,22 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.intrinsics import LINE, prefetch
 from stream_rater.columns.kernels import giving, inlined, kernel
 from stream_rater.rating.elementary import aligned, exp, log, tanh
-from stream_rater.rating.elo_mmr import sketch
-from stream_rater.rating.elo_mmr.performance import C
+from stream_rater.rating.elo_mmr import performance, sketch
 from stream_rater.rating.elo_mmr.sketch import KEPT, NEW_A, NEW_P, NEW_R
 from stream_rater.rating.elo_mmr.sketch import ROWS as USED
 from stream_rater.rating.factor import growth, insert, power_of_two, single
-from stream_rater.rating.model import HEADER, Codes, Evidence, Factors, History, Table
+from stream_rater.rating.model import (
+    HEADER,
+    Codes,
+    Evidence,
+    Factors,
+    History,
+    Table,
+    Variances,
+    Wave,
+    read_priors,
+    record_rounds,
+)
 from stream_rater.rating.roots import (
     CENTER,
     COUNT,
@@ -53,8 +63,7 @@ from stream_rater.rating.roots import (
 )
 
 PERFORMANCE, BETA2, GAMMA2, RHO = range(USED, USED + 4)
-"""More rows of `lanes`, after those of `roots` and `sketch`: the evidence, and the inverse
-momentum."""
+"""Rows of `lanes` after those of `roots` and `sketch`: the evidence, and the inverse momentum."""
 BETA, U = USED + 4, USED + 5  # Rows for beta, and for C / beta.
 ROW = USED + 6  # The row for the belief's index in the table.
 ROWS = USED + 7
@@ -97,14 +106,13 @@ def _to_factors(lanes: Floats, n: int) -> None:
     """Turn each performance into a logistic factor, without its relative weight."""
     for i in range(n):
         beta = np.sqrt(lanes[BETA2, i])
-        lanes[BETA, i], lanes[U, i] = beta, C / beta
+        lanes[BETA, i], lanes[U, i] = beta, performance.C / beta
         lanes[NEW_P, i], lanes[NEW_A, i] = lanes[PERFORMANCE, i], 0.5 * lanes[U, i]
 
 
 @inlined
 def _join_sketch(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> None:
-    """Add each performance to up to `most` encoded factors, and merge down to the number that is
-    kept."""
+    """Add each performance to up to `most` encoded factors, and merge down to those kept."""
     sketch.make_room(codes, lanes, n, most, U, BETA)
     for i in range(n):
         lanes[NEW_R, i] = lanes[U, i] / lanes[SCALE, i]
@@ -193,8 +201,7 @@ def _load(
     header: Table, rows: Ints, evidence: Evidence, rho: Floats, kept: Ints, block: Ints,
     lanes: Floats,
 ) -> int:  # fmt: skip
-    """Load beliefs rows[block], without their factors, into lanes. Returns the largest number of
-    factors."""
+    """Load beliefs rows[block] into lanes. Returns the largest number of factors."""
     most = 0
     for i in range(filled(len(block))):
         j = block[i] if i < len(block) else block[0]  # surplus lane: a copy, never stored
@@ -224,8 +231,7 @@ def _store_headers(header: Table, rows: Ints, block: Ints, lanes: Floats) -> Non
 
 @giving
 def _in_order_of_count(header: Table, rows: Ints) -> Ints:
-    """Indices into `rows`, in order of the number of factors, so that the beliefs of a block have
-    similar numbers of factors."""
+    """Indices into `rows`, by the number of factors, so that those of a block are similar."""
     most, counts = 0, np.empty(len(rows), np.int64)
     for j in range(len(rows)):
         counts[j] = header[rows[j]].count
@@ -294,3 +300,57 @@ def replace(header: Table, rows: Ints, evidence: Evidence, kept: Ints) -> None:
         before = np.where(np.isnan(rounded[:, 2]), before, rounded[:, 2])
     header["previous_mu"][rows], header["previous_sigma"][rows] = before, header["sigma"][rows]
     header["mu"][rows], header["sigma"][rows] = rounded[:, 0], rounded[:, 1]
+
+
+class EloMMRModel(NamedTuple):
+    """The parameters of Elo-MMR, as kernels take them."""
+
+    variances: Variances
+    initial_mu: float
+    tie: float  # 1.0 or 0.5: see `performance`.
+    rho: float  # The inverse momentum; may be infinite.
+    kept: int  # The number of factors that a belief keeps; 0 for a full history.
+
+
+class Posteriors(NamedTuple):
+    """The ratings of P players after stage 2."""
+
+    mu: Floats  # (P,) the rating.
+    sigma: Floats  # (P,) the uncertainty.
+
+
+class RoundStamps(NamedTuple):
+    """The offset and the time of each player's round, which the belief stores."""
+
+    offset: Ints  # (P,) the source offset.
+    time: Ints  # (P,) Unix seconds.
+
+
+@kernel
+def rate_waves(
+    header: Table, factors: Factors, rows: Ints, wave: Wave, waves: Ints, stamps: RoundStamps,
+    model: EloMMRModel, evidence: Evidence, after: Posteriors,
+) -> None:  # fmt: skip
+    """Rate rounds by Elo-MMR, in place, each with the beliefs after the earlier waves. There are T
+    waves, whose rounds share no player, and P players; a player is counted once for each round.
+
+    The bits are those of rating wave by wave, with the same kernels. But the loop over waves is
+    compiled, too: in Python it would take longer than a round of a few players.
+
+    `header` and `factors` are the beliefs, and `rows` (P,) are the players' rows in them. Wave t
+    has the rounds waves[t] : waves[t + 1], so `waves` is (T+1,). The columns mu, sigma, rounds and
+    last_time of `wave` are overwritten with the values before each round. The evidence is written
+    to `evidence` (P, 3), and mu and sigma after each round are written to `after`.
+    """
+    rho, kept = np.full(len(rows), model.rho), np.full(len(rows), model.kept)
+    for t in range(len(waves) - 1):
+        some = performance.some_rounds(wave, waves[t], waves[t + 1])
+        i = wave.entry_starts[wave.round_starts[waves[t]]]
+        j = wave.entry_starts[wave.round_starts[waves[t + 1]]]
+        own, found = rows[i:j], evidence[i:j]
+        read_priors(header, own, some.mu, some.sigma, some.rounds, some.last_time)
+        performance.estimate(some, model.variances, model.initial_mu, model.tie, found)
+        update(header, factors, own, found, rho[i:j], kept[i:j])
+        record_rounds(header, own, stamps.offset[i:j], stamps.time[i:j])
+        for k in range(i, j):
+            after.mu[k], after.sigma[k] = header[rows[k]].mu, header[rows[k]].sigma

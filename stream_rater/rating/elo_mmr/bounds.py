@@ -87,10 +87,8 @@ def _bounds(
     narrow: float, scratch: Floats,
 ) -> tuple[float, float]:  # fmt: skip
     """Lower and upper bounds of a round's performances, from P and Q at a few nodes in (low, high).
-
     Each bound is moved inwards from its node, because ln P and ln Q change by less than the widest
-    u per point.
-    """
+    u per point."""
     if high - low > WIDEST * narrow:
         return low, high
     h = (high - low) / (COARSE - 1)
@@ -142,11 +140,9 @@ def _sum_at(
     low: float, high: float, mu: Floats, u: Floats, best: int, last: int, ranked: int, own: float,
     lanes: Floats,
 ) -> None:  # fmt: skip
-    """Compute P, Q and P's two derivatives, one row each, split into STRIP partial sums.
-
-    The first four rows are the sums at `low`, with `own` times the last group's terms added. The
-    next four are the sums at `high`, with `own` times the first group's terms added.
-    """
+    """Compute P, Q and P's two derivatives, one row each, split into STRIP partial sums. The first
+    four rows are the sums at `low`, with `own` times the last group's terms added. The next four
+    are the sums at `high`, with `own` times the first group's terms added."""
     for k in range(8 * STRIP):
         lanes[k] = 0.0
     for k in range(STRIP):
@@ -199,8 +195,7 @@ def _guess_all(
 
 @inlined
 def _step_all(ends: Floats, end: int, odds: int, sums: int) -> None:
-    """Take Halley's step from the sums in four rows from `sums` on, unless it is too long to be
-    trusted."""
+    """Take Halley's step from the sums in four rows from `sums` on, unless it is too long."""
     for i in range(ends.shape[1]):
         f, f1, f2 = excess(
             ends[sums, i], ends[sums + 1, i], ends[sums + 2, i], ends[sums + 3, i], ends[odds, i]
@@ -215,10 +210,8 @@ def likely_ends(
     u: Floats, tie: float, odds: Floats, lanes: Floats, ends: Floats,
 ) -> None:  # fmt: skip
     """Estimate the last and the first performance of the rounds `which`, to within about MARGIN.
-
     Each estimate is a guess from the moments of all ratings, improved by one step. The results are
-    written into rows LEAST and MOST of `ends` (ENDS, len(which)).
-    """
+    written into rows LEAST and MOST of `ends` (ENDS, len(which))."""
     own = 2.0 * tie - 1.0
     _guess_all(round_starts, which, ranked, known, place, mu, u, own, odds, ends)
     for i in range(len(which)):

@@ -23,8 +23,7 @@ TOLERANCE = 1e-4
 error is of the order of its cube."""
 
 FLAT, NOISE = 1e-6, 1e-9
-"""Where |f| < NOISE and the slope is below FLAT of the widest u, f is too flat to locate its
-zero."""
+"""Where |f| < NOISE and the slope is below FLAT of the widest u, f is too flat for its zero."""
 
 
 @kernel
@@ -49,10 +48,8 @@ def _sums(
 def _halley_step(
     x: float, mu: Floats, u: Floats, better: int, tied: int, tied_end: int, worse: int, tie: float
 ) -> tuple[float, float, float]:
-    """f = ln(left) - ln(right) at x, its slope, and Halley's step towards its zero.
-
-    Entries [0, better) are better, [tied, tied_end) are tied, and [worse, n) are worse.
-    """
+    """f = ln(left) - ln(right) at x, its slope, and Halley's step towards its zero. Entries [0,
+    better) are better, [tied, tied_end) are tied, and [worse, n) are worse."""
     left, _, left1, left2 = _sums(x, mu, u, 0, better)
     _, right, right1, right2 = _sums(x, mu, u, worse, len(mu))
     won, lost, slope, bend = _sums(x, mu, u, tied, tied_end)

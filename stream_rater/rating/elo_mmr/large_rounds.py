@@ -21,6 +21,7 @@ from stream_rater.rating.elo_mmr.bounds import (
     likely_ends,
     tabulate_round,
 )
+from stream_rater.rating.elo_mmr.direct import FLAT, NOISE
 from stream_rater.rating.elo_mmr.sum_table import (
     INVERSE,
     LEVELS,
@@ -72,18 +73,12 @@ round."""
 UNFINISHED = 1e-3  # The tolerance for entries that did not finish, whose f is less straight.
 
 OWN = 1500
-"""In rounds smaller than this, a first step adds each entry's own terms to the guess. It is cheap,
-because L is known there."""
+"""In smaller rounds, a first step adds each entry's own terms to the guess, where L is known."""
 
 PASSES = 4
-"""The maximum number of steps that entries take together. An entry that needs more continues
-alone."""
+"""The most steps that entries take together. An entry that needs more continues alone."""
 
 FEW = 8  # If at most one in this many entries needs another step, these continue alone at once.
-
-FLAT, NOISE = 1e-6, 1e-9
-"""Where |f| < NOISE and the slope is below FLAT of the widest u, f is too flat to locate its
-zero."""
 
 
 @inlined
@@ -116,11 +111,9 @@ def _look_all_up(f: Floats, low: float, h: float, total: float, lanes: Floats, n
 
 @inlined
 def _guess(back: Floats, low: float, h: float, lanes: Floats, n: int, k: int) -> int:
-    """Guess each X from its odds: it is where L is about -ln ODDS.
-
-    The odds rise from entry to entry, and no X is beyond interval k. Returns the interval of the
-    last X, and writes 1 / (rise of L) there to P1.
-    """
+    """Guess each X from its odds: it is where L is about -ln ODDS. The odds rise from entry to
+    entry, and no X is beyond interval k. Returns the interval of the last X, and writes 1 / (rise
+    of L) there to P1."""
     for i in range(n):
         lanes[STEP + i] = -quick_log(lanes[ODDS + i])
     last = k
@@ -153,8 +146,7 @@ def _guess(back: Floats, low: float, h: float, lanes: Floats, n: int, k: int) ->
 
 @inlined
 def _follow_from_odds(total: float, h: float, lanes: Floats, n: int) -> None:
-    """Compute P, Q and P's derivatives at each guessed X, where P/Q is 1/ODDS, as if L were
-    straight."""
+    """Compute P, Q and P's derivatives at each guessed X, as if L were straight: P/Q is 1/ODDS."""
     for i in range(n):
         odds, rise = lanes[ODDS + i], 1.0 / (h * lanes[P1 + i])
         s = 1.0 / (1.0 + odds)
@@ -169,10 +161,8 @@ def _solve(
     x: float, c: Floats, low: float, h: float, total: float, mu: Floats, u: Floats,
     odds: float, tie: float, tolerance: float,
 ) -> float:  # fmt: skip
-    """The performance of the tie group (mu, u), searched from x with all safeguards.
-
-    Returns NaN if f is too flat to locate its zero, as after an upset over a wide gap.
-    """
+    """The performance of the tie group (mu, u), searched from x with all safeguards. Returns NaN if
+    f is too flat to locate its zero, as after an upset over a wide gap."""
     below, above = low, low + h * (c.shape[1] - 1)
     last, own = math.inf, 2.0 * tie - 1.0
     for _ in range(MAX_STEPS):
@@ -273,11 +263,9 @@ def _block(place: Places, first: int, ranked: int) -> int:
 def _unfinished_performances(
     mu: Floats, u: Floats, ranked: int, tie: float, known: Floats, scratch: Floats, found: Floats
 ) -> None:
-    """Write the performances of entries [ranked, n), which did not finish, into `found`.
-
-    Each has only itself as a tied entry, and all ranked entries as better ones, so the table covers
-    the ranked entries alone.
-    """
+    """Write the performances of entries [ranked, n), which did not finish, into `found`. Each has
+    only itself as a tied entry, and all ranked entries as better ones, so the table covers the
+    ranked entries alone."""
     narrow = 1.0 / known[WIDEST]
     nodes, wide, low, h = tabulate(
         mu[:ranked], u[:ranked], known[LOW], known[HIGH], narrow, scratch
@@ -369,11 +357,8 @@ def solve_large(
     round_starts: Ints, which: Ints, known: Floats, place: Places, mu: Floats, u: Floats,
     tie: float, found: Floats,
 ) -> None:  # fmt: skip
-    """Write the performances of the rounds `which` into `found`.
-
-    `round_starts` and `known` (see `round_bounds`) cover all rounds. `direct` solves performances
-    that are left NaN.
-    """
+    """Write the performances of the rounds `which` into `found`. `round_starts` and `known` (see
+    `round_bounds`) cover all rounds. `direct` solves performances that are left NaN."""
     some, ranked = np.empty_like(which), np.empty_like(which)
     count, most = _begin_all(round_starts, which, known, place, mu, u, tie, some, ranked, found)
     _solve_all(

@@ -32,8 +32,7 @@ C = math.pi / math.sqrt(3.0)  # A logistic distribution with variance delta^2 ha
 SECONDS_PER_DAY = 86400.0
 
 TOGETHER = 8192
-"""The number of entries that are rated together, so that the working arrays stay in the
-second-level cache."""
+"""The number of entries that are rated together, so that arrays stay in the second-level cache."""
 
 MANY = 512
 """If fewer rounds than this are rated together, they may have twice as many entries. The last
@@ -46,8 +45,7 @@ with which it carries no information."""
 
 @kernel
 def performances(place: Places, mu: Floats, u: Floats, tie: float) -> Floats:
-    """(n,) the performance of each entry of one round. Entries are in order of place, unfinished
-    ones last."""
+    """(n,) the performance of each entry of one round, in order of place, unfinished ones last."""
     return solve_rounds(np.array([0, len(mu)]), place, mu, u, tie)
 
 
@@ -134,10 +132,8 @@ def is_solo(share: Floats, i: int, j: int) -> bool:
 @giving
 def team(initial_mu: float, share: Floats, mu: Floats, variance: Floats) -> tuple[float, float]:
     """A team's rating, and the variance of its performance, by its members' shares (section 3.3).
-
     The members' deviations from the initial rating add up, so that two newcomers against one are
-    even.
-    """
+    even."""
     return initial_mu + np.sum(share * (mu - initial_mu)), np.sum(share * share * variance)
 
 
@@ -145,8 +141,7 @@ def team(initial_mu: float, share: Floats, mu: Floats, variance: Floats) -> tupl
 def credit_members(
     performance: float, initial_mu: float, share: Floats, mu: Floats, prior: Floats, out: Floats
 ) -> None:
-    """Write each member's evidence: the team's performance minus the other members' ratings
-    (section 3.3)."""
+    """Write each member's evidence: the team's performance minus the others' ratings (3.3)."""
     team_mu, _ = team(initial_mu, share, mu, prior)
     spread = np.sum(share * share * (prior + out[:, 1]))
     for i in range(len(mu)):
@@ -174,8 +169,7 @@ def _prior(sigma: Floats, out: Floats) -> Floats:
 
 @kernel
 def _find_entries(wave: Wave, initial_mu: float, out: Floats, entry_mu: Floats, u: Floats) -> None:
-    """Write each entry's rating and u = C/delta, from its players and their beta^2 and gamma^2 in
-    `out`."""
+    """Write each entry's rating and u = C/delta, from its players' beta^2 and gamma^2 in `out`."""
     share, mu, sigma = wave.share, wave.mu, wave.sigma
     for e in range(len(entry_mu)):
         i, j = wave.entry_starts[e], wave.entry_starts[e + 1]
@@ -248,10 +242,8 @@ def some_rounds(wave: Wave, first: int, end: int) -> Wave:
 @kernel
 def estimate(wave: Wave, variances: Variances, initial_mu: float, tie: float, out: Floats) -> None:
     """Write the evidence of every player of a wave into `out` (P, 3): see model.Wave and
-    model.Evidence.
-
-    A few rounds are computed at a time, so that the working arrays stay in the cache.
-    """
+    model.Evidence. A few rounds are computed at a time, so that the working arrays stay in the
+    cache."""
     first = 0
     while first < len(wave.weight):
         end = rounds_together(wave.round_starts, first)
@@ -261,7 +253,7 @@ def estimate(wave: Wave, variances: Variances, initial_mu: float, tie: float, ou
         first = end
 
 
-# --- the order of performances: Theorem 5.2 to the last bit --------------------------------------
+# --- the order of performances: Theorem 5.2 to the last bit ---------------------------------------
 
 
 @kernel
@@ -280,8 +272,7 @@ def _just_below(x: float) -> float:
 
 @inlined
 def falls(place: Places, found: Floats, first: int, end: int) -> bool:
-    """Whether entries [first, end) of a round already have the order that `let_fall` enforces, and
-    none is NaN."""
+    """Whether entries [first, end) are ordered as `let_fall` orders them, and none is NaN."""
     wrong = 0 if found[first] == found[first] else 1
     for i in range(first + 1, end):
         limit = found[i - 1] if place[i] == place[i - 1] else _just_below(found[i - 1])

@@ -133,10 +133,8 @@ def _surplus(lanes: Floats, n: int) -> int:
 
 @inlined
 def _find_cheapest(codes: Codes, lanes: Floats, n: int, most: int) -> None:
-    """Set PLACE to the first of the two neighbours with the least cost of merging.
-
-    The cost is r1 r2 / (r1 + r2) * d^4. PLACE is NONE if nothing is to be merged.
-    """
+    """Set PLACE to the first of the two neighbours with the least cost of merging. The cost is r1
+    r2 / (r1 + r2) * d^4. PLACE is NONE if nothing is to be merged."""
     for i in range(n):
         lanes[LEAST, i], lanes[OVER, i], lanes[PLACE, i] = math.inf, 1.0, NONE
         lanes[P2, i], lanes[R2, i] = performance_of(codes[0, i], 1.0), weight_of(codes[0, i])
@@ -159,8 +157,7 @@ def _find_cheapest(codes: Codes, lanes: Floats, n: int, most: int) -> None:
 
 @inlined
 def _take(codes: Codes, lanes: Floats, n: int) -> None:
-    """Load the pair of each belief into its lane. A lane that has nothing to merge loads any
-    pair."""
+    """Load the pair of each belief into its lane; any pair, if there is nothing to merge."""
     for i in range(n):
         k = int(lanes[PLACE, i]) if lanes[PLACE, i] < NONE else 0
         slope = steepest(lanes[NARROWEST, i])
@@ -198,10 +195,8 @@ def _relieve(codes: Codes, lanes: Floats, n: int) -> None:
 
 @inlined
 def _close_up(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> None:
-    """Put each merged factor in the place of its pair, and move the factors after it up.
-
-    The loops have no branch, because the places of pairs are unpredictable.
-    """
+    """Put each merged factor in the place of its pair, and move the factors after it up. The loops
+    have no branch, because the places of pairs are unpredictable."""
     for k in range(most - 1):
         at = float(k)
         for i in range(n):
@@ -214,10 +209,8 @@ def _close_up(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> Non
 
 @inlined
 def merge(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> None:
-    """Merge the cheapest neighbours in every belief until it has no more factors than are kept.
-
-    No belief has more than `most` factors.
-    """
+    """Merge the cheapest neighbours in every belief until it has no more factors than are kept. No
+    belief has more than `most` factors."""
     while _surplus(lanes, n) > 0:
         _find_cheapest(codes, lanes, n, most)
         _take(codes, lanes, n)
@@ -229,8 +222,7 @@ def merge(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> None:
 
 @inlined
 def read(codes: Codes, terms: Floats, lanes: Floats, n: int, most: int) -> None:
-    """Decode up to `most` factors of each belief, with FILL after them, as `find_modes` needs
-    them."""
+    """Decode up to `most` factors of each belief, with FILL after them for `find_modes`."""
     for i in range(n):
         lanes[A2, i] = steepest(lanes[NARROWEST, i])
     for k in range(most):

@@ -44,8 +44,7 @@ small fraction of its fourth power, because f is nearly straight."""
 PASSES = 8
 
 MU, U, PLACE, ODDS, X, STEP = range(6)
-"""Planes: the data of an entry, its odds (B + c T) / (W + c T), its performance and the last
-step."""
+"""Planes: an entry's data, odds (B + c T) / (W + c T), performance and last step."""
 PLANES = 6
 COUNT, W, WD, WDD = range(5, 9)
 """Planes that only the first step has, in the place of STEP. They describe an entry and those tied
@@ -69,11 +68,8 @@ REACH = 8.0  # The longest first step, in units of 1/u of the round's first entr
 @inlined
 def _sum(planes: Floats, rows: Floats, i: int, size: int, tie: float, alone: bool) -> None:
     """Compute P, Q and P's derivatives at the X of entry i. A tied entry's term counts 2c times,
-    any other term counts once.
-
-    `alone` says that no entries are tied in any lane, so that an entry is tied only with itself.
-    The bits are the same.
-    """
+    any other term counts once. `alone` says that no entries are tied in any lane, so that an entry
+    is tied only with itself. The bits are the same."""
     for k in range(LANES):
         rows[P, k] = rows[Q, k] = rows[P1, k] = rows[P2, k] = rows[P3, k] = 0.0
     for j in range(size):
@@ -98,8 +94,7 @@ def _sum(planes: Floats, rows: Floats, i: int, size: int, tie: float, alone: boo
 def _sum_singly(
     planes: Singles, rows: Singles, i: int, size: int, tie: np.float32, alone: bool
 ) -> None:
-    """Compute P, Q and P's derivatives at the X of entry i in single precision, which fits twice as
-    many lanes in a vector."""
+    """Do the same as `_sum` in single precision, which fits twice as many lanes in a vector."""
     for k in range(LANES):
         rows[P, k] = rows[Q, k] = rows[P1, k] = rows[P2, k] = rows[P3, k] = ZERO
     for j in range(size):
@@ -167,10 +162,8 @@ def _step_first(
     size: int, starts: Ints, place: Places, mu: Floats, u: Floats, odds: Floats, tie: float,
     alone: bool, planes: Singles, rows: Singles, guess: Floats,
 ) -> None:  # fmt: skip
-    """Guess the performances in some rounds and take a first step, in single precision.
-
-    Here, ratings are relative to the round's first entry.
-    """
+    """Guess the performances in some rounds and take a first step, in single precision. Here,
+    ratings are relative to the round's first entry."""
     for k in range(LANES):
         first = starts[min(k, len(starts) - 1)]
         for i in range(size):
@@ -306,11 +299,8 @@ def solve_small(
     tie: float, found: Floats,
 ) -> None:  # fmt: skip
     """Write the performances of the rounds `which` into `found`. These rounds have at most SMALL
-    entries, all of which finished.
-
-    `round_starts` and `known` (see `round_bounds`) cover all rounds. `direct` solves performances
-    that are left NaN.
-    """
+    entries, all of which finished. `round_starts` and `known` (see `round_bounds`) cover all
+    rounds. `direct` solves performances that are left NaN."""
     odds, guess = np.empty(len(mu)), np.empty(len(mu))
     starts = np.empty((SMALL + 1, len(which)), np.int64)
     lows, highs = np.empty((SMALL + 1, len(which))), np.empty((SMALL + 1, len(which)))

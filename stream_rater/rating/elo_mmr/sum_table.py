@@ -10,10 +10,12 @@ eighth power of the distance h of nodes: it is about (h u / 2 pi)^8 / 8 of 1/u.
 
 import math
 
-from stream_rater.columns.arrays import Floats
+import numpy as np
+
+from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.intrinsics import fma
-from stream_rater.columns.kernels import inlined
-from stream_rater.rating.elementary import VECTOR, quick_exp, whole
+from stream_rater.columns.kernels import inlined, kernel
+from stream_rater.rating.elementary import VECTOR, aligned, exp, log, quick_exp, whole
 from stream_rater.rating.elo_mmr.sums import bend_of_slope, excess
 from stream_rater.rating.roots import SIXTH
 
@@ -57,8 +59,7 @@ def _begin(e: Floats, distance: float, step: float) -> None:
 
 @inlined
 def _extend(e: Floats, factor: float) -> None:
-    """Fill e beyond the first VECTOR nodes. Each value is `factor` times the value VECTOR nodes
-    before."""
+    """Fill e beyond the first VECTOR nodes: each value is `factor` times that VECTOR before."""
     for k in range(len(e) - VECTOR):
         e[k + VECTOR] = e[k] * factor
 
@@ -145,8 +146,7 @@ def coarse_sums(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch
 
 @inlined
 def _sum(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Floats) -> None:
-    """Compute P, Q and P's first three derivatives at x_k = low + k h, into the first five rows of
-    `nodes` in `scratch`."""
+    """Compute P, Q and P's first three derivatives at x_k = low + k h, in rows of `scratch`."""
     sums = scratch[: 5 * nodes].reshape((5, nodes))
     e, g = scratch[5 * nodes :][: BATCH * nodes].reshape((BATCH, nodes)), scratch[-BATCH:]
     sums[:] = 0.0
@@ -163,8 +163,7 @@ def _sum(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Float
 def _sum_widely(
     mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Floats
 ) -> None:  # fmt: skip
-    """Compute the sums of `_sum` for nodes over so wide a range that most terms of an entry are
-    saturated."""
+    """Compute the sums of `_sum` over a range so wide that most terms are saturated."""
     sums = scratch[: 5 * nodes].reshape((5, nodes))
     won, lost = scratch[5 * nodes : 6 * nodes + 1], scratch[6 * nodes + 1 : 7 * nodes + 2]
     e = scratch[7 * nodes + 2 : 8 * nodes + 2 + VECTOR]
@@ -190,8 +189,7 @@ def _sum_widely(
 
 @inlined
 def _differentiate(sums: Floats, h: float, f: Floats) -> None:
-    """Compute L's Taylor coefficients, up to the third, in units of h at each node, into f (4,
-    nodes)."""
+    """Compute L's first four Taylor coefficients in units of h, into f (4, nodes)."""
     for k in range(sums.shape[1]):
         p, q = sums[0, k], sums[1, k]
         p1, p2, p3 = h * sums[2, k], h * h * sums[3, k], h * h * h * sums[4, k]
@@ -304,3 +302,68 @@ def look_up(f: Floats, low: float, h: float, x: float) -> tuple[float, float, fl
         f[0, k], f[1, k], f[2, k], f[3, k], f[0, k + 1], f[1, k + 1], f[2, k + 1], f[3, k + 1], r
     )
     return value, slope * scale, bend * (scale * scale)
+
+
+# --- log odds against all opponents, for other systems --------------------------------------------
+#
+# The opponents' terms are logistic, with s_j(x) = 1 / (1 + e^(-(x - mu_j) u_j)). P(x) is the sum of
+# u_j s_j(x), and Q(x) is the sum of u_j (1 - s_j(x)). Their log odds L = ln(P/Q) are tabulated once
+# for a round. P / (P + Q) = 1 / (1 + e^-L) follows without loss of precision in either tail.
+
+FEW = 32  # In rounds of up to this many entries, the sums are computed again for each entry.
+
+CLOSER = 0.6
+"""The distance between nodes is this fraction of that of Elo-MMR, which makes L 60 times as exact.
+Between ratings that are far apart L is flat, so an error in L becomes a larger one in x."""
+
+
+@kernel
+def table_of(mu: Floats, u: Floats, low: float, high: float) -> tuple[Floats, float, float]:
+    """A table of L on [low, high], its first node, and the distance between nodes. The table is
+    empty where it would not pay: in small rounds, and where [low, high] is too many scales 1/u
+    wide."""
+    narrow = CLOSER / np.max(u)
+    if len(mu) <= FEW or high - low > WIDEST * narrow:
+        return np.empty((0, 0)), low, 1.0
+    scratch = aligned(room(high - low, narrow))
+    nodes, wide, low, h = tabulate(mu, u, low, high, narrow, scratch)
+    return scratch[LEVELS * wide : INVERSE * wide].reshape((4, wide))[:, :nodes], low, h
+
+
+@kernel
+def log_odds(
+    x: float, mu: Floats, u: Floats, c: Floats, low: float, h: float
+) -> tuple[float, float]:
+    """L and its slope at x, from the table c, or from every opponent if c is empty."""
+    if len(c) > 0:
+        value, rise, _ = look_up(c, low, h, x)
+        return value, rise
+    p = q = slope = 0.0
+    for j in range(len(mu)):
+        e = exp((mu[j] - x) * u[j])
+        won = u[j] / (1.0 + e)
+        p, q, slope = p + won, q + e * won, slope + e * won * won
+    return log(p / q), slope * (1.0 / p + 1.0 / q)
+
+
+@kernel
+def chance(value: float) -> float:
+    """P / (P + Q) for log odds L."""
+    return 1.0 / (1.0 + exp(-value))
+
+
+@kernel
+def scores(lo: Ints, hi: Ints, weight: Floats) -> tuple[Floats, float]:
+    """(n,) the weight of all entries that each entry beat, plus half that of its tie group; and the
+    total weight."""
+    n = len(weight)
+    found, worse = np.empty(n), 0.0
+    end = n
+    while end > 0:
+        first, tied = lo[end - 1], 0.0
+        for j in range(first, end):
+            tied += weight[j]
+        found[first:end] = worse + 0.5 * tied
+        worse += tied
+        end = first
+    return found, worse

@@ -31,8 +31,7 @@ from stream_rater.rating.elementary import exp, log, quick_exp, quick_log, whole
 from stream_rater.rating.model import Places
 
 BLOCK = 128
-"""The number of entries that are solved together: enough for any vector, and most blocks need one
-step."""
+"""The number of entries solved together: enough for any vector; most blocks need one step."""
 
 X, P, Q, P1, P2, S, R, S1, S2, ODDS, STEP, MU, U, E, TABLE = range(0, 15 * BLOCK, BLOCK)
 """The offset of each row. The rows are: a performance; the sums P and Q there, and P's two
@@ -91,8 +90,7 @@ def find_odds(
 def _find_odds_of_ties(
     place: Places, u: Floats, ranked: int, tie: float, total: float, odds: Floats
 ) -> None:
-    """Compute (B + c T) / (W + c T) of each of the first `ranked` entries, for tie groups of any
-    size."""
+    """Do the same as `find_odds`, for tie groups of any size."""
     better, first = 0.0, 0
     while first < ranked:
         tied, until, end = 0.0, better, first
@@ -119,10 +117,8 @@ def moments(mu: Floats, u: Floats, first: int, end: int) -> tuple[float, float, 
 @inlined
 def likely(level: float, size: float, total: float, mean: float, square: float) -> float:
     """An estimate of the x, relative to mu[0], where ln P/Q is -level, for `size` entries with
-    these moments.
-
-    All ratings are treated as one logistic distribution with the entries' mean and variance.
-    """
+    these moments. All ratings are treated as one logistic distribution with the entries' mean and
+    variance."""
     spread = max(total * square - mean * mean, 0.0) * VARIANCE_TO_SCALE
     x: float = (mean - np.sqrt(size * size + spread) * level) / total
     return x
@@ -131,9 +127,7 @@ def likely(level: float, size: float, total: float, mean: float, square: float) 
 @inlined
 def enter(first: int, end: int, mu: Floats, u: Floats, odds: Floats, lanes: Floats) -> int:
     """Load entries [first, end) into lanes, with copies of the last entry up to a whole vector.
-
-    Returns the number of lanes used.
-    """
+    Returns the number of lanes used."""
     n, filled = end - first, whole(end - first)
     for i in range(n):
         lanes[MU + i], lanes[U + i], lanes[ODDS + i] = mu[first + i], u[first + i], odds[first + i]
@@ -221,7 +215,7 @@ def count_long(lanes: Floats, n: int, enough: float) -> int:
     return long
 
 
-# --- bounds and moments of a round, computed before its performances are searched ---------------
+# --- bounds and moments of a round, computed before its performances are searched -----------------
 
 LOW, HIGH, TOTAL, WIDEST, MEAN, SQUARE = range(6)
 """The columns of `known`: the bounds of the round's performances; the sum and the maximum of u; the
@@ -231,10 +225,8 @@ KNOWN = 6
 
 @inlined
 def round_bounds(mu: Floats, u: Floats, first: int, end: int, tie: float, known: Floats) -> None:
-    """Compute the columns of `known` (KNOWN,) for the round with the entries [first, end).
-
-    Beyond the bounds, a single term of one side outweighs the whole other side.
-    """
+    """Compute the columns of `known` (KNOWN,) for the round with the entries [first, end). Beyond
+    the bounds, a single term of one side outweighs the whole other side."""
     least, widest, total = u[first], u[first], 0.0
     low, high, mean, square = mu[first], mu[first], 0.0, 0.0
     for j in range(first, end):

@@ -1,5 +1,5 @@
-"""The kernels of all rating systems except Elo-MMR (`rating.elo_mmr`) and the historic ones
-(`rating.historic`): stage 1 of each system, and the sums and tables that several systems share.
+"""The kernels of all rating systems except Elo-MMR (`rating.elo_mmr`): stage 1 of each system, and
+the sums and tables that several systems share.
 
 A system rates a whole wave in one call (`rate_rounds`). Formulas and symbols are those of the paper
 that each module names.

@@ -41,22 +41,98 @@ import numpy as np
 
 from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.kernels import kernel
-from stream_rater.rating.kernels import pairwise_elo, plackett_luce, thurstone
-from stream_rater.rating.kernels.places import tie_bounds
-from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Places, Wave
+from stream_rater.rating.elo_mmr.sum_table import chance, log_odds, table_of
+from stream_rater.rating.kernels import plackett_luce, thurstone
+from stream_rater.rating.model import Evidence, Places, Wave, count_ranked, tie_bounds
+from stream_rater.rating.normal import hazard
 
 PAIRS, EXPONENTIAL, GAUSSIAN, CHOICES = 0, 1, 2, 3
 """The kinds of likelihood: of all pairs, or of the whole order by an exponential or a Gaussian
 model. CHOICES is the exponential one in the usual orientation."""
 
 MOST_RATING = 3.4028234663852886e38
-"""No rating is above this or below its negative: it is the largest float32, which a record
-holds."""
+"""No rating is beyond this on either side: it is the largest float32, which a record holds."""
 LARGEST = 1.7e308  # The largest learning rate times round weight, as a float64 holds it.
 
 LIKELIHOODS = {
     "pairs": PAIRS, "exponential": EXPONENTIAL, "gaussian": GAUSSIAN, "choices": CHOICES,
 }  # fmt: skip
+
+
+# --- Elo and pairwise Elo: a game between each pair of entries (sections 3.1 and 3.2.1) -----------
+#
+# The logistic model is the exponential one of section 3.1.1: P(i beats j) = 1 / (1 + exp(x_j -
+# x_i)). Its gradient is the score of an entry minus its expected score, which follows at any x from
+# the log odds there, without a look at every pair (`log_odds`).
+#
+# The Gaussian model of section 3.1.2 has P = Phi((x_i - x_j) / sqrt 2) and follows the maximum
+# likelihood rule, whose steps have no bound. A tie is half a win and half a loss.
+
+INVERSE_SQRT_2 = 1.0 / math.sqrt(2.0)
+
+
+@kernel
+def _pull(difference: float) -> float:
+    """The derivative of ln P(win) by the winner's rating minus the loser's (Gaussian)."""
+    return INVERSE_SQRT_2 * hazard(-INVERSE_SQRT_2 * difference)
+
+
+@kernel
+def _gaussian(x: Floats, hi: Ints, ranked: int, g: Floats) -> None:
+    for i in range(ranked):
+        for j in range(i + 1, len(x)):
+            pull = _pull(x[i] - x[j])
+            if j <= hi[i]:
+                pull = 0.5 * (pull - _pull(x[j] - x[i]))
+            g[i] += pull
+            g[j] -= pull
+
+
+@kernel
+def _logistic(x: Floats, hi: Ints, ranked: int, g: Floats) -> None:
+    """Write the gradient of the logistic model into `g`. An entry counts as its own opponent: it
+    scores half against itself, and its expected score is half, too."""
+    n, first = len(x), 0
+    for i in range(ranked):
+        first = i if hi[first] < i else first
+        g[i] = (n - 1 - hi[i]) + 0.5 * (hi[i] - first + 1)
+    _less_expected(x, x[:ranked], g[:ranked])
+    _less_expected(x[:ranked], x[ranked:], g[ranked:])
+
+
+@kernel
+def _less_expected(x: Floats, at: Floats, g: Floats) -> None:
+    """Subtract from each g (k,) the expected score at `at` (k,) against all of x."""
+    if len(x) == 0 or len(at) == 0:
+        return
+    u = np.ones(len(x))
+    c, low, h = table_of(x, u, min(np.min(x), np.min(at)), max(np.max(x), np.max(at)))
+    for i in range(len(at)):
+        value, _ = log_odds(at[i], x, u, c, low, h)
+        g[i] -= len(x) * chance(value)
+
+
+@kernel
+def gradient_of_pairs(x: Floats, hi: Ints, ranked: int, gaussian: bool, average: bool) -> Floats:
+    """(n,) d/dx of the sum over pairs of ln P(outcome), or of the mean over each entry's own pairs.
+
+    Entries are in order of place; hi (n,) is the last position of each tie group. Entries from
+    `ranked` on are not compared with each other. Unless averaged, the gradients add up to zero:
+    what one entry gains, another loses.
+    """
+    n = len(x)
+    g = np.zeros(n)
+    if gaussian:
+        _gaussian(x, hi, ranked, g)
+    else:
+        _logistic(x, hi, ranked, g)
+    if average:
+        for i in range(n):
+            g[i] /= max(n - 1 if i < ranked else ranked, 1)
+    return g
+
+
+# --- all systems ----------------------------------------------------------------------------------
 
 
 @kernel
@@ -75,8 +151,7 @@ def _of_order(x: Floats, order: Ints, ranked: int, likelihood: int, out: Floats)
 
 @kernel
 def _share_alike(x: Floats, order: Ints, lo: Ints, ranked: int, g: Floats) -> None:
-    """Give tied entries of equal rating, which are neighbours in `order`, the mean of their
-    gradients."""
+    """Give tied entries of equal rating, neighbours in `order`, the mean of their gradients."""
     first = 0
     while first < ranked:
         end, total = first, 0.0
@@ -113,13 +188,10 @@ def order_gradient(x: Floats, lo: Ints, hi: Ints, ranked: int, likelihood: int) 
 def gradient(
     place: Places, x: Floats, anchor: float, likelihood: int, gaussian: bool, average: bool
 ) -> Floats:
-    """(n,) d ln P / dx of a round. Entries are in order of place; `anchor` is NaN if there is
-    none."""
+    """(n,) d ln P / dx of a round, in order of place; `anchor` is NaN if there is none."""
     n = len(x)
     lo, hi = tie_bounds(place)
-    ranked = n
-    while ranked > 0 and place[ranked - 1] == DID_NOT_FINISH:
-        ranked -= 1
+    ranked = count_ranked(place)
     entries = x
     if not np.isnan(anchor):
         entries = np.append(x, anchor)
@@ -128,7 +200,7 @@ def gradient(
     if ranked == 0:
         return np.zeros(n)
     if likelihood == PAIRS:
-        return pairwise_elo.gradient(entries, hi, ranked, gaussian, average)[:n]
+        return gradient_of_pairs(entries, hi, ranked, gaussian, average)[:n]
     return order_gradient(entries, lo, hi, ranked, likelihood)[:n]
 
 
@@ -154,8 +226,7 @@ class Climb(NamedTuple):
 
     knots: Floats
     rates: Floats
-    """The learning rate at each rating of `knots`; it is linear between them and constant
-    outside."""
+    """The learning rate at each of `knots`; it is linear between them and constant outside."""
     scale: float  # The number of points per unit of x.
     initial_mu: float
     anchor: float  # The rating of the dummy player who is tied for last; NaN if there is none.
@@ -201,11 +272,9 @@ def estimate(
     wave: Wave, rates: Sequence[tuple[float, float]], scale: float, initial_mu: float,
     anchor: float | None, floor: float | None, likelihood: tuple[str, bool, bool],
 ) -> Evidence:  # fmt: skip
-    """Evidence (P, 3): performance, new mu, and the unchanged sigma.
-
-    The parameters are those of `systems.kerby.Climbing`. `likelihood` is the name of one of
-    LIKELIHOODS, whether it is Gaussian, and whether it is averaged over an entry's pairs.
-    """
+    """Evidence (P, 3): performance, new mu, and the unchanged sigma. The parameters are those of
+    `systems.kerby.Climbing`. `likelihood` is the name of one of LIKELIHOODS, whether it is
+    Gaussian, and whether it is averaged over an entry's pairs."""
     fixed = wave.fixed if len(wave.fixed) else np.zeros(len(wave.mu), np.bool_)
     table, (kind, gaussian, average) = np.array(rates, np.float64), likelihood
     climb = Climb(

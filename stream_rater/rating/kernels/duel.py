@@ -1,4 +1,4 @@
-"""The two-moment filter for two sides, in closed form.
+"""The noise of performances in the two-moment filter, and two sides in closed form.
 
 Let D be the difference of the two performances, the better one's minus the worse one's. On each of
 the four pairs of days (usual or bad for either side) the skills and D are jointly normal. The mean
@@ -27,8 +27,24 @@ import numpy as np
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.kernels import inlined
 from stream_rater.rating.elementary import exp
-from stream_rater.rating.kernels.hazards import excess
-from stream_rater.rating.kernels.skewed import PART, PI_0, PI_1, SHIFT_0, SHIFT_1
+from stream_rater.rating.normal import excess
+
+# The noise is skewed: there are usual days and bad ones, with the probabilities PI_0 and PI_1. On
+# either kind of day it is normal, with the mean SHIFT_0 b or SHIFT_1 b and the variance PART b^2.
+# Over both kinds of day its mean is 0 and its variance b^2.
+
+BAD, LOWER = 0.2, 2.0
+"""BAD is the probability of a bad day. The mean of a bad day is lower than that of a usual day by
+LOWER standard deviations of one kind of day. LOWER = 2 is the most skewed noise of two normal
+distributions whose density is log-concave. Both numbers were chosen on the games of the benchmarks,
+as the parameters' defaults were."""
+_TOTAL = 1.0 + BAD * (1.0 - BAD) * LOWER**2  # the variance before it is scaled to 1
+PI_0, PI_1 = 1.0 - BAD, BAD
+SHIFT_0, SHIFT_1 = BAD * LOWER / math.sqrt(_TOTAL), (BAD - 1.0) * LOWER / math.sqrt(_TOTAL)
+PART = 1.0 / _TOTAL
+ODDS = math.log(PI_1 / PI_0)
+
+REACH = 6.0  # A grid of performances reaches this many standard deviations beyond every mean.
 
 SQRT_2_PI = math.sqrt(2.0 * math.pi)
 
@@ -41,8 +57,7 @@ class Pair(NamedTuple):
     variance shrinks by t V."""
 
     weight: float
-    """The prior probability of the pair times its likelihood, up to a factor that all pairs
-    share."""
+    """The pair's prior probability times its likelihood, up to a factor that all pairs share."""
     lift: float  # lambda.
     t: float  # From 0 to 1.
 
@@ -113,8 +128,7 @@ def _nearest(y_00: float, y_01: float, y_10: float, y_11: float, tied: bool) -> 
 
 
 class KindOfDay(NamedTuple):
-    """The evidence of the result about D on one kind of day of a side, whatever that of the
-    other."""
+    """The evidence about D on one kind of day of a side, whatever that of the other."""
 
     weight: float
     lift: float

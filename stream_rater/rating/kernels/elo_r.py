@@ -42,15 +42,15 @@ from stream_rater.rating.elo_mmr.performance import (
     team,
 )
 from stream_rater.rating.factor import copy, grid_code, growth, insert, power_of_two, single, weight
-from stream_rater.rating.kernels.places import tie_bounds
 from stream_rater.rating.model import (
-    DID_NOT_FINISH,
     Evidence,
     Factors,
     Places,
     Table,
     Variances,
     Wave,
+    count_ranked,
+    tie_bounds,
 )
 from stream_rater.rating.roots import MAX_STEPS, safeguard
 
@@ -60,8 +60,7 @@ STAND_STILL = 1e-12
 
 @kernel
 def _log_balance(x: float, mu: Floats, u: Floats, i: int, lo: int, hi: int) -> tuple[float, float]:
-    """ln(losses) - ln(wins) of player i at x, and its slope. The tied entries [lo, hi] count
-    half."""
+    """ln(losses) - ln(wins) of player i at x, and its slope. The tied [lo, hi] count half."""
     lost = won = slope_lost = slope_won = 0.0
     for j in range(len(mu)):
         e = exp((mu[j] - x) * u[j])
@@ -87,9 +86,7 @@ def split_performances(place: Places, mu: Floats, u: Floats, found: Floats) -> N
     the plateau is found, after at most MAX_STEPS steps.
     """
     lo, hi = tie_bounds(place)
-    ranked = 0
-    while ranked < len(mu) and place[ranked] != DID_NOT_FINISH:
-        ranked += 1
+    ranked = count_ranked(place)
     reach: float = log(2.0 * np.sum(u) / np.min(u)) / np.min(u)
     for i in range(ranked):
         if lo[i] == hi[i]:
@@ -109,14 +106,9 @@ def split_performances(place: Places, mu: Floats, u: Floats, found: Floats) -> N
         found[i] = x
 
 
-NO_WEIGHTS = np.empty(0)
-"""The empty table of weights for newcomers: in Elo-R they weigh as much as everybody."""
-
-
 @kernel
 def rate_rounds(wave: Wave, variances: Variances, initial_mu: float, split: bool) -> Evidence:
-    """Evidence (P, 3): performance, delta^2 and eta^2. The latter two are adjusted to the round's
-    weight."""
+    """Evidence (P, 3): performance, and delta^2 and eta^2 adjusted to the round's weight."""
     round_starts, entry_starts, place = wave.round_starts, wave.entry_starts, wave.place
     share, mu, sigma = wave.share, wave.mu, wave.sigma
     out = np.empty((len(mu), 3))
@@ -154,8 +146,7 @@ def rate_rounds(wave: Wave, variances: Variances, initial_mu: float, split: bool
 
 @kernel
 def merge_widest(belief: Any, terms: Floats, count: int) -> int:
-    """Move the widest of `count` factors into the Gaussian of this belief. Returns the new
-    count."""
+    """Move the widest of `count` factors into the Gaussian. Returns the new count."""
     widest = 0
     for k in range(1, count):
         if terms[k, 1] < terms[widest, 1]:
@@ -174,8 +165,7 @@ def merge_widest(belief: Any, terms: Floats, count: int) -> int:
 
 @kernel
 def _join(belief: Any, terms: Floats, count: int, performance: float, a: float, kept: int) -> int:
-    """Add a round's performance to `count` factors. At most `kept` factors stay (0: all). Returns
-    the new count."""
+    """Add a performance to `count` factors, and keep `kept` (0: all). Returns the new count."""
     while kept > 0 and count >= kept:
         count = merge_widest(belief, terms, count)
     if count == 0:
@@ -217,11 +207,8 @@ def _advance(
 @inlined
 def widen(belief: Any, factors: Factors, sigma: float, coded: bool) -> None:
     """Widen a belief until its sigma equals `sigma`, which is greater. `factors` are the belief's
-    own factors: (capacity,) codes or (capacity, 3) rows.
-
-    The scale takes up the whole change, so no weight is rounded again. If `coded`, the scale is
-    rounded as a record stores it.
-    """
+    own factors: (capacity,) codes or (capacity, 3) rows. The scale takes up the whole change, so no
+    weight is rounded again. If `coded`, the scale is rounded as a record stores it."""
     narrower = belief.sigma / sigma
     belief.precision *= narrower * narrower
     scale = belief.scale * narrower
@@ -251,8 +238,7 @@ def _mode(belief: Any, terms: Floats) -> float:
 
 @kernel
 def update(header: Table, factors: Factors, rows: Ints, evidence: Evidence, kept: Ints) -> None:
-    """Widen the beliefs, add the evidence and find the new modes, in place. The arguments are those
-    of `belief.update`."""
+    """Widen, add the evidence and find the new modes, in place; as `belief.update`."""
     terms = np.empty((factors.shape[1], 3))
     for i in range(len(rows)):
         belief = header[rows[i]]

@@ -1,7 +1,7 @@
 """Elo-MMx for large rounds: the sums cover all opponents, but the cost for each player does not
 grow with the round.
 
-Let F(x) be -Q of `gaussian`, where every entry before a boundary in the standings counts as better
+Let F(x) be -Q of `elo_mmx`, where every entry before a boundary in the standings counts as better
 and every entry after it as worse. It is a sum of y_j = g_j H((x - mu_j) g_j), with g_j = 1/delta_j
 for better and -1/delta_j for worse entries. From one rank to the next, one tie group crosses the
 boundary. So F changes by that group's terms alone, and its root falls. On a *cell* [x, x + h], F is
@@ -41,8 +41,7 @@ AIM = 0.06  # The width of a new cell aims at this fraction of the tolerance.
 NARROWER, WIDER = 0.5, 1.25  # The least and the largest change of the width from cell to cell.
 
 TRIES = 100
-"""The most cells that are tried for one group. The last one is accepted as it is. (More than three
-are rare.)"""
+"""The most cells tried for one group (more than three are rare). The last one is accepted."""
 
 PLACED = 0.8
 """The position in a new cell at which the root should lie. It is near the upper end, because the
@@ -58,10 +57,8 @@ def _groups(
     w: Scratch,
 ) -> int:  # fmt: skip
     """Move the boundary from `here` to `end`, and make a series for each group that ends on the
-    way. Returns the number of these groups.
-
-    It stops at the first group whose root is below the cell.
-    """
+    way. Returns the number of these groups. It stops at the first group whose root is below the
+    cell."""
     at, gone, come, series = w.at, w.gone, w.come, w.series
     groups = 0
     value, slope = w.tie[0], w.tie[1]
@@ -123,10 +120,7 @@ def _next_cell(
     x: float, h: float, k: int, tolerance: float, w: Scratch, low: float, high: float, last: float
 ) -> tuple[float, float, float, float, float]:
     """A new cell (x, h) for the k-th group, whose root is outside this cell or not known well
-    enough.
-
-    Returns also the bracket of the root (low, high) and the last step, for `safeguard`.
-    """
+    enough. Returns also the bracket of the root (low, high) and the last step, for `safeguard`."""
     below, above = w.series[k], w.series[ORDER * LANES + k]
     known = k if below <= 0.0 <= above else max(k - 1, 0)
     width = h

@@ -28,7 +28,7 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.columns.intrinsics import fma
 from stream_rater.columns.kernels import giving, inlined, kernel
 from stream_rater.rating.elementary import quick_exp
-from stream_rater.rating.kernels.skewed import PART, PI_0, PI_1, REACH, SHIFT_0, SHIFT_1, tail
+from stream_rater.rating.kernels.duel import PART, PI_0, PI_1, REACH, SHIFT_0, SHIFT_1
 from stream_rater.rating.model import Places
 
 FEW = 30  # The most sides.
@@ -52,9 +52,25 @@ X, WORSE, AFTER, BETTER, SUMS = range(5)
 product of F over the worse sides, in two rows that take turns; the product of 1 - F over the better
 sides, and before that the products of a tied group; the sums of a side, in six rows."""
 USUAL, BAD, ABOVE, DENSITY = range(4)
-"""The rows of a side: the densities on a usual and on a bad day, times the products so far; 1 - F;
-and the whole density."""
+"""A side's densities on a usual and on a bad day, times the products so far; 1 - F; its density."""
 OF_SIDE = 4
+
+
+@kernel
+def tail(a: float) -> float:
+    """Phi(-a) e^(a^2 / 2) for a >= 0, with a relative error below 2e-11. It is a quotient of
+    polynomials of degree 6 and 7, fitted at Chebyshev's points of (a - 3) / (a + 3) up to a = 40.
+    All coefficients are positive, so nothing cancels."""
+    p = fma(2.3443711612116013e-04, a, 3.6446520265905106e-03)
+    p = fma(fma(p, a, 2.729013637323773e-02), a, 1.2292146773777403e-01)
+    p = fma(fma(p, a, 3.4931469386148734e-01), a, 5.984375461610011e-01)
+    p = fma(p, a, 5.000000000040387e-01)
+    q = fma(5.876467124987007e-04, a, 9.135788369089294e-03)
+    q = fma(fma(q, a, 6.899384257131251e-02), a, 3.1725524502446056e-01)
+    q = fma(fma(q, a, 9.428114873217261e-01), a, 1.7902173020094052)
+    q = fma(fma(q, a, 1.9947596540283), a, 1.0)
+    found: float = p / q
+    return found
 
 
 @kernel
@@ -66,9 +82,8 @@ def room(n: int) -> int:
 @inlined
 def _columns(place: Places, m: Floats, v: Floats, b2: Floats, x: Floats) -> tuple[int, float]:
     """Write the columns' distances from the centre of the grid into x. Returns their number, whole
-    vectors, and the centre. The number is 0 if there would be too many, or one too far from a mean.
-
-    """
+    vectors, and the centre. The number is 0 if there would be too many, or one too far from a
+    mean."""
     low, high, narrowest, information = math.inf, -math.inf, math.inf, 0.0
     distance = STEP
     for j in range(len(m)):
@@ -127,9 +142,8 @@ def _tie(usual: Floats, bad: Floats, density: Floats, product: Floats) -> None:
 @inlined
 def _sum(x: Floats, better: Floats, usual: Floats, bad: Floats, sums: Floats) -> None:
     """Write the masses, the sums of x and those of x^2, of a usual day and then of a bad one, into
-    the six rows of `sums`: each element is the sum of PARTS columns that far apart.
-
-    A sum over all columns would be one chain of additions, which cannot be vector instructions."""
+    the six rows of `sums`: each element is the sum of PARTS columns that far apart. A sum over all
+    columns would be one chain of additions, which cannot be vector instructions."""
     w = len(x) // PARTS
     for day in range(2):
         density = usual if day == 0 else bad
@@ -184,10 +198,7 @@ def rate_few(
     place: Places, m: Floats, v: Floats, b2: Floats, ceiling: float, rows: Floats, out: Floats
 ) -> bool:
     """Write into `out` (n, 3) what `two_moment.rate_sides` does. Returns False if it cannot, and
-    then `out` is not complete.
-
-    `rows` is scratch space with `room` rows.
-    """
+    then `out` is not complete. `rows` is scratch space with `room` rows."""
     n = len(m)
     count, centre = _columns(place, m, v, b2, rows[X])
     if count == 0:

@@ -8,7 +8,7 @@ A round of n entries is n - 1 games of each of them. They depend on each other: 
 number of opponents beaten has the variance (n^2 - 1) / 12, which is (n + 1) / 3 times that of n - 1
 games. So each counts as 3 / (n + 1) games. An opponent's g and u are proportional, so the sum
 of all g_j s_j(x) is the fraction P / (P + Q) of the sum of all g, and the sum of all g_j u_j s_j
-(1 - s_j) is its slope (`odds`).
+(1 - s_j) is its slope (`sum_table`).
 
 The evidence of a player is the performance mu + delta, its variance v, and the variance by which
 skill diffuses at the ladder's initial volatility. A belief stores the *relative volatility*: the
@@ -23,10 +23,9 @@ import numpy as np
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.rating.elementary import exp, log
+from stream_rater.rating.elo_mmr.sum_table import FEW, chance, log_odds, scores, table_of
 from stream_rater.rating.factor import single
-from stream_rater.rating.kernels.odds import FEW, chance, log_odds, table_of
-from stream_rater.rating.kernels.places import scores, tie_bounds
-from stream_rater.rating.model import Evidence, Places, Table, Wave
+from stream_rater.rating.model import Evidence, Places, Table, Wave, tie_bounds
 
 LEAST_PRECISION = 1e-12
 """The least information of a round, relative to that of one game against an equal opponent. It

@@ -15,7 +15,7 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.columns.intrinsics import fma
 from stream_rater.columns.kernels import giving, inlined
 from stream_rater.rating.elementary import exp, log
-from stream_rater.rating.kernels.skewed import ODDS, PART, PI_0, PI_1, REACH, SHIFT_0, SHIFT_1
+from stream_rater.rating.kernels.duel import ODDS, PART, PI_0, PI_1, REACH, SHIFT_0, SHIFT_1
 from stream_rater.rating.model import Places
 from stream_rater.rating.normal import density, mills
 
@@ -43,8 +43,7 @@ are computed again when they are needed."""
 
 
 class Grid(NamedTuple):
-    """The grid on which performances are searched. Positions are distances from the initial
-    rating."""
+    """The grid of performances that are searched, as distances from the initial rating."""
 
     low: float  # The position of the first column.
     column: float  # The distance between two columns.
@@ -54,11 +53,9 @@ class Grid(NamedTuple):
 
 @inlined
 def _grid(m: Floats, v: Floats, b2: Floats) -> Grid:
-    """The grid of a round of sides with these means and variances.
-
-    The trapezoid rule is exact to 1e-8 if the distance between points is the standard deviation of
-    the narrowest possible posterior.
-    """
+    """The grid of a round of sides with these means and variances. The trapezoid rule is exact to
+    1e-8 if the distance between points is the standard deviation of the narrowest possible
+    posterior."""
     low, high, narrowest, information = math.inf, -math.inf, math.inf, 0.0
     for j in range(len(m)):
         b, variance = np.sqrt(b2[j]), v[j] + PART * b2[j]
@@ -103,8 +100,7 @@ def _add_tied(grid: Grid, side: "SideOnGrid", sign: float, sums: Floats) -> None
 
 @giving
 def _between(points: int) -> Floats:
-    """(points, 6) the weights of six columns by Lagrange, at each point from the third column
-    on."""
+    """(points, 6) Lagrange's weights of six columns, at each point from the third column on."""
     weights = np.empty((points, 6))
     for k in range(points):
         t = k / points
@@ -150,8 +146,7 @@ def _height(grid: Grid, p: int, sums: Floats, weights: Floats, side: SideOnGrid)
 
 @inlined
 def _said(grid: Grid, p: int, sums: Floats, weights: Floats) -> float:
-    """The sum of the other sides' ln F and ln (1 - F) at point p, interpolated from `sums`, its
-    values at the columns."""
+    """The other sides' sum of ln F and ln (1 - F) at point p, interpolated between columns."""
     c, k = p // grid.points, p % grid.points
     if k == 0:
         return float(sums[c])
@@ -186,8 +181,7 @@ def _moments(
     grid: Grid, sums: Floats, weights: Floats, side: SideOnGrid, m: float, v: float, b2: float,
     ceiling: float,
 ) -> tuple[float, float, float]:  # fmt: skip
-    """The mean of P, and the mean and the variance of S. On days of either kind, the mean of P is
-    limited to the ceiling."""
+    """The mean of P, limited to the ceiling on either day; the mean and the variance of S."""
     top = _summit(grid, sums, weights, side)
     x_top, point = grid.low + top * (grid.column / grid.points), grid.column / grid.points
     most = _height(grid, top, sums, weights, side)

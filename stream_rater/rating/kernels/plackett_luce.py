@@ -92,8 +92,7 @@ def _peak(log_c: Floats) -> float:
 
 @kernel
 def unobserved(log_c: Floats, pull: Floats) -> float:
-    """ln P for the c_j (m,) of the last entries; writes -d ln P / d x_j, each in (0, 1), into
-    `pull` (m,)."""
+    """ln P for the last entries' c_j (m,); writes -d ln P / d x_j, in (0, 1), into `pull` (m,)."""
     m = len(log_c)
     if m == 1:
         pull[0] = 1.0 / (1.0 + exp(log_c[0]))
@@ -120,11 +119,8 @@ def unobserved(log_c: Floats, pull: Floats) -> float:
 
 @kernel
 def gradient(x: Floats, ranked: int, g: Floats) -> float:
-    """ln P(order); writes its gradient, which sums to zero, into g (n,).
-
-    x (n,) is in order of place, without ties. The order of entries from `ranked` >= 1 on is not
-    observed.
-    """
+    """ln P(order); writes its gradient, which sums to zero, into g (n,). x (n,) is in order of
+    place, without ties. The order of entries from `ranked` >= 1 on is not observed."""
     n = len(x)
     better = np.empty(n + 1)  # ln Lambda
     better[0] = -math.inf

@@ -13,7 +13,7 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.intrinsics import fma
 from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.rating.elementary import aligned
-from stream_rater.rating.kernels.hazards import tails, taylor
+from stream_rater.rating.normal import tails, taylor
 
 LANES = 32  # The number of players in a row. They are processed together.
 
@@ -35,8 +35,7 @@ class Scratch(NamedTuple):
     come: Floats
     """(2 ORDER) the sum of the series of the current group's players so far, as better."""
     tie: Floats
-    """(2,) the line that the tie of the current group contributes: its value at x, and its
-    slope."""
+    """(2,) the line that the current group's tie contributes: its value at x, and its slope."""
     root: Floats  # (LANES,) each group's root, in units of h above x.
     doubt: Floats  # (LANES,) an estimate of the error of each root.
     ends: Ints  # (LANES,) the end of each group.
@@ -146,11 +145,8 @@ def _with_slope(
 @inlined
 def solve(series: Floats, root: Floats, doubt: Floats) -> None:
     """Find for each lane the zero in (0, 1) of the polynomial of degree 11 that has these two
-    series.
-
-    The polynomial is A(r) + r^6 E(r - 1). A is the series about 0, and E is what the series about 1
-    needs in addition.
-    """
+    series. The polynomial is A(r) + r^6 E(r - 1). A is the series about 0, and E is what the series
+    about 1 needs in addition."""
     below, above = series[: ORDER * LANES], series[ORDER * LANES :]
     for i in range(len(root)):
         a0, a1, a2 = below[i], below[LANES + i], below[2 * LANES + i]

@@ -34,11 +34,9 @@ from stream_rater.rating.normal import INVERSE_SQRT_2_PI, density, hazard, mills
 
 REACH = 8.0  # The grid extends this far beyond the lowest and the highest rating.
 NODE, WIDTHS = 0.2, 4.0
-"""The distance between nodes is the smaller of NODE and WIDTHS / sqrt(n). Gradients are then right
-to 1e-7."""
+"""Nodes are the smaller of NODE and WIDTHS / sqrt(n) apart: gradients are right to 1e-7."""
 MAX_CELLS = 8192
-"""The most cells. If ratings are thousands apart, this limit makes the nodes farther apart
-instead."""
+"""The most cells: ratings that are thousands apart have nodes farther apart instead."""
 STEEP = 40.0  # Contributions below e^-40 of the largest are left out.
 PANEL = 8.0  # The integrand changes by at most e^PANEL in a panel of ten Gaussian nodes.
 MAX_PANELS = 16
@@ -77,10 +75,7 @@ LAGUERRE_WEIGHT = np.array(
 @kernel
 def _quintic(left: Floats, right: Floats, h: float, c: Floats) -> None:
     """Write into c the coefficients, in units of the cell, of the quintic that matches (value,
-    slope, curvature) at both ends.
-
-    The value is relative to the higher end.
-    """
+    slope, curvature) at both ends. The value is relative to the higher end."""
     d0, d1 = left[1] * h, right[1] * h
     e0, e1 = left[2] * h * h, right[2] * h * h
     value = right[0] - left[0] - d0 - 0.5 * e0
@@ -125,11 +120,8 @@ def _cell(c: Floats, s0: float, s1: float) -> float:
 @kernel
 def _step(a: float, h: float, x: float, below: Floats, into: Floats) -> None:
     """Compute F of the next better entry: logarithm, slope and curvature (nodes, 3) from those of
-    `below`.
-
-    Nodes lie at a + i h; x is the rating of the entry that is added. `below` and `into` may be the
-    same array.
-    """
+    `below`. Nodes lie at a + i h; x is the rating of the entry that is added. `below` and `into`
+    may be the same array."""
     c = np.empty(6)
     left, right = np.empty(3), np.empty(3)
     value = 0.0
@@ -155,8 +147,7 @@ def _step(a: float, h: float, x: float, below: Floats, into: Floats) -> None:
 
 @kernel
 def _last(a: float, h: float, x: Floats, into: Floats) -> None:
-    """Compute F above the last entries at the nodes: ln prod Phi(t - x_j), its slope and its
-    curvature."""
+    """Compute F above the last entries: ln prod Phi(t - x_j), its slope and its curvature."""
     into[:] = 0.0
     for i in range(len(into)):
         for j in range(len(x)):
@@ -247,11 +238,8 @@ def _is_finite(g: Floats) -> bool:
 @kernel
 def gradient(x: Floats, ranked: int, g: Floats) -> float:
     """ln P(order); writes its gradient, which sums to zero to the precision of the grid, into g
-    (n,).
-
-    x (n,) is in order of place, without ties. The order of entries from `ranked` >= 1 on is not
-    observed. Where ratings lie too far apart for the grid, ln P lacks a constant.
-    """
+    (n,). x (n,) is in order of place, without ties. The order of entries from `ranked` >= 1 on is
+    not observed. Where ratings lie too far apart for the grid, ln P lacks a constant."""
     n = len(x)
     end = min(ranked, n - 1)  # where `_last` begins: a single entry is a group, too
     logarithm = _by_grid(x, end, g)
@@ -262,8 +250,7 @@ def gradient(x: Floats, ranked: int, g: Floats) -> float:
 
 @kernel
 def _by_grid(x: Floats, end: int, g: Floats) -> float:
-    """ln P(order) and its gradient, by integration on the grid. The order of entries from `end` on
-    is not observed."""
+    """ln P(order) and its gradient, on the grid; the order from `end` on is not observed."""
     n = len(x)
     a, b = np.min(x) - REACH, np.max(x) + REACH
     h = min(NODE, WIDTHS / np.sqrt(float(n)))

@@ -1,7 +1,7 @@
 """Stage 1 of the two-moment filter: the mean and the variance of each skill, given the round.
 
 A side's performance P is its skill S, normal with mean m and variance v, plus noise of variance
-b^2. The noise is skewed: on either kind of day, a usual or a bad one, P is normal (`skewed`). Let
+b^2. The noise is skewed: on either kind of day, a usual or a bad one, P is normal (`duel`). Let
 f_j be the density of side j's performance, and F_j its distribution function. The places of the
 other sides give the likelihood L(x) of a performance x of side i:
 

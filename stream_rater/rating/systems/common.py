@@ -7,7 +7,7 @@ asks for these members of every system that `rating.parameters` lists:
     estimate(wave)   stage 1: the evidence (P, 3) for the players of a wave (see `rating.model`)
     chances          the distribution of the difference between two performances
     space            the dimensions that `tune` varies
-    sample()         a configuration, for the check that all machines compute the same bits
+    sampled          the parameters of `sample` that have no default
 
 `Common` has defaults for the rest: stage 2, what is displayed, cautions. msgspec rejects unknown
 names and values out of range, and names the field.
@@ -15,22 +15,20 @@ names and values out of range, and names the field.
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
 
 import msgspec
 from msgspec import Meta, structs
 
 from stream_rater.rating.seats import MOST_CHARACTERS, is_seat
-from stream_rater.rating.systems.dimension import Dimension
 
 
 class Later:
-    """A module that is imported when one of its names is first used.
-
-    A process that only reads a configuration needs no kernel, and numba takes long to import. An
-    import statement in a function would be executed for each wave.
-    """
+    """A module that is imported when one of its names is first used. A process that only reads a
+    configuration needs no kernel, and numba takes long to import. An import statement in a function
+    would be executed for each wave."""
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -79,8 +77,7 @@ USUAL_SIGMA = 350.0  # The sigma of a newcomer, in points, for which the search 
 
 
 class Inexperience(NamedTuple):
-    """A player who has played n rounds performs `points` exp(-n / `rounds`) points below the
-    rating."""
+    """After n rounds, a player performs `points` exp(-n / `rounds`) points below the rating."""
 
     points: float  # In rating points; 0 if experience does not count.
     rounds: float
@@ -90,7 +87,7 @@ class Chances(NamedTuple):
     """The distribution of the difference between two performances in a match of two.
 
     It is normal for every system, so that all are scored, compared and shown by the same function
-    (`rating.prediction.wins`). Its mean is the difference of the ratings. Its variance is that of
+    (`rating.wins`). Its mean is the difference of the ratings. Its variance is that of
     the system's own model: the sum of `sigmas` sigma^2 + `noise` over the two entries. Where that
     model is logistic, the normal distribution has its variance. It ignores round weights,
     newcomers' weights and drift by time.
@@ -105,11 +102,63 @@ class Chances(NamedTuple):
         return Chances(variance_factor * self.sigmas, variance_factor * self.noise)
 
 
-def chances_of_limits(limits: tuple[float, float]) -> Chances:
-    """The chances of a system with these limits (weight_limit, sigma_limit). The noise is beta^2 +
-    gamma^2."""
-    weight, sigma = limits
-    return Chances(1.0, (1.0 + 1.0 / weight + weight) * sigma**2)
+# --- the dimensions of search spaces --------------------------------------------------------------
+
+DIGITS = 4  # The number of significant digits of a tuned value. More digits would only be noise.
+
+
+def rounded(value: float) -> float:
+    """The value with DIGITS significant digits."""
+    return float(f"{value:.{DIGITS}g}")
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """A hyperparameter that `tune` varies: its range, first guess and scale."""
+
+    name: str
+    low: float
+    high: float
+    start: float
+    scale: Literal["log", "linear", "square"] = "log"
+    """`square`: points at equal distances have equal distances in the square root of the value
+    above `low`. It suits a variance that may be 0."""
+    points: int = 0
+    """The unit, as a power of rating points: 0 is without unit, 2 is points squared."""
+    parameter: str = ""
+    """The parameter that the dimension determines, if it has another name than the dimension."""
+
+    def at(self, part: float) -> float:
+        """The value at this fraction of the range, 0 to 1."""
+        part = min(max(part, 0.0), 1.0)
+        if self.scale == "log":
+            return rounded(self.low * (self.high / self.low) ** part)
+        way = (self.high - self.low) * part
+        return rounded(self.low + (way * part if self.scale == "square" else way))
+
+
+def fraction_of(dimension: Dimension, value: float) -> float:
+    """The fraction of the range, 0 to 1, of a value: the inverse of `Dimension.at`."""
+    if value <= dimension.low:
+        return 0.0
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if dimension.at(middle) < value else (low, middle)
+    return high
+
+
+BETA = Dimension("beta", 30.0, 1500.0, 300.0, points=1)
+"""The spread of performances, as several systems have it."""
+DRIFT = Dimension("sigma_drift", 1.0, 200.0, 35.0, points=1)
+"""The growth of sigma in a round, as several systems have it."""
+
+NEWCOMERS, LEVEL_PART = Dimension("newcomer_offset", -400.0, 200.0, -150.0, "linear", points=1), 0.8
+"""Two settings of the rating at which newcomers begin: the dimension of its offset from their
+field, and the part of the level of that field that counts."""
+
+
+# --- parameters -----------------------------------------------------------------------------------
 
 
 class MinusSigma(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -118,7 +167,8 @@ class MinusSigma(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     minus_sigma: NotNegative
 
 
-class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True,
+             tag_field="system"):  # fmt: skip
     """The parameters that every system has."""
 
     initial_mu: Finite = 1500.0
@@ -136,6 +186,8 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     more_space: ClassVar[tuple[Dimension, ...]] = ()
     """Dimensions that `tune` varies in addition to `space` for the rounds of a file."""
+    sampled: ClassVar[dict[str, Any]] = {}
+    """The parameters of `sample`, as far as they have no default."""
     replaced: ClassVar[tuple[str, ...]] = ()
     """Parameters that are another form of what `space` varies. They are None in a tuned system."""
     newer: ClassVar[tuple[str, ...]] = NEWER
@@ -168,6 +220,11 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """msgspec's own would hash the table of seats, which a dict does not allow."""
         return hash(msgspec.json.encode(self, order="deterministic"))
 
+    @classmethod
+    def sample(cls) -> Self:
+        """A configuration, for the check that all machines compute the same bits."""
+        return cls(**cls.sampled)
+
     @property
     def kept(self) -> int:
         """The number of logistic factors kept; 0 means all."""
@@ -191,11 +248,9 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def drifts_by_time(self) -> bool:
-        """Whether sigma rises between rounds, by the days that pass.
-
-        The rise is charged with the next round. If the displayed rating fell with sigma, a victory
-        after a pause could lower it. So such systems display mu.
-        """
+        """Whether sigma rises between rounds, by the days that pass. The rise is charged with the
+        next round. If the displayed rating fell with sigma, a victory after a pause could lower it.
+        So such systems display mu."""
         return False
 
     @property
@@ -258,7 +313,7 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return self.initial_sigma / USUAL_SIGMA
 
 
-class Ordering(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Ordering(Common, frozen=True, kw_only=True):
     """The parameters of systems in which entries that did not finish always tie for last. Their
     evidence has the performance of the side."""
 
@@ -271,10 +326,10 @@ class Ordering(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
             raise ValueError(f"dnf: {system} has {TIED_LAST!r} only")
 
 
-class PlacingNewcomers(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PlacingNewcomers(Ordering, frozen=True, kw_only=True):
     """Newcomers begin at the level of the field that they play in, plus `newcomer_offset` points
     for all newcomers of a side together. `newcomer_field` is the part of that level that counts
-    (see `newcomer_level`). `beta` is the spread of performances, and sigma grows by `sigma_drift`
+    (see `levels`). `beta` is the spread of performances, and sigma grows by `sigma_drift`
     in a round."""
 
     newcomer_offset: Finite = 0.0
@@ -283,6 +338,7 @@ class PlacingNewcomers(Ordering, frozen=True, forbid_unknown_fields=True, kw_onl
     sigma_drift: NotNegative
 
     newer: ClassVar[tuple[str, ...]] = (*NEWER, "newcomer_offset", "newcomer_field")
+    sampled: ClassVar[dict[str, Any]] = {"beta": 200.0, "sigma_drift": 35.0}
 
     @property
     def chances(self) -> Chances:

@@ -1,7 +1,8 @@
-"""Elo-MMR(rho), sections 3 and 4 of the paper, the system that the service was made for; Elo-MMx.
+"""Elo-MMR(rho), sections 3 and 4 of the paper, the system that the service was made for; Elo-MMx,
+its Gaussian variant; Elo-R, its predecessor, with one width for all performances.
 
-Its kernels are in `rating.elo_mmr`. A belief keeps a player's logistic factors, so stage 2 computes
-the whole posterior after each round. `Evolving` has what Elo-MMR and Elo-MMx share.
+The kernels are in `rating.elo_mmr` and `rating.kernels`. A belief of Elo-MMR or Elo-R keeps a
+player's logistic factors, so stage 2 computes the whole posterior after each round.
 """
 
 import math
@@ -9,32 +10,33 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from msgspec import Meta, structs
 
+from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.rating.systems.common import (
     DIFFUSES,
+    WIDENS,
     Chances,
     Common,
+    Dimension,
     Later,
     NotNegative,
     Positive,
-    chances_of_limits,
+    rounded,
 )
-from stream_rater.rating.systems.dimension import Dimension, rounded
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from stream_rater.columns.arrays import Floats, Ints
     from stream_rater.rating import model
     from stream_rater.rating.elo_mmr import belief, performance
-    from stream_rater.rating.kernels import elo_mmx
+    from stream_rater.rating.kernels import elo_mmx, elo_r
     from stream_rater.rating.model import Beliefs, Evidence, Variances, Wave
 else:
-    np, model = Later("numpy"), Later("stream_rater.rating.model")
+    model = Later("stream_rater.rating.model")
     belief = Later("stream_rater.rating.elo_mmr.belief")
     performance = Later("stream_rater.rating.elo_mmr.performance")
     elo_mmx = Later("stream_rater.rating.kernels.elo_mmx")
+    elo_r = Later("stream_rater.rating.kernels.elo_r")
 
 GOOD_WEIGHT, GOOD_SIGMA = 0.1, 80.0
 """First guesses that are good for all games. They were chosen from a grid of both values. For each
@@ -65,7 +67,28 @@ def evolving_space(*more: Dimension) -> tuple[Dimension, ...]:
     )
 
 
-class Evolving(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Limited(Common, frozen=True, kw_only=True):
+    """The systems in which uncertainty approaches a limit after many rounds."""
+
+    follows_ties: ClassVar[bool] = True
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """(weight_limit, sigma_limit)."""
+        raise NotImplementedError
+
+    @property
+    def sigma_offset(self) -> float:
+        return self.limits[1]
+
+    @property
+    def chances(self) -> Chances:
+        """The noise is beta^2 + gamma^2."""
+        weight, sigma = self.limits
+        return Chances(1.0, (1.0 + 1.0 / weight + weight) * sigma**2)
+
+
+class Evolving(Limited, frozen=True, kw_only=True):
     """The parameters by which skills change and performances vary, in Elo-MMR and Elo-MMx.
 
     (weight_limit, sigma_limit) and (beta, gamma) are two forms of the same pair. After many rounds
@@ -82,7 +105,7 @@ class Evolving(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
     newcomer_weights: tuple[Annotated[float, Meta(ge=1e-6, le=1000)], ...] = ()
 
     replaced: ClassVar[tuple[str, ...]] = ("beta", "gamma")
-    follows_ties: ClassVar[bool] = True
+    sampled: ClassVar[dict[str, Any]] = {"weight_limit": 0.2, "sigma_limit": 80.0}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,19 +118,15 @@ class Evolving(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def drift_in_beta(self) -> float:
-        """The part of `drift_per_day` that is in beta^2 at weight 1.
-
-        If the limits were given, it is the whole drift, so that weight_limit is the weight of a
-        round even where rounds come daily. If beta itself was given, it is 0.
-        """
+        """The part of `drift_per_day` that is in beta^2 at weight 1. If the limits were given, it
+        is the whole drift, so that weight_limit is the weight of a round even where rounds come
+        daily. If beta itself was given, it is 0."""
         return self.drift_per_day if self.beta is None else 0.0
 
     @property
     def limits(self) -> tuple[float, float]:
-        """(weight_limit, sigma_limit), from whichever form was given.
-
-        gamma^2 = w s^2 and beta^2 = (1 + 1/w) s^2 give s^4 + gamma^2 s^2 = gamma^2 beta^2.
-        """
+        """(weight_limit, sigma_limit), from whichever form was given. gamma^2 = w s^2 and beta^2 =
+        (1 + 1/w) s^2 give s^4 + gamma^2 s^2 = gamma^2 beta^2."""
         if self.weight_limit is not None and self.sigma_limit is not None:
             return self.weight_limit, self.sigma_limit
         assert self.beta is not None and self.gamma is not None
@@ -115,10 +134,6 @@ class Evolving(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
         root = math.sqrt(1.0 + 4.0 * self.beta**2 / drift)
         variance = 2.0 * self.beta**2 / (root + 1.0)  # drift (root - 1) / 2, without cancellation
         return drift / variance, math.sqrt(variance)
-
-    @property
-    def sigma_offset(self) -> float:
-        return self.limits[1]
 
     @property
     def drifts_by_time(self) -> bool:
@@ -149,18 +164,13 @@ def variances_of(config: Evolving) -> "Variances":
     return model.Variances(*config.limits, config.drift_per_day, config.drift_in_beta, weights)
 
 
-class EloMMR(Evolving, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="system",
-             tag="elo-mmr"):  # fmt: skip
+class EloMMR(Evolving, frozen=True, kw_only=True, tag="elo-mmr"):
     """Elo-MMR(rho), sections 3 and 4 of the paper."""
 
     rho: NotNegative | Literal["inf"] = 1.0
 
     space: ClassVar[tuple[Dimension, ...]] = evolving_space(Dimension("rho", 0.001, 10.0, 1.0))
     season_growth: ClassVar[int] = DIFFUSES
-
-    @classmethod
-    def sample(cls) -> "EloMMR":
-        return cls(weight_limit=0.2, sigma_limit=80.0)
 
     @property
     def momentum(self) -> float:
@@ -179,35 +189,74 @@ class EloMMR(Evolving, frozen=True, forbid_unknown_fields=True, kw_only=True, ta
 
     @staticmethod
     def update(
-        beliefs: "Beliefs", rows: "Ints", evidence: "Evidence", rho: "Floats", kept: "Ints"
+        beliefs: "Beliefs", rows: Ints, evidence: "Evidence", rho: Floats, kept: Ints
     ) -> None:
         assert not kept.any() if beliefs.in_full else kept.all(), (
             "codes need a bounded history, and numbers a full one"
         )
         belief.update(beliefs.header, beliefs.factors, rows, evidence, rho, kept)
 
-    @property
-    def chances(self) -> Chances:
-        return chances_of_limits(self.limits)
-
     def dimensions(self) -> dict[str, Any]:
         return {**super().dimensions(), "rho": self.momentum}
 
 
-class EloMMX(Evolving, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="system",
-             tag="elo-mmx"):  # fmt: skip
+class EloMMX(Evolving, frozen=True, kw_only=True, tag="elo-mmx"):
     """Elo-MMx: Elo-MMR with a Gaussian performance model; memoryless."""
 
     space: ClassVar[tuple[Dimension, ...]] = evolving_space()
-
-    @classmethod
-    def sample(cls) -> "EloMMX":
-        return cls(weight_limit=0.2, sigma_limit=80.0)
 
     def estimate(self, wave: "Wave") -> "Evidence":
         split = self.ties == "split"
         return elo_mmx.rate_rounds(wave, variances_of(self), self.initial_mu, split)
 
+
+class EloR(Limited, frozen=True, kw_only=True, tag="elo-r"):
+    """Elo-R: delta is the spread of a performance, and sigma_limit is the limit of the
+    uncertainty."""
+
+    delta: Positive = 250.0
+    sigma_limit: Positive = 100.0
+    ties: Literal["full", "split"] = "full"
+
+    space: ClassVar[tuple[Dimension, ...]] = (
+        Dimension("delta", 50.0, 2000.0, 250.0, points=1),
+        Dimension("sigma_part", 0.05, 0.95, 0.4, "linear", parameter="sigma_limit"),
+    )
+    """`sigma_part` is sigma_limit as a fraction of delta, because it must be less than delta."""
+    season_growth: ClassVar[int] = WIDENS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.delta <= self.sigma_limit:
+            raise ValueError("delta must be more than sigma_limit")
+
     @property
-    def chances(self) -> Chances:
-        return chances_of_limits(self.limits)
+    def limits(self) -> tuple[float, float]:
+        """(weight_limit, sigma_limit) as in Elo-MMR: delta^2 = (1 + 1/w) s^2, eta^2 = w s^2."""
+        s2 = self.sigma_limit**2
+        return s2 / (self.delta**2 - s2), self.sigma_limit
+
+    def estimate(self, wave: "Wave") -> "Evidence":
+        return elo_r.rate_rounds(wave, _variances_of(self), self.initial_mu, self.ties == "split")
+
+    @staticmethod
+    def update(
+        beliefs: "Beliefs", rows: Ints, evidence: "Evidence", rho: Floats, kept: Ints
+    ) -> None:
+        elo_r.update(beliefs.header, beliefs.factors, rows, evidence, kept)
+
+    @classmethod
+    def from_dimensions(cls, values: Mapping[str, float]) -> dict[str, Any]:
+        table: dict[str, Any] = dict(values)
+        if (part := table.pop("sigma_part", None)) is not None:
+            table["sigma_limit"] = rounded(part * table["delta"])
+        return table
+
+    def dimensions(self) -> dict[str, Any]:
+        return {**structs.asdict(self), "sigma_part": self.sigma_limit / self.delta}
+
+
+@lru_cache(maxsize=1000)
+def _variances_of(config: EloR) -> "Variances":
+    """delta^2 and eta^2 as beta^2 and gamma^2, as kernels take them."""
+    return model.Variances(*config.limits, 0.0, 0.0, np.empty(0))

@@ -3,26 +3,29 @@
 import math
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
+import numpy as np
 from msgspec import Meta
 
-from stream_rater.rating.systems.common import Chances, Later, NotNegative, Ordering, Positive
-from stream_rater.rating.systems.dimension import Dimension
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.rating.systems.common import (
+    Chances,
+    Dimension,
+    Later,
+    NotNegative,
+    Ordering,
+    Positive,
+)
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from stream_rater.columns.arrays import Floats, Ints
     from stream_rater.rating.kernels import glicko2
     from stream_rater.rating.model import Beliefs, Evidence, Wave
 else:
-    np = Later("numpy")
     glicko2 = Later("stream_rater.rating.kernels.glicko2")
 
 DAY_S = 86_400.0
 
 
-class Glicko2(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
-              tag_field="system", tag="glicko2"):  # fmt: skip
+class Glicko2(Ordering, frozen=True, kw_only=True, tag="glicko2"):
     """Glicko-2. The odds grow tenfold in `scale` points. Each player has a volatility, which begins
     at `volatility`; `tau` bounds how fast it changes."""
 
@@ -40,16 +43,12 @@ class Glicko2(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
     memoryless: ClassVar[bool] = False
     performs_as_side: ClassVar[bool] = False
 
-    @classmethod
-    def sample(cls) -> "Glicko2":
-        return cls()
-
     def estimate(self, wave: "Wave") -> "Evidence":
         return glicko2.rate_rounds(
             wave, self.initial_mu, self._points_of_odds, self._diffusion(wave)
         )
 
-    def _diffusion(self, wave: "Wave") -> "Floats":
+    def _diffusion(self, wave: "Wave") -> Floats:
         """(P,) the variance that a period and the days since the last round add to each player, at
         the initial volatility. Days raise no sigma beyond the initial one."""
         players = np.diff(wave.entry_starts[wave.round_starts])
@@ -66,7 +65,7 @@ class Glicko2(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
 
     @staticmethod
     def update(
-        beliefs: "Beliefs", rows: "Ints", evidence: "Evidence", rho: "Floats", kept: "Ints"
+        beliefs: "Beliefs", rows: Ints, evidence: "Evidence", rho: Floats, kept: Ints
     ) -> None:
         glicko2.update(beliefs.header, rows, evidence, rho, kept)
 

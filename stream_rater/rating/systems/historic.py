@@ -1,38 +1,29 @@
-"""The parameters of the systems that the Elo-MMR paper compares with. Their computations are in
-`rating.historic`, and are loaded when a ladder that names one of them rates a round."""
+"""The parameters of the systems that the Elo-MMR paper compares with. Their kernels are loaded when
+a ladder that names one of them rates a round."""
 
 import math
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
 from stream_rater.rating.systems.common import (
+    BETA,
+    DRIFT,
     Chances,
+    Dimension,
     Fraction,
     Later,
     Ordering,
     PlacingNewcomers,
     Positive,
 )
-from stream_rater.rating.systems.dimension import BETA, DRIFT, Dimension
 
 if TYPE_CHECKING:
-    from stream_rater.rating.historic import (
-        bar,
-        codeforces,
-        glicko,
-        memoryless,
-        topcoder,
-        trueskill,
-    )
+    from stream_rater.rating.kernels import historic, trueskill
     from stream_rater.rating.model import Evidence, Wave
 else:
-    memoryless = Later("stream_rater.rating.historic.memoryless")
-    bar = Later("stream_rater.rating.historic.bar")
-    codeforces = Later("stream_rater.rating.historic.codeforces")
-    glicko = Later("stream_rater.rating.historic.glicko")
-    topcoder = Later("stream_rater.rating.historic.topcoder")
-    trueskill = Later("stream_rater.rating.historic.trueskill")
+    historic = Later("stream_rater.rating.kernels.historic")
+    trueskill = Later("stream_rater.rating.kernels.trueskill")
 
 RISE = 0.0255
 """The mean performance of a duel of equals is this many beta above their rating. The performance is
@@ -41,32 +32,20 @@ With logistic(z) = 1/(1 + exp(-C z)), expected rank 3/2 and the ranks 1 and 2, R
 ln(2/(G - 1/2) - 1)/C over G = sqrt(3/2) and sqrt(3)."""
 
 
-class Bar(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=True,
-          tag_field="system", tag="bar"):  # fmt: skip
+class Bar(PlacingNewcomers, frozen=True, kw_only=True, tag="bar"):
     """BAR, the Bayesian approximation for rankings (Weng and Lin)."""
 
     kappa: Fraction = 1e-4
 
-    space: ClassVar[tuple[Dimension, ...]] = (
-        Dimension("beta", 1.0, 1500.0, 300.0, points=1),
-        DRIFT,
-    )
-
-    @classmethod
-    def sample(cls) -> "Bar":
-        return cls(beta=200.0, sigma_drift=35.0)
+    space: ClassVar = (Dimension("beta", 1.0, 1500.0, 300.0, points=1), DRIFT)
 
     def estimate(self, wave: "Wave") -> "Evidence":
-        return memoryless.rate_each_round(
-            wave, self.initial_mu,
-            lambda r: bar.rate(
-                r.place, r.mu, r.sigma, r.weight, self.beta, self.sigma_drift, self.kappa
-            ),
-        )  # fmt: skip
+        return historic.rate_each_round(
+            wave, self.initial_mu, historic.bar, self.beta, self.sigma_drift, self.kappa
+        )
 
 
-class Codeforces(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
-                 tag_field="system", tag="codeforces"):  # fmt: skip
+class Codeforces(Ordering, frozen=True, kw_only=True, tag="codeforces"):
     """Codeforces, as the Elo-MMR paper evaluates it: no uncertainty, one weight for everyone."""
 
     beta: Positive
@@ -74,15 +53,12 @@ class Codeforces(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     space: ClassVar[tuple[Dimension, ...]] = (BETA, Dimension("weight", 0.01, 2.0, 0.3))
 
-    @classmethod
-    def sample(cls) -> "Codeforces":
-        return cls(beta=200.0, weight=0.2)
+    sampled: ClassVar[dict[str, Any]] = {"beta": 200.0, "weight": 0.2}
 
     def estimate(self, wave: "Wave") -> "Evidence":
-        return memoryless.rate_each_round(
-            wave, self.initial_mu,
-            lambda r: codeforces.rate(r.place, r.mu, r.sigma, r.weight, self.beta, self.weight),
-        )  # fmt: skip
+        return historic.rate_each_round(
+            wave, self.initial_mu, historic.codeforces, self.beta, self.weight
+        )
 
     @property
     def chances(self) -> Chances:
@@ -101,21 +77,15 @@ class Codeforces(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True
         ]
 
 
-class Glicko(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=True,
-             tag_field="system", tag="glicko"):  # fmt: skip
+class Glicko(PlacingNewcomers, frozen=True, kw_only=True, tag="glicko"):
     """Glicko for n players."""
 
     space: ClassVar[tuple[Dimension, ...]] = (BETA, DRIFT)
 
-    @classmethod
-    def sample(cls) -> "Glicko":
-        return cls(beta=200.0, sigma_drift=35.0)
-
     def estimate(self, wave: "Wave") -> "Evidence":
-        return memoryless.rate_each_round(
-            wave, self.initial_mu,
-            lambda r: glicko.rate(r.place, r.mu, r.sigma, r.weight, self.beta, self.sigma_drift),
-        )  # fmt: skip
+        return historic.rate_each_round(
+            wave, self.initial_mu, historic.glicko, self.beta, self.sigma_drift
+        )
 
     @property
     def chances(self) -> Chances:
@@ -123,8 +93,7 @@ class Glicko(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=
         return Chances(1.0, 0.5 * self.beta**2 + self.sigma_drift**2)
 
 
-class Topcoder(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
-               tag_field="system", tag="topcoder"):  # fmt: skip
+class Topcoder(Ordering, frozen=True, kw_only=True, tag="topcoder"):
     """Topcoder: sigma is a volatility, which players can exploit (section 5.1 of the paper)."""
 
     newcomer_weight: Fraction = 0.6
@@ -137,18 +106,10 @@ class Topcoder(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
     )
     """`initial_mu` varies, because Topcoder weighs results less above 2000 and 2500 points."""
 
-    @classmethod
-    def sample(cls) -> "Topcoder":
-        return cls()
-
     def estimate(self, wave: "Wave") -> "Evidence":
-        return memoryless.rate_each_round(
-            wave, self.initial_mu,
-            lambda r: topcoder.rate(
-                r.place, r.mu, r.sigma, r.rounds, r.weight, r.ceiling, r.moved,
-                self.newcomer_weight, self.weight_limit,
-            ),
-        )  # fmt: skip
+        return historic.rate_each_round(
+            wave, self.initial_mu, historic.topcoder, self.newcomer_weight, self.weight_limit
+        )
 
     @property
     def chances(self) -> Chances:
@@ -163,30 +124,20 @@ class Topcoder(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
         ]
 
 
-class TrueSkill(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=True,
-                tag_field="system", tag="trueskill"):  # fmt: skip
+class TrueSkill(PlacingNewcomers, frozen=True, kw_only=True, tag="trueskill"):
     """TrueSkill, the St Petersburg variant (Nikolenko and Sirotkin); draw_margin is its epsilon."""
 
     draw_margin: Positive
     tolerance: Annotated[float, Meta(ge=1e-12, le=1e-2)] = 1e-6
 
-    space: ClassVar[tuple[Dimension, ...]] = (
-        BETA,
-        DRIFT,
-        Dimension("draw_margin", 0.01, 100.0, 1.0, points=1),
-    )
+    space: ClassVar = (BETA, DRIFT, Dimension("draw_margin", 0.01, 100.0, 1.0, points=1))
 
-    @classmethod
-    def sample(cls) -> "TrueSkill":
-        return cls(beta=200.0, sigma_drift=35.0, draw_margin=1.0)
+    sampled: ClassVar = {**PlacingNewcomers.sampled, "draw_margin": 1.0}
 
     def estimate(self, wave: "Wave") -> "Evidence":
-        return memoryless.rate_each_round(
-            wave, self.initial_mu,
-            lambda r: trueskill.rate(
-                r.place, r.mu, r.sigma, r.weight, self.beta, self.sigma_drift, self.draw_margin,
-                self.tolerance,
-            ),
+        return historic.rate_each_round(
+            wave, self.initial_mu, trueskill.rate, self.beta, self.sigma_drift, self.draw_margin,
+            self.tolerance,
         )  # fmt: skip
 
     def caution_of_rounds(self, rounds: float, skew: float, places: int) -> str:

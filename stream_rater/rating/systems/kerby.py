@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
 from msgspec import structs
 
 from stream_rater.rating.systems.common import (
@@ -17,21 +18,20 @@ from stream_rater.rating.systems.common import (
     C,
     Chances,
     Common,
+    Dimension,
     Finite,
     Later,
     NotNegative,
     Positive,
     Unfinished,
+    rounded,
 )
-from stream_rater.rating.systems.dimension import Dimension, rounded
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from stream_rater.rating.kernels import climb
     from stream_rater.rating.model import Evidence, Wave
 else:
-    np, climb = Later("numpy"), Later("stream_rater.rating.kernels.climb")
+    climb = Later("stream_rater.rating.kernels.climb")
 
 
 class Likelihood(NamedTuple):
@@ -47,13 +47,11 @@ class Likelihood(NamedTuple):
 
 
 Rates = tuple[tuple[Finite, NotNegative], ...]
-"""[[rating, rate], ...]: a learning rate that is linear between these ratings and constant
-outside."""
+"""[[rating, rate], ...]: a learning rate, linear between these ratings and constant outside."""
 
 FIRST_RATING = 1500.0
 UNIT = 400.0 / math.log(10.0)
-"""The number of points in a unit of Kerby's models, as in chess. `tune` fixes `scale` at this
-value."""
+"""The points in a unit of Kerby's models, as in chess. `tune` fixes `scale` at this."""
 
 KERBYS = (
     Dimension("initial_mu", 1000.0, 2000.0, FIRST_RATING, "linear", points=1),
@@ -74,7 +72,7 @@ AVERAGED = Dimension("learning_rate", 1.0, 5000.0, 200.0, points=1)
 """The learning rate of systems that average over each entry's pairs."""
 
 
-class Climbing(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Climbing(Common, frozen=True, kw_only=True):
     """The parameters of Kerby's systems: ratings climb the gradient of the result's log-likelihood.
 
     `scale` is the number of rating points in the model's unit (1 in the paper, 400 / ln 10 in
@@ -92,6 +90,7 @@ class Climbing(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
     limits_mu: ClassVar[bool] = True
     space: ClassVar[tuple[Dimension, ...]] = (SUMMED,)
     more_space: ClassVar[tuple[Dimension, ...]] = KERBYS
+    sampled: ClassVar[dict[str, Any]] = {"learning_rate": 32.0, "scale": 174.0}
     tuned: ClassVar[dict[str, Any]] = {"scale": UNIT}
     """Parameters that `tune` fixes at these values."""
 
@@ -111,7 +110,6 @@ class Climbing(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def likelihood(self) -> Likelihood:
-        """The system's own likelihood of a result."""
         raise NotImplementedError
 
     def estimate(self, wave: "Wave") -> "Evidence":
@@ -163,23 +161,17 @@ class Climbing(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return self.scale / UNIT
 
 
-class Elo(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,
-          tag_field="system", tag="elo"):  # fmt: skip
+class Elo(Climbing, frozen=True, kw_only=True, tag="elo"):
     """Elo for two players. A larger round is rated as all its pairs."""
 
     model: Literal["logistic", "gaussian"] = "logistic"
-
-    @classmethod
-    def sample(cls) -> "Elo":
-        return cls(learning_rate=32.0, scale=174.0)
 
     @property
     def likelihood(self) -> Likelihood:
         return Likelihood("pairs", self.model == "gaussian")
 
 
-class PairwiseElo(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,
-                  tag_field="system", tag="pairwise-elo"):  # fmt: skip
+class PairwiseElo(Climbing, frozen=True, kw_only=True, tag="pairwise-elo"):
     """Elo between all pairs of a round. `pairs` selects the sum over a player's pairs or their
     mean."""
 
@@ -189,17 +181,12 @@ class PairwiseElo(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     space: ClassVar[tuple[Dimension, ...]] = (AVERAGED,)
     tuned: ClassVar[dict[str, Any]] = {"pairs": "average", "dnf": "tied-last", "scale": UNIT}
 
-    @classmethod
-    def sample(cls) -> "PairwiseElo":
-        return cls(learning_rate=32.0, scale=174.0)
-
     @property
     def likelihood(self) -> Likelihood:
         return Likelihood("pairs", self.model == "gaussian", self.pairs == "average")
 
 
-class PlackettLuce(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,
-                   tag_field="system", tag="plackett-luce"):  # fmt: skip
+class PlackettLuce(Climbing, frozen=True, kw_only=True, tag="plackett-luce"):
     """Plackett-Luce. `orientation` says which place is decided first: with `"last"` entries are
     eliminated, and who is left wins; with `"first"`, the usual form, the winner is chosen first."""
 
@@ -207,22 +194,13 @@ class PlackettLuce(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     newer: ClassVar[tuple[str, ...]] = (*NEWER, "orientation")
 
-    @classmethod
-    def sample(cls) -> "PlackettLuce":
-        return cls(learning_rate=32.0, scale=174.0)
-
     @property
     def likelihood(self) -> Likelihood:
         return Likelihood("choices" if self.orientation == "first" else "exponential", False)
 
 
-class Thurstone(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,
-                tag_field="system", tag="thurstone"):  # fmt: skip
+class Thurstone(Climbing, frozen=True, kw_only=True, tag="thurstone"):
     """Thurstone: performances are normal with variance 1."""
-
-    @classmethod
-    def sample(cls) -> "Thurstone":
-        return cls(learning_rate=32.0, scale=174.0)
 
     @property
     def likelihood(self) -> Likelihood:

@@ -3,13 +3,15 @@
 The derivation is in docs/internals/mathematics.md ("The two-moment filter").
 """
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
 
 from stream_rater.rating.systems.common import (
+    NEWCOMERS,
     NEWER,
+    Dimension,
     Finite,
     Inexperience,
     Later,
@@ -17,7 +19,6 @@ from stream_rater.rating.systems.common import (
     PlacingNewcomers,
     Positive,
 )
-from stream_rater.rating.systems.dimension import NEWCOMERS, Dimension
 
 if TYPE_CHECKING:
     from stream_rater.rating.kernels import two_moment
@@ -43,8 +44,7 @@ NO_SCORE = Score(scale=1.0, cap=1.0)
 """The score that kernels get if scores do not count. Then the wave has none."""
 
 
-class TwoMoment(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=True,
-                tag_field="system", tag="two-moment"):  # fmt: skip
+class TwoMoment(PlacingNewcomers, frozen=True, kw_only=True, tag="two-moment"):
     """The two-moment filter. `beta`, in points, is the spread of performances; a round adds
     sigma_drift^2 to sigma^2 and a day `drift_per_day`, both in points^2. A player who has played n
     rounds performs `inexperience` exp(-n / `inexperience_rounds`) points below the rating."""
@@ -59,6 +59,7 @@ class TwoMoment(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_on
     score: Score | None = None
 
     newer: ClassVar[tuple[str, ...]] = (*NEWER, "inexperience", "inexperience_rounds", "score")
+    sampled: ClassVar[dict[str, Any]] = {}
     follows_ties: ClassVar[bool] = True
     space: ClassVar[tuple[Dimension, ...]] = (
         Dimension("beta", 30.0, 3000.0, 250.0, points=1),
@@ -68,10 +69,6 @@ class TwoMoment(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_on
         Dimension("inexperience", 0.0, 1200.0, 150.0, "square", points=1),
         Dimension("inexperience_rounds", 2.0, 200.0, 20.0),
     )
-
-    @classmethod
-    def sample(cls) -> "TwoMoment":
-        return cls()
 
     def estimate(self, wave: "Wave") -> "Evidence":
         score = self.score or NO_SCORE

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
-from stream_rater.evaluation.bootstrap import VERDICTS, Difference, verdict
+from stream_rater.evaluation.bootstrap import VERDICTS, verdict
 from stream_rater.evaluation.fits import LOG_LOSS
+from stream_rater.evaluation.measures import Difference
 from tests.benchmarks.document.rows import Figures, Row, figure
 from tests.benchmarks.lab import games
 from tests.benchmarks.lab.forward import ORDER, ORDER_OF_ALL

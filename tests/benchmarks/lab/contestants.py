@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from stream_rater.evaluation import spaces
+from stream_rater.evaluation.fits import OwnSystem
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import Run
-from stream_rater.evaluation.tuned_systems import OwnSystem
-from stream_rater.rating.systems.dimension import Dimension
+from stream_rater.rating.systems.common import Dimension
 from tests.benchmarks.lab import peers
 
 LEFT_OUT = {"elo", "thurstone"}

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from stream_rater.evaluation.fits import System
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import Run
-from stream_rater.evaluation.tuned_systems import System
-from stream_rater.rating.systems.dimension import Dimension
+from stream_rater.rating.systems.common import Dimension
 
 
 class OutOfTime(Exception):

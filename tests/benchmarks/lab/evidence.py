@@ -20,14 +20,14 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_rater.evaluation.accuracy import averages
-from stream_rater.evaluation.bootstrap import Difference, difference
+from stream_rater.evaluation.bootstrap import difference
 from stream_rater.evaluation.comparison import outcomes_alike, warm
 from stream_rater.evaluation.evaluation import MOST_SIDES, SeasonScores, evaluate, trained
-from stream_rater.evaluation.fits import Fit
+from stream_rater.evaluation.fits import Fit, OwnSystem
+from stream_rater.evaluation.measures import Difference
 from stream_rater.evaluation.season import Session, before, split
 from stream_rater.evaluation.shared_scores import Counted, counted
 from stream_rater.evaluation.spaces import SPACES, configuration, start
-from stream_rater.evaluation.tuned_systems import OwnSystem
 from stream_rater.evaluation.tuning import at_ends, search
 from stream_rater.rating.parameters import EloMMR, RatingConfig, Topcoder
 from tests.benchmarks.lab import farming, synthetic

@@ -13,6 +13,7 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.evaluation import fits
 from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.calibrating import EVERYTHING, ONLY_WIDTH, Calibration
+from stream_rater.evaluation.fits import System
 from stream_rater.evaluation.season import before
 from stream_rater.evaluation.sides import (
     Run,
@@ -22,9 +23,7 @@ from stream_rater.evaluation.sides import (
     losses_of,
     scores_of,
 )
-from stream_rater.evaluation.tuned_systems import System
-from stream_rater.evaluation.tuning import UNDEFINED, Trial, at_ends, refined
-from stream_rater.evaluation.validation import Validated, validated
+from stream_rater.evaluation.tuning import UNDEFINED, Trial, Validated, at_ends, refined, validated
 from tests.benchmarks.lab.calibration import calibration_error
 from tests.benchmarks.lab.following import Candidate, distinct, followed, parts_of
 from tests.benchmarks.lab.game import Game

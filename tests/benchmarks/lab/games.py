@@ -46,11 +46,11 @@ from itertools import product
 import msgspec
 import numpy as np
 
-from stream_rater.evaluation.bootstrap import Difference, differences, verdict
+from stream_rater.evaluation.bootstrap import differences, verdict
 from stream_rater.evaluation.executors import sharing
-from stream_rater.evaluation.fits import LOG_LOSS
+from stream_rater.evaluation.fits import LOG_LOSS, OwnSystem, System
+from stream_rater.evaluation.measures import Difference
 from stream_rater.evaluation.shared_scores import alike, counted, have_draws
-from stream_rater.evaluation.tuned_systems import OwnSystem, System
 from tests.benchmarks.lab import peers
 from tests.benchmarks.lab.deadline import Bounded, OutOfTime
 from tests.benchmarks.lab.forward import ORDER, ORDER_OF_ALL, Fitted, Scored, fit

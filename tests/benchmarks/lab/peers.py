@@ -32,7 +32,7 @@ import numpy as np
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import Run, Sides, run_of
 from stream_rater.rating.model import DID_NOT_FINISH, LAST
-from stream_rater.rating.systems.dimension import Dimension
+from stream_rater.rating.systems.common import Dimension
 from tests.benchmarks.lab.plain import PLAIN, PlainSystem, Side
 
 PEERS = Path(sys.prefix) / "peers"

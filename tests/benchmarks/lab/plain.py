@@ -28,7 +28,7 @@ from typing import ClassVar, NamedTuple
 
 import msgspec
 
-from stream_rater.rating.systems.dimension import Dimension
+from stream_rater.rating.systems.common import Dimension
 
 INITIAL = 1500.0
 SCALE = 400.0 / math.log(10.0)

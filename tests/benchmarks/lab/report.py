@@ -11,8 +11,8 @@ from rich.console import Console
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
+from stream_rater.evaluation.fits import System
 from stream_rater.evaluation.season import sessions_of
-from stream_rater.evaluation.tuned_systems import System
 from stream_rater.operations.input_file import RoundsFile, file_failures
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.ledger import verdicts_of_log

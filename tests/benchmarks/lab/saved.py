@@ -20,7 +20,7 @@ import numpy as np
 import stream_rater
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.evaluation.tuned_systems import System
+from stream_rater.evaluation.fits import System
 from tests.benchmarks.lab import peers
 from tests.benchmarks.lab.forward import Fitted, Scored
 from tests.benchmarks.lab.game import Game

@@ -2,7 +2,7 @@
 
 The sizes of the teams differ by one player at most. A team's mean performance is the sum of its
 players' deviations from the rating by which such a round is measured: the ladder's initial one, or
-the level of these players if some team has one more (`forecast`). The most even teams are those
+the level of these players if some team has one more (`wins`). The most even teams are those
 whose sums have the least variance. Since the total of the sums is fixed, these are the teams with
 the least sum of squares. If there are two teams, they also have the highest quality.
 
@@ -28,15 +28,14 @@ MOST_DEALS = 200_000
 for instance, or of 12 in three."""
 STARTS = 16  # The number of orders of dealing from which players are exchanged.
 MOST_CHANGES = 100_000
-"""The most exchanges from one deal. Each one makes the teams more even, so they end by
-themselves."""
+"""The most exchanges from one deal. Each makes the teams more even, so they end by themselves."""
 
 
 def even_teams(players: Sequence[str], deviation: Floats, teams: int) -> list[list[int]]:
     """The most even teams, each as the indices of its players in rising order. The larger teams
     come first, and teams of the same size are in the order of their first players.
 
-    `deviation` (P,) is that of each player (`forecast.deviations`), in points. There must be at
+    `deviation` (P,) is that of each player (`wins.deviations`), in points. There must be at
     least one team, and at least as many players as teams.
     """
     assert 1 <= teams <= len(players) == len(deviation)
@@ -51,8 +50,7 @@ def even_teams(players: Sequence[str], deviation: Floats, teams: int) -> list[li
 
 
 def deals(sizes: Ints) -> int:
-    """The number of ways to deal players into teams of these sizes. Teams of the same size are
-    interchangeable."""
+    """The number of ways to deal players into teams of these sizes, in no order of the teams."""
     count = math.factorial(int(sizes.sum()))
     for size in sizes.tolist():
         count //= math.factorial(size)

@@ -31,15 +31,18 @@ a system's own performances are logistic, the normal ones have the same variance
 two probabilities then differ by at most 0.023.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import giving, inlined, kernel
+from stream_rater.rating import levels
 from stream_rater.rating.elementary import log
 from stream_rater.rating.normal import below, density, mills
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.seats import codes_of, shifts_of
 
 ANY = 2**31 - 1  # Stands for no limit on the number of sides.
 LEAST_SIGMA = 1e-3
@@ -125,8 +128,7 @@ def _with_upsets(win: Floats, starts: Ints, upset: float) -> Floats:
 
 
 def pairwise(sides: Performances) -> Floats:
-    """(S, S) the probability that the side of the row performs better than that of the column, by
-    more than the margin; 0 on the diagonal."""
+    """(S, S) the probability that the row's side is better than the column's; the diagonal is 0."""
     found: Floats = _pairwise(sides.mu, sides.sigma, sides.margin)
     return (1.0 - sides.upset) * found + sides.upset * found.T
 
@@ -142,11 +144,8 @@ def expected_ranks(sides: Performances) -> Floats:
 
 def evenness(win: Floats) -> float:
     """The quality of a round of sides that win with these (S,) probabilities: 1 if all are equally
-    likely to win, 0 if the winner is certain.
-
-    It is the entropy of the winner, given that there is one, divided by that of an even round, ln
-    S.
-    """
+    likely to win, 0 if the winner is certain. It is the entropy of the winner, given that there is
+    one, divided by that of an even round, ln S."""
     part = win[win > 0.0] / win.sum()
     return float(min(max(-(part * np.log(part)).sum() / np.log(len(win)), 0.0), 1.0))
 
@@ -186,11 +185,8 @@ def _panel(
     mu: Floats, sigma: Floats, margin: float, reach: float, step: float, x: float, alive: Ints
 ) -> tuple[int, float]:
     """The number of sides that matter in the panel that begins at x or beyond it, and the panel's
-    width. The sides' indices are written to `alive`.
-
-    A side matters up to where its density ends, and up to the margin beyond that. Above both it is
-    worse than any side that is there.
-    """
+    width. The sides' indices are written to `alive`. A side matters up to where its density ends,
+    and up to the margin beyond that. Above both it is worse than any side that is there."""
     count, width = 0, np.inf
     for i in range(len(mu)):
         if mu[i] + margin + reach * sigma[i] <= x:
@@ -207,10 +203,8 @@ def _panel(
 def _at(y: float, margin: float, mu: Floats, unit: Floats, at: Floats, own: Floats,
         tail: Floats) -> None:  # fmt: skip
     """Write the densities at y into `at`, and the probabilities of less than y - margin into `own`.
-
     The loops run over arrays, and only the last one has a branch, so that the processor works on
-    several sides at once.
-    """
+    several sides at once."""
     for i in range(len(mu)):
         z = (y - mu[i]) * unit[i]
         at[i] = density(z) * unit[i]
@@ -284,3 +278,68 @@ def _of_rounds(
         elif b - a <= most:
             found[a:b] = _integrals(mu[a:b], sigma[a:b], margins[r], quadrature)
     return found
+
+
+# --- the forecast of one round --------------------------------------------------------------------
+
+
+class Believed(NamedTuple):
+    """The beliefs about P players before a round."""
+
+    mu: Floats  # (P,) in rating points; the initial rating for newcomers.
+    sigma: Floats  # (P,) in rating points.
+    rounds: Ints  # (P,) the number of rounds that each player has played; 0 for a newcomer.
+
+
+class Forecast(NamedTuple):
+    """The prediction for a round with S sides."""
+
+    win: Floats  # (S,) the probability that each side is better than all others.
+    draw: float
+    """The probability that no side is better than all others; 0 on ladders without draws. `win` and
+    `draw` add up to 1."""
+    expected_rank: Floats  # (S,) the mean rank of each side, from 1.
+    pairwise: Floats
+    """(S, S) the probability that the row's side is better than the column's; the diagonal is 0."""
+    quality: float
+    """1 if all sides are equally likely to win, 0 if the winner is certain."""
+
+
+def of_round(
+    config: RatingConfig, starts: Ints, share: Floats, players: Believed,
+    variance_factor: float = 1.0, shift: Floats | None = None,
+) -> Forecast:  # fmt: skip
+    """The forecast of a round of S sides with P players in all, by a ladder's parameters.
+
+    `starts` (S+1,) contains the index of the first player of each side, and P. `share` (P,) is each
+    player's part of the round, in (0, 1]. A variance factor of more than 1 makes the forecast less
+    sure. `shift` (S,) has the points of each side's seat (`seats.shifts_of`); None: no seats.
+    """
+    began = levels.of_newcomers(config, starts, share, *players)
+    mu = levels.of_one_round(config, starts, share, began, players.rounds, shift)
+    return forecast(performances_of(config, starts, share, mu, players.sigma, variance_factor))
+
+
+def deviations(config: RatingConfig, players: Believed, teams: int) -> Floats:
+    """(P,) by how many points each player is above the rating from which a round of this many teams
+    is measured: the initial rating, or the level of these players if some team has one player more
+    (`levels`). It is assumed that the newcomers are dealt evenly among the teams."""
+    share = np.full(len(players.mu), 1.0 / teams)
+    together = np.array([0, len(share)])  # so the newcomers' shares add up to those of one team
+    began = levels.of_newcomers(config, together, share, *players)
+    # Beside a side of nobody, the players are measured as in a round of unequal sides.
+    starts = together if len(share) % teams == 0 else np.array([0, 0, len(share)])
+    return levels.of_one_round(config, starts, share, began, players.rounds) - config.initial_mu
+
+
+def forecast(sides: Performances) -> Forecast:
+    """The forecast of a round of two sides or more."""
+    win = win_probabilities(sides)
+    draw = 1.0 - float(win.sum()) if sides.margin > 0.0 else 0.0
+    return Forecast(win, max(draw, 0.0), expected_ranks(sides), pairwise(sides), evenness(win))
+
+
+def shift_of_sides(config: RatingConfig, seats: Sequence[str | None]) -> Floats | None:
+    """(S,) the points of the seats of S sides, None for a side without one. None if the ladder has
+    no points for seats."""
+    return shifts_of(config.seats, codes_of(seats)) if config.seats else None

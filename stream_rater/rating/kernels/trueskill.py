@@ -16,8 +16,8 @@ import numpy as np
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.rating.elementary import exp
-from stream_rater.rating.kernels.places import tie_bounds
-from stream_rater.rating.model import Places
+from stream_rater.rating.kernels.historic import SoloRound
+from stream_rater.rating.model import tie_bounds
 from stream_rater.rating.normal import hazard, mills
 
 MAX_SWEEPS = 200
@@ -69,10 +69,8 @@ def _messages(
     pi1: float, tau1: float, pi2: float, tau2: float, m: float, v: float
 ) -> tuple[float, float, float, float]:
     """The messages to two variables with these cavities, if their difference has moments (m, v).
-
     The factor's belief about the difference is N(d, c). Each variable receives it through the other
-    one.
-    """
+    one."""
     m1, m2, v1, v2 = tau1 / pi1, tau2 / pi2, 1.0 / pi1, 1.0 / pi2
     pi = 1.0 / v - 1.0 / (v1 + v2)
     tau = m / v - (m1 - m2) / (v1 + v2)
@@ -84,32 +82,28 @@ def _messages(
 
 
 @kernel
-def rate(
-    place: Places, mu: Floats, sigma: Floats, weight: float, beta: float, drift: float,
-    margin: float, tolerance: float,
-) -> Floats:  # fmt: skip
+def rate(solo: SoloRound, beta: float, drift: float, margin: float, tolerance: float) -> Floats:
     """(n, 3) evidence of one round. `margin` is epsilon, and `beta` is the noise of one
     performance.
 
     If the noise is a million margins wide, the exact moments may cancel out, so that the result is
     no number. Then it is computed again with the limits of the moments in narrow intervals.
     """
-    out = _rate(place, mu, sigma, weight, beta, drift, margin, tolerance, 0.0)
+    out = _rate(solo, beta, drift, margin, tolerance, 0.0)
     if not np.isfinite(out).all():
-        out = _rate(place, mu, sigma, weight, beta, drift, margin, tolerance, NARROW)
+        out = _rate(solo, beta, drift, margin, tolerance, NARROW)
     return out
 
 
 @kernel
 def _rate(
-    place: Places, mu: Floats, sigma: Floats, weight: float, beta: float, drift: float,
-    margin: float, tolerance: float, narrow: float,
-) -> Floats:  # fmt: skip
+    solo: SoloRound, beta: float, drift: float, margin: float, tolerance: float, narrow: float
+) -> Floats:
     """(n, 3) evidence of one round; `narrow` is that of `_within`."""
-    n = len(mu)
-    variance = sigma * sigma + drift * drift
-    noise = beta * beta / weight
-    lo, _ = tie_bounds(place)
+    n, mu = len(solo.mu), solo.mu
+    variance = solo.sigma * solo.sigma + drift * drift
+    noise = beta * beta / solo.weight
+    lo, _ = tie_bounds(solo.place)
     of = np.zeros(n, np.int64)
     for i in range(1, n):
         of[i] = of[i - 1] + (1 if lo[i] == i else 0)

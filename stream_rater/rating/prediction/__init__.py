@@ -1,1 +1,0 @@
-"""Predictions for future rounds from beliefs: win probabilities, balanced teams, forecasts."""
