@@ -39,7 +39,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import giving, inlined, kernel
-from stream_rater.evaluation.measures import FIELDS, MEASURES, OF_PAIRS, WEIGHT_OF
+from stream_rater.evaluation.measures import FACTS_OF, FIELDS, MEASURES, OF_PAIRS
 from stream_rater.evaluation.ranks import by_rating, inversions
 from stream_rater.rating.elementary import log
 from stream_rater.rating.elo_mmr.performance import team
@@ -75,19 +75,16 @@ def average(scores: Floats, measure: str) -> float | None:
 
 def values_and_weights(scores: Floats, measure: str) -> tuple[Floats, Floats]:
     """(R,) the value of a measure for each round, and (R,) each round's weight in the average."""
-    weight = FIELDS.index(WEIGHT_OF[measure])
+    weight = FIELDS.index(FACTS_OF[measure].weight)
     return scores[:, FIELDS.index(measure)], scores[:, weight]
 
 
 @kernel
 def compare(place: Places, mu: Floats, order: Ints) -> tuple[float, float, float, float]:
     """Compare the order of places with the order of ratings. `order` is `by_rating(mu)`. Entries
-    come in order of place.
-
-    Returns the pair inversion in %, the rank deviation in %, the number of pairs not tied in place,
-    and the share of these pairs that the ratings predicted wrongly. If all entries tie, all four
-    values are 0 and have no meaning.
-    """
+    come in order of place. Returns the pair inversion in %, the rank deviation in %, the number of
+    pairs not tied in place, and the share of these pairs that the ratings predicted wrongly. If all
+    entries tie, all four values are 0 and have no meaning."""
     n = len(place)
     lo, hi = tie_bounds(place)
     pairs = 0.5 * n * (n - 1)
@@ -138,12 +135,9 @@ def _score_pairs(
     other_variance: Floats, upset: float, product: Floats, square: Floats, scored: Ints,
 ) -> None:  # fmt: skip
     """Score each entry against the later entry at the same index of the `other_` arrays. p is the
-    probability that the earlier entry is better.
-
-    `product` is multiplied by p, (1 - p)^2 is added to `square`, and 1 is added to `scored`. Pairs
-    that tie in place change nothing. The loop runs over arrays, so that the processor works on
-    several entries at once.
-    """
+    probability that the earlier entry is better. `product` is multiplied by p, (1 - p)^2 is added
+    to `square`, and 1 is added to `scored`. Pairs that tie in place change nothing. The loop runs
+    over arrays, so that the processor works on several entries at once."""
     for i in range(len(place)):
         z = (mu[i] - other_mu[i]) / np.sqrt(variance[i] + other_variance[i])
         p = upset + (1.0 - 2.0 * upset) * below(z)

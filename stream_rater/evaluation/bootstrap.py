@@ -78,12 +78,10 @@ def _grouped(columns: Floats) -> Floats:
 
 @kernel
 def _draw(first: int, times: Floats) -> None:
-    """Draw n samples, and write how often each has each of the R rounds to `times` (n, R).
-
-    A sample is R draws with replacement. The samples have the numbers from `first` on, and each
-    depends on its number only, not on n. A draw needs no state: SplitMix64 (Steele, Lea and Flood
-    2014) hashes the number of a pair of draws, and each half of the hash, scaled to R, is a draw.
-    """
+    """Draw n samples, and write how often each has each of the R rounds to `times` (n, R). A sample
+    is R draws with replacement. The samples have the numbers from `first` on, and each depends on
+    its number only, not on n. A draw needs no state: SplitMix64 (Steele, Lea and Flood 2014) hashes
+    the number of a pair of draws, and each half of the hash, scaled to R, is a draw."""
     n, rounds = times.shape
     half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
     counts = np.empty(rounds, np.uint32)

@@ -49,8 +49,7 @@ HALF_LIFE = 1500.0  # The number of pairs after which a pair's weight is halved.
 HALF_LIVES = 6  # Pairs older than this many half-lives are dropped.
 PRIOR_OF_FACTOR = 0.5  # The prior standard deviation of ln factor around 0.
 USUAL_WIDTH = 0.1
-"""The prior median of the width, in standard deviations of a performance difference. Equals then
-draw with a probability of 8 %."""
+"""The prior median of the width, in deviations of a difference: equals draw with 8 % then."""
 PRIOR_OF_WIDTH = 1.5
 """The prior standard deviation of the logarithm of the width. It is wide: draws are a quarter of
 the results of football, and hardly occur in a race."""
@@ -90,15 +89,11 @@ class Pairs(NamedTuple):
 
     def of(self, chosen: slice | Flags) -> "Pairs":
         """A copy with only these pairs."""
-        gap, variance, drew, weight = self
-        return Pairs(gap[chosen], variance[chosen], drew[chosen], weight[chosen])
+        return Pairs(*(each[chosen] for each in self))
 
     def and_then(self, later: "Pairs") -> "Pairs":
         """These pairs, followed by later ones."""
-        return Pairs(
-            np.concatenate([self.gap, later.gap]), np.concatenate([self.variance, later.variance]),
-            np.concatenate([self.drew, later.drew]), np.concatenate([self.weight, later.weight]),
-        )  # fmt: skip
+        return Pairs(*map(np.concatenate, zip(self, later, strict=True)))
 
 
 class Learned(NamedTuple):
@@ -116,14 +111,13 @@ EVERYTHING, ONLY_WIDTH = Learned(), Learned(factor=False, upset=False)
 def fit(
     pairs: Pairs, *, draws: bool, start: Calibration | None = None, learned: Learned = EVERYTHING
 ) -> Calibration:
-    """The most probable calibration by these pairs.
-
-    Where draws are no outcomes, pairs that drew are left out and the width is 0. The search begins
-    at `start`, and keeps its values of what is not learned. Without pairs the result is the prior's
-    optimum, where a width of 0 stands for an unknown one.
-    """
+    """The most probable calibration by these pairs. Where draws are no outcomes, pairs that drew
+    are left out and the width is 0. The search begins at `start`, and keeps its values of what is
+    not learned. Without pairs the result is the prior's optimum, where a width of 0 stands for an
+    unknown one."""
     start = Calibration() if start is None else start
-    scale = _scale(pairs)
+    total = float(pairs.weight.sum())  # `scale` is the deviation of a difference, on average
+    scale = float(np.sqrt(pairs.weight @ pairs.variance / total)) if total > 0.0 else 0.0
     if scale == 0.0:
         return start
     spread = np.sqrt(start.factor) * scale
@@ -135,23 +129,15 @@ def fit(
     return Calibration(factor, width if draws else 0.0, float(found[2]))
 
 
-def _scale(pairs: Pairs) -> float:
-    """The standard deviation of the difference of two performances, on average; 0 without pairs."""
-    total = float(pairs.weight.sum())
-    return float(np.sqrt(pairs.weight @ pairs.variance / total)) if total > 0.0 else 0.0
-
-
 @kernel
 def _cost(
     gap: Floats, variance: Floats, drew: Flags, weight: Floats, scale: float, x: Floats,
     draws: bool, gradient: Floats, curvature: Floats,
 ) -> float:  # fmt: skip
     """The cost at x = (ln factor, ln v, upset). Its gradient (3,) is written to `gradient`, and its
-    expected second derivative (3, 3), by the model at x, to `curvature`.
-
-    Of each outcome's probability p, d0, d1 and d2 are the derivatives by x. The sums are numbers,
-    not elements of arrays, so that they stay in registers.
-    """
+    expected second derivative (3, 3), by the model at x, to `curvature`. Of each outcome's
+    probability p, d0, d1 and d2 are the derivatives by x. The sums are numbers, not elements of
+    arrays, so that they stay in registers."""
     width, factor, upset, cost = exp(x[1]) if draws else 0.0, exp(x[0]), x[2], 0.0
     g0, g1, g2, c00, c01, c02, c11, c12, c22 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(len(gap)):
@@ -290,12 +276,10 @@ def _pairs(
 def pairs_of(
     starts: Ints, place: Places, mu: Floats, variance: Floats, *, draws: bool
 ) -> tuple[Pairs, Ints]:
-    """The pairs of R rounds, and (P,) the index of each pair's round, in ascending order.
-
-    `starts` (R+1,) has the index of each round's first side; `place`, `mu` and `variance` are of
-    the sides, in order of place within a round. Pairs of which neither finished are left out, and
-    so are pairs that drew if draws are no outcomes.
-    """
+    """The pairs of R rounds, and (P,) the index of each pair's round, in ascending order. `starts`
+    (R+1,) has the index of each round's first side; `place`, `mu` and `variance` are of the sides,
+    in order of place within a round. Pairs of which neither finished are left out, and so are pairs
+    that drew if draws are no outcomes."""
     gap, spread, drew, of_round = _pairs(starts, place, mu, variance, draws)
     counts = np.bincount(of_round, minlength=len(starts) - 1)
     worth = np.minimum(0.5 * np.diff(starts), MOST_OF_ROUND) / np.maximum(counts, 1)
@@ -353,15 +337,17 @@ class Learner:
             stop = int(np.searchsorted(number, number[last], side="right"))
             found[order[at:stop]] = self._now or self.start
             to_pair = int(ends_of_pairs[stop - 1])
-            self._take(pairs.of(slice(at_pair, to_pair)))
+            taken = pairs.of(slice(at_pair, to_pair))
+            self._pairs = self._pairs.and_then(taken)
+            self._seen += (count := float(taken.weight.sum()))
+            self._since += count
             if is_due:
                 self._now = self._fitted()
             at, at_pair = stop, to_pair
         return found
 
     def _first(self, variance: float) -> Calibration:
-        """The calibration before any outcome is known. An unknown width is the prior's, for a pair
-        of this variance."""
+        """The calibration before any outcome; an unknown width is the prior's for this variance."""
         start = self.start
         if not self.draws:
             return start._replace(draw_width=0.0)
@@ -372,12 +358,6 @@ class Learner:
         """The number of pairs until the next fit."""
         part = min(max(GROWTH * self._seen, LEAST_PART), MOST_PART)
         return max(part - self._since, 0.0)
-
-    def _take(self, pairs: Pairs) -> None:
-        count = float(pairs.weight.sum())
-        self._pairs = self._pairs.and_then(pairs)
-        self._seen += count
-        self._since += count
 
     def _fitted(self) -> Calibration:
         self._since = 0.0

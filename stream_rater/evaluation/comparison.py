@@ -20,13 +20,13 @@ from stream_rater.evaluation.measures import FIELDS, MEASURES, Evaluation
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.shared_scores import alike, counted
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rounds.batch import RoundBatch
 
 Named = tuple[str, RatingConfig]  # The name of a configuration, and the configuration.
 
 
 Progress = Callable[[str, Sequence[Session]], Iterable[Session]]
-"""Takes the name of a configuration and the sessions that it rates. Returns the same sessions, and
-may show progress while they are read."""
+"""Takes a configuration's name and its sessions. Returns these, and may show progress."""
 
 
 def without_progress(_: str, sessions: Sequence[Session]) -> Iterable[Session]:
@@ -39,30 +39,19 @@ def compare(
     progress: Progress = without_progress, variance_factor: float = 1.0,
     most_sides: int = MOST_SIDES, *, by_display: bool = False,
 ) -> list[Evaluation]:  # fmt: skip
-    """Evaluate each configuration on the rounds of a file, and return a row for each.
-
-    The first `train`, a fraction of the rounds, are rated but not scored. `progress` wraps the
-    sessions that each configuration rates. `variance_factor` and `most_sides` are those of a
-    Contender. If `by_display`, entries are ordered by their displayed ratings, otherwise by mu.
-    """
-    began_s, reading_s = perf_counter(), 0.0
-    alone = len(configs) == 1
-    listed: Sequence[Session] | None = None if alone else list(sessions)
-    if not alone:
-        reading_s = perf_counter() - began_s
+    """Evaluate each configuration on the rounds of a file, and return a row for each. The first
+    `train`, a fraction of the rounds, are rated but not scored. `progress` wraps the sessions that
+    each configuration rates. `variance_factor` and `most_sides` are those of a Contender. If
+    `by_display`, entries are ordered by their displayed ratings, otherwise by mu."""
+    began_s, alone, rest = perf_counter(), len(configs) == 1, iter(sessions)
+    read = list(islice(rest, 1 if alone else None))  # one configuration rates while it is read
+    reading_s = perf_counter() - began_s
     outcomes: list[SeasonScores] = []
-    if alone:
-        peeked, sessions = _peeked(sessions)
-        reading_s = perf_counter() - began_s
     for name, config in configs:
-        warm(
-            config, peeked if listed is None else listed, most_sides=most_sides,
-            by_display=by_display,
-        )  # fmt: skip
-        played = sessions if listed is None else progress(name, listed)
+        warm(config, read, most_sides=most_sides, by_display=by_display)
         outcomes.append(evaluate(
-            played, config, threads=True, variance_factor=variance_factor, most_sides=most_sides,
-            by_display=by_display,
+            chain(read, rest) if alone else progress(name, read), config, threads=True,
+            variance_factor=variance_factor, most_sides=most_sides, by_display=by_display,
         ))  # fmt: skip
     outcomes = outcomes_alike(outcomes)
     rows = [
@@ -81,49 +70,30 @@ def samples(sessions: Sequence[Session]) -> list[Session]:
     if not sessions:
         return []
     found = [sessions[0].take(np.arange(min(2, len(sessions[0].rounds))))]
-    for measure in (_smallest, _largest, _of_teams):
+    kinds: tuple[Callable[[RoundBatch], Ints], ...] = (
+        lambda rounds: -rounds.entries,
+        lambda rounds: rounds.entries,
+        lambda rounds: rounds.sizes - rounds.entries,
+    )
+    for measure in kinds:
         session, at = max(
-            ((each, int(np.argmax(measure(each)))) for each in sessions),
-            key=lambda pair: measure(pair[0])[pair[1]],
+            ((each, int(np.argmax(measure(each.rounds)))) for each in sessions),
+            key=lambda pair: measure(pair[0].rounds)[pair[1]],
         )
         found.append(session.take(np.array([at])))
     return found
 
 
-def _smallest(session: Session) -> Ints:
-    return -session.rounds.entries
-
-
-def _largest(session: Session) -> Ints:
-    return session.rounds.entries
-
-
-def _of_teams(session: Session) -> Ints:
-    return session.rounds.sizes - session.rounds.entries
-
-
 def warm(
-    config: RatingConfig,
-    sessions: Sequence[Session],
-    *,
-    most_sides: int,
-    by_display: bool = False,
+    config: RatingConfig, sessions: Sequence[Session], *, most_sides: int, by_display: bool = False
 ) -> None:
     """Evaluate a few of these rounds twice, which compiles or loads all kernels."""
     some = samples(sessions)
     evaluate([*some, *some], config, most_sides=most_sides, by_display=by_display)
 
 
-def _peeked(sessions: Iterable[Session]) -> tuple[list[Session], Iterable[Session]]:
-    """A list of the first session, and an iterable of all sessions."""
-    rest = iter(sessions)
-    first = list(islice(rest, 1))
-    return first, chain(first, rest)
-
-
 def outcomes_alike(outcomes: Sequence[SeasonScores]) -> list[SeasonScores]:
-    """The outcomes of one season by several configurations, restricted to the scores that all of
-    them have (`shared_scores`)."""
+    """One season by several configurations, only with scores that all have (`shared_scores`)."""
     assert len({each.draws for each in outcomes}) == 1, "the same outcomes"
     found = []
     for outcome, scores in zip(outcomes, alike([each.scores for each in outcomes]), strict=True):
@@ -136,7 +106,7 @@ def outcomes_alike(outcomes: Sequence[SeasonScores]) -> list[SeasonScores]:
 def _row(file: str, name: str, outcome: SeasonScores, train: float, reading_s: float) -> Evaluation:
     scored = outcome.scored(train)
     of = counted(scored, draws=outcome.draws)
-    seconds = outcome.seconds + reading_s
+    seconds, players = outcome.seconds + reading_s, int(outcome.players.sum())
     measures: dict[str, Any] = averages(scored)
     return Evaluation(
         file=file,
@@ -150,12 +120,12 @@ def _row(file: str, name: str, outcome: SeasonScores, train: float, reading_s: f
         draws_left_out=of.drawn_left_out,
         unfinished_left_out=of.unfinished_left_out,
         winners_scored=of.winners,
-        results=int(outcome.players.sum()),
-        players=int(outcome.players.sum()),
+        results=players,
+        players=players,
         seconds=seconds,
         rating_seconds=outcome.rating_s,
         rounds_per_second=len(outcome.scores) / seconds,
-        players_per_second=float(outcome.players.sum()) / seconds,
+        players_per_second=players / seconds,
         calibration=outcome.calibration(train),
         **measures,
     )

@@ -56,9 +56,8 @@ class SeasonScores:
 
     def calibration(self, train: float) -> list[measures.WinBin]:
         """The share of sides that won, by their probability to win, without those first rounds."""
-        return winners.calibration(
-            self.win_predictions.from_round(trained(len(self.scores), train))
-        )
+        of = self.win_predictions
+        return winners.calibration(of.of(of.round >= trained(len(self.scores), train)))
 
 
 def trained(rounds: int, train: float) -> int:
@@ -87,8 +86,7 @@ class Contender:
     """Learns the width of draws, if draws are outcomes and the configuration has no margin."""
     _pools: dict[str, Pool] = field(default_factory=dict)
     _played: dict[str, Ints] = field(default_factory=dict)
-    """For each ladder, the number of rounds of each player so far. It is kept only if the
-    configuration skips rounds in which all entries tie."""
+    """By ladder: each player's rounds so far. Only kept where rounds of ties alone are skipped."""
 
     def rate(self, sessions: Iterable[Session]) -> Iterator[tuple[Session, Ints, Wave | None]]:
         """Rate each session. Yields the session, the indices of its rounds that were rated, and the
@@ -96,8 +94,8 @@ class Contender:
         belief with which newcomers begin."""
         for session in sessions:
             began_s = perf_counter()
-            if session.seeds:
-                self._seed(session)
+            for seed in session.seeds:
+                seed.apply(self._pool(session))
             rated, indices = session.rating(skip_all_tied=self.config.skip_all_tied)
             wave = self._rate(rated) if rated is not None else None
             self.rating_s += perf_counter() - began_s
@@ -112,16 +110,9 @@ class Contender:
         pool.make_room(session.players)
         return pool
 
-    def _seed(self, session: Session) -> None:
-        pool = self._pool(session)
-        for each in session.seeds:
-            each.apply(pool)
-
     def _rate(self, session: Session) -> Wave:
-        result = self._pool(session).rate_rows(
-            session.rounds, session.rows, session.waves, session.numbers
-        )
-        return result.wave
+        pool = self._pool(session)
+        return pool.rate_rows(session.rounds, session.rows, session.waves, session.numbers).wave
 
     def _experienced(self, session: Session, indices: Ints, wave: Wave | None) -> Wave | None:
         """The wave of a session's rounds `indices`, with the number of informative rounds that each
@@ -152,7 +143,9 @@ class Contender:
         `number` (R,) has the numbers of the rounds in the season."""
         config, rounds = self.config, len(number)
         measured = levels.measured(config, wave)
-        sides = self._sides(wave, measured)
+        sides = performances_of(
+            config, wave.entry_starts, wave.share, measured, wave.sigma, self.variance_factor
+        )
         margins = self._margins(wave, number, sides)
         sigmas, noise = config.chances.times(config.variance_factor * self.variance_factor)
         pairs = accuracy.score(
@@ -161,24 +154,14 @@ class Contender:
             np.full(rounds, config.upset),
             displayed(config, wave) if self.by_display else NONE,
         )  # fmt: skip
-        won, win_predictions = self._winners(wave, sides, margins)
-        return np.concatenate([pairs, won], axis=1), win_predictions
-
-    def score_winners(self, wave: Wave, number: Ints) -> tuple[Floats, WinPredictions]:
-        """(R, 3) the scores of `winners` alone, and the predicted probability to win of each side,
-        as in `score`."""
-        sides = self._sides(wave, levels.measured(self.config, wave))
-        return self._winners(wave, sides, self._margins(wave, number, sides))
-
-    def _sides(self, wave: Wave, measured: Floats) -> Performances:
-        """The performances of the sides of a wave. `measured` (P,) is `levels.measured`."""
-        return performances_of(
-            self.config, wave.entry_starts, wave.share, measured, wave.sigma, self.variance_factor
-        )
+        starts, place = wave.round_starts, wave.place
+        win = of_rounds(starts, sides, self.most_sides, margins)
+        won = winners.score(starts, place, win, self.scores_draws, self.most_sides)
+        predictions = winners.win_predictions(starts, place, win, won[:, 0] > 0.0)
+        return np.concatenate([pairs, won], axis=1), predictions
 
     def _margins(self, wave: Wave, number: Ints, sides: Performances) -> Floats:
-        """(R,) the most by which two performances differ in a draw, in each round of a wave. It is
-        0 if draws are no outcomes."""
+        """(R,) the most by which performances differ in a draw; 0 if draws are no outcomes."""
         if not self.scores_draws:
             return np.zeros(len(number))
         if sides.margin > 0.0:
@@ -189,13 +172,6 @@ class Contender:
         variance: Floats = sides.sigma**2
         found = self._learner.follow(number, wave.round_starts, wave.place, sides.mu, variance)
         return found[:, Calibration._fields.index("draw_width")]
-
-    def _winners(
-        self, wave: Wave, sides: Performances, margins: Floats
-    ) -> tuple[Floats, WinPredictions]:
-        win = of_rounds(wave.round_starts, sides, self.most_sides, margins)
-        won = winners.score(wave.round_starts, wave.place, win, self.scores_draws, self.most_sides)
-        return won, winners.win_predictions(wave.round_starts, wave.place, win, won[:, 0] > 0.0)
 
 
 def displayed(config: RatingConfig, wave: Wave) -> Floats:

@@ -21,8 +21,7 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.errors import TrialsFailed
 
 Share = Callable[[Callable[[Any, Any], Any], Iterable[Any]], Iterator[Any]]
-"""Calls a function at the top level of a module with the shared object and each item. Yields the
-results in the order of the items."""
+"""Calls a module's function with the shared object and each item. Yields results in order."""
 
 
 @contextmanager

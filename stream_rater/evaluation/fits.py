@@ -1,5 +1,5 @@
-"""The problem of tuning a system, our own or another package's, on the first part of a game; and the
-systems to tune: one of ours from its first guess, or by a ladder's present parameters.
+"""The systems to tune, ours from first guesses or by a ladder's present parameters, or another
+package's; and the problem of tuning one on the first part of a game.
 
 For a ladder, the search begins with the present values: they are the first guesses, so the prior of
 `Fit` keeps a parameter near its present value unless the rounds are evidence against it. Parameters
@@ -72,8 +72,7 @@ class OwnSystem(_Ours):
 
     system: str
     placing: bool = False
-    """Whether newcomers begin at the level of their field although the system's first guess does
-    not place them."""
+    """Whether newcomers begin at the level of their field, even if the first guess places none."""
     fields: tuple[Dimension, ...] = ()
     """The dimensions of the optional fields that the rounds have."""
     wide: bool = False  # Whether all dimensions of the system are tuned.
@@ -212,18 +211,15 @@ class Fit:
         )
 
     def cost(self, point: Sequence[float]) -> float:
-        """The total loss of the first part and the prior's penalty. It is UNDEFINED if the system
-        raises one of OUT_OF_RANGE, or if there is no finite loss."""
+        """The total loss and the prior's penalty; UNDEFINED where OUT_OF_RANGE or not finite."""
         try:
             scores = self._scores(tuple(point))
         except OUT_OF_RANGE:
             return UNDEFINED
-        loss = sides.total_loss(scores, self.aim)
-        if loss is None and self.aim == ORDER:
-            loss = sides.total_loss(scores, ORDER_OF_ALL)
+        loss = sides.total_loss(scores, self._aim(scores))
         if loss is None or not np.isfinite(loss):
             return UNDEFINED
-        return loss + self._penalty(point)
+        return loss + (penalty(point, self.start(), PRIOR) if self.has_prior else 0.0)
 
     def first_half(self) -> "Fit":
         """The same problem on the first half of its rounds."""
@@ -234,30 +230,26 @@ class Fit:
         the rounds before it, and calibrated by them. None if the system raises one of OUT_OF_RANGE,
         or if a loss is not finite."""
         try:
-            run = self.system.play(self.first, self.config(point))
-            scores = sides.scores_of(self._calibrated(run).after(middle_of(self.first)))
+            scores = sides.scores_of(self._run(point).after(middle_of(self.first)))
         except OUT_OF_RANGE:
             return None
-        aim = self.aim
-        if aim == ORDER and sides.total_loss(scores, ORDER) is None:
-            aim = ORDER_OF_ALL
-        losses = sides.losses_of(scores, aim)
+        losses = sides.losses_of(scores, self._aim(scores))
         return losses if np.isfinite(losses).all() else None
+
+    def _aim(self, scores: Floats) -> str:
+        """The measure to tune by: ORDER_OF_ALL, where nobody has played enough rounds for ORDER."""
+        scored = self.aim != ORDER or sides.total_loss(scores, ORDER) is not None
+        return self.aim if scored else ORDER_OF_ALL
 
     def _scores(self, point: tuple[float, ...]) -> Floats:
         """(R, OF_PAIRS) the scores of the first part by the configuration at this point."""
         found = self.runs.get(point) if self.runs is not None else None
         if found is None:
-            run = self.system.play(self.first, self.config(point))
-            found = sides.scores_of(self._calibrated(run))
+            found = sides.scores_of(self._run(point))
             if self.runs is not None:
                 self.runs[point] = found
         return found
 
-    def _calibrated(self, run: sides.Run) -> sides.Run:
+    def _run(self, point: Sequence[float]) -> Run:
+        run = self.system.play(self.first, self.config(point))
         return sides.calibrated(run) if self.calibrates else sides.as_it_is(run)
-
-    def _penalty(self, point: Sequence[float]) -> float:
-        if not self.has_prior:
-            return 0.0
-        return penalty(point, self.start(), PRIOR)

@@ -58,11 +58,7 @@ FACTS_OF = {
 
 MEASURES = tuple(FACTS_OF)  # The names of the measures.
 
-AIMS = tuple(name for name, each in FACTS_OF.items() if not each.is_of_winner)
-"""The measures that can be tuned by."""
-
-WEIGHT_OF = {name: each.weight for name, each in FACTS_OF.items()}
-"""The column that has the weight of each measure."""
+AIMS = tuple(name for name, each in FACTS_OF.items() if not each.is_of_winner)  # To tune by.
 
 OF_PAIRS = FIELDS.index("decided")
 """The number of columns that `accuracy` computes. `winners` computes the columns after them."""
@@ -113,8 +109,7 @@ class Evaluation(msgspec.Struct, kw_only=True):
     system: str
     rounds: int
     scored_rounds: int
-    """The rounds without the first ones, which only build experience. `rounds_scored` are those of
-    them that have a score."""
+    """The rounds after those that only build experience; `rounds_scored` of them have a score."""
     rounds_scored: int
     """The scored rounds that have a log loss: the same for all configurations on a file."""
     pairs_scored: int  # Pairs of entries that have a log loss.
@@ -145,5 +140,4 @@ class Evaluation(msgspec.Struct, kw_only=True):
     calibration: list[WinBin]
     """The share of sides that won, by their predicted probability to win."""
     differences: dict[str, Difference | None] | None = None
-    """The differences from the first configuration on the same file, by measure. None for the first
-    configuration."""
+    """The differences from the file's first configuration, by measure; None for that one."""

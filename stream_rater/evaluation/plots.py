@@ -7,22 +7,13 @@ too.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.errors import extra
-from stream_rater.evaluation.measures import Evaluation, WinBin
-
-
-class Reliability(NamedTuple):
-    """How often sides won, for B bins of sides with a similar probability to win."""
-
-    predicted: Floats  # (B,) the mean probability to win.
-    won: Floats  # (B,) the share of the sides that won.
-    low: Floats  # (B,) the low end of the 95 % interval of that share.
-    high: Floats  # (B,) the high end of the interval.
+from stream_rater.evaluation.measures import Evaluation
 
 
 def reliability_axes(ax: Any, title: str) -> None:
@@ -32,10 +23,13 @@ def reliability_axes(ax: Any, title: str) -> None:
            xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))  # fmt: skip
 
 
-def draw_reliability(ax: Any, of: Reliability, label: str) -> None:
-    """Draw the share of sides that won, by their probability to win, with 95 % intervals."""
-    reach = np.array([of.won - of.low, of.high - of.won]).clip(0.0)
-    ax.errorbar(of.predicted, of.won, reach, marker="o", markersize=4, capsize=2, label=label)
+def draw_reliability(
+    ax: Any, label: str, predicted: Floats, won: Floats, low: Floats, high: Floats
+) -> None:
+    """Draw the share of sides that won, by their probability to win, with 95 % intervals. All (B,),
+    for B bins of sides: the mean probability, the share, and the ends of its interval."""
+    reach = np.array([won - low, high - won]).clip(0.0)
+    ax.errorbar(predicted, won, reach, marker="o", markersize=4, capsize=2, label=label)
 
 
 LEAST_SIDES = 20
@@ -43,8 +37,7 @@ LEAST_SIDES = 20
 
 
 def reliability(rows: Sequence[Evaluation], out: Path) -> None:
-    """Write a reliability diagram for each file to one picture: the share of sides that won, by
-    their probability to win, with 95 % intervals. Raises MissingExtra and OSError."""
+    """Write a diagram for each file to one picture. Raises MissingExtra and OSError."""
     plots = pyplot()
     files = list(dict.fromkeys(row.file for row in rows))
     figure, axes = plots.subplots(1, len(files), figsize=(5 * len(files), 5), squeeze=False)
@@ -53,14 +46,11 @@ def reliability(rows: Sequence[Evaluation], out: Path) -> None:
         for row in rows:
             if row.file == file:
                 bins = [each for each in row.calibration if each.sides >= LEAST_SIDES]
-                draw_reliability(ax, _columns_of(bins), row.config)
+                names = ("foretold", "won", "won_low", "won_high")
+                columns = (np.array([getattr(each, name) for each in bins]) for name in names)
+                draw_reliability(ax, row.config, *columns)
         ax.legend()
     save(plots, figure, out)
-
-
-def _columns_of(bins: Sequence[WinBin]) -> Reliability:
-    names = ("foretold", "won", "won_low", "won_high")
-    return Reliability(*(np.array([getattr(each, name) for each in bins]) for name in names))
 
 
 def pyplot() -> Any:

@@ -37,7 +37,7 @@ from stream_rater.evaluation.fits import (
     Present,
     system_of,
 )
-from stream_rater.evaluation.measures import FIELDS, WEIGHT_OF, Difference, better
+from stream_rater.evaluation.measures import FACTS_OF, FIELDS, Difference, better
 from stream_rater.evaluation.season import Session, before
 from stream_rater.evaluation.shared_scores import Counted, alike, counted
 from stream_rater.evaluation.sides import calibration_of, own_run
@@ -46,8 +46,7 @@ from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.systems.common import rounded
 
 LEAST_ROUNDS = 20
-"""The fewest rounds to tune on, and the fewest to compare on. With fewer rounds the bootstrap's
-interval is too narrow."""
+"""The fewest rounds to tune on or to compare on: with fewer, the interval is too narrow."""
 
 TRAIN = 0.5
 """The part of the rounds that is tuned on, and that is not scored, unless another one is given."""
@@ -120,9 +119,7 @@ class TuningProposal(NamedTuple):
 
 def _verdict(compared: Sequence[Compared]) -> str:
     found = {each.verdict for each in compared}
-    if "worse" in found:
-        return KEEP
-    return ADOPT if "better" in found else NO_DIFFERENCE
+    return KEEP if "worse" in found else ADOPT if "better" in found else NO_DIFFERENCE
 
 
 def propose(
@@ -163,7 +160,7 @@ def propose(
 
 
 def _check_enough(scores: Floats, first: int) -> None:
-    scored = scores[:, FIELDS.index(WEIGHT_OF[LOG_LOSS])] > 0.0
+    scored = scores[:, FIELDS.index(FACTS_OF[LOG_LOSS].weight)] > 0.0
     counts = [int(np.count_nonzero(part)) for part in (scored[:first], scored[first:])]
     if min(counts) < LEAST_ROUNDS:
         raise TooFewRounds(

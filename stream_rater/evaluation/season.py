@@ -167,20 +167,18 @@ def _sessions(
 
 def before(sessions: Iterable[Session], number: int) -> list[Session]:
     """Sessions with only the rounds whose number is less than `number`."""
-    found = []
-    for session in sessions:
-        chosen = np.flatnonzero(session.numbers < number)
-        if len(chosen):
-            found.append(session if len(chosen) == len(session.rounds) else session.take(chosen))
-    return found
+    chosen = [(each, np.flatnonzero(each.numbers < number)) for each in sessions]
+    return [
+        session if len(rounds) == len(session.rounds) else session.take(rounds)
+        for session, rounds in chosen if len(rounds)
+    ]  # fmt: skip
 
 
 def split(session: Session, size: int, rng: np.random.Generator) -> Session:
     """A copy of a session whose rounds are split at random into rounds of at most `size` entries.
-
     Entries keep their order (paper, section 6.5). A remainder of fewer than two entries is dropped.
-    The parts of a round have its number. A round with teams cannot be split: it fails an assertion.
-    """
+    The parts of a round have its number. A round with teams cannot be split: it fails an
+    assertion."""
 
     def deal(whole: RoundBatch, dealt: Ints) -> Iterator[tuple[Ints, RoundBatch]]:
         for first in range(0, len(dealt), size):
@@ -192,8 +190,7 @@ def split(session: Session, size: int, rng: np.random.Generator) -> Session:
 
 
 Deal = Callable[[RoundBatch, Ints], Iterator[tuple[Ints, RoundBatch]]]
-"""Takes a round without teams, and its entries in a random order. Yields the entries of each new
-round, and that round."""
+"""Takes a round without teams, and its entries at random. Yields new rounds and their entries."""
 
 
 def dealt(session: Session, deal: Deal, rng: np.random.Generator) -> Session:
@@ -208,15 +205,7 @@ def dealt(session: Session, deal: Deal, rng: np.random.Generator) -> Session:
             rounds.append(made)
         start += entries
         parts.append(len(rounds))
-    return _in_parts(session, rows, rounds, parts)
-
-
-def _in_parts(
-    session: Session, rows: list[Ints], rounds: list[RoundBatch], parts: list[int]
-) -> Session:
-    """The session with each of its R rounds replaced by parts. The parts of round r have the
-    indices parts[r] : parts[r + 1] in `rounds`."""
-    ends = np.array(parts)
+    ends = np.array(parts)  # round r became the rounds parts[r] : parts[r + 1]
     return replace(
         session, rows=np.concatenate(rows) if rows else session.rows[:0],
         rounds=RoundBatch.concat(rounds) if rounds else session.rounds.slice(0, 0),

@@ -22,12 +22,12 @@ import numpy as np
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.ranges import bounds
 from stream_rater.evaluation.accuracy import scored_distances
-from stream_rater.evaluation.measures import FIELDS, WEIGHT_OF
+from stream_rater.evaluation.measures import FACTS_OF, FIELDS
 from stream_rater.evaluation.season import Session
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rounds.batch import RoundBatch
 
-WEIGHTS = tuple(dict.fromkeys(WEIGHT_OF.values()))  # The columns that are weights of measures.
+WEIGHTS = tuple(dict.fromkeys(each.weight for each in FACTS_OF.values()))
 
 PAIRS_SCORED = FIELDS.index("pairs_scored")
 DRAWN, UNFINISHED = FIELDS.index("pairs_drawn"), FIELDS.index("pairs_unfinished")

@@ -23,14 +23,8 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.ranges import bounds
-from stream_rater.evaluation import accuracy
-from stream_rater.evaluation.calibrating import (
-    EVERYTHING,
-    ONLY_WIDTH,
-    Calibration,
-    Learned,
-    Learner,
-)
+from stream_rater.evaluation import accuracy, calibrating
+from stream_rater.evaluation.calibrating import EVERYTHING, Calibration, Learned, Learner
 from stream_rater.evaluation.evaluation import Contender
 from stream_rater.evaluation.measures import FACTS_OF, FIELDS
 from stream_rater.evaluation.season import Session
@@ -77,8 +71,7 @@ class Run(NamedTuple):
     draws: bool = False
     """Whether the season has draws. They are scored in a run that has calibrations."""
     calibrations: Floats | None = None
-    """(R, 3) the calibration of each round, in the order of `Calibration`. None: the model as it
-    is, by which draws are left out."""
+    """(R, 3) each round's `Calibration`. None: the model as it is, by which draws are left out."""
 
     def before(self, boundary: int) -> "Run":
         """A copy with only the rounds before the round numbered `boundary`."""
@@ -106,14 +99,12 @@ def own_run(sessions: Iterable[Session], config: RatingConfig) -> Run:
     for session, indices, wave in contender.rate(sessions):
         if wave is None:
             continue
-        own = performances_of(
-            config, wave.entry_starts, wave.share, levels.measured(config, wave), wave.sigma
-        )
-        played = np.minimum.reduceat(wave.rounds, wave.entry_starts[:-1])
-        number = session.numbers[indices]
-        variance: Floats = own.sigma**2
-        sizes = np.diff(wave.round_starts)
-        found.append(Sides(number, sizes, wave.place, own.mu, variance, played))
+        starts, measured = wave.entry_starts, levels.measured(config, wave)
+        own = performances_of(config, starts, wave.share, measured, wave.sigma)
+        found.append(Sides(
+            session.numbers[indices], np.diff(wave.round_starts), wave.place, own.mu, own.sigma**2,
+            np.minimum.reduceat(wave.rounds, starts[:-1]),
+        ))  # fmt: skip
         results += len(wave.mu)
     return run_of(Sides.concat(found), contender.rating_s, results)
 
@@ -124,8 +115,7 @@ def run_of(sides: Sides, seconds: float, results: int, failed: int = 0) -> Run:
 
 
 def calibrated(run: Run, learned: Learned = EVERYTHING) -> Run:
-    """The run with the calibration of each round that suits the rounds before it. Raises
-    ArithmeticError if a mean or a variance is not finite."""
+    """The run with each round calibrated by those before it. ArithmeticError if not finite."""
     return run._replace(calibrations=_followed(run, Learner(run.draws, learned=learned)))
 
 
@@ -133,12 +123,11 @@ def as_it_is(run: Run) -> Run:
     """The run with the model as it is. If the season has draws, each round has the width of draws
     that suits the rounds before it, so that draws are outcomes here, too. Raises ArithmeticError as
     `calibrated` does."""
-    return calibrated(run, ONLY_WIDTH) if run.draws else run
+    return calibrated(run, calibrating.ONLY_WIDTH) if run.draws else run
 
 
 def joined(runs: Sequence[Run]) -> Run:
-    """The rounds of several runs of one season as one run. All of them are calibrated, or none. It
-    has the time and the counts of the first."""
+    """Several runs of one season as one, all calibrated or none, with the counts of the first."""
     found = [each.calibrations for each in runs if each.calibrations is not None]
     assert len(found) in (0, len(runs)), "all or none are calibrated"
     return runs[0]._replace(
@@ -155,14 +144,14 @@ def calibration_of(run: Run, learned: Learned = EVERYTHING) -> Calibration:
 
 
 def _followed(run: Run, learner: Learner) -> Floats:
-    sides = run.sides
-    _check_finite(sides)
+    sides = _finite(run.sides)
     return learner.follow(sides.number, sides.starts, sides.place, sides.mu, sides.variance)
 
 
-def _check_finite(sides: Sides) -> None:
+def _finite(sides: Sides) -> Sides:
     if not (np.isfinite(sides.mu).all() and np.isfinite(sides.variance).all()):
         raise ArithmeticError("beliefs are no numbers")
+    return sides
 
 
 def by_round(run: Run) -> tuple[Floats, Floats, Floats]:
@@ -176,8 +165,7 @@ def by_round(run: Run) -> tuple[Floats, Floats, Floats]:
 
 def scores_of(run: Run) -> Floats:
     """(R, OF_PAIRS) the scores by the calibrations. Raises as `calibrated` does."""
-    sides = run.sides
-    _check_finite(sides)
+    sides = _finite(run.sides)
     variance, width, upset = by_round(run)
     alone = np.arange(len(sides.mu) + 1)
     found: Floats = accuracy.score(
@@ -201,10 +189,7 @@ def losses_of(scores: Floats, measure: str) -> Floats:
     entries counts as n / 2 pairs. So by `log_loss` the loss is in nats, and by a pair inversion it
     is a number of pairs in the wrong order. It is 0 for a round that is not scored."""
     facts = FACTS_OF[measure]
-    loss = scores[:, FIELDS.index(measure)]
-    if facts.in_per_cent:
-        loss = loss / 100.0
-    if facts.higher_is_better:
-        loss = 1.0 - loss
+    loss = scores[:, FIELDS.index(measure)] / (100.0 if facts.in_per_cent else 1.0)
+    loss = 1.0 - loss if facts.higher_is_better else loss
     found: Floats = 0.5 * scores[:, FIELDS.index(facts.weight)] * loss
     return found

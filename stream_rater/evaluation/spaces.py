@@ -77,9 +77,7 @@ def field_dimensions(
 
 def seats_of(values: Mapping[str, float]) -> dict[str, float]:
     """The points by seat, from the values of all dimensions."""
-    return {
-        name.removeprefix(SEAT): value for name, value in values.items() if name.startswith(SEAT)
-    }
+    return {name.removeprefix(SEAT): x for name, x in values.items() if name.startswith(SEAT)}
 
 
 def seat_dimensions(names: Sequence[str]) -> tuple[Dimension, ...]:

@@ -45,8 +45,7 @@ END = 0.01
 MARGIN = 0.5
 """The tuned parameters win if their losses are less by more than this many standard errors."""
 LEAST_ROUNDS = 4
-"""With fewer scored rounds in the second half there is no standard error worth the name, and the
-first guess stays."""
+"""With fewer scored rounds in the second half, no standard error is worth the name."""
 
 NO_NUMBERS = np.empty(0, np.int64)
 
@@ -68,12 +67,11 @@ def penalty(point: Sequence[float], start: Sequence[float], prior: float) -> flo
 def at_ends(space: Sequence[Dimension], point: Sequence[float]) -> tuple[str, ...]:
     """The names of the parameters that ended at an end of their range and did not begin there. The
     best value may lie outside the range, or the rounds may not be informative enough."""
-    found = []
-    for each, x in zip(space, point, strict=True):
-        begun = fraction_of(each, each.start)
-        if any(abs(x - end) <= END < abs(begun - end) for end in (0.0, 1.0)):
-            found.append(each.name)
-    return tuple(found)
+    begun = [fraction_of(each, each.start) for each in space]
+    return tuple(
+        each.name for each, x, first in zip(space, point, begun, strict=True)
+        if any(abs(x - end) <= END < abs(first - end) for end in (0.0, 1.0))
+    )  # fmt: skip
 
 
 class Searchable(Protocol):
@@ -176,8 +174,7 @@ def searched(
 
 
 def refined(problem: Searchable, point: Sequence[float], trials: int) -> list[Trial]:
-    """About `trials` points near a point that were tried by the simplex method alone, the best one
-    first. Raises MissingExtra without SciPy."""
+    """About `trials` points near this one by the simplex method alone, the best first."""
     found = _Trials(lambda points: map(problem.cost, points), lambda: None)
     _refine(found, point, trials)
     return sorted(found.all_of_them, key=lambda each: each.cost)
@@ -205,8 +202,7 @@ def _never_called(_: Floats) -> float:
 
 
 def _simplex(best: Floats) -> Floats:
-    """(dimensions + 1, dimensions) the best point, and for each dimension a point that is a tenth
-    of the range away from it and inside the range."""
+    """(D + 1, D) the best point, and one a tenth of the range away in each dimension, inside."""
     step = np.where(best < 0.5, 0.1, -0.1)
     return np.vstack([best, best + np.diag(step)])
 

@@ -39,10 +39,6 @@ class WinPredictions(NamedTuple):
     win: Floats  # (S,) the predicted probability to win.
     won: Flags  # (S,) whether the side won.
 
-    def from_round(self, first: int) -> "WinPredictions":
-        """A copy without the rounds before the round numbered `first`."""
-        return self.of(self.round >= first)
-
     def of(self, kept: Flags) -> "WinPredictions":
         """A copy with only the sides that are `kept` (S,)."""
         return WinPredictions(self.round[kept], self.win[kept], self.won[kept])
@@ -50,12 +46,10 @@ class WinPredictions(NamedTuple):
 
 @kernel
 def score(round_starts: Ints, place: Places, win: Floats, draws: bool, most: int = ANY) -> Floats:
-    """(R, 3) the scores of the rounds of a wave: 1, log loss, Brier score.
-
-    A round that is not scored has zeros: one with fewer than two entries or more than `most`, or
-    one whose first place is shared unless `draws` are outcomes. `win` (E,) has the predicted
-    probability of each entry to win. The entries of a round come in order of place.
-    """
+    """(R, 3) the scores of the rounds of a wave: 1, log loss, Brier score. A round that is not
+    scored has zeros: one with fewer than two entries or more than `most`, or one whose first place
+    is shared unless `draws` are outcomes. `win` (E,) has the predicted probability of each entry to
+    win. The entries of a round come in order of place."""
     out = np.zeros((len(round_starts) - 1, 3))
     for r in range(len(out)):
         a, b = round_starts[r], round_starts[r + 1]
@@ -73,8 +67,7 @@ def score(round_starts: Ints, place: Places, win: Floats, draws: bool, most: int
 def win_predictions(
     round_starts: Ints, place: Places, win: Floats, scored: Flags
 ) -> WinPredictions:
-    """The predictions for the entries of a wave's scored rounds, and the outcomes. `scored` (R,) is
-    whether each round has a score. The round numbers of the result are indices in the wave."""
+    """The predictions for the (R,) `scored` rounds' entries, and outcomes; rounds are indices."""
     sizes = np.diff(round_starts)
     number = np.repeat(np.arange(len(sizes)), sizes)
     won = np.zeros(len(win), bool)

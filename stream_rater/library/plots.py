@@ -13,7 +13,7 @@ import numpy as np
 
 from stream_rater.config.errors import extra
 from stream_rater.contract.events import shown
-from stream_rater.evaluation.plots import Reliability, draw_reliability, reliability_axes
+from stream_rater.evaluation.plots import draw_reliability, reliability_axes
 from stream_rater.library.results import Calibration, History, Leaderboard
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def calibration(of: Calibration, label: str, ax: "Axes | None") -> "Axes":
     """Draw the share of sides that won, by their probability to win, with 95 % intervals."""
     ax = ax or _new_axes((5.0, 5.0))
     reliability_axes(ax, of.title)
-    draw_reliability(ax, Reliability(of.predicted, of.won, of.won_low, of.won_high), _label(label))
+    draw_reliability(ax, _label(label), of.predicted, of.won, of.won_low, of.won_high)
     ax.legend(loc="upper left")
     return ax
 

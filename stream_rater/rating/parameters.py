@@ -4,7 +4,7 @@ The systems are in `rating.systems`.
 """
 
 import hashlib
-from typing import Any, Final, get_args
+from typing import Any, Final, cast, get_args
 
 import msgspec
 
@@ -31,54 +31,17 @@ from stream_rater.rating.systems.kerby import (
 from stream_rater.rating.systems.two_moment import TwoMoment
 
 __all__ = [
-    "DEFAULT_KEPT",
-    "NOT_COMPARED",
-    "SYSTEMS",
-    "TIED_LAST",
-    "BadParameters",
-    "Bar",
-    "Climbing",
-    "Codeforces",
-    "Common",
-    "Elo",
-    "EloMMR",
-    "EloMMX",
-    "EloR",
-    "Evolving",
-    "Glicko",
-    "Glicko2",
-    "Kerby",
-    "MinusSigma",
-    "Ordering",
-    "PairwiseElo",
-    "PlacingNewcomers",
-    "PlackettLuce",
-    "RatingConfig",
-    "Season",
-    "Thurstone",
-    "Topcoder",
-    "TrueSkill",
-    "TwoMoment",
-    "default_of",
-    "fingerprint",
-    "for_fingerprint",
-    "from_builtins",
-    "from_json",
+    "DEFAULT_KEPT", "NOT_COMPARED", "SYSTEMS", "TIED_LAST", "BadParameters", "Bar", "Climbing",
+    "Codeforces", "Common", "Elo", "EloMMR", "EloMMX", "EloR", "Evolving", "Glicko", "Glicko2",
+    "Kerby", "MinusSigma", "Ordering", "PairwiseElo", "PlacingNewcomers", "PlackettLuce",
+    "RatingConfig", "Season", "Thurstone", "Topcoder", "TrueSkill", "TwoMoment", "default_of",
+    "fingerprint", "for_fingerprint", "from_builtins", "from_json",
 ]  # fmt: skip
 
 RatingConfig = (
-    EloMMR
-    | EloR
-    | EloMMX
-    | Codeforces
-    | Topcoder
-    | Glicko
-    | Bar
-    | TrueSkill
-    | TwoMoment
-    | Kerby
+    EloMMR | EloR | EloMMX | Codeforces | Topcoder | Glicko | Bar | TrueSkill | TwoMoment | Kerby
     | Glicko2
-)
+)  # fmt: skip
 """The parameters of any system. A system is registered by its place in this list."""
 
 SYSTEMS: Final[dict[str, type[RatingConfig]]] = {
@@ -105,19 +68,17 @@ class Season(msgspec.Struct, frozen=True, array_like=True):
 def from_json(data: bytes) -> RatingConfig:
     """Parse a configuration from JSON. Raises BadParameters with the place of the mistake."""
     try:
-        config: RatingConfig = msgspec.json.decode(data, type=RatingConfig)
+        return cast(RatingConfig, msgspec.json.decode(data, type=RatingConfig))
     except (msgspec.DecodeError, ValueError) as error:
         raise BadParameters(str(error)) from None
-    return config
 
 
 def from_builtins(table: object) -> RatingConfig:
     """Parse a decoded TOML or JSON table. Raises BadParameters with the place of the mistake."""
     try:
-        config: RatingConfig = msgspec.convert(table, RatingConfig)
+        return cast(RatingConfig, msgspec.convert(table, RatingConfig))
     except (msgspec.ValidationError, ValueError) as error:
         raise BadParameters(str(error)) from None
-    return config
 
 
 def default_of(field: msgspec.structs.FieldInfo) -> Any:

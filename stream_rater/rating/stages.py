@@ -16,32 +16,14 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.rating import levels
-from stream_rater.rating.elo_mmr import belief as kernels
-from stream_rater.rating.elo_mmr.belief import EloMMRModel, Posteriors, RoundStamps
+from stream_rater.rating import levels, model
+from stream_rater.rating.elo_mmr import belief
+from stream_rater.rating.elo_mmr.belief import Posteriors, RoundStamps
 from stream_rater.rating.factor import single
-from stream_rater.rating.model import (
-    BEGAN,
-    DID_NOT_FINISH,
-    LAST,
-    Beliefs,
-    Evidence,
-    Wave,
-    look_up,
-    record_rounds,
-)
-from stream_rater.rating.parameters import (
-    NOT_COMPARED,
-    SYSTEMS,
-    Common,
-    EloMMR,
-    MinusSigma,
-    PlacingNewcomers,
-    RatingConfig,
-    Season,
-    fingerprint,
-)
-from stream_rater.rating.systems.elo_mmr import variances_of
+from stream_rater.rating.model import Beliefs, Evidence, Wave
+from stream_rater.rating.parameters import SYSTEMS, RatingConfig, Season, fingerprint
+from stream_rater.rating.systems import common
+from stream_rater.rating.systems.elo_mmr import EloMMR, variances_of
 
 
 class RatingRule(msgspec.Struct, frozen=True, array_like=True):
@@ -101,7 +83,7 @@ def rule_of(config: RatingConfig, seasons: tuple[Season, ...] = ()) -> RatingRul
     sigmas, offset = 2.0, config.sigma_offset
     if config.display == "mu" or (config.display is None and config.displays_mu):
         sigmas, offset = 0.0, 0.0
-    elif isinstance(config.display, MinusSigma):
+    elif isinstance(config.display, common.MinusSigma):
         sigmas, offset = config.display.minus_sigma, 0.0
     return RatingRule(
         system=str(config.__struct_config__.tag),
@@ -131,9 +113,11 @@ def compared(config: RatingConfig, wave: Wave) -> Wave:
     they had been ranked there. With "not-compared" they keep the place DID_NOT_FINISH, by which
     each system sees that they did not finish.
     """
-    if config.dnf == NOT_COMPARED or wave.place.all():
+    if config.dnf == common.NOT_COMPARED or wave.place.all():
         return wave
-    return wave._replace(place=np.where(wave.place == DID_NOT_FINISH, np.int32(LAST), wave.place))
+    return wave._replace(
+        place=np.where(wave.place == model.DID_NOT_FINISH, np.int32(model.LAST), wave.place)
+    )
 
 
 LEAST_WEIGHT = 1e-30
@@ -150,7 +134,7 @@ def estimate(config: RatingConfig, wave: Wave) -> Evidence:
     newcomers, their `mu` in the wave is overwritten with the mu at which they begin the round.
     Raises NotANumber, so that no belief is ever replaced by one that is none."""
     wave = compared(config, wave)
-    if not (isinstance(config, PlacingNewcomers) and config.places_newcomers):
+    if not (isinstance(config, common.PlacingNewcomers) and config.places_newcomers):
         return _measured(config, wave)
     levels.place_newcomers(config, wave)
     return levels.with_starts(wave, _measured(config, wave))
@@ -171,24 +155,13 @@ def _finite(config: RatingConfig, wave: Wave) -> Evidence:
     found = config.estimate(wave)
     if np.isfinite(found).all():
         return found
-    wrong = np.logical_or.reduceat(~np.isfinite(found).all(axis=1), _first_players(wave))
+    first = wave.entry_starts[wave.round_starts[:-1]]  # (R,) the first player of each round
+    wrong = np.logical_or.reduceat(~np.isfinite(found).all(axis=1), first)
     weight = np.where(wrong, np.maximum(wave.weight, LEAST_WEIGHT), wave.weight)
     found = config.estimate(wave._replace(weight=weight))
     if not np.isfinite(found).all():
         raise NotANumber("the evidence is no number")
     return found
-
-
-def _first_players(wave: Wave) -> Ints:
-    """(R,) the first player of each round."""
-    first: Ints = wave.entry_starts[wave.round_starts[:-1]]
-    return first
-
-
-def _model(config: EloMMR) -> EloMMRModel:
-    return EloMMRModel(
-        variances_of(config), config.initial_mu, config.tie, config.momentum, config.kept
-    )
 
 
 _STAGE_2 = {name: system.update for name, system in SYSTEMS.items()}
@@ -198,7 +171,7 @@ def update(
     beliefs: Beliefs, rows: Ints, evidence: Evidence, rules: list[RatingRule], rule: Ints
 ) -> None:
     """Stage 2, in place, for the players in `rows`; rule[i] is the index of row i's rule."""
-    ways = [_STAGE_2.get(each.system, Common.update) for each in rules]
+    ways = [_STAGE_2.get(each.system, common.Common.update) for each in rules]
     rho = np.array([each.momentum for each in rules])[rule]
     kept = np.array([each.kept for each in rules], dtype=np.int64)[rule]
     different = set(ways)
@@ -226,10 +199,13 @@ def rate_waves(
         return rate_wave_by_wave(config, beliefs, rows, wave, waves, offset)
     stamps = _stamps_of(wave, offset)
     evidence, after = np.empty((len(rows), 3)), Posteriors(np.empty(len(rows)), np.empty(len(rows)))
-    whole, model = compared(config, wave), _model(config)
-    kernels.rate_waves(
-        beliefs.header, beliefs.factors, rows, whole, waves, stamps, model, evidence, after
+    parameters = belief.EloMMRModel(
+        variances_of(config), config.initial_mu, config.tie, config.momentum, config.kept
     )
+    belief.rate_waves(
+        beliefs.header, beliefs.factors, rows, compared(config, wave), waves, stamps, parameters,
+        evidence, after,
+    )  # fmt: skip
     return evidence, after
 
 
@@ -249,9 +225,11 @@ def rate_wave_by_wave(
         some = wave.part(first, end)
         a, b = wave.entry_starts[wave.round_starts[[first, end]]]
         own, same = rows[a:b], np.zeros(b - a, np.int64)
-        some.mu[:], some.sigma[:], some.rounds[:], some.last_time[:] = look_up(beliefs.header, own)
+        some.mu[:], some.sigma[:], some.rounds[:], some.last_time[:] = model.look_up(
+            beliefs.header, own
+        )
         found = estimate(config, some)
-        evidence[a:b] = found[:, :BEGAN]
+        evidence[a:b] = found[:, : model.BEGAN]
         update(beliefs, own, found, rule, same)
         record_round(beliefs, own, stamps.offset[a:b], stamps.time[a:b])
         after.mu[a:b], after.sigma[a:b] = beliefs.header["mu"][own], beliefs.header["sigma"][own]
@@ -261,4 +239,4 @@ def rate_wave_by_wave(
 def record_round(beliefs: Beliefs, rows: Ints, offset: Ints, time: Ints) -> None:
     """Store a round that was just rated in the beliefs of the players in `rows`: `offset` and
     `time` (len(rows),) are its source offset and its time."""
-    record_rounds(beliefs.header, rows, offset, time)
+    model.record_rounds(beliefs.header, rows, offset, time)

@@ -19,7 +19,6 @@ from stream_rater.evaluation.evaluation import evaluate, trained
 from stream_rater.evaluation.measures import WinBin
 from stream_rater.evaluation.season import before
 from stream_rater.evaluation.sides import calibration_of, own_run
-from stream_rater.evaluation.winners import WinPredictions
 from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.rating.model import DID_NOT_FINISH, LAST
 from stream_rater.rating.parameters import EloMMR, PairwiseElo, RatingConfig
@@ -69,7 +68,7 @@ def _openskill(name: str, _: Effort) -> Result:
     predictions = winners.win_predictions(at, places, chances, scores[:, 0] > 0.0)
     first = trained(len(rounds), TRAIN)
     log_loss, brier = scores[first:][scores[first:, 0] > 0.0, 1:].mean(axis=0).tolist()
-    bins = winners.calibration(WinPredictions(*predictions).from_round(first))
+    bins = winners.calibration(predictions.of(predictions.round >= first))
     return _result(name, "openskill", log_loss, brier, bins, 1.0)
 
 
