@@ -101,8 +101,7 @@ def _draw(first: int, times: Floats) -> None:
 
 
 def _resample(rounds: int, samples: int) -> Iterator[Floats]:
-    """Yield arrays (n, R) of how often each of R rounds is drawn, until there are `samples` of them
-    in all. Each array overwrites the one before."""
+    """Yield (n, R) how often each of n samples has each round, `samples` in all, in one array."""
     times = np.empty((min(samples, max(1, CHUNK // rounds)), rounds))
     for first in range(0, samples, len(times)):
         some = times[: samples - first]

@@ -51,8 +51,7 @@ PRIOR_OF_FACTOR = 0.5  # The prior standard deviation of ln factor around 0.
 USUAL_WIDTH = 0.1
 """The prior median of the width, in deviations of a difference: equals draw with 8 % then."""
 PRIOR_OF_WIDTH = 1.5
-"""The prior standard deviation of the logarithm of the width. It is wide: draws are a quarter of
-the results of football, and hardly occur in a race."""
+"""The prior deviation of the width's logarithm: a quarter of football draws, races hardly ever."""
 PRIOR_OF_UPSET = 0.05  # The prior standard deviation of `upset`, which is not negative.
 MOST_UPSET = 0.2  # The largest `upset`. Then two of five results are decided by chance alone.
 MOST_OF_ROUND = 50.0  # The most pairs that a round counts as.

@@ -24,19 +24,13 @@ from stream_rater.rounds.batch import RoundBatch
 
 Named = tuple[str, RatingConfig]  # The name of a configuration, and the configuration.
 
-
 Progress = Callable[[str, Sequence[Session]], Iterable[Session]]
 """Takes a configuration's name and its sessions. Returns these, and may show progress."""
 
 
-def without_progress(_: str, sessions: Sequence[Session]) -> Iterable[Session]:
-    """Return the sessions and show no progress."""
-    return sessions
-
-
 def compare(
     file: str, sessions: Iterable[Session], configs: Sequence[Named], train: float,
-    progress: Progress = without_progress, variance_factor: float = 1.0,
+    progress: Progress = lambda _, sessions: sessions, variance_factor: float = 1.0,
     most_sides: int = MOST_SIDES, *, by_display: bool = False,
 ) -> list[Evaluation]:  # fmt: skip
     """Evaluate each configuration on the rounds of a file, and return a row for each. The first

@@ -41,8 +41,7 @@ class SeasonScores:
 
     config: RatingConfig
     scores: Floats
-    """(R, len(FIELDS)) the scores of all rounds in the order of the season, including those that
-    only build experience."""
+    """(R, len(FIELDS)) scores in the order of the season, also of rounds for experience alone."""
     players: Ints  # (R,) the number of players of each round.
     rating_s: float  # Seconds spent on rating alone.
     seconds: float  # Seconds from the first session to the last score.
@@ -133,8 +132,7 @@ class Contender:
         return wave._replace(rounds=played[spread(starts[indices], session.rounds.sizes[indices])])
 
     def watch(self, session: Session) -> None:
-        """Note whether a session, whose rounds are to be scored next, has draws. It does not depend
-        on which rounds the system rates."""
+        """Note whether a session that is scored next has draws, whatever the system rates of it."""
         self.scores_draws = self.scores_draws or (self.draws and draws_in(session.rounds))
 
     def score(self, wave: Wave, number: Ints) -> tuple[Floats, WinPredictions]:
@@ -198,13 +196,11 @@ def evaluate(
     `variance_factor`, `draws` and `by_display` are those of a Contender."""
     began_s = perf_counter()
     contender = Contender(config, variance_factor, most_sides, draws, by_display)
-    rated = (
-        prefetched(contender.rate(prefetched(sessions))) if threads else contender.rate(sessions)
-    )
+    rated = contender.rate(prefetched(sessions) if threads else sessions)
     scores, empty = [np.zeros((0, len(FIELDS)))], np.empty(0, np.int64)
     players, numbers = [empty], [empty]
     predictions = [WinPredictions(empty, np.empty(0), np.empty(0, bool))]
-    for session, indices, wave in rated:
+    for session, indices, wave in prefetched(rated) if threads else rated:
         scores.append(np.zeros((len(session.rounds), len(FIELDS))))
         if len(indices) < len(session.rounds):
             count_unrated(session, indices, scores[-1])

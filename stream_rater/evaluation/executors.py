@@ -47,8 +47,7 @@ def sharing(thing: Any, executor: Executor | None) -> Iterator[Share]:
 
 
 def _results(executor: Executor, shared: Any, work: Any, items: Iterable[Any]) -> Iterator[Any]:
-    """Yield the results in order, and cancel tasks that are not needed any more. Raises
-    TrialsFailed where the executor failed, and not the work."""
+    """Yield the results in order. Raises TrialsFailed where the executor failed, not the work."""
     given = repeat(shared), repeat(KERNEL_VERSION), repeat(work)
     try:
         yield from Executor.map(executor, _do, *given, items)

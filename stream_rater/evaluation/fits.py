@@ -28,8 +28,6 @@ from stream_rater.rating.parameters import Climbing, RatingConfig
 from stream_rater.rating.systems.common import LEVEL_PART, NEWCOMERS, Dimension, fraction_of
 from stream_rater.rating.systems.two_moment import Score
 
-FOR_NEWCOMERS = "initial_mu"
-
 
 class System(Protocol):
     """A rating system that can be tuned, and that can rate a season."""
@@ -121,7 +119,7 @@ class Present(_Ours):
     def space(self) -> tuple[Dimension, ...]:
         """The dimensions that can be tuned. Their first guesses are the present values."""
         values, point = self.rating.dimensions(), self.rating.point
-        own = [each for each in spaces.SPACES[self.name] if each.name != FOR_NEWCOMERS]
+        own = [each for each in spaces.SPACES[self.name] if each.name != "initial_mu"]
         values |= {spaces.SEAT + name: x for name, x in self.rating.seats.items()}
         if score := self._score:
             values |= {spaces.SCALE: score.scale, spaces.CAP: score.cap}

@@ -55,7 +55,6 @@ UNSEEN = "on rounds it had not seen"
 ADOPT, NO_DIFFERENCE = f"better {UNSEEN}: adopt it", f"no difference {UNSEEN}"
 KEEP = f"worse {UNSEEN}: keep what you have"
 
-
 MARGIN, FACTOR, WIDTH, UPSET = "draw_margin", "variance_factor", "draw_width", "upset"
 
 
@@ -90,8 +89,7 @@ class TuningProposal(NamedTuple):
     """The proposed parameters, and what they gain."""
 
     rating: RatingConfig
-    """The tuned parameters; the present ones if the tuned ones are worse, or if no difference is
-    shown and they do no better by the measure that was tuned by."""
+    """What was tuned, unless it is worse, or shows no difference and does no better by the aim."""
     first: int  # The number of rounds to tune on.
     rest: int  # The number of rounds to compare on.
     compared: list[Compared]

@@ -19,9 +19,7 @@ Counters = npt.NDArray[np.int32]
 Lanes = npt.NDArray[np.uint8]
 
 LANES = 64  # The number of neighbours in a block. A vector has this many one-byte counters.
-
 FEW = 24  # Buckets of up to this many entries are sorted by insertion.
-
 LEAST = 1e-200  # The least range of ratings that is assumed, so that its reciprocal is finite.
 
 

@@ -29,9 +29,7 @@ from stream_rater.rounds.seed_records import Seed
 from stream_rater.rounds.validation import Invalid
 
 NO_NAMES = StringColumn.of([])
-
 BLOCK_BYTES = 2**20  # The most bytes of the records that are read as one block.
-
 BLOCK_ROUNDS = 1000  # The number of synthetic rounds that are joined into one block.
 
 
@@ -153,8 +151,7 @@ def _sessions(
     rounds: RoundBatch, first: int, players: dict[str, PlayerIndex],
     seeds: dict[str, list[SeededRows]], *, named: bool,
 ) -> Iterator[Session]:  # fmt: skip
-    """Yield a session for each ladder of these rounds. The first round has the number `first`. The
-    seeds of each ladder move to its session."""
+    """Yield a session for each ladder of these rounds, numbered from `first`, with its seeds."""
     ladders = indices_by(head.ladder for head in rounds.heads)
     for ladder, chosen in ladders.items():
         own = rounds if len(ladders) == 1 else rounds.take(chosen)

@@ -51,10 +51,9 @@ def rounds_before(rows: Ints, before: Ints) -> Ints:
     has, for each row, the number of rounds that its player played earlier."""
     order = np.argsort(rows, kind="stable")
     sorted_rows = rows[order]
-    found = np.empty(len(rows), np.int64)
-    found[order] = np.arange(len(rows)) - np.searchsorted(sorted_rows, sorted_rows)
-    total: Ints = before[rows] + found
-    return total
+    found: Ints = before[rows]
+    found[order] += np.arange(len(rows)) - np.searchsorted(sorted_rows, sorted_rows)
+    return found
 
 
 def count_unrated(session: Session, rated: Ints, scores: Floats) -> None:

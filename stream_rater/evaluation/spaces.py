@@ -38,7 +38,6 @@ SPACES: dict[str, tuple[Dimension, ...]] = {name: each.space for name, each in S
 WIDE = {name: (*each.space, *each.more_space) for name, each in SYSTEMS.items()}
 """The dimensions that `tune` searches for the rounds of a file."""
 
-
 SEAT = "seats."  # The name of a seat's dimension begins with this.
 MOST_SEATS = 8
 """If the rounds name more seats than this, no points are searched: they are no seats."""
@@ -70,9 +69,14 @@ def field_dimensions(
     """The dimensions of the optional fields that these rounds have. `by`: as above."""
     rounds = [each.rounds for each in sessions]
     seats = seat_dimensions(seats_to_tune(rounds))
-    if "score" not in SYSTEMS[system].__struct_fields__:
+    scored = "score" in SYSTEMS[system].__struct_fields__
+    if not scored or (margin := mean_margin(rounds, by)) == 0.0:
         return seats
-    return *seats, *score_dimensions(mean_margin(rounds, by))
+    return (
+        *seats,
+        Dimension(SCALE, 0.0, MOST_POINTS / margin, 0.0, "square", points=1, parameter="score"),
+        Dimension(CAP, margin, 30.0 * margin, 6.0 * margin, parameter="score"),
+    )
 
 
 def seats_of(values: Mapping[str, float]) -> dict[str, float]:
@@ -101,19 +105,8 @@ def seats_to_tune(rounds: Iterable[RoundBatch]) -> tuple[str, ...]:
     return tuple(names[1:]) if len(names) <= MOST_SEATS + 1 else ()
 
 
-def score_dimensions(margin: float) -> tuple[Dimension, ...]:
-    """What scores are worth, in rounds of this mean margin; no dimensions if it is 0."""
-    if margin == 0.0:
-        return ()
-    return (
-        Dimension(SCALE, 0.0, MOST_POINTS / margin, 0.0, "square", points=1, parameter="score"),
-        Dimension(CAP, margin, 30.0 * margin, 6.0 * margin, parameter="score"),
-    )
-
-
 def mean_margin(rounds: Sequence[RoundBatch], by: str = DIFFERENCE) -> float:
-    """The mean margin of the rounds of two sides whose scores agree with their places. It is 0 if
-    these are less than half of all rounds."""
+    """The mean margin of rounds of two whose scores agree with places; 0 if under half do."""
     margins = np.concatenate([NO_MARGINS, *(_margins(each, by) for each in rounds)])
     enough = 2 * len(margins) >= max(sum(map(len, rounds)), 1)
     return float(margins.mean()) if enough else 0.0

@@ -51,8 +51,7 @@ NO_NUMBERS = np.empty(0, np.int64)
 
 
 def middle_of(sessions: Sequence[Session]) -> int:
-    """The number of the first round of the second half. The parts of a round that was cut have the
-    same number, so they stay together."""
+    """The first round of the second half. Parts of one round have one number, and stay together."""
     numbers = np.unique(np.concatenate([NO_NUMBERS, *(each.numbers for each in sessions)]))
     return int(numbers[len(numbers) // 2]) if len(numbers) else 0
 
@@ -99,8 +98,7 @@ class Divisible(Searchable, Protocol):
         rounds before it. None if the point has no finite losses."""
 
 
-Costs = Callable[[Iterable[Sequence[float]]], Iterable[float]]
-"""Takes many points. Returns their costs in the same order."""
+Costs = Callable[[Iterable[Sequence[float]]], Iterable[float]]  # Of many points, in order.
 
 
 class Trial(NamedTuple):
@@ -227,8 +225,7 @@ class Validated(NamedTuple):
     point: list[float]  # The tuned point, or that of the first guess if it stays.
     won: bool  # Whether the tuned parameters won on rounds that their search had not seen.
     gain: float
-    """The loss of the first guess less that of the parameters tuned on the first half, both summed
-    over the second half."""
+    """The loss of the first guess on the second half less that of what was tuned on the first."""
     error: float  # The standard error of `gain`.
     trials: Sequence[Trial]  # The points that the last search tried, the best one first.
 
