@@ -5,7 +5,6 @@
   of the winner.
 - `comparison` compares configurations, by `shared_scores` on what all of them can score, and with
   the intervals of `bootstrap`.
-- `tuning` searches parameters in `spaces`. `proposal` compares tuned parameters with the present
-  ones of a ladder.
-- `fits` is the problem of tuning one of the `tuned_systems`, by its beliefs about `sides`.
+- `tuning` searches parameters in `spaces`, `fits` is the problem of tuning a system by its beliefs
+  about `sides`, and `proposal` compares the result with the present parameters of a ladder.
 """

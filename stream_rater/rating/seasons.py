@@ -21,6 +21,11 @@ its next round. A reader applies them to mu and sigma alone (`seen`). The rules 
 - Newcomers have played no round, and are not drawn.
 - The previous mu, sigma and season of a belief are those before the draw, which were published last
   for the player. A reader that uses them as a prior applies the seasons again.
+
+Players also get a belief without a round. A seed is like a round of one player: the belief that it
+gives has at least one round, and one Gaussian factor with the mu and sigma that were given. A reset
+is like a season of one player: all factors move by the same amount, and sigma becomes at least the
+one that was given.
 """
 
 import math
