@@ -20,7 +20,6 @@ CLIENT_LOGGER.addHandler(logging.NullHandler())
 CLIENT_LOGGER.propagate = False
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
-
 UNAUTHENTICATED = frozenset({KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION})
 """Errors of a wrong password or token. A retry may cure them if what is shown can change."""
 
@@ -33,7 +32,6 @@ DENIALS = UNAUTHENTICATED | {
 
 REGROUPED = frozenset({KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS})
 """Errors after which the group still knows this member; otherwise it is `UNKNOWN_MEMBER_ID`."""
-
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 """Errors that a retry cures only after the topic accepts larger messages."""
 
@@ -50,7 +48,6 @@ CURES: Mapping[int, str] = {
 LARGEST_RESPONSE_BYTES = 100_000_000
 """The most bytes of one fetch response, and of one batch after decompression. A larger batch cannot
 be read. The limit decides verdicts on records, so every reader of the log uses the same one."""
-
 
 CALLBACK_FAILURES = (KafkaException, SystemError)
 """The exceptions of a call that serves callbacks. If the client has already set its exception when
@@ -178,9 +175,7 @@ def _new(
     return client
 
 
-def noting_refusals(
-    then: Callable[[KafkaError], None] | None,
-) -> Callable[[KafkaError], None]:
+def noting_refusals(then: Callable[[KafkaError], None] | None) -> Callable[[KafkaError], None]:
     """A callback that lets the password be read again if Kafka has refused it, and passes the error
     on. It waits for no lock: a client calls back in whatever thread uses it or deletes it, which
     may hold one."""

@@ -23,18 +23,14 @@ from stream_rater.rounds.decoder import kind_of
 from stream_rater.rounds.seed_records import is_seed
 
 PLAYERS_PER_PIECE = 20_000  # The most players in one piece of a checkpoint.
-
 MOST_CHECKPOINTS = 4  # The most checkpoints that are stored for a ladder.
-
 FORMAT = 3
 """The version of the stored format. A checkpoint of another format is not used. Releases that write
 format 2 know no seeds."""
 
 RecordPlace = tuple[int, int]
 """The place of a correction: the offset of its record, and the offset at which it was applied."""
-
 _encode = msgspec.msgpack.Encoder().encode
-
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 """The exceptions that a decoder raises for bytes that this release did not write."""

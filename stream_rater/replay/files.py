@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
-
 MOST_AHEAD = 16  # The most items that a stage makes ahead of the next one.
 
 ITEM, END, ERROR = "item", "end", "error"
@@ -27,22 +26,13 @@ BLOCK = 1 << 17
 megabyte of text. The decompressing thread needs the interpreter lock only once for each block."""
 
 TEXT_BLOCK = 1 << 20  # The most bytes of text that are decompressed at once.
-
 BLOCKS_AHEAD = 256  # The most decompressed blocks that wait for the reader, about 128 MiB of text.
-
 MOST_LINE = 64 * 1024 * 1024  # The most bytes of a line.
-
 BUFFER = 1 << 18
-
 GZIP = 16 + zlib.MAX_WBITS  # The zlib option for data with gzip's header and checksum.
-
-
 GZIP_MAGIC = b"\x1f\x8b"  # The first bytes of a gzip file.
-
 SMALLEST_GZIP = 20  # The size in bytes of a gzip file without content.
-
 STANDARD_INPUT = Path("-")
-
 SHOWN_CHARACTERS = 40
 """The most characters that an error message shows of a line that is not a JSON object."""
 

@@ -25,7 +25,6 @@ BITS = 2**20  # The number of bits of a Bloom filter.
 PROBES = 8
 NEW_AT_ONCE = 2**13  # The number of new hashes that are collected before they are added together.
 FILTERS_IN_PIECE = 16  # The most Bloom filters in a stored piece, which take 2 MiB.
-
 ROUNDS = Key(np.uint64(0x726F756E64206964), np.uint64(1))
 PLAYERS = Key(np.uint64(0x706C617965722069), np.uint64(1))
 """The keys of the hashes. They are public, because a filter must mean the same to every worker. An

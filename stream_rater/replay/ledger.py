@@ -41,7 +41,6 @@ from stream_rater.rounds.seed_records import Seed, is_seed
 from stream_rater.rounds.validation import Invalid
 
 ReadRound = Callable[[Record], OneRound]  # Decodes the round in a record; raises Invalid.
-
 RecordPlace = tuple[int, int]  # The place of a record: its partition and offset.
 
 T = TypeVar("T")

@@ -34,12 +34,8 @@ from stream_rater.rounds.seed_records import Seed
 
 LONG_LOG = 1_000_000
 """From so many records on, other processes read; to start them takes the time of some 100,000."""
-
 MOST_PROCESSES = 4  # The most processes that read. So many keep one that rates busy.
-
 MOST_AHEAD = 4  # The number of batches that are validated ahead of the replay.
-
-
 END = b"end"  # What a process sends last.
 
 

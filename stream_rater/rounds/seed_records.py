@@ -37,7 +37,6 @@ MOST_SIGMAS = 30.0
 """The most initial sigmas of a rating from the initial mu: the grid of a belief ends beyond it."""
 LEAST_PART = 1e-6  # The least sigma, as a part of the initial one.
 CURE = "is the rating of another scale?"
-
 PRECISION = 7
 """The decimals of a rating on a scale whose initial sigma is 1. A record stores fewer (float32)."""
 
@@ -50,7 +49,6 @@ SCALES = {
 """By the name of a system, the mu and the sigma that a newcomer has there by default."""
 
 OWN = "ladder"  # The name of the scale of the ladder itself.
-
 NAMES = (*SCALES, OWN)
 
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 from stream_rater.rounds.validation import Invalid
 
 SHOWN: Final = 40  # The most characters of a cell that an error shows.
-
 _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _EXACT: Final = 2**53
 

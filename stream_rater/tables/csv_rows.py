@@ -22,20 +22,13 @@ from stream_rater.tables.reading import Reading, UnreadableTable, stem_of
 from stream_rater.tables.sources import Reject, Row, TableRows
 
 MOST_LINES: Final = 100  # The most lines of a row. More mean that a quote is not closed.
-
 MOST_BYTES: Final = 1 << 20  # The most bytes of a row.
-
 MOST_COLUMNS: Final = 50_000  # The most columns, since the meaning of each is looked for.
-
 ONE_PLAYER: Final = "write a row for each player of a round"
-
 DELIMITERS: Final = ",;\t"
-
 ENCODINGS: Final = ("cp1252", "cp1250", "cp1251", "shift_jis")
 """Common encodings of old, in which a word that is no UTF-8 is shown."""
-
 UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
-
 NUMBERED: Final = {"round": "1", "player1": "2", "player2": "3", "score1": "4", "score2": "5"}
 """An example of columns that are named by their numbers."""
 

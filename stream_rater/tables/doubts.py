@@ -90,7 +90,6 @@ _NUMBERS: Final = {
 }
 _TRUE: Final = frozenset(("true", "t", "yes", "y", "1", "dnf", "neutral"))
 _FALSE: Final = frozenset(("false", "f", "no", "n", "0", "", "home"))
-
 _DRAWS: Final = {text for text, ranks in RESULTS.items() if ranks == cells.DRAWN}
 _SCORES: Final = {"1-0": (1, 0), "0-1": (0, 1), "1/2-1/2": (0.5, 0.5), "½-½": (0.5, 0.5)}
 

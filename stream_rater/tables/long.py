@@ -24,7 +24,6 @@ from stream_rater.tables.times import Moment
 
 LIKELY_TEAM: Final = re.compile("team|side|squad|pair|group|colou?r|alliance")
 """What may be in the name of a column of teams."""
-
 C = TypeVar("C", bound=open_.ReadColumn)
 
 

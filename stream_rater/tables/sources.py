@@ -20,13 +20,11 @@ from stream_rater.rounds.validation import Invalid
 from stream_rater.tables.reading import UnreadableTable, stem_of
 
 FRAME: Final = "table"  # The name of a table that is no file.
-
 PARQUET_EXTRA: Final = missing("pyarrow", "arrow")
 
 Row = tuple[int, Sequence[Any]]  # The number of a row, from 1, and its cells.
 Reject = Callable[[int, Invalid, Sequence[Any]], None]
 """Takes the number of a damaged row, the reason, and what could be read of its cells."""
-
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 
 

@@ -28,7 +28,6 @@ from stream_rater.tables.times import Times
 from stream_rater.tables.wide import WideEvents
 
 CHUNK: Final = 1 << 16  # The number of events whose places are Python integers at the same time.
-
 MOST_KEPT: Final = 1_000  # The most mistakes of a table whose texts are stored.
 
 

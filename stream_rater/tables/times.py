@@ -18,7 +18,6 @@ from stream_rater.tables.doubts import ROWS, Doubts, ReadColumn
 ORDERS: Final = ("dmy", "mdy", "ymd")  # The orders of day, month and year in a date.
 UNITS: Final = {"s": 1_000_000, "ms": 1_000}  # The microseconds of each unit of a number.
 FORMATS: Final = (*ORDERS, *UNITS)
-
 MOST_CACHED: Final = 50_000  # The most texts whose times are stored: a day has many matches.
 
 _CLOCK: Final = (

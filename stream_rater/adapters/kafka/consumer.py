@@ -27,7 +27,6 @@ from stream_rater.pipeline.ports import POLL_RECORDS, Poll, Polled, SourceCommit
 
 TIMEOUT_S = 5.0
 DRAIN_S = 0.05  # How long a static member serves outstanding callbacks before it closes.
-
 STATISTICS_MS = 5000  # The interval at which the client reports how far it has fetched.
 
 MEMBER_S = 0.05
@@ -37,20 +36,14 @@ date, the broker only answers that it is old."""
 
 HEARTBEAT_MS = 200
 SETTLE_S = 2.0  # A new member without partitions after this time is a standby.
-
 REJOIN_S = 0.2  # How long a poll waits for metadata of the topic.
-
 WAKE_S = 2.0
 """For so long after an assignment changed, a poll without records wakes the fetching thread."""
-
 FATAL = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID})
 """Errors that are reported once; after them the consumer returns nothing for ever."""
-
 AGAIN_S = 60.0
 """For this long after it has joined again, a named member believes that it is fenced."""
-
 REPORTED_ERRORS = FATAL | {KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION}
-
 FAILED = frozenset({KafkaError._TRANSPORT, KafkaError._SSL})
 """Errors of one broker. librdkafka continues with the others, or reports that none is left."""
 

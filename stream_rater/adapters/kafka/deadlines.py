@@ -12,12 +12,9 @@ from stream_rater.adapters.access import trouble_of
 from stream_rater.contract.errors import LogTrouble
 
 T = TypeVar("T")
-
 SLICE_S = 0.25
 """The length of a slice. A wait notices within this time that the worker is asked to stop."""
-
 STOP_GRACE_S = 3.0  # The longest time that a wait continues after the worker is asked to stop.
-
 ABANDON_S = 10.0
 """How long a call of the client may take beyond its time-out, until it counts as hanging."""
 

@@ -19,7 +19,6 @@ from stream_rater.pipeline.ports import Event, Rejection
 from stream_rater.pipeline.updater.rating_events import Events
 
 DECIDED_OFFSET = "decided-offset"  # The header with `Rejection.decided_at`.
-
 LONGEST_CONTENT_TYPE = 256
 """The most characters of a record's content type, or kind, that a rejection repeats."""
 

@@ -27,21 +27,15 @@ from stream_rater.contract.record import ANY_OFFSET, Record
 from stream_rater.pipeline.ports import NO_TAILS, Tails
 
 DELIVERY_TIMEOUT_S = 30.0
-
 SUBMIT_S = 300.0  # The delivery time-out of a round that a command sends; librdkafka's default.
 FLUSH_S = 60.0  # The longest time that a command waits for the acknowledgements of its messages.
-
 SLOW_COMMIT_S = 2.0
 """A transaction whose end took longer may have been retried, so it counts as in doubt."""
-
 NEW_PRODUCER_EVERY_S = 0.2
 """The shortest time between two new producers, so that a persistent failure does not spin."""
-
 LARGEST_REQUEST_BYTES = access.LARGEST_RESPONSE_BYTES
 """The client's own limit, as large as that of readers. Brokers enforce that of each topic."""
-
 ANY = -1  # Let the client choose the partition by the key.
-
 NOW = 0  # Let the client set the timestamp.
 
 Delivered = Callable[[KafkaError | None, Message], None]

@@ -20,34 +20,25 @@ from stream_rater.pipeline.ports import SourceTail
 from stream_rater.rounds.lines import PlainRecords
 
 TIMEOUT_S = 30.0
-
 AT_ONCE = 1000  # The most messages that one call takes from the client.
-
 ROUNDS_AT_ONCE = 5000
 """The most messages that one call takes for a replay. The client's queue bounds their bytes."""
-
 LOOK_BACK = 20_000  # How many offsets the first look back covers.
-
 REREAD_AT_ONCE = 5000  # The most records that are read again by one call.
 REREAD_TIMEOUT_S = 10.0
 FIRST_RECORD_S = 0.02
 """How long a call that reads again waits for the first record. Other rounds wait during this."""
-
 IGNORED = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED})
 """Errors that a reader ignores: it never uses its group, on which it needs no right."""
-
 ONE_BATCH = 1
 """The most bytes of a partition in a response. The first batch is sent whole, however large."""
-
 QUEUE_BACKOFF_MS = 10
 """How long the client waits before it fetches more, once its queue is full. The default, a second,
 is longer than it takes to read a full queue."""
 
 FETCH_WAIT_MS = 20
 """How long a broker lets a consumer wait at the end of a partition; the default is 500 ms."""
-
 POLL_S = 0.2  # How long a reader that goes on for long waits for the next record.
-
 COUNT_S = 2.0
 """The interval at which a reader that goes on for long asks for the number of partitions."""
 

@@ -30,10 +30,8 @@ FENCED = frozenset(
 """The errors of a writer that a newer one has ended."""
 
 ROLE = "season"
-
 TIMEOUT_S = 30.0
 """How long a read may go without a record; longer, if a transaction may stay open for longer."""
-
 
 Mark = season_ended.PageWritten | season_ended.SeasonKept
 """What says that a page, or a season, is written."""

@@ -35,7 +35,6 @@ NEW_TOPIC_PAUSE_S = 0.05
 """The pause before the service again asks a broker that does not know a new topic."""
 ABANDONED_S = 15.0
 """How long a transaction may outlive its time-out: brokers look for such ones every 10 s."""
-
 _SPEC: Any = admin_api.OffsetSpec
 LATEST: Any = _SPEC.latest()
 EARLIEST: Any = _SPEC.earliest()

@@ -22,14 +22,11 @@ from stream_rater.config.settings import Settings, without_password
 from stream_rater.contract.errors import Cause, Denied, StoreMismatch, StoreTrouble
 
 TIMEOUT_S = 5.0
-
 FAILURES = (redis.RedisError, exceptions.RedisClusterException)
 """Everything that a client raises; the cluster client has an exception family of its own."""
-
 NO_CLUSTER = "Cluster mode is not enabled"
 
 Node = TypeVar("Node")
-
 Client = Any  # redis.Redis or RedisCluster; their type stubs have little in common.
 
 
@@ -138,10 +135,8 @@ end of a transaction that could not begin without the right."""
 
 LOGINS = "NOAUTH ", "WRONGPASS "
 """How an error of Redis begins that refuses a login, or asks for one."""
-
 DENIAL_PREFIXES = "NOPERM ", *LOGINS
 """How Redis' own error begins; redis-py has classes for them, hiredis has not."""
-
 
 ERRORS: Mapping[str, type[redis.RedisError]] = {
     "ERR": redis.ResponseError,
@@ -226,7 +221,6 @@ def rediscover(client: Client) -> None:
 
 SMALL_HASH_BYTES = 512
 """The longest belief in bytes for which Redis must still keep a hash in its compact encoding."""
-
 EVICTS_ANY_KEY = "allkeys-"
 """The prefix of policies that evict keys without an expiry. Our keys have no expiry, so policies
 that begin with `volatile-` evict none of them; writes then fail as with `noeviction`."""

@@ -25,15 +25,11 @@ from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Denied, LogTrouble, StoreTrouble, Trouble, Unusable
 
 CACHE_KIB = 64 * 1024  # The size of the page cache of the connection that writes.
-
 PAGE_BYTES = 16 * 1024
 """The size of a page in a new file. What is written is mostly longer than SQLite's default."""
-
 CHECKPOINT_PAGES = 2000
 """The number of pages in the write-ahead log after which a commit checkpoints it."""
-
 BUSY_S = 5.0  # How long a statement waits for a lock that a foreign program holds.
-
 WAL_RACE_MENDED = ((3, 44, 6), (3, 45, 0)), ((3, 50, 7), (3, 51, 0)), ((3, 51, 3), (4, 0, 0))
 """The ranges of SQLite's versions without the race between a write and a checkpoint of two
 connections. Versions before 3.7.0 have no write-ahead log."""

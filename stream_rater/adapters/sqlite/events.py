@@ -17,7 +17,6 @@ from stream_rater.pipeline.ports import Event
 from stream_rater.pipeline.updater.rating_events import Events, ShardEvents
 
 KEPT = 100_000  # The number of events that stay for subscribers.
-
 PRUNED_TOGETHER = 400_000
 """Once there are so many more, the older ones are pruned. Of a player's events among them, only the
 last one is written again. So to prune more at a time is cheaper."""
@@ -171,10 +170,7 @@ class Pruning:
         self._to_keep = iter(sorted(self._last.items()))
 
     def _keep(
-        self,
-        connection: sqlite3.Connection,
-        to_keep: Iterator[tuple[bytes, _Kept]],
-        most: int,
+        self, connection: sqlite3.Connection, to_keep: Iterator[tuple[bytes, _Kept]], most: int
     ) -> None:
         """Write `most` of the last events. After them, delete all that were collected."""
         rows = [(self.shard, key, each.offset, each.row()) for key, each in islice(to_keep, most)]

@@ -30,7 +30,6 @@ FETCHED = 100  # The number of rounds that are fetched at a time.
 _encode = msgspec.msgpack.Encoder().encode
 _headers = msgspec.msgpack.Decoder(list[tuple[str, bytes | None]]).decode
 
-
 WRITES = (
     ports.Apply, ports.Scatter, ports.CommitSource, ports.Publish,
     correction_ports.NoteCorrections, correction_ports.WritePiece, correction_ports.KeepCheckpoint,

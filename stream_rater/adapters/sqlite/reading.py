@@ -24,16 +24,11 @@ from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import REBUILT, Event, Rejection, StoredShard
 
 T = TypeVar("T")
-
 AT_ONCE = 10_000  # The number of records, rejections or beliefs that one transaction reads.
-
 BATCH_BYTES = 2**21  # The number of bytes of rounds that are read together.
-
 EVENTS_AT_ONCE = 100_000  # The number of events that one transaction reads.
-
 LARGE = 1_000_000
 """The number of rating changes from which on a long look is at a copy of the file."""
-
 LOOK_S = 0.02  # The time between two looks at the file, to see whether it has changed.
 
 

@@ -34,10 +34,8 @@ MERGE_FACTOR, LEAST_MERGED = 2, 16
 merge has ended before the next one begins."""
 
 KNOWN_BYTES = 64 * 2**20  # The memory of the records that were read or written lately.
-
 TOGETHER = 1000
 """Calls in memory with fewer beliefs are joined, since a column takes a kilobyte besides them."""
-
 AT_ONCE = 200  # The number of players that one statement looks up.
 
 _LOOK_UP = (
@@ -46,7 +44,6 @@ _LOOK_UP = (
     + ") SELECT record FROM asked LEFT JOIN beliefs ON shard = ?"
     " AND beliefs.ladder = asked.ladder AND beliefs.player = asked.player ORDER BY i"
 )
-
 
 Key = str
 """A player as one text: the length of the ladder's id, a colon, and both ids. Unlike a tuple, it
