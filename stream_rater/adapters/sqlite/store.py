@@ -283,7 +283,7 @@ class SqliteStore(LocalStore):
         return self._beliefs.setdefault(shard, ShardBeliefs(shard))
 
     def read(self, shard: int, players: player_column.PlayerColumn) -> StoredShard:
-        with self.database.reading(StoreTrouble) as connection:
+        with self.database.guarded(StoreTrouble) as connection:
             position = position_of(connection, shard)
             return StoredShard(position, self._of(shard).read(connection, players))
 
@@ -305,12 +305,12 @@ class SqliteStore(LocalStore):
 
     def heads(self, ladder: str) -> dict[str, bytes]:
         sql = "SELECT name, head FROM checkpoints WHERE ladder = ?"
-        with self.database.reading(StoreTrouble) as connection:
+        with self.database.guarded(StoreTrouble) as connection:
             return dict(connection.execute(sql, (ladder,)))
 
     def read_piece(self, ladder: str, name: str, number: int) -> bytes | None:
         sql = "SELECT data FROM pieces WHERE ladder = ? AND name = ? AND number = ?"
-        with self.database.reading(StoreTrouble) as connection:
+        with self.database.guarded(StoreTrouble) as connection:
             found = connection.execute(sql, (ladder, name, number)).fetchone()
         return found and bytes(found[0])
 
