@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from stream_rater.config.errors import BadConfiguration
-from stream_rater.tables import cells
+from stream_rater.tables import sources as cells
 from stream_rater.tables.names import plain
 from stream_rater.tables.reading import MARGIN, MEANINGS, Reading
 

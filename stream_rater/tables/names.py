@@ -5,7 +5,7 @@ same. Of a name with points, such as `standing.placement`, the last parts count,
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 ROLES: Final[dict[str, tuple[str, ...]]] = {
@@ -35,8 +35,7 @@ ROLES: Final[dict[str, tuple[str, ...]]] = {
     "result": ("result res outcome ftr", "score"),
     "neutral": ("neutral isneutral neutralground neutralsite neutralvenue siteneutral",),
 }
-"""The names of each role's columns. Names of a later group count only if none of an earlier one is
-there."""
+"""The names of each role's columns: those of a later group count if no earlier one is there."""
 
 GENERAL: Final = frozenset(ROLES["round"][1].split())
 """Names of ids that often mean something else, such as the stage of a tournament. They count only
@@ -85,11 +84,10 @@ def plain(name: str) -> str:
     return re.sub(r"[\W_]+", "", name.lower())
 
 
-def suffixes(name: str) -> Iterator[str]:
+def suffixes(name: str) -> list[str]:
     """The whole name, and the last parts of a name with points, the longest first."""
     parts = [plain(part) for part in name.split(".")]
-    for first in range(len(parts)):
-        yield "".join(parts[first:])
+    return ["".join(parts[first:]) for first in range(len(parts))]
 
 
 def matching(columns: Sequence[str], names: str) -> list[int]:
