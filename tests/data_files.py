@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
 
@@ -14,7 +15,7 @@ from stream_rater.adapters.sqlite.database import connect_reader
 from stream_rater.adapters.sqlite.events import read_events
 from stream_rater.adapters.sqlite.log import ends_of as all_ends
 from stream_rater.adapters.sqlite.log import read_records, read_rejections
-from stream_rater.adapters.sqlite.reading import FileRounds, data_file
+from stream_rater.adapters.sqlite.reading import data_file, rounds_in
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import ESTIMATORS, RatingChanged, rating_changed_from_json
 from stream_rater.contract.record import Record
@@ -133,7 +134,7 @@ def _compare_rounds(
 def _differing(path: Path, ladders: Ladders, window: int, rejected: Counter[str]) -> Iterator[str]:
     """Lines for what differs from a sequential replay of the log."""
     with data_file(str(path)) as file, file.snapshot():
-        log = LogReader(FileRounds(path), dict(enumerate(file.ends())))
+        log = LogReader(partial(rounds_in, path), dict(enumerate(file.ends())))
         verdict = compare(log, ladders, window, file.partitions, file.shards, file.read)
         stored = file.count_beliefs()
     yield from (f"no belief: {each}" for each in verdict.missing)

@@ -1,7 +1,10 @@
-"""Kafka's clients: their options, and the mapping of their errors to the machines' exceptions."""
+"""Kafka's clients: their options, their errors as the machines' exceptions, and waits for them."""
 
 import logging
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -20,7 +23,6 @@ CLIENT_LOGGER.addHandler(logging.NullHandler())
 CLIENT_LOGGER.propagate = False
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
-
 UNAUTHENTICATED = frozenset({KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION})
 """Errors of a wrong password or token. A retry may cure them if what is shown can change."""
 
@@ -33,7 +35,6 @@ DENIALS = UNAUTHENTICATED | {
 
 REGROUPED = frozenset({KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS})
 """Errors after which the group still knows this member; otherwise it is `UNKNOWN_MEMBER_ID`."""
-
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 """Errors that a retry cures only after the topic accepts larger messages."""
 
@@ -50,7 +51,6 @@ CURES: Mapping[int, str] = {
 LARGEST_RESPONSE_BYTES = 100_000_000
 """The most bytes of one fetch response, and of one batch after decompression. A larger batch cannot
 be read. The limit decides verdicts on records, so every reader of the log uses the same one."""
-
 
 CALLBACK_FAILURES = (KafkaException, SystemError)
 """The exceptions of a call that serves callbacks. If the client has already set its exception when
@@ -124,6 +124,7 @@ def translated_failures() -> Iterator[None]:
 
 # --- clients --------------------------------------------------------------------------------------
 
+T = TypeVar("T")
 Client = TypeVar("Client", Producer, Consumer, AdminClient)
 
 
@@ -178,9 +179,7 @@ def _new(
     return client
 
 
-def noting_refusals(
-    then: Callable[[KafkaError], None] | None,
-) -> Callable[[KafkaError], None]:
+def noting_refusals(then: Callable[[KafkaError], None] | None) -> Callable[[KafkaError], None]:
     """A callback that lets the password be read again if Kafka has refused it, and passes the error
     on. It waits for no lock: a client calls back in whatever thread uses it or deletes it, which
     may hold one."""
@@ -250,3 +249,71 @@ def _check_complete(settings: Settings, *, sasl: bool, tls: bool) -> None:
         )
     if settings.kafka_ssl_ca and not (tls or "security.protocol" in settings.kafka_options):
         raise BadConfiguration("kafka_ssl_ca is set, but kafka_security_protocol has no TLS")
+
+
+# --- waits in slices ------------------------------------------------------------------------------
+# A worker that is asked to stop does not wait much longer.
+
+SLICE_S = 0.25
+"""The length of a slice. A wait notices within this time that the worker is asked to stop."""
+STOP_GRACE_S = 3.0  # The longest time that a wait continues after the worker is asked to stop.
+ABANDON_S = 10.0
+"""How long a call of the client may take beyond its time-out, until it counts as hanging."""
+
+
+def call_or_abandon(action: Callable[[], T], timeout_s: float) -> T:
+    """Call `action` in a thread of its own, which is left behind if it does not return within
+    `timeout_s` and ABANDON_S. Raises LogTrouble then, and what `action` raises.
+
+    librdkafka's `send_offsets_to_transaction` may hang after a broken connection (its issue 5456),
+    whatever time-out it is given. Its producer must not be used again.
+    """
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(action())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name="send-offsets", daemon=True).start()
+    try:
+        return outcome.result(timeout_s + ABANDON_S)
+    except TimeoutError:
+        raise LogTrouble(
+            f"kafka: a call did not return within {timeout_s + ABANDON_S:g} s"
+        ) from None
+
+
+class Deadlines:
+    """Waits up to a time-out, or up to STOP_GRACE_S once the worker is asked to stop."""
+
+    def __init__(self, stop: threading.Event | None = None) -> None:
+        self._stop = stop or threading.Event()
+
+    def slices(self, timeout_s: float) -> Iterator[float]:
+        """Yield the seconds of each slice until the time-out is over."""
+        end_s = time.monotonic() + timeout_s
+        is_stopping = False
+        while (left_s := end_s - time.monotonic()) > 0.0:
+            if self._stop.is_set() and not is_stopping:
+                is_stopping = True
+                left_s = min(left_s, STOP_GRACE_S)
+                end_s = time.monotonic() + left_s
+            yield min(SLICE_S, left_s)
+
+    def call(self, timeout_s: float, action: Callable[[float], T]) -> T:
+        """Call `action` with a slice until it succeeds. Raises LogTrouble or Denied."""
+        trouble: Exception = LogTrouble("kafka: no time was left for the call")
+        for slice_s in self.slices(timeout_s):
+            next_s = time.monotonic() + slice_s
+            try:
+                return action(slice_s)
+            except KafkaException as error:
+                trouble, inner = trouble_of(error), error.args[0]
+                if not isinstance(inner, KafkaError) or not (
+                    inner.code() == KafkaError._TIMED_OUT or inner.retriable()
+                ):
+                    break
+            time.sleep(max(0.0, next_s - time.monotonic()))  # where the call returned early
+        raise trouble

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from stream_rater.adapters.kafka import envelopes, reader
 from stream_rater.adapters.kafka.consumer import Input
 from stream_rater.adapters.kafka.ladder_events import LadderEvents
-from stream_rater.adapters.kafka.producers import PartsProducer, Transactions
+from stream_rater.adapters.kafka.producers import ANY, PartsProducer, Transactions
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
@@ -28,10 +28,13 @@ class Stopping(Exception):
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction that was begun while Redis applied, before its Publish."""
+    """A transaction that was begun while Redis applied, before its Publish; or none."""
 
-    events: Collection[ports.Event]
-    took_s: float
+    events: Collection[ports.Event] | None = None
+    took_s: float = 0.0
+
+
+NOT_OPEN = OpenTransaction()
 
 
 class Driver:
@@ -45,18 +48,15 @@ class Driver:
         *, stop: threading.Event, on_effect: Callable[[str, float], None],
     ) -> None:  # fmt: skip
         self.input = input_
-        self._settings = settings
-        self._admin = admin
-        self._store = store
-        self._stop = stop
-        self._on_effect = on_effect
+        self._settings, self._admin, self._store = settings, admin, store
+        self._stop, self._on_effect = stop, on_effect
         self._parts = PartsProducer(settings, admin.topics.parts, stop)
         self._transactions = Transactions(settings, role, input_, stop)
         self._ladder_events = LadderEvents(settings, admin, stop)
         self._rereader = reader.Rereader(settings, admin.topics.rounds)
         self._estimates = role == "estimator"
         self._prepared = False
-        self._open: OpenTransaction | None = None
+        self._open = NOT_OPEN
         self.polled_s = time.monotonic()
         """When the machine last polled, monotonic seconds."""
         self.on_polled: Callable[[ports.Polled], None] = lambda _: None
@@ -83,7 +83,7 @@ class Driver:
         began_s = time.perf_counter()
         if not isinstance(effect, ports.Publish | ports.NewProducer):
             self._abort_open()
-        before = self._open
+        before_s = self._open.took_s
         try:
             outcome: Any = effect.perform(self)
         except Denied as error:
@@ -91,14 +91,14 @@ class Driver:
                 self._abort_open()
             raise Denied(f"{self._describe(effect)}: {error}") from None
         # The time to send events while Redis applies is counted as part of their Publish.
-        took_s = time.perf_counter() - began_s + _took_s(before) - _took_s(self._open)
+        took_s = time.perf_counter() - began_s + before_s - self._open.took_s
         self._on_effect(type(effect).__name__, took_s)
         return outcome
 
     def _abort_open(self) -> None:
         """Abort the transaction that was begun before its Publish."""
-        if self._open is not None:
-            self._open = None
+        if self._open.events is not None:
+            self._open = NOT_OPEN
             self._transactions.abort()
 
     def _describe(self, effect: ports.Effect[Any]) -> str:
@@ -140,17 +140,14 @@ class Driver:
                 self._open = OpenTransaction(events, time.perf_counter() - began_s)
 
         applied = self._store.apply(applications, on_sent)
-        if time.monotonic() >= self._sample_due_s:
-            self._sample(applications)
-        return applied
-
-    def _sample(self, applications: Mapping[int, ports.Application]) -> None:
-        shard, application = next(iter(applications.items()))
-        if application.beliefs:
+        is_due = time.monotonic() >= self._sample_due_s
+        shard, application = next(iter(applications.items())) if is_due else (0, None)
+        if application is not None and application.beliefs:
             self._sample_due_s = time.monotonic() + SAMPLE_EVERY_S
             player, _ = application.beliefs[0]
             if encoding := self._store.encoding(shard, player):
                 self.on_encoding(encoding)
+        return applied
 
     def committed(self, partitions: frozenset[int]) -> Mapping[int, int | None]:
         # A former process of this instance may have left a transaction open. Only a producer of
@@ -169,20 +166,16 @@ class Driver:
 
     def look_for_offsets(self, partitions: frozenset[int]) -> ports.OffsetEvidence:
         after: dict[int, int] = {}
-        topics = self._admin.topics
-        (count,) = self._admin.partitions_of(topics.rejected)
+        admin, topics = self._admin, self._admin.topics
+        (count,) = admin.partitions_of(topics.rejected)
         for record in reader.read_all(self._settings, topics.rejected, count):
             found = envelopes.next_offset_of(record.headers)
             if found is not None and found[0] in partitions:
                 after[found[0]] = max(found[1], after.get(found[0], 0))
-        ends = self._admin.all_ends(topics.rounds)
-        parts, _ = self._admin.partitions_of(topics.parts, topics.rounds)
-        return ports.OffsetEvidence(
-            after,
-            dict(enumerate(ends)),
-            any(self._admin.starts(topics.parts, parts)),
-            any(self._admin.starts(topics.rejected, count)),
-        )
+        ends = dict(enumerate(admin.all_ends(topics.rounds)))
+        parts, _ = admin.partitions_of(topics.parts, topics.rounds)
+        cut = (any(admin.starts(*of)) for of in ((topics.parts, parts), (topics.rejected, count)))
+        return ports.OffsetEvidence(after, ends, *cut)
 
     def shard_ends(self) -> Sequence[int]:
         return self._admin.all_ends(self._admin.topics.parts)
@@ -201,7 +194,7 @@ class Driver:
         if self._stop.is_set():
             raise Stopping
         self._parts.renew()
-        self._open = None
+        self._open = NOT_OPEN
         self._transactions.renew()
 
     def commit_source(
@@ -209,29 +202,21 @@ class Driver:
     ) -> None:
         def send(producer: Producer) -> None:
             topic, largest = self._admin.topics.rejected, self._admin.largest_rejection
-            for rejection in rejections:
-                message = envelopes.rejected_message(rejection, self.input.topic, largest)
-                self._transactions.produce(producer, topic, **message)
+            made = (envelopes.rejected_message(r, self.input.topic, largest) for r in rejections)
+            messages = ((ANY, each["key"], each["value"], each["headers"]) for each in made)
+            self._transactions.produce_all(producer, topic, messages)
 
         self._transactions.run(send, offsets, tails)
 
     def _begin(self, events: Collection[ports.Event]) -> None:
         """Begin a transaction and send the events."""
         messages = envelopes.change_messages(Events.encoded(events))
-
-        def send(producer: Producer) -> None:
-            self._transactions.produce_all(producer, self._admin.topics.changed, messages)
-
-        self._transactions.begin(send)
+        topic, produce_all = self._admin.topics.changed, self._transactions.produce_all
+        self._transactions.begin(lambda producer: produce_all(producer, topic, messages))
 
     def publish(self, events: Collection[ports.Event], offsets: Mapping[int, int]) -> None:
-        if self._open is not None and self._open.events != events:
+        if self._open.events is None or self._open.events != events:
             self._abort_open()
-        if self._open is None:
             self._begin(events)
-        self._open = None
+        self._open = NOT_OPEN
         self._transactions.end(offsets)
-
-
-def _took_s(open_: OpenTransaction | None) -> float:
-    return open_.took_s if open_ else 0.0

@@ -25,7 +25,6 @@ from stream_rater.config.files import PATIENCE_S, ChangingCredentials, Credentia
 from stream_rater.config.settings import PREFIX, Settings
 
 SETTLE_S = 5.0  # For so long after a new password was read, refusals may be those of the old one.
-
 TOKEN_SETTING = f"{PREFIX}KAFKA_TOKEN"
 WITH_PASSWORD = ("PLAIN", "SCRAM-")
 WITH_TOKEN = "OAUTHBEARER"

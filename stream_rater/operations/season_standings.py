@@ -24,7 +24,7 @@ from stream_rater.operations.ladder_replay import LadderReplay
 from stream_rater.pipeline.ports import pause_s
 from stream_rater.places.port import Place, SeasonWriter
 from stream_rater.replay.edits import StartedSeason
-from stream_rater.replay.standings import Standings
+from stream_rater.replay.rating_changes import Standings
 from stream_rater.runtime import malloc, selfcheck
 from stream_rater.runtime.progress import counted, track
 

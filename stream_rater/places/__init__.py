@@ -47,7 +47,7 @@ def log_to_follow(settings: Settings, data: Path | None = None) -> FollowedLog:
         from stream_rater.adapters.sqlite.followed import FileLog
 
         return FileLog(data)
-    from stream_rater.adapters.kafka.followed import KafkaLog
+    from stream_rater.adapters.kafka.round_log import KafkaLog
 
     return KafkaLog(settings)
 
@@ -64,9 +64,9 @@ def check_not_half(settings: Settings) -> None:
 def drop_index(settings: Settings, now_s: float) -> int:
     """Delete the index that `serve` of earlier releases kept in Redis. Returns the number of keys.
     Raises Failed if such a process may run at this time, a Unix time in seconds."""
-    from stream_rater.adapters.redis import index_keys
+    from stream_rater.adapters.redis import metadata
 
-    return index_keys.drop_index(settings, now_s)
+    return metadata.drop_index(settings, now_s)
 
 
 def is_data_file(connection: sqlite3.Connection) -> bool:

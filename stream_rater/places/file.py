@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from pathlib import Path
 
@@ -121,7 +121,7 @@ class FilePlace(reading.DataFile, Place):
 
     def log_reader(self, ends: Mapping[int, int] | None = None) -> LogReader:
         found = dict(enumerate(self.ends())) if ends is None else ends
-        return LogReader(reading.FileRounds(self.path), found)
+        return LogReader(partial(reading.rounds_in, self.path), found)
 
     def read_again(self, partition: int, first: int, end: int) -> Sequence[Record]:
         return list(self.records_of(partition, min(end, first + AT_ONCE), first))

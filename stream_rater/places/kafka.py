@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 
 from msgspec import structs
 
@@ -16,7 +16,7 @@ from stream_rater.adapters.kafka.ladder_events import LadderEvents
 from stream_rater.adapters.kafka.producers import Copier, KafkaSubmitter, PartsProducer
 from stream_rater.adapters.kafka.topics import delete_topics
 from stream_rater.adapters.redis.encoding import belief_key
-from stream_rater.adapters.redis.index_keys import drop_index
+from stream_rater.adapters.redis.metadata import drop_index
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
@@ -142,7 +142,7 @@ class KafkaPlace(Place):
         return reader.read_all(self.settings, topic, self._count(topic))
 
     def log_reader(self, ends: Mapping[int, int] | None = None) -> LogReader:
-        source = reader.KafkaRounds(self.settings, self.topics.rounds)
+        source = partial(reader.read_rounds, self.settings, self.topics.rounds)
         return LogReader(source, dict(enumerate(self.ends())) if ends is None else ends)
 
     def read_again(self, partition: int, first: int, end: int) -> Sequence[Record]:

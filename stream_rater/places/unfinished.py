@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 
 from stream_rater.adapters.kafka.reader import Reader
 from stream_rater.adapters.kafka.topics import Admin
@@ -45,7 +46,7 @@ class UnfinishedRounds:
     def _with_records(self, left: Mapping[int, range]) -> dict[int, range]:
         topic, found = self._admin.topics.rounds, dict(left)
         stable = self._admin.stable_ends(topic, max(left) + 1)
-        with Reader(self._settings, topic, placeholders=True) as reader:
+        with closing(Reader(self._settings, topic, placeholders=True)) as reader:
             for p, each in left.items():
                 if stable[p] < each.stop or _may_have_record(reader, p, each):
                     break

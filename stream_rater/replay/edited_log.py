@@ -108,7 +108,6 @@ class LoggedRounds(Ragged, gc=False):
         return self if len(rounds) == len(self) else super().take(rounds)
 
     def of_ladder(self, ladder: str) -> "LoggedRounds":
-        """The rounds of one ladder."""
         own = [i for i, head in enumerate(self.rounds.heads) if head.ladder == ladder]
         return self.take(np.array(own, np.int64))
 
@@ -159,8 +158,7 @@ class RecordValidator:
 
     def __init__(self, ladders: Ladders, window: int, partitions: int = ANYWHERE) -> None:
         self.round_decoder = RoundDecoder(ladders, partitions)
-        self._ladders, self._partitions = ladders, partitions
-        self._window = window
+        self._ladders, self._partitions, self._window = ladders, partitions, window
         self._duplicates: dict[int, DuplicateWindow] = {}
         """For each partition, the ids of its latest rounds."""
 
@@ -188,10 +186,9 @@ class RecordValidator:
         return rounds.take(np.array(new, np.int64)), rejections
 
     def _window_of(self, partition: int) -> DuplicateWindow:
-        window = self._duplicates.get(partition)
-        if window is None:
-            window = self._duplicates[partition] = DuplicateWindow(self._window)
-        return window
+        if partition not in self._duplicates:
+            self._duplicates[partition] = DuplicateWindow(self._window)
+        return self._duplicates[partition]
 
     def seed(self, record: Record) -> Seed:
         """Decode the seed or reset in the next record. Raises Invalid."""
@@ -249,15 +246,10 @@ class EditedLog:
     def read(self, records: Sequence[Record] | ValidRecords) -> LogBatch:
         """Validate the next records, unless they are. Raises MissingVerdicts at a correction."""
         rejected: list[tuple[Record, Invalid]] = []
-        corrections, seeds, rounds = list[Record](), list[Seed](), list[LoggedRounds]()
-        for each in self.accepted(records, rejected):
-            if isinstance(each, Seed):
-                seeds.append(each)
-            elif isinstance(each, Record):
-                corrections.append(each)
-            else:
-                rounds.append(each)
-        return LogBatch(LoggedRounds.concat(rounds), rejected, corrections, seeds)
+        found = [*self.accepted(records, rejected)]
+        rounds = LoggedRounds.concat([each for each in found if isinstance(each, LoggedRounds)])
+        corrections = [each for each in found if isinstance(each, Record)]
+        return LogBatch(rounds, rejected, corrections, [e for e in found if isinstance(e, Seed)])
 
     def in_order(self, records: Sequence[Record] | ValidRecords) -> Iterator[LoggedRounds | Seed]:
         """Validate the next records, unless they are, and yield the accepted rounds, seeds and
@@ -306,8 +298,7 @@ class EditedLog:
 
 
 def records_of(lines: Iterable[bytes], first: int = 0) -> LineReader:
-    """The lines that are not blank, as records. Their offsets are the line numbers, counted from
-    `first`."""
+    """The lines that are not blank, as records. Offsets are line numbers, counted from `first`."""
     return LineReader(iter(lines), first)
 
 
@@ -316,13 +307,8 @@ def batches_of(
 ) -> Iterator[Sequence[Record]]:
     """Yield batches of consecutive records, each of at most `most_bytes` bytes or of one record. A
     record that holds no round begins a new batch, unless batches may be `mixed`."""
-    batches: Iterable[Sequence[Record]] | None = None
-    if isinstance(records, LineReader):
-        batches = records.batches(most_bytes)
-    elif isinstance(records, RecordBatches):
-        batches = records.batches()
-    if batches is not None:
-        for each in batches:
+    if isinstance(records, LineReader | RecordBatches):
+        for each in records.batches(most_bytes):
             if isinstance(each, PlainRecords):
                 yield each
             else:

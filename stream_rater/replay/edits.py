@@ -25,11 +25,10 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stream_rater.columns.arrays import Flags, Hashes, Ints
 from stream_rater.columns.ranges import bounds
@@ -84,34 +83,20 @@ class EntryEdits:
         found = cls()
         for version, player, change in sorted(view.changes(), key=lambda each: each[0]):
             found.version = version - 1
-            found._add(player, change)
-            if isinstance(change, str):
-                found._transfer(player, change)
+            found.add(player, change)
         return found
 
-    def remove(self, player: str, span: Span) -> None:
-        """Remove the player's entries of now from the rounds that were completed in this span."""
-        self._add(player, span)
-
-    def merge(self, player: str, into: str) -> None:
-        """Make the player `into` the owner of this player's entries from now on."""
-        self._add(player, into)
-        self._transfer(player, into)
-
-    def _add(self, player: str, change: Change) -> None:
+    def add(self, player: str, change: Change) -> None:
+        """Remove the player's entries of now from the rounds that were completed in a span, or make
+        another player the owner of this player's entries from now on."""
         self.version += 1
         if player not in self._changes:
             self._first.append(self.version)
         self._changes.setdefault(player, []).append((self.version, change))
-
-    def _transfer(self, player: str, into: str) -> None:
-        if player == into:
-            return
-        moved, own = self.names_of(player), self.names_of(into)
-        few, many = sorted((moved, own), key=len)
-        many.extend(few)
-        self._names[player] = []
-        self._names[into] = many
+        if isinstance(change, str) and change != player:
+            few, many = sorted((self.names_of(player), self.names_of(change)), key=len)
+            many.extend(few)
+            self._names[player], self._names[change] = [], many
 
     def names_of(self, player: str) -> list[str]:
         """The reported names whose entries this player owns now."""
@@ -309,7 +294,7 @@ class Edits:
 
     def changes_seed(self, other: "Edits", seed: Seed) -> bool:
         """Whether a seed or a reset differs between these edits and `other`."""
-        return _given(self.seed(seed)) != _given(other.seed(seed))
+        return _content(self.seed(seed)) != _content(other.seed(seed))
 
     def players_of(self, names: Sequence[str], time: int) -> list[str | None]:
         """The owner of each entry of a round that was completed at `time` (Unix seconds). `names`
@@ -378,7 +363,8 @@ def players_of(
 def _with_owners(round_: RoundBatch, players: Sequence[str | None]) -> RoundBatch:
     """One round with these players in place of its own. None stands for a removed player."""
     stays = np.array([each is not None for each in players], np.bool_)
-    members = np.array([np.count_nonzero(stays[span]) for span in _spans(round_)], np.int64)
+    spans = pairwise(bounds(round_.members).tolist())
+    members = np.array([np.count_nonzero(stays[a:b]) for a, b in spans], np.int64)
     entries = np.flatnonzero(members)
     names = StringColumn.of([each for each in players if each is not None])
     return msgspec.structs.replace(
@@ -389,27 +375,16 @@ def _with_owners(round_: RoundBatch, players: Sequence[str | None]) -> RoundBatc
     )  # fmt: skip
 
 
-def _content(round_: RoundBatch | None) -> tuple[object, ...]:
-    """All fields of a round except its id, in a form that can be compared."""
-    if round_ is None:
+COMPARED = "time", "weight", "ceiling", "place", "members", "share", "seat", "score"
+COMPARED_OF_SEEDS = "mu", "sigma", "rounds"
+
+
+def _content(of: RoundBatch | Seed | None) -> tuple[object, ...]:
+    """All that a round or a seed says, except its id, in a form that can be compared."""
+    if of is None:
         return ()
-    columns: Sequence[NDArray[Any]] = (
-        round_.time, round_.weight, round_.ceiling, round_.place, round_.members, round_.share,
-        round_.seat, round_.score,
-    )  # fmt: skip
-    return (*(each.tobytes() for each in columns), *round_.names.texts())
-
-
-def _given(seed: Seed | None) -> tuple[object, ...]:
-    """What a seed or a reset gives to whom, in a form that can be compared."""
-    if seed is None:
-        return ()
-    columns = seed.mu, seed.sigma, seed.rounds
-    return (*(each.tobytes() for each in columns), *seed.names.texts())
-
-
-def _spans(round_: RoundBatch) -> Iterator[slice]:
-    return (slice(first, end) for first, end in pairwise(bounds(round_.members).tolist()))
+    columns = COMPARED_OF_SEEDS if isinstance(of, Seed) else COMPARED
+    return (*(getattr(of, each).tobytes() for each in columns), *of.names.texts())
 
 
 class Version(NamedTuple):
@@ -445,18 +420,12 @@ class EditsSoFar:
         self.voided.discard(offset)
         self._edits = None
 
-    def remove(self, player: str, span: Span) -> None:
-        """Remove the player's entries from the rounds that were completed in this span."""
-        self.entries.remove(player, span)
-        self._edits = None
-
-    def merge(self, player: str, into: str) -> None:
-        """Make the player `into` the owner of this player's entries from now on."""
-        self.entries.merge(player, into)
+    def change(self, player: str, change: Change) -> None:
+        """Remove the player's entries of a span, or merge the player into another one."""
+        self.entries.add(player, change)
         self._edits = None
 
     def start(self, season: StartedSeason) -> None:
-        """Start a season."""
         self.seasons.append(season)
         self._edits = None
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
-
 MOST_AHEAD = 16  # The most items that a stage makes ahead of the next one.
 
 ITEM, END, ERROR = "item", "end", "error"
@@ -27,24 +26,14 @@ BLOCK = 1 << 17
 megabyte of text. The decompressing thread needs the interpreter lock only once for each block."""
 
 TEXT_BLOCK = 1 << 20  # The most bytes of text that are decompressed at once.
-
 BLOCKS_AHEAD = 256  # The most decompressed blocks that wait for the reader, about 128 MiB of text.
-
 MOST_LINE = 64 * 1024 * 1024  # The most bytes of a line.
-
 BUFFER = 1 << 18
-
 GZIP = 16 + zlib.MAX_WBITS  # The zlib option for data with gzip's header and checksum.
-
-
 GZIP_MAGIC = b"\x1f\x8b"  # The first bytes of a gzip file.
-
 SMALLEST_GZIP = 20  # The size in bytes of a gzip file without content.
-
 STANDARD_INPUT = Path("-")
-
-SHOWN_CHARACTERS = 40
-"""The most characters that an error message shows of a line that is not a JSON object."""
+SHOWN_CHARACTERS = 40  # The most characters that an error shows of a line that is no JSON object.
 
 
 def name_of(path: Path) -> str:
@@ -53,8 +42,7 @@ def name_of(path: Path) -> str:
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file, or of standard input for `-`, gzip-compressed or not. Raises
-    OSError."""
+    """Yield the lines of a file, maybe gzip-compressed; `-` is standard input. Raises OSError."""
     return _lines(_text(path))
 
 
@@ -140,9 +128,8 @@ def _text(path: Path) -> Iterator[bytes]:
 
 def _opened(path: Path) -> io.FileIO:
     """Open a file without a buffer, so that a line of a pipe is read once it is written."""
-    if path == STANDARD_INPUT:
-        return io.FileIO(sys.stdin.fileno(), closefd=False)
-    return io.FileIO(path)
+    is_piped = path == STANDARD_INPUT
+    return io.FileIO(sys.stdin.fileno() if is_piped else path, closefd=not is_piped)
 
 
 def _with_short_lines(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:

@@ -24,16 +24,9 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.contract import corrections as contract
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
-from stream_rater.replay import edited_log
-from stream_rater.replay.edits import (
-    NO_EDITS,
-    Edits,
-    EditsSoFar,
-    StartedSeason,
-    indices_by,
-    players_of,
-)
-from stream_rater.replay.id_filter import IdFilter
+from stream_rater.replay import edited_log, edits
+from stream_rater.replay.checkpoint import IdFilter
+from stream_rater.replay.edits import NO_EDITS, Edits, EditsSoFar, StartedSeason
 from stream_rater.rounds import correction_records
 from stream_rater.rounds.batch import OneRound, RoundBatch
 from stream_rater.rounds.decoder import kind_of
@@ -41,7 +34,6 @@ from stream_rater.rounds.seed_records import Seed, is_seed
 from stream_rater.rounds.validation import Invalid
 
 ReadRound = Callable[[Record], OneRound]  # Decodes the round in a record; raises Invalid.
-
 RecordPlace = tuple[int, int]  # The place of a record: its partition and offset.
 
 T = TypeVar("T")
@@ -93,8 +85,7 @@ class Ledger:
         self.rounds_examined = 0
         """The number of rounds that were examined for verdicts: the cost of validation."""
         self._corrections = EditsSoFar(NO_EDITS if base is None else base.edits)
-        self._base = base
-        self._read = read
+        self._base, self._read = base, read
         self._ids = {correction_records.round_in(each) for each in named} - {""}
         self._names = {name for each in named for name in correction_records.names_in(each)}
         self._hashes = StringColumn.of(list(self._names)).hashes
@@ -198,7 +189,7 @@ class Ledger:
             case contract.PlayerMerged():
                 if self._base is not None:
                     raise NeedsEarlierRounds
-                self._corrections.merge(correction.player, correction.into)
+                self._corrections.change(correction.player, correction.into)
             case _:
                 self.validate(correction, received_s, offset)
 
@@ -242,7 +233,7 @@ class Ledger:
         for offset, names in self._with_names_of(player, self._played):
             known = self._known[offset]
             own = sorted(names.intersection(known.names))
-            if own and player in players_of(now, own, known.time):
+            if own and player in edits.players_of(now, own, known.time):
                 yield offset, known.time
 
     def _seeds_of(self, player: str) -> Iterator[tuple[int, int]]:
@@ -250,7 +241,7 @@ class Ledger:
         now = self._corrections.entries.now()
         for offset, names in self._with_names_of(player, self._seeded):
             own = sorted(name for name in names if offset in self._seeded.get(name, ()))
-            if player in players_of(now, own, self._seeds[offset], seeds=True):
+            if player in edits.players_of(now, own, self._seeds[offset], seeds=True):
                 yield offset, self._seeds[offset]
 
     def _with_names_of(
@@ -265,16 +256,9 @@ class Ledger:
 
     def _required_rounds(self, player: str, *, seeds: bool = False) -> list[tuple[int, int]]:
         """The offset and time of each round (and seed, if asked) of a player. There must be one."""
-        found = list(self._rounds_of(player))
-        if seeds:
-            found += self._seeds_of(player)
-        if not found:
-            self._raise_unknown(player)
-        return found
-
-    def _raise_unknown(self, player: str) -> None:
-        """Raise the error for a player who is in no round that was read: NeedsEarlierRounds if the
-        player may be in a round that was not read, otherwise Invalid."""
+        found = [*self._rounds_of(player), *(self._seeds_of(player) if seeds else ())]
+        if found:
+            return found
         names = self._corrections.entries.names_of(player)
         if self._base is not None and self._base.may_have_players(names):
             raise NeedsEarlierRounds
@@ -291,7 +275,7 @@ class Ledger:
         base = self._base
         if base is not None and span.since <= base.time and correction.player in base.players:
             raise NeedsEarlierRounds
-        self._corrections.remove(correction.player, span)
+        self._corrections.change(correction.player, span)
         return span
 
     def _merge(self, correction: contract.PlayerMerged) -> int | None:
@@ -305,7 +289,7 @@ class Ledger:
                 f"players {correction.player!r} and {correction.into!r} stood in one round, at "
                 f"offset {min(met)}",
             )
-        self._corrections.merge(correction.player, correction.into)
+        self._corrections.change(correction.player, correction.into)
         return min(mine)
 
     def _start(self, correction: contract.SeasonStarted, offset: int) -> None:
@@ -367,9 +351,7 @@ class _SecondPass:
         self, found: dict[RecordPlace, contract.Correction],
         rejections: dict[RecordPlace, Invalid], validator: edited_log.RecordValidator,
     ) -> None:  # fmt: skip
-        self.validator = validator
-        self._found = found
-        self._rejections = rejections
+        self.validator, self._found, self._rejections = validator, found, rejections
         self._starts: dict[RecordPlace, tuple[str, Season]] = {}
         by_ladder: dict[str, list[contract.Correction]] = {}
         for correction in found.values():
@@ -393,7 +375,7 @@ class _SecondPass:
     def _read_rounds(self, group: edited_log.LoggedRounds) -> None:
         ladders = (head.ladder for head in group.rounds.heads)
         keys = zip(ladders, group.partition.tolist(), strict=True)
-        for (ladder, partition), places in indices_by(keys).items():
+        for (ladder, partition), places in edits.indices_by(keys).items():
             if ladder in self._ledgers:
                 own = group.take(places)
                 self._ledgers[ladder].add(own.rounds, own.offset, partition)
@@ -428,5 +410,5 @@ class _SecondPass:
 
     def verdicts(self) -> edited_log.Verdicts:
         """The verdicts on all corrections that were read."""
-        edits = {ladder: ledger.edits for ladder, ledger in self._ledgers.items()}
-        return edited_log.Verdicts(edits, self._rejections, self._starts, self._applied)
+        found = {ladder: ledger.edits for ladder, ledger in self._ledgers.items()}
+        return edited_log.Verdicts(found, self._rejections, self._starts, self._applied)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import structs
@@ -34,21 +34,14 @@ from stream_rater.rounds.seed_records import Seed
 
 LONG_LOG = 1_000_000
 """From so many records on, other processes read; to start them takes the time of some 100,000."""
-
 MOST_PROCESSES = 4  # The most processes that read. So many keep one that rates busy.
-
 MOST_AHEAD = 4  # The number of batches that are validated ahead of the replay.
-
-
 END = b"end"  # What a process sends last.
 
 
-class LogSource(Protocol):
-    """A log that can be read more than once, also by another process: the object can be pickled."""
-
-    def batches(self, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
-        """Yield the records of these partitions, each up to its end, in batches. Those of each
-        partition come in order."""
+LogSource = Callable[[Mapping[int, int]], Iterable[Sequence[Record]]]
+"""Yields the records of these partitions, each up to its end, in batches. Those of each partition
+come in order. It can be called more than once, and pickled for another process."""
 
 
 class LogReader(NamedTuple):
@@ -60,7 +53,7 @@ class LogReader(NamedTuple):
     @classmethod
     def of(cls, read: Callable[[], Iterable[Record]]) -> "LogReader":
         """A log that only this process can read. `read` yields all records at each call."""
-        return cls(_CalledSource(read), {})
+        return cls(lambda _: edited_log.batches_of(read(), mixed=True), {})
 
     @property
     def total(self) -> int:
@@ -69,7 +62,7 @@ class LogReader(NamedTuple):
 
     def records(self) -> RecordBatches:
         """All records."""
-        return RecordBatches(lambda: self.source.batches(self.ends))
+        return RecordBatches(lambda: self.source(self.ends))
 
     @contextmanager
     def validated(
@@ -80,23 +73,13 @@ class LogReader(NamedTuple):
         validators with the same arguments. Raises Failed if such a process ends."""
         shares = _shares(self.ends, min(cores.count, MOST_PROCESSES))
         if cores.count == 1 or self.total < LONG_LOG:
-            batches = map(validator.validated, self.source.batches(self.ends))
+            batches = map(validator.validated, self.source(self.ends))
             yield cores.ahead(batches, MOST_AHEAD)
             return
         asked = [(self.source, share, ladders, window, partitions) for share in shares]
         with _readers(asked) as connections:
             received = prefetched(_received(connections), MOST_AHEAD)
             yield (_unpacked(each, validator.round_decoder) for each in received)
-
-
-class _CalledSource(NamedTuple):
-    """Records that a function yields."""
-
-    read: Callable[[], Iterable[Record]]
-
-    def batches(self, _: Mapping[int, int]) -> Iterator[Sequence[Record]]:
-        """Yield the records in batches."""
-        return edited_log.batches_of(self.read(), mixed=True)
 
 
 def _shares(ends: Mapping[int, int], most: int) -> list[dict[int, int]]:
@@ -120,7 +103,7 @@ def _read(
     validator = edited_log.RecordValidator(ladders, window, partitions)
     with suppress(BrokenPipeError):  # the process that asked was killed
         try:
-            for records in source.batches(ends):
+            for records in source(ends):
                 valid = validator.validated(records)
                 connection.send_bytes(_packed(valid, validator.round_decoder))
         except Exception as error:
@@ -131,14 +114,12 @@ def _read(
 
 def _packed(valid: edited_log.ValidRecords, decoder: RoundDecoder) -> bytes:
     rounds = [each for each in valid.content if isinstance(each, edited_log.LoggedRounds)]
-    used = np.unique(
-        np.concatenate([each.rounds.config_index for each in (edited_log.NO_LOGGED, *rounds)])
-    )
+    used = np.unique(edited_log.LoggedRounds.concat(rounds).rounds.config_index)
     content = [
         _small(each, used) if isinstance(each, edited_log.LoggedRounds) else each
         for each in valid.content
     ]
-    rejected = [(_place(record), invalid) for record, invalid in valid.rejected]
+    rejected = [(Record(r.partition, r.offset, None), why) for r, why in valid.rejected]
     ratings = [decoder.ratings[i] for i in used.tolist()]
     return pickle.dumps(
         (edited_log.ValidRecords(valid.count, content, rejected), ratings), pickle.HIGHEST_PROTOCOL
@@ -159,16 +140,11 @@ def _small(logged: edited_log.LoggedRounds, used: Ints) -> edited_log.LoggedRoun
     return structs.replace(logged, rounds=small)
 
 
-def _place(record: Record) -> Record:
-    return Record(record.partition, record.offset, None)
-
-
 # --- in the process that replays ------------------------------------------------------------------
 
 
 @contextmanager
 def _readers(asked: Sequence[tuple[Any, ...]]) -> Iterator[list[Connection]]:
-    """Within the block: a process for each, and the connections on which they send."""
     context = multiprocessing.get_context("spawn")
     connections, processes = list[Connection](), list[Any]()
     try:

@@ -87,8 +87,7 @@ class Replay:
         self._seasons[ladder] = pool.rule.seasons
 
     def run(self, records: Iterable[Record]) -> Iterator[RatedBatch]:
-        """Rate the rounds in all records of a log, and yield them in batches. Raises
-        MissingVerdicts."""
+        """Rate the rounds in all records of a log, in batches. Raises MissingVerdicts."""
         for group in edited_log.batches_of(records):
             yield self.feed(group)
 
@@ -151,12 +150,10 @@ class Replay:
 
     def _pool(self, ladder: str, rating: RatingConfig) -> Pool:
         """The pool of a ladder, which uses these parameters from now on."""
-        pool = self.pools.get(ladder)
-        if pool is None:
-            started = self._seasons.get(ladder, ())
-            pool = self.pools[ladder] = Pool(Ladder(rating=rating), started)
-        pool.follow(rating)
-        return pool
+        if ladder not in self.pools:
+            self.pools[ladder] = Pool(Ladder(rating=rating), self._seasons.get(ladder, ()))
+        self.pools[ladder].follow(rating)
+        return self.pools[ladder]
 
     def _rate(
         self, ladder: str, rule: int, rounds: RoundBatch, chosen: Ints, offsets: Ints,

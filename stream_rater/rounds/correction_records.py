@@ -6,7 +6,6 @@ This is the part of validation that needs only the record and the ladders file. 
 """
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -76,37 +75,22 @@ def _check(correction: Correction, ladders: Ladders, record: Record, partitions:
             raise Invalid("bad-id", f"{name}: {mistake}")
     if ladders.find(correction.ladder, record.offset) is None:
         raise Invalid("unknown-ladder", f"ladder {correction.ladder!r} is not configured")
-    for kind, check in _CHECKS.items():
-        if isinstance(correction, kind):
-            check(correction)
+    match correction:
+        case corrections.PlayerRemoved(since=since, until=until):
+            span = span_of(correction)
+            if span.since >= span.until:
+                raise Invalid("bad-time", f"from: {since} is not before until: {until}")
+        case corrections.PlayerMerged(player=player, into=into):
+            if player == into:
+                raise Invalid("bad-merge", f"player {player!r} cannot be merged into itself")
+        case corrections.SeasonStarted(season=season, keep=keep, sigma=sigma):
+            if not 1 <= season <= LAST_SEASON:
+                raise Invalid("bad-season", f"season: {season} is not in 1..{LAST_SEASON}")
+            if not 0.0 <= keep <= 1.0:
+                raise Invalid("bad-season", f"keep: {keep} is not in [0, 1]")
+            if not 0.0 <= sigma <= MOST_SIGMA:
+                raise Invalid("bad-season", f"sigma: {sigma} is not in [0, {MOST_SIGMA:g}]")
     check_partition(correction.ladder, "correction", record, partitions)
-
-
-def _check_removed(removed: corrections.PlayerRemoved) -> None:
-    since, until, _ = span_of(removed)
-    if since >= until:
-        raise Invalid("bad-time", f"from: {removed.since} is not before until: {removed.until}")
-
-
-def _check_merged(merged: corrections.PlayerMerged) -> None:
-    if merged.player == merged.into:
-        raise Invalid("bad-merge", f"player {merged.player!r} cannot be merged into itself")
-
-
-def _check_season(started: corrections.SeasonStarted) -> None:
-    if not 1 <= started.season <= LAST_SEASON:
-        raise Invalid("bad-season", f"season: {started.season} is not in 1..{LAST_SEASON}")
-    if not 0.0 <= started.keep <= 1.0:
-        raise Invalid("bad-season", f"keep: {started.keep} is not in [0, 1]")
-    if not 0.0 <= started.sigma <= MOST_SIGMA:
-        raise Invalid("bad-season", f"sigma: {started.sigma} is not in [0, {MOST_SIGMA:g}]")
-
-
-_CHECKS: dict[type[Correction], Callable[..., None]] = {
-    corrections.PlayerRemoved: _check_removed,
-    corrections.PlayerMerged: _check_merged,
-    corrections.SeasonStarted: _check_season,
-}
 
 
 class Span(NamedTuple):
@@ -117,7 +101,6 @@ class Span(NamedTuple):
     seeds: bool = False  # Whether the player is removed from seeds and resets of the span, too.
 
     def has(self, time: int) -> bool:
-        """Whether a time is in the span."""
         return self.since <= time < self.until
 
 
@@ -147,10 +130,8 @@ def amended_message(
 
 def _entry(entry: events.Entry) -> dict[str, object]:
     """The fields of an entry that are set. A score of 0 is one of them."""
-    fields = msgspec.structs.asdict(entry)
-    return {
-        name: value for name, value in fields.items() if value is not None and value is not False
-    }
+    fields = msgspec.structs.asdict(entry).items()
+    return {name: value for name, value in fields if value is not None and value is not False}
 
 
 def names_in(correction: Correction) -> tuple[str, ...]:
@@ -162,8 +143,5 @@ def names_in(correction: Correction) -> tuple[str, ...]:
 
 def round_in(correction: Correction) -> str:
     """The id of the round that a correction is about, or the empty string."""
-    return (
-        correction.round_id
-        if isinstance(correction, corrections.RoundVoided | corrections.RoundAmended)
-        else ""
-    )
+    about_round = corrections.RoundVoided | corrections.RoundAmended
+    return correction.round_id if isinstance(correction, about_round) else ""

@@ -26,11 +26,9 @@ from stream_rater.rounds.lines import Arrivals, PlainRecords, arrivals_of, value
 from stream_rater.rounds.validation import Invalid
 
 SCAN_BYTES = 2**20  # The most bytes of the records that one call scans.
-
 EMPTY = Invalid("malformed", "Input data was truncated")
 """Why an empty record is rejected: what the decoders say of it."""
 NO_PLACES = np.empty(0, np.int64)
-
 E = TypeVar("E")
 
 Rejections = list[Invalid | None]

@@ -23,7 +23,6 @@ from stream_rater.rating.seats import NO_SEAT, SEAT_CURE, SeatCodes, is_seat, se
 from stream_rater.rounds import batch, depth, validation
 
 T = TypeVar("T")
-
 LONGEST_TEXT = 200
 """The most characters of msgspec's text that are kept; a field's name in it may be long."""
 

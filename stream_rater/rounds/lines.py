@@ -38,13 +38,7 @@ class PlainRecords(Sequence[Record]):
     """Records that have a value and no header, and whose batch could be decompressed."""
 
     def __init__(self, values: Sequence[bytes], arrivals: Arrivals) -> None:
-        self.values = values
-        self._arrivals = arrivals
-
-    @property
-    def arrivals(self) -> Arrivals:
-        """Where and when they arrived."""
-        return self._arrivals
+        self.values, self.arrivals = values, arrivals
 
     @property
     def partitions(self) -> list[int]:
@@ -73,44 +67,23 @@ class RecordBatches(Iterable[Record]):
     """The records of a log, in batches as they were read."""
 
     def __init__(self, read: Callable[[], Iterable[Sequence[Record]]]) -> None:
-        self.batches = read
-        """Yields the batches, from the first one on, at each call."""
+        """`read` yields the batches, from the first one on, at each call."""
+        self._read = read
+
+    def batches(self, _: int) -> Iterable[Sequence[Record]]:
+        """The batches, whatever their size."""
+        return self._read()
 
     def __iter__(self) -> Iterator[Record]:
-        return chain.from_iterable(self.batches())
+        return chain.from_iterable(self._read())
 
 
-class Lines(PlainRecords):
-    """Consecutive lines of a file, none of which is blank or a correction, as records."""
-
-    def __init__(self, values: Sequence[bytes], first: int) -> None:
-        """`first`: the number of the first line in the file, which is its offset."""
-        self.values = values
-        self.first = first
-
-    @property
-    def arrivals(self) -> Arrivals:
-        n = len(self)
-        offset = np.arange(self.first, self.first + n)
-        return Arrivals(np.zeros(n, np.int64), offset, np.full(n, np.inf))
-
-    @overload
-    def __getitem__(self, i: int) -> Record: ...
-
-    @overload
-    def __getitem__(self, i: slice) -> "Lines": ...
-
-    def __getitem__(self, i: "int | slice") -> "Record | Lines":
-        if isinstance(i, slice):
-            first, _, step = i.indices(len(self))
-            assert step == 1, "lines are consecutive"
-            return Lines(self.values[i], self.first + first)
-        return _record(range(self.first, self.first + len(self))[i], self.values[i])
-
-
-def _record(number: int, line: bytes, kind: str = "") -> Record:
-    headers = ((EVENT_TYPE, kind.encode()),) if kind else ()
-    return Record(0, number, line, headers, received_s=math.inf)
+def plain_lines(values: Sequence[bytes], first: int) -> PlainRecords:
+    """Consecutive lines of a file, none of which is blank or a correction, as records. `first`: the
+    number of the first line in the file, which is its offset."""
+    n = len(values)
+    arrivals = Arrivals(np.zeros(n, np.int64), first + np.arange(n), np.full(n, np.inf))
+    return PlainRecords(values, arrivals)
 
 
 class LineReader(Iterator[Record]):
@@ -130,12 +103,14 @@ class LineReader(Iterator[Record]):
         while lines := self._take(1):
             number, self._number = self._number, self._number + 1
             if lines[0].strip():
-                return _record(number, lines[0], kind_of_line(lines[0]))
+                kind = kind_of_line(lines[0])
+                headers = ((EVENT_TYPE, kind.encode()),) if kind else ()
+                return Record(0, number, lines[0], headers, received_s=math.inf)
         raise StopIteration
 
     def batches(self, most_bytes: int) -> Iterator[Sequence[Record]]:
-        """Yield batches of consecutive records. A batch is a `Lines` of at most `most_bytes` bytes
-        or of one line, or it is a list, which may have more bytes and corrections."""
+        """Yield batches of consecutive records. A batch is a PlainRecords of at most
+        `most_bytes` bytes or of one line, or a list with maybe more bytes and corrections."""
         lines = FIRST_LINES
         while values := self._take(lines, most_bytes):
             first, self._number = self._number, self._number + len(values)
@@ -145,7 +120,7 @@ class LineReader(Iterator[Record]):
             if KIND in text or any(map(bytes.isspace, values)):
                 yield [*LineReader(iter(values), first)]
             else:
-                yield Lines(values, first)
+                yield plain_lines(values, first)
 
     def _take(self, most_lines: int, most_bytes: float = math.inf) -> list[bytes]:
         """The next lines: at most so many, and so many bytes or one line. Empty at the end."""

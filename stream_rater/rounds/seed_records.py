@@ -37,20 +37,14 @@ MOST_SIGMAS = 30.0
 """The most initial sigmas of a rating from the initial mu: the grid of a belief ends beyond it."""
 LEAST_PART = 1e-6  # The least sigma, as a part of the initial one.
 CURE = "is the rating of another scale?"
-
 PRECISION = 7
 """The decimals of a rating on a scale whose initial sigma is 1. A record stores fewer (float32)."""
 
-SCALES = {
-    "trueskill": (25.0, 25.0 / 3.0),
-    "openskill": (25.0, 25.0 / 3.0),
-    "glicko": (1500.0, 350.0),
-    "elo": (1500.0, 350.0),
-}
+_TRUESKILL, _GLICKO = (25.0, 25.0 / 3.0), (1500.0, 350.0)
+SCALES = {"trueskill": _TRUESKILL, "openskill": _TRUESKILL, "glicko": _GLICKO, "elo": _GLICKO}
 """By the name of a system, the mu and the sigma that a newcomer has there by default."""
 
 OWN = "ladder"  # The name of the scale of the ladder itself.
-
 NAMES = (*SCALES, OWN)
 
 
@@ -76,12 +70,10 @@ class Seed:
 
     @property
     def ladder(self) -> str:
-        """The ladder."""
         return self.head.ladder
 
     @property
     def round_id(self) -> str:
-        """The id."""
         return self.head.round_id
 
     @property
@@ -128,15 +120,14 @@ def _validated(
             "corrections-refused",
             f"ladder {event.ladder!r} takes no corrections, seeds and resets: its limits say so",
         )
-    time = _time_of(event, record, terms)
-    kind = event.kind
+    time, rating = _time_of(event, record, terms), terms.rating
     if isinstance(event, PlayerReset):
-        columns = _reset_columns(event, terms.rating)
+        columns = _reset_columns(event, rating)
     else:
-        columns = _seed_columns(event, terms.rating)
-    check_partition(event.ladder, kind, record, partitions)
+        columns = _seed_columns(event, rating)
+    check_partition(event.ladder, event.kind, record, partitions)
     head = events.Round(round_id=event.round_id, ladder=event.ladder, completed_at=event.at)
-    return Seed(kind, head, record.partition, record.offset, time, terms.rating, *columns)
+    return Seed(event.kind, head, record.partition, record.offset, time, rating, *columns)
 
 
 def _time_of(event: PlayersSeeded | PlayerReset, record: Record, terms: Terms) -> int:
@@ -178,14 +169,12 @@ def _seed_columns(event: PlayersSeeded, rating: RatingConfig) -> Columns:
     for i, each in enumerate(event.players):
         if mistake := mistake_in(rating, each.mu, each.sigma, each.rounds):
             raise Invalid("bad-seed", f"players[{i}].{mistake}")
-    initial = rating.initial_sigma
-    given = [
-        each.sigma if each.sigma is not None and rating.takes_sigma else initial
-        for each in event.players
-    ]
+    initial, takes = rating.initial_sigma, rating.takes_sigma
+    sigmas = (each.sigma if takes else None for each in event.players)
+    sigma = _singles([initial if each is None else each for each in sigmas])
     mu = _singles([each.mu for each in event.players])
     rounds = np.array([each.rounds for each in event.players], np.int64)
-    return StringColumn.of(names), mu, _singles(given), rounds
+    return StringColumn.of(names), mu, sigma, rounds
 
 
 def _singles(values: list[float]) -> Floats:
@@ -299,9 +288,10 @@ def _within(
 def seed_message(
     ladder: str, at: str, source: str, players: Sequence[seeds.SeededPlayer]
 ) -> SeedMessage:
-    """One seed with these players."""
+    """One seed with these players. Its time has no part in its id."""
     listed = msgspec.json.encode(players)
-    round_id = seed_id(ladder, source, listed)
+    content = msgspec.json.encode((ladder, source)) + listed
+    round_id = f"seed-{hashlib.blake2b(content, digest_size=16).hexdigest()}"
     value = events.to_json(
         seeds.PlayersSeeded(
             event_type=seeds.SEEDED, ladder=ladder, round_id=round_id, at=at, source=source,
@@ -309,12 +299,6 @@ def seed_message(
         )
     )  # fmt: skip
     return SeedMessage(round_id, len(players), value)
-
-
-def seed_id(ladder: str, source: str, players: bytes) -> str:
-    """The id of a seed with these players, as JSON. The time of the seed has no part in it."""
-    content = msgspec.json.encode((ladder, source)) + players
-    return f"seed-{hashlib.blake2b(content, digest_size=16).hexdigest()}"
 
 
 class Taken(NamedTuple):

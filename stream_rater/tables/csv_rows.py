@@ -16,26 +16,18 @@ from typing import Any, Final
 
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.rounds.validation import Invalid
-from stream_rater.tables.cells import shown
 from stream_rater.tables.doubts import ROWS
 from stream_rater.tables.reading import Reading, UnreadableTable, stem_of
-from stream_rater.tables.sources import Reject, Row, TableRows
+from stream_rater.tables.sources import Reject, Row, TableRows, shown
 
 MOST_LINES: Final = 100  # The most lines of a row. More mean that a quote is not closed.
-
 MOST_BYTES: Final = 1 << 20  # The most bytes of a row.
-
 MOST_COLUMNS: Final = 50_000  # The most columns, since the meaning of each is looked for.
-
 ONE_PLAYER: Final = "write a row for each player of a round"
-
 DELIMITERS: Final = ",;\t"
-
 ENCODINGS: Final = ("cp1252", "cp1250", "cp1251", "shift_jis")
 """Common encodings of old, in which a word that is no UTF-8 is shown."""
-
 UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
-
 NUMBERED: Final = {"round": "1", "player1": "2", "player2": "3", "score1": "4", "score2": "5"}
 """An example of columns that are named by their numbers."""
 
@@ -89,7 +81,9 @@ class CsvRows(TableRows):
                 if any(cells):
                     yield line, cells
             elif any(cells[width:]) or (any(cells) and len(cells) < width):
-                reject(line, Invalid("malformed", _ragged(len(cells), width)), cells)
+                more = f"{width}: quote a cell that contains the separator"
+                text = f"{len(cells)} cells, but the header has {more}"
+                reject(line, Invalid("malformed", text), cells)
             elif any(cells):
                 yield line, cells[:width]
 
@@ -179,7 +173,7 @@ class CsvRows(TableRows):
         seen, first = list[tuple[int, bytes]](), self._number
         for number, raw in enumerate(chain(self._taken[-1:], self._lines), first):
             words = re.split(rb"[,;\t\r\n\"]", raw)
-            seen += [(number, word) for word in words if not _is_utf8(word)]
+            seen += [(number, word) for word in words if word and not _decoded(word, "utf-8")]
             if len(seen) >= ROWS:
                 break
         del seen[ROWS:]
@@ -221,14 +215,6 @@ def _decoded(word: bytes, encoding: str) -> str:
         return word.decode(encoding)
     except UnicodeDecodeError:
         return ""
-
-
-def _is_utf8(word: bytes) -> bool:
-    return not word or bool(_decoded(word, "utf-8"))
-
-
-def _ragged(cells: int, width: int) -> str:
-    return f"{cells} cells, but the header has {width}: quote a cell that contains the separator"
 
 
 def _damage(error: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from stream_rater.config.errors import BadConfiguration
-from stream_rater.tables import cells
+from stream_rater.tables import sources as cells
 from stream_rater.tables.names import plain
 from stream_rater.tables.reading import MARGIN, MEANINGS, Reading
 
@@ -90,7 +90,6 @@ _NUMBERS: Final = {
 }
 _TRUE: Final = frozenset(("true", "t", "yes", "y", "1", "dnf", "neutral"))
 _FALSE: Final = frozenset(("false", "f", "no", "n", "0", "", "home"))
-
 _DRAWS: Final = {text for text, ranks in RESULTS.items() if ranks == cells.DRAWN}
 _SCORES: Final = {"1-0": (1, 0), "0-1": (0, 1), "1/2-1/2": (0.5, 0.5), "½-½": (0.5, 0.5)}
 

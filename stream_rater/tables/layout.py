@@ -80,9 +80,7 @@ class Layout:
             + (f" ({len(places)} players)" if role in sides and len(places) > 1 else "")
             for role, places in self.roles.items() if role != "status"
         ]  # fmt: skip
-        used = {
-            place for role, places in self.roles.items() if role != "status" for place in places
-        }
+        used = {i for role, places in self.roles.items() if role != "status" for i in places}
         form = "a row a match" if self.is_wide else "a row an entry"
         timeless = "" if "time" in self.roles else "; no times"
         return f"{self.name}: {form}: {', '.join(found)}{timeless}{unused(self.columns, used)}"
@@ -156,8 +154,6 @@ class _Finder(Finder):
         self._without: set[str] = set()
         """The roles that the caller leaves without a column."""
 
-    # --- what the caller says ---
-
     def take_given(self) -> None:
         """Take the columns that the caller names."""
         known = {plain(each): each for each in _all_roles()}
@@ -206,8 +202,6 @@ class _Finder(Finder):
             self._fail(f"{role} has one column, and {column} are {len(places)}")
         return places
 
-    # --- sides ---
-
     def find_sides(self) -> None:
         """Find the sides of the wide form, if the columns have them."""
         keys = _side_roles(self._given)
@@ -218,8 +212,8 @@ class _Finder(Finder):
         elif "player" in self._given or "team" in self._given:
             return
         else:
-            keys_of_systems = (*PAIRS, *names.NUMBERED_SIDES)
-            systems = [sides for keys in keys_of_systems if (sides := self._present(keys))]
+            every = (*PAIRS, *names.NUMBERED_SIDES)
+            systems = [sides for keys in every if (sides := self._present(keys))]
             if not systems:
                 return
             if len(systems) > 1:
@@ -295,8 +289,6 @@ class _Finder(Finder):
             others.append(places[0] if places else -1)
         layout.sides.append(SideColumns(side, players, *others))
 
-    # --- other roles ---
-
     def find(self, role: str) -> None:
         """Find the column of a role, if there is one."""
         places = self._given.get(role, ())
@@ -360,8 +352,6 @@ class _Finder(Finder):
             cures = " or ".join(self._reading.by_columns({"time": it}) for it in (alone, both))
             self._fail(f"the time of a round may be {alone}, or {both}: say which, as {cures}")
         return date, of_day[0]
-
-    # --- what a table needs ---
 
     def check(self) -> None:
         """Fail if the columns do not say who played, and who won."""

@@ -9,7 +9,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -17,14 +17,12 @@ import numpy as np
 from stream_rater.rounds.validation import Invalid
 from stream_rater.tables import doubts as open_
 from stream_rater.tables import rounds
-from stream_rater.tables.cells import is_missing, mistake, order
 from stream_rater.tables.layout import LONG_ROLES, Layout
-from stream_rater.tables.sources import Reject, Row
+from stream_rater.tables.sources import Reject, Row, is_missing, mistake, order
 from stream_rater.tables.times import Moment
 
 LIKELY_TEAM: Final = re.compile("team|side|squad|pair|group|colou?r|alliance")
 """What may be in the name of a column of teams."""
-
 C = TypeVar("C", bound=open_.ReadColumn)
 
 
@@ -44,16 +42,6 @@ class _Member(msgspec.Struct, array_like=True, gc=False):
     def placing(self) -> tuple[Any, ...]:
         """What all members of a team have in common."""
         return self.rank, self.score, self.dnf, self.seat
-
-
-class _FirstRow(NamedTuple):
-    """What the first row of a round says about it."""
-
-    line: int
-    round_id: str
-    ladder: str
-    moment: Moment
-    weight: int | float
 
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -81,13 +69,15 @@ class LongEvents:
         self._shared: dict[bool, int] = {True: 0, False: 0}
         """The number of rounds in which each place has several entries, and of all others."""
         self._doubts = doubts
-        self._rounds: list[_FirstRow | None] = []
-        """The rounds; None in the place of one that is rejected."""
+        self._rounds: list[rounds.RoundHead | None] = []
+        """The rounds by their first rows; None in the place of one that is rejected."""
         self._numbers: dict[tuple[str, str], int] = {}
         """The number of each round by its ladder and id."""
         self._rows, self._round_of_row = rounds.Spool(), array("q")
 
-    def events(self, rows: Iterator[Row], reject: Reject) -> Iterator[rounds.Made]:
+    def events(
+        self, rows: Iterator[Row], reject: Reject
+    ) -> Iterator[tuple[rounds.RoundHead, bytes]]:
         """Yield the rounds' events, by first rows. A mistake in a row rejects its round, once."""
         for line, cells in rows:
             try:
@@ -106,11 +96,11 @@ class LongEvents:
                 continue
             own = sorted_rows[starts[number] : starts[number + 1]].tolist()
             try:
-                made = self._event(first, [_unpack(self._rows[row]) for row in own])
+                event = self._event(first, [_unpack(self._rows[row]) for row in own])
             except _InRow as error:
-                reject(error.line, error.invalid, ())
+                reject(*error.args, ())
             else:
-                yield made
+                yield first, event
         is_said = "team" in self._reading.columns or self._layout.has_members
         if not is_said and self._at["team"] < 0 and self._shared[True] and not self._shared[False]:
             self._ask_team()
@@ -144,21 +134,19 @@ class LongEvents:
         head = self._head
         ladder, round_id = head.ladder(cells), head.round_id(cells)
         moment, weight = head.moment(cells), head.weight_of(cells)
-        number = self._numbers.get((ladder, round_id), -1)
-        if number < 0:
-            number = len(self._rounds)
-        elif (first := self._rounds[number]) is None:
-            return
-        else:
+        number = self._numbers.get((ladder, round_id), len(self._rounds))
+        if number < len(self._rounds):
+            if (first := self._rounds[number]) is None:
+                return
             self._check_same(first, moment, weight)
         row = self._member(line, cells)
         if number == len(self._rounds):
             self._numbers[ladder, round_id] = number
-            self._rounds.append(_FirstRow(line, round_id, ladder, moment, weight))
+            self._rounds.append(rounds.RoundHead(line, round_id, ladder, moment, weight))
         self._rows.append(_pack(row))
         self._round_of_row.append(number)
 
-    def _check_same(self, first: _FirstRow, moment: Moment, weight: int | float) -> None:
+    def _check_same(self, first: rounds.RoundHead, moment: Moment, weight: int | float) -> None:
         for role, old, new in (
             ("time", first.moment[1], moment[1]), ("weight", first.weight, weight)
         ):  # fmt: skip
@@ -199,7 +187,7 @@ class LongEvents:
 
     # --- the event of a round ---
 
-    def _event(self, first: _FirstRow, rows: Sequence[_Member]) -> rounds.Made:
+    def _event(self, first: rounds.RoundHead, rows: Sequence[_Member]) -> bytes:
         teams: dict[Any, list[_Member]] = {}
         for number, row in enumerate(rows):
             teams.setdefault(number if row.team is None else row.team, []).append(row)
@@ -212,8 +200,7 @@ class LongEvents:
         if len(set(ranks) - {None}) > 1:
             self._shared[min(Counter(ranks).values()) > 1] += 1
         standings = [_entry(side, rank) for side, rank in zip(sides, ranks, strict=True)]
-        line, round_id, ladder, moment, weight = first
-        return rounds.made(line, round_id, ladder, moment, standings, weight)
+        return rounds.event_of(first, standings)
 
     def _of_one_team(self, members: list[_Member]) -> list[_Member]:
         """The members of a team, who must agree on its place."""
@@ -229,11 +216,7 @@ class LongEvents:
 
 
 class _InRow(Exception):
-    """A mistake in a row that was read before."""
-
-    def __init__(self, line: int, invalid: Invalid) -> None:
-        super().__init__(line, invalid)
-        self.line, self.invalid = line, invalid
+    """A mistake in a row that was read before: its number, and an Invalid."""
 
 
 def _entry(members: Sequence[_Member], rank: int | None) -> rounds.EntryJson:

@@ -5,7 +5,7 @@ same. Of a name with points, such as `standing.placement`, the last parts count,
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 ROLES: Final[dict[str, tuple[str, ...]]] = {
@@ -35,8 +35,7 @@ ROLES: Final[dict[str, tuple[str, ...]]] = {
     "result": ("result res outcome ftr", "score"),
     "neutral": ("neutral isneutral neutralground neutralsite neutralvenue siteneutral",),
 }
-"""The names of each role's columns. Names of a later group count only if none of an earlier one is
-there."""
+"""The names of each role's columns: those of a later group count if no earlier one is there."""
 
 GENERAL: Final = frozenset(ROLES["round"][1].split())
 """Names of ids that often mean something else, such as the stage of a tournament. They count only
@@ -46,13 +45,10 @@ NOT_LONG: Final = frozenset({"id", "uuid"})
 """Names that are no round's in the long form, where a row is an entry."""
 NOT_WIDE: Final = frozenset({"event", "tournament", "tournamentid"})
 """Names that are no round's in the wide form, where they have many matches."""
-
 DATES: Final = frozenset(ROLES["time"][1].split())
 OF_DAY: Final = ("time", "kickoff", "kickofftime", "matchtime", "gametime")
 """The names of a time of day beside a date, and without a date the names of a time."""
-
 TOGETHER: Final = ("tourneyid", "matchnum")  # Two columns that are a round's id together.
-
 COLOURS: Final = ("blue", "red")
 """Two sides neither of which is first by custom, so the order of a table's columns decides."""
 PAIRS: Final = (("home", "away"), ("white", "black"), COLOURS, ("winner", "loser"),
@@ -60,7 +56,6 @@ PAIRS: Final = (("home", "away"), ("white", "black"), COLOURS, ("winner", "loser
 """The two sides of a match, the first one first."""
 PAIRED: Final = tuple(side for pair in PAIRS for side in pair)
 SEATS: Final = frozenset(PAIRED[:6])  # The sides that are seats.
-
 SEASONS: Final = ("season", "year", "edition", "competitionid", "roundtypeid", "meet", "category")
 """The names of columns beside which a round's id may begin again."""
 
@@ -71,14 +66,11 @@ NUMBERED: Final = (
 
 OF_SIDE: Final = [f"{word}{more}" for word in ("", "team", "player") for more in ("", "id", "name")]
 """The words that may follow a side's name in the name of its players' column."""
-
 SCORES: Final = ("score", "goals", "points", "pts")
 PLACES: Final = ("place", "placement", "finish")
 """The words for a side's place in the wide form; `rank` there is often that before the match."""
-
 SHORT_SCORES: Final = {"home": ("fthg", "hg"), "away": ("ftag", "ag")}
 """The short names of goals in tables of football matches."""
-
 MOST_SIDES: Final = 100
 
 
@@ -92,11 +84,10 @@ def plain(name: str) -> str:
     return re.sub(r"[\W_]+", "", name.lower())
 
 
-def suffixes(name: str) -> Iterator[str]:
+def suffixes(name: str) -> list[str]:
     """The whole name, and the last parts of a name with points, the longest first."""
     parts = [plain(part) for part in name.split(".")]
-    for first in range(len(parts)):
-        yield "".join(parts[first:])
+    return ["".join(parts[first:]) for first in range(len(parts))]
 
 
 def matching(columns: Sequence[str], names: str) -> list[int]:
@@ -120,7 +111,6 @@ def is_known(column: str) -> bool:
 
 
 _EVERY: Final = {each for groups in ROLES.values() for names in groups for each in names.split()}
-
 NUMBERED_SIDES: Final = (tuple(map(str, range(1, MOST_SIDES + 1))), tuple("abcdefgh"))
 """The keys of numbered sides, by numbers and by letters."""
 

@@ -5,7 +5,7 @@ file, so memory holds some numbers for each.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -16,15 +16,13 @@ from stream_rater.contract.seeds import MOST_PLAYERS, MOST_SEED_BYTES, SeededPla
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rounds import seed_records
 from stream_rater.rounds.validation import Invalid, id_mistake
-from stream_rater.tables import names
-from stream_rater.tables.cells import identifier, is_missing, mistake, number
+from stream_rater.tables import names, sources
 from stream_rater.tables.csv_rows import CsvRows
 from stream_rater.tables.doubts import Doubts, Numbers
 from stream_rater.tables.layout import Finder, unused
 from stream_rater.tables.names import plain, suffixes
 from stream_rater.tables.reading import Reading, UnreadableTable, is_parquet, is_table
 from stream_rater.tables.rounds import Spool
-from stream_rater.tables.sources import JsonRows, Reject, TableRows, parquet_rows, rows_of
 
 ROLES: Final[dict[str, tuple[str, ...]]] = {
     "player": (*names.ROLES["player"], "id"),
@@ -36,10 +34,8 @@ ROLES: Final[dict[str, tuple[str, ...]]] = {
 }
 """The names of each role's columns, as in `names.ROLES`."""
 
-MOST_KEPT: Final = 1_000  # The most mistakes of a table whose texts are stored.
 EXAMPLES: Final = 5  # The number of players that are shown before a seed is sent.
-MOST_SAMPLED: Final = 4_096
-"""The most players among whom the examples are chosen, beside the lowest and the highest."""
+MOST_SAMPLED: Final = 4_096  # The players among whom they are chosen, besides both ends.
 SHOWN_COLUMNS: Final = 8
 SHORT: Final = 32  # Ids of so many characters are never too long.
 
@@ -57,35 +53,44 @@ class RatedPlayer(NamedTuple):
     rounds: int
 
 
-def source_of_file(path: Path, lines: Iterator[bytes], reading: Reading) -> TableRows:
+def source_of_file(path: Path, lines: Iterator[bytes], reading: Reading) -> sources.TableRows:
     """The rows of a file by its name, otherwise JSON lines. Raises OSError."""
     if is_parquet(path):
-        return parquet_rows(path)
-    return CsvRows(path, lambda: lines, reading) if is_table(path) else JsonRows(path, lines)
+        return sources.parquet_rows(path)
+    return (
+        CsvRows(path, lambda: lines, reading) if is_table(path) else sources.JsonRows(path, lines)
+    )
 
 
-def source_of_object(table: Any) -> TableRows:
+def source_of_object(table: Any) -> sources.TableRows:
     """The rows of a data frame, a dict of columns, or a list of dicts. Raises UnreadableTable."""
     if isinstance(table, list | tuple):
         for i, row in enumerate(table):
             if not isinstance(row, Mapping):
                 raise UnreadableTable(f"table[{i}]: {type(row).__name__} is no dict")
         columns = dict.fromkeys(str(name) for row in table for name in row)
-        return rows_of({name: [row.get(name) for row in table] for name in columns})
-    return rows_of(table)
+        return sources.rows_of({name: [row.get(name) for row in table] for name in columns})
+    return sources.rows_of(table)
 
 
 class RatingsTable(Finder):
     """A table of ratings, of which no row is read yet."""
 
-    def __init__(self, source: TableRows, reading: Reading, sigma: float | None = None) -> None:
+    def __init__(
+        self, source: sources.TableRows, reading: Reading, sigma: float | None = None
+    ) -> None:
         """Find the roles of the columns. `sigma`: that of players without one, on the scale of the
         table. Raises BadConfiguration with the question that is left."""
         super().__init__(source.name, source.columns, reading)
         self.name, self.unit = source.name, source.unit
         self._source, self._sigma = source, sigma
         source.check_header(_is_known)
-        self._given = self._places_given()
+        self._given: dict[str, int | None] = {}
+        """The place of each role that the caller names; None for one without a column."""
+        for given, column in reading.columns.items():
+            if plain(given) not in ROLES:
+                self._fail(f"{given!r} is no role of a column: the roles are {', '.join(ROLES)}")
+            self._given[plain(given)] = self._place(column) if column else None
         self.roles = {role: place for role in ROLES if (place := self._find(role)) is not None}
         """The place of each role's column."""
         missing = [role for role in ("player", "mu") if role not in self.roles]
@@ -107,7 +112,7 @@ class RatingsTable(Finder):
         found = ", ".join(f"{role} = {columns[place]}" for role, place in self.roles.items())
         return f"{self.name}: {found}{unused(columns, self.roles.values())}"
 
-    def rows(self, reject: Reject) -> Iterator[RatedPlayer]:
+    def rows(self, reject: sources.Reject) -> Iterator[RatedPlayer]:
         """Yield the valid rows. The others go to `reject`, with the column and the cure. Raises
         OSError if the table cannot be read."""
         columns, roles, filling = self._source.columns, self.roles, self._sigma
@@ -120,7 +125,7 @@ class RatingsTable(Finder):
             try:
                 name, deviation = _player_id(cells[player], of_player), filling
                 rating = numbers[mu](cells[mu], "bad-seed")
-                if sigma >= 0 and (filling is None or not is_missing(cells[sigma])):
+                if sigma >= 0 and (filling is None or not sources.is_missing(cells[sigma])):
                     deviation = numbers[sigma](cells[sigma], "bad-seed")
                 played = 1 if rounds < 0 else _whole(cells[rounds], columns[rounds])
                 yield RatedPlayer(line, name, rating, deviation, played)
@@ -133,17 +138,6 @@ class RatingsTable(Finder):
         """The column of a seed's field, as messages show it."""
         place = self.roles.get(field)
         return field if place is None else f"column {self._source.columns[place]}"
-
-    # --- the columns ---
-
-    def _places_given(self) -> dict[str, int | None]:
-        """The place of each role that the caller names; None for one without a column."""
-        places = dict[str, int | None]()
-        for given, column in self._reading.columns.items():
-            if plain(given) not in ROLES:
-                self._fail(f"{given!r} is no role of a column: the roles are {', '.join(ROLES)}")
-            places[plain(given)] = self._place(column) if column else None
-        return places
 
     def _find(self, role: str) -> int | None:
         if role in self._given:
@@ -172,23 +166,19 @@ def _is_known(column: str) -> bool:
 
 
 def _player_id(value: Any, column: str) -> str:
-    if (
-        type(value) is str
-        and 0 < len(value) <= SHORT
-        and value.isascii()
-        and value == value.strip(" ")
-    ):
-        return value  # nearly all
-    player = identifier(value, column)
+    is_short = type(value) is str and 0 < len(value) <= SHORT and value.isascii()
+    if is_short and value == value.strip(" "):
+        return str(value)  # nearly all
+    player = sources.identifier(value, column)
     if wrong := id_mistake(player):
-        raise mistake("bad-id", column, wrong)
+        raise sources.mistake("bad-id", column, wrong)
     return player
 
 
 def _whole(value: Any, column: str) -> int:
-    rounds = number(value, column, "bad-seed")
+    rounds = sources.number(value, column, "bad-seed")
     if not isinstance(rounds, int) or rounds < 1:
-        raise mistake(
+        raise sources.mistake(
             "bad-seed", column,
             f"{rounds:g} is no number of rounds from 1 on: leave the player out, or the column, as "
             "by --columns rounds=",
@@ -206,7 +196,7 @@ class RatedExample(NamedTuple):
     seeded: SeededPlayer
 
 
-class TableSeeds:
+class TableSeeds(sources.Rejecting):
     """The players of a table, on the scale of a ladder."""
 
     def __init__(
@@ -214,14 +204,11 @@ class TableSeeds:
     ) -> None:
         """Read all rows of the table, whose ratings are on this scale. `rating`: the parameters of
         the ladder. Raises OSError if the table cannot be read."""
+        super().__init__()
         self.count = 0
         """The number of valid players."""
         self.cut = 0
         """The number of those whose sigma was cut to the initial one of the ladder."""
-        self.rejected = 0
-        """The number of rejected rows."""
-        self.rejections: list[tuple[int, Invalid]] = []
-        """The first of them, by line: the number of the row, and the reason."""
         self._table, self._rating = table, rating
         self._spool, self._pending = Spool(), list[SeededPlayer]()
         self._hashes, self._lines = array("q"), array("q")
@@ -254,8 +241,6 @@ class TableSeeds:
         """Yield the seeds, as `seed_messages` does."""
         return seed_records.seed_messages(ladder, at, source, self.players(), most_bytes)
 
-    # --- reading ---
-
     def _converted(self, scale: seed_records.Scale) -> Iterator[RatedExample]:
         """Yield the valid rows with what becomes of them. Sigma is cut to the initial one."""
         rating = self._rating
@@ -269,7 +254,7 @@ class TableSeeds:
                     sigma = most
             if wrong := seed_records.mistake_in(rating, mu, sigma, row.rounds):
                 field, _, text = wrong.partition(": ")
-                self._reject(row.line, Invalid("bad-seed", self._explained(row, field, text)), ())
+                self._reject(row.line, Invalid("bad-seed", self._explained(row, field, text)))
                 continue
             self.cut += is_cut
             yield RatedExample(row, SeededPlayer(row.player, mu, sigma, row.rounds))
@@ -296,11 +281,6 @@ class TableSeeds:
             self._spool.append(_encode(self._pending))
             self._pending = []
 
-    def _reject(self, line: int, invalid: Invalid, _: Sequence[Any]) -> None:
-        self.rejected += 1
-        if len(self.rejections) < MOST_KEPT:
-            self.rejections.append((line, invalid))
-
     def _find_doubles(self) -> None:
         """Reject the rows of players who stand in an earlier row, too."""
         hashes = np.frombuffer(self._hashes, np.int64)
@@ -316,7 +296,7 @@ class TableSeeds:
                     self._twice.add(player)
                     self.count -= 1
                     text = f"player {player!r} stands in {self._table.unit} {first[player]}, too"
-                    self._reject(line, Invalid("bad-id", text), ())
+                    self._reject(line, Invalid("bad-id", text))
 
 
 class _Sample:

@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple, TypedDict
 
 from stream_rater.config.errors import BadConfiguration
 
-SUFFIXES: Final = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
-"""The endings of the names of tables."""
+SUFFIXES: Final = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")  # Of the names of tables.
 SCORES: Final = ("high", "low")  # Which scores are the better ones.
 MEANINGS: Final = ("win", "loss", "draw", "dnf", "skip", "score")
 """What a text may mean in place of a result, a rank or a score. `dnf`: did not finish; `skip`: the
@@ -29,13 +28,11 @@ class TableOptions(TypedDict, total=False):
     """What a Python program may say about a table, as the options of the commands do."""
 
     dates: str
-    """The order of day, month and year, `"dmy"`, `"mdy"` or `"ymd"`; or the unit of times, `"s"` or
-    `"ms"`."""
+    """The order of day, month and year: `"dmy"`, `"mdy"`, `"ymd"`; or the unit: `"s"`, `"ms"`."""
     decimal: str  # The sign before decimals, `"."` or `","`.
     encoding: str  # That of a CSV file, such as `"cp1252"`.
     result: Mapping[str, str]
-    """What texts of results, ranks and scores mean: `"win"`, `"loss"`, `"draw"`, `"dnf"` or
-    `"skip"`."""
+    """What texts of results, ranks, scores mean: `"win"`, `"loss"`, `"draw"`, `"dnf"`, `"skip"`."""
     team: Sequence[str]
     """The columns of the members of each side, such as `["red1+red2", "blue1+blue2"]`."""
     skip: Mapping[str, str | Sequence[str]]
@@ -72,7 +69,12 @@ class Reading(NamedTuple):
             codecs.lookup(self.encoding or "utf-8")
         except LookupError as error:
             raise BadConfiguration(f"encoding: {error}") from None
-        return self._replace(result=_meanings(self.result))
+        for text, meaning in self.result.items():
+            if meaning not in MEANINGS and text != MARGIN:
+                listed = ", ".join(MEANINGS)
+                raise BadConfiguration(f"result: {text}={meaning}: a meaning is one of {listed}")
+        texts = {text.strip().lower(): meaning for text, meaning in self.result.items()}
+        return self._replace(result=texts)
 
     @property
     def given(self) -> bool:
@@ -85,7 +87,8 @@ class Reading(NamedTuple):
             return f"{option}={value!r}".replace("'", '"')
         if not isinstance(value, str):
             value = ",".join(f"{name}={text}" for name, text in pairs_of(value))
-        return f"--{option} {value if re.fullmatch(_PLAIN, value) else _quoted(value)}"
+        quote = '"' if "'" in value else "'"
+        return f"--{option} {value if re.fullmatch(_PLAIN, value) else quote + value + quote}"
 
     def by_columns(self, roles: Mapping[str, str]) -> str:
         """The argument that names the columns of these roles."""
@@ -99,10 +102,6 @@ class Reading(NamedTuple):
 
 AS_FOUND: Final = Reading()  # The caller says nothing about the table.
 _PLAIN: Final = r"[\w=,:+./-]+"
-
-
-def _quoted(value: str) -> str:
-    return f'"{value}"' if "'" in value else f"'{value}'"
 
 
 def reading_of(columns: Mapping[str, str] | None, score: str, how: TableOptions) -> Reading:
@@ -129,15 +128,6 @@ def parse_result(texts: Iterable[str]) -> dict[str, str]:
     texts = [f"{each}={each}" if each.strip() == MARGIN else each for each in texts]
     form = f"TEXT=MEANING, as in --result resigned=loss, or {MARGIN}"
     return dict(_pairs("result", texts, form))
-
-
-def _meanings(result: Mapping[str, str]) -> dict[str, str]:
-    """The meanings by texts in lower case. Raises BadConfiguration."""
-    for text, meaning in result.items():
-        if meaning not in MEANINGS and text != MARGIN:
-            listed = ", ".join(MEANINGS)
-            raise BadConfiguration(f"result: {text}={meaning}: a meaning is one of {listed}")
-    return {text.strip().lower(): meaning for text, meaning in result.items()}
 
 
 def parse_skip(texts: Iterable[str]) -> list[tuple[str, str]]:

@@ -4,13 +4,13 @@ import mmap
 import tempfile
 from array import array
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from stream_rater.tables.cells import identifier, is_missing, players
 from stream_rater.tables.doubts import NOBODY, ColumnQuestion, Doubts, Numbers, Statuses
 from stream_rater.tables.layout import Layout
+from stream_rater.tables.sources import identifier, is_missing, players
 from stream_rater.tables.times import NO_TIME, Moment, Times
 
 JOINT = "-"  # The text between the parts of an id of several columns.
@@ -50,20 +50,20 @@ def entry(
     return EntryJson(alone, team, rank, rank is None, shares, score, seat)
 
 
-class Made(msgspec.Struct):
-    """An event that was made."""
+class RoundHead(NamedTuple):
+    """What is known of a round besides its standings."""
 
-    moment: Moment
     line: int  # The number of its first row.
-    text: bytes  # The event as JSON, without a line end.
+    round_id: str
+    ladder: str
+    moment: Moment
+    weight: int | float
 
 
-def made(
-    line: int, round_id: str, ladder: str, moment: Moment, standings: list[EntryJson],
-    weight: int | float,
-) -> Made:  # fmt: skip
-    """The event of a round."""
-    return Made(moment, line, _encode(RoundJson(round_id, ladder, moment[1], standings, weight)))
+def event_of(head: RoundHead, standings: list[EntryJson]) -> bytes:
+    """The event of a round as JSON, without a line end."""
+    _, round_id, ladder, moment, weight = head
+    return _encode(RoundJson(round_id, ladder, moment[1], standings, weight))
 
 
 class Spool:
@@ -75,7 +75,6 @@ class Spool:
         self._view: mmap.mmap | bytes = b""
 
     def append(self, text: bytes) -> None:
-        """Add a text."""
         self._file.write(text)
         self._ends.append(self._ends[-1] + len(text))
 
@@ -130,18 +129,15 @@ class RoundCells:
         return joined(cells, self._round, self._layout.columns)
 
     def ladder(self, cells: Sequence[Any]) -> str:
-        """The id of the round's ladder."""
         return self._all or joined(cells, self._ladder, self._layout.columns)
 
     def moment(self, cells: Sequence[Any]) -> Moment:
-        """The time of the round's completion."""
         if self._times is None:
             return NO_TIME
         of_day = cells[self._time[1]] if len(self._time) > 1 else None
         return self._times.of(cells[self._time[0]], of_day)
 
     def weight_of(self, cells: Sequence[Any]) -> int | float:
-        """The weight of the round. Raises Invalid."""
         if self._weights is None:
             return 1
         weight = self._weights.of(cells[self._weight], "bad-weight")

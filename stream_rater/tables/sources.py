@@ -1,14 +1,18 @@
-"""The rows of a table, whatever its format is: data frames, dicts of columns, Parquet, JSON lines.
+"""The rows of a table, whatever its format is (`csv_rows` reads CSV), and single cells.
 
 Frames of pandas and Polars and dicts are read column by column. Whatever else offers its columns by
 `__arrow_c_stream__` or `__dataframe__` is read by pyarrow, the extra `arrow`, as are Parquet files.
-`csv_rows` reads CSV.
 """
 
+import math
+import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from functools import partial
 from itertools import chain
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,14 +24,29 @@ from stream_rater.rounds.validation import Invalid
 from stream_rater.tables.reading import UnreadableTable, stem_of
 
 FRAME: Final = "table"  # The name of a table that is no file.
-
 PARQUET_EXTRA: Final = missing("pyarrow", "arrow")
+MOST_KEPT: Final = 1_000  # The most mistakes of a table whose texts are stored.
 
 Row = tuple[int, Sequence[Any]]  # The number of a row, from 1, and its cells.
 Reject = Callable[[int, Invalid, Sequence[Any]], None]
 """Takes the number of a damaged row, the reason, and what could be read of its cells."""
-
 _object = msgspec.json.Decoder(dict[str, Any]).decode
+NO_OBJECT: Final = msgspec.DecodeError, UnicodeDecodeError, RecursionError
+
+
+class Rejecting:
+    """Counts rejected rows or rounds, and keeps the reasons of the first ones."""
+
+    def __init__(self) -> None:
+        self.rejected = 0
+        """The number of rejected rows and rounds."""
+        self.rejections: list[tuple[int, Invalid]] = []
+        """The first of them: the number of the row, and the reason. Sorted when all are read."""
+
+    def _reject(self, line: int, invalid: Invalid, _: Sequence[Any] = ()) -> None:
+        self.rejected += 1
+        if len(self.rejections) < MOST_KEPT:
+            self.rejections.append((line, invalid))
 
 
 class TableRows:
@@ -36,12 +55,9 @@ class TableRows:
     columns: list[str]  # The names of its columns, in order.
 
     def __init__(self, name: str, stem: str, unit: str) -> None:
-        self.name = name
-        """Its name in messages."""
-        self.stem = stem
-        """Its name without endings, from which ids are made."""
-        self.unit = unit
-        """What the numbers of its rows count: `line` or `row`."""
+        """`name`: its name in messages. `stem`: its name without endings, from which ids are made.
+        `unit`: what the numbers of its rows count: `line` or `row`."""
+        self.name, self.stem, self.unit = name, stem, unit
 
     def check_header(self, is_known: Callable[[str], bool]) -> None:
         """Raise BadConfiguration if the first row of a text seems not to name the columns.
@@ -65,7 +81,7 @@ class JsonRows(TableRows):
         number, line = self._first = next(self._filled(), (0, b""))
         try:
             self.columns = list(_object(line))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except NO_OBJECT as error:
             if not number:
                 raise UnreadableTable(f"{path}: empty: give a player a line") from None
             raise UnreadableTable(
@@ -80,7 +96,7 @@ class JsonRows(TableRows):
         for number, line in chain([self._first], self._filled()):
             try:
                 fields = _object(line)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            except NO_OBJECT as error:
                 reject(number, Invalid("malformed", f"no JSON object: {error}"), ())
             else:
                 yield number, [fields.get(column) for column in self.columns]
@@ -239,3 +255,100 @@ def _arrow_values(column: Any) -> list[Any]:
     elif pa.types.is_time64(kind) and kind.unit == "ns":
         column = column.cast(pa.time64("us"), safe=False)
     return list(column.to_pylist())
+
+
+# --- single cells ---------------------------------------------------------------------------------
+# A cell of a CSV file is a text; one of a data frame is a Python value, or None where it is empty.
+# The functions raise Invalid, with a code of the event contract, the column and the cure. `doubts`
+# reads cells that depend on their column.
+
+SHOWN: Final = 40  # The most characters of a cell that an error shows.
+_NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_EXACT: Final = 2**53
+
+FIRST, DRAWN, SECOND = (1, 2), (1, 1), (2, 1)
+"""The ranks of both sides by the three results of a match of two."""
+
+
+def shown(value: Any) -> str:
+    """A cell as an error shows it: quoted, on one line, and not too long."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else text[:SHOWN] + "…"
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a cell is None, blank, or a missing value of NumPy or pandas (NaN, NaT, NA)."""
+    if isinstance(value, str):
+        return not value.strip()
+    if isinstance(value, float):
+        return math.isnan(value)
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def stripped(value: Any) -> str:
+    """A cell as a text without the blanks around it; empty if it is missing."""
+    return "" if is_missing(value) else str(value).strip()
+
+
+def mistake(code: str, column: str, text: str) -> Invalid:
+    """The error for a cell in this column."""
+    return Invalid(code, f"column {column}: {text}")
+
+
+def identifier(value: Any, column: str) -> str:
+    """An id: digits of a whole number, or a text in Unicode's NFC without blanks around it."""
+    if isinstance(value, str) and (value := value.strip()):
+        return value if value.isascii() else unicodedata.normalize("NFC", value)
+    if is_missing(value):
+        raise mistake("bad-id", column, "empty")
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if is_number and isinstance(value, Integral):
+        return str(int(value))
+    if is_number:
+        raise mistake(
+            "bad-id", column,
+            f"{value!r} is a fraction, not an id: whole numbers with gaps become fractions in "
+            "pandas, so convert the column first, as by .astype('Int64')",
+        )  # fmt: skip
+    raise mistake("bad-id", column, f"{shown(value)} is no id: ids are texts or whole numbers")
+
+
+def players(value: Any, column: str) -> tuple[str, ...]:
+    """The players of a cell: one id, or a list of the ids of a team's members."""
+    if isinstance(value, list | tuple):
+        if not value:
+            raise mistake("bad-id", column, "an empty list")
+        return tuple(identifier(each, column) for each in value)
+    return (identifier(value, column),)
+
+
+def number(value: Any, column: str, code: str = "malformed") -> int | float:
+    """A finite number. A whole number is an int, so that all kinds of tables give the same."""
+    if type(value) is int:
+        return value
+    if type(value) is str and value.isdecimal() and value.isascii() and len(value) < 16:
+        return int(value)  # nearly all
+    amount = math.nan
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        amount = float(value)
+        if amount.is_integer() and abs(amount) >= _EXACT and value.strip().lstrip("+-").isdigit():
+            return int(value)
+    elif isinstance(value, Real | Decimal) and not isinstance(value, bool):
+        amount = float(value)
+    if is_missing(value):
+        raise mistake(code, column, "empty")
+    if not math.isfinite(amount):
+        cure = ": write a point, not a comma" if isinstance(value, str) and "," in value else ""
+        raise mistake(code, column, f"{shown(value)} is no number{cure}")
+    return int(amount) if amount.is_integer() and abs(amount) < _EXACT else amount
+
+
+def order(scores: Sequence[float], *, low: bool = False) -> tuple[int, ...]:
+    """The rank of each score: 1 and the number of better ones."""
+    if len(scores) == 2:
+        first, second = scores if not low else (scores[1], scores[0])
+        return FIRST if first > second else SECOND if second > first else DRAWN
+    ranks: dict[float, int] = {}
+    for place, score in enumerate(sorted(scores, reverse=not low), 1):
+        ranks.setdefault(score, place)
+    return tuple(ranks[score] for score in scores)

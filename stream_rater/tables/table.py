@@ -15,7 +15,6 @@ from typing import Any, Final
 import numpy as np
 
 from stream_rater.rounds.validation import Invalid
-from stream_rater.tables.cells import is_missing
 from stream_rater.tables.csv_rows import CsvRows
 from stream_rater.tables.doubts import Doubts, Statuses
 from stream_rater.tables.layout import Layout, layout_of
@@ -23,13 +22,11 @@ from stream_rater.tables.long import LongEvents
 from stream_rater.tables.names import is_known
 from stream_rater.tables.reading import Reading, UnreadableTable, is_parquet
 from stream_rater.tables.rounds import RoundCells, Spool
-from stream_rater.tables.sources import Row, TableRows, parquet_rows, rows_of
+from stream_rater.tables.sources import Rejecting, Row, TableRows, parquet_rows, rows_of, stripped
 from stream_rater.tables.times import Times
 from stream_rater.tables.wide import WideEvents
 
 CHUNK: Final = 1 << 16  # The number of events whose places are Python integers at the same time.
-
-MOST_KEPT: Final = 1_000  # The most mistakes of a table whose texts are stored.
 
 
 def table_of_file(path: Path, opened: Callable[[], Iterator[bytes]], reading: Reading) -> "Table":
@@ -44,17 +41,13 @@ def table_of_frame(frame: Any, reading: Reading) -> "Table":
     return Table(rows_of(frame), reading)
 
 
-class Table:
+class Table(Rejecting):
     """The events of a table."""
 
     def __init__(self, source: TableRows, reading: Reading) -> None:
         """Find the roles of its columns, and read no row. Raises BadConfiguration."""
-        self.name = source.name
-        self.rejected = 0
-        """The number of rejected rows and rounds."""
-        self.rejections: list[tuple[int, Invalid]] = []
-        """The first of them: the number of the row, and the reason."""
-        self._source, self._reading = source, reading
+        super().__init__()
+        self.name, self._source, self._reading = source.name, source, reading
         source.check_header(is_known)
         self.layout: Layout = layout_of(source.name, source.columns, reading)
         self.layout.unit = source.unit
@@ -92,14 +85,12 @@ class Table:
         layout, reading, source, doubts = self.layout, self._reading, self._source, self._doubts
         self._events, self._lines, self._moments = Spool(), array("q"), array("q")
         self.rejected, self.rejections, self._skipped = 0, [], 0
-        times = None
-        if "time" in layout.roles:
-            times = Times(layout.column("time"), doubts, layout.time_format)
+        timed = "time" in layout.roles
+        times = Times(layout.column("time"), doubts, layout.time_format) if timed else None
         of_all = "" if self.names_ladder else reading.ladder or ladder or source.stem
         head = RoundCells(layout, source.stem, of_all, times, doubts)
-        maker: WideEvents | LongEvents = (WideEvents if layout.is_wide else LongEvents)(
-            layout, head, doubts
-        )
+        form = WideEvents if layout.is_wide else LongEvents
+        maker: WideEvents | LongEvents = form(layout, head, doubts)
 
         def damaged(line: int, invalid: Invalid, cells: Sequence[Any]) -> None:
             head.row += 1
@@ -108,10 +99,10 @@ class Table:
 
         places = {i for each in layout.roles.values() for i in each} | {i for i, _ in layout.skip}
         rows = self._chosen(source.rows(sorted(places), damaged), head)
-        for made in maker.events(rows, lambda line, invalid, _: self._reject(line, invalid)):
-            self._events.append(made.text)
-            self._moments.append(made.moment[0])
-            self._lines.append(made.line)
+        for of_round, text in maker.events(rows, self._reject):
+            self._events.append(text)
+            self._moments.append(of_round.moment[0])
+            self._lines.append(of_round.line)
         self._events.seal()
 
     def __len__(self) -> int:
@@ -129,8 +120,7 @@ class Table:
         return self._lines[int(self._order[number])]
 
     def explained(self, invalid: Invalid, first: int = 0) -> Invalid:
-        """A mistake in an event, with the column in place of the event's field. `first`: the offset
-        of the first event."""
+        """A mistake in an event, with the column for the field. `first`: the first offset."""
         text = str(invalid)
         for field, role in (("completed_at", "time"), ("round_id", "round"), ("ladder", "ladder"),
                             ("weight", "weight")):  # fmt: skip
@@ -140,11 +130,6 @@ class Table:
             unit, line = self._source.unit, self.line_of(int(found[1]) - first)
             text = f"{text[: found.start()]}in {unit} {line}"
         return Invalid(invalid.code, text)
-
-    def _reject(self, line: int, invalid: Invalid) -> None:
-        self.rejected += 1
-        if len(self.rejections) < MOST_KEPT:
-            self.rejections.append((line, invalid))
 
     def _chosen(self, rows: Iterator[Row], head: RoundCells) -> Iterator[Row]:
         doubts, layout = self._doubts, self.layout
@@ -157,13 +142,9 @@ class Table:
             head.row += 1
             self._count += 1
             doubts.line = line
-            if any(_text(cells[place]) == text for place, text in layout.skip):
+            if any(stripped(cells[place]).lower() == text for place, text in layout.skip):
                 self._skipped += 1
                 continue
             for place, status in statuses:
                 status.see(cells[place])
             yield line, cells
-
-
-def _text(cell: Any) -> str:
-    return "" if is_missing(cell) else str(cell).strip().lower()

@@ -7,18 +7,19 @@ the time since 1970 in seconds or milliseconds. Without a zone it is in UTC.
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from numbers import Real
 from typing import Any, Final, NoReturn
 
 from stream_rater.contract.events import EPOCH, parse_time
-from stream_rater.tables.cells import is_missing, mistake, shown
 from stream_rater.tables.doubts import ROWS, Doubts, ReadColumn
+from stream_rater.tables.sources import is_missing, mistake, shown
 
 ORDERS: Final = ("dmy", "mdy", "ymd")  # The orders of day, month and year in a date.
 UNITS: Final = {"s": 1_000_000, "ms": 1_000}  # The microseconds of each unit of a number.
 FORMATS: Final = (*ORDERS, *UNITS)
-
+_BY_DIGITS: Final = dict.fromkeys((9, 10), UNITS["s"]) | dict.fromkeys((12, 13), UNITS["ms"])
 MOST_CACHED: Final = 50_000  # The most texts whose times are stored: a day has many matches.
 
 _CLOCK: Final = (
@@ -137,12 +138,10 @@ class Times(ReadColumn):
     def _dated(self, text: str, found: re.Match[str]) -> Moment:
         year, month, day = self._day(text, found)
         zone = found["zone"]
-        try:
-            if zone and text[10:11] == "T" and found["y"]:
+        if zone and text[10:11] == "T" and found["y"]:
+            with suppress(ValueError):
                 parse_time(text)  # it stays as it is
                 return _moment(datetime.fromisoformat(text))[0], text
-        except ValueError:
-            pass
         fraction = (found["f"] or "").ljust(6, "0")[:6]
         try:
             at = datetime(
@@ -169,19 +168,13 @@ class Times(ReadColumn):
             elif (order := min(days)) not in self._shown:
                 self._shown.add(order)
                 self.seen[text] = self.row_of(text)
-        if self._order in days:
-            return days[self._order]
-        if self._order or not days:
+        if not days or (self._order and self._order not in days):
             self._fail(text, "no date")
-        return next(iter(days.values()))
+        return days[self._order or next(iter(days))]
 
     def _counted(self, text: str) -> Moment:
         whole, _, part = text.partition(".")
-        unit = self._unit
-        if unit is None and 9 <= len(whole) <= 10:
-            unit = UNITS["s"]
-        if unit is None and 12 <= len(whole) <= 13:
-            unit = UNITS["ms"]
+        unit = self._unit or _BY_DIGITS.get(len(whole))
         if unit is None:
             self._fail(
                 text, "no time: seconds since 1970 have 10 digits and milliseconds 13; name the "

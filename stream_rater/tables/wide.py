@@ -6,20 +6,10 @@ from typing import Any, Final
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.rounds.validation import Invalid
 from stream_rater.tables import doubts as open_
-from stream_rater.tables import rounds
-from stream_rater.tables.cells import (
-    DRAWN,
-    FIRST,
-    SECOND,
-    identifier,
-    is_missing,
-    mistake,
-    order,
-    shown,
-)
+from stream_rater.tables import rounds, sources
 from stream_rater.tables.layout import Layout, SideColumns
 from stream_rater.tables.names import key_of, names_of_side, plain
-from stream_rater.tables.sources import Reject, Row
+from stream_rater.tables.sources import DRAWN, FIRST, SECOND, Reject, Row
 
 PROBE: Final = 1_000
 """In so many rows a column of ids with a doubtful name must have no value twice."""
@@ -40,14 +30,10 @@ class WideEvents:
         self._has_scores = all(side.score >= 0 for side in layout.sides)
         self._has_ranks = all(side.rank >= 0 for side in layout.sides)
         self._is_won = layout.sides[0].role == "winner"
-        self._scores_of = {
-            side: open_.Scores(columns[side.score], doubts)
-            for side in self._sides if self._has_scores
-        }  # fmt: skip
-        self._ranks_of = {
-            side: open_.Places(columns[side.rank], doubts)
-            for side in self._sides if self._has_ranks
-        }  # fmt: skip
+        scored = self._sides if self._has_scores else []
+        ranked = self._sides if self._has_ranks else []
+        self._scores_of = {side: open_.Scores(columns[side.score], doubts) for side in scored}
+        self._ranks_of = {side: open_.Places(columns[side.rank], doubts) for side in ranked}
         self._results: open_.Results | None = None
         if self._result >= 0:
             column = columns[self._result]
@@ -76,7 +62,9 @@ class WideEvents:
         )  # fmt: skip
         self._ids: dict[str, int] | None = {} if "round" in layout.general else None
 
-    def events(self, rows: Iterator[Row], reject: Reject) -> Iterator[rounds.Made]:
+    def events(
+        self, rows: Iterator[Row], reject: Reject
+    ) -> Iterator[tuple[rounds.RoundHead, bytes]]:
         """Yield the event of each row. A row that is no match goes to `reject`."""
         for line, cells in rows:
             try:
@@ -86,14 +74,18 @@ class WideEvents:
             except Invalid as invalid:
                 reject(line, invalid, cells)
 
-    def _event(self, line: int, cells: Sequence[Any]) -> rounds.Made:
+    def _event(self, line: int, cells: Sequence[Any]) -> tuple[rounds.RoundHead, bytes]:
         head, sides = self._head, self._sides
         round_id = head.round_id(cells)
         if self._ids is not None:
             self._check_distinct(self._ids, round_id, line)
         ladder, moment = head.ladder(cells), head.moment(cells)
         if len(sides) > 2:
-            sides = [side for side in sides if not all(is_missing(cells[i]) for i in side.players)]
+            sides = [
+                side
+                for side in sides
+                if not all(sources.is_missing(cells[i]) for i in side.players)
+            ]
         players = [head.players(cells, side.players) for side in sides]
         ranks, scores = self._outcome(cells, sides, players)
         neutral = self._is_neutral is not None and self._is_neutral.of(cells[self._neutral])
@@ -101,14 +93,17 @@ class WideEvents:
             rounds.entry(names, rank, score, None if neutral else side.seat)
             for side, names, rank, score in zip(sides, players, ranks, scores, strict=True)
         ]
-        return rounds.made(line, round_id, ladder, moment, standings, head.weight_of(cells))
+        found = rounds.RoundHead(line, round_id, ladder, moment, head.weight_of(cells))
+        return found, rounds.event_of(found, standings)
 
     def _outcome(
         self, cells: Sequence[Any], sides: Sequence[SideColumns], players: Players
     ) -> Outcome:
         """The ranks and the scores of the sides. Raises Invalid, or LeftOut."""
         scores: list[Any] = [None] * len(sides)
-        scored = self._has_scores and not all(is_missing(cells[side.score]) for side in sides)
+        scored = self._has_scores and not all(
+            sources.is_missing(cells[side.score]) for side in sides
+        )
         ranks = [self._ranks_of[side].of(cells[side.rank]) for side in sides if self._has_ranks]
         if scored:
             scores = [self._scores_of[side].score(cells[side.score]) for side in sides]
@@ -116,36 +111,34 @@ class WideEvents:
             return ranks, scores
         if scored and None in scores:  # somebody did not finish
             return [None if score is None else 1 for score in scores], scores
-        by_score = order(scores, low=self._reading.score == "low") if scored else ()
+        by_score = sources.order(scores, low=self._reading.score == "low") if scored else ()
         if self._results is None and not self._is_won:
             if not scored:
                 self._unplayed.note("", players)
                 raise open_.LeftOut
             return by_score, scores
         named: tuple[int, ...] = FIRST if self._is_won else by_score
-        if self._results is not None and not (scored and is_missing(cells[self._result])):
+        if self._results is not None and not (scored and sources.is_missing(cells[self._result])):
             named, pair = self._named_result(self._results, cells[self._result], players)
             if not scored:
                 return named, pair or scores
         if not scored or by_score == named:
             return named, scores
         if by_score == DRAWN:
-            is_tied = self._is_won and self._results is None
-            return self._of_tied(players, scores) if is_tied else named, scores
+            said = self._reading.result.get("equal")
+            if self._is_won and self._results is None and said is None:
+                self._tied.note(f"{scores[0]}-{scores[1]}", players)
+            is_draw = self._is_won and self._results is None and said == "draw"
+            return DRAWN if is_draw else named, scores
         if self._is_won:
             self._lower.note(f"{scores[0]}-{scores[1]}", players)
             return named, scores
-        raise mistake(
+        raise sources.mistake(
             "bad-rank", self._layout.columns[self._result],
-            f"{shown(cells[self._result])}, but the scores are {scores[0]} and {scores[1]}: "
-            f"correct one of them, or leave the scores out, as {self._without_scores()}",
+            f"{sources.shown(cells[self._result])}, but the scores are {scores[0]} and "
+            f"{scores[1]}: correct one of them, or leave the scores out, as "
+            f"{self._without_scores()}",
         )  # fmt: skip
-
-    def _of_tied(self, players: Players, scores: Sequence[Any]) -> tuple[int, int]:
-        said = self._reading.result.get("equal")
-        if said is None:
-            self._tied.note(f"{scores[0]}-{scores[1]}", players)
-        return DRAWN if said == "draw" else FIRST
 
     def _without_scores(self) -> str:
         roles = (role for role in self._layout.roles if "score" in role)
@@ -160,9 +153,9 @@ class WideEvents:
 
     def _winner(self, cell: Any, players: Players) -> tuple[int, int] | None:
         """The ranks if a cell has the name of one of two sides."""
-        if is_missing(cell):
+        if sources.is_missing(cell):
             return None
-        named = identifier(cell, self._layout.columns[self._result])
+        named = sources.identifier(cell, self._layout.columns[self._result])
         for ranks, names in zip((FIRST, SECOND), players, strict=True):
             if named in names:
                 return ranks
@@ -180,8 +173,8 @@ class WideEvents:
             layout, by_columns = self._layout, self._reading.by_columns
             column = layout.column("round")
             raise BadConfiguration(
-                f"{layout.name}: column {column} has {shown(round_id)} in the {layout.unit}s "
-                f"{earlier} and {line}, so it may be no id of a match: say "
+                f"{layout.name}: column {column} has {sources.shown(round_id)} in the "
+                f"{layout.unit}s {earlier} and {line}, so it may be no id of a match: say "
                 f"{by_columns({'round': column})} if it is one, or leave it out, as "
                 f"{by_columns({'round': ''})}"
             )

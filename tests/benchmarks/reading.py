@@ -26,7 +26,7 @@ import numpy as np
 
 from local.servers import signals_as_exit
 from local.tools import SERVERS
-from stream_rater.adapters.kafka.followed import KafkaLog
+from stream_rater.adapters.kafka.round_log import KafkaLog
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
 from stream_rater.index.folder import Hold, begin, end

@@ -12,7 +12,7 @@ class ListedRecords(NamedTuple):
     records: Sequence[Record]
     at_once: int = 1000
 
-    def batches(self, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
+    def __call__(self, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
         wanted = [each for each in self.records if each.offset < ends.get(each.partition, 0)]
         for first in range(0, len(wanted), self.at_once):
             yield wanted[first : first + self.at_once]
@@ -24,6 +24,6 @@ class FailingRecords(NamedTuple):
     records: Sequence[Record]
     error: Exception
 
-    def batches(self, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
-        yield from ListedRecords(self.records).batches(ends)
+    def __call__(self, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
+        yield from ListedRecords(self.records)(ends)
         raise self.error

@@ -176,7 +176,7 @@ def test_parts_that_are_not_acknowledged_are_trouble(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They have not failed either. A worker that is asked to stop does not wait for them."""
-    monkeypatch.setattr("stream_rater.adapters.kafka.deadlines.STOP_GRACE_S", 0.1)
+    monkeypatch.setattr("stream_rater.adapters.access.STOP_GRACE_S", 0.1)
     assert rig.parts.scatter([(0, b"a")]) == [0]
     rig.proxy.cut(rig.leader(rig.admin.topics.parts))
     rig.stop.set()

@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stream_rater.adapters.kafka.followed import KafkaLog
 from stream_rater.adapters.kafka.producers import Copier
+from stream_rater.adapters.kafka.round_log import KafkaLog
 from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.client import connect
-from stream_rater.adapters.redis.index_keys import INDEX, KEEP_S, VIEWS, drop_index
+from stream_rater.adapters.redis.metadata import INDEX, KEEP_S, VIEWS, drop_index
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import ANY_OFFSET, Record

@@ -81,7 +81,7 @@ def left_open(store: SeasonTopic, at: Settings, *messages: tuple[bytes, bytes]) 
 
     def send(producer: Any) -> None:
         for key, value in messages:
-            transactions.produce(producer, topic_of(at), value, key, [], 0)
+            transactions.produce_all(producer, topic_of(at), [(0, key, value, [])])
         producer.flush(10.0)
 
     transactions.begin(send)

@@ -22,8 +22,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from stream_rater.adapters.kafka.followed import KafkaLog
-from stream_rater.adapters.kafka.round_log import KafkaRoundLog
+from stream_rater.adapters.kafka.round_log import KafkaLog, KafkaRoundLog
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.cli.app import main
 from stream_rater.config.errors import BadConfiguration, Failed, named_failures

@@ -100,12 +100,12 @@ def test_names_are_found_by_their_player(seed: int, size: int) -> None:
     for _ in range(size):
         one, other = rng.sample(NAMES, 2)
         if rng.random() < 0.5:
-            entries.remove(one, Span(rng.randint(0, 9), 10))
+            entries.add(one, Span(rng.randint(0, 9), 10))
         else:
-            entries.merge(one, other)
+            entries.add(one, other)
         if rng.random() < 0.1:
             then, more = entries.now(), EntryEdits.after(entries.now())
-            more.merge(one, other)
+            more.add(one, other)
             assert EntryEdits.after(then).now() == then == entries.now()
         now = entries.now()
         for name in NAMES:
@@ -157,7 +157,7 @@ def test_one_player_may_be_removed_in_many_spans() -> None:
     def spans(count: int) -> EntryEdits:
         entries = EntryEdits()
         for i in range(count):
-            entries.remove("ann", Span(2 * i, 2 * i + 1))
+            entries.add("ann", Span(2 * i, 2 * i + 1))
         return entries
 
     assert_in_proportion(spans, 2_000)

@@ -29,9 +29,8 @@ from stream_rater.pipeline.ports import CommitSource, Publish, Scatter, Step, St
 from stream_rater.pipeline.updater.changes import Change
 from stream_rater.pipeline.updater.shard import ShardBatch
 from stream_rater.pipeline.updater.updater import Updater
-from stream_rater.replay.checkpoint import CheckpointHead, RecordPlace
+from stream_rater.replay.checkpoint import CheckpointHead, IdFilter, RecordPlace
 from stream_rater.replay.edits import NO_EDITS, Edits, EntryEdits
-from stream_rater.replay.id_filter import IdFilter
 
 from .actors import Actor
 from .estimating import with_present
@@ -156,7 +155,7 @@ class OldNameKept(Corrections):
         edits, found = super().edits_of(ladder, offset), EntryEdits()
         for name, edit in edits.entries.items():
             for span in edit.removed if edit.player == name else ():
-                found.remove(name, span)
+                found.add(name, span)
         return Edits(found.now(), edits.voided, edits.amended, edits.seasons)
 
 

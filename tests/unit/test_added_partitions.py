@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stream_rater.adapters.kafka import followed, reader, topics
+from stream_rater.adapters.kafka import reader, round_log, topics
 from stream_rater.adapters.kafka.reader import follow
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
@@ -33,7 +33,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
     found = Topic(records(0, 2))
     monkeypatch.setattr(reader, "new_consumer", found.client)
     monkeypatch.setattr(reader, "COUNT_S", 0.0)
-    for module in (topics, followed):
+    for module in (topics, round_log):
         monkeypatch.setattr(module, "Admin", lambda *_, **__: Kafka(found))
     return found
 
@@ -183,7 +183,7 @@ class Restarts(Watcher):
 
     def __init__(self, topic: Topic, where: Path) -> None:
         self.topic, self.reports = topic, list[Any]()
-        self.follower = Follower(where, partial(followed.KafkaLog, Settings()), 5, self)
+        self.follower = Follower(where, partial(round_log.KafkaLog, Settings()), 5, self)
 
     def begun(self, positions: Sequence[int]) -> None:
         self.reports.append(("begun", [*positions]))
@@ -204,7 +204,7 @@ def test_the_index_is_complete_with_the_added_partitions_only(
     topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The follower begins again with them, and says so."""
-    monkeypatch.setattr(followed.KafkaLog, "standings", lambda _: None)
+    monkeypatch.setattr(round_log.KafkaLog, "standings", lambda _: None)
     folder.Hold(tmp_path).close()
     watcher = Restarts(topic, tmp_path)
     watcher.follower.run()

@@ -260,7 +260,7 @@ def test_the_pseudonym_comes_where_the_id_came() -> None:
     who meet in a round stays."""
     merged = EditsSoFar()
     for each in ("bob", "ann", "cy"):
-        merged.merge(each, "zoe")
+        merged.change(each, "zoe")
     mentions = Mentions(Verdicts({"l": NO_EDITS, "m": merged.edits}, {}), Counter(round=1))
     for player, name in (("ann", "aa"), ("bob", "b"), ("cy", "z"), ("zoe", "a"), ("dee", "a")):
         check_mentions(mentions, Pseudonym(player, name))

@@ -14,7 +14,7 @@ from stream_rater.operations.input_file import Order
 from stream_rater.replay import files
 from stream_rater.replay.edited_log import EditedLog, RecordValidator, batches_of, records_of
 from stream_rater.replay.files import BLOCK, BUFFER, begin_to_read, read_lines
-from stream_rater.rounds.lines import LineReader, Lines
+from stream_rater.rounds.lines import LineReader, PlainRecords, plain_lines
 from tests.rounds import as_json
 
 WINDOW = 9
@@ -137,7 +137,7 @@ def test_batches_are_filled() -> None:
     one."""
     lines = [line(i) for i in range(1000)]
     batches = [*batches_of(records_of(lines), 10**5)]
-    assert all(isinstance(each, Lines) for each in batches)
+    assert all(isinstance(each, PlainRecords) for each in batches)
     assert len(batches) < 8
     reader = records_of(lines[:10])
     found = [next(reader), next(reader)]
@@ -163,7 +163,7 @@ def test_long_lines_behind_short_ones_are_not_read_ahead() -> None:
 
 def test_a_record_of_a_line() -> None:
     """Its offset is the line's number, and it has no time of arrival."""
-    lines = Lines([b"a", b"b", b"c"], 5)
+    lines = plain_lines([b"a", b"b", b"c"], 5)
     assert lines[1] == Record(0, 6, b"b", received_s=math.inf)
     assert [*lines[1:]] == [*lines][1:]
     assert lines[-1].offset == 7
@@ -212,7 +212,7 @@ def test_late_rounds_are_counted_alike_in_any_batches(capsys: pytest.CaptureFixt
         for size in (1, 3, 20):
             order, log = Order(), EditedLog(ANY_LADDER, WINDOW)
             for first in range(0, 20, size):
-                order.add(log.read(Lines(lines[first : first + size], first)).rounds.rounds)
+                order.add(log.read(plain_lines(lines[first : first + size], first)).rounds.rounds)
             order.conclude(path)
             warnings.add(capsys.readouterr().err)
         assert len(warnings) == 1, seed

@@ -279,7 +279,7 @@ def test_a_failure_of_a_process_is_raised_here() -> None:
 class Killed(NamedTuple):
     """A source that kills the process which reads it."""
 
-    def batches(self, _: Mapping[int, int]) -> Iterator[Sequence[Record]]:
+    def __call__(self, _: Mapping[int, int]) -> Iterator[Sequence[Record]]:
         os.kill(os.getpid(), signal.SIGKILL)
         yield []
 

@@ -31,9 +31,9 @@ from stream_rater.pipeline.ladder_history import (
     encode_histories,
     encode_restated_corrections,
 )
+from stream_rater.replay.checkpoint import IdFilter
 from stream_rater.replay.edited_log import AppliedCorrection, Verdicts
 from stream_rater.replay.edits import NO_EDITS
-from stream_rater.replay.id_filter import IdFilter
 from stream_rater.replay.ledger import Base
 from stream_rater.rounds.decoder import RoundDecoder
 from tests.builders.cases import cases

@@ -192,8 +192,8 @@ def test_team_mates_of_a_removed_player_keep_theirs() -> None:
     ]
     round_ = decoded(fast, *entries)
     edits = EditsSoFar()
-    edits.remove("eve", ALWAYS)
-    edits.remove("cy", ALWAYS)
+    edits.change("eve", ALWAYS)
+    edits.change("cy", ALWAYS)
     found = edits.edits.edited(round_, 0)
     assert found is not None
     assert found.names.texts() == ["ann", "bob"]

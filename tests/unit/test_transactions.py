@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from stream_rater.adapters import access
 from stream_rater.adapters.access import trouble_of
-from stream_rater.adapters.kafka import deadlines, producers
+from stream_rater.adapters.kafka import producers
 from stream_rater.adapters.kafka.consumer import Input
 from stream_rater.adapters.kafka.producers import Transactions
 from stream_rater.config.settings import Settings
@@ -78,7 +78,7 @@ def test_a_call_that_never_returns_is_left_behind(
         def send_offsets_to_transaction(self, *_: Any) -> None:
             ended.wait()
 
-    monkeypatch.setattr(deadlines, "ABANDON_S", 0.1)
+    monkeypatch.setattr(access, "ABANDON_S", 0.1)
     with pytest.raises(LogTrouble, match="a call did not return"):
         transactions_of(Hanging(), input_).run(lambda _: None, {})
     ended.set()

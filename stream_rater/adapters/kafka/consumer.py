@@ -19,7 +19,7 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from stream_rater.adapters import access
-from stream_rater.adapters.kafka.deadlines import STOP_GRACE_S, Deadlines
+from stream_rater.adapters.access import STOP_GRACE_S, Deadlines
 from stream_rater.adapters.kafka.records import Messages, source_commit
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import LogTrouble
@@ -27,30 +27,23 @@ from stream_rater.pipeline.ports import POLL_RECORDS, Poll, Polled, SourceCommit
 
 TIMEOUT_S = 5.0
 DRAIN_S = 0.05  # How long a static member serves outstanding callbacks before it closes.
-
 STATISTICS_MS = 5000  # The interval at which the client reports how far it has fetched.
 
 MEMBER_S = 0.05
-"""The interval at which the group membership is read while the assignment does not change. The
-client asks another thread, and holds Python's lock until it answers. If the generation is out of
-date, the broker only answers that it is old."""
+"""The interval at which the membership is read while the assignment does not change. The client
+asks another thread, and holds Python's lock until it answers. A generation that is out of date
+only makes the broker answer that it is old."""
 
 HEARTBEAT_MS = 200
 SETTLE_S = 2.0  # A new member without partitions after this time is a standby.
-
 REJOIN_S = 0.2  # How long a poll waits for metadata of the topic.
-
 WAKE_S = 2.0
 """For so long after an assignment changed, a poll without records wakes the fetching thread."""
-
 FATAL = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID})
 """Errors that are reported once; after them the consumer returns nothing for ever."""
-
 AGAIN_S = 60.0
 """For this long after it has joined again, a named member believes that it is fenced."""
-
 REPORTED_ERRORS = FATAL | {KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION}
-
 FAILED = frozenset({KafkaError._TRANSPORT, KafkaError._SSL})
 """Errors of one broker. librdkafka continues with the others, or reports that none is left."""
 
@@ -99,9 +92,7 @@ class Input:
         """`prefer_large_fetches`: fetch only while the client's queue is empty."""
         self.topic, self.group, self._settings = topic, group, settings
         self._deadlines = Deadlines(stop)
-        self._lost: set[int] = set()
-        self._gained: set[int] = set()
-        self._owned: set[int] = set()
+        self._lost, self._gained, self._owned = set[int](), set[int](), set[int]()
         self._reading: set[int] = set()
         """Owned partitions whose offset was set by a seek. Nothing is fetched from the others."""
         self._paused: set[int] = set()
@@ -166,10 +157,13 @@ class Input:
         consumer = access.new_consumer(self._settings, self._options)
         self._again_s = self._moved_s = time.monotonic()
         self.close()
-        self._lost |= self._owned
-        for mine in (self._gained, self._owned, self._reading, self._paused):
-            mine.clear()
+        self._lose(self._owned.copy())
         self.consumer, self._subscribed, self._reported_error = consumer, False, None
+
+    def _lose(self, partitions: Set[int]) -> None:
+        self._lost |= partitions
+        for mine in (self._gained, self._owned, self._reading, self._paused):
+            mine -= partitions
 
     def _on_error(self, error: KafkaError) -> None:
         is_over = self._reported_error is not None and _is_fatal(self._reported_error)
@@ -208,12 +202,8 @@ class Input:
         self._may_rejoin = True
         self._moved_s = time.monotonic()
         numbers = {each.partition for each in partitions}
-        consumer.incremental_unassign(
-            self._topic_partitions(dict.fromkeys(numbers & self._reading, 0))
-        )
-        self._lost |= numbers
-        for mine in (self._gained, self._owned, self._reading, self._paused):
-            mine -= numbers
+        consumer.incremental_unassign(self._topic_partitions(numbers & self._reading))
+        self._lose(numbers)
 
     def poll(self, effect: Poll) -> Polled:
         """Poll once: wait for a first record, and take the others that are there."""
@@ -264,10 +254,10 @@ class Input:
     def _pause(self, wanted: set[int]) -> None:
         """Pause these partitions, and resume the others."""
         self._forget_fetched(wanted ^ self._paused)
-        if wanted - self._paused:
-            self.consumer.pause(self._topic_partitions(dict.fromkeys(wanted - self._paused, 0)))
+        if new := wanted - self._paused:
+            self.consumer.pause(self._topic_partitions(new))
         if back := self._paused - wanted:
-            self.consumer.resume(self._topic_partitions(dict.fromkeys(back, 0)))
+            self.consumer.resume(self._topic_partitions(back))
             self._wake(back)
         self._paused = set(wanted)
 
@@ -331,7 +321,9 @@ class Input:
             for each in self._topic_partitions(skips):
                 self._seek_one(each)
 
-    def _topic_partitions(self, offsets: Mapping[int, int]) -> list[TopicPartition]:
+    def _topic_partitions(self, which: Mapping[int, int] | Set[int]) -> list[TopicPartition]:
+        """These partitions with their offsets, or with 0."""
+        offsets = which if isinstance(which, Mapping) else dict.fromkeys(which, 0)
         return [TopicPartition(self.topic, p, o) for p, o in offsets.items()]
 
     def committed(self, partitions: frozenset[int]) -> dict[int, int | None]:
@@ -342,7 +334,7 @@ class Input:
     def committed_source(self, partitions: frozenset[int]) -> dict[int, SourceCommit | None]:
         """The committed offsets with the checksums that were committed with them, once no
         transaction is pending on them; None: never committed."""
-        asked = self._topic_partitions(dict.fromkeys(partitions, 0))
+        asked = self._topic_partitions(partitions)
         reply: Any = self._deadlines.call(
             TIMEOUT_S, lambda slice_s: self.consumer.committed(asked, timeout=slice_s)
         )

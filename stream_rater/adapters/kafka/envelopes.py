@@ -19,7 +19,6 @@ from stream_rater.pipeline.ports import Event, Rejection
 from stream_rater.pipeline.updater.rating_events import Events
 
 DECIDED_OFFSET = "decided-offset"  # The header with `Rejection.decided_at`.
-
 LONGEST_CONTENT_TYPE = 256
 """The most characters of a record's content type, or kind, that a rejection repeats."""
 
@@ -27,8 +26,7 @@ Headers = list[tuple[str, Any]]
 
 
 def round_headers(time_: str, trace: Trace | None) -> Headers:
-    """The headers that all rating changes of a round share: the CloudEvents headers and the trace
-    context."""
+    """The headers that all rating changes of a round share: CloudEvents and the trace context."""
     _, *common = events.cloud_event_headers("", events.RATING_CHANGED, time_)
     return common + (trace.headers() if trace else [])
 
@@ -64,8 +62,13 @@ def rejection_headers(rejection: Rejection, topic: str) -> Headers:
     record = rejection.record
     content_type = header(record.headers, "content-type") or events.JSON
     event_id = f"{topic}:{record.partition}:{record.offset}"
-    received = _received_at(record)
-    envelope = dict(events.cloud_event_headers(event_id, events.ROUND_REJECTED, received))
+    try:
+        received = datetime.fromtimestamp(record.received_s, UTC)
+    except (ValueError, OverflowError, OSError):  # the timestamp is no valid time
+        received = datetime.fromtimestamp(0, UTC)
+    envelope = dict(
+        events.cloud_event_headers(event_id, events.ROUND_REJECTED, received.isoformat())
+    )
     envelope["content-type"] = content_type[:LONGEST_CONTENT_TYPE].encode()
     trace = trace_of(record.headers)
     kind, decided_at = header(record.headers, EVENT_TYPE), rejection.decided_at
@@ -125,14 +128,6 @@ def rejected_record(rejection: Rejection) -> RejectedRecord:
     names = (rejection.ladder, rejection.round_id) if is_round else ("", "")
     place = RecordPlace(record.partition, record.offset)
     return RejectedRecord(place, rejection.code, rejection.message, *names)
-
-
-def _received_at(record: Record) -> str:
-    """When Kafka received a record, in RFC 3339; the epoch if its timestamp is no valid time."""
-    try:
-        return datetime.fromtimestamp(record.received_s, UTC).isoformat()
-    except (ValueError, OverflowError, OSError):
-        return datetime.fromtimestamp(0, UTC).isoformat()
 
 
 def rejected_message(rejection: Rejection, topic: str, largest: int) -> dict[str, Any]:

@@ -32,11 +32,8 @@ class LadderEvents:
     def __init__(
         self, settings: Settings, admin: Admin, stop: threading.Event | None = None
     ) -> None:
-        self._settings = settings
-        self._admin = admin
-        self._topic = admin.topics.ladder_events
-        self._ladder_log = ladder_history.LadderLog()
-        self._next = 0
+        self._settings, self._admin, self._topic = settings, admin, admin.topics.ladder_events
+        self._ladder_log, self._next = ladder_history.LadderLog(), 0
         self._reader: Reader | None = None
         self._producer = PartsProducer(settings, self._topic, stop)
 
@@ -67,16 +64,14 @@ class LadderEvents:
                 reader = self._reader = Reader(self._settings, self._topic)
                 reader.start_at({0: self._next})
             for record in reader.read(WAIT_S, AT_ONCE):
-                self._add(record.offset, record.value or b"")
+                try:
+                    self._ladder_log.read(record.value or b"")
+                except ladder_history.UnknownLadderEvent as error:
+                    why = f"{self._topic}: offset {record.offset}: {error}"
+                    raise LogTrouble(why) from None
+                self._next = record.offset + 1
             # The control records of transactions use offsets, too.
             self._next = max(self._next, reader.ends.get(0, 0))
-
-    def _add(self, offset: int, message: bytes) -> None:
-        try:
-            self._ladder_log.read(message)
-        except ladder_history.UnknownLadderEvent as error:
-            raise LogTrouble(f"{self._topic}: offset {offset}: {error}") from None
-        self._next = offset + 1
 
     def write(self, messages: Sequence[bytes]) -> None:
         """Append events. They are in the log when this returns. Raises LogTrouble or Denied."""

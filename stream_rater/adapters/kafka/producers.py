@@ -11,13 +11,14 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from stream_rater.adapters import access
+from stream_rater.adapters.access import Deadlines
 from stream_rater.adapters.kafka.consumer import TIMEOUT_S, Input
-from stream_rater.adapters.kafka.deadlines import Deadlines, call_or_abandon
 from stream_rater.adapters.kafka.envelopes import Headers, Sender
 from stream_rater.adapters.kafka.records import committing
 from stream_rater.adapters.kafka.topic_rules import MESSAGE_BYTES, advice_to_enlarge
@@ -27,29 +28,21 @@ from stream_rater.contract.record import ANY_OFFSET, Record
 from stream_rater.pipeline.ports import NO_TAILS, Tails
 
 DELIVERY_TIMEOUT_S = 30.0
-
 SUBMIT_S = 300.0  # The delivery time-out of a round that a command sends; librdkafka's default.
 FLUSH_S = 60.0  # The longest time that a command waits for the acknowledgements of its messages.
-
 SLOW_COMMIT_S = 2.0
 """A transaction whose end took longer may have been retried, so it counts as in doubt."""
-
 NEW_PRODUCER_EVERY_S = 0.2
 """The shortest time between two new producers, so that a persistent failure does not spin."""
-
 LARGEST_REQUEST_BYTES = access.LARGEST_RESPONSE_BYTES
 """The client's own limit, as large as that of readers. Brokers enforce that of each topic."""
-
 ANY = -1  # Let the client choose the partition by the key.
-
 NOW = 0  # Let the client set the timestamp.
 
 Delivered = Callable[[KafkaError | None, Message], None]
 """Receives the outcome of one message: an error, or the message with its place."""
 
-DISCONNECTS = frozenset(
-    {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
-)
+DISCONNECTS = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
 
 SYSLOG_INFO = 6
 """The level at which the client logs a broken connection. It logs a connection that was idle for a
@@ -88,8 +81,7 @@ class DisconnectHandler(logging.Handler):
         self._on_disconnect = on_disconnect
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Report a line about a broken connection. The client logs `%s [%s] %s`: the kind, its own
-        name, and thread and text."""
+        """The client logs `%s [%s] %s`: the kind of line, its own name, and thread and text."""
         match record.args:
             case (kind, _, str(text)) if kind == CONNECTION_FAILED:
                 self._on_disconnect(text.partition("]: ")[2] or text)
@@ -132,7 +124,7 @@ class Transactions:
         if error.code() in access.UNAUTHENTICATED:
             self._refusal = error
         if error.code() in DISCONNECTS | access.UNAUTHENTICATED or error.fatal():
-            self._on_disconnect(error.str())
+            self._doubt = error.str()
 
     def _on_disconnect(self, reason: str) -> None:
         self._doubt = reason
@@ -142,7 +134,7 @@ class Transactions:
         try:
             producer.poll(0)
         except access.CALLBACK_FAILURES as error:
-            self._on_disconnect(str(access.trouble_of(error)).removeprefix("kafka: "))
+            self._doubt = str(access.trouble_of(error)).removeprefix("kafka: ")
 
     def renew(self) -> None:
         """Make another producer of the same id. The broker aborts what the old one left open."""
@@ -150,9 +142,7 @@ class Transactions:
         if wait_s > 0.0:
             time.sleep(wait_s)
         self._made_s = time.monotonic()
-        self._producer = None
-        self._doubt = ""
-        self._refusal = None
+        self._producer, self._doubt, self._refusal = None, "", None
         producer = access.new_producer(self._settings, self._options, self._log)
         try:
             self._deadlines.call(2 * TIMEOUT_S, producer.init_transactions)
@@ -224,19 +214,15 @@ class Transactions:
         self._call_back(producer)
         if self._doubt or took_s > SLOW_COMMIT_S:
             doubt = self._doubt or f"it took {took_s:.1f} s"
-            raise LogTrouble(
-                f"kafka: the end of a transaction is in doubt: {doubt}",
-                access.cause_in(self._doubt),
-            )
+            why = f"kafka: the end of a transaction is in doubt: {doubt}"
+            raise LogTrouble(why, access.cause_in(self._doubt))
 
     def _send_offsets(self, producer: Producer, ends: list[TopicPartition], member: Any) -> None:
         """Add offsets to the transaction. If the group has changed, abort and raise Regrouped."""
+        send = producer.send_offsets_to_transaction
         try:
             self._deadlines.call(
-                TIMEOUT_S,
-                lambda s: call_or_abandon(
-                    lambda: producer.send_offsets_to_transaction(ends, member, s), s
-                ),
+                TIMEOUT_S, lambda s: access.call_or_abandon(lambda: send(ends, member, s), s)
             )
         except Regrouped:
             self._conclude(producer, producer.abort_transaction)
@@ -253,20 +239,12 @@ class Transactions:
                 raise LogTrouble(f"kafka: {self._doubt}", access.cause_in(self._doubt))
         raise LogTrouble("kafka: the messages of a transaction were not acknowledged in time")
 
-    def produce(
-        self, producer: Producer, topic: str, value: bytes | None, key: bytes | None,
-        headers: Headers, partition: int = ANY,
-    ) -> None:  # fmt: skip
-        """Produce one message, and wait while the client's queue is full."""
-        message = topic, value, key, partition, None, None, NOW, headers
-        produce(producer, message, self._deadlines.slices(DELIVERY_TIMEOUT_S))
-
     def produce_all(
         self, producer: Producer, topic: str,
-        messages: Iterable[tuple[int, bytes, bytes, Headers]],
+        messages: Iterable[tuple[int, bytes | None, bytes | None, Headers]],
     ) -> None:  # fmt: skip
         """Produce messages, given as (partition, key, value, headers), and wait while the client's
-        queue is full. For many messages this takes less time than `produce`."""
+        queue is full."""
         send = producer.produce
         for partition, key, value, headers in messages:
             message = topic, value, key, partition, None, None, NOW, headers
@@ -349,18 +327,15 @@ class PartsProducer(PlainProducer):
         offsets: list[int | None] = [None] * len(parts)
         failures: list[KafkaError] = []
 
-        def delivered(index: int) -> Delivered:
-            def callback(error: KafkaError | None, message: Message) -> None:
-                if error is not None:
-                    failures.append(error)
-                else:
-                    offsets[index] = message.offset()
-
-            return callback
+        def delivered(index: int, error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                failures.append(error)
+            else:
+                offsets[index] = message.offset()
 
         with access.translated_failures():
             for i, (shard, data) in enumerate(parts):
-                self.append(self._topic, data, delivered(i), partition=shard)
+                self.append(self._topic, data, partial(delivered, i), partition=shard)
         self.flush(DELIVERY_TIMEOUT_S + TIMEOUT_S)
         if any(each.code() == KafkaError.MSG_SIZE_TOO_LARGE for each in failures):
             largest = max(len(data) for _, data in parts)
@@ -437,26 +412,21 @@ class Copier:
         """Append one record, and wait while the client's queue is full."""
         with access.translated_failures():
             self._producer.append(
-                self._topic, record.value, self._delivered(record), record.key, record.partition,
-                list(record.headers),
+                self._topic, record.value, partial(self._delivered, record), record.key,
+                record.partition, list(record.headers),
             )  # fmt: skip
         self._producer.run_callbacks()
         self._check()
 
-    def _delivered(self, record: Record) -> Delivered:
-        partition, offset = record.partition, record.offset
-
-        def callback(error: KafkaError | None, message: Message) -> None:
-            place = f"{self._topic}, partition {partition}, offset {offset}"
-            if error is not None:
-                self._failure = self._failure or f"{place}: {error.str()}"
-            elif offset not in (ANY_OFFSET, message.offset()):
-                self._failure = self._failure or (
-                    f"{place}: the record got offset {message.offset()}: something else writes to "
-                    "this topic"
-                )
-
-        return callback
+    def _delivered(self, record: Record, error: KafkaError | None, message: Message) -> None:
+        place = f"{self._topic}, partition {record.partition}, offset {record.offset}"
+        if error is not None:
+            self._failure = self._failure or f"{place}: {error.str()}"
+        elif record.offset not in (ANY_OFFSET, message.offset()):
+            self._failure = self._failure or (
+                f"{place}: the record got offset {message.offset()}: something else writes to this "
+                "topic"
+            )
 
     def _check(self) -> None:
         if self._failure:

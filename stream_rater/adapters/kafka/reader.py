@@ -3,8 +3,8 @@
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, NamedTuple
+from contextlib import closing, suppress
+from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, TopicPartition
 
@@ -20,34 +20,24 @@ from stream_rater.pipeline.ports import SourceTail
 from stream_rater.rounds.lines import PlainRecords
 
 TIMEOUT_S = 30.0
-
 AT_ONCE = 1000  # The most messages that one call takes from the client.
-
 ROUNDS_AT_ONCE = 5000
 """The most messages that one call takes for a replay. The client's queue bounds their bytes."""
-
 LOOK_BACK = 20_000  # How many offsets the first look back covers.
-
 REREAD_AT_ONCE = 5000  # The most records that are read again by one call.
 REREAD_TIMEOUT_S = 10.0
 FIRST_RECORD_S = 0.02
 """How long a call that reads again waits for the first record. Other rounds wait during this."""
-
 IGNORED = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED})
 """Errors that a reader ignores: it never uses its group, on which it needs no right."""
-
-ONE_BATCH = 1
-"""The most bytes of a partition in a response. The first batch is sent whole, however large."""
-
+ONE_BATCH = 1  # The most bytes of a partition in a response: the first batch is sent whole.
 QUEUE_BACKOFF_MS = 10
 """How long the client waits before it fetches more, once its queue is full. The default, a second,
 is longer than it takes to read a full queue."""
 
 FETCH_WAIT_MS = 20
 """How long a broker lets a consumer wait at the end of a partition; the default is 500 ms."""
-
 POLL_S = 0.2  # How long a reader that goes on for long waits for the next record.
-
 COUNT_S = 2.0
 """The interval at which a reader that goes on for long asks for the number of partitions."""
 
@@ -80,12 +70,6 @@ class Reader:
             }
             | {name.replace("_", "."): value for name, value in options.items()},
         )
-
-    def __enter__(self) -> "Reader":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def start_at(self, offsets: Mapping[int, int]) -> None:
         """Read these partitions, each from its offset on, and no others."""
@@ -176,10 +160,9 @@ class Reader:
 def follow(
     settings: Settings, topic: str, partitions: int, *, from_start: bool
 ) -> Iterator[Record | None]:
-    """Yield the records of all partitions as they arrive, and None after each POLL_S without one.
-    Raises LogTrouble or Denied."""
+    """Yield the records of all partitions as they arrive; None after each POLL_S without one."""
     positions = [OFFSET_BEGINNING if from_start else OFFSET_END] * partitions
-    with Reader(settings, topic) as reader:
+    with closing(Reader(settings, topic)) as reader:
         following = reader.follow(positions)
         next(following)
         for records in following:
@@ -191,9 +174,8 @@ def follow(
 def follow_rejections(
     settings: Settings, topic: str, partitions: int, positions: list[int]
 ) -> Iterator[Sequence[RejectedRecord]]:
-    """Yield the rejections in `round-rejected` as they come, as `places.port.Place` says. Raises
-    LogTrouble or Denied."""
-    with Reader(settings, topic, placeholders=True) as reader:
+    """Yield the rejections in `round-rejected` as they come, as `places.port.Place` says."""
+    with closing(Reader(settings, topic, placeholders=True)) as reader:
         if not positions:
             bounds = map(reader.bounds, range(partitions))
             positions += [max(first, end - REJECTIONS_BACK) for first, end in bounds]
@@ -207,15 +189,11 @@ def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record
         yield from batch
 
 
-class KafkaRounds(NamedTuple):
-    """The topic `round-completed` (a `log_reading.LogSource`)."""
-
-    settings: Settings
-    topic: str
-
-    def batches(self, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
-        """Yield every record that these partitions have now, as columns if possible."""
-        return read_batches(self.settings, self.topic, ends, ROUNDS_AT_ONCE, plain=True)
+def read_rounds(
+    settings: Settings, topic: str, ends: Mapping[int, int]
+) -> Iterator[Sequence[Record]]:
+    """Yield every record that these partitions have now, as columns if possible."""
+    return read_batches(settings, topic, ends, ROUNDS_AT_ONCE, plain=True)
 
 
 def read_partition(settings: Settings, topic: str, partition: int, end: int) -> Iterator[Record]:
@@ -235,7 +213,7 @@ def read_batches(
     The records of each partition come in order. `plain` is that of Reader. Raises LogTrouble if
     nothing arrives for TIMEOUT_S, or Denied."""
     reading = set(partitions)
-    with Reader(settings, topic, placeholders=True, plain=plain) as reader:
+    with closing(Reader(settings, topic, placeholders=True, plain=plain)) as reader:
         reader.start_at(dict.fromkeys(sorted(reading), OFFSET_BEGINNING))
         while reading:
             records = reader.read(TIMEOUT_S, at_most)
@@ -259,7 +237,7 @@ def read_back(
     It begins near the end of the partition, and doubles the range at each further step back.
     """
     end_s = time.monotonic() + within_s
-    with Reader(settings, topic, fetch_wait_max_ms=FETCH_WAIT_MS) as reader:
+    with closing(Reader(settings, topic, fetch_wait_max_ms=FETCH_WAIT_MS)) as reader:
         first, last = reader.bounds(partition)
         found: list[Record] = []
         begin, size = last, LOOK_BACK
@@ -294,8 +272,7 @@ class Rereader:
     """Reads a topic again, from any offset. Sequential reads reuse the open consumer."""
 
     def __init__(self, settings: Settings, topic: str) -> None:
-        self._settings = settings
-        self._topic = topic
+        self._settings, self._topic = settings, topic
         self._reader: Reader | None = None
         self._next_place = (-1, -1)
         """Place of the consumer's next record; -1 if it has taken more than was returned."""
@@ -370,12 +347,11 @@ def source_tails(
     ends = admin.ends(topic, max(offsets) + 1)
     before = {p: offset - 1 for p, offset in offsets.items() if offset <= ends[p]}
     records = _records_at(settings, admin, topic, before) if before else {}
-    found = {}
-    for partition in offsets:
-        record = records.get(partition)
-        damaged = record is not None and bool(record.unreadable)
-        found[partition] = SourceTail(ends[partition], _sum_of(record), damaged)
-    return found
+    found = {p: records.get(p) for p in offsets}
+    return {
+        p: SourceTail(ends[p], _sum_of(record), record is not None and bool(record.unreadable))
+        for p, record in found.items()
+    }
 
 
 def _sum_of(record: Record | None) -> int | None:
@@ -391,10 +367,11 @@ def _records_at(
     left = {p: offset for p, offset in offsets.items() if offset >= starts[p]}
     if not left:
         return found
-    with Reader(
-        settings, topic, placeholders=True,
-        fetch_wait_max_ms=FETCH_WAIT_MS, fetch_message_max_bytes=ONE_BATCH,
-    ) as reader:  # fmt: skip
+    options: dict[str, Any] = {
+        "fetch_wait_max_ms": FETCH_WAIT_MS,
+        "fetch_message_max_bytes": ONE_BATCH,
+    }
+    with closing(Reader(settings, topic, placeholders=True, **options)) as reader:
         reader.start_at(left)
         deadline_s = time.monotonic() + REREAD_TIMEOUT_S
         while left and time.monotonic() < deadline_s:

@@ -1,18 +1,22 @@
-"""Appends rounds and corrections to `round-completed` for `serve`, from an event loop."""
+"""What `serve` does on Kafka: appends to `round-completed`, and follows topics for an index."""
 
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from stream_rater.adapters import access
+from stream_rater.adapters.kafka.reader import Reader, record_sums
+from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topic_rules import MESSAGE_BYTES
 from stream_rater.adapters.kafka.topics import REQUEST_TIMEOUT_S, Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble, TopicMismatch, Trouble
+from stream_rater.contract.record import Record
 from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, RecordPlace
 
 ACKNOWLEDGED_S = 10.0
@@ -22,6 +26,7 @@ MOST_RECORDS = 10_000  # The most records that may wait for Kafka's acknowledgem
 MOST_BYTES = 64 * 1024 * 1024  # The most bytes of them.
 UNEXPLAINED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._FATAL})
 """The outcomes of records of a producer that has failed. The producer itself reports the reason."""
+_Outcome = tuple["asyncio.Future[Appended]", int, Appended]  # Also the bytes of the record.
 POLL_S = 0.1
 RETRY_S = 1.0
 END_S = 3.0  # The seconds for which records are still delivered when the process ends.
@@ -56,7 +61,7 @@ class KafkaRoundLog:
         self.waiting = 0
         """The number of records that wait for Kafka's acknowledgement."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._outcomes: list[tuple[asyncio.Future[Appended], int, Appended]] = []
+        self._outcomes: list[_Outcome] = []
         """Outcomes that the event loop does not know yet. Only the thread uses it."""
         self._failed = False
         """Whether the producer can no longer be used."""
@@ -155,10 +160,8 @@ class KafkaRoundLog:
         try:
             self._producer.poll(wait_s)
         except access.CALLBACK_FAILURES as error:
-            self._failed, self._failure = (
-                True,
-                str(access.trouble_of(error)).removeprefix("kafka: "),
-            )
+            why = str(access.trouble_of(error)).removeprefix("kafka: ")
+            self._failed, self._failure = True, why
         self._report()
 
     def _report(self) -> None:
@@ -197,9 +200,7 @@ class KafkaRoundLog:
 
     # --- in the event loop ---
 
-    def _resolve(
-        self, outcomes: "Sequence[tuple[asyncio.Future[Appended], int, Appended]]"
-    ) -> None:
+    def _resolve(self, outcomes: "Sequence[_Outcome]") -> None:
         for future, size, outcome in outcomes:
             self.waiting -= 1
             self._bytes -= size
@@ -223,3 +224,87 @@ def _failure(error: KafkaError) -> NotAppended:
         text = f"Kafka takes no record of this size: {error.str()}: send it by a producer"
         return NotAppended("too-large", text)
     return NotAppended("unavailable", f"kafka: {error.str()}")
+
+
+# --- what an index follows (`index.log`) ----------------------------------------------------------
+
+KEEPS_TOMBSTONES_MS = 86_400_000
+"""The default of delete.retention.ms, for whoever may not ask for the topic's own."""
+
+
+class KafkaLog:
+    """The topics of a service."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._admin = Admin(settings, request_timeout_s=REQUEST_TIMEOUT_S)
+
+    def changed(self) -> "KafkaTopic":
+        """The events of `rating-changed`."""
+        topic = self._admin.topics.changed
+        (partitions,) = self._admin.partitions_of(topic)
+        return KafkaTopic(self._settings, self._admin, topic, partitions)
+
+    def standings(self) -> "KafkaTopic | None":
+        """The records of `season-ended`; None if there is no such topic yet."""
+        topic = topic_of(self._settings)
+        partitions = self._admin.partitions_if_any(topic)
+        if partitions is None:
+            return None
+        return KafkaTopic(self._settings, self._admin, topic, partitions)
+
+    def close(self) -> None:
+        """Nothing: each topic has its own connections."""
+
+
+class KafkaTopic:
+    """A topic. The methods raise LogTrouble or Denied."""
+
+    def __init__(self, settings: Settings, admin: Admin, topic: str, partitions: int) -> None:
+        self._settings, self._admin, self._topic = settings, admin, topic
+        self.id, self.partitions = f"{topic}:{admin.topic_id(topic)}", partitions
+        self._reader = Reader(settings, topic)
+
+    @property
+    def forgets_s(self) -> float:
+        """The time after which Kafka may delete a record without a value."""
+        found = None
+        with suppress(Denied):
+            found = self._admin.configuration(self._topic).get("delete.retention.ms")
+        return int(found or KEEPS_TOMBSTONES_MS) / 1000.0
+
+    @property
+    def reached(self) -> Mapping[int, int]:
+        """By partition, the end, if the last call of `gather` has reached it."""
+        return self._reader.ends
+
+    def ends(self) -> Sequence[int]:
+        """The end of each partition."""
+        return [self._reader.bounds(partition)[1] for partition in range(self.partitions)]
+
+    def checksums(self, offsets: Mapping[int, int]) -> Mapping[int, int | None]:
+        """By partition, the checksum of the record at an offset before the end; None: no record."""
+        return record_sums(self._settings, self._admin, self._topic, offsets)
+
+    def start_at(self, positions: Sequence[int]) -> None:
+        """Let `gather` begin at these offsets."""
+        self._reader.start_at(dict(enumerate(positions)))
+
+    def gather(self, wait_s: float) -> Sequence[Record]:
+        """The records that come within `wait_s`, or many. LogTrouble: partitions were added."""
+        if added := self._reader.added(self.partitions):
+            raise LogTrouble(
+                f"kafka: {self._topic} has {added.stop} partitions now: reading begins again"
+            )
+        return self._reader.gather(wait_s)
+
+    def wake(self) -> None:
+        """Nothing: `gather` returns soon by itself."""
+
+    def known_end(self, partition: int) -> int:
+        """The end of a partition as the last response said."""
+        return self._reader.known_end(partition)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._reader.close()

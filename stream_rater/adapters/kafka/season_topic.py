@@ -24,16 +24,12 @@ from stream_rater.contract import season_ended
 from stream_rater.contract.errors import Denied, LogTrouble, Outdone
 from stream_rater.contract.events import cloud_event_headers
 
-FENCED = frozenset(
-    {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
-)
+FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 """The errors of a writer that a newer one has ended."""
 
 ROLE = "season"
-
 TIMEOUT_S = 30.0
 """How long a read may go without a record; longer, if a transaction may stay open for longer."""
-
 
 Mark = season_ended.PageWritten | season_ended.SeasonKept
 """What says that a page, or a season, is written."""
@@ -80,10 +76,9 @@ class SeasonTopic:
         end = self._admin.ends(self._topic, self._partitions)[self._partition]
         marks = _marks(self._settings, self._ladder, self._partitions, end)
         return {
-            each.page: each
-            for each in marks
+            each.page: each for each in marks
             if isinstance(each, season_ended.PageWritten) and each.season == self._season
-        }
+        }  # fmt: skip
 
     def write(self, messages: Iterable[season_ended.Message], time_: str) -> None:
         """Write records in one transaction, as events of this time (RFC 3339). Raises Outdone if
@@ -92,11 +87,11 @@ class SeasonTopic:
         assert transactions is not None, "it has begun"
 
         def send(producer: Producer) -> None:
-            for each in messages:
-                headers = cloud_event_headers(each.key.decode(), each.kind, time_)
-                transactions.produce(
-                    producer, self._topic, each.value, each.key, headers, self._partition
-                )
+            transactions.produce_all(producer, self._topic, (
+                (self._partition, each.key, each.value,
+                 cloud_event_headers(each.key.decode(), each.kind, time_))
+                for each in messages
+            ))  # fmt: skip
 
         try:
             transactions.begin(send)

@@ -22,9 +22,7 @@ ENVELOPE_BYTES = 64 * 1024
 """The most bytes that a rejection has besides the rejected record: headers, also the batch's."""
 LARGEST_ROUND_BYTES = LARGEST_RESPONSE_BYTES - ENVELOPE_BYTES
 """The largest record that a reader can read."""
-
 MANY_COPIES = 3  # The number of replicas with which one may be unavailable and two are left.
-
 POLICY = "cleanup.policy"
 RETENTION_MS = "retention.ms"
 RETENTION_BYTES = "retention.bytes"
@@ -38,9 +36,7 @@ DELETE, COMPACT = "delete", "compact"
 WEEK_MS = str(7 * DAY_MS)
 FOR_EVER = "-1"
 BROKERS_CLOCK = "LogAppendTime"
-
 UNKNOWN = "not returned by the broker"  # Shown in place of a value that the broker does not return.
-
 
 NAMES = (
     events.ROUND_COMPLETED, events.PERFORMANCE_ESTIMATED, events.RATING_CHANGED,
@@ -179,7 +175,6 @@ ADVISED: Rules = {
     events.ROUND_REJECTED: (_exactly(TIMESTAMPS, BROKERS_CLOCK, DELETED_EARLY),),
 }
 """Rules whose violation is a warning."""
-
 
 STANDINGS_STAY = "the standings of a season are written once and kept for good"
 

@@ -6,15 +6,9 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+import confluent_kafka as kafka
 import confluent_kafka.admin as admin_api
-from confluent_kafka import (
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
 from stream_rater.adapters import access
@@ -25,21 +19,15 @@ from stream_rater.contract.errors import Denied, LogTrouble, TopicMismatch
 from stream_rater.pipeline.ports import NO_TAILS, SourceCommit, Tails
 
 TIMEOUT_S = 10.0  # The time-out of requests for all topics, and of waits for new topics.
-REQUEST_TIMEOUT_S = 5.0
-"""The time-out of requests that a state machine waits for. It asks again later."""
-COMMAND_TIMEOUT_S = 30.0
-"""The time-out of a command's requests. A command ends if one fails, so it waits longer."""
-RESULT_S = 2 * COMMAND_TIMEOUT_S
-"""The longest wait for the result of a request, if the client does not keep its time-out."""
-NEW_TOPIC_PAUSE_S = 0.05
-"""The pause before the service again asks a broker that does not know a new topic."""
-ABANDONED_S = 15.0
-"""How long a transaction may outlive its time-out: brokers look for such ones every 10 s."""
-
+REQUEST_TIMEOUT_S = 5.0  # That of requests that a state machine waits for. It asks again later.
+COMMAND_TIMEOUT_S = 30.0  # That of a command's requests. It ends if one fails, so it waits longer.
+RESULT_S = 2 * COMMAND_TIMEOUT_S  # The longest wait if the client does not keep its time-out.
+NEW_TOPIC_PAUSE_S = 0.05  # The pause before a broker is asked again that does not know a new topic.
+ABANDONED_S = 15.0  # How long a transaction may outlive its time-out: brokers look every 10 s.
 _SPEC: Any = admin_api.OffsetSpec
 LATEST: Any = _SPEC.latest()
 EARLIEST: Any = _SPEC.earliest()
-READ_COMMITTED: Any = IsolationLevel.READ_COMMITTED
+READ_COMMITTED: Any = kafka.IsolationLevel.READ_COMMITTED
 
 
 class Topics(NamedTuple):
@@ -230,12 +218,10 @@ class Admin:
     def configuration(self, topic: str) -> Mapping[str, str]:
         """A topic's configuration by Kafka's names, also what it has from the brokers."""
         resource = admin_api.ConfigResource(admin_api.ResourceType.TOPIC, topic)
+        describe, timeout_s = self._client.describe_configs, self._timeout_s
         try:
             entries = self._described(
-                topic,
-                lambda: self._client.describe_configs([resource], request_timeout=self._timeout_s)[
-                    resource
-                ],
+                topic, lambda: describe([resource], request_timeout=timeout_s)[resource]
             )
         except Denied:
             raise Denied(f"kafka: this service may not read the configuration of {topic}") from None
@@ -247,10 +233,10 @@ class Admin:
 
     def topic_id(self, topic: str) -> str:
         """The id of a topic, which differs from that of a deleted topic of the same name."""
-        asked = TopicCollection([topic])
+        asked = kafka.TopicCollection([topic])
+        describe, timeout_s = self._client.describe_topics, self._timeout_s
         described = self._described(
-            topic,
-            lambda: self._client.describe_topics(asked, request_timeout=self._timeout_s)[topic],
+            topic, lambda: describe(asked, request_timeout=timeout_s)[topic]
         )
         return str(described.topic_id)
 
@@ -288,9 +274,8 @@ class Admin:
 
     def _members(self, group: str) -> Sequence[Any]:
         name = self._settings.topic_prefix + group
-        described = self._client.describe_consumer_groups([name], request_timeout=self._timeout_s)[
-            name
-        ]
+        describe = self._client.describe_consumer_groups
+        described = describe([name], request_timeout=self._timeout_s)[name]
         if access.code_of(described.exception(RESULT_S)) == KafkaError.GROUP_ID_NOT_FOUND:
             return ()
         members: Sequence[Any] = result_of(described).members

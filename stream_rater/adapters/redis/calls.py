@@ -33,10 +33,8 @@ LIBRARY = "stream_rater_6"
 APPLY = f"{LIBRARY}_apply"
 CODE = resources.files(__package__).joinpath("functions.lua").read_text(encoding="utf-8")
 """The library, as FUNCTION LOAD takes it."""
-
 REGISTRATION = f"redis.register_function{{function_name = '{APPLY}', callback = apply}}"
 """The last line of CODE."""
-
 ABSENT = "unknown command", "unsupported command", "command is not available"
 """Parts of the answers, in lower case, of servers and proxies that do not know a command."""
 
@@ -50,7 +48,6 @@ def _script() -> str:
 
 
 SCRIPT = _script()  # CODE, as SCRIPT LOAD takes it.
-
 SHA = hashlib.sha1(SCRIPT.encode(), usedforsecurity=False).hexdigest()
 """By which EVALSHA names SCRIPT."""
 
@@ -146,7 +143,6 @@ def _loaded_code(server: Client) -> str | None:
 # --- calls ----------------------------------------------------------------------------------------
 
 SEND_BYTES = 2**16  # Commands are sent once this many bytes are buffered.
-
 SLOT_ERRORS = (redis.ConnectionError, redis.TimeoutError, AskError, ClusterDownError)
 """Errors after which a cluster's slot may be on another node."""
 

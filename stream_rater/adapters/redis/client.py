@@ -5,9 +5,9 @@ another node.
 """
 
 import ssl
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
 
 import redis
 from redis import exceptions
@@ -22,13 +22,9 @@ from stream_rater.config.settings import Settings, without_password
 from stream_rater.contract.errors import Cause, Denied, StoreMismatch, StoreTrouble
 
 TIMEOUT_S = 5.0
-
 FAILURES = (redis.RedisError, exceptions.RedisClusterException)
 """Everything that a client raises; the cluster client has an exception family of its own."""
-
 NO_CLUSTER = "Cluster mode is not enabled"
-
-Node = TypeVar("Node")
 
 Client = Any  # redis.Redis or RedisCluster; their type stubs have little in common.
 
@@ -79,12 +75,6 @@ def database_of(address: str) -> int:
     return int(redis.ConnectionPool.from_url(address).connection_kwargs.get("db") or 0)
 
 
-def nodes_of(addresses: Iterable[str], node: Callable[[str, int], Node]) -> list[Node]:
-    """Each `host:port` as a node of a client for clusters."""
-    parts = (each.rpartition(":") for each in addresses)
-    return [node(host, int(port)) for host, _, port in parts]
-
-
 def client_options(settings: Settings, address: str) -> dict[str, Any]:
     """Arguments of the clients besides the URL."""
     options: dict[str, Any] = {
@@ -104,7 +94,8 @@ def _cluster(
     address: str, others: Iterable[str], options: dict[str, Any], login: RedisLogin | None
 ) -> Client:
     """Make a cluster client. Further addresses serve when the first node is down."""
-    nodes = nodes_of(others, ClusterNode)
+    parts = (each.rpartition(":") for each in others)
+    nodes = [ClusterNode(h, int(p)) for h, _, p in parts]  # type: ignore[no-untyped-call]
     try:
         return RedisCluster.from_url(
             address, startup_nodes=nodes, require_full_coverage=False, **options
@@ -136,12 +127,9 @@ DENIALS = (
 """Answers of Redis to a user without a right: in a script (7.0, and later releases), and at the
 end of a transaction that could not begin without the right."""
 
-LOGINS = "NOAUTH ", "WRONGPASS "
-"""How an error of Redis begins that refuses a login, or asks for one."""
-
+LOGINS = "NOAUTH ", "WRONGPASS "  # How an error of Redis begins that refuses a login, or wants one.
 DENIAL_PREFIXES = "NOPERM ", *LOGINS
 """How Redis' own error begins; redis-py has classes for them, hiredis has not."""
-
 
 ERRORS: Mapping[str, type[redis.RedisError]] = {
     "ERR": redis.ResponseError,
@@ -170,9 +158,10 @@ def error_of(text: str) -> redis.RedisError:
 
 
 def is_denial(error: Exception) -> bool:
-    """Whether a user lacks a right."""
+    """Whether a user lacks a right, by the error's class or by its text as Redis sent it."""
     denied = isinstance(error, (redis.AuthenticationError, exceptions.NoPermissionError))
-    return denied or is_denial_text(str(error))
+    text = str(error)
+    return denied or text.startswith(DENIAL_PREFIXES) or any(each in text for each in DENIALS)
 
 
 def is_final(denial: Exception, login: RedisLogin | None) -> bool:
@@ -182,11 +171,6 @@ def is_final(denial: Exception, login: RedisLogin | None) -> bool:
         return True
     refused = isinstance(denial, redis.AuthenticationError) or str(denial).startswith(LOGINS)
     return not refused or login.is_final()
-
-
-def is_denial_text(text: str) -> bool:
-    """Whether the text of an error, as Redis sent it, means that a user lacks a right."""
-    return text.startswith(DENIAL_PREFIXES) or any(each in text for each in DENIALS)
 
 
 def cause_of(error: BaseException) -> Cause:
@@ -224,9 +208,7 @@ def rediscover(client: Client) -> None:
 
 # --- how a server is configured -------------------------------------------------------------------
 
-SMALL_HASH_BYTES = 512
-"""The longest belief in bytes for which Redis must still keep a hash in its compact encoding."""
-
+SMALL_HASH_BYTES = 512  # The longest belief with which Redis must keep a hash compact.
 EVICTS_ANY_KEY = "allkeys-"
 """The prefix of policies that evict keys without an expiry. Our keys have no expiry, so policies
 that begin with `volatile-` evict none of them; writes then fail as with `noeviction`."""
@@ -246,31 +228,23 @@ class Memory(NamedTuple):
 
 def check_server(server: Client) -> list[str]:
     """Warnings about a server's settings. Raises StoreMismatch if it evicts ratings."""
-    found = _configured(server)
-    return hash_warnings(found) + memory_warnings(_place(server), _memory(server, found))
-
-
-def _configured(server: Client) -> dict[str, str]:
-    """The settings that are checked here, from `CONFIG GET`; empty if that is denied."""
     found: dict[str, str] = {}
     try:
-        for pattern in ("hash-max-listpack-*", "maxmemory*"):
-            found |= server.config_get(pattern)
-    except redis.ResponseError:
-        return {}
-    return found
+        found = server.config_get("hash-max-listpack-*")
+        found |= server.config_get("maxmemory*")
+    except redis.ResponseError:  # it is denied
+        found = {}
+    return hash_warnings(found) + memory_warnings(_place(server), _memory(server, found))
 
 
 def _memory(server: Client, configured: Mapping[str, str]) -> Memory | None:
     """The memory settings from `CONFIG GET`, or else from `INFO`; None if both are denied."""
     if {"maxmemory-policy", "maxmemory"} <= configured.keys():
         return Memory(configured["maxmemory-policy"], int(configured["maxmemory"]))
-    try:
+    with suppress(redis.ResponseError):
         reply: dict[str, Any] = server.info("memory")
-    except redis.ResponseError:
-        return None
-    if {"maxmemory_policy", "maxmemory"} <= reply.keys():
-        return Memory(reply["maxmemory_policy"], reply["maxmemory"])
+        if {"maxmemory_policy", "maxmemory"} <= reply.keys():
+            return Memory(reply["maxmemory_policy"], reply["maxmemory"])
     return None
 
 

@@ -6,7 +6,6 @@ which include TLS, and knows the places of a cluster's slots.
 
 import select
 import socket
-import ssl
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,8 +20,7 @@ from stream_rater.config.settings import Settings
 
 READ_BYTES = 2**16
 KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
-"""How soon the system notices that the other end of an idle connection is gone, in seconds and
-probes; as in redis-py."""
+"""How soon the system notices that an idle connection is gone, as in redis-py (s and probes)."""
 
 
 class Dialer:
@@ -45,8 +43,7 @@ class Dialer:
         """How often the sentinels have named another master than before."""
 
     def find(self) -> Place | None:
-        """The master that the sentinels name now; None without sentinels. Raises
-        redis.RedisError."""
+        """The master that the sentinels name, None without sentinels. Raises redis.RedisError."""
         if self._finder is None:
             return None
         found = self._finder.find()
@@ -106,11 +103,6 @@ def login_commands(options: Any) -> Iterator[tuple[Any, ...]]:
         yield "SELECT", options.db
 
 
-def tls_of(options: Any) -> ssl.SSLContext | None:
-    """The TLS context of a connection; None without TLS."""
-    return options.ssl_context.get() if hasattr(options, "ssl_context") else None
-
-
 class RedisConnection:
     """A blocking connection to one server, for one thread. Its methods raise redis.RedisError, as
     redis-py's do; after an error it is of no use."""
@@ -140,8 +132,7 @@ class RedisConnection:
         self._poll.register(self._socket, select.POLLIN)
 
     def is_quiet(self) -> bool:
-        """Whether nothing unexpected has arrived: no data without a command, and no end of the
-        connection."""
+        """Whether nothing unexpected has arrived: neither data nor the end of the connection."""
         return not self._poll.poll(0)
 
     def send(self, commands: bytes | bytearray) -> None:
@@ -156,8 +147,7 @@ class RedisConnection:
             raise redis.ConnectionError(why) from error
 
     def replies(self, count: int) -> Iterator[Any]:
-        """Yield the next `count` replies. Raises a reply that is an error; errors within a reply
-        are elements of it."""
+        """Yield the next `count` replies. Raises an error, unless it is an element of a reply."""
         for _ in range(count):
             reply = self.answer()
             if isinstance(reply, Exception):
@@ -196,8 +186,8 @@ def _connected(options: Any, host: str, port: int) -> socket.socket:
         for name, value in KEEPALIVE:
             if option := getattr(socket, name, None):
                 found.setsockopt(socket.IPPROTO_TCP, option, value)
-        if context := tls_of(options):
-            found = context.wrap_socket(found, server_hostname=host)
+        if hasattr(options, "ssl_context"):
+            found = options.ssl_context.get().wrap_socket(found, server_hostname=host)
     except BaseException:
         found.close()
         raise

@@ -13,21 +13,21 @@ from urllib.parse import unquote
 
 import redis
 
+from stream_rater.adapters.redis.client import connect, servers, translated_failures
 from stream_rater.adapters.redis.encoding import position_key
+from stream_rater.adapters.redis.login import login_of
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LayoutMismatch
 from stream_rater.pipeline.ports import EPOCH_BYTES, UNFINISHED
 
-LAYOUT_KEY = "stream-rater:layout"
-LADDERS_KEY = "stream-rater:ladders"
-"""Where releases before the topic `ladders-noted` stored the ladders' histories."""
-KERNEL = "kernel"
-"""Field of the layout: the kernel version of the first workers, or of the last rebuild."""
-REBUILDING = "rebuilding"
-"""Field of the layout that exists while a rebuild is in progress, or after it was abandoned."""
+LAYOUT_KEY = "stream-rater:layout"  # A hash, which has the four fields below, too.
+LADDERS_KEY = "stream-rater:ladders"  # Histories of ladders before the topic `ladders-noted`.
+KERNEL = "kernel"  # The kernel version of the first workers, or of the last rebuild.
+REBUILDING = "rebuilding"  # It exists while a rebuild is in progress, or after it was abandoned.
 MOVING = b"move of "  # How the value of REBUILDING begins until what `move` has copied is whole.
-MOVED = "moved"  # Field of the layout: where `move` has taken the log and the ratings.
-WINDOW = "duplicate_window"
-"""Field of the layout: the duplicate window by which rounds are validated."""
+MOVED = "moved"  # Where `move` has taken the log and the ratings.
+WINDOW = "duplicate_window"  # The duplicate window by which rounds are validated.
 OF_THE_ROUNDS = frozenset({"partitions", "topic"})
 """The fields about `round-completed`, whose offsets order the rounds of each ladder."""
 REMEDY = "restore the setting, or stop all workers and run `stream-rater rebuild --replace`"
@@ -75,8 +75,7 @@ class StoreMetadata:
     """Reads and writes the metadata. `guard` turns errors of Redis into StoreTrouble."""
 
     def __init__(self, client: "redis.Redis", guard: Callable[[Callable[[], Any]], Any]) -> None:
-        self._client = client
-        self._guard = guard
+        self._client, self._guard = client, guard
 
     def check(self, layout: Mapping[str, str]) -> None:
         """Store the layout on first use. Raises LayoutMismatch if another one is stored."""
@@ -157,11 +156,8 @@ class StoreMetadata:
     def is_empty(self) -> bool:
         """Whether the store has no key of a shard."""
 
-        def found() -> bool:
-            keys = self._client.scan_iter(match="{*}:*", count=10_000)
-            return any(KEY.fullmatch(key) for key in keys)
-
-        return not self._guard(found)
+        keys = self._client.scan_iter(match="{*}:*", count=10_000)
+        return not self._guard(lambda: any(map(KEY.fullmatch, keys)))
 
     def is_unused(self) -> bool:
         """Whether the store never had ratings: it is empty, or is filled for the first time."""
@@ -215,3 +211,32 @@ class StoreMetadata:
             self._client.hdel(LAYOUT_KEY, REBUILDING, MOVED)
 
         self._guard(finish)
+
+
+# --- the index of earlier releases ----------------------------------------------------------------
+
+INDEX = "stream-rater:index"
+EVERY_KEY = f"*{INDEX}*"  # A pattern of all keys of the index.
+VIEWS = f"{INDEX}:views"  # Sorted set: the Unix times at which an index of a ladder was last kept.
+KEEP_S = 600.0  # The interval at which such a process says that it keeps them.
+
+
+def drop_index(settings: Settings, now_s: float | None = None) -> int:
+    """Delete the index that earlier releases kept here. Returns the number of keys.
+
+    `now_s`: the present Unix time. With it, BadConfiguration is raised if a process of an earlier
+    release has kept the index since KEEP_S ago.
+    """
+    client = connect(settings)
+    with translated_failures(login_of(settings)):
+        if now_s is not None and client.zcount(VIEWS, now_s - KEEP_S, "+inf"):
+            raise BadConfiguration(
+                "a `serve` of an earlier release keeps the index in Redis: stop all of them, and "
+                f"run it again {KEEP_S / 60:.0f} minutes later"
+            )
+        count = 0
+        for server in servers(client):
+            for key in list(server.scan_iter(match=EVERY_KEY, count=10_000)):
+                client.unlink(key)
+                count += 1
+    return count

@@ -31,7 +31,6 @@ LOOK_S = 5.0  # The interval at which the sentinels are asked while a connection
 ANSWER_S = 1.0  # The time in which a sentinel must answer.
 SILENT_S = 60.0
 """How long a sentinel that did not answer is asked only where a connection is to be made."""
-
 FORM = "redis+sentinel://host:port,host:port/NAME, where NAME is the name of the master"
 SCHEME = re.compile(r"(rediss?)\+sentinel://")
 _AFTER_SCHEME = re.compile(

@@ -17,29 +17,20 @@ import numpy as np
 import redis
 from redis.exceptions import MovedError
 
-from stream_rater.adapters.redis import calls, client
-from stream_rater.adapters.redis.checkpoints import RedisCheckpoints
-from stream_rater.adapters.redis.encoding import (
-    belief_key,
-    encode_reads,
-    encode_writes,
-    ladder_of,
-    position_key,
-)
+from stream_rater.adapters.redis import calls, client, encoding
 from stream_rater.adapters.redis.login import login_of
 from stream_rater.adapters.redis.metadata import StoreMetadata
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.player_column import PlayerColumn, RecordColumn
 from stream_rater.config.settings import Settings, origin
 from stream_rater.contract.errors import Denied, StoreTrouble
+from stream_rater.contract.events import escape
 from stream_rater.contract.record import Player
 from stream_rater.pipeline.ports import Application, Position, Priors, StoredShard
 from stream_rater.rating.record import HEADER_SIZE
 
-NO_CONNECTION = " connecting to "
-"""A part of the client's message that shows that no connection could be made."""
-LOST = redis.ConnectionError, redis.TimeoutError
-"""Errors after which sentinels may name another master."""
+NO_CONNECTION = " connecting to "  # A part of the client's message if no connection could be made.
+LOST = redis.ConnectionError, redis.TimeoutError  # After these, another server may be the master.
 NO_HEADER = bytes(HEADER_SIZE)
 POSITION = "applied", "start", "fresh", "epoch", "tail"
 
@@ -69,7 +60,7 @@ def _count_on(ladders: Collection[str] | None, server: client.Client) -> int:
     for batch in _belief_keys(server):
         pipeline = server.pipeline(transaction=False)
         for key in batch:
-            if ladders is None or ladder_of(key.decode()) in ladders:
+            if ladders is None or encoding.ladder_of(key.decode()) in ladders:
                 pipeline.hlen(key)
         total += sum(pipeline.execute())
     return total
@@ -82,7 +73,7 @@ def _beliefs_on(server: client.Client) -> Iterator[list[tuple[Player, bytes]]]:
         for key in batch:
             pipeline.hgetall(key)
         yield [
-            ((ladder_of(key.decode()), player.decode("utf-8", "surrogatepass")), data)
+            ((encoding.ladder_of(key.decode()), player.decode("utf-8", "surrogatepass")), data)
             for key, stored in zip(batch, pipeline.execute(), strict=True)
             for player, data in stored.items()
         ]
@@ -101,22 +92,19 @@ def _tail(position: Position) -> bytes:
 
 
 @cache
-def _read_position(shard: int) -> bytes:
-    """The encoded command that reads a shard's position."""
-    words = "HMGET", position_key(shard), *POSITION
+def _read_position(key: str) -> bytes:
+    """The encoded command that reads a shard's position, which has this key."""
+    words = "HMGET", key, *POSITION
     return calls.encode_command(len(words), calls.bulk(*words))
 
 
-def _headers(records: Sequence[bytes | None]) -> bytes:
-    return b"".join([each[:HEADER_SIZE] if each else NO_HEADER for each in records])
-
-
-def _in_order(order: Ints, values: Values) -> list[bytes | None]:
-    """Move values from the order of the commands to the order of the players."""
-    found: list[bytes | None] = [None] * len(order)
+def _headers(order: Ints, values: Values) -> bytes:
+    """The headers of the records, in the order of the players."""
+    found = [NO_HEADER] * len(order)
     for i, value in zip(order.tolist(), itertools.chain.from_iterable(values), strict=True):
-        found[i] = value
-    return found
+        if value:
+            found[i] = value[:HEADER_SIZE]
+    return b"".join(found)
 
 
 def _column(order: Ints, values: Values) -> RecordColumn:
@@ -137,6 +125,7 @@ class RedisStore:
         self._origin = origin("redis", settings.redis)
         self._buckets = settings.buckets
         self.layout = StoreMetadata(self._client, self._guard)
+        self.check_layout = self.layout.check
         self.checkpoints = RedisCheckpoints(self._client, self._guard)
         self.expected_layout: Mapping[str, str] | None = None
         """The layout that each new master must have. None: new masters are not checked."""
@@ -164,10 +153,6 @@ class RedisStore:
             return "redis: writes by FCALL, as a function"
         return f"redis: writes by EVALSHA, as a script, because: {self._functions.refusal}"
 
-    def check_layout(self, layout: Mapping[str, str]) -> None:
-        """Store the layout on first use. Raises LayoutMismatch if another one is stored."""
-        self.layout.check(layout)
-
     def _check_master(self) -> None:
         """Check settings and layout of a master that was found after the start, before anything is
         read or written there. Its positions and epochs are compared by the state machines, which
@@ -183,7 +168,7 @@ class RedisStore:
     def read_priors(self, players: Mapping[int, PlayerColumn]) -> dict[int, Priors]:
         """The `applied` and the players' belief headers of each shard."""
         return {
-            shard: Priors(position.applied, _headers(_in_order(order, values)))
+            shard: Priors(position.applied, _headers(order, values))
             for shard, position, order, values in self._read(players)
         }
 
@@ -196,10 +181,11 @@ class RedisStore:
 
     def _read(self, players: Mapping[int, PlayerColumn]) -> Iterator[_Read]:
         """The position and the players' records of each shard, read atomically for each shard."""
-        asked = [encode_reads(shard, wanted, self._buckets) for shard, wanted in players.items()]
+        asked = [encoding.encode_reads(n, own, self._buckets) for n, own in players.items()]
+        keys = map(encoding.position_key, players)
         batches = [
-            calls.CallBatch(position_key(n), (_read_position(n), each.data), 1 + each.commands)
-            for n, each in zip(players, asked, strict=True)
+            calls.CallBatch(key, (_read_position(key), each.data), 1 + each.commands)
+            for key, each in zip(keys, asked, strict=True)
         ]
         self._check_master()
         replies = self._guard(lambda: self._caller.call_batches(batches))
@@ -218,8 +204,8 @@ class RedisStore:
     def _call(self, shard: int, application: Application) -> calls.Call:
         """A call of functions.lua: every key that it touches, declared, and the arguments."""
         position, beliefs = application.position, application.beliefs
-        packed = encode_writes(shard, beliefs, self._buckets)
-        key = position_key(shard)
+        packed = encoding.encode_writes(shard, beliefs, self._buckets)
+        key = encoding.position_key(shard)
         # ARGV of functions.lua: 1 start, 2 applied, 3 fresh, 4 number of beliefs by hash, 5 epoch,
         # 6 absent, 7 tail; then the beliefs.
         arguments = (
@@ -233,13 +219,12 @@ class RedisStore:
 
     def encoding(self, shard: int, player: Player) -> str:
         """Redis' encoding of the hash of a player's belief; empty if it does not return it."""
-        ladder, name = player
-        key = belief_key(shard, ladder, name.encode(), self._buckets)
+        key = encoding.belief_key(shard, player[0], player[1].encode(), self._buckets)
         try:
-            encoding: Any = self._client.object("encoding", key)
+            found: Any = self._client.object("encoding", key)
         except client.FAILURES:  # used for a metric only
             return ""
-        return encoding.decode() if encoding else ""
+        return found.decode() if found else ""
 
     def _guard(self, action: Any) -> Any:
         """Run an action, and convert the exceptions of Redis into StoreTrouble or Denied."""
@@ -260,9 +245,11 @@ class RedisStore:
 
     def count_beliefs(self, ladders: Collection[str] | None = None) -> int:
         """The number of beliefs in the store, or of those of some ladders."""
-        count = partial(_count_on, ladders)
-        counted: int = self._guard(lambda: sum(map(count, client.servers(self._client))))
-        return counted
+        servers = client.servers
+        found: int = self._guard(
+            lambda: sum(_count_on(ladders, each) for each in servers(self._client))
+        )
+        return found
 
     def beliefs(self) -> Iterator[list[tuple[Player, bytes]]]:
         """Yield every belief in the store, in batches; a player may appear twice."""
@@ -275,3 +262,72 @@ class RedisStore:
         """Close the connections."""
         self._caller.close()
         self._client.close()
+
+
+# --- checkpoints ----------------------------------------------------------------------------------
+
+CHECKPOINT_KEYS = "stream-rater:checkpoint*"  # A pattern of all keys of checkpoints.
+
+
+def checkpoints_key(ladder: str) -> str:
+    """The hash with the heads of a ladder's checkpoints."""
+    return f"stream-rater:checkpoints:{escape(ladder)}"
+
+
+def checkpoint_piece_key(ladder: str, name: str, number: int) -> str:
+    """A piece of a checkpoint."""
+    return f"stream-rater:checkpoint:{escape(ladder)}:{name}:{number}"
+
+
+class RedisCheckpoints:
+    """The checkpoints of ladders: a cache. If Redis is full, read-only or slow, nothing waits: a
+    call that fails says so by its result, and `on_failure` gets the reason. Denied is raised.
+    `guard` turns errors into these. `rebuild` leaves checkpoints: each knows its dependencies."""
+
+    on_failure: Callable[[str], None]  # Receives the reason of each call that fails.
+
+    def __init__(self, connected: "redis.Redis", guard: Callable[[Callable[[], Any]], Any]) -> None:
+        self._client, self._guard = connected, guard
+        self.on_failure = lambda _: None
+
+    def heads(self, ladder: str) -> Mapping[str, bytes]:
+        """The heads of a ladder's checkpoints, by name; none if they cannot be read."""
+        _, stored = self._call(self._client.hgetall, checkpoints_key(ladder))
+        return {name.decode(): head for name, head in (stored or {}).items()}
+
+    def read(self, ladder: str, name: str, number: int) -> bytes | None:
+        """A piece; None if it is not there, or cannot be read."""
+        piece: bytes | None
+        _, piece = self._call(self._client.get, checkpoint_piece_key(ladder, name, number))
+        return piece
+
+    def write(self, ladder: str, name: str, number: int, data: bytes) -> bool:
+        """Write a piece. Returns whether the write certainly succeeded."""
+        return self._call(self._client.set, checkpoint_piece_key(ladder, name, number), data)[0]
+
+    def keep(self, ladder: str, name: str, head: bytes) -> bool:
+        """Write a head. Returns whether the write certainly succeeded."""
+        return self._call(self._client.hset, checkpoints_key(ladder), name, head)[0]
+
+    def drop(self, ladder: str, name: str, pieces: int) -> bool:
+        """Delete a checkpoint with this many pieces. Returns whether that certainly succeeded."""
+        for number in range(pieces):
+            key = checkpoint_piece_key(ladder, name, number)
+            if not self._call(self._client.unlink, key)[0]:
+                return False
+        return self._call(self._client.hdel, checkpoints_key(ladder), name)[0]
+
+    def drop_all(self) -> None:
+        """Delete all checkpoints. They contain ids of players, so a failure raises StoreTrouble."""
+        for server in client.servers(self._client):
+            keys: Any = partial(list, server.scan_iter(match=CHECKPOINT_KEYS, count=10_000))
+            for key in self._guard(keys):
+                self._guard(partial(self._client.unlink, key))
+
+    def _call(self, command: Callable[..., Any], *given: Any) -> tuple[bool, Any]:
+        """Whether the call succeeded, and its result."""
+        try:
+            return True, self._guard(partial(command, *given))
+        except StoreTrouble as trouble:
+            self.on_failure(str(trouble))
+            return False, None

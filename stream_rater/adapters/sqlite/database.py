@@ -25,15 +25,9 @@ from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Denied, LogTrouble, StoreTrouble, Trouble, Unusable
 
 CACHE_KIB = 64 * 1024  # The size of the page cache of the connection that writes.
-
-PAGE_BYTES = 16 * 1024
-"""The size of a page in a new file. What is written is mostly longer than SQLite's default."""
-
-CHECKPOINT_PAGES = 2000
-"""The number of pages in the write-ahead log after which a commit checkpoints it."""
-
+PAGE_BYTES = 16 * 1024  # The size of a page in a new file. What is written is mostly long.
+CHECKPOINT_PAGES = 2000  # The pages in the write-ahead log after which a commit checkpoints it.
 BUSY_S = 5.0  # How long a statement waits for a lock that a foreign program holds.
-
 WAL_RACE_MENDED = ((3, 44, 6), (3, 45, 0)), ((3, 50, 7), (3, 51, 0)), ((3, 51, 3), (4, 0, 0))
 """The ranges of SQLite's versions without the race between a write and a checkpoint of two
 connections. Versions before 3.7.0 have no write-ahead log."""
@@ -43,9 +37,7 @@ class Database:
     """The one connection that writes to a data file. One thread at a time may use it."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, hold: Hold) -> None:
-        self.path = path
-        self.connection = connection
-        self._hold = hold
+        self.path, self.connection, self._hold = path, connection, hold
         self._same: SameFiles | None = None
         """The files, once this file has the mark of this process (`names`)."""
         self.on_rollback: list[Callable[[], None]] = []
@@ -119,7 +111,7 @@ class Database:
         the new file.
         """
         self._roll_back()
-        with self._failing(StoreTrouble):
+        with self.guarded(StoreTrouble):
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self.connection.close()
         try:
@@ -146,14 +138,14 @@ class Database:
         """
         if self._stale:
             self._load_again()
-        with self._failing(LogTrouble):
+        with self.guarded(LogTrouble):
             if self._same is None:
                 self._mark()
             self.connection.execute("BEGIN IMMEDIATE")
         self.in_turn = True
         try:
             yield
-            with self._failing(LogTrouble):
+            with self.guarded(LogTrouble):
                 self._check_open()
                 self.connection.execute("COMMIT")
             self._check_files()
@@ -166,15 +158,9 @@ class Database:
     @contextmanager
     def write(self, trouble: type[Trouble]) -> Iterator[sqlite3.Connection]:
         """Statements that take effect together: in the turn, or in one of their own."""
-        with nullcontext() if self.in_turn else self.turn(), self._failing(trouble):
+        with nullcontext() if self.in_turn else self.turn(), self.guarded(trouble) as connection:
             self._check_open()
-            yield self.connection
-
-    @contextmanager
-    def reading(self, trouble: type[Trouble]) -> Iterator[sqlite3.Connection]:
-        """Statements that only read. Raises `trouble` if they fail."""
-        with self._failing(trouble):
-            yield self.connection
+            yield connection
 
     def _check_open(self) -> None:
         """Raise the error that ended the transaction: a statement would begin another one."""
@@ -207,7 +193,7 @@ class Database:
     def _roll_back(self) -> None:
         self._spoiled, self._stale = None, True
         if self.connection.in_transaction:
-            with self._failing(LogTrouble):
+            with self.guarded(LogTrouble):
                 self.connection.execute("ROLLBACK")
         if not self._is_spoiled:
             self._load_again()
@@ -219,10 +205,10 @@ class Database:
         self._stale = False
 
     @contextmanager
-    def _failing(self, trouble: type[Trouble]) -> Iterator[None]:
-        """Raise the errors of SQLite as ours. In a turn, nothing is committed after one."""
+    def guarded(self, trouble: type[Trouble]) -> Iterator[sqlite3.Connection]:
+        """Statements that may fail by `trouble`. In a turn, nothing is committed after that."""
         try:
-            yield
+            yield self.connection
         except sqlite3.Error as error:
             if self.in_turn:
                 self._spoiled = error
@@ -234,7 +220,7 @@ class Database:
     def meta(self, name: str) -> Any:
         """A fact about the file; None if it was never set."""
         sql = "SELECT value FROM meta WHERE name = ?"
-        with self.reading(LogTrouble) as connection:
+        with self.guarded(LogTrouble) as connection:
             found = connection.execute(sql, (name,)).fetchone()
         return found and found[0]
 
@@ -250,7 +236,7 @@ class Database:
     @property
     def data_version(self) -> int:
         """A number that changes whenever another connection has changed the file."""
-        with self.reading(LogTrouble) as connection:
+        with self.guarded(LogTrouble) as connection:
             return int(connection.execute("PRAGMA data_version").fetchone()[0])
 
 
@@ -258,8 +244,7 @@ class Database:
 
 
 def check_window(path: Path, stored: int | None, settings: Settings) -> None:
-    """Raise BadConfiguration if a file was begun with another duplicate window, which is stored
-    there."""
+    """Raise BadConfiguration if a file was begun with another duplicate window, which it stores."""
     window = settings.duplicate_window
     if stored not in (None, window):
         raise BadConfiguration(
@@ -285,11 +270,10 @@ def connect_reader(path: Path) -> sqlite3.Connection:
             f"{path.absolute().as_uri()}?mode=ro", timeout=BUSY_S, isolation_level=None, uri=True,
             check_same_thread=False,
         )  # fmt: skip
-        try:
+        with ExitStack() as undo:
+            undo.callback(connection.close)
             _check(connection, path)
-        except BaseException:
-            connection.close()
-            raise
+            undo.pop_all()
         return connection
 
 
@@ -329,12 +313,9 @@ def _prepare(connection: sqlite3.Connection, path: Path, partitions: int, shards
 
 def _create(connection: sqlite3.Connection, partitions: int, shards: int) -> None:
     """Create the tables, all or none."""
-    facts = {
-        "partitions": partitions,
-        "shards": shards,
-        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "id": secrets.token_hex(8),
-    }
+    created_at = datetime.now(UTC).isoformat(timespec="seconds")
+    facts = {"partitions": partitions, "shards": shards, "created_at": created_at,
+             "id": secrets.token_hex(8)}  # fmt: skip
     rows = ",".join(f"('{name}', '{value}')" for name, value in facts.items())
     connection.executescript(
         f"BEGIN IMMEDIATE; {schema.CREATE}; INSERT INTO meta VALUES {rows}; COMMIT"

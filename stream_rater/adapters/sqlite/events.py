@@ -17,7 +17,6 @@ from stream_rater.pipeline.ports import Event
 from stream_rater.pipeline.updater.rating_events import Events, ShardEvents
 
 KEPT = 100_000  # The number of events that stay for subscribers.
-
 PRUNED_TOGETHER = 400_000
 """Once there are so many more, the older ones are pruned. Of a player's events among them, only the
 last one is written again. So to prune more at a time is cheaper."""
@@ -25,8 +24,7 @@ last one is written again. So to prune more at a time is cheaper."""
 RESTORED_TOGETHER = 1000  # The number of events in a row that `restore` writes.
 
 PRUNE_FACTOR, LEAST_PRUNED = 4, 64
-"""Each transaction does the pruning of PRUNE_FACTOR times as many events as it adds, at least
-LEAST_PRUNED."""
+"""A transaction prunes PRUNE_FACTOR times as many events as it adds, at least LEAST_PRUNED."""
 
 
 class _Call(msgspec.Struct, array_like=True, gc=False):
@@ -55,12 +53,8 @@ def add(connection: sqlite3.Connection, first: int, run: ShardEvents) -> int:
     count = len(run.time)
     if count:
         end = int(run.ends[-1])
-        call = _Call(
-            run.data[run.start : end],
-            (run.ends - run.start).astype("<i4").tobytes(),
-            list(run.times),
-            run.time.astype("<i4").tobytes(),
-        )
+        ends, time = ((run.ends - run.start).astype("<i4"), run.time.astype("<i4"))
+        call = _Call(run.data[run.start : end], ends.tobytes(), list(run.times), time.tobytes())
         row = place(run.shard, first), count, _encode(call)
         connection.execute("INSERT INTO changed VALUES (?, ?, ?)", row)
     return first + count
@@ -104,14 +98,11 @@ def restore(
     only the last one of each player is among them."""
     left, first = iter(found), pruned
     while some := list(islice(left, RESTORED_TOGETHER)):
-        connection.executemany(
-            "INSERT INTO last_changed VALUES (?, ?, ?, ?)",
-            [
-                (shard, e.key, at, _encode((e.value, e.event_id, e.time, e.trace)))
-                for at, e in some
-                if at < pruned
-            ],
-        )
+        rows = [
+            (shard, e.key, at, _encode((e.value, e.event_id, e.time, e.trace)))
+            for at, e in some if at < pruned
+        ]  # fmt: skip
+        connection.executemany("INSERT INTO last_changed VALUES (?, ?, ?, ?)", rows)
         for run in Events.of(shard, [event for at, event in some if at >= pruned]).runs:
             first = add(connection, first, run)
 
@@ -121,9 +112,6 @@ class Pruning:
 
     def __init__(self, shard: int) -> None:
         self.shard = shard
-        self._reset()
-
-    def _reset(self) -> None:
         self._until = 0
         """The place before which events are being pruned; 0: none are."""
         self._read_until = 0
@@ -133,8 +121,7 @@ class Pruning:
         self._to_keep: Iterator[tuple[bytes, _Kept]] | None = None
 
     def go_on(self, connection: sqlite3.Connection, end: int, added: int) -> None:
-        """Prune some events, after `added` events were added. `end`: the offset of the shard's next
-        event."""
+        """Prune some events, after `added` ones were added. `end`: the shard's next offset."""
         most = max(LEAST_PRUNED, PRUNE_FACTOR * added)
         if self._until == 0:
             self._begin(connection, end)
@@ -171,10 +158,7 @@ class Pruning:
         self._to_keep = iter(sorted(self._last.items()))
 
     def _keep(
-        self,
-        connection: sqlite3.Connection,
-        to_keep: Iterator[tuple[bytes, _Kept]],
-        most: int,
+        self, connection: sqlite3.Connection, to_keep: Iterator[tuple[bytes, _Kept]], most: int
     ) -> None:
         """Write `most` of the last events. After them, delete all that were collected."""
         rows = [(self.shard, key, each.offset, each.row()) for key, each in islice(to_keep, most)]
@@ -184,7 +168,7 @@ class Pruning:
                 "DELETE FROM changed WHERE place >= ? AND place < ?",
                 (place(self.shard, 0), self._until),
             )
-            self._reset()
+            self._until, self._last, self._to_keep = 0, {}, None
 
 
 # --- what any connection can read ----------------------------------------------------------------

@@ -1,5 +1,4 @@
-"""The events of a data file, and the standings in the file beside it, as an index follows them
-(`index.log`). Each is a topic of one partition."""
+"""The events and standings of a data file as an index follows them: topics of one partition."""
 
 import math
 import threading
@@ -21,6 +20,7 @@ class FileLog:
 
     def __init__(self, path: Path) -> None:
         self._file = DataFile(path)
+        self.close = self._file.close
 
     def changed(self) -> "FileEvents":
         """The events of the file."""
@@ -29,10 +29,6 @@ class FileLog:
     def standings(self) -> "FileStandings":
         """The standings of past seasons."""
         return FileStandings(self._file)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
 
 
 class FileEvents:

@@ -30,7 +30,6 @@ FETCHED = 100  # The number of rounds that are fetched at a time.
 _encode = msgspec.msgpack.Encoder().encode
 _headers = msgspec.msgpack.Decoder(list[tuple[str, bytes | None]]).decode
 
-
 WRITES = (
     ports.Apply, ports.Scatter, ports.CommitSource, ports.Publish,
     correction_ports.NoteCorrections, correction_ports.WritePiece, correction_ports.KeepCheckpoint,
@@ -52,16 +51,16 @@ class NewRound(NamedTuple):
 class SqliteTopic(Topic):
     """The partitions of `round-completed` or `performance-estimated`."""
 
+    _starts: list[int]
+    _ends: list[int]
+
     def __init__(self, database: Database, table: str, partitions: int) -> None:
-        self._database = database
-        self._table = table
-        self._starts: list[int] = []
-        self._ends: list[int] = []
+        self._database, self._table = database, table
         self.load(partitions)
 
     def load(self, partitions: int) -> None:
         """Read again where the partitions start and end."""
-        with self._database.reading(LogTrouble) as connection:
+        with self._database.guarded(LogTrouble) as connection:
             self._starts = starts_of(connection, self._table, partitions)
             self._ends = ends_of(connection, self._table, partitions)
 
@@ -75,7 +74,7 @@ class SqliteTopic(Topic):
         return self._ends[partition]
 
     def read(self, partition: int, first: int, end: int) -> Sequence[Record]:
-        with self._database.reading(LogTrouble) as connection:
+        with self._database.guarded(LogTrouble) as connection:
             return list(read_records(connection, self._table, partition, first, end))
 
     def take_offset(self, partition: int) -> int:
@@ -122,7 +121,7 @@ class SqliteLog(LocalLog):
         self._ladder_log, self._ladder_events = LadderLog(), 0
         self.rounds.load(len(self.rounds))
         self.parts.load(len(self.parts))
-        with self.database.reading(LogTrouble) as connection:
+        with self.database.guarded(LogTrouble) as connection:
             self._changed_ends = [
                 events.end_of_changed(connection, shard) for shard in range(len(self.parts))
             ]
@@ -149,14 +148,14 @@ class SqliteLog(LocalLog):
     def submit_all(self, rounds: Sequence[NewRound]) -> list[int]:
         """Append records to `round-completed`, and return their offsets. They are on the disk once
         the turn has ended; without a turn, once this returns."""
-        offsets = []
-        rows = []
         with self.database.write(LogTrouble) as connection:
-            for partition, value, headers, received_s, key in rounds:
-                offset = self.rounds.take_offset(partition)
-                offsets.append(offset)
-                encoded = _encode(headers) if headers else None
-                rows.append((place(partition, offset), key, value, encoded, received_s))
+            offsets = [self.rounds.take_offset(each.partition) for each in rounds]
+            rows = (
+                (place(partition, at), key, value, _encode(head) if head else None, received_s)
+                for at, (partition, value, head, received_s, key) in zip(
+                    offsets, rounds, strict=True
+                )
+            )
             connection.executemany("INSERT INTO rounds VALUES (?, ?, ?, ?, ?)", rows)
         return offsets
 
@@ -177,7 +176,7 @@ class SqliteLog(LocalLog):
     def read(self) -> LadderLog:
         # Only this process writes events, so those that were read before are not read again.
         new = "SELECT event, id FROM ladder_events WHERE id > ? ORDER BY id"
-        with self.database.reading(LogTrouble) as connection:
+        with self.database.guarded(LogTrouble) as connection:
             for event, number in connection.execute(new, (self._ladder_events,)):
                 self._ladder_log.read(event)
                 self._ladder_events = number
@@ -190,7 +189,7 @@ class SqliteLog(LocalLog):
 
     def after_rejected(self) -> Iterable[tuple[int, int]]:
         # Not `next_offset`, which is not in the file: nothing deletes a file's committed offsets.
-        with self.database.reading(LogTrouble) as connection:
+        with self.database.guarded(LogTrouble) as connection:
             ends = ends_of(connection, "rejected", len(self.rounds))
             return [each for each in enumerate(ends) if each[1]]
 
@@ -232,23 +231,16 @@ class SqliteLog(LocalLog):
                 until = min(found[0], self.updaters.committed.get(shard, 0))
                 self.parts.cut(connection, shard, until)
 
-    # --- what subscribers read ---
-
     def changed_end(self, shard: int) -> int:
-        """The offset of the shard's next event in `rating-changed`."""
+        """The offset of the shard's next event in `rating-changed`, which subscribers read."""
         return self._changed_ends[shard]
 
 
-def _rejected_row(each: Rejection) -> tuple[int, str, str, str, str, str]:
-    at = place(each.record.partition, each.record.offset)
+def _rejected_row(each: Rejection) -> tuple[int | str, ...]:
+    """A row of `rejected`, with question marks in the place of what UTF-8 cannot encode."""
     texts = each.code, each.message, each.ladder, each.round_id, each.record.unreadable
-    code, message, ladder, round_id, unreadable = map(_valid, texts)
-    return at, code, message, ladder, round_id, unreadable
-
-
-def _valid(text: str) -> str:
-    """The text with question marks in the place of what UTF-8 cannot encode."""
-    return text.encode("utf-8", "replace").decode()
+    at = place(each.record.partition, each.record.offset)
+    return at, *(text.encode("utf-8", "replace").decode() for text in texts)
 
 
 # --- what any connection can read ----------------------------------------------------------------
@@ -256,9 +248,8 @@ def _valid(text: str) -> str:
 
 def starts_of(connection: sqlite3.Connection, table: str, partitions: int) -> list[int]:
     """The first offset of each partition that can be read."""
-    found = dict(
-        connection.execute("SELECT partition, start FROM starts WHERE topic = ?", (table,))
-    )
+    sql = "SELECT partition, start FROM starts WHERE topic = ?"
+    found = dict(connection.execute(sql, (table,)))
     return [found.get(partition, 0) for partition in range(partitions)]
 
 
@@ -294,10 +285,10 @@ _ROUNDS = (
 
 def _record_of(
     partition: int, at: int, value: bytes | None, headers: bytes | None, received_s: float,
-    key: bytes | None,
+    key: bytes | None, unreadable: str = "",
 ) -> Record:  # fmt: skip
     found = _headers(headers) if headers else ()
-    return Record(partition, offset_of(at), value, found, received_s, key)
+    return Record(partition, offset_of(at), value, found, received_s, key, unreadable)
 
 
 def read_together(
@@ -331,13 +322,10 @@ def read_rejections(
         " FROM rejected r LEFT JOIN rounds s ON s.place = r.place WHERE id > ? ORDER BY id"
     )
     for row in connection.execute(sql, (after,)):
-        number, at, code, message, ladder, round_id, unreadable, *whole = row
-        value, headers, received_s, key = whole
-        record = Record(
-            partition_of(at), offset_of(at), value, _headers(headers) if headers else (),
-            received_s or 0.0, key, unreadable,
-        )  # fmt: skip
-        yield number, Rejection(record, code, message, ladder, round_id)
+        number, at, code, message, ladder, round_id, unreadable = row[:7]
+        value, headers, received_s, key = row[7:]
+        found = _record_of(partition_of(at), at, value, headers, received_s or 0.0, key, unreadable)
+        yield number, Rejection(found, code, message, ladder, round_id)
 
 
 # --- appending for `submit` -----------------------------------------------------------------------
@@ -361,10 +349,11 @@ class FileSubmitter(Sender):
     def _send(
         self, name: str, ladder: str, value: bytes, headers: Headers, *, corrects: bool
     ) -> None:
-        received_s = datetime.now(UTC).timestamp()
         partition = sharding.partition_of(ladder, len(self._log.rounds))
-        new = NewRound(partition, value, headers, received_s, ladder.encode())
-        self._waiting.append((new, corrects))
+        now_s = datetime.now(UTC).timestamp()
+        self._waiting.append(
+            (NewRound(partition, value, headers, now_s, ladder.encode()), corrects)
+        )
         self._bytes += len(value)
         if len(self._waiting) >= TOGETHER or self._bytes >= TOGETHER_BYTES:
             self.flush()
@@ -372,7 +361,6 @@ class FileSubmitter(Sender):
     def flush(self) -> None:
         records = [record for record, _ in self._waiting]
         offsets = self._log.submit_all(records) if records else []
-        for (record, corrects), offset in zip(self._waiting, offsets, strict=True):
-            if corrects:
-                self.corrections.append((record.partition, offset))
+        both = zip(self._waiting, offsets, strict=True)
+        self.corrections += [(each.partition, at) for (each, corrects), at in both if corrects]
         self._waiting, self._bytes = [], 0

@@ -30,6 +30,10 @@ MARK = "mark"  # The name of the mark among the facts about a file.
 COPY = ".stream-rater-"  # What stands in the name of a folder with a copy, behind the file's name.
 NEW = f"{COPY}new"  # The end of the name of a file that is to take the place of another one.
 OF_ANOTHER = "{path} is a file of another program: move it away, or rename it"
+REPLACED = (
+    "{path} was {deed} while it was in use: see that the right file is in its place, then start "
+    "again"
+)
 LOG_ENDS = "-wal", "-shm"  # The ends of the names of a write-ahead log and of its index.
 
 
@@ -93,8 +97,7 @@ def check_name(path: Path) -> None:
 
 
 def has_ours(connection: sqlite3.Connection, path: Path, table: str) -> bool:
-    """Whether a file beside a data file has this table of ours; else it has none. Raises Unusable
-    if another program made it."""
+    """Whether a file beside a data file has this table, or none. Unusable: another program's."""
     found = connection.execute("SELECT name FROM sqlite_schema").fetchall()
     if found and (table,) not in found:
         raise Unusable(OF_ANOTHER.format(path=path))
@@ -128,8 +131,7 @@ def drop_old_index(path: Path) -> None:
 
 
 def check_unread(path: Path) -> None:
-    """Raise Unusable if another program has a file open: with the last connection SQLite deletes
-    the files at LOG_ENDS."""
+    """Raise Unusable if a program has a file open: SQLite then keeps the files at LOG_ENDS."""
     if found := [each for end in LOG_ENDS if (each := real(path, end)).exists()]:
         raise Unusable(f"{found[0]}: another program reads {path.name}: end it, and run it again")
 
@@ -139,8 +141,7 @@ class SameFiles:
     another program has copied another file into it."""
 
     def __init__(self, *paths: Path, marks: Collection[str] = ()) -> None:
-        """`paths`: a data file, and others beside it. `marks`: those that the data file may have;
-        none: any."""
+        """`paths`: a data file, others beside it. `marks`: those that it may have; none: any."""
         self._path, self._seen = paths[0], {each: each.stat() for each in paths}
         self._marks = {"", *marks} if marks else None
         self.spoiled = False
@@ -153,22 +154,15 @@ class SameFiles:
             with suppress(OSError):
                 now = path.stat()
             if now is None or not os.path.samestat(now, before):
-                raise _other(path, "replaced" if now else "deleted")
+                raise Unusable(REPLACED.format(path=path, deed="replaced" if now else "deleted"))
             if path == self._path and now.st_size < before.st_size:
                 self.spoiled = True
                 raise Unusable(f"{path} was cut to {now.st_size:,} bytes: restore a backup")
             written = path == self._path and now.st_mtime_ns != before.st_mtime_ns
             if written and self._marks and mark_of(path) not in self._marks:
                 self.spoiled = True
-                raise _other(path, "written over")
+                raise Unusable(REPLACED.format(path=path, deed="written over"))
             self._seen[path] = now
-
-
-def _other(path: Path, deed: str) -> Unusable:
-    return Unusable(
-        f"{path} was {deed} while it was in use: see that the right file is in its place, then "
-        "start again"
-    )
 
 
 class Hold:
@@ -197,8 +191,7 @@ class Hold:
             undo.pop_all()
 
     def note(self, *marks: str) -> None:
-        """Write who holds the file, and which marks it may have on the disk. Raises StoreTrouble if
-        there is no room."""
+        """Write who holds the file, and which marks it may have. Raises StoreTrouble."""
         self.marks = [*marks]
         since = datetime.now(UTC).isoformat(timespec="seconds")
         holder = f"process {os.getpid()} on {socket.gethostname()} since {since}"
@@ -259,8 +252,7 @@ def mark_of(path: Path) -> str:
 
 
 def check_log(path: Path, *, mine: bool = False) -> None:
-    """Raise Unusable if the write-ahead log beside a file is of another one. `mine`: whether this
-    process holds the file."""
+    """Raise Unusable if a file's write-ahead log is of another one. `mine`: whether it is held."""
     log, name = real(path, "-wal"), real(path, ".lock")
     if not (name.exists() and log.exists() and log.stat().st_size):
         return
@@ -278,8 +270,7 @@ def check_log(path: Path, *, mine: bool = False) -> None:
 
 @contextmanager
 def copying(path: Path) -> Iterator[Path]:
-    """A name for a copy of a file, in a folder that is deleted at the end; after a kill by whoever
-    opens the file to write."""
+    """A name for a copy of a file, in a folder that is deleted at the end, or by `drop_copies`."""
     drop_copies(path)
     made = tempfile.TemporaryDirectory(prefix=f"{path.name}{COPY}", dir=path.parent)
     with made as folder, _descriptor(Path(folder)) as descriptor:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from stream_rater.adapters.sqlite import log, names, store
 from stream_rater.adapters.sqlite.database import connect_reader, error_of
@@ -24,16 +24,10 @@ from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import REBUILT, Event, Rejection, StoredShard
 
 T = TypeVar("T")
-
 AT_ONCE = 10_000  # The number of records, rejections or beliefs that one transaction reads.
-
 BATCH_BYTES = 2**21  # The number of bytes of rounds that are read together.
-
 EVENTS_AT_ONCE = 100_000  # The number of events that one transaction reads.
-
-LARGE = 1_000_000
-"""The number of rating changes from which on a long look is at a copy of the file."""
-
+LARGE = 1_000_000  # The rating changes from which on a long look is at a copy of the file.
 LOOK_S = 0.02  # The time between two looks at the file, to see whether it has changed.
 
 
@@ -79,17 +73,16 @@ class DataFile:
 
     @contextmanager
     def _together(self) -> Iterator[None]:
-        """One transaction for what the block reads."""
-        if self._connection.in_transaction:
-            with self._failing():
-                yield
-            return
+        """One transaction for what the block reads, which may be within another such block."""
+        begins = not self._connection.in_transaction
         with self._failing():
-            self._connection.execute("BEGIN")
+            if begins:
+                self._connection.execute("BEGIN")
             try:
                 yield
             finally:
-                self._connection.execute("COMMIT")
+                if begins:
+                    self._connection.execute("COMMIT")
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -242,10 +235,8 @@ class DataFile:
     def _last_pruned(self, shard: int, key: bytes) -> list[bytes | None]:
         """The value of the event with this key that was kept when older ones were pruned."""
         sql = "SELECT offset FROM last_changed WHERE shard = ? AND key = ?"
-        offsets = [offset for (offset,) in self._rows(sql, shard, key)]
-        return [
-            event.value for offset in offsets for _, event in self.events_from(shard, offset)[:1]
-        ]
+        found = [self.events_from(shard, at, 1) for (at,) in self._rows(sql, shard, key)]
+        return [event.value for some in found for _, event in some]
 
     def last_rejection(self) -> int:
         """The number of the last rejection; 0 if there is none."""
@@ -278,8 +269,7 @@ class DataFile:
         with self._failing():
             for shard in range(self.shards):
                 found = store.all_beliefs(self._connection, shard)
-                # A rebuild keeps its mark as a belief.
-                real = (each for each in found if each[0] != REBUILT)
+                real = (each for each in found if each[0] != REBUILT)  # the mark of a rebuild
                 while batch := list(islice(real, AT_ONCE)):
                     yield batch
 
@@ -295,12 +285,7 @@ def data_file(path: str) -> closing[DataFile]:
     return closing(DataFile(Path(path)))
 
 
-class FileRounds(NamedTuple):
-    """The rounds in a data file (a `log_reading.LogSource`)."""
-
-    path: Path
-
-    def batches(self, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
-        """Yield the records of these partitions, as `DataFile.round_batches` does."""
-        with data_file(str(self.path)) as file:
-            yield from file.round_batches(ends)
+def rounds_in(path: Path, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
+    """Yield the records of these partitions, as `DataFile.round_batches` does."""
+    with data_file(str(path)) as file:
+        yield from file.round_batches(ends)

@@ -8,12 +8,8 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-APPLICATION_ID = 0x53524154
-"""The `application_id` in the file's header, which shows that a file of SQLite is ours: "SRAT"."""
-
-FORMAT = 1
-"""The format of the file that this release writes. It is `user_version` in the file's header."""
-
+APPLICATION_ID = 0x53524154  # "SRAT", in the header of a file of SQLite that is ours.
+FORMAT = 1  # What this release writes: the `user_version` in the file's header.
 OFFSET_BITS = 44
 
 

@@ -42,17 +42,13 @@ PRAGMA user_version = {FORMAT};
 
 
 class SeasonFile:
-    """Writes the standings of a ladder's season. The methods raise StoreTrouble, Denied or
-    Unusable."""
+    """Writes the standings of a season. The methods raise StoreTrouble, Denied or Unusable."""
 
     def __init__(self, path: Path, data_id: str, ladder: str, season: int) -> None:
         """Open the file, or create it. `data_id`: the id of its data file."""
         self._path, self._season = path, (ladder, season)
         self._connection = _opened(path, data_id)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._connection.close()
+        self.close = self._connection.close
 
     def begin(self) -> Mapping[int, season_ended.PageWritten]:
         """The marks of the pages that are written, by the number of the page."""
@@ -63,8 +59,7 @@ class SeasonFile:
         return {each.page: each for each in marks if isinstance(each, season_ended.PageWritten)}
 
     def write(self, messages: Iterable[season_ended.Message], _: str) -> None:
-        """Write a page in one transaction, unless it is written already. The summary of the season
-        may be among its records."""
+        """Write a page, maybe with the season's summary, in one transaction, unless it is there."""
         with opening(self._path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -79,29 +74,23 @@ class SeasonFile:
                 raise
 
     def _write(self, message: season_ended.Message) -> None:
-        record = season_ended.record_of(message.key, message.value)
-        match record:
+        table, own = "seasons", tuple[str | float, ...]()
+        match season_ended.record_of(message.key, message.value):
             case season_ended.Standing(player=player, rating=rating):
-                row = *self._season, player, -rating, message.key, message.value
-                self._connection.execute("INSERT INTO standings VALUES (?, ?, ?, ?, ?, ?)", row)
+                table, own = "standings", (player, -rating)
             case season_ended.PageWritten(page=page):
-                self._connection.execute(
-                    "INSERT INTO pages VALUES (?, ?, ?, ?, ?)",
-                    (*self._season, page, message.key, message.value),
-                )
-            case season_ended.SeasonKept():
-                self._connection.execute(
-                    "INSERT INTO seasons VALUES (?, ?, ?, ?)",
-                    (*self._season, message.key, message.value),
-                )
+                table, own = "pages", (page,)
+            case None:
+                return
+        row = *self._season, *own, message.key, message.value
+        self._connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
 
 
 class SeasonRows:
     """Reads the standings of past seasons. The methods raise StoreTrouble, Denied or Unusable."""
 
     def __init__(self, data: Path, data_id: str = "") -> None:
-        """`data`: the data file. `data_id`: its id. With it, standings of another data file are
-        refused as Unusable."""
+        """`data`: the data file. `data_id`: its id; standings of another one are Unusable then."""
         self._path, self._data_id = seasons_path(data), data_id
 
     def kept(self, ladder: str) -> list[season_ended.SeasonKept]:
@@ -168,42 +157,34 @@ def write_new(
     """Write records of past seasons, if there are any, to a new file. `data`: the file with this
     id, which is to take the place of a data file: so are the standings, after it."""
     path = real(seasons_path(data.with_suffix("")), NEW)
-    seasons = groupby(messages, lambda each: _season_of(each[0]))
-    for (ladder, season), own in seasons:
+
+    def season_of(each: tuple[season_ended.Message, str]) -> tuple[str, int]:
+        found = season_ended.record_of(each[0].key, each[0].value)
+        assert found is not None, "it is of the topic"
+        return found.ladder, found.season
+
+    for (ladder, season), own in groupby(messages, season_of):
         with closing(SeasonFile(path, data_id, ladder, season)) as file:
             file.write((message for message, _ in own), "")
-
-
-def _season_of(message: season_ended.Message) -> tuple[str, int]:
-    found = season_ended.record_of(message.key, message.value)
-    assert found is not None, "it is of the topic"
-    return found.ladder, found.season
 
 
 def _opened(path: Path, data_id: str) -> sqlite3.Connection:
     """A connection that writes. `data_id`: that of the data file; empty for any. Raises Unusable if
     the file belongs to another data file, or to another release."""
     check_name(path)
-    with private_files(), opening(path):
+    with private_files(), opening(path), ExitStack() as undo:
         connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
-        try:
-            _prepare(connection, path, data_id)
-        except BaseException:
-            connection.close()
-            raise
-    return connection
-
-
-def _prepare(connection: sqlite3.Connection, path: Path, data_id: str) -> None:
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("BEGIN IMMEDIATE")
-    if not has_ours(connection, path, "of_data"):
-        for statement in TABLES.split(";\n"):
-            if statement.strip():
+        undo.callback(connection.close)
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN IMMEDIATE")
+        if not has_ours(connection, path, "of_data"):
+            for statement in filter(str.strip, TABLES.split(";\n")):
                 connection.execute(statement)
-        connection.execute("INSERT INTO of_data VALUES (1, ?)", (data_id,))
-    _check_owner(connection, path, data_id)
-    connection.execute("COMMIT")
+            connection.execute("INSERT INTO of_data VALUES (1, ?)", (data_id,))
+        _check_owner(connection, path, data_id)
+        connection.execute("COMMIT")
+        undo.pop_all()
+    return connection
 
 
 def _check_owner(connection: sqlite3.Connection, path: Path, data_id: str) -> None:

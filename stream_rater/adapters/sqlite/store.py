@@ -34,10 +34,8 @@ MERGE_FACTOR, LEAST_MERGED = 2, 16
 merge has ended before the next one begins."""
 
 KNOWN_BYTES = 64 * 2**20  # The memory of the records that were read or written lately.
-
 TOGETHER = 1000
 """Calls in memory with fewer beliefs are joined, since a column takes a kilobyte besides them."""
-
 AT_ONCE = 200  # The number of players that one statement looks up.
 
 _LOOK_UP = (
@@ -46,7 +44,6 @@ _LOOK_UP = (
     + ") SELECT record FROM asked LEFT JOIN beliefs ON shard = ?"
     " AND beliefs.ladder = asked.ladder AND beliefs.player = asked.player ORDER BY i"
 )
-
 
 Key = str
 """A player as one text: the length of the ladder's id, a colon, and both ids. Unlike a tuple, it
@@ -286,7 +283,7 @@ class SqliteStore(LocalStore):
         return self._beliefs.setdefault(shard, ShardBeliefs(shard))
 
     def read(self, shard: int, players: player_column.PlayerColumn) -> StoredShard:
-        with self.database.reading(StoreTrouble) as connection:
+        with self.database.guarded(StoreTrouble) as connection:
             position = position_of(connection, shard)
             return StoredShard(position, self._of(shard).read(connection, players))
 
@@ -308,12 +305,12 @@ class SqliteStore(LocalStore):
 
     def heads(self, ladder: str) -> dict[str, bytes]:
         sql = "SELECT name, head FROM checkpoints WHERE ladder = ?"
-        with self.database.reading(StoreTrouble) as connection:
+        with self.database.guarded(StoreTrouble) as connection:
             return dict(connection.execute(sql, (ladder,)))
 
     def read_piece(self, ladder: str, name: str, number: int) -> bytes | None:
         sql = "SELECT data FROM pieces WHERE ladder = ? AND name = ? AND number = ?"
-        with self.database.reading(StoreTrouble) as connection:
+        with self.database.guarded(StoreTrouble) as connection:
             found = connection.execute(sql, (ladder, name, number)).fetchone()
         return found and bytes(found[0])
 

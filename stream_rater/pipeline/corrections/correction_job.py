@@ -34,10 +34,9 @@ from stream_rater.rating import stages
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.stages import RatingRule
-from stream_rater.replay.checkpoint import CheckpointHead, RecordPlace, UnusableCheckpoint
+from stream_rater.replay.checkpoint import CheckpointHead, IdFilter, RecordPlace, UnusableCheckpoint
 from stream_rater.replay.edited_log import LoggedRounds, Verdicts, batches_of
 from stream_rater.replay.edits import NO_EDITS, Edits
-from stream_rater.replay.id_filter import IdFilter
 from stream_rater.replay.ledger import Base, NeedsEarlierRounds
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Replay

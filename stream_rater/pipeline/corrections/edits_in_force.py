@@ -106,9 +106,9 @@ class LadderEdits:
     def _edit(self, correction: Correction, at: int) -> None:
         match correction:
             case PlayerRemoved():
-                self._corrections.remove(correction.player, span_of(correction))
+                self._corrections.change(correction.player, span_of(correction))
             case PlayerMerged():
-                self._corrections.merge(correction.player, correction.into)
+                self._corrections.change(correction.player, correction.into)
             case SeasonStarted(season=season, keep=keep, sigma=sigma):
                 self._corrections.start(StartedSeason(at, Season(season, keep, sigma)))
             case _:

@@ -16,9 +16,8 @@ from stream_rater.pipeline.corrections.correction_validator import Steps
 from stream_rater.pipeline.corrections.log_context import ReadSoFar
 from stream_rater.pipeline.ports import Step, ask
 from stream_rater.replay import checkpoint
-from stream_rater.replay.checkpoint import CheckpointHead, RecordPlace, UnusableCheckpoint
+from stream_rater.replay.checkpoint import CheckpointHead, IdFilter, RecordPlace, UnusableCheckpoint
 from stream_rater.replay.edits import Edits
-from stream_rater.replay.id_filter import IdFilter
 from stream_rater.replay.pool import Pool
 
 
