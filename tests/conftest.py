@@ -36,17 +36,13 @@ processes but one without work."""
 
 PROCESSES = 3
 """The number of test processes for each processor. Tests with servers mostly wait for them."""
-GIB_EACH = 2
-"""The memory of a test process and of what it starts, in GiB, rounded up."""
+GIB_EACH = 2  # The memory of a test process and of what it starts, in GiB, rounded up.
 
 SERVERS = pytest.StashKey[ExitStack]()
-KAFKA = pytest.StashKey[str]()
-"""The Kafka that all test processes of a run share."""
-CHOSEN = pytest.StashKey[set[int]]()
-"""The eighths of the test files that a run plays; absent: all."""
+KAFKA = pytest.StashKey[str]()  # The Kafka that all test processes of a run share.
+CHOSEN = pytest.StashKey[set[int]]()  # The eighths of the test files that a run plays; absent: all.
 
-SECONDS = defaultdict[str, float](float)
-"""What each test file took, in seconds of test processes."""
+SECONDS = defaultdict[str, float](float)  # What each test file took, in seconds of test processes.
 DEAREST = 40
 
 

@@ -26,8 +26,7 @@ from tests.chaos.season import Who, tally
 Acknowledged = Mapping[tuple[str, str], RecordPlace]
 """By ladder and round id, the place that the door answered."""
 
-EVERY = 1 << 40
-"""An offset that no log reaches."""
+EVERY = 1 << 40  # An offset that no log reaches.
 
 
 class _Round(msgspec.Struct):
@@ -43,14 +42,11 @@ _round = msgspec.json.Decoder(_Round).decode
 class Found:
     """What is wrong with a data file."""
 
-    updates: int = 0
-    """The changes that the accepted rounds of the log lead to."""
-    lost: int = 0
-    """Acknowledged rounds that were not accepted once, and changes without an event."""
+    updates: int = 0  # The changes that the accepted rounds of the log lead to.
+    lost: int = 0  # Acknowledged rounds that were not accepted once, and changes without an event.
     doubled: int = 0
     """Rounds that were accepted more than once, and events that were published more than once."""
-    mistakes: list[str] = field(default_factory=list)
-    """What else is wrong, one line each."""
+    mistakes: list[str] = field(default_factory=list)  # What else is wrong, one line each.
 
 
 def audit(

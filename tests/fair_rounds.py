@@ -16,8 +16,7 @@ from tests.rounds import ranked, read
 
 PLAYERS = 100
 DAY_S = 86_400
-TOGETHER = 200
-"""Turns in a call."""
+TOGETHER = 200  # Turns in a call.
 
 
 class Size(NamedTuple):

@@ -26,25 +26,15 @@ from typing import Any
 
 from dockerfile_parse import DockerfileParser
 
-from containers.image import (
-    COMMANDS,
-    IMPORTS,
-    LOADED,
-    OF_THE_LAB,
-    SAVED,
-    WARM_S,
-    commands_in,
-)
+from containers.image import COMMANDS, IMPORTS, LOADED, OF_THE_LAB, SAVED, WARM_S, commands_in
 from local.tools import ROOT
 from stream_rater.columns import kernel_files, kernels  # noqa: F401  # which sets the level
 from tests.helm.chart import worker_pods
 
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 PREFIX = "/opt/stream-rater"
-COMPILING = "stream_rater.cli.compile_kernels --all"
-"""The long part of the build."""
-LEVEL = "x86-64-v3"
-"""That of the kernels in the image."""
+COMPILING = "stream_rater.cli.compile_kernels --all"  # The long part of the build.
+LEVEL = "x86-64-v3"  # That of the kernels in the image.
 DISTRIBUTIONS = (
     "from importlib import metadata as m; print(*(d.metadata['Name'] for d in m.distributions()))"
 )
@@ -54,8 +44,7 @@ DISTRIBUTIONS = (
 class Stage:
     """What a stage of the Dockerfile says, in order."""
 
-    steps: list[tuple[str, str]] = field(default_factory=list)
-    """(instruction, value)."""
+    steps: list[tuple[str, str]] = field(default_factory=list)  # (instruction, value).
 
     def all(self, instruction: str) -> list[str]:
         return [value for name, value in self.steps if name == instruction]

@@ -27,8 +27,7 @@ PAGE = ROOT / "docs" / "operations" / "managed-services.md"
 RELEASES = "3.9.1", "4.0.1", KAFKA_VERSION
 """The last one before Kafka 4, the first of Kafka 4, and the one that all tests use."""
 
-KFAKE = "kfake"
-"""Another implementation of the protocol, in Go, which `tests/kfake` runs."""
+KFAKE = "kfake"  # Another implementation of the protocol, in Go, which `tests/kfake` runs.
 
 STORE_SUITES: Mapping[str, Sequence[str]] = {
     "the store": (
@@ -68,11 +67,9 @@ class Counts(NamedTuple):
         return " / ".join(map(str, self))
 
 
-Row = Mapping[str, Counts | None]
-"""By suite; None: it was not run."""
+Row = Mapping[str, Counts | None]  # By suite; None: it was not run.
 
-Rows = Mapping[str, Row]
-"""By title."""
+Rows = Mapping[str, Row]  # By title.
 
 
 class Runner(NamedTuple):

@@ -24,8 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = str(ROOT / "stream_rater") + os.sep
 NAMES = ("ann", "bob", "cy", "dee", "eve")
 NO_FORMS = ("stream_rater.columns.", "stream_rater.adapters.")
-ARRIVED_S = 1.8e9
-"""When Kafka received the rounds: after they were completed."""
+ARRIVED_S = 1.8e9  # When Kafka received the rounds: after they were completed.
 
 
 def crossed(road: str = "lobby") -> dict[str, list[str]]:

@@ -44,15 +44,11 @@ class ReadRound:
     ceiling: float
     place: list[int]
     members: list[int]
-    share: list[float]
-    """By player, entry by entry."""
-    seat: list[str]
-    """By entry; empty for none."""
-    score: list[float | None]
-    """By entry."""
+    share: list[float]  # By player, entry by entry.
+    seat: list[str]  # By entry; empty for none.
+    score: list[float | None]  # By entry.
     players: list[str]
-    rating: RatingConfig
-    """By which it is rated at its offset."""
+    rating: RatingConfig  # By which it is rated at its offset.
 
 
 def read(ladders: Ladders, record: Record, partitions: int = ANYWHERE) -> ReadRound:

@@ -20,17 +20,14 @@ from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
 
 OUR_DATABASES = 4096
-GIVEN_DATABASES = 16
-"""What a Redis has that nobody configured."""
+GIVEN_DATABASES = 16  # What a Redis has that nobody configured.
 
-CLAIM = "stream-rater:test"
-"""Marks a database as taken by a test."""
+CLAIM = "stream-rater:test"  # Marks a database as taken by a test.
 
 DELETION_S = 60.0
 """More than a broker needs that was stopped a moment ago and must first register again."""
 
-PREFIX = re.compile(r"t[0-9a-f]{12}\.")
-"""The prefixes of tests' topics."""
+PREFIX = re.compile(r"t[0-9a-f]{12}\.")  # The prefixes of tests' topics.
 
 SettingsFactory = Callable[..., Settings]
 """Settings of this test's servers, topics and database; keyword arguments change the others."""

@@ -93,12 +93,10 @@ def lobbies(first: int, count: int, players: int) -> list[Bytes]:
 class Rehearsal:
     """A Redis of one's own, which is lost and put back under workers."""
 
-    settings: Settings
-    """All but Redis."""
+    settings: Settings  # All but Redis.
     folder: Path
     players: int
-    each: int
-    """Rounds before the snapshot, and again after it."""
+    each: int  # Rounds before the snapshot, and again after it.
     measured: dict[str, float] = field(default_factory=dict)
 
     @contextmanager

@@ -22,8 +22,7 @@ from stream_rater.rounds.validation import MIN_ENTRIES
 from tests.benchmarks.lab.kerby import METHODS
 from tests.rounds import Reader
 
-SEASON_1 = 749
-"""Rounds; the boundary is not in the data (shared/data/README.md: 748 to 750)."""
+SEASON_1 = 749  # Rounds; the boundary is not in the data (shared/data/README.md: 748 to 750).
 
 
 def discordant(place: Places, rating: Floats) -> tuple[float, int]:

@@ -12,12 +12,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = (".py", ".md", ".yaml", ".yml", ".tpl", ".toml", ".js", ".html", ".lua", ".txt")
-NOT_READ = (
-    "deploy/tools/licences/*",
-    "tests/test_glossary.py",
-)
+NOT_READ = ("deploy/tools/licences/*", "tests/test_glossary.py")
 
-REPLACED = {
+REPLACED = {  # Old words, and what is said instead.
     "told tell tells telling": "published, reported or shown",
     "untold": "unannounced",
     "held": "stored, or in the belief cache",
@@ -36,7 +33,6 @@ REPLACED = {
     "anew": "again",
     "meanwhile": "during what, or after what",
 }
-"""Old words, and what is said instead."""
 
 STAYS = re.compile(
     r"""

@@ -43,8 +43,7 @@ class Side:
     mean: float = 0.0
     variance: float = 0.0
     noise: float = 0.0
-    points: float = 0.0
-    """What the experience of its players adds to its mean."""
+    points: float = 0.0  # What the experience of its players adds to its mean.
 
 
 def newcomers_means(config: TwoMoment, sides: Sequence[Side]) -> list[float]:

@@ -29,8 +29,7 @@ HANGS_S: Final = 1800.0
 """The longest time that a test lets a program run whose progress it cannot see. It only bounds a
 hang. pytest's own `timeout`, for a whole test, is longer than this."""
 
-Moves = Callable[[], object]
-"""A value that changes as long as there is progress."""
+Moves = Callable[[], object]  # A value that changes as long as there is progress.
 
 
 class StoodStill(AssertionError):

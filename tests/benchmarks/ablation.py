@@ -65,12 +65,11 @@ PARAMETERS: Mapping[str, tuple[tuple[str, Any], ...]] = {
     "experience": (("inexperience", 0.0), ("inexperience_rounds", 20.0)),
 }
 """Parts that are switched off by parameters."""
-CALIBRATION = {
+CALIBRATION = {  # Parts of the calibration that can be left unlearned.
     "calibration: factor": Learned(factor=False),
     "calibration: upset": Learned(upset=False),
     "calibration: draw width": Learned(draw_width=False),
 }
-"""Parts of the calibration that can be left unlearned."""
 
 
 def rows(game: Game, trials: int) -> Iterator[Result]:

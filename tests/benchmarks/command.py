@@ -11,8 +11,7 @@ from rich.table import Table
 from tests.benchmarks.document import writing
 from tests.benchmarks.measure import Result, Skipped
 
-Shown = tuple[int, list[Result]]
-"""The exit code, and all results."""
+Shown = tuple[int, list[Result]]  # The exit code, and all results.
 
 
 def a_parser(module: str, text: str | None) -> argparse.ArgumentParser:

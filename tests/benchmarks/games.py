@@ -37,20 +37,15 @@ from tests.benchmarks.measure import Result, result, shared
 class Plan:
     """Files to play alike, and within which bounds."""
 
-    files: Sequence[str | Path]
-    """Names of shared files, or paths of others."""
+    files: Sequence[str | Path]  # Names of shared files, or paths of others.
     trials: int = 100
     rounds: int | None = None
     cut: Sequence[int] = ()
     teams: int | None = None
-    systems: Sequence[str] = (REFERENCE,)
-    """Those of ours that are compared with the peers."""
-    whole: bool = True
-    """Whether files that are cut are played unchanged, too."""
-    skip: int = 0
-    """The number of lines that are skipped at the start of the file."""
-    seconds: int = 1200
-    """The time that a peer or a system may take on a game."""
+    systems: Sequence[str] = (REFERENCE,)  # Those of ours that are compared with the peers.
+    whole: bool = True  # Whether files that are cut are played unchanged, too.
+    skip: int = 0  # The number of lines that are skipped at the start of the file.
+    seconds: int = 1200  # The time that a peer or a system may take on a game.
 
 
 ALL = tuple(SPACES)

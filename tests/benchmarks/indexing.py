@@ -29,8 +29,7 @@ from tests.benchmarks.measure import Result, result
 from tests.builders.indexes import LADDER, an_event
 
 PLAYERS, FEW_PLAYERS = 10_000_000, 1_000_000
-STEADY = 300_000
-"""The events after those that made each player."""
+STEADY = 300_000  # The events after those that made each player.
 QUESTIONS = 5_000
 MEAN, SPREAD = 1500.0, 300.0
 LOOKED_UP, ROWS = 50, 50

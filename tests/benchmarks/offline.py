@@ -43,10 +43,8 @@ TURNS = 5
 
 class Made(NamedTuple):
     rounds: int
-    size: int
-    """The number of players in a round."""
-    players: int
-    """The number of players in the file."""
+    size: int  # The number of players in a round.
+    players: int  # The number of players in the file.
 
 
 MADE = {
@@ -55,8 +53,7 @@ MADE = {
     "twelve": Made(100_000, 12, 100_000),
     "twelve-few": Made(100_000, 12, 1_000),
 }
-QUICK = 100
-"""The divisor of the number of rounds for a quick run."""
+QUICK = 100  # The divisor of the number of rounds for a quick run.
 
 
 def made_up(count: int, made: Made) -> Iterator[bytes]:

@@ -41,15 +41,13 @@ from tests.benchmarks.offline import CONFIG
 from tests.benchmarks.stream.rounds import WORKLOADS, Round, limited, updates_of
 
 WORKLOAD, UPDATES = "lobby5", 6_000_000
-QUICK = 100
-"""The divisor of the number of updates, or of seeded players, for a quick run."""
+QUICK = 100  # The divisor of the number of updates, or of seeded players, for a quick run.
 TURNS = 3
 AT_ONCE = 20_000
 HEADERS = (("content-type", JSON.encode()),)
 RECEIVED_S = 4e9
 SEEDED_PLAYERS = 10_000_000
-TOGETHER = 20
-"""The number of seeds that a rebuild takes at once."""
+TOGETHER = 20  # The number of seeds that a rebuild takes at once.
 WINDOW = 100_000
 LADDERS = any_ladder(CONFIG)
 

@@ -29,11 +29,9 @@ from tests.benchmarks.measure import Effort, Result, best_s, result, times_s
 # --- brute force ----------------------------------------------------------------------------------
 
 C = np.pi / np.sqrt(3.0)
-CHUNK = 2**21
-"""Terms taken at once."""
+CHUNK = 2**21  # Terms taken at once.
 HALVINGS = 40
-FIRST_REACH = 1e-3
-"""Points around the found performance that are looked at first."""
+FIRST_REACH = 1e-3  # Points around the found performance that are looked at first.
 
 
 def _logistic(x: Floats, i: Ints, mu: Floats, delta: Floats) -> Floats:
@@ -96,11 +94,9 @@ def _zeros(balance: Callable[[Floats], Floats], near: Floats) -> Floats:
 SIZES = (2, 5, 12, 30, 60, 100, 300, 1000, 10_000, 100_000, 1_000_000)
 PLAYERS, QUICK_PLAYERS = 100_000, 2_000
 SMALL = (2, 3, 5, 12, 30, 100)
-FEW, QUICK_FEW = 20_000, 1_000
-"""Of the two-moment filter."""
+FEW, QUICK_FEW = 20_000, 1_000  # Of the two-moment filter.
 TURNS = 100
-CHECKED_TERMS = 4_000_000
-"""Ranks checked times players of their round."""
+CHECKED_TERMS = 4_000_000  # Ranks checked times players of their round.
 MOST_CHECKED = 2_000
 
 WEIGHT_LIMIT, SIGMA_LIMIT = 0.23, 54.0

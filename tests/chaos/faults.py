@@ -213,14 +213,13 @@ KILLS, AHEAD, GUST = 100, 10, 10
 """A storm: the number of kills, the rounds sent with each, and the faults before the storm ends and
 all rounds are rated."""
 
-TOXICS: dict[str, Toxic | None] = {
+TOXICS: dict[str, Toxic | None] = {  # The faults of connections.
     "cut": None,
     "delayed": {"type": "latency", "attributes": {"latency": 300, "jitter": 250}},  # ms
     "throttled": {"type": "bandwidth", "attributes": {"rate": 20}},  # KB/s
     "silent": SILENT,
     "torn": {"type": "limit_data", "attributes": {"bytes": 20_000}},  # ends within an answer
 }
-"""The faults of connections."""
 SPOILT_S = 4.0
 LADDERS = LADDER.replace("ranked", '"*"') + LADDER  # a default ladder, and one that is changed
 

@@ -31,8 +31,7 @@ from stream_rater.adapters.access import CLIENT_LOGGER
 WRITE_TXN_MARKERS, DESCRIBE_PRODUCERS, LIST_TRANSACTIONS = 27, 61, 66
 TIMEOUT_S = 60.0
 UNDER_WAY = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
-STATES = "__transaction_state"
-"""The coordinators' topic. It has each state of each transaction."""
+STATES = "__transaction_state"  # The coordinators' topic. It has each state of each transaction.
 PREPARE_COMMIT, PREPARE_ABORT = 2, 3  # the states that are decisions
 OLDER_S = 1.0  # a transaction that is open for less time is not looked at
 GOES_ON = 47

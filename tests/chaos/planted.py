@@ -203,11 +203,10 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "aborted-is-committed": _committing_aborted,
 }  # fmt: skip
 
-IN_SERVE: dict[str, Callable[[], Any]] = {
+IN_SERVE: dict[str, Callable[[], Any]] = {  # Faults of `serve`.
     "older-state-answered": _answering_from_any_state,
     "min-offset-ignored": _not_waiting,
 }
-"""Faults of `serve`."""
 
 
 def planted(name: str) -> Any:

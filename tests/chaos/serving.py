@@ -56,10 +56,7 @@ def serve_killed(name: str, folder: Path, quick: bool) -> Outcome:
     """Kill one of two `serve` processes under load, and start it again: with its index, or every
     second time without. The other one goes on."""
     apis = [f"127.0.0.1:{free_port()}" for _ in range(PROCESSES)]
-    with (
-        a_scene(name, folder, quick, apis=apis) as scene,
-        started(scene, apis, folder) as doors,
-    ):
+    with a_scene(name, folder, quick, apis=apis) as scene, started(scene, apis, folder) as doors:
         scene.season.play(AT_ONCE)
         scene.recover()
         for i in range(scene.times(4)):

@@ -37,8 +37,7 @@ LOG: list[Line] = [
 ]  # fmt: skip
 """With a seed, a duplicate, corrections, one of which is refused, and a season, on two ladders of
 one partition."""
-REJECTED = {7, 10}
-"""The offsets of the records that are rejected."""
+REJECTED = {7, 10}  # The offsets of the records that are rejected.
 CORRECTED = frozenset({LADDER})
 SHARDS = 4
 

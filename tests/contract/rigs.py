@@ -105,10 +105,8 @@ class LocalRig:
 
     log: Any
     store: LocalStore
-    cut: Callable[[int, int], None]
-    """Delete the records of round-completed before this offset."""
-    cut_rejections: Callable[[], None]
-    """Delete all records of round-rejected."""
+    cut: Callable[[int, int], None]  # Delete the records of round-completed before this offset.
+    cut_rejections: Callable[[], None]  # Delete all records of round-rejected.
     _events: Callable[[], list[Event]]
     _rejections: Callable[[], list[Rejection]]
 
@@ -380,8 +378,7 @@ class KafkaRig:
             self.leave(member)
 
 
-Rig = LocalRig | KafkaRig
-"""A log and its groups."""
+Rig = LocalRig | KafkaRig  # A log and its groups.
 
 
 def configure(client: Any, topic: str, name: str, value: str) -> None:

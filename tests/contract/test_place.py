@@ -42,8 +42,7 @@ from tests.waits import HANGS_S
 
 ENDS, SHARDS = [len(LOG)], 4
 BELIEF = next(data for some in a_memory().beliefs() for _, data in some)
-OTHERS = any_ladder(CONFIG)
-"""A ladders file with other parameters."""
+OTHERS = any_ladder(CONFIG)  # A ladders file with other parameters.
 PAGE = PageWritten(ladder=LADDER, season=1, page=0, pages=1, digest="d")
 KEPT = SeasonKept(
     ladder=LADDER, season=1, started_at=None, ended_at="2026-01-02T00:00:00Z", offset=5, players=1,

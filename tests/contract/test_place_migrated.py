@@ -9,14 +9,7 @@ import pytest
 
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config.errors import BadConfiguration, Failed
-from stream_rater.config.ladders import (
-    ANY_LADDER,
-    TEMPLATE,
-    Change,
-    Ladder,
-    Ladders,
-    any_ladder,
-)
+from stream_rater.config.ladders import ANY_LADDER, TEMPLATE, Change, Ladder, Ladders, any_ladder
 from stream_rater.contract.errors import LayoutMismatch, Unusable
 from stream_rater.contract.events import LOG_LOST, offset_of, rating_changed_from_json
 from stream_rater.contract.record import ANY_OFFSET, Record
@@ -237,8 +230,7 @@ def newest_by_offset(place: Place, key: bytes) -> bytes | None:
     return max((each.value for each in place.events() if each.key == key), key=offset_of)
 
 
-KEPT = 12
-"""The records that a torn log still has. A correction is among them."""
+KEPT = 12  # The records that a torn log still has. A correction is among them.
 
 
 def torn() -> MemoryPlace:

@@ -347,8 +347,7 @@ def test_each_server_of_a_cluster_is_asked(
 BELIEFS = Application(Position(1, 0), BeliefColumn.of([(("duel", "ann"), b"belief")]))
 
 
-REPLICA = "REPLICAOF 127.0.0.1 1"
-"""Of a master that is not there."""
+REPLICA = "REPLICAOF 127.0.0.1 1"  # Of a master that is not there.
 
 
 @pytest.mark.parametrize(

@@ -135,8 +135,7 @@ def test_a_pending_transaction_hides_the_offsets(rig: Rig, monkeypatch: pytest.M
         member.do(Committed(ALL))
 
 
-AHEAD = 20_000
-"""So many events that some are in flight before the store has answered."""
+AHEAD = 20_000  # So many events that some are in flight before the store has answered.
 
 
 def applied_ahead(

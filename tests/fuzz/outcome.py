@@ -20,8 +20,7 @@ CODES = {
 
 READER = Reader(ANY_LADDER)
 RECEIVED = parse_time("2026-11-20T20:15:06Z")
-TRIES = 20
-"""More of them, before an input counts as slow. The first that is not slow is the last."""
+TRIES = 20  # More of them, before an input counts as slow. The first that is not slow is the last.
 
 
 def check_outcome(data: bytes, content_type: str, reader: Reader = READER) -> str:

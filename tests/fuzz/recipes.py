@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from stream_rater.contract.events import JSON, MSGPACK
 from tests.rounds import event
 
-MUTATIONS = 32
-"""Inputs that one message makes in each encoding, beside itself."""
+MUTATIONS = 32  # Inputs that one message makes in each encoding, beside itself.
 
 INTERESTING = [
     b"\x00", b"\xff", b"\x7f", b"\x80", b'"', b"\\", b"\\u", b"\\ud800", b"[", b"]", b"{", b"}",

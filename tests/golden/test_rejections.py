@@ -31,8 +31,7 @@ LADDERS = Ladders(
     limits=Limits(max_bytes=3000),
 )
 PARTITIONS = 4
-HOME = 2
-"""Of these the ladder's."""
+HOME = 2  # Of these the ladder's.
 
 Answer = list[str]
 """Code, message, and whose round it is: ladder and round id. Empty for a valid round."""
@@ -69,7 +68,7 @@ AROUND: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """Mistakes in the fields around the list."""
 
-LINES: dict[str, dict[str, Any]] = {
+LINES: dict[str, dict[str, Any]] = {  # Wrong lines, each in place of another.
     "rank is a text": {"rank": "2"},
     "dnf is a number": {"player": "k", "dnf": 1},
     "player is a number": {"player": 7, "rank": 1},
@@ -94,7 +93,6 @@ LINES: dict[str, dict[str, Any]] = {
     "another stands twice": {"team": ["bob", "x"], "dnf": True},
     "in a team twice": {"team": ["k", "k"], "rank": 9},
 }
-"""Wrong lines, each in place of another."""
 
 COUNTS = {"too-few-entries": 1, "too-many-entries": 10}
 RECORDS = ("unreadable", "cut", "wrong-partition")

@@ -33,8 +33,7 @@ from tests.waits import STILL_S
 
 NOWHERE = Settings(topic_prefix="")
 LONG_AGO = "2020-05-01T20:15:05Z"
-Given = tuple[Settings, Rights]
-"""A place, and somebody's rights there."""
+Given = tuple[Settings, Rights]  # A place, and somebody's rights there.
 
 
 @dataclass

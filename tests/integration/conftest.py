@@ -31,8 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.integration)
 
 
-STARTED = pytest.StashKey[list[WorkerProcess]]()
-"""The workers of a test that became ready."""
+STARTED = pytest.StashKey[list[WorkerProcess]]()  # The workers of a test that became ready.
 
 
 @pytest.hookimpl(wrapper=True)

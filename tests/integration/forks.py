@@ -40,8 +40,7 @@ class Fork:
         for path in (out, err):
             path.touch()
         self._process = context.Process(
-            target=_perform,
-            args=(self._arguments, dict(environment), str(out), str(err), prepare),
+            target=_perform, args=(self._arguments, dict(environment), str(out), str(err), prepare)
         )
         with _one_at_a_time:
             self._process.start()

@@ -30,8 +30,7 @@ LAST_RELEASE = "tests.integration.last_release"
 PATIENTLY = "900"
 """For `verify --wait`: seconds within which the workers finish, on whatever machine."""
 
-Ended = subprocess.CompletedProcess[str]
-"""A command that has ended."""
+Ended = subprocess.CompletedProcess[str]  # A command that has ended.
 
 ANSWER_S = 60.0
 """Without an answer for so long, a page counts as not there, and whoever waits asks again."""
@@ -231,8 +230,7 @@ class WorkerProcess(Answering):
         self._guard.wait()
 
 
-Start = Callable[..., WorkerProcess]
-"""Starts a worker, as the fixture `worker_process` does."""
+Start = Callable[..., WorkerProcess]  # Starts a worker, as the fixture `worker_process` does.
 
 
 def gone(settings: Settings) -> Callable[[], bool]:

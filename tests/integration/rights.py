@@ -148,8 +148,7 @@ ROLES = {
         "group updaters": "DESCRIBE",
     },
 }  # fmt: skip
-ROLES["on a cluster"] = ROLES["all"]
-"""Kafka's rights by role: the operations on each resource."""
+ROLES["on a cluster"] = ROLES["all"]  # Kafka's rights by role: the operations on each resource.
 
 SEASONS = "season-standings"
 IN_A_SENTENCE = {

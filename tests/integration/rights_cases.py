@@ -60,11 +60,8 @@ COMMANDS = {
     "erase --delete-old": ["erase", "ann", "--to", "NEW", "--delete-old"],
     rights.SEASONS: ["season-standings", "eu"],
 }
-WORKERS = {
-    "estimator": frozenset({"estimator"}),
-    "updater": frozenset({"updater"}),
-}
-WRITING = {
+WORKERS = {"estimator": frozenset({"estimator"}), "updater": frozenset({"updater"})}
+WRITING = {  # Roles that would change what others read: each case has topics of its own.
     "submit",
     "correct",
     "seed --from-ladder",
@@ -72,12 +69,10 @@ WRITING = {
     "erase --delete-old",
     "serve with writing",
 }
-"""Roles that would change what others read: each case has topics of its own."""
 VARIED = {"erase --delete-old", *SERVING} - {"serve"}
 """Roles that need all that another one needs, and more."""
 KAFKA, REDIS = "kafka", "redis"
-TOO_FEW = "1 rounds to tune on"
-"""`tune` with all its rights ends here."""
+TOO_FEW = "1 rounds to tune on"  # `tune` with all its rights ends here.
 AFTER_CORRECTIONS = {
     ("estimator", "READ TOPIC performance-estimated"),
     ("rebuild", "READ TOPIC rating-changed"),
@@ -137,8 +132,7 @@ class Runs:
     castle: Castle
     folder: Path
     pool: ThreadPoolExecutor
-    parts: Sequence[Bytes] = ()
-    """What an estimator has sent to the updaters."""
+    parts: Sequence[Bytes] = ()  # What an estimator has sent to the updaters.
     records: dict[str, list[Bytes]] = field(default_factory=dict)
     """What the topics hold of the place where all is rated."""
     futures: dict[Case, "Future[Ended]"] = field(default_factory=dict)

@@ -51,8 +51,7 @@ class Certificates:
     authority: Path
     certificate: Path
     key: Path
-    both: Path
-    """Key and certificate in one file, as Kafka needs them."""
+    both: Path  # Key and certificate in one file, as Kafka needs them.
 
 
 def make_certificates(folder: Path) -> Certificates:
@@ -74,8 +73,7 @@ def make_certificates(folder: Path) -> Certificates:
 class Acl:
     """A right in Kafka: an operation on a topic, a group or transactional ids."""
 
-    kind: str
-    """TOPIC, GROUP or TRANSACTIONAL_ID."""
+    kind: str  # TOPIC, GROUP or TRANSACTIONAL_ID.
     name: str
     operation: str
     prefixed: bool = False

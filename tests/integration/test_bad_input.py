@@ -56,8 +56,7 @@ class Aftermath:
     settings: Settings
     worker: WorkerProcess
     sent: dict[Place, Bytes]
-    codes: dict[Place, str]
-    """The expected codes of the bad records."""
+    codes: dict[Place, str]  # The expected codes of the bad records.
     good: set[Place]
     rejected: dict[Place, list[dict[str, bytes]]] = field(default_factory=dict)
     """The headers of the rejections, with the key and the value as `key` and `value`."""

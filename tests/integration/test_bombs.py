@@ -26,8 +26,7 @@ from tests.waits import STILL_S
 BOMB_BYTES = 100 * MEBIBYTE
 LARGE_BYTES = 50_000_000
 TOPIC_BYTES = 64 * MEBIBYTE
-MANY = 24
-"""The number of records in a batch that cannot be read."""
+MANY = 24  # The number of records in a batch that cannot be read.
 MOST_MEMORY = 1536 * MEBIBYTE
 """The limit on a worker's memory. 536 MiB were measured; a worker that kept all bombs would have
 1.2 GB of them."""

@@ -112,8 +112,7 @@ def test_it_finds_a_fault_that_is_planted_in_a_worker(
 
 PLAYERS, TURNS = 8, 12
 """All play in each round, and each is on the leaderboard after half of the first rounds."""
-ENOUGH = 40
-"""The answers that are waited for: about five about each player."""
+ENOUGH = 40  # The answers that are waited for: about five about each player.
 FOUND = {"": set(), "older-state-answered": {"back in time"}, "min-offset-ignored": {"min_offset"}}
 """The rules that the judge finds broken."""
 

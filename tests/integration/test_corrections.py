@@ -24,8 +24,7 @@ from tests.waits import wait_until
 
 Who = tuple[str, str]
 
-INITIAL = 960.0
-"""The rating that a newcomer is shown with."""
+INITIAL = 960.0  # The rating that a newcomer is shown with.
 PLAYERS = [f"p{number}" for number in range(8)]
 RANKED, DUELS = "ranked", "duels"
 

@@ -50,10 +50,8 @@ class Season(NamedTuple):
 
     rounds: Path
     ladders: Path
-    beliefs: dict[Player, bytes]
-    """Records by player, with zeros for source offsets."""
-    results: Counter[tuple[str, str, str]]
-    """(ladder, round id, player), each once."""
+    beliefs: dict[Player, bytes]  # Records by player, with zeros for source offsets.
+    results: Counter[tuple[str, str, str]]  # (ladder, round id, player), each once.
 
 
 def _lines(shared: Path) -> Iterator[bytes]:
@@ -62,8 +60,7 @@ def _lines(shared: Path) -> Iterator[bytes]:
             yield from itertools.islice(file, count)
 
 
-LAST = 6
-"""Where the source offset is in a record."""
+LAST = 6  # Where the source offset is in a record.
 
 
 def _without_offset(record: bytes) -> bytes:

@@ -21,7 +21,7 @@ from tests.integration.processes import Start, environment_of, stopped
 from tests.integration.test_corrections import correct, rated
 from tests.integration.test_rebuild import rebuild
 
-EFFECTS = [
+EFFECTS = [  # All that `erase` writes by, in the order of the first calls.
     "stream_rater.adapters.kafka.topics.Admin.create_topics",
     "stream_rater.adapters.kafka.producers.Copier.write",
     "stream_rater.adapters.kafka.topics.Admin.commit",
@@ -33,7 +33,6 @@ EFFECTS = [
     "stream_rater.adapters.kafka.ladder_events.LadderEvents.write",
     "stream_rater.adapters.redis.metadata.StoreMetadata.end_rebuild",
 ]
-"""All that `erase` writes by, in the order of the first calls."""
 
 
 def killed_after(last: str, at: Settings, to: Settings, log: Path) -> list[str]:

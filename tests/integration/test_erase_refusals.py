@@ -19,22 +19,14 @@ from stream_rater.operations.migrate import Migration
 from stream_rater.operations.rewriting import Pseudonym
 from stream_rater.places import opened
 from tests import real
-from tests.integration.erasing import (
-    GERTRUDE,
-    NAME,
-    beliefs,
-    erase,
-    refused,
-    season,
-)
+from tests.integration.erasing import GERTRUDE, NAME, beliefs, erase, refused, season
 from tests.integration.processes import Start, stopped, stream_rater, wait_until
 from tests.integration.test_corrections import RANKED, correct, played, rated, verified
 from tests.integration.test_rebuild import rebuild
 from tests.integration.topics import make_topics, produce, read_topic, remove_topic
 from tests.waits import STILL_S
 
-MU = 21
-"""Where mu begins in a record."""
+MU = 21  # Where mu begins in a record.
 
 
 def delete_first_rounds(at: Settings) -> None:

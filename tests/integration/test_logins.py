@@ -120,8 +120,7 @@ def place(servers: tuple[Addresses, str]) -> Iterator[Place]:
         yield Place(at, secured)
 
 
-other_place = place
-"""Another one."""
+other_place = place  # Another one.
 
 
 # --- passwords -----------------------------------------------------------------------------------

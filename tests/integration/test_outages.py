@@ -245,8 +245,7 @@ def test_a_call_that_hangs_ends_the_worker(addresses: Addresses, worker_process:
 
 # --- a store that the log does not lead to ---
 
-MU = 21
-"""Where mu begins in a record."""
+MU = 21  # Where mu begins in a record.
 
 
 def make_foreign(at: Settings, *, ahead: bool) -> set[int]:
@@ -315,8 +314,7 @@ def test_a_store_of_another_history_is_not_rated_by(
 
 # --- Kafka comes back with less than it had acknowledged, and Redis does not ---
 
-LADDER = "ladder-0"
-"""All rounds are of this ladder, and so in one partition."""
+LADDER = "ladder-0"  # All rounds are of this ladder, and so in one partition.
 ADVICE = "run `stream-rater rebuild --replace`"
 
 
@@ -324,8 +322,7 @@ def rounds(first: int, count: int) -> Sequence[Bytes]:
     return [a_round(number, LADDER) for number in range(first, first + count)]
 
 
-OTHERS = rounds(40, 12)
-"""Other rounds of the same players."""
+OTHERS = rounds(40, 12)  # Other rounds of the same players.
 
 
 def partition_folder(at: Settings, kafka: Server) -> Path:

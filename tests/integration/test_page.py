@@ -32,8 +32,7 @@ from tests.integration.test_service import Start
 from tests.integration.topics import Finished, produce
 from tests.real import SettingsFactory
 
-HOSTILE = "<img src=x onerror=alert(1)>/%"
-"""An id that is markup, a path and an escape."""
+HOSTILE = "<img src=x onerror=alert(1)>/%"  # An id that is markup, a path and an escape.
 ROWS = 25
 DAY_S = 86_400
 LISTED = 60

@@ -32,8 +32,7 @@ from watching.ask import Panel, Prometheus, panels
 
 EVERY = "3000ms"
 """Between two scrapes, and the longest that a scrape may take, even on a busy machine."""
-ALL_OF_IT = "1h"
-"""A window that has the whole load in it, however long that took."""
+ALL_OF_IT = "1h"  # A window that has the whole load in it, however long that took.
 ROUNDS_AT_ONCE = 40
 SHOWN = list(panels(rate_interval=ALL_OF_IT))
 SELECTOR = re.compile(r"\b(?:stream_rater_\w+|job\w*:[\w:]+|process_\w+|up)\b(?:\{[^}]*\})?")
@@ -67,8 +66,7 @@ class Watched(NamedTuple):
     log: Path
     seen_s: float
     """When the data of the load were there (Unix seconds). Later their windows may be over."""
-    lasted_s: float
-    """How long the load took, from its first round on."""
+    lasted_s: float  # How long the load took, from its first round on.
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,7 @@ from tests.integration.processes import ANSWER_S, environment_of, wait_until
 from tests.real import SettingsFactory
 from tests.waits import HANGS_S, any_of, cpu_of, size_of
 
-SERVICE, CLIENT = "terminal 1", "terminal 2"
-"""Titles of the tutorial's blocks."""
+SERVICE, CLIENT = "terminal 1", "terminal 2"  # Titles of the tutorial's blocks.
 
 
 def acts() -> list[tuple[str, str]]:

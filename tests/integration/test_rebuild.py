@@ -23,13 +23,12 @@ from tests.real import SettingsFactory
 from tests.restore import Rehearsal
 from tests.waits import STILL_S, wait_until
 
-EFFECTS = [
+EFFECTS = [  # What `rebuild` writes by, up to the beliefs, in the order of the first calls.
     "stream_rater.adapters.kafka.producers.PartsProducer.scatter",
     "stream_rater.adapters.kafka.topics.Admin.commit",
     "stream_rater.adapters.redis.metadata.StoreMetadata.begin_rebuild",
     "stream_rater.adapters.redis.store.RedisStore.apply",
 ]
-"""What `rebuild` writes by, up to the beliefs, in the order of the first calls."""
 
 PLAYERS, EACH = 200, 8
 """The players of the restore, and its rounds before the snapshot, and again after it."""

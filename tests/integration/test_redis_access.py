@@ -44,8 +44,7 @@ def some_rounds(first: int, count: int) -> list[Bytes]:
 
 # --- a password that changes ---
 
-ROUNDS = 60
-"""How many rounds wait when the password changes."""
+ROUNDS = 60  # How many rounds wait when the password changes.
 
 
 @OWN_REDIS
@@ -87,8 +86,7 @@ def test_a_password_that_changes_under_load(
 
 # --- a sentinel ---
 
-RATER, WATCHER = "rater", "watcher"
-"""The service's users on Redis and on the sentinel."""
+RATER, WATCHER = "rater", "watcher"  # The service's users on Redis and on the sentinel.
 REFUSED = "invalid username-password pair .* disabled: it is asked as STREAM_RATER_REDIS_SENTINEL_"
 
 

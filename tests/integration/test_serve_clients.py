@@ -52,8 +52,7 @@ CHECKS = (
     not_a_server_error, openapi.status_code_conformance, openapi.content_type_conformance,
     openapi.response_schema_conformance,
 )  # fmt: skip
-FEW, MANY = 5, 30
-"""Examples of each operation."""
+FEW, MANY = 5, 30  # Examples of each operation.
 ASKED = [each.name for each in OPERATIONS if each.answer is not None]
 """The stream of changes does not end: another test follows it."""
 PATHS = {"ladder": st.sampled_from(["eu", "eu", "eu", "asia"]),

@@ -17,8 +17,7 @@ from tests.integration.topics import other_producers, remove_topic
 from tests.real import SettingsFactory
 
 AT = "/v1/ladders/eu"
-COUNT = 2000
-"""Players, each of two events: the later ones come behind all the former."""
+COUNT = 2000  # Players, each of two events: the later ones come behind all the former.
 
 
 def publish_many(at: Settings) -> None:

@@ -29,8 +29,7 @@ from tests.real import SettingsFactory
 from tests.waits import STILL_S, wait_until
 
 SOME_DAY = "2020-05-01T20:15:05Z"
-LONG_SESSION_MS = 300_000
-"""Longer than a test waits for something that does not move."""
+LONG_SESSION_MS = 300_000  # Longer than a test waits for something that does not move.
 
 
 def a_round(number: int, ladder: str = "", players: int = 2) -> Bytes:

@@ -23,8 +23,7 @@ from tests.builders.lines import Bytes
 from tests.waits import wait_until
 
 LARGEST = 16 * 2**20
-TIMEOUT_S = 180.0
-"""Without anything from the broker for so long, it hangs."""
+TIMEOUT_S = 180.0  # Without anything from the broker for so long, it hangs.
 
 
 @lru_cache

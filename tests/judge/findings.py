@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-MOST_LINES = 1000
-"""The violations that are kept as lines. All are counted."""
+MOST_LINES = 1000  # The violations that are kept as lines. All are counted.
 
 
 @dataclass

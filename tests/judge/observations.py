@@ -71,8 +71,7 @@ class Sent(Line, frozen=True, tag="s", kw_only=True):
 
 
 class Answered(Line, frozen=True, tag="a", kw_only=True):
-    c: str
-    """The connection: a name that no other connection has. One question follows the other."""
+    c: str  # The connection: a name that no other connection has. One question follows the other.
     path: str  # the path of the question, with its query
     status: int
     body: msgspec.Raw

@@ -12,9 +12,7 @@ from stream_rater.pipeline.estimator.admission import NONE_UNSETTLED, Agreement
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.ports import (
-    Step,
-)
+from stream_rater.pipeline.ports import Step
 
 from .actors import Actor
 from .game import LADDERS

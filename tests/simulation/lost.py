@@ -15,8 +15,7 @@ from .game import PARTITION_OF
 from .registry import altered, catches
 from .stage import A0, B0, C0, D0, Stage
 
-STEPS = 20
-"""More steps than a rebuild has."""
+STEPS = 20  # More steps than a rebuild has.
 TURNS = 50
 
 

@@ -224,7 +224,7 @@ def with_table(kind: type[RecordTable]) -> type[Updater]:
     return altered(Updater, __init__=init)
 
 
-_nameless = altered(
+_nameless = altered(  # A table that finds a record by its fingerprint alone.
     RecordTable,
     find=lambda self, owners, names, *others: RecordTable.find(
         self, owners, _without_letters(names), *others
@@ -233,7 +233,6 @@ _nameless = altered(
         self, owners, _without_letters(names), *others
     ),
 )
-"""A table that finds a record by its fingerprint alone."""
 
 
 @catches("cache-by-fingerprint", "cached records by exact ids", with_table(_nameless))

@@ -30,8 +30,7 @@ class Mutant(NamedTuple):
     stuck: bool  # whether it ends in work that is never finished, and not in a wrong rating
 
 
-MUTANTS: dict[str, Mutant] = {}
-"""By name. It is complete once `mutants` is imported."""
+MUTANTS: dict[str, Mutant] = {}  # By name. It is complete once `mutants` is imported.
 
 
 def catches(

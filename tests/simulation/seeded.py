@@ -14,14 +14,7 @@ from stream_rater.pipeline.estimator.estimation import part_ends
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.input_partition import InputPartition
 from stream_rater.pipeline.parts.seed_parts import SeedPart
-from stream_rater.pipeline.ports import (
-    CommitSource,
-    Publish,
-    ReadBeliefs,
-    Scatter,
-    Step,
-    ask,
-)
+from stream_rater.pipeline.ports import CommitSource, Publish, ReadBeliefs, Scatter, Step, ask
 from stream_rater.pipeline.updater import seeded_changes
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.rating.model import Table

@@ -110,8 +110,7 @@ def soak(first: int, seeds: int, minutes: float, console: Console) -> Tally:
 
 @dataclass
 class Summary:
-    first: int
-    """The first seed. The same seeds have the same faults and violations."""
+    first: int  # The first seed. The same seeds have the same faults and violations.
     seeds: int
     violations: int
     mutants: int

@@ -24,12 +24,9 @@ class ShardState(StrEnum):
     offset."""
 
     OPENING = "Opening"
-    REFILLING = "Refilling"
-    """a < c: Redis lost writes."""
-    SETTLING = "Settling"
-    """a > c: events of the last call may not be published."""
-    WORKING = "Working"
-    """a = c."""
+    REFILLING = "Refilling"  # a < c: Redis lost writes.
+    SETTLING = "Settling"  # a > c: events of the last call may not be published.
+    WORKING = "Working"  # a = c.
     REFUSED = "Refused"
     STARTING_OVER = "StartingOver"
 
@@ -40,8 +37,7 @@ class Transition(NamedTuple):
 
     source: PartitionState | ShardState | None
     target: PartitionState | ShardState | None
-    why: str
-    """The label of the arrow: the step's number, if it has one, and the cause."""
+    why: str  # The label of the arrow: the step's number, if it has one, and the cause.
 
 
 _P, _S = PartitionState, ShardState

@@ -19,8 +19,7 @@ State = PartitionState | ShardState
 
 
 class Taken(NamedTuple):
-    role: str
-    """The machine. (The states of both machines have some names in common.)"""
+    role: str  # The machine. (The states of both machines have some names in common.)
     source: State | None
     target: State | None
     step: str = ""  # the first step of the protocol in it, if source and target are the same

@@ -15,7 +15,7 @@ from tests.benchmarks.lab.peers import SPACES
 from tests.simulation.faults import KINDS
 
 ALL_ELSE = "everything else, the Kafka client's threads among it"
-SIMULATED = {
+SIMULATED = {  # What a line of the simulation's table counts, by its field in the JSON object.
     "seeds": "seeds, each a simulation of its own",
     "violations": "seeds with a wrong rating, an event lost, doubled or out of order, or a round"
     " that is never rated",
@@ -23,7 +23,6 @@ SIMULATED = {
     "caught": "mutants caught by a scenario written for them",
     "caught_by_seeds": "mutants caught by random seeds, too",
 }
-"""What a line of the simulation's table counts, by its field in the JSON object."""
 
 
 def verdicts(row: Row) -> Iterator[Row]:

@@ -9,11 +9,9 @@ from typing import Any
 import msgspec
 
 MISSING = "–"
-DIGITS = 3
-"""Significant digits of a measured figure; counts are shown in full."""
+DIGITS = 3  # Significant digits of a measured figure; counts are shown in full.
 
-Figures = Mapping[str, Any]
-"""A JSON object as a benchmark printed it."""
+Figures = Mapping[str, Any]  # A JSON object as a benchmark printed it.
 
 
 class Unreadable(Exception):
@@ -23,20 +21,17 @@ class Unreadable(Exception):
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     """When and where a row was taken."""
 
-    date: str
-    """UTC, such as `2026-11-25 09:12`."""
+    date: str  # UTC, such as `2026-11-25 09:12`.
     commit: str
     command: str
     machine: str
-    remark: str = ""
-    """What else a reader must know, in a full sentence."""
+    remark: str = ""  # What else a reader must know, in a full sentence.
 
 
 class Row(msgspec.Struct, frozen=True):
     """The figures of one benchmark, fault or simulation."""
 
-    name: str
-    """Unique: the row of a later run replaces it."""
+    name: str  # Unique: the row of a later run replaces it.
     origin: Origin
     figures: Figures
 

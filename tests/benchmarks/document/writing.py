@@ -22,14 +22,12 @@ from tests.benchmarks.document.summary import summary
 from tests.benchmarks.document.tables import TABLES, Table
 
 ROWS = Path("docs/benchmarks.jsonl")
-PAGE = Path("docs/benchmarks.md")
-"""The page for people."""
+PAGE = Path("docs/benchmarks.md")  # The page for people.
 TEMPLATE = Path("tests/benchmarks/document/page.md")
 FULL = Path("build/benchmarks-full.md")
 """The page with all tables: not in the repository, and in the site of `make docs` once it is
 built."""
-CAPACITY = Path("docs/operations/capacity.md")
-"""A page for operators, with a short table."""
+CAPACITY = Path("docs/operations/capacity.md")  # A page for operators, with a short table.
 README = Path("README.md")
 
 SECTION = re.compile(r"(<!-- section: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)

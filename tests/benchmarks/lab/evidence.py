@@ -40,8 +40,7 @@ TRAIN = 0.1
 MEASURE = "pair_inversion"
 """The measure to tune by. It includes newcomers where nobody has played enough rounds yet, as in
 synth-large."""
-REFERENCE = "elo-mmr"
-"""The name of the system that the others are compared with."""
+REFERENCE = "elo-mmr"  # The name of the system that the others are compared with.
 SEED = 1
 
 FARMING_SYSTEMS: dict[str, RatingConfig] = {
@@ -61,10 +60,8 @@ class Effort:
     rounds: int | None
     """The number of rounds of each data set that are used, from its first round on. None for
     all."""
-    trials: int
-    """The number of configurations tried for each system and data set."""
-    sizes: tuple[int, ...]
-    """The numbers of players in a round, for Figure 3."""
+    trials: int  # The number of configurations tried for each system and data set.
+    sizes: tuple[int, ...]  # The numbers of players in a round, for Figure 3.
     synthetic: Mapping[str, Kind]
 
 
@@ -106,10 +103,8 @@ class Entry:
     against: Difference | None
     """The pair inversion minus that of the reference. It is None for the reference itself, if there
     is no reference, or if the measure is undefined for one of them."""
-    of: Counted
-    """The counts of the pairs and rounds that are scored, which all systems share."""
-    at_ends: tuple[str, ...] = ()
-    """The parameters that ended at an end of their range."""
+    of: Counted  # The counts of the pairs and rounds that are scored, which all systems share.
+    at_ends: tuple[str, ...] = ()  # The parameters that ended at an end of their range.
 
 
 Say = Callable[[str], None]
@@ -132,8 +127,7 @@ class Tuned(NamedTuple):
     """The result of tuning a system."""
 
     config: RatingConfig
-    at_ends: tuple[str, ...]
-    """The parameters that ended at an end of their range."""
+    at_ends: tuple[str, ...]  # The parameters that ended at an end of their range.
 
 
 def tuned(data: DataSet, system: str, trials: int, executor: Executor | None = None) -> Tuned:

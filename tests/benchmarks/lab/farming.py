@@ -21,8 +21,7 @@ from stream_rater.rounds.batch import NO_SCORES, NO_SEATS
 from tests.benchmarks.lab.dealt import singly
 
 HONEST, FARMED, HARVEST = 45, 45, 15
-THRESHOLD = 2975.0
-"""The paper's threshold; the ratings of its player, tourist, are near it."""
+THRESHOLD = 2975.0  # The paper's threshold; the ratings of its player, tourist, are near it.
 
 
 @dataclass(frozen=True, slots=True)

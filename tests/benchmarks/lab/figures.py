@@ -19,12 +19,11 @@ PAPER = {
 """The figures of the paper's Table 2 for synthetic seasons of the same kind: pair inversion and
 rank deviation, both in %, by data set and system."""
 
-CHOSEN = (
+CHOSEN = (  # A note for reports: the files by which systems, noise and first guesses were chosen.
     "The two-moment filter, its noise, and the first guesses of it and of Elo-MMR were chosen by "
     "the files cwl, map-rando, codeforces and, in earlier releases, formula-one: on these they are "
     "no test. Experience was chosen by the first three."
 )
-"""A note for reports: the files by which systems, noise and first guesses were chosen."""
 
 Lines = Iterable[str]
 

@@ -21,13 +21,11 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
 
-PARTS = 30
-"""The number of parts of the rounds that are scored."""
+PARTS = 30  # The number of parts of the rounds that are scored.
 CANDIDATES = 10
 """The most points that are followed from the first part on. They include the first guess and the
 tuned point."""
-APART = 0.12
-"""Two of the other points are at least so far from each other, in the unit cube."""
+APART = 0.12  # Two of the other points are at least so far from each other, in the unit cube.
 
 
 def distinct(
@@ -54,8 +52,7 @@ class Candidate(NamedTuple):
     point: Sequence[float]
     cost: float
     """The total loss of the rounds before those that are scored, and the prior's penalty."""
-    losses: Floats
-    """(R,) the losses of the rounds that are scored, in the order of the season."""
+    losses: Floats  # (R,) the losses of the rounds that are scored, in the order of the season.
     since: int = 0
     """The index of the first round that it may predict: it was found on the rounds before it."""
 

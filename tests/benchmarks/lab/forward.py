@@ -38,11 +38,9 @@ USUAL_DIMENSIONS = 4
 each of their dimensions, so that all systems are searched equally densely."""
 AGAIN = (1 / 3, 2 / 3)
 """After these fractions of the rounds that are scored, parameters are searched again."""
-AGAIN_TRIALS = 1 / 6
-"""The part of the trials that such a search gets."""
+AGAIN_TRIALS = 1 / 6  # The part of the trials that such a search gets.
 LEAST_TRIALS = 10
-JOINING = 2
-"""The most points of such a search that are followed from then on."""
+JOINING = 2  # The most points of such a search that are followed from then on.
 JOINING_APART = 0.02
 """They are at least so far from each other and from the point that is followed."""
 
@@ -51,25 +49,20 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     """One configuration of a system on a game. Its measures are those of the rounds after the first
     part, or None if nothing was scored."""
 
-    tuned_for: str
-    """DEFAULT, or the measure that it is tuned for."""
+    tuned_for: str  # DEFAULT, or the measure that it is tuned for.
     config: dict[str, Any]
     variance_factor: float
     """The variance factor that suits the rounds to tune on; 1 for the default configuration."""
-    last: Calibration
-    """The calibration of the last round."""
-    first_log_loss: float | None
-    """The log loss on the rounds to tune on."""
+    last: Calibration  # The calibration of the last round.
+    first_log_loss: float | None  # The log loss on the rounds to tune on.
     order: float | None
     order_all: float | None
     log_loss: float | None
     brier: float | None
     calibration_error: float | None
-    us_update: float
-    """Microseconds to rate one player in one round."""
+    us_update: float  # Microseconds to rate one player in one round.
     failed_rounds: int
-    at_ends: tuple[str, ...] = ()
-    """The parameters that ended at an end of their range."""
+    at_ends: tuple[str, ...] = ()  # The parameters that ended at an end of their range.
 
 
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,10 +74,8 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
     calibrated: float | None
     """By the first guess, with the calibration that suits the rounds so far, as in all that
     follow."""
-    tuned: float | None
-    """By the parameters tuned on the first part."""
-    validated: float | None
-    """By those, or by the first guess if they did not win (`validation`)."""
+    tuned: float | None  # By the parameters tuned on the first part.
+    validated: float | None  # By those, or by the first guess if they did not win (`validation`).
     followed: float | None
     """By the parameters that predicted best so far (`following`), which are those scored."""
 
@@ -97,10 +88,8 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     """The first guess, and the parameters that were tuned and followed. The configuration of the
     latter is the last one that was followed."""
     gain: Gain
-    won: bool = True
-    """Whether the tuned parameters won on rounds that their search had not seen."""
-    changes: int = 0
-    """How often the parameters changed while they were followed."""
+    won: bool = True  # Whether the tuned parameters won on rounds that their search had not seen.
+    changes: int = 0  # How often the parameters changed while they were followed.
 
     def of(self, aim: str) -> Variant:
         """The variant tuned for `aim`. Raises StopIteration if there is none."""
@@ -118,12 +107,10 @@ class Played(NamedTuple):
     point: list[float]
     early: Run
     """The rounds of the first part, with the model as it is; the times of the whole game."""
-    cost: float
-    """The total loss of the first part, and the prior's penalty."""
+    cost: float  # The total loss of the first part, and the prior's penalty.
     rest: Run
     """The rounds that are scored, in the order of the season, calibrated by the rounds before."""
-    scores: Floats
-    """(R, OF_PAIRS) their scores."""
+    scores: Floats  # (R, OF_PAIRS) their scores.
 
 
 def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:

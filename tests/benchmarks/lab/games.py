@@ -61,8 +61,7 @@ REFERENCE = "two-moment"
 """The name of our system that the peers beat least often on the games of the benchmarks. The same
 games were used to choose this system, its noise and its first guesses."""
 
-COMPARED = (LOG_LOSS, ORDER)
-"""The measures by which tuned systems are compared."""
+COMPARED = (LOG_LOSS, ORDER)  # The measures by which tuned systems are compared.
 
 CHOSE, REPORTED, ANOTHER = "chose", "reported", "another file"
 ROLES = (CHOSE, REPORTED, ANOTHER)
@@ -84,10 +83,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     ours: str
     peer: str
     measure: str
-    difference: Difference
-    """Our measure minus the peer's."""
-    verdict: str
-    """One of `bootstrap.VERDICTS`."""
+    difference: Difference  # Our measure minus the peer's.
+    verdict: str  # One of `bootstrap.VERDICTS`.
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,15 +93,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     game: str
     rounds: int
     scored_rounds: int
-    sides: float
-    """The average number of sides of a round."""
+    sides: float  # The average number of sides of a round.
     systems: list[Fitted]
-    ours: str | None
-    """The name of our system to use (`choose`); None if there is none."""
-    least_at_first: str | None
-    """The name of our system with the least log loss on the first part."""
-    verdicts: list[Verdict]
-    """The comparisons of all our systems with all peers."""
+    ours: str | None  # The name of our system to use (`choose`); None if there is none.
+    least_at_first: str | None  # The name of our system with the least log loss on the first part.
+    verdicts: list[Verdict]  # The comparisons of all our systems with all peers.
     pairs_scored: int = 0
     """The number of pairs of sides that are scored, the same for every system. Pairs in which
     neither side finished are left out for all systems."""
@@ -176,8 +169,7 @@ def result_of(game: Game, outcomes: Mapping[str, Outcome]) -> Result:
 
 
 # --- all of it ------------------------------------------------------------------------------------
-Job = tuple[int, System]
-"""The index of a game, and a system."""
+Job = tuple[int, System]  # The index of a game, and a system.
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +179,7 @@ class Bounds:
     trials: int
     """The number of configurations to try for a system of `forward.USUAL_DIMENSIONS`
     dimensions."""
-    seconds: float | None = None
-    """The time that a system may take on a game. None for any time."""
+    seconds: float | None = None  # The time that a system may take on a game. None for any time.
 
 
 def _work(bounds: Bounds, saved: Saved | None, games: Sequence[Game], job: Job) -> Outcome:

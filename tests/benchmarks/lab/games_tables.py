@@ -18,8 +18,7 @@ MEASURE = {"log_loss": "log loss", "order": "order, %", "order_all": "order of a
 DIGITS = {"log_loss": 4, "order": 2, "order_all": 2}
 
 
-FEW = 30
-"""The number of rounds to tune on below which the report warns that they say little."""
+FEW = 30  # The number of rounds to tune on below which the report warns that they say little.
 
 
 def notes(effort: Effort, absent: Sequence[str]) -> list[str]:

@@ -32,8 +32,7 @@ class Method:
     config: parameters.RatingConfig
     season_1: float | None
     """Kendall's tau on the first season of Map Rando, as the note reports it."""
-    later: float | None = None
-    """Kendall's tau on the later seasons, as the note reports it."""
+    later: float | None = None  # Kendall's tau on the later seasons, as the note reports it.
 
 
 def _trueskill(
@@ -102,10 +101,8 @@ class Column:
 
     name: str
     rounds: int
-    pairs: int
-    """The number of pairs that are not tied in rank, the same for every method."""
-    taus: dict[str, float | None]
-    """Kendall's tau of each method; None if there is no such pair."""
+    pairs: int  # The number of pairs that are not tied in rank, the same for every method.
+    taus: dict[str, float | None]  # Kendall's tau of each method; None if there is no such pair.
 
 
 def seasons(data: DataSet, first: int | None) -> list[tuple[str, list[Session]]]:

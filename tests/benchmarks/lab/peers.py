@@ -38,8 +38,7 @@ from tests.benchmarks.lab.plain import PLAIN, PlainSystem, Side
 PEERS = Path(sys.prefix) / "peers"
 """The folder in which the project's own benchmarks install the peers."""
 
-SIGMA = 25.0 / 3.0
-"""The default of both packages."""
+SIGMA = 25.0 / 3.0  # The default of both packages.
 
 BETA = Dimension("beta", 0.5, 60.0, 25.0 / 6.0)
 TAU = Dimension("tau", 0.004, 4.0, 25.0 / 300.0)
@@ -54,12 +53,11 @@ SPACES: dict[str, tuple[Dimension, ...]] = {
 """The dimensions of each peer. Their first guesses are the packages' defaults, or those of the
 textbooks."""
 
-MODULES = {
+MODULES = {  # The module of each peer that is a package.
     "openskill-plackett-luce": "openskill.models",
     "openskill-thurstone-mosteller": "openskill.models",
     "trueskill-package": "trueskill",
 }
-"""The module of each peer that is a package."""
 
 FAILURES = (ArithmeticError, ValueError)
 """The exceptions that the packages raise if their numbers leave the range of floats."""

@@ -36,10 +36,8 @@ SCALE = 400.0 / math.log(10.0)
 173.7178 of Glicko-2."""
 NOISE = 0.5 * (math.pi * SCALE) ** 2 / 3.0
 """The variance of the performance of one side, in points^2: half of that distribution's."""
-PROVISIONAL = 30
-"""The number of rounds in which Elo's K falls."""
-CLOSE = 1e-9
-"""The error of the logarithm of a variance in step 5. The source has 1e-6."""
+PROVISIONAL = 30  # The number of rounds in which Elo's K falls.
+CLOSE = 1e-9  # The error of the logarithm of a variance in step 5. The source has 1e-6.
 MOST_STEPS = 200
 TIMES = 10.0
 """A volatility lies between the initial one divided and multiplied by this. The source has no such
@@ -50,10 +48,8 @@ DAY_S = 86_400.0
 class Side(NamedTuple):
     """A side before a round: the mean and the variance of its performance."""
 
-    mu: float
-    """In points."""
-    variance: float
-    """In points^2."""
+    mu: float  # In points.
+    variance: float  # In points^2.
 
 
 def _opponents(ranks: Sequence[int]) -> Iterator[list[tuple[int, float]]]:
@@ -125,8 +121,7 @@ class Glicko2Rating(NamedTuple):
     mu: float
     deviation: float
     volatility: float
-    time_s: float | None
-    """Unix seconds; None for a newcomer."""
+    time_s: float | None  # Unix seconds; None for a newcomer.
 
 
 class Glicko2(msgspec.Struct, frozen=True, tag="plain-glicko2", tag_field="peer"):

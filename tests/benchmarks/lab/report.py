@@ -36,14 +36,11 @@ PARTS = (*USUAL_PARTS, "kerby")
 """All parts. The last one, the tables of Kerby's note, is made only if it is asked for."""
 
 SUFFIXES = (".jsonl", ".jsonl.gz", *TABLES)
-FARMER = "tourist"
-"""The player who farms in the paper. He is in the data set `codeforces`."""
+FARMER = "tourist"  # The player who farms in the paper. He is in the data set `codeforces`.
 
-SAVED = "saved"
-"""The folder, in that of the report, of the results on games."""
+SAVED = "saved"  # The folder, in that of the report, of the results on games.
 
-Loaded = tuple[DataSet, dict[str, PlayerIndex]]
-"""A data set, and its players by ladder."""
+Loaded = tuple[DataSet, dict[str, PlayerIndex]]  # A data set, and its players by ladder.
 
 
 def evidence_report(

@@ -41,8 +41,7 @@ class Unfinished(msgspec.Struct, frozen=True):
         return f"{self.system} did not finish within {self.seconds:g} s"
 
 
-Outcome = tuple[Fitted, Scored] | Unfinished
-"""The result of a system on a game."""
+Outcome = tuple[Fitted, Scored] | Unfinished  # The result of a system on a game.
 
 
 class _Stored(msgspec.Struct, frozen=True):

@@ -25,8 +25,7 @@ from tests.benchmarks.stream.ground import Servers, a_ground
 from tests.benchmarks.stream.plan import LOBBIES, MEASURES, USUAL, Plan
 from tests.benchmarks.stream.rounds import WORKLOADS
 
-SIZE = re.compile(r"[1-9]\d*(\+[1-9]\d*)?")
-"""Of a crew, as in `names_of`."""
+SIZE = re.compile(r"[1-9]\d*(\+[1-9]\d*)?")  # Of a crew, as in `names_of`.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -28,10 +28,8 @@ from tests.benchmarks.stream.throughput import measured, null
 FEED_S, QUICK_FEED_S = 7.0, 2.0
 TURNS, QUICK_TURNS = 10, 2
 NULL = "null"
-LOADS = 5000.0, 20000.0
-"""Updates a second."""
-SAMPLE = 1000
-"""Number of updates from which the size of events is measured."""
+LOADS = 5000.0, 20000.0  # Updates a second.
+SAMPLE = 1000  # Number of updates from which the size of events is measured.
 PACKAGE = "stream_rater"
 
 

@@ -26,12 +26,10 @@ from tests.benchmarks.stream.rounds import Round, Workload, made, player_name, u
 from tests.benchmarks.stream.throughput import SERVICE
 
 LONG = "the-long-ladder"
-RATE = 2_000.0
-"""Updates a second on the other ladders while a correction is applied."""
+RATE = 2_000.0  # Updates a second on the other ladders while a correction is applied.
 LOOK_EVERY_S = 0.02
 LONGEST_S = 300.0
-BANNED = 20_000
-"""Who are removed together."""
+BANNED = 20_000  # Who are removed together.
 
 
 class _Correcting:

@@ -21,8 +21,7 @@ from tests.integration.processes import workers as started_workers
 from tests.integration.topics import Finished
 
 LOOK_EVERY_S = 0.25
-STEP = 200_000
-"""So many updates are sent at once, and rated before the next."""
+STEP = 200_000  # So many updates are sent at once, and rated before the next.
 
 
 class Program(NamedTuple):
@@ -30,8 +29,7 @@ class Program(NamedTuple):
 
     module: str = THIS_RELEASE
     variables: Mapping[str, str] = MappingProxyType({})
-    groups: Sequence[str] = (ESTIMATORS, UPDATERS)
-    """Consumer groups that its processes join."""
+    groups: Sequence[str] = (ESTIMATORS, UPDATERS)  # Consumer groups that its processes join.
     roles: bool = True
     """Whether a process that is started with a role joins the group of that role only."""
 

@@ -20,8 +20,7 @@ from tests.benchmarks.stream.rounds import WORKLOADS, Round, Workload, up_to
 from tests.benchmarks.stream.throughput import SERVICE
 from tests.integration.processes import wait_until
 
-RATE = 500.0
-"""Updates a second of lobbies."""
+RATE = 500.0  # Updates a second of lobbies.
 WARM = 5000
 LARGEST_BYTES = 64 * 2**20
 LADDERS = f"""
@@ -81,10 +80,8 @@ def _rated(crew: Crew) -> float:
 
 class Crowd(NamedTuple):
     seconds: float
-    quiet: Phase
-    """Lobbies before the large round."""
-    beside: Phase
-    """Lobbies due while it was on its way."""
+    quiet: Phase  # Lobbies before the large round.
+    beside: Phase  # Lobbies due while it was on its way.
 
 
 def report(large: Round, sent_s: float, due_s: dict[str, float], seen: Seen) -> Crowd:

@@ -25,10 +25,8 @@ from tests.benchmarks.stream.ground import AT_ONCE, TIMEOUT_S, a_consumer, a_pro
 from tests.benchmarks.stream.rounds import Round, updates_of
 from tests.integration.topics import headers_of
 
-STEADY = 0.2
-"""Rounds of this first part of the time are not counted."""
-PAUSE_S = 0.001
-"""The feeder sends what is due so often."""
+STEADY = 0.2  # Rounds of this first part of the time are not counted.
+PAUSE_S = 0.001  # The feeder sends what is due so often.
 
 
 class Seen(NamedTuple):
@@ -42,12 +40,9 @@ class Seen(NamedTuple):
 class Phase:
     """A time of steady feeding."""
 
-    latency_s: Floats
-    """(n,) of each event that counts."""
-    rate: float
-    """Updates a second that were due."""
-    lag: int
-    """Updates that had not come when the time of the last round was over."""
+    latency_s: Floats  # (n,) of each event that counts.
+    rate: float  # Updates a second that were due.
+    lag: int  # Updates that had not come when the time of the last round was over.
 
     def quantile_ms(self, share: float) -> float:
         """The latency in ms that this share of the events does not exceed."""

@@ -77,10 +77,8 @@ plain_teams_from_json = msgspec.json.Decoder(PlainTeams).decode
 plain_round_from_json = msgspec.json.Decoder(PlainRound).decode
 
 
-MODEL = "NULL_MODEL"
-"""Variable that names the file that says what the service does."""
-NUMBERS = 120
-"""Bytes of an event that no compression shortens: seven numbers of 17 digits."""
+MODEL = "NULL_MODEL"  # Variable that names the file that says what the service does.
+NUMBERS = 120  # Bytes of an event that no compression shortens: seven numbers of 17 digits.
 AT_ONCE = 10_000
 MOMENT_S = 0.01
 ANSWER_S = 30.0
@@ -163,8 +161,7 @@ def send_parts(settings: Settings, shards: int, wave: float) -> None:
             committed_s = time.monotonic()
 
 
-Come = tuple[Any, Message]
-"""What was decoded, and of what."""
+Come = tuple[Any, Message]  # What was decoded, and of what.
 
 
 def _polls(consumer: Consumer, decode: Callable[[bytes], Any]) -> Iterator[list[Come]]:

@@ -48,8 +48,7 @@ from tests.rounds import Reader
 
 # --- recovery -------------------------------------------------------------------------------------
 
-SESSION_MS = 6000
-"""As the service has it where nothing is set."""
+SESSION_MS = 6000  # As the service has it where nothing is set.
 
 
 def kill(crew: Crew) -> None:
@@ -91,8 +90,7 @@ def recovery(
 
 WRONG_USAGE = 2
 
-NAMELESS = ("",)
-"""One worker, whose groups do not wait for it to come back."""
+NAMELESS = ("",)  # One worker, whose groups do not wait for it to come back.
 
 
 def rebuild(ground: Ground, workload: Workload, updates: int, name: str) -> Result:
@@ -184,8 +182,7 @@ class Sample(NamedTuple):
     """What a worker holds after so many updates."""
 
     updates: int
-    resident: int
-    """Bytes."""
+    resident: int  # Bytes.
 
 
 def soak(ground: Ground, workload: Workload, updates: int) -> Result:

@@ -19,8 +19,7 @@ from tests.benchmarks.stream.null import MODEL, Cuts, Model, Sample
 from tests.benchmarks.stream.rounds import Round, Workload, updates_of
 from tests.benchmarks.stream.steps import FILE
 
-WARM_UP = 20
-"""The first of so many parts of the rounds is rated before the time counts."""
+WARM_UP = 20  # The first of so many parts of the rounds is rated before the time counts.
 SERVICE = Program()
 
 
@@ -29,20 +28,15 @@ class Run:
     rounds: int
     updates: int
     seconds: float
-    processor_us: dict[str, float]
-    """Per update: of all workers together, of Redis, of the broker."""
-    memory: float
-    """Bytes of Redis a player."""
+    processor_us: dict[str, float]  # Per update: of all workers together, of Redis, of the broker.
+    memory: float  # Bytes of Redis a player.
     players: int
     messages: Mapping[str, int]
     """In the log: parts, and the ends of transactions that are in the partitions of events."""
-    redis_busy: float
-    """The part of the time that the busiest Redis was at work."""
+    redis_busy: float  # The part of the time that the busiest Redis was at work.
     shards: int
-    sample: Sample
-    """What its events look like."""
-    cuts: Cuts | None
-    """How the service cut; None of others."""
+    sample: Sample  # What its events look like.
+    cuts: Cuts | None  # How the service cut; None of others.
 
     @property
     def note(self) -> str:
