@@ -77,9 +77,9 @@ def name_of(game: str) -> str:
 
 
 def rows(report: Report) -> Iterator[Result]:
-    """One row a game. Its value is the log loss of ours; figures of systems have names such as
-    `elo-mmr log_loss`, and comparisons of ours such as `trueskill-package log_loss order low`:
-    the peer, what both are tuned for, the measure."""
+    """One row a game: the log loss of ours, figures such as `elo-mmr log_loss`, and comparisons
+    such as `trueskill-package log_loss order low`: the peer, what both are tuned for, the
+    measure."""
     for game in report.games:
         systems = {each.system: each for each in game.systems}
         if game.ours is None:

@@ -1,9 +1,5 @@
-"""`python -m tests.benchmarks.indexing`: how fast the index takes events in and answers. A JSON
-object a line on standard output, a table on standard error.
-
-One process writes and asks. Times are of its processor, without those for making the events. Each
-event is of a random player, and comes as JSON.
-"""
+"""`python -m tests.benchmarks.indexing`: how fast the index takes in JSON events of random players
+and answers, by one process; times are of its processor, without making the events."""
 
 import asyncio
 import random

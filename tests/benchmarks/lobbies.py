@@ -1,9 +1,6 @@
-"""`lobby/5` and `lobby/100`: both stages in memory, µs an update, beside two peers in memory.
-
-The same evenings of lobbies are rated by openskill.py's PlackettLuce, by the trueskill package, and
-by us in waves, as the service does: the lobbies of an evening share no player. Ratings are looked
-up before a lobby and kept after it by all three.
-"""
+"""`lobby/5`, `lobby/100`: both stages in memory, µs an update, beside openskill.py's PlackettLuce
+and the trueskill package. All rate the same evenings, whose lobbies share no player; ours in waves,
+as the service does. Ratings are looked up before a lobby and kept after it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -63,8 +60,8 @@ def ours(players: int) -> Rate:
 
 
 def one_by_one(package: Callable[[Any], Any], ratings: list[Any]) -> Rate:
-    """A package that rates one lobby after the other. Teams have one player, and stand in the order
-    of their ranks."""
+    """A package that rates one lobby after the other; teams of one player, in the order of their
+    ranks."""
 
     def rate(lobbies: Evening) -> None:
         for rows in lobbies.tolist():

@@ -1,12 +1,7 @@
-"""`replay/rebuild` and `replay/verify`: how fast a long log is replayed, on all cores and on one.
-`replay/seeds`: how fast a replay gives millions of players the ratings that they bring.
-
-The log is that of lobbies of five on 64 ladders, in a data file. `rebuild` is measured without the
-writing, and `verify` as a whole. Both run in turns on all cores and on one. The start of other
-processes is included. With seeds, `rate` and `verify` replay one record after the other, and
-`rebuild` many together. Both begin with the bytes of the records, of as many players as a seed may
-have.
-"""
+"""`replay/rebuild` and `replay/verify`: how fast a long log in a data file (lobbies of five, 64
+ladders) is replayed, on all cores and on one, in turns; rebuild without the writing.
+`replay/seeds`: how fast millions of players get the ratings that they bring, one record after the
+other (`rate`, `verify`) and many together."""
 
 import tempfile
 import time

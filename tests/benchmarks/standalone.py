@@ -60,8 +60,8 @@ class Posted(NamedTuple):
 def post(
     url: str, path: str, rounds: Sequence[Round], per_second: float, token: str = ""
 ) -> Posted:
-    """Post each round to this path, in which `{ladder}` is its ladder. AssertionError if an answer
-    is no 202."""
+    """Post each round to this path, with its ladder as `{ladder}`; AssertionError if an answer is
+    no 202."""
     return asyncio.run(_post(int(url.rpartition(":")[2]), path, rounds, per_second, token))
 
 

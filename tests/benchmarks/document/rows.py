@@ -41,11 +41,8 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def name_of(figures: Figures) -> str | None:
-    """The name of the row that a printed object makes; None if it makes none.
-
-    A fault that could not be played makes no row. Neither does a comparison with another release,
-    which holds for one afternoon and names a folder of one machine. Unreadable for other objects.
-    """
+    """The name of an object's row; None for a fault that could not be played, and for a comparison
+    with another release, which holds for one afternoon. Unreadable for other objects."""
     match figures:
         case {"failure": _}:
             return None

@@ -67,10 +67,8 @@ class Table:
         )
 
     def markdown(self, rows: Iterable[Row]) -> str:
-        """The section: where its rows were taken, how to read the columns, the table.
-
-        A column without any figure is left out.
-        """
+        """Where its rows were taken, how to read the columns, and the table without empty
+        columns."""
         own = self.rows(rows)
         if not own:
             return f"Not measured yet: `{self.command}`.\n"

@@ -1,9 +1,5 @@
-"""Puts rows into the documents: what a benchmark calls to write its figures.
-
-Tables go between the markers of the pages; what else a page says stays as it is. The page with all
-tables is built from `page.md`, which has a `section` marker for each table. The page for people and
-the one on capacity have `brief` markers, and the README has the summary.
-"""
+"""Puts rows into the documents, between the markers of the pages: what a benchmark calls to write
+its figures. The page with all tables is built from `page.md`."""
 
 import argparse
 import fcntl
@@ -54,10 +50,8 @@ def write_run(target: str, printed: Iterable[object], arguments: Sequence[str]) 
 
 
 def write(newer: Sequence[Row]) -> None:
-    """Replace the rows of these names, and write the tables of the documents again.
-
-    ValueError if the markers of a page are not those of the tables; the rows are written anyway.
-    """
+    """Replace the rows of these names, and write all tables again; ValueError for wrong markers of
+    a page."""
     root = ROOT
     with _alone(root):
         rows = replaced(load(root / ROWS), newer)
@@ -79,10 +73,8 @@ def documents(root: Path, rows: Sequence[Row]) -> Iterator[tuple[Path, str]]:
 
 
 def with_tables(page: str, tables: Sequence[Table], rows: Sequence[Row]) -> str:
-    """The page of benchmarks with the tables that these rows make.
-
-    ValueError if the page has a marker without a table, or a table has no marker.
-    """
+    """The page with the tables that these rows make. ValueError if its markers are not those of the
+    tables."""
     by_section = {each.section: each for each in tables}
     marked = [name for _, name, _ in SECTION.findall(page)]
     if sorted(marked) != sorted(by_section):

@@ -14,17 +14,13 @@ from stream_rater.rating.systems.dimension import Dimension
 from tests.benchmarks.lab import peers
 
 LEFT_OUT = {"elo", "thurstone"}
-"""The systems that take part only if they are asked for. Elo is the same as pairwise Elo, and the
-time that Thurstone takes grows with the range of the ratings."""
+"""Only if they are asked for: Elo is pairwise Elo, and Thurstone's time grows with the ratings'
+range."""
 
 
 def compared_systems(systems: Sequence[str]) -> list[OwnSystem]:
-    """Our systems that are compared.
-
-    If some of our systems are asked for, these are compared. If all are, those in LEFT_OUT are
-    dropped, and TrueSkill with newcomers at their field's level is added. It shows what this
-    placing alone gains.
-    """
+    """Those asked for; of all, those not in LEFT_OUT, and TrueSkill with newcomers at their field's
+    level."""
     if set(systems) != set(spaces.SPACES):
         return [OwnSystem(each) for each in systems]
     return [

@@ -43,8 +43,7 @@ def _few(results: Sequence[Result]) -> list[str]:
 
 
 def _scored(results: Sequence[Result]) -> list[str]:
-    """Sentences about the draws that are scored, and about the pairs that are left out for every
-    system, so that all systems are scored on the same pairs."""
+    """About the draws that are scored, and the pairs that are left out for every system alike."""
     found = []
     for each in results:
         parts = [f"{each.game}: {each.pairs_scored:,} pairs are scored"]
@@ -69,8 +68,8 @@ def _not_finished(results: Sequence[Result]) -> list[str]:
 
 
 def _at_ends(results: Sequence[Result]) -> list[str]:
-    """Sentences about the parameters that ended at an end of their range. Such a value may be an
-    artefact of a short first part."""
+    """About parameters that ended at an end of their range, maybe an artefact of a short first
+    part."""
     return [
         f"{each.game}: {fitted.system} ended at an end of the range of {', '.join(v.at_ends)}."
         for each in results for fitted in each.systems for v in fitted.variants if v.at_ends
@@ -78,8 +77,8 @@ def _at_ends(results: Sequence[Result]) -> list[str]:
 
 
 def _failed(results: Sequence[Result]) -> list[str]:
-    """Sentences about the rounds on which a package failed. A package may fail if, for example, its
-    numbers leave the range of floats."""
+    """About the rounds on which a package failed, as where its numbers leave the range of
+    floats."""
     return [
         f"{each.game}: {fitted.system} ({AIM[v.tuned_for]}) failed on {v.failed_rounds:,} of "
         f"{each.rounds:,} rounds. They changed none of its ratings."
@@ -136,8 +135,7 @@ AT_FIRST = "the least log loss on the first part"
 
 
 def verdict_counts(results: Sequence[Result]) -> dict[str, Counter[str]]:
-    """The number of each verdict on each of our systems, over all games, peers and comparisons. The
-    key AT_FIRST has the verdicts on the system with the least log loss on each game's first
+    """Each verdict on each of our systems; AT_FIRST: on those with the least log loss on the first
     part."""
     found: dict[str, Counter[str]] = {}
     for each in results:

@@ -1,10 +1,6 @@
-"""What corrections cost: how long until they are applied, how long others wait until then, and how
-much memory the worker has.
-
-One ladder has millions of updates; others play on at a steady rate. `corrections`: a checkpoint is
-made before the last hundredth of its rounds, then two of them are voided: one of that hundredth,
-and the first. `bans`: one of its players is removed, then many more in one `corrections-applied`.
-"""
+"""What corrections cost: until they are applied, for others meanwhile, in memory. One ladder has
+millions of updates, others play on. `corrections`: a checkpoint before the last hundredth, then one
+of its rounds is voided, and the first. `bans`: a player is removed, then many together."""
 
 import sys
 import time

@@ -1,9 +1,6 @@
-"""One round of very many players, and what the rounds of other ladders feel of it.
-
-Lobbies are due at a steady rate all the time. After a third of it the large round is sent, as one
-message. Its time is from handing it to Kafka's client to its last event at the subscriber. That of
-a lobby is from when it was due to its event.
-"""
+"""One round of very many players, sent after a third of the time, and what lobbies at a steady rate
+feel of it. Its time is from the client to its last event at the subscriber; a lobby's from when it
+was due."""
 
 import time
 from collections import Counter

@@ -129,8 +129,8 @@ class Plan:
         self, ground: Ground, workload: Workload, rounds: Sequence[Round], count: str,
         peers: Mapping[str, Program],
     ) -> Iterator[tuple[str, Run]]:  # fmt: skip
-        """The service; the null pipeline that cuts as the service just did, and the one that cuts
-        large; the peers, with as many rounds as are theirs."""
+        """Ours; the null pipelines that cut as ours just did, and large; the peers, with their
+        rounds."""
         ours = measured(ground, workload, rounds, count, SERVICE)
         yield "", ours
         if "null" in self.measures:

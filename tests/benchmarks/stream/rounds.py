@@ -39,8 +39,8 @@ class Workload:
     ladders: int
     updates: int  # How many ratings are to change where time matters little.
     peer_updates: int
-    """How many for the peer, which is slower, and with many players in a round much slower; 0 where
-    it has no such rounds."""
+    """For the peer, slower, with many players in a round much slower; 0 where it has no such
+    rounds."""
     make: Callable[["Workload", int], Iterator[Round]]
     beside: str = ""  # Another workload that is played beside it, where this is a single round.
     team: int = 1  # Players in a team; 1 where each plays alone.
