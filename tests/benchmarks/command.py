@@ -25,8 +25,7 @@ def a_parser(module: str, text: str | None) -> argparse.ArgumentParser:
 def parsed(
     parser: argparse.ArgumentParser, arguments: Sequence[str] | None, *others: str
 ) -> argparse.Namespace:
-    """What is asked for. `--write` with a quick run, or with one of the other options, is wrong
-    usage."""
+    """What is asked for; `--write` with a quick run or one of the other options is wrong usage."""
     asked = parser.parse_args(arguments)
     unlike = {option: getattr(asked, option[2:]) for option in ("--quick", *others)}
     writing.check(parser, write=asked.write, unlike=unlike)
@@ -40,8 +39,7 @@ def show(
     *,
     tabled: bool = True,
 ) -> Shown:
-    """Print results as JSON lines as they come, at the end a table on standard error; 1 if any is
-    skipped."""
+    """Print results as JSON lines, at the end a table on standard error; 1 if any is skipped."""
     console, code, done = console or Console(stderr=True), 0, list[Result]()
     for name, results in parts:
         try:

@@ -60,8 +60,7 @@ def ours(players: int) -> Rate:
 
 
 def one_by_one(package: Callable[[Any], Any], ratings: list[Any]) -> Rate:
-    """A package that rates one lobby after the other; teams of one player, in the order of their
-    ranks."""
+    """A package that rates one lobby after the other, teams of one, in order of their ranks."""
 
     def rate(lobbies: Evening) -> None:
         for rows in lobbies.tolist():

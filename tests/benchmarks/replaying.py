@@ -64,8 +64,7 @@ def append(path: Path, rounds: Iterable[Round], received_s: float) -> int:
 
 
 def _made(path: Path, effort: Effort, settings: Settings) -> int:
-    """Make a data file whose rounds count as rated, with their ratings. Returns the number of
-    updates."""
+    """Make a data file whose rounds count as rated, with their ratings. The number of updates."""
     rounds = limited(UPDATES // (QUICK if effort.quick else 1), WORKLOADS[WORKLOAD].rounds())
     updates = append(path, rounds, RECEIVED_S)
     with closing(Database.open(path)) as database, database.write(LogTrouble) as connection:

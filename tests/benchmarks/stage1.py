@@ -46,8 +46,7 @@ def _gaussian(x: Floats, i: Ints, mu: Floats, delta: Floats) -> Floats:
 
 
 def worst_error(found: Floats, at: Ints, mu: Floats, delta: Floats, *, gaussian: bool) -> float:
-    """The most points by which `found` (m,), of entries `at` (m,) in order of place, miss the true
-    ones."""
+    """By how many points `found` (m,), of entries `at` (m,) of all in order of place, is wrong."""
     balance = _gaussian if gaussian else _logistic
     size = max(1, CHUNK // len(mu))
     worst = 0.0

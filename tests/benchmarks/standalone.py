@@ -60,8 +60,7 @@ class Posted(NamedTuple):
 def post(
     url: str, path: str, rounds: Sequence[Round], per_second: float, token: str = ""
 ) -> Posted:
-    """Post each round to this path, with its ladder as `{ladder}`; AssertionError if an answer is
-    no 202."""
+    """Post each round to this path of its `{ladder}`; AssertionError if an answer is no 202."""
     return asyncio.run(_post(int(url.rpartition(":")[2]), path, rounds, per_second, token))
 
 
@@ -205,8 +204,7 @@ def _follow(url: str, updates: int, ours: Connection) -> None:
 
 
 def with_serve(ground: Ground, folder: Path, rounds: Sequence[Round]) -> RunOfService:
-    """Rate a backlog by a worker with Kafka and Redis, while `serve` keeps the index of its
-    events."""
+    """Rate a backlog by a worker with Kafka and Redis, while `serve` keeps the index."""
     with ExitStack() as stack:
 
         def begin(settings: Settings) -> None:

@@ -68,8 +68,7 @@ def _openskill(name: str, _: Effort) -> Result:
 
 
 def _rounds(name: str) -> Iterator[list[tuple[list[tuple[str, int]], int]]]:
-    """The sides of each round that ours are scored on, best first; who did not finish ties for
-    last."""
+    """The sides of each round that ours are scored on, best first; unfinished ones tie last."""
     for session in singly(SeasonFile(shared(name)).play(list)):
         place, rows = session.rounds.place, session.rows.tolist()
         ranks = np.where(place == DID_NOT_FINISH, LAST, place).tolist()
@@ -83,8 +82,7 @@ def _rounds(name: str) -> Iterator[list[tuple[list[tuple[str, int]], int]]]:
 def _result(
     name: str, model: str, log_loss: float, brier: float, bins: Sequence[WinBin], factor: float
 ) -> Result:
-    """The error is the mean distance of a bin's probability from the part that won, over all
-    sides."""
+    """The error is the mean distance of a bin's probability from the part that won, by sides."""
     sides = sum(each.sides for each in bins)
     error = sum(each.sides * abs(each.foretold - each.won) for each in bins) / sides
     ratio = {"brier": brier, "calibration_error": error, "factor": factor}

@@ -1,8 +1,5 @@
-"""The contract of rejections: which of a record's mistakes is reported, and in which words.
-
-`rejections.json` has the answers. `python -m tests.golden.test_rejections` writes them again: do
-so only when the contract changes.
-"""
+"""Which of a record's mistakes is reported, and in which words: `rejections.json`, which `python -m
+tests.golden.test_rejections` writes again, only when the contract changes."""
 
 import json
 from collections.abc import Iterator
@@ -140,8 +137,7 @@ def cases() -> Iterator[dict[str, int]]:
 
 
 def answers(*, together: bool) -> dict[str, list[Answer]]:
-    """What is said of each case, in JSON and in MessagePack, each record read alone or all in one
-    call."""
+    """What is said of each case, in JSON and MessagePack, read alone or all in one call."""
     of = {", ".join(f"{name} @{at}" for name, at in each.items()): each for each in cases()}
     asked = [record for each in of.values() for record in records(each)]
     decoder = RoundDecoder(LADDERS, PARTITIONS)

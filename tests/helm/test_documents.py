@@ -147,8 +147,7 @@ WARNED = {
 
 
 def test_the_notes_warn() -> None:
-    """Of what makes a secret readable, and of a Prometheus that our own NetworkPolicy keeps out:
-    the default `scrapers` makes it admit nobody."""
+    """Of what makes a secret readable, and of a Prometheus that our own NetworkPolicy keeps out."""
     usual = notes()
     for change, warning in WARNED.items():
         assert warning in notes(f"--set={change}")

@@ -1,5 +1,4 @@
-"""What the judge found: violations, each one line with its place, and counts of what was
-checked."""
+"""What the judge found: violations, each one line with its place, and counts of what it checked."""
 
 from collections import Counter
 from collections.abc import Iterator

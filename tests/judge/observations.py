@@ -1,8 +1,5 @@
-"""The file of observations: what clients of a run saw, one JSON object a line, compressed by gzip.
-
-Bytes of Kafka are written as text of Latin-1, in which each byte is one character. Times are Unix
-seconds by the clock of the recorder.
-"""
+"""The file of observations: what clients saw, one JSON object a line, gzipped. Bytes of Kafka are
+text of Latin-1; times are Unix seconds by the recorder's clock."""
 
 import gzip
 import io

@@ -26,8 +26,7 @@ SIMULATED = {  # What a line of the simulation's table counts, by its field in t
 
 
 def verdicts(row: Row) -> Iterator[Row]:
-    """One line a game: ours, and its differences to each peer, in columns such as `order
-    plain-elo`."""
+    """One line a game: ours, and differences to each peer, in columns as `order plain-elo`."""
     ratio, found = row.figures["ratio"], dict[str, Any]()
     for peer, wanted in product(SPACES, COMPARED):
         for measure in (wanted, ORDER_OF_ALL) if wanted == ORDER else (wanted,):

@@ -67,8 +67,7 @@ class Table:
         )
 
     def markdown(self, rows: Iterable[Row]) -> str:
-        """Where its rows were taken, how to read the columns, and the table without empty
-        columns."""
+        """Where its rows were taken, how to read columns, and the table without empty columns."""
         own = self.rows(rows)
         if not own:
             return f"Not measured yet: `{self.command}`.\n"

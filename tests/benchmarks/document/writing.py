@@ -21,8 +21,7 @@ ROWS = Path("docs/benchmarks.jsonl")
 PAGE = Path("docs/benchmarks.md")  # The page for people.
 TEMPLATE = Path("tests/benchmarks/document/page.md")
 FULL = Path("build/benchmarks-full.md")
-"""The page with all tables: not in the repository, and in the site of `make docs` once it is
-built."""
+"""The page with all tables: not in the repository; in the site of `make docs` once it is built."""
 CAPACITY = Path("docs/operations/capacity.md")  # A page for operators, with a short table.
 README = Path("README.md")
 
@@ -50,8 +49,7 @@ def write_run(target: str, printed: Iterable[object], arguments: Sequence[str]) 
 
 
 def write(newer: Sequence[Row]) -> None:
-    """Replace the rows of these names, and write all tables again; ValueError for wrong markers of
-    a page."""
+    """Replace these rows, and write all tables again; ValueError for wrong markers of a page."""
     root = ROOT
     with _alone(root):
         rows = replaced(load(root / ROWS), newer)
@@ -73,8 +71,7 @@ def documents(root: Path, rows: Sequence[Row]) -> Iterator[tuple[Path, str]]:
 
 
 def with_tables(page: str, tables: Sequence[Table], rows: Sequence[Row]) -> str:
-    """The page with the tables that these rows make. ValueError if its markers are not those of the
-    tables."""
+    """The page with these rows' tables; ValueError if its markers are not those of the tables."""
     by_section = {each.section: each for each in tables}
     marked = [name for _, name, _ in SECTION.findall(page)]
     if sorted(marked) != sorted(by_section):

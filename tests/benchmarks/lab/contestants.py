@@ -14,13 +14,11 @@ from stream_rater.rating.systems.dimension import Dimension
 from tests.benchmarks.lab import peers
 
 LEFT_OUT = {"elo", "thurstone"}
-"""Only if they are asked for: Elo is pairwise Elo, and Thurstone's time grows with the ratings'
-range."""
+"""If asked for only: Elo is pairwise Elo; Thurstone's time grows with the ratings' range."""
 
 
 def compared_systems(systems: Sequence[str]) -> list[OwnSystem]:
-    """Those asked for; of all, those not in LEFT_OUT, and TrueSkill with newcomers at their field's
-    level."""
+    """Those asked for; of all: without LEFT_OUT, with TrueSkill that places newcomers by field."""
     if set(systems) != set(spaces.SPACES):
         return [OwnSystem(each) for each in systems]
     return [

@@ -17,8 +17,7 @@ class OutOfTime(Exception):
 
 @dataclass
 class Bounded:
-    """A system that may take so much of this thread's processor time from now on, looked at before
-    each session."""
+    """A system that may take so much of this thread's processor time, looked at each session."""
 
     system: System
     seconds: float

@@ -24,8 +24,7 @@ def singly(sessions: Iterable[Session]) -> list[Session]:
 
 
 def in_blocks(sessions: Iterable[Session]) -> Iterator[Session]:
-    """Join sessions of one round each, without seeds and of one ladder, into blocks like those of a
-    file."""
+    """Join sessions of one round, without seeds, of one ladder, into blocks like a file's."""
     block: list[Session] = []
     for session in sessions:
         block.append(session)
@@ -63,8 +62,7 @@ def deal_teams(session: Session, size: int, rng: np.random.Generator) -> Session
 
 
 def _doubled_ranks(place: Places) -> Ints:
-    """Twice the rank of each place among these; a tie has the mean rank, of which twice is an
-    integer."""
+    """Twice the rank of each place among these; twice the mean rank of a tie is an integer."""
     place = np.where(place == DID_NOT_FINISH, LAST, place)
     less = (place[:, None] > place[None, :]).sum(axis=1)
     equal = (place[:, None] == place[None, :]).sum(axis=1)
@@ -73,8 +71,7 @@ def _doubled_ranks(place: Places) -> Ints:
 
 
 def _of_two_teams(whole: RoundBatch, place: Places, entries: Ints) -> RoundBatch:
-    """A round of two teams of one size, the better one's players first; without names, seats and
-    scores."""
+    """A round of two teams of one size, the better one's first; no names, seats and scores."""
     return structs.replace(
         whole, entries=np.array([2]), sizes=np.array([len(entries)]), place=place,
         members=np.full(2, len(entries) // 2), share=whole.share[entries],

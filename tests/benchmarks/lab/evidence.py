@@ -90,8 +90,7 @@ class Entry:
     outcome: SeasonScores
     measures: Mapping[str, float | None]
     against: Difference | None
-    """The pair inversion minus that of the reference; None without one, or if either is
-    undefined."""
+    """The pair inversion minus the reference's; None without one, or if either is undefined."""
     of: Counted  # The counts of the pairs and rounds that are scored, which all systems share.
     at_ends: tuple[str, ...] = ()  # The parameters that ended at an end of their range.
 
@@ -130,8 +129,7 @@ def tuned(data: DataSet, system: str, trials: int, executor: Executor | None = N
 def accuracy(
     data: DataSet, systems: Sequence[str], effort: Effort, executor: Executor | None, say: Say
 ) -> list[Entry]:
-    """Every system on a data set, for Tables 2 and 3. `executor` and the errors are those of
-    `search`."""
+    """Every system on a data set (Tables 2 and 3). `executor` and the errors are as in `search`."""
     found: dict[str, Tuned] = {}
     for system in systems:
         say(f"{data.name}: {system}")
@@ -156,8 +154,7 @@ def accuracy(
 
 
 def _played(data: DataSet, config: RatingConfig) -> SeasonScores:
-    """Evaluate a season with one configuration; the measured time does not include compiling
-    kernels."""
+    """Evaluate a season with one configuration; compiling kernels is not in the time."""
     warm(config, data.sessions, most_sides=MOST_SIDES)
     return timed(lambda: evaluate(data.sessions, config))
 
@@ -165,8 +162,7 @@ def _played(data: DataSet, config: RatingConfig) -> SeasonScores:
 def sizes(
     data: DataSet, configs: Mapping[str, RatingConfig], effort: Effort, say: Say
 ) -> dict[str, list[float | None]]:
-    """The pair inversion, in %, of each system by size of rounds, as in `effort.sizes` (Figure
-    3)."""
+    """The pair inversion, in %, of each system by size of rounds (Figure 3)."""
     found: dict[str, list[float | None]] = {system: [] for system in configs}
     for size in effort.sizes:
         rng = np.random.default_rng(SEED)

@@ -21,8 +21,7 @@ THRESHOLD = 2975.0  # The paper's threshold; the ratings of its player, tourist,
 
 @dataclass(frozen=True, slots=True)
 class Careers:
-    """The ratings (mu) after each of the player's rounds, in the honest and in the farmed
-    career."""
+    """The ratings (mu) after each of the player's rounds, in the honest and the farmed career."""
 
     honest: list[float]
     farmed: list[float]
@@ -34,8 +33,7 @@ class Careers:
 
 
 def last(session: Session, row: int) -> Session:
-    """A session of one round without teams, in which this row's player is last of those that
-    finished."""
+    """A session of one round without teams, in which this row's player finished last."""
     rounds = session.rounds
     assert len(rounds) == 1, "a session of one round"
     assert len(rounds.place) == len(rounds.share), "a round with teams cannot be farmed"
@@ -73,8 +71,7 @@ def career(sessions: Iterable[Session], row: int, config: RatingConfig) -> list[
 def farmed(
     sessions: Iterable[Session], row: int, config: RatingConfig, threshold: float
 ) -> list[Session]:
-    """The season with the farmer's results, each by the rating after the farmer's earlier
-    results."""
+    """The season with the farmer's results, each by the rating after the earlier ones."""
     return [session for session, _ in _played(sessions, row, config, threshold)]
 
 
@@ -90,8 +87,7 @@ def _career(
 def _played(
     sessions: Iterable[Session], row: int, config: RatingConfig, threshold: float | None
 ) -> Iterator[tuple[Session, float | None]]:
-    """Each session as played, and the player's mu after it (None: absent); with a threshold, who
-    farms."""
+    """Each session as played, and the player's mu after it (None: absent); may farm."""
     pool = Pool(Ladder(rating=config))
     rounds, rating = 0, config.initial_mu
     for session in sessions:
@@ -114,8 +110,7 @@ def compare(
     sessions: Sequence[Session], row: int, systems: Mapping[str, RatingConfig],
     threshold: float = THRESHOLD, schedule: RatingConfig | None = None,
 ) -> dict[str, Careers]:  # fmt: skip
-    """Both careers by each system. The ratings of `schedule`, by default Topcoder, say when to come
-    last."""
+    """Both careers by each system; `schedule`'s ratings, Topcoder's, say when to come last."""
     season = until(singly(sessions), row, HONEST + FARMED + HARVEST)
     with_farmer = farmed(season, row, schedule or Topcoder(), threshold)
     return {

@@ -16,8 +16,7 @@ PAPER = {
     "synth-small": {"codeforces": (83.4, 15.2), "topcoder": (83.4, 15.2),
                     "trueskill": (83.3, 15.3), "elo-mmx": (83.6, 15.0), "elo-mmr": (83.7, 15.0)},
 }  # fmt: skip
-"""Of the paper's Table 2, by synthetic data set and system: pair inversion and rank deviation, in
-%."""
+"""Table 2 of the paper, by synthetic data set and system: pair inversion, rank deviation, in %."""
 
 CHOSEN = (  # A note for reports: the files by which systems, noise and first guesses were chosen.
     "The two-moment filter, its noise, and the first guesses of it and of Elo-MMR were chosen by "
@@ -49,8 +48,7 @@ def datasets(data: Sequence[DataSet]) -> list[str]:
 
 
 def accuracy(entries: Sequence[Entry], *, beside_paper: bool) -> list[str]:
-    """Table 2, with differences from the reference and the parameters; `beside_paper`: with the
-    paper's."""
+    """Table 2, with differences from the reference and parameters, perhaps beside the paper's."""
     rows, parameters, of = [], [], dict[str, str]()
     for entry in entries:
         of[entry.data] = entry.of.sentence()
@@ -101,8 +99,7 @@ def times(entries: Sequence[Entry]) -> list[str]:
 
 
 def farming(careers: Mapping[str, Careers], out: Path, whose: str) -> list[str]:
-    """Figure 2: both careers. Writes `farming.png` to the folder `out`. Raises MissingExtra and
-    OSError."""
+    """Figure 2: both careers, also in `out`/farming.png. Raises MissingExtra and OSError."""
     plots = pyplot()
     figure, axes = plots.subplots(1, len(careers), figsize=(5.5 * len(careers), 4), squeeze=False)
     for ax, (system, career) in zip(axes[0], careers.items(), strict=True):
@@ -128,8 +125,7 @@ def farming(careers: Mapping[str, Careers], out: Path, whose: str) -> list[str]:
 
 def by_size(found: Mapping[str, Sequence[float | None]], at: Sequence[int], out: Path,
             name: str, *, tuned: bool) -> list[str]:  # fmt: skip
-    """Figure 3: pair inversion by size of rounds. Writes `sizes.png` to `out`. Raises MissingExtra
-    and OSError."""
+    """Figure 3: pair inversion by size, also in `out`/sizes.png. Raises MissingExtra, OSError."""
     plots = pyplot()
     figure, ax = plots.subplots(figsize=(6, 4))
     for system, values in found.items():

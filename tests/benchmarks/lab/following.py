@@ -13,8 +13,7 @@ from stream_rater.columns.arrays import Floats, Ints
 
 PARTS = 30  # The number of parts of the rounds that are scored.
 CANDIDATES = 10
-"""The most that are followed from the first part on, the first guess and the tuned point among
-them."""
+"""At most so many are followed from the first part on; the first guess and the tuned point are."""
 APART = 0.12  # Two of the other points are at least so far from each other, in the unit cube.
 
 
@@ -22,8 +21,7 @@ def distinct(
     wanted: Sequence[Sequence[float]], others: Iterable[Sequence[float]], count: int = CANDIDATES,
     apart: float = APART,
 ) -> list[list[float]]:  # fmt: skip
-    """The `wanted` points, each once, and up to `count` the first `others` `apart` from all before
-    them."""
+    """The `wanted`, each once, and up to `count` the first `others` `apart` from all before."""
     found: list[list[float]] = []
     for point in wanted:
         if list(point) not in found:
@@ -48,8 +46,7 @@ class Candidate(NamedTuple):
 
 
 def followed(candidates: Sequence[Candidate], first: int, numbers: Ints) -> Ints:
-    """(R,) the index of each round's candidate; `first` predicts the first part. `numbers` (R,):
-    ascending."""
+    """(R,) the index of each round's candidate, `first` for the first part. `numbers` ascend."""
     chosen = np.full(len(numbers), first)
     sums = np.cumsum([each.losses for each in candidates], axis=1)
     costs = np.array([each.cost for each in candidates])
@@ -61,8 +58,7 @@ def followed(candidates: Sequence[Candidate], first: int, numbers: Ints) -> Ints
 
 
 def parts_of(numbers: Ints) -> list[tuple[int, int]]:
-    """First index of each part, and that after its last; rounds of one number (ascending) stay
-    together."""
+    """First index of each part, and that after its last; rounds of one number stay together."""
     if not len(numbers):
         return []
     wanted = np.linspace(0, len(numbers), PARTS + 1)[:-1].astype(np.int64)

@@ -1,5 +1,4 @@
-"""Plays a game forward: tunes on the first part, and follows the best parameters through the
-others."""
+"""Plays a game forward: tunes on the first part, follows the best parameters through the rest."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -33,8 +32,7 @@ from tests.benchmarks.lab.timing import timed
 ORDER, ORDER_OF_ALL = "order", "order_all"
 """The measures of order; the second replaces the first where nobody has played enough rounds."""
 USUAL_DIMENSIONS = 4
-"""Trials are meant for so many dimensions; others have as many for each, to be searched as
-densely."""
+"""Trials are for so many dimensions; others have as many for each, to be searched as densely."""
 AGAIN = (1 / 3, 2 / 3)
 """After these fractions of the rounds that are scored, parameters are searched again."""
 AGAIN_TRIALS = 1 / 6  # The part of the trials that such a search gets.
@@ -45,8 +43,7 @@ JOINING_APART = 0.02
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """One configuration of a system; its measures are of the rounds after the first part, None for
-    none."""
+    """One configuration of a system; measures of the rounds after the first part, or None."""
 
     tuned_for: str  # DEFAULT, or the measure that it is tuned for.
     config: dict[str, Any]
@@ -68,11 +65,9 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
     """The log loss of the rounds after the first part, for each step of tuning."""
 
     default: float | None
-    """By the first guess, draws predicted by a width that suits the rounds so far, as in all that
-    follow."""
+    """By the first guess, draws by a width that suits the rounds so far, as in all below."""
     calibrated: float | None
-    """By the first guess, with the calibration that suits the rounds so far, as in all that
-    follow."""
+    """By the first guess, with the calibration that suits the rounds so far, as in all below."""
     tuned: float | None  # By the parameters tuned on the first part.
     validated: float | None  # By those, or by the first guess if they did not win (`validation`).
     followed: float | None
@@ -84,8 +79,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
 
     system: str
     variants: list[Variant]
-    """The first guess, and the tuned and followed parameters, with the last configuration
-    followed."""
+    """The first guess, and the tuned and followed parameters, with the last ones followed."""
     gain: Gain
     won: bool = True  # Whether the tuned parameters won on rounds that their search had not seen.
     changes: int = 0  # How often the parameters changed while they were followed.
@@ -158,8 +152,7 @@ def fit_in_steps(system: System, game: Game, trials: int) -> tuple[Fitted, Steps
 
 
 def trials_of(system: System, trials: int) -> int:
-    """The configurations to try for a system, if `trials` are for one of USUAL_DIMENSIONS
-    dimensions."""
+    """The configurations to try for a system, if `trials` are for USUAL_DIMENSIONS ones."""
     return max(round(trials * len(system.space) / USUAL_DIMENSIONS), LEAST_TRIALS)
 
 
@@ -178,8 +171,7 @@ class _Way:
         )
 
     def search_again(self, trials: int) -> None:
-        """At AGAIN, search all rounds so far near the point that is followed; the best points
-        join."""
+        """At AGAIN, search all rounds so far near the point that is followed; the best join."""
         parts = parts_of(self._numbers)
         for start in (parts[int(each * len(parts))][0] for each in AGAIN if parts):
             seen = before(self._game.sessions, int(self._numbers[start]))
@@ -246,8 +238,7 @@ def _in_order(run: Run) -> Run:
 def _variant(
     problem: fits.Fit, aim: str, played: Played, own: Run, scored: Run, scores: Floats
 ) -> Variant:
-    """`own` are the scored rounds by the last followed point alone; `scored` and `scores` by
-    whichever was."""
+    """`own`: scored rounds by the last followed point alone; `scored`, `scores`: by whichever."""
     run, learned = played.early, ONLY_WIDTH if aim == fits.DEFAULT else EVERYTHING
     now = calibration_of(run, learned)
     calibrations = own.calibrations

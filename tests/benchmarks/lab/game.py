@@ -1,5 +1,4 @@
-"""Games: seasons of rounds, either unchanged or cut into other rounds, and the end of their first
-part."""
+"""Games: seasons of rounds, unchanged or cut into other rounds, and the end of the first part."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -32,8 +32,7 @@ from tests.benchmarks.lab.game import Game
 from tests.benchmarks.lab.saved import Outcome, Saved, Unfinished
 
 REFERENCE = "two-moment"
-"""Ours that peers beat least often on the benchmarks' games, by which it and its noise were
-chosen."""
+"""Ours that peers beat least often on the benchmarks' games, by which it was also chosen."""
 
 COMPARED = (LOG_LOSS, ORDER)  # The measures by which tuned systems are compared.
 
@@ -72,8 +71,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     least_at_first: str | None  # The name of our system with the least log loss on the first part.
     verdicts: list[Verdict]  # The comparisons of all our systems with all peers.
     pairs_scored: int = 0
-    """Pairs that are scored, for every system the same: without those of which neither side
-    finished."""
+    """Pairs that are scored, of every system the same: without those that both did not finish."""
     draws_scored: int = 0
     """The number of pairs that drew, of these. All are scored in a game that has draws."""
     draws_left_out: int = 0
@@ -94,8 +92,7 @@ def choose(fitted: Sequence[Fitted]) -> str | None:
 
 
 def least_at_first(fitted: Sequence[Fitted]) -> str | None:
-    """The system with the least log loss on the first part when tuned for it; None if nothing was
-    scored."""
+    """The system tuned for the least log loss on the first part; None if nothing was scored."""
     losses = {each.system: each.of(LOG_LOSS).first_log_loss for each in fitted}
     known = {system: loss for system, loss in losses.items() if loss is not None}
     return min(known, key=lambda system: known[system]) if known else None

@@ -68,8 +68,7 @@ def _not_finished(results: Sequence[Result]) -> list[str]:
 
 
 def _at_ends(results: Sequence[Result]) -> list[str]:
-    """About parameters that ended at an end of their range, maybe an artefact of a short first
-    part."""
+    """About parameters that ended at an end of their range, as after a short first part."""
     return [
         f"{each.game}: {fitted.system} ended at an end of the range of {', '.join(v.at_ends)}."
         for each in results for fitted in each.systems for v in fitted.variants if v.at_ends
@@ -77,8 +76,7 @@ def _at_ends(results: Sequence[Result]) -> list[str]:
 
 
 def _failed(results: Sequence[Result]) -> list[str]:
-    """About the rounds on which a package failed, as where its numbers leave the range of
-    floats."""
+    """About rounds on which a package failed, as where its numbers leave the range of floats."""
     return [
         f"{each.game}: {fitted.system} ({AIM[v.tuned_for]}) failed on {v.failed_rounds:,} of "
         f"{each.rounds:,} rounds. They changed none of its ratings."
@@ -135,8 +133,7 @@ AT_FIRST = "the least log loss on the first part"
 
 
 def verdict_counts(results: Sequence[Result]) -> dict[str, Counter[str]]:
-    """Each verdict on each of our systems; AT_FIRST: on those with the least log loss on the first
-    part."""
+    """Each verdict on each of ours; AT_FIRST: on those with the least log loss at first."""
     found: dict[str, Counter[str]] = {}
     for each in results:
         for v in each.verdicts:

@@ -101,8 +101,7 @@ class Column:
 
 
 def seasons(data: DataSet, first: int | None) -> list[tuple[str, list[Session]]]:
-    """Names and rounds of a file's seasons: the `first` rounds and the later ones; None: the whole
-    file."""
+    """Names and rounds of a file's seasons: the `first` rounds and the later ones; None: all."""
     if first is None:
         return [(data.name, list(data.sessions))]
     later = []

@@ -67,8 +67,7 @@ def peer_config(peer: str, values: Mapping[str, float]) -> AnyPeer:
 
 
 def peer_module(module: str) -> Any:
-    """Import a peer's module, ImportError if absent. PEERS has other versions of ours, so sys.path
-    is restored."""
+    """Import a peer's module, or ImportError. PEERS has other versions of ours: only for this."""
     before = sys.path[:]
     sys.path.append(str(PEERS))
     try:
@@ -89,8 +88,7 @@ def missing() -> list[str]:
 
 
 Rate = Callable[[list[list[Any]], list[int], float], Any]
-"""From teams' ratings, their ranks and the time in Unix seconds to the new ratings, in that
-order."""
+"""From teams' ratings, their ranks and the time in Unix seconds to new ratings, in that order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +102,7 @@ class Model:
 
 
 def model_of(config: AnyPeer) -> Model:
-    """The peer with these parameters. Raises ImportError if it is a package that is not
-    installed."""
+    """The peer with these parameters. Raises ImportError if its package is not installed."""
     if not isinstance(config, PeerConfig):
         return Model(config.newcomer, config.rate, config.side)
     module = peer_module(MODULES[config.peer])
@@ -126,8 +123,7 @@ def _ranked(rate: Any) -> Rate:
 
 
 def _side(beta: float, *, of_members: bool) -> Callable[[Sequence[Any]], Side]:
-    """A package's mean and variance of a team, with beta^2 once, or once for each member
-    (`of_members`)."""
+    """A package's mean and variance of a team; beta^2 once, or for each member (`of_members`)."""
 
     def side(team: Sequence[Any]) -> Side:
         noises = len(team) if of_members else 1
@@ -138,8 +134,7 @@ def _side(beta: float, *, of_members: bool) -> Callable[[Sequence[Any]], Side]:
 
 
 class PeerReplay:
-    """The ratings of one peer during a season. It takes no seeds: all players begin as
-    newcomers."""
+    """The ratings of one peer during a season, without seeds: all begin as newcomers."""
 
     def __init__(self, config: AnyPeer) -> None:
         self.seconds, self.failed = 0.0, 0
@@ -147,8 +142,7 @@ class PeerReplay:
         self._ladders: dict[str, dict[int, tuple[Any, int]]] = {}
 
     def play(self, session: Session) -> tuple[Sides, int] | None:
-        """Rate a session; the beliefs about sides before each round, and the players rated. None:
-        nothing to rate."""
+        """Rate a session: beliefs about sides before each round, and players. None: no round."""
         rated, indices = session.rating(skip_all_tied=False)
         if rated is None:
             return None
@@ -177,8 +171,8 @@ class PeerReplay:
         ranks: list[int],
         time_s: float,
     ) -> list[tuple[float, float, int]]:
-        """Rate one round, which changes nothing if the package fails. Mean, variance and rounds of
-        each side before it."""
+        """Mean, variance and rounds of each side before the round, which is rated unless it
+        fails."""
         began_s = perf_counter()
         fresh = self._model.newcomer
         before = [[stored.get(row) or (fresh(), 0) for row in team] for team in teams]

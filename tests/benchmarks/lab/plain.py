@@ -130,8 +130,7 @@ class Glicko2(msgspec.Struct, frozen=True, tag="plain-glicko2", tag_field="peer"
     initial_deviation: float = 350.0
     initial_volatility: float = 0.06
     period_days: float | None = None
-    """Days in which a rating's variance grows by the squared volatility; None: in each round
-    played."""
+    """Days in which a rating's variance grows by the squared volatility; None: in each round."""
 
     space: ClassVar = (
         Dimension("tau", 0.05, 3.0, 0.5),

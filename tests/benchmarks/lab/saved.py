@@ -66,8 +66,7 @@ class Saved:
         return stored.fitted, {aim: _array(*each) for aim, each in stored.scores.items()}
 
     def store(self, game: Game, system: System, effort: object, outcome: Outcome) -> None:
-        """Store a result, whole or not at all; not where there is no such folder, as on another
-        machine."""
+        """Store a result, whole or not at all; not without such a folder, as elsewhere."""
         path = self._path(game, system, effort)
         if not self._folder.is_dir() or path.exists():
             return

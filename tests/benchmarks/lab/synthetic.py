@@ -47,8 +47,7 @@ def season(kind: Kind, seed: int) -> Iterator[Session]:
 
 
 def session(rows: Ints, players: int, number: int) -> Session:
-    """Make a session with one round, in which the players in these rows came first, second, and so
-    on. `players` is the number of players of the season, and `number` that of the round."""
+    """A session of one round, in which the players in these rows came first, second, and so on."""
     entries = len(rows)
     size = np.array([entries])
     rounds = RoundBatch(

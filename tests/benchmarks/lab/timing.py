@@ -1,5 +1,4 @@
-"""Keeps what occurs once out of measured times: compiling and loading kernels, first access to
-memory."""
+"""Keeps what occurs once out of times: compiling and loading kernels, first access to memory."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -25,8 +24,7 @@ class _Compiled(Watcher):
 
 
 def timed(run: Callable[[], T]) -> T:
-    """The result of a run in which no kernel was compiled or first loaded; repeated up to MOST_RUNS
-    times."""
+    """The result of a run that compiles or first loads no kernel, in up to MOST_RUNS runs."""
     watcher = _Compiled()
     watchers.append(watcher)
     try:

@@ -54,8 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def enough(sizes: Sequence[str]) -> dict[str, str]:
-    """Settings with twice as many partitions and shards as the largest crew's, where ours are
-    fewer."""
+    """Twice as many partitions and shards as the largest crew's processes, where ours are fewer."""
     most = max(int(count) for size in sizes for count in size.split("+"))
     usual = Settings()
     names = ("partitions", "shards")

@@ -74,8 +74,7 @@ class Contest:
     def results(
         self, folder: Path, given: Mapping[str, Any], workload: Workload
     ) -> Iterator[Result]:
-        """Each load's figures, and how the others compare with the first; Skipped with too few
-        rounds."""
+        """Each load's figures, beside the first one's; Skipped where there are too few rounds."""
         with ExitStack() as alive:
             crews = list[Crew]()
             for number, each in enumerate(self.rivals):
@@ -145,8 +144,7 @@ def beside_null(
 def compared(
     name: str, ours: Sequence[Mapping[str, float]], first: Sequence[Mapping[str, float]]
 ) -> Result:
-    """Medians of one's turns; beside others' the least, median and greatest ratio to the first's
-    turn."""
+    """Medians of one's turns; the least, median and greatest ratio to the first's turn."""
     ratio: dict[str, float] = {}
     for what in ours[0]:
         ratio[what] = median(each[what] for each in ours)

@@ -44,8 +44,7 @@ class Crew:
     workers: list[WorkerProcess] = field(default_factory=list)
 
     def hire(self, name: str) -> WorkerProcess:
-        """Start one more worker: with a name, a static member; named for a role, it has that
-        role."""
+        """Start one more worker; with a name, a static member; named for a role, it has that."""
         settings = msgspec.structs.replace(self.settings, instance_id=name)
         worker = self.start(
             settings, _role(name), ready=False, module=self.program.module,

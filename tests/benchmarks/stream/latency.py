@@ -68,8 +68,7 @@ def watched(
     settings: Settings, rounds: Sequence[Round], rate: float, disturb: Callable[[], None],
     others: int = 0,
 ) -> tuple[dict[str, float], float, Seen]:  # fmt: skip
-    """When each round was due, when the last one's time was over, and the events, with `others`
-    more."""
+    """When each round was due, when the last one's time was over, and all events seen."""
     admin = Admin(settings)
     topic = admin.topics.changed
     starts = admin.ends(topic, admin.partitions()[topic])
@@ -107,8 +106,7 @@ def feed(
     producer: Producer, topic: str, rounds: Sequence[Round], rate: float,
     after_a_third: Callable[[], None], clock: Any = time,
 ) -> tuple[dict[str, float], float]:  # fmt: skip
-    """Send each round when it is due, or soon after; when each was due, and when the last one's was
-    over."""
+    """Send each round when it is due, or soon after; when each was due, and when all was over."""
     sizes = np.array([len(each.players) for each in rounds])
     began_s = clock.time()
     over_s = (began_s + np.cumsum(sizes) / rate).tolist()

@@ -91,8 +91,7 @@ LARGE_CUTS = Cuts(20_000, 50_000)
 class Model(msgspec.Struct, frozen=True):
     sample: Sample
     cuts: Cuts | None
-    """None: what a poll brought; parts are sent in transactions, too, with the offsets of their
-    rounds."""
+    """None: what a poll brought; parts in transactions, too, with the offsets of their rounds."""
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -122,8 +121,7 @@ def hop(settings: Settings, shards: int) -> None:
 
 
 def send_parts(settings: Settings, shards: int, wave: float) -> None:
-    """Rounds to parts, for ever; offsets of acknowledged ones are committed every COMMIT_EVERY_S at
-    most."""
+    """Rounds to parts, for ever; offsets follow acknowledgements, each COMMIT_EVERY_S at most."""
     topics = Topics.of(settings)
     consumer = _consumer(settings, topics.rounds, ESTIMATORS)
     producer = Producer(
@@ -171,8 +169,7 @@ def _coming(consumer: Consumer, decode: Callable[[bytes], Any]) -> Iterator[Come
 def in_groups(
     came: Iterable[Come | None], players: Callable[[Any], int], at_a_time: float
 ) -> Iterator[list[Come]]:
-    """Groups of so many players on average; where no message follows, a group ends, even an empty
-    one."""
+    """Groups of so many players on average; one ends, even if empty, when nothing follows."""
     group: list[Come] = []
     seen, until = 0, at_a_time
     for each in came:
@@ -263,8 +260,7 @@ def gather(settings: Settings, sample: Sample, transaction: float | None) -> Non
 
 
 def _interleaved(group: Sequence[Come]) -> Iterator[tuple[Part, Any, slice]]:
-    """A row of each part, then the others: a transaction adds all partitions at once, as the
-    service's does."""
+    """A row of each part, then the others: as the service's, it adds all partitions at once."""
     for rows in slice(0, 1), slice(1, None):
         for part, message in group:
             yield part, message, rows

@@ -1,5 +1,4 @@
-"""What the service costs in its life: workers die, Redis is lost, players move in, memory,
-sizes."""
+"""What the service costs in its life: workers die, Redis is lost, players move in; and memory."""
 
 import os
 import subprocess
@@ -92,8 +91,7 @@ NAMELESS = ("",)  # One worker, whose groups do not wait for it to come back.
 
 
 def rebuild(ground: Ground, workload: Workload, updates: int, name: str) -> Result:
-    """Rate so many updates, empty Redis, rebuild; AssertionError where a byte differs. `a_core`
-    leaves out the command's start."""
+    """Rate, empty Redis, rebuild: not a byte differs. `a_core` is without the command's start."""
     with a_crew(ground, workload, NAMELESS, SERVICE) as crew:
         crew.workers[0].wait_ready()
         updates = sum(map(updates_of, crew.in_steps(updates, workload.rounds())))
@@ -135,8 +133,7 @@ SEEDS_AT_ONCE = 50
 
 
 def seeding(ground: Ground, workload: Workload, players: int, count: str) -> Result:
-    """Seconds until so many players have a belief and an event; AssertionError if one is lost or
-    doubled."""
+    """Seconds until so many players have a belief and an event; AssertionError if one is wrong."""
     alone = replace(workload, players=players, ladders=1)
     with a_crew(ground, alone, names_of(count), SERVICE) as crew:
         crew.wait_until_joined()
@@ -213,8 +210,7 @@ AT_ONCE = 20_000
 
 
 def sizes(ground: Ground, workload: Workload, updates: int) -> Iterator[Result]:
-    """What updates cost, by numbers of players and of shards; a first run only warms the broker
-    up."""
+    """What updates cost, by numbers of players and of shards; a first run warms the broker up."""
     _run(ground, workload, updates)
     for players in PLAYERS:
         run = _run(ground, replace(workload, players=players), updates)

@@ -129,8 +129,7 @@ class Plan:
         self, ground: Ground, workload: Workload, rounds: Sequence[Round], count: str,
         peers: Mapping[str, Program],
     ) -> Iterator[tuple[str, Run]]:  # fmt: skip
-        """Ours; the null pipelines that cut as ours just did, and large; the peers, with their
-        rounds."""
+        """Ours; null pipelines that cut as ours just did, and large; peers, with their rounds."""
         ours = measured(ground, workload, rounds, count, SERVICE)
         yield "", ours
         if "null" in self.measures:

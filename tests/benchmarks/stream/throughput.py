@@ -60,8 +60,7 @@ def null(sample: Sample, cuts: Cuts | None, folder: Path) -> Program:
 
 
 def other(release: Path) -> dict[str, str]:
-    """The variables that lead to the service of another folder, and all else here. A first run
-    compiles."""
+    """The variables that lead to the service of another folder, and all else here."""
     alone = ROOT / "build" / f"release-{release.name}"
     alone.mkdir(parents=True, exist_ok=True)
     (alone / "stream_rater").unlink(missing_ok=True)
@@ -73,8 +72,7 @@ def other(release: Path) -> dict[str, str]:
 def by_step(
     ground: Ground, workload: Workload, rounds: Sequence[Round], release: Path | None
 ) -> Result:
-    """A worker's µs of processor by step, of `release` if given; Skipped if kernels were
-    compiled."""
+    """A worker's µs of processor by step, of `release`; Skipped if kernels were compiled."""
     path = ground.folder / "steps.json"
     variables = {} if release is None else other(release)
     program = Program("tests.benchmarks.stream.steps", {FILE: str(path), **variables})
@@ -103,8 +101,7 @@ def measured(
     program: Program = SERVICE, before: Callable[[Settings], None] = lambda _: None,
     **settings: Any,
 ) -> Run:  # fmt: skip
-    """Rate these rounds, after `before`, by so many processes; AssertionError if an event is lost
-    or doubled."""
+    """Rate these rounds, after `before`; AssertionError if an event is lost or doubled."""
     warm = max(1, len(rounds) // WARM_UP)
     with a_crew(ground, workload, names_of(count), program, **settings) as crew:
         crew.wait_until_joined()
