@@ -1,5 +1,4 @@
-"""What a data file must have, whatever happened to the process that writes it: it is compared with
-the rounds that were acknowledged, and with a sequential replay of its own log."""
+"""A data file, whatever killed its writer, against acknowledged rounds and its log's replay."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -53,9 +52,8 @@ def audit(
     path: Path, ladders: Ladders, window: int, acknowledged: Acknowledged,
     changes: Iterable[RatingChanged] | None = None,
 ) -> Found:  # fmt: skip
-    """Compare a data file of rounds without corrections, all of which are rated, with what its
-    clients know and with a replay of its log. Nobody may have the file open for writing. `changes`
-    are all events, if the file no longer has them."""
+    """Compare a rated file without corrections, which nobody writes, with what clients know and a
+    replay. `changes`: all events, if some are pruned."""
     with closing(connect_reader(path)) as reader:
         found = Found()
         rejected = Counter(each.code for _, each in read_rejections(reader))
@@ -100,8 +98,7 @@ def _fact(reader: Connection, name: str) -> int:
 def _compare_rounds(
     reader: Connection, acknowledged: Acknowledged, found: Found
 ) -> dict[Who, dict[str, int]]:
-    """Compare the accepted records with what was acknowledged. Returns the changes that are due
-    (`tally.Due`)."""
+    """Compare accepted records with acknowledged ones. The changes that are due (`tally.Due`)."""
     rejected = {
         RecordPlace(each.record.partition, each.record.offset)
         for _, each in read_rejections(reader)

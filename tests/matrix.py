@@ -1,10 +1,6 @@
-"""`make stores` and `make brokers`: run suites on servers of other kinds or releases, and make
-tables of what passed. `make brokers` installs releases of Apache Kafka, and builds kfake.
-
-A cell has the numbers of tests that passed, failed and were skipped. A fault of `make chaos` is one
-test: it fails if anything was lost, doubled or wrong. With `--write`, the table goes into
-docs/operations/managed-services.md.
-"""
+"""`make stores`, `make brokers`: suites on other servers or releases (Apache Kafka's, kfake), as
+tables of tests passed, failed, skipped; a fault of `make chaos` is one test. `--write`: into
+docs/operations/managed-services.md."""
 
 import argparse
 import os
@@ -50,8 +46,7 @@ BROKER_SUITES: Mapping[str, Sequence[str]] = {
 """Files of tests, by what they are about."""
 
 OF_KFAKE = "the log", "topics", "commands"
-"""The suites that kfake is tested by. The tests of logins, and faults, start an Apache Kafka of
-their own."""
+"""kfake's suites; tests of logins, and faults, start an Apache Kafka of their own."""
 
 STORE_FAULTS = "redis-killed", "redis-restored", "redis-failover"
 BROKER_FAULTS = "hard-lone-broker", "one-of-three-brokers", "hard-worker-3"
@@ -176,8 +171,7 @@ def table(first: str, suites: Sequence[str], rows: Rows) -> str:
 
 
 def with_table(page: str, name: str, text: str) -> str:
-    """The text of the page with this table between its marks. Rows of other titles that are there
-    stay, before the new ones."""
+    """The page with this table between its marks; rows of other titles stay before it."""
     before, begin, rest = page.partition(f"<!-- {name}: begin -->\n")
     old, end, after = rest.partition(f"<!-- {name}: end -->")
     heading, rows = text.splitlines()[:2], text.splitlines()[2:]

@@ -36,8 +36,7 @@ _databases = itertools.count(1)
 
 
 def a_pair(kafka: str | None = None) -> AbstractContextManager[Addresses]:
-    """Kafka and Redis: those the environment names, else new ones. `kafka`: the address of a Kafka
-    that runs already."""
+    """Kafka and Redis: the environment's, else new ones. `kafka`: of a Kafka that runs already."""
     return servers(kafka=kafka, redis_settings={"databases": str(OUR_DATABASES)})
 
 
@@ -57,10 +56,7 @@ def a_kafka() -> Iterator[str]:
 
 @contextmanager
 def a_place(addresses: Addresses, *, ours: bool = False) -> Iterator[Settings]:
-    """Settings of topics and a database of one's own; both are gone afterwards.
-
-    `ours`: the servers are the test's own, whatever the environment names.
-    """
+    """Topics and a database of one's own, gone afterwards. `ours`: on the test's own servers."""
     prefix = f"t{uuid.uuid4().hex[:12]}."
     assert PREFIX.match(prefix)
     given = given_address(REDIS_VARIABLE) is not None and not ours

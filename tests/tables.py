@@ -1,8 +1,5 @@
-"""The tables of Kerby's note on real rounds, round by round: Kendall tau, method by method.
-
-`stream-rater evidence FOLDER --only kerby --season 749` makes them by the laboratory's code. This
-module counts pairs by itself.
-"""
+"""Kerby's tables on real rounds: Kendall tau by method, counting pairs by itself, beside `evidence
+FOLDER --only kerby --season 749`."""
 
 import gzip
 from collections.abc import Sequence

@@ -81,8 +81,7 @@ def go_on(given: argparse.Namespace) -> int:
 def accumulate(
     ledger: Ledger, faults: list[str], until_injected: int, minutes: float, quick: bool
 ) -> None:
-    """Play the fault played least, until the ledger, with failed rows, has so many, or time
-    ends."""
+    """Play the fault played least, until the ledger has so many, failed rows too, or time ends."""
     deadline_s = time.monotonic() + 60.0 * minutes
     while ledger.injected < until_injected and time.monotonic() < deadline_s:
         name = ledger.next(faults)

@@ -65,8 +65,7 @@ def _lost_calls(scene: Scene) -> int:
 
 
 def controllers(name: str, folder: Path, quick: bool) -> Outcome:
-    """Of three brokers, freeze or kill the one that leads the controllers, which then comes
-    back."""
+    """Of three brokers, freeze or kill the one that leads the controllers; it comes back."""
     with a_scene(name, folder, quick, kafka=three_brokers, replication=3) as scene:
         for i in scene.faults(4):
             leader = active_controller(scene)

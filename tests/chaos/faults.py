@@ -146,8 +146,7 @@ CUT_S = 5.0  # longer than a session, so that the other worker takes over what t
 
 
 def one_sided(name: str, folder: Path, quick: bool) -> Outcome:
-    """Cut one of two workers off from Kafka or Redis, one way or both; the other takes its
-    place."""
+    """Cut one of two workers off from Kafka or Redis, one way or both; the other takes over."""
     with a_proxy(folder) as proxy:
         kafka = partial(behind_a_proxy, proxy=proxy)
         with a_scene(name, folder, quick, workers=0, kafka=kafka) as scene:

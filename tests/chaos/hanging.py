@@ -71,8 +71,7 @@ def find_hanging(kafka: str, older_s: float) -> list[Hanging]:
 
 
 def find_open(kafka: str) -> Iterator[tuple[Hanging, int]]:
-    """All open transactions of one broker, hanging or not, with their last record's time, Unix
-    ms."""
+    """All open transactions of one broker, hanging or not, with the last record's Unix ms."""
     topics = AdminClient({"bootstrap.servers": kafka}, logger=CLIENT_LOGGER).list_topics(
         timeout=TIMEOUT_S
     )
@@ -84,8 +83,7 @@ def find_open(kafka: str) -> Iterator[tuple[Hanging, int]]:
 
 
 def is_to_be_committed(kafka: str, hanging: Hanging) -> bool | None:
-    """Whether the coordinator decided to commit it; None: no decision, so no commit was
-    confirmed."""
+    """Whether the coordinator decided to commit it; None: no decision, no commit confirmed."""
     found = None
     for message in _records(kafka, STATES):
         value = message.value()

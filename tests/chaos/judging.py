@@ -146,8 +146,7 @@ class Posts:
 
 
 def check(name: str, found: Findings, *, asked: bool = False) -> int:
-    """The number of changes judged. Raises Violation if a promise broke or nothing, also of what
-    was `asked`, was judged."""
+    """How many changes were judged. Raises Violation if a promise broke, or nothing was."""
     if not found.clean:
         lines = "\n".join(found.report(MOST_LINES))
         raise Violation(f"{name}: the judge says:\n{lines}")

@@ -190,8 +190,7 @@ class Freed(Outcome, frozen=True, kw_only=True):
 
 
 def freed(scene: Scene) -> Iterator[Hanging]:
-    """Wait until all is rated; ends transactions that hang as they were decided, and yields
-    them."""
+    """Wait until all is rated; ends transactions that hang, as decided, and yields them."""
     kafka = scene.kafka[0].address
     older_s = 2.0 * scene.settings.transaction_timeout_ms / 1000.0
     finished = scene.season.finished

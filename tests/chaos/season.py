@@ -44,8 +44,7 @@ def compared(
     due: Mapping[Any, T], changes: Iterable[RatingChanged],
     place_of: Callable[[RatingChanged], Any], mistakes: Callable[[RatingChanged, T], Iterable[str]],
 ) -> Tally:  # fmt: skip
-    """Check that each change that is `due` is published once, in order, from where the last
-    ended."""
+    """Check that each change that is `due` is published once, in order, joining the last."""
     found, seen = Tally(), set[Any]()
     for change in changes:
         who, place = (change.ladder, change.player), place_of(change)

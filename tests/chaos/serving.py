@@ -1,5 +1,4 @@
-"""The fault of `serve`: killed, or its index lost, while a recorder asks and follows two of
-them."""
+"""The fault of `serve`: killed, or without its index, while a recorder asks and follows two."""
 
 import shutil
 from collections.abc import Iterator, Sequence

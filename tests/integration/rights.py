@@ -21,8 +21,7 @@ READ_LAYOUT = "%R~stream-rater:layout"
 INDEX = ("~{stream-rater:index}", "~stream-rater:index:*")
 READING = "+hmget", "+multi", "+exec"
 KNOWING = "+info"
-"""The right to know whether Redis deletes ratings when its memory is full. Without it a worker
-warns and continues."""
+"""To know whether Redis deletes ratings when it is full; without it a worker only warns."""
 AT_START = (
     LAYOUT, *READING, "+hsetnx", "+hget", "+function|list", "+function|load", KNOWING,
     "+select",
@@ -215,8 +214,7 @@ class Rights:
     redis: tuple[str, ...]
 
     def without(self, one: "Acl | str | None") -> "Rights":
-        """The rights without one; a topic that may not be read or written can still be
-        described."""
+        """The rights without one; a topic can still be described without reading or writing."""
         kafka = tuple(each for each in self.kafka if each != one)
         if isinstance(one, Acl) and one.kind == "TOPIC" and one.operation in ("READ", "WRITE"):
             kafka += (replace(one, operation="DESCRIBE"),)

@@ -1,6 +1,5 @@
-"""`make chaos` in small, and its judge on real Kafka and a real `serve`: it finds nothing in a run
-of real processes, and each fault that is planted in one. (What `make chaos` counts:
-`unit/test_chaos.py`; the judge in memory: `simulation/test_judged.py`.)"""
+"""`make chaos` in small, and its judge on real Kafka and `serve`: it finds each planted fault, and
+nothing without. (Counts: `unit/test_chaos.py`; in memory: `simulation/test_judged.py`.)"""
 
 import itertools
 import json
@@ -50,8 +49,7 @@ def test_what_was_published_last_is_what_the_store_has(settings: SettingsFactory
     reason="servers are given, and chaos breaks its own",
 )
 def test_a_fault_and_its_line() -> None:
-    """Redis returns to an old snapshot during work, which is when events might be published twice.
-    Nothing is lost or doubled, and a JSON object says so."""
+    """Redis returns to an old snapshot: nothing is lost or doubled, and a JSON object says so."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.chaos", "--quick", "redis-restored"],
         cwd=ROOT, env=os.environ | {"PYTHONPATH": "deploy:deploy/tools"},

@@ -1,9 +1,5 @@
-"""The states of the two machines and the transitions between them: the protocol's state diagrams as
-data.
-
-`mermaid` converts a table of transitions to the diagram in docs/internals/protocol.md, and a test
-compares the two. The simulator checks that the machines take these transitions and no others.
-"""
+"""The states and transitions of the two machines: the diagrams of docs/internals/protocol.md as
+data (`mermaid`; a test compares them). The simulator checks that machines take no others."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -20,8 +16,7 @@ class PartitionState(StrEnum):
 
 
 class ShardState(StrEnum):
-    """The states of a shard that an updater owns. Here a is `applied`, and c is the committed
-    offset."""
+    """States of an updater's shard; a is `applied`, and c is the committed offset."""
 
     OPENING = "Opening"
     REFILLING = "Refilling"  # a < c: Redis lost writes.
@@ -32,8 +27,7 @@ class ShardState(StrEnum):
 
 
 class Transition(NamedTuple):
-    """One arrow of a state diagram. None in place of a state means that the partition or shard is
-    not owned."""
+    """An arrow of a state diagram; None: the partition or shard is not owned."""
 
     source: PartitionState | ShardState | None
     target: PartitionState | ShardState | None
@@ -81,8 +75,7 @@ UPDATER = (
     Transition(_S.REFILLING, _S.STARTING_OVER, "any failure"),
     Transition(_S.STARTING_OVER, _S.OPENING, "forget everything, new producer"),
 )
-"""The transitions of each shard. A shard may be revoked in any state; the diagram shows the usual
-one."""
+"""Of each shard; it may be revoked in any state, the diagram shows the usual one."""
 
 
 def mermaid(transitions: Sequence[Transition]) -> str:
