@@ -38,8 +38,7 @@ def three_brokers(folder: Path, properties: Mapping[str, str] = {}) -> Nodes:
 def behind_a_proxy(
     folder: Path, proxy: Proxy, routes: Sequence[str] = (KAFKA,), properties: Mapping[str, str] = {}
 ) -> Nodes:
-    """Nodes of one cluster, one behind each of the proxy's routes: whoever comes through the proxy
-    is led to each of them through it. Their own addresses lead past it."""
+    """Nodes of a cluster, one behind each route, to which whoever comes by the proxy is led."""
     return brokers(folder, len(routes), properties, proxy=proxy, routes=routes)
 
 

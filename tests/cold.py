@@ -1,8 +1,5 @@
-"""`python -m tests.cold`: kernels that a worker still compiles after `… selfcheck --all`.
-
-Both state machines process rounds of other sizes, encodings and parameters. The name of each
-kernel that gets a new compiled form is printed, one a line.
-"""
+"""`python -m tests.cold`: names of kernels that a worker still compiles after `… selfcheck --all`,
+for rounds of other sizes, encodings and parameters, one a line."""
 
 import sys
 from collections.abc import Iterator

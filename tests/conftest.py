@@ -1,5 +1,5 @@
-"""What all tests share: golden numbers and real data, real servers, Hypothesis' profiles, how the
-tests are spread over processes, which of the slow ones are played, and what they cost."""
+"""What all tests share: golden numbers, real data and servers, Hypothesis' profiles, how tests are
+spread over processes, which slow ones are played, and what they cost."""
 
 import gc
 import os
@@ -30,29 +30,23 @@ LONG_FIRST = (
     "integration/test_service.py", "integration/test_log_ends.py", "integration/test_readme.py",
     "integration/", "simulation/", "contract/", "property/", "helm/", "fuzz/", "golden/",
 )  # fmt: skip
-"""Files that take longest, in order; the others follow. A long file begun last would leave all
-processes but one without work."""
+"""The longest, in order: a long file begun last would leave all processes but one without work."""
 
 
 PROCESSES = 3
 """The number of test processes for each processor. Tests with servers mostly wait for them."""
-GIB_EACH = 2
-"""The memory of a test process and of what it starts, in GiB, rounded up."""
+GIB_EACH = 2  # The memory of a test process and of what it starts, in GiB, rounded up.
 
 SERVERS = pytest.StashKey[ExitStack]()
-KAFKA = pytest.StashKey[str]()
-"""The Kafka that all test processes of a run share."""
-CHOSEN = pytest.StashKey[set[int]]()
-"""The eighths of the test files that a run plays; absent: all."""
+KAFKA = pytest.StashKey[str]()  # The Kafka that all test processes of a run share.
+CHOSEN = pytest.StashKey[set[int]]()  # The eighths of the test files that a run plays; absent: all.
 
-SECONDS = defaultdict[str, float](float)
-"""What each test file took, in seconds of test processes."""
+SECONDS = defaultdict[str, float](float)  # What each test file took, in seconds of test processes.
 DEAREST = 40
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """For `-n auto`: one process for each processor if tests with servers are left out, else
-    PROCESSES, as far as the memory is enough."""
+    """For `-n auto`: a process a processor, PROCESSES with servers, as far as memory is enough."""
     processors = len(os.sched_getaffinity(0))
     if not _has_servers(config):
         return processors
@@ -69,8 +63,7 @@ def _has_servers(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
-    """Start the Kafka that the test processes share. Each process has a Redis of its own, because
-    tests change the settings of Redis."""
+    """Start the shared Kafka. Each process has its own Redis, whose settings tests change."""
     if _has_servers(config):
         stack = config.stash[SERVERS] = ExitStack()
         config.stash[KAFKA] = stack.enter_context(real.a_kafka())
@@ -145,8 +138,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
-    """Some commands let Python look for cycles seldom. In a test process, the connections of
-    clients in cycles would stay open until there are too many."""
+    """Some commands seldom collect; here, connections in cycles would be too many."""
     before = gc.get_threshold()
     yield
     gc.set_threshold(*before)

@@ -1,5 +1,4 @@
-"""What a data file must have, whatever happened to the process that writes it: it is compared with
-the rounds that were acknowledged, and with a sequential replay of its own log."""
+"""A data file, whatever killed its writer, against acknowledged rounds and its log's replay."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,8 +26,7 @@ from tests.chaos.season import Who, tally
 Acknowledged = Mapping[tuple[str, str], RecordPlace]
 """By ladder and round id, the place that the door answered."""
 
-EVERY = 1 << 40
-"""An offset that no log reaches."""
+EVERY = 1 << 40  # An offset that no log reaches.
 
 
 class _Round(msgspec.Struct):
@@ -44,23 +42,19 @@ _round = msgspec.json.Decoder(_Round).decode
 class Found:
     """What is wrong with a data file."""
 
-    updates: int = 0
-    """The changes that the accepted rounds of the log lead to."""
-    lost: int = 0
-    """Acknowledged rounds that were not accepted once, and changes without an event."""
+    updates: int = 0  # The changes that the accepted rounds of the log lead to.
+    lost: int = 0  # Acknowledged rounds that were not accepted once, and changes without an event.
     doubled: int = 0
     """Rounds that were accepted more than once, and events that were published more than once."""
-    mistakes: list[str] = field(default_factory=list)
-    """What else is wrong, one line each."""
+    mistakes: list[str] = field(default_factory=list)  # What else is wrong, one line each.
 
 
 def audit(
     path: Path, ladders: Ladders, window: int, acknowledged: Acknowledged,
     changes: Iterable[RatingChanged] | None = None,
 ) -> Found:  # fmt: skip
-    """Compare a data file of rounds without corrections, all of which are rated, with what its
-    clients know and with a replay of its log. Nobody may have the file open for writing. `changes`
-    are all events, if the file no longer has them."""
+    """Compare a rated file without corrections, which nobody writes, with what clients know and a
+    replay. `changes`: all events, if some are pruned."""
     with closing(connect_reader(path)) as reader:
         found = Found()
         rejected = Counter(each.code for _, each in read_rejections(reader))
@@ -105,8 +99,7 @@ def _fact(reader: Connection, name: str) -> int:
 def _compare_rounds(
     reader: Connection, acknowledged: Acknowledged, found: Found
 ) -> dict[Who, dict[str, int]]:
-    """Compare the accepted records with what was acknowledged. Returns the changes that are due
-    (`tally.Due`)."""
+    """Compare accepted records with acknowledged ones. The changes that are due (`tally.Due`)."""
     rejected = {
         RecordPlace(each.record.partition, each.record.offset)
         for _, each in read_rejections(reader)

@@ -1,9 +1,6 @@
-"""Random logs with every kind of correction, and an editor of such logs that uses no code of ours.
-
-The editor follows docs/reference/events.md. It keeps each correction as a rule in a list, and
-applies all rules to each round, seed and reset again. Its result is a log without corrections: only
-rounds, seeds, resets and the starts of seasons are left, each in its place.
-"""
+"""Random logs with every kind of correction, and an editor by docs/reference/events.md alone: each
+correction is a rule, all rules apply to each round, seed and reset again, and only these and
+seasons' starts are left, each in its place."""
 
 import calendar
 import math
@@ -67,8 +64,7 @@ def standings(rng: random.Random) -> list[Line]:
 
 
 def a_log(rng: random.Random, size: int, *, seeds: bool = False) -> list[Line]:
-    """Rounds, some of them late or reported twice, and corrections of all kinds between them. With
-    `seeds`, there are also seeds and resets."""
+    """Rounds, some late or twice, and corrections of all kinds; `seeds`: and seeds and resets."""
     lines, season = list[Line](), 0
     for number in range(size):
         choice = rng.random()
@@ -185,8 +181,8 @@ class Editor:
         """By round id, the place of the first one: the others are duplicates."""
         self._voided: set[int] = set()
         self._merged_or_out: list[tuple[str, str, tuple[int, int], bool]] = []
-        """The player, whose the entries are from then on (empty: they are taken out of the rounds
-        of a span), that span, and whether seeds and resets are meant, too."""
+        """Player, whose the entries are then (empty: nobody's), a span, and whether seeds are,
+        too."""
         self._season = 0
         self._seasons: dict[int, Line] = {}
         self._waiting: list[tuple[int, Line]] = []
@@ -350,8 +346,7 @@ def _span(line: Line) -> tuple[int, int]:
 def edited(
     log: Sequence[Line], takes_before: float = math.inf
 ) -> tuple[list[Line | None], dict[int, str]]:
-    """A log without its corrections, and by place the code of each that is refused; those at places
-    before `takes_before` are taken."""
+    """The log without corrections, and refused ones' codes; those before `takes_before` pass."""
     editor = Editor(takes_before)
     for place, line in enumerate(log):
         editor.feed(place, line)

@@ -1,10 +1,6 @@
-"""Which of the slow tests a run of CI plays: those of one eighth of the files.
-
-`make eighth` plays an eighth, `N=3` the third and `N=commit` (what CI says) the one of this commit.
-Commits take turns, so that eight commits in a row play all. A file belongs to an eighth by its
-name, so a new file moves no other. Files that the commit itself changes are always played, and an
-eighth that failed is played again until it passes: another commit does not lose it.
-"""
+"""Which eighth of slow tests' files CI plays: `make eighth`, `N=3` or `N=commit`, in turns, so
+eight commits play all. A file's name decides; those the commit changes are always played, and an
+eighth that failed is played again until it passes."""
 
 import subprocess
 import zlib
@@ -25,9 +21,7 @@ def eighth_of(file: str) -> int:
 
 
 def eighth_of_commit(root: Path = ROOT) -> int:
-    """The eighth that is this commit's turn: by the number of commits before it, or by its hash if
-    the clone is shallow and has no other commit. A tree that git does not know has one, too, by
-    the texts of the tests."""
+    """By the number of commits before it, or its hash if shallow; without git, by the texts."""
     head = _git(root, "rev-parse", "HEAD")
     if not head:
         texts = [path.read_bytes() for path in sorted((root / "tests").rglob("*.py"))]

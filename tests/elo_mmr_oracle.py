@@ -1,10 +1,5 @@
-"""Computes Elo-MMR slowly and readably: one player, one opponent and one number at a time, as the
-paper says.
-
-It shares nothing with the kernels. It uses other formulas (tanh instead of logarithms), libm
-instead of our own functions, and bisection instead of Halley's method. The kernels must agree with
-it.
-"""
+"""Elo-MMR slowly and readably, one number at a time, as the paper says, sharing nothing with the
+kernels: tanh instead of logarithms, libm, bisection instead of Halley's method."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -79,8 +74,7 @@ def diffuse(player: SlowPlayer, gamma2: float, rho: float) -> None:
 def performance(
     place: Sequence[int], mu: Sequence[float], delta: Sequence[float], i: int, tie: float
 ) -> float:
-    """The performance of entry i, the zero of Q_i (Theorem 3.2). Place 0 means that an entry did
-    not finish. Such an entry is not compared with others that did not finish."""
+    """Entry i's zero of Q_i (Theorem 3.2). Place 0 did not finish, incomparable with others."""
 
     def minus_q(x: float) -> float:
         total = 0.0
@@ -134,8 +128,7 @@ def gaussian_performance(
 
 
 def update(player: SlowPlayer, p: float, beta2: float) -> None:
-    """Apply the second phase of Algorithm 3, in place, to a player whose belief is already
-    diffused."""
+    """The second phase of Algorithm 3, in place, for a player whose belief is diffused."""
     u = C / math.sqrt(beta2)
     player.history.append((p, u, u))
 

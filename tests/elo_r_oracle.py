@@ -1,7 +1,4 @@
-"""Elo-R said slowly, from Algorithm 1 of the draft and its text, sharing nothing with the kernels.
-
-A belief is a list of pdfs (mu_k, tau_k), the first of them normal, the others logistic.
-"""
+"""Elo-R slowly, by Algorithm 1 of the draft; a belief is pdfs (mu_k, tau_k), the first normal."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -28,11 +25,8 @@ def zero(increasing: Callable[[float], float], low: float, high: float) -> float
 
 
 def noise(delta: float, limit: float, weight: float) -> tuple[float, float]:
-    """(delta, eta) of a round: Equation 29, after the weight has changed delta.
-
-    In the limit a round of weight 1 adds 1/delta^2 to the 1/limit^2 - 1/delta^2 there were, the
-    part limit^2 / (delta^2 - limit^2); a round of weight q adds q times that.
-    """
+    """(delta, eta) of a round: Equation 29, after the weight changed delta: a round of weight q
+    adds q times the limit's share, limit^2 / (delta^2 - limit^2), to 1/limit^2 - 1/delta^2."""
     part = weight * limit**2 / (delta**2 - limit**2)
     delta = limit * math.sqrt(1.0 + 1.0 / part)
     return delta, math.sqrt(1.0 / (1.0 / limit**2 - 1.0 / delta**2) - limit**2)
@@ -41,8 +35,7 @@ def noise(delta: float, limit: float, weight: float) -> tuple[float, float]:
 def performance(
     place: Sequence[int], r: Sequence[float], tau: Sequence[float], i: int, split: bool
 ) -> float:
-    """Line 5 of Algorithm 1; a tie is a win and a loss, or half of each. Place 0 did not finish
-    and is not compared with others that did not."""
+    """Line 5 of Algorithm 1; a tie is a win and a loss, or half of each; place 0 as usual."""
 
     def surprise(p: float) -> float:
         total = 0.0
@@ -67,8 +60,7 @@ def rate_round(
     players: Sequence[Player], place: Sequence[int], delta: float, limit: float, split: bool,
     weight: float = 1.0, ceiling: float = math.inf, tied_last: bool = True,
 ) -> list[float]:  # fmt: skip
-    """Algorithm 1 for everybody; returns the performances. `tied_last`: all that did not finish
-    tie."""
+    """Algorithm 1 for everybody: the performances. `tied_last`: all that did not finish tie."""
     if tied_last:
         place = [p or max(place) + 1 for p in place]
     spread, eta = noise(delta, limit, weight)

@@ -1,5 +1,4 @@
-"""Seasons in which chance alone decides: what ratings do where there is nothing to find out; and
-what one large round of newcomers does. `make reference` writes the figures into the docs."""
+"""Seasons in which chance alone decides, and large rounds of newcomers; for `make reference`."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,8 +15,7 @@ from tests.rounds import ranked, read
 
 PLAYERS = 100
 DAY_S = 86_400
-TOGETHER = 200
-"""Turns in a call."""
+TOGETHER = 200  # Turns in a call.
 
 
 class Size(NamedTuple):
@@ -41,8 +39,7 @@ ENDS = {
 
 
 def rise(config: RatingConfig, places: Sequence[int], rounds: int = 50) -> float:
-    """The points by which a round lifts its players in the mean: over so many rounds of each of
-    them, after as many."""
+    """Points by which a round lifts players in the mean: over so many rounds, after as many."""
     season, size, rng = Season(config), Size(len(places)), np.random.default_rng(7)
     all_ = rounds * PLAYERS // size.players
     season.play(size, all_, rng, places=places)
@@ -88,9 +85,7 @@ class Season:
         self, size: Size, rounds: int, rng: np.random.Generator, *, mirrored: bool = False,
         places: Sequence[int] = (),
     ) -> None:  # fmt: skip
-        """So many rounds. `mirrored`: all results are turned around, the last wins. `places`: those
-        of the sides of each round, in rising order, 0 last for did not finish; by default nobody
-        ties."""
+        """So many rounds; `mirrored`: the last wins; `places`: of a round's sides, 0 last."""
         in_turn = PLAYERS // size.players
         left = -(-rounds // in_turn)
         while left > 0:

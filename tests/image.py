@@ -1,13 +1,7 @@
-"""deploy/Dockerfile without a container engine: its own commands, in a folder.
-
-`make image-check` runs the steps of the build stage as they stand there, by the stage's shell, with
-`/opt/stream-rater` and the working directory below a new folder, then what the image would run,
-with no right to write there; a traced round's span goes from it to a collector. Then the root that
-the image would have is the root of a process, which imports every module and runs every command.
-Left out is what only a container has: the base image, and the copy between stages. `make test-all`
-does the same, but compiles no kernels: it lends the image those that this tree has of the same
-sources, for this machine's level, and warms Elo-MMR only (`tests/integration/test_image_runs.py`).
-"""
+"""deploy/Dockerfile without a container engine: the build stage's own commands, by its shell, below
+a new folder, then what the image runs, without rights there; a traced round's span; every module
+and command in the image's root. Left out: the base image, the copy between stages. `make test-all`
+lends it this tree's kernels, and warms Elo-MMR only."""
 
 import os
 import re
@@ -26,25 +20,15 @@ from typing import Any
 
 from dockerfile_parse import DockerfileParser
 
-from containers.image import (
-    COMMANDS,
-    IMPORTS,
-    LOADED,
-    OF_THE_LAB,
-    SAVED,
-    WARM_S,
-    commands_in,
-)
+from containers.image import COMMANDS, IMPORTS, LOADED, OF_THE_LAB, SAVED, WARM_S, commands_in
 from local.tools import ROOT
 from stream_rater.columns import kernel_files, kernels  # noqa: F401  # which sets the level
 from tests.helm.chart import worker_pods
 
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 PREFIX = "/opt/stream-rater"
-COMPILING = "stream_rater.cli.compile_kernels --all"
-"""The long part of the build."""
-LEVEL = "x86-64-v3"
-"""That of the kernels in the image."""
+COMPILING = "stream_rater.cli.compile_kernels --all"  # The long part of the build.
+LEVEL = "x86-64-v3"  # That of the kernels in the image.
 DISTRIBUTIONS = (
     "from importlib import metadata as m; print(*(d.metadata['Name'] for d in m.distributions()))"
 )
@@ -54,8 +38,7 @@ DISTRIBUTIONS = (
 class Stage:
     """What a stage of the Dockerfile says, in order."""
 
-    steps: list[tuple[str, str]] = field(default_factory=list)
-    """(instruction, value)."""
+    steps: list[tuple[str, str]] = field(default_factory=list)  # (instruction, value).
 
     def all(self, instruction: str) -> list[str]:
         return [value for name, value in self.steps if name == instruction]
@@ -81,10 +64,7 @@ def variables(stage: Stage) -> dict[str, str]:
 
 
 class Building:
-    """The build stage in a folder that stands for the container's root.
-
-    `brief`: with the kernels of this tree, and one system instead of all.
-    """
+    """The build stage in a folder for a root. `brief`: this tree's kernels, one system."""
 
     def __init__(self, root: Path, stage: Stage, *, brief: bool = False) -> None:
         self.installed = root / PREFIX.lstrip("/")
@@ -130,8 +110,7 @@ class Building:
 
 
 def lend_kernels(installed: Path) -> None:
-    """Give what was installed the kernels that this tree has compiled of the same sources, as if
-    they had come with it."""
+    """Give what was installed this tree's compiled kernels, as if they had come with it."""
     (package,) = installed.glob("lib/*/site-packages/stream_rater")
     ours = kernel_files.written() / kernel_files.level()
     lent = package / "compiled" / kernel_files.STATE / kernel_files.level()
@@ -162,10 +141,7 @@ def in_the_image(
 
 
 def in_the_root(command: Sequence[str], building: Building, image: Stage) -> str:
-    """What a command prints in the image's own root, by its own Python, as its own user.
-
-    Without root's rights, the user is root of a namespace of its own.
-    """
+    """What a command prints in the image's own root, by its Python and user."""
     inside = Path(f"{building.root}{building.installed}")
     if not inside.exists():
         shutil.copytree(building.installed, inside, symlinks=True, copy_function=os.link)
@@ -189,8 +165,7 @@ def in_the_root(command: Sequence[str], building: Building, image: Stage) -> str
 
 
 def check_root(building: Building, image: Stage) -> None:
-    """In the root, every module can be imported but for what only a laboratory needs, and every
-    command runs."""
+    """Every module of the root but a laboratory's can be imported, and every command runs."""
     _, lacking = in_the_root(["python", "-c", IMPORTS], building, image).split()[-2:]
     assert set(lacking.split(",")) <= OF_THE_LAB | {"-"}, lacking
     output = in_the_root(["python", "-c", COMMANDS], building, image)
@@ -224,10 +199,7 @@ with spans_of("updater", "parts")([Traced(trace, "eu", "r", 0, 0)]):
 
 
 def check_spans(run: Callable[..., str]) -> None:
-    """A traced round's span comes to a collector, by the command and the variables of the chart.
-
-    `run` runs a command with further variables.
-    """
+    """A span reaches a collector, by the chart's command and variables; `run` runs commands."""
     server: Any = HTTPServer(("127.0.0.1", 0), Collector)
     server.decoded = []
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -1,10 +1,6 @@
-"""`make stores` and `make brokers`: run suites on servers of other kinds or releases, and make
-tables of what passed. `make brokers` installs releases of Apache Kafka, and builds kfake.
-
-A cell has the numbers of tests that passed, failed and were skipped. A fault of `make chaos` is one
-test: it fails if anything was lost, doubled or wrong. With `--write`, the table goes into
-docs/operations/managed-services.md.
-"""
+"""`make stores`, `make brokers`: suites on other servers or releases (Apache Kafka's, kfake), as
+tables of tests passed, failed, skipped; a fault of `make chaos` is one test. `--write`: into
+docs/operations/managed-services.md."""
 
 import argparse
 import os
@@ -27,8 +23,7 @@ PAGE = ROOT / "docs" / "operations" / "managed-services.md"
 RELEASES = "3.9.1", "4.0.1", KAFKA_VERSION
 """The last one before Kafka 4, the first of Kafka 4, and the one that all tests use."""
 
-KFAKE = "kfake"
-"""Another implementation of the protocol, in Go, which `tests/kfake` runs."""
+KFAKE = "kfake"  # Another implementation of the protocol, in Go, which `tests/kfake` runs.
 
 STORE_SUITES: Mapping[str, Sequence[str]] = {
     "the store": (
@@ -51,8 +46,7 @@ BROKER_SUITES: Mapping[str, Sequence[str]] = {
 """Files of tests, by what they are about."""
 
 OF_KFAKE = "the log", "topics", "commands"
-"""The suites that kfake is tested by. The tests of logins, and faults, start an Apache Kafka of
-their own."""
+"""kfake's suites; tests of logins, and faults, start an Apache Kafka of their own."""
 
 STORE_FAULTS = "redis-killed", "redis-restored", "redis-failover"
 BROKER_FAULTS = "hard-lone-broker", "one-of-three-brokers", "hard-worker-3"
@@ -68,11 +62,9 @@ class Counts(NamedTuple):
         return " / ".join(map(str, self))
 
 
-Row = Mapping[str, Counts | None]
-"""By suite; None: it was not run."""
+Row = Mapping[str, Counts | None]  # By suite; None: it was not run.
 
-Rows = Mapping[str, Row]
-"""By title."""
+Rows = Mapping[str, Row]  # By title.
 
 
 class Runner(NamedTuple):
@@ -179,8 +171,7 @@ def table(first: str, suites: Sequence[str], rows: Rows) -> str:
 
 
 def with_table(page: str, name: str, text: str) -> str:
-    """The text of the page with this table between its marks. Rows of other titles that are there
-    stay, before the new ones."""
+    """The page with this table between its marks; rows of other titles stay before it."""
     before, begin, rest = page.partition(f"<!-- {name}: begin -->\n")
     old, end, after = rest.partition(f"<!-- {name}: end -->")
     heading, rows = text.splitlines()[:2], text.splitlines()[2:]

@@ -1,8 +1,4 @@
-"""The example notebooks: runs them, and writes them with what they show.
-
-`python -m tests.notebooks` writes them again, as `make pictures ARGS=notebook` does. What changes
-from run to run is not stored: times, and what goes to standard error.
-"""
+"""Runs and writes the example notebooks (`python -m tests.notebooks`), without times."""
 
 import json
 import sys

@@ -1,15 +1,7 @@
-"""What one lobby crosses: the files, the forms and the functions of the engine in memory; and what
-a correction, a seed, a POST and a question cross.
-
-`python -m tests.one_lobby` plays a lobby of five through both state machines, with the kernels as
-plain Python, and prints what it crossed. `python -m tests.one_lobby correction` does so with a
-correction of a round; see `ROADS`. A first one warms up; the second one is measured.
-
-A *form* is one of our own types that carries the lobby's data from file to file. Functions of at
-least two files take or return it, it was made for this lobby, and it holds bytes, arrays, or
-another object of ours. Effects are not counted, since they name an operation. Neither are columns,
-which are arrays, parameters, nor what only the stand-ins of Kafka and Redis use.
-"""
+"""What one lobby crosses in memory: files, functions, and *forms*: our own types, made for this
+lobby, with bytes, arrays or others of ours, that functions of at least two files take or return;
+not effects, columns, parameters, or what only stand-ins use. `python -m tests.one_lobby
+[correction]` plays one through both machines, kernels as plain Python; see `ROADS`."""
 
 import json
 import os
@@ -24,8 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = str(ROOT / "stream_rater") + os.sep
 NAMES = ("ann", "bob", "cy", "dee", "eve")
 NO_FORMS = ("stream_rater.columns.", "stream_rater.adapters.")
-ARRIVED_S = 1.8e9
-"""When Kafka received the rounds: after they were completed."""
+ARRIVED_S = 1.8e9  # When Kafka received the rounds: after they were completed.
 
 
 def crossed(road: str = "lobby") -> dict[str, list[str]]:
@@ -130,8 +121,7 @@ def use_plain_python() -> None:
 
 
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as compiled code is called: small integers are given as those of Python, and a
-    float comes back as one of Python."""
+    """Called as compiled code is: small integers become Python's, floats come back so."""
     import numpy as np
 
     def call(*arguments: Any) -> Any:

@@ -1,8 +1,5 @@
-"""The readable oracle of `rounds/decoder.py`: one record at a time, entry by entry, rule by rule.
-
-It shares with it the decoders of `contract/events`, the reader of headers and the constants, and no
-other code.
-"""
+"""The readable oracle of `rounds/decoder.py`, entry by entry, rule by rule: it shares only events'
+decoders, the reader of headers and constants."""
 
 import math
 import re
@@ -44,15 +41,11 @@ class ReadRound:
     ceiling: float
     place: list[int]
     members: list[int]
-    share: list[float]
-    """By player, entry by entry."""
-    seat: list[str]
-    """By entry; empty for none."""
-    score: list[float | None]
-    """By entry."""
+    share: list[float]  # By player, entry by entry.
+    seat: list[str]  # By entry; empty for none.
+    score: list[float | None]  # By entry.
     players: list[str]
-    rating: RatingConfig
-    """By which it is rated at its offset."""
+    rating: RatingConfig  # By which it is rated at its offset.
 
 
 def read(ladders: Ladders, record: Record, partitions: int = ANYWHERE) -> ReadRound:
@@ -102,8 +95,7 @@ def _decoded(record: Record, limits: Limits) -> RoundCompleted:
 
 
 def _value(raw: Any, decode: Callable[..., Any], kind: Any) -> Any:
-    """What the message has under this name: None where it has nothing, and math.inf for what is not
-    of this kind."""
+    """The message's value of this name: None for nothing, math.inf for another kind."""
     if raw == msgspec.Raw():
         return None
     try:

@@ -1,11 +1,6 @@
-"""`python -m tests.outputs FOLDER`: what a process stores, sends and shows for some rounds.
-
-The first line is the hash of a name under this process's secret key. The others are digests: of the
-parts, the events, the rejections and the beliefs of both state machines, and of `rate --records`.
-
-Where an updater's call begins and ends is not among them: it depends on what the cache evicted, and
-so on the key, as it depends on time.
-"""
+"""`python -m tests.outputs FOLDER`: the hash of a name under the process's secret key, then digests
+of parts, events, rejections, beliefs, and `rate --records`. Where an updater's call begins and ends
+is left out: it depends on the cache, the key and time."""
 
 import hashlib
 import sys

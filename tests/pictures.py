@@ -1,11 +1,5 @@
-"""`make pictures`: the page of `serve` beside a made-up season, as docs/pictures/page-*.png, and
-what notebooks show, as notebook-*.png and plot-*.png. `make pictures ARGS=notebook` makes the
-latter alone.
-
-The example notebooks are run, and written with what they show. The first one's plots are written
-as they are. Its ladder and a prediction are shown as HTML on pages with JupyterLab's colours and
-its rules for tables, by Chromium.
-"""
+"""`make pictures`: the page of `serve` as docs/pictures/page-*.png, and what run notebooks show, by
+Chromium in JupyterLab's style, as notebook-*.png and plot-*.png, with `ARGS=notebook` alone."""
 
 import base64
 import os

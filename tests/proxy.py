@@ -13,14 +13,12 @@ from local.go_tools import TOXIPROXY
 from local.processes import LOOPBACK, Launch, Server, free_port, start_on
 
 KAFKA, REDIS = "kafka", "redis"
-ROUTES: Final = (KAFKA, REDIS)
-"""Names of the usual ways."""
+ROUTES: Final = (KAFKA, REDIS)  # Names of the usual ways.
 REQUESTS, ANSWERS = "upstream", "downstream"
 DIRECTIONS: Final = (REQUESTS, ANSWERS)
 TIMEOUT_S = 60.0
 
-Toxic = dict[str, Any]
-"""Its type and attributes, as Toxiproxy has them."""
+Toxic = dict[str, Any]  # Its type and attributes, as Toxiproxy has them.
 
 
 class Proxy:

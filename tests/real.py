@@ -20,17 +20,14 @@ from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
 
 OUR_DATABASES = 4096
-GIVEN_DATABASES = 16
-"""What a Redis has that nobody configured."""
+GIVEN_DATABASES = 16  # What a Redis has that nobody configured.
 
-CLAIM = "stream-rater:test"
-"""Marks a database as taken by a test."""
+CLAIM = "stream-rater:test"  # Marks a database as taken by a test.
 
 DELETION_S = 60.0
 """More than a broker needs that was stopped a moment ago and must first register again."""
 
-PREFIX = re.compile(r"t[0-9a-f]{12}\.")
-"""The prefixes of tests' topics."""
+PREFIX = re.compile(r"t[0-9a-f]{12}\.")  # The prefixes of tests' topics.
 
 SettingsFactory = Callable[..., Settings]
 """Settings of this test's servers, topics and database; keyword arguments change the others."""
@@ -39,8 +36,7 @@ _databases = itertools.count(1)
 
 
 def a_pair(kafka: str | None = None) -> AbstractContextManager[Addresses]:
-    """Kafka and Redis: those the environment names, else new ones. `kafka`: the address of a Kafka
-    that runs already."""
+    """Kafka and Redis: the environment's, else new ones. `kafka`: of a Kafka that runs already."""
     return servers(kafka=kafka, redis_settings={"databases": str(OUR_DATABASES)})
 
 
@@ -60,10 +56,7 @@ def a_kafka() -> Iterator[str]:
 
 @contextmanager
 def a_place(addresses: Addresses, *, ours: bool = False) -> Iterator[Settings]:
-    """Settings of topics and a database of one's own; both are gone afterwards.
-
-    `ours`: the servers are the test's own, whatever the environment names.
-    """
+    """Topics and a database of one's own, gone afterwards. `ours`: on the test's own servers."""
     prefix = f"t{uuid.uuid4().hex[:12]}."
     assert PREFIX.match(prefix)
     given = given_address(REDIS_VARIABLE) is not None and not ours

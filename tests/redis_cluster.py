@@ -73,10 +73,8 @@ class RedisCluster:
 
 @dataclass
 class SlotMove:
-    """The move of one slot from its master to another, as `redis-cli --cluster reshard` moves it.
-
-    First the two masters are informed, then the keys are moved, then the new owner is announced.
-    """
+    """A slot's move between masters as by `redis-cli --cluster reshard`: masters are informed, keys
+    moved, the new owner announced."""
 
     slot: int
     source: Server
@@ -107,10 +105,7 @@ class SlotMove:
                 source.execute_command(*self._migrate(key))
 
     def send_late(self, key: str, late_ms: int) -> int:
-        """Move this key when all writes to the source have waited so long, and before any of them.
-
-        The result is the number of function calls that were not carried out because of it.
-        """
+        """Move this key before writes to the source that wait so long: how many calls failed so."""
         with client_of(self.source) as source:
             before = _not_carried_out(source)
             with source.pipeline(transaction=False) as at_once:
@@ -120,8 +115,7 @@ class SlotMove:
             return _not_carried_out(source) - before
 
     def wait_for_refusal(self, errors: Sequence[str] = ("ASK",)) -> None:
-        """Return once the source has refused one more call because of keys that have gone.
-        `errors`: those by which it says so."""
+        """Return when the source refused one more call for keys that have gone, by `errors`."""
         with client_of(self.source) as source:
             before = _sent_away(source, errors)
             wait_until(
@@ -150,8 +144,7 @@ def _not_carried_out(client: Any) -> int:
 
 
 def _sent_away(client: Any, errors: Sequence[str]) -> int:
-    """How many commands a server has refused with these errors, because their keys, or some of
-    them, were with another one."""
+    """How many commands a server refused with these errors, since keys were elsewhere."""
     counts = client.info("errorstats")
     return sum(int(counts.get(f"errorstat_{each}", {}).get("count", 0)) for each in errors)
 

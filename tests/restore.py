@@ -1,9 +1,6 @@
-"""Timed backup and restore of Redis under running workers, as docs/operations/backup.md has it.
-
-`python -m tests.restore --players 1000000` lets workers rate rounds in which this number of players
-meets. A snapshot is taken, and the workers rate as many rounds more. Then all of Redis is lost, and
-it starts from the snapshot. What was rated since the snapshot comes from the log.
-"""
+"""Timed backup and restore of Redis under workers (docs/operations/backup.md): `python -m
+tests.restore --players 1000000`. Half of the rounds are rated after the snapshot; then all is lost,
+and what the snapshot lacks comes from the log."""
 
 import argparse
 import hashlib
@@ -93,12 +90,10 @@ def lobbies(first: int, count: int, players: int) -> list[Bytes]:
 class Rehearsal:
     """A Redis of one's own, which is lost and put back under workers."""
 
-    settings: Settings
-    """All but Redis."""
+    settings: Settings  # All but Redis.
     folder: Path
     players: int
-    each: int
-    """Rounds before the snapshot, and again after it."""
+    each: int  # Rounds before the snapshot, and again after it.
     measured: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
@@ -109,8 +104,7 @@ class Rehearsal:
         self.measured[what] = round(time.monotonic() - began_s, 3)
 
     def run(self, finally_: Callable[[Settings], None] = lambda _: None) -> dict[str, float]:
-        """Seconds and bytes; fails where a belief is missing or differs. `finally_` is called while
-        the workers and the restored Redis run."""
+        """Seconds and bytes; no belief may differ. `finally_` is called while all still run."""
         data = self.folder / "redis"
         (self.folder / "workers").mkdir(parents=True)
         first = start_redis(data, settings=ADVISED)
@@ -132,10 +126,7 @@ class Rehearsal:
         return self.measured
 
     def _until_lost(self, at: Settings, server: Server, data: Path) -> tuple[str, dict[int, int]]:
-        """Lose all, and leave only the snapshot, which is taken half-way.
-
-        The result is the digest of the beliefs and the positions from before the loss.
-        """
+        """Lose all but a snapshot taken half-way: beliefs' digest and positions before that."""
         client: Any = redis.Redis(port=server.port)
         self._rate(at, lobbies(0, self.each, self.players))
         used = client.info("memory")["used_memory"]
@@ -158,10 +149,7 @@ class Rehearsal:
         wait_until(Finished(at), "all is rated")
 
     def _restored(self, at: Settings, port: int, data: Path, applied: Mapping[int, int]) -> Server:
-        """Restore as the page has it: from the snapshot, then append-only, without a restart.
-
-        The workers apply the log's tail at the same time.
-        """
+        """Restore as the page has it, then append-only, while workers apply the log's tail."""
         with self.timed("load_s"):
             server = start_redis(data, port=port, settings={**ADVISED, "appendonly": "no"})
         client: Any = redis.Redis(port=port)

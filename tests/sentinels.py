@@ -17,14 +17,12 @@ from tests.waits import wait_until
 NAME = "ratings"
 SENTINELS, QUORUM = 3, 2
 DOWN_AFTER_MS, FAILOVER_MS = 1500, 6000
-"""After which time of silence a server counts as down, and how long a failover may take before the
-sentinels begin another one."""
+"""After how long a silent server is down, and a failover is tried again."""
 START_TIMEOUT_S = 30.0
 
 
 WATCHER, FOLLOWER = "watcher", "follower"
-"""The users of the sentinels and of the replica, on both servers. Without them, a server is cut off
-from sentinels and replica, while clients reach it."""
+"""Users of sentinels and replica on both servers; without them, only clients reach one."""
 USERS = "\nuser ".join(f"{each} on >{each} ~* &* +@all" for each in (WATCHER, FOLLOWER))
 
 WATCHED_BY = {False: ("-ping", "-slaveof", "-replicaof"), True: ("+@all",)}
@@ -84,8 +82,7 @@ class Watched:
             client.execute_command("ACL", "SETUSER", "default", *WATCHED_BY[True])
 
     def wait_until_whole(self) -> None:
-        """Return once the other server follows the master, and all sentinels know that and each
-        other, so that they can promote it."""
+        """Return when the other follows the master and all sentinels could promote it."""
         wait_until(self._is_whole, "master, replica and sentinels have come together")
 
     def _is_whole(self) -> bool:
@@ -118,8 +115,7 @@ def written(server: Server) -> int:
 
 
 def start_sentinel(folder: Path, settings: str, probe: Callable[[int], bool] = answers) -> Server:
-    """Start a sentinel with these settings, in which PORT is its port. It keeps in its file what it
-    knows."""
+    """Start a sentinel with these settings (PORT: its port), which keeps what it knows there."""
     program = chosen().find()
     assert program is not None
 
@@ -136,8 +132,7 @@ def start_sentinel(folder: Path, settings: str, probe: Callable[[int], bool] = a
 
 @contextmanager
 def a_watched_redis(folder: Path, settings: Mapping[str, str] = {}) -> Iterator[Watched]:
-    """Master, replica and sentinels; gone at the end of the block. `settings`: those of both
-    servers."""
+    """Master, replica and sentinels for the block; `settings`: those of both servers."""
     own = {
         "repl-diskless-sync-delay": "0", "user": USERS, "masteruser": FOLLOWER,
         "masterauth": FOLLOWER, **settings,

@@ -1,8 +1,5 @@
-"""The tables of Kerby's note on real rounds, round by round: Kendall tau, method by method.
-
-`stream-rater evidence FOLDER --only kerby --season 749` makes them by the laboratory's code. This
-module counts pairs by itself.
-"""
+"""Kerby's tables on real rounds: Kendall tau by method, counting pairs by itself, beside `evidence
+FOLDER --only kerby --season 749`."""
 
 import gzip
 from collections.abc import Sequence
@@ -22,8 +19,7 @@ from stream_rater.rounds.validation import MIN_ENTRIES
 from tests.benchmarks.lab.kerby import METHODS
 from tests.rounds import Reader
 
-SEASON_1 = 749
-"""Rounds; the boundary is not in the data (shared/data/README.md: 748 to 750)."""
+SEASON_1 = 749  # Rounds; the boundary is not in the data (shared/data/README.md: 748 to 750).
 
 
 def discordant(place: Places, rating: Floats) -> tuple[float, int]:

@@ -1,8 +1,4 @@
-"""One word for one thing: words that were replaced do not come back, in names or in sentences.
-
-docs/glossary.md has the words to use. A name is compared part by part, so `_held_parts` and
-`HeldParts` both have the part `held`.
-"""
+"""Replaced words do not come back, in names, part by part, or sentences; see docs/glossary.md."""
 
 import re
 import subprocess
@@ -12,12 +8,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = (".py", ".md", ".yaml", ".yml", ".tpl", ".toml", ".js", ".html", ".lua", ".txt")
-NOT_READ = (
-    "deploy/tools/licences/*",
-    "tests/test_glossary.py",
-)
+NOT_READ = ("deploy/tools/licences/*", "tests/test_glossary.py")
 
-REPLACED = {
+REPLACED = {  # Old words, and what is said instead.
     "told tell tells telling": "published, reported or shown",
     "untold": "unannounced",
     "held": "stored, or in the belief cache",
@@ -36,7 +29,6 @@ REPLACED = {
     "anew": "again",
     "meanwhile": "during what, or after what",
 }
-"""Old words, and what is said instead."""
 
 STAYS = re.compile(
     r"""
@@ -76,8 +68,7 @@ def old_words(text: str) -> Iterator[tuple[int, str]]:
 
 
 def test_no_old_word_is_used() -> None:
-    """Neither in the package, nor in tests, documents and charts. It would be found as a part of a
-    name in both spellings, and in a sentence."""
+    """Not in package, tests, documents or charts, in either spelling of a name."""
     for text in ("_held_parts = 1", "class HeldParts:", "It was told so."):
         assert len(list(old_words(text))) == 1
     found = [

@@ -21,8 +21,7 @@ FLOORS = (
     ("tables",), ("pipeline", "evaluation"), ("library",), ("adapters", "index"), ("runtime",),
     ("places",), ("operations", "serve"), ("cli",), ("__main__", "__init__"),
 )  # fmt: skip
-"""All there is right below the package, the ground first. Imports point down, or stay within a
-room."""
+"""All right below the package, the ground first: imports point down, or stay in a room."""
 
 FRONT = {"config", "evaluation", "library", "rating"}
 """The rooms that the package's own names come from."""
@@ -144,8 +143,7 @@ def test_only_adapters_know_clients() -> None:
 
 
 def test_places_hide_the_adapters() -> None:
-    """Others than `places` and `runtime` ask a place. The files that do not yet may only become
-    fewer. What a setting for a data file means is decided in two files."""
+    """Others than `places` and `runtime` ask a place; two files decide what a data file means."""
     inner = {"adapters", "places", "runtime"}
     others = {
         name(path)
@@ -180,8 +178,7 @@ def test_state_machines_act_on_nothing() -> None:
 
 
 def test_the_judge_shares_no_code() -> None:
-    """tests/judge imports nothing of the package, nor a test module that does: itself, clients and
-    the standard library."""
+    """tests/judge imports itself, clients and the standard library; nothing that does more."""
     known = {module_of(path): parsed(path) for path in PYTHON}
     allowed = {"numpy", "msgspec", "confluent_kafka", *sys.stdlib_module_names}
     reached, todo = set[str](), {each for each in known if each.startswith("tests.judge")}

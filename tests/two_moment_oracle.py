@@ -1,8 +1,5 @@
-"""The two-moment filter, slow and readable: one side, one opponent and one integral at a time.
-
-It shares nothing with the kernels: SciPy's distribution functions instead of our own, a dense grid
-for each side alone instead of shared columns, and no running sums.
-"""
+"""The two-moment filter, slow and readable, one integral at a time, sharing nothing with kernels:
+SciPy's functions, a dense grid for each side alone, no running sums."""
 
 import math
 from collections.abc import Sequence
@@ -19,8 +16,7 @@ TOTAL = 1.64
 KINDS = ((0.8, 0.4 / math.sqrt(TOTAL), 1.0 / TOTAL), (0.2, -1.6 / math.sqrt(TOTAL), 1.0 / TOTAL))
 """Of noise with mean 0 and variance 1: how often, where, and how wide."""
 REACH, STEP = 9.0, 0.15
-"""How far the grid reaches, in standard deviations of the widest performance, and its step, in
-those of the narrowest."""
+"""The grid's reach in deviations of the widest performance, its step in the narrowest's."""
 
 
 @dataclass
@@ -43,8 +39,7 @@ class Side:
     mean: float = 0.0
     variance: float = 0.0
     noise: float = 0.0
-    points: float = 0.0
-    """What the experience of its players adds to its mean."""
+    points: float = 0.0  # What the experience of its players adds to its mean.
 
 
 def newcomers_means(config: TwoMoment, sides: Sequence[Side]) -> list[float]:
@@ -68,8 +63,7 @@ def points_of(config: TwoMoment, player: Player) -> float:
 
 
 def level_of(config: TwoMoment, sides: Sequence[Side]) -> float:
-    """The rating from which deviations are measured, once newcomers have their means: that of those
-    present, unless all sides have equally many."""
+    """From where deviations are once newcomers have means: those present, unless all equal."""
     if len({round(sum(side.shares), 6) for side in sides}) == 1:
         return config.initial_mu
     found, present = 0.0, 0.0

@@ -1,10 +1,6 @@
-"""Waits for a fact. A wait ends when nothing has moved for long, not after so many seconds of work.
-
-On a machine with other work, a second of work may take a minute. So whoever waits says what moves
-on the way to the fact: committed offsets, the length of a log file, a process' time on a processor.
-As long as it moves, the wait goes on. A wait that fails says what it waited for, and what moved
-last.
-"""
+"""Waits for a fact end when nothing has moved for long, not after so many seconds of work, which
+may take minutes on a busy machine. So whoever waits says what moves on the way: offsets, a log's
+length, a process' time. A wait that fails says what for, and what moved last."""
 
 import time
 from collections.abc import Callable
@@ -15,22 +11,17 @@ from typing import Final
 from local.processes import cpu_steps
 
 STILL_S: Final = 180.0
-"""A wait fails after this time without a movement. It is far longer than the machine's other work
-delays any single step."""
+"""Without a movement for so long a wait fails: far longer than other work delays any step."""
 
-LEAST_LOOKS: Final = 20
-"""A wait looks at least this often without a movement before it fails: a machine that was suspended
-for an hour has not stood still for one."""
+LEAST_LOOKS: Final = 20  # It looks so often first: a suspended machine has not stood still.
 
 LONGEST_S: Final = 1500.0
 """A wait fails after this time, even if something moves: a process may repeat the same for ever."""
 
 HANGS_S: Final = 1800.0
-"""The longest time that a test lets a program run whose progress it cannot see. It only bounds a
-hang. pytest's own `timeout`, for a whole test, is longer than this."""
+"""A bound for a program whose progress a test cannot see; pytest's `timeout` is longer."""
 
-Moves = Callable[[], object]
-"""A value that changes as long as there is progress."""
+Moves = Callable[[], object]  # A value that changes as long as there is progress.
 
 
 class StoodStill(AssertionError):
@@ -71,10 +62,7 @@ class Watch:
 def wait_until(
     holds: Callable[[], bool], what: str, *, moves: Moves | None = None, every_s: float = 0.05
 ) -> None:
-    """Wait until `holds` returns true. Fails with `what` when nothing has moved for STILL_S.
-
-    `moves`: what moves on the way. Without it, that of `holds`, if it has such a method.
-    """
+    """Until `holds` is true, or nothing has `moves`-d for STILL_S: then fails with `what`."""
     watch = Watch(what, moves or getattr(holds, "moves", None))
     while not holds():
         watch.look()
@@ -82,9 +70,7 @@ def wait_until(
 
 
 def cpu_of(pid: int) -> Moves:
-    """The time that a process has had on a processor, as what moves: in steps that a process which
-    works gets long before STILL_S, even with a tenth of a processor, and one that polls does not.
-    """
+    """A process' time on a processor, as what moves: only one that works gets its steps in time."""
     return partial(cpu_steps, pid)
 
 

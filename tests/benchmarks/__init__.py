@@ -1,8 +1,2 @@
-"""Benchmarks: how fast, how exact and how small, measured and not asserted.
-
-`make bench`, or `python -m tests.benchmarks [NAMES] [--quick] [--repeat N]`. What is compared runs
-in one process, taking turns, and the best of each counts: all else a machine does only adds time.
-
-`stream` measures the whole service, `document` writes the figures of all benchmarks into the
-documents (`WRITE=1`).
-"""
+"""Benchmarks: how fast, exact and small, measured and not asserted. Rivals take turns in one
+process, and the best of each counts: all else a machine does only adds time."""

@@ -1,12 +1,7 @@
-"""`python -m tests.benchmarks.ablation`: what each part of our named system, and of how it is tuned
-and calibrated, gains on the files that report.
-
-A part is switched off, and everything else stays. The gain is the log loss without it less that
-with it, on the same rounds, with the 95 % interval of a paired bootstrap. More is better. One JSON
-object for each file and part on standard output.
-
-Exit code 0: all was measured; 1: a file was skipped, the reason is on standard error.
-"""
+"""`python -m tests.benchmarks.ablation`: what each part of our system, and of how it is tuned and
+calibrated, gains on the files that report: the log loss with the part switched off less that with
+it, on the same rounds, with the 95 % interval of a paired bootstrap. Exit code 1: a file was
+skipped."""
 
 import sys
 import tempfile
@@ -64,12 +59,11 @@ PARAMETERS: Mapping[str, tuple[tuple[str, Any], ...]] = {
     "experience": (("inexperience", 0.0), ("inexperience_rounds", 20.0)),
 }
 """Parts that are switched off by parameters."""
-CALIBRATION = {
+CALIBRATION = {  # Parts of the calibration that can be left unlearned.
     "calibration: factor": Learned(factor=False),
     "calibration: upset": Learned(upset=False),
     "calibration: draw width": Learned(draw_width=False),
 }
-"""Parts of the calibration that can be left unlearned."""
 
 
 def rows(game: Game, trials: int) -> Iterator[Result]:

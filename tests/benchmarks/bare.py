@@ -1,7 +1,6 @@
-"""The framework and the server of `serve` alone. `python -m tests.benchmarks.bare BYTES` answers
-every question by a JSON text of so many bytes. Without BYTES it takes rounds, only produces each
-body to Kafka, and answers 202. It logs its port as `serve` does.
-"""
+"""The framework and the server of `serve` alone: `python -m tests.benchmarks.bare BYTES` answers
+all by a JSON text of so many bytes; without BYTES it takes rounds, only produces each, and answers
+202."""
 
 import asyncio
 import sys

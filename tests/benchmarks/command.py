@@ -11,8 +11,7 @@ from rich.table import Table
 from tests.benchmarks.document import writing
 from tests.benchmarks.measure import Result, Skipped
 
-Shown = tuple[int, list[Result]]
-"""The exit code, and all results."""
+Shown = tuple[int, list[Result]]  # The exit code, and all results.
 
 
 def a_parser(module: str, text: str | None) -> argparse.ArgumentParser:
@@ -26,8 +25,7 @@ def a_parser(module: str, text: str | None) -> argparse.ArgumentParser:
 def parsed(
     parser: argparse.ArgumentParser, arguments: Sequence[str] | None, *others: str
 ) -> argparse.Namespace:
-    """What is asked for. The figures of a quick run, and those with one of the other options, are
-    not written: wrong usage."""
+    """What is asked for; `--write` with a quick run or one of the other options is wrong usage."""
     asked = parser.parse_args(arguments)
     unlike = {option: getattr(asked, option[2:]) for option in ("--quick", *others)}
     writing.check(parser, write=asked.write, unlike=unlike)
@@ -41,8 +39,7 @@ def show(
     *,
     tabled: bool = True,
 ) -> Shown:
-    """Print the results of each part as they come, a JSON object a line on standard output, and at
-    the end a table on standard error. The exit code is 1 if a part was skipped."""
+    """Print results as JSON lines, at the end a table on standard error; 1 if any is skipped."""
     console, code, done = console or Console(stderr=True), 0, list[Result]()
     for name, results in parts:
         try:

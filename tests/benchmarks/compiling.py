@@ -1,10 +1,5 @@
-"""`python -m tests.benchmarks.compiling`: the processor time that each kernel takes to compile.
-
-A new process compiles what `make setup` compiles, with an empty cache. The time of a kernel
-includes the functions that are inlined into it, but not the kernels that it calls: these have lines
-of their own. An inlined function is translated for the first kernel that needs it, and optimised in
-each.
-"""
+"""`python -m tests.benchmarks.compiling`: the processor time that each kernel takes to compile,
+with the functions that are inlined into it, without the kernels that it calls."""
 
 import json
 import os

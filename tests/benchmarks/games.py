@@ -37,20 +37,15 @@ from tests.benchmarks.measure import Result, result, shared
 class Plan:
     """Files to play alike, and within which bounds."""
 
-    files: Sequence[str | Path]
-    """Names of shared files, or paths of others."""
+    files: Sequence[str | Path]  # Names of shared files, or paths of others.
     trials: int = 100
     rounds: int | None = None
     cut: Sequence[int] = ()
     teams: int | None = None
-    systems: Sequence[str] = (REFERENCE,)
-    """Those of ours that are compared with the peers."""
-    whole: bool = True
-    """Whether files that are cut are played unchanged, too."""
-    skip: int = 0
-    """The number of lines that are skipped at the start of the file."""
-    seconds: int = 1200
-    """The time that a peer or a system may take on a game."""
+    systems: Sequence[str] = (REFERENCE,)  # Those of ours that are compared with the peers.
+    whole: bool = True  # Whether files that are cut are played unchanged, too.
+    skip: int = 0  # The number of lines that are skipped at the start of the file.
+    seconds: int = 1200  # The time that a peer or a system may take on a game.
 
 
 ALL = tuple(SPACES)
@@ -82,9 +77,9 @@ def name_of(game: str) -> str:
 
 
 def rows(report: Report) -> Iterator[Result]:
-    """One row a game. Its value is the log loss of ours; figures of systems have names such as
-    `elo-mmr log_loss`, and comparisons of ours such as `trueskill-package log_loss order low`:
-    the peer, what both are tuned for, the measure."""
+    """One row a game: the log loss of ours, figures such as `elo-mmr log_loss`, and comparisons
+    such as `trueskill-package log_loss order low`: the peer, what both are tuned for, the
+    measure."""
     for game in report.games:
         systems = {each.system: each for each in game.systems}
         if game.ours is None:

@@ -1,9 +1,5 @@
-"""`python -m tests.benchmarks.indexing`: how fast the index takes events in and answers. A JSON
-object a line on standard output, a table on standard error.
-
-One process writes and asks. Times are of its processor, without those for making the events. Each
-event is of a random player, and comes as JSON.
-"""
+"""`python -m tests.benchmarks.indexing`: how fast the index takes in JSON events of random players
+and answers, by one process; times are of its processor, without making the events."""
 
 import asyncio
 import random
@@ -29,8 +25,7 @@ from tests.benchmarks.measure import Result, result
 from tests.builders.indexes import LADDER, an_event
 
 PLAYERS, FEW_PLAYERS = 10_000_000, 1_000_000
-STEADY = 300_000
-"""The events after those that made each player."""
+STEADY = 300_000  # The events after those that made each player.
 QUESTIONS = 5_000
 MEAN, SPREAD = 1500.0, 300.0
 LOOKED_UP, ROWS = 50, 50

@@ -1,9 +1,6 @@
-"""`lobby/5` and `lobby/100`: both stages in memory, µs an update, beside two peers in memory.
-
-The same evenings of lobbies are rated by openskill.py's PlackettLuce, by the trueskill package, and
-by us in waves, as the service does: the lobbies of an evening share no player. Ratings are looked
-up before a lobby and kept after it by all three.
-"""
+"""`lobby/5`, `lobby/100`: both stages in memory, µs an update, beside openskill.py's PlackettLuce
+and the trueskill package. All rate the same evenings, whose lobbies share no player; ours in waves,
+as the service does. Ratings are looked up before a lobby and kept after it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,17 +17,14 @@ from tests.benchmarks.measure import Effort, Result, best_s, result
 from tests.benchmarks.stage1 import LOGISTIC, wave_of
 
 PLAYERS = 2_000
-WARM_UP = 40
-"""Evenings before: as many rounds for each player, so that histories are full."""
+WARM_UP = 40  # Evenings before: as many rounds for each player, so that histories are full.
 TURNS = 40
 PEERS_PLAYERS = {"openskill": 500, "trueskill": 100}
 """A peer's evening is smaller: its time for an update does not depend on how many lobbies wait."""
 
-EVENINGS = 8
-"""In a turn of ours: a turn should last as long as a peer's does."""
+EVENINGS = 8  # In a turn of ours: a turn should last as long as a peer's does.
 
-Evening = Ints
-"""Lobbies, a row each: their players, best first."""
+Evening = Ints  # Lobbies, a row each: their players, best first.
 
 Rate = Callable[[Evening], None]
 
@@ -66,8 +60,7 @@ def ours(players: int) -> Rate:
 
 
 def one_by_one(package: Callable[[Any], Any], ratings: list[Any]) -> Rate:
-    """A package that rates one lobby after the other. Teams have one player, and stand in the order
-    of their ranks."""
+    """A package that rates one lobby after the other, teams of one, in order of their ranks."""
 
     def rate(lobbies: Evening) -> None:
         for rows in lobbies.tolist():

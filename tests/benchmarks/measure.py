@@ -10,8 +10,7 @@ from pathlib import Path
 import msgspec
 
 ROOT = Path(__file__).resolve().parents[2]
-DIGITS = 4
-"""Significant digits of a figure."""
+DIGITS = 4  # Significant digits of a figure.
 
 
 class Skipped(Exception):
@@ -22,8 +21,7 @@ class Skipped(Exception):
 class Effort:
     """How much to measure."""
 
-    quick: bool = False
-    """As little as shows that it runs."""
+    quick: bool = False  # As little as shows that it runs.
     repeat: int | None = None
 
     def turns(self, usual: int) -> int:

@@ -1,11 +1,7 @@
-"""The offline commands on whole files, and ten years of Codeforces in memory.
-
-`offline/FILE`: what a round costs beyond the start of a command. `rate`, `evaluate`, and `evaluate`
-with two configurations run in turns, all in this process, which has their code compiled and loaded.
-What a command takes to start is measured by itself. `update`, `evaluate` and `record`
-`/codeforces`: both stages, the whole command, and the size of beliefs. What needs a file of the
-shared folder is skipped without it.
-"""
+"""The offline commands on whole files, and ten years of Codeforces in memory. `offline/FILE`: what
+a round costs beyond the start of a command, by `rate`, `evaluate`, and the latter with two
+configurations, in turns in this process. `update`, `evaluate`, `record` `/codeforces`: both stages,
+the whole command, the size of beliefs."""
 
 import gzip
 import json
@@ -43,10 +39,8 @@ TURNS = 5
 
 class Made(NamedTuple):
     rounds: int
-    size: int
-    """The number of players in a round."""
-    players: int
-    """The number of players in the file."""
+    size: int  # The number of players in a round.
+    players: int  # The number of players in the file.
 
 
 MADE = {
@@ -55,8 +49,7 @@ MADE = {
     "twelve": Made(100_000, 12, 100_000),
     "twelve-few": Made(100_000, 12, 1_000),
 }
-QUICK = 100
-"""The divisor of the number of rounds for a quick run."""
+QUICK = 100  # The divisor of the number of rounds for a quick run.
 
 
 def made_up(count: int, made: Made) -> Iterator[bytes]:

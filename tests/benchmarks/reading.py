@@ -52,11 +52,9 @@ class Load:
     """What is asked, again and again."""
 
     name: str
-    paths: Sequence[str]
-    """One of them is asked for each time, chosen at random."""
+    paths: Sequence[str]  # One of them is asked for each time, chosen at random.
     per_second: int
-    body: Path | None = None
-    """Of a POST."""
+    body: Path | None = None  # Of a POST.
 
 
 def ask(load: Load, address: str) -> dict[str, float]:
@@ -92,8 +90,7 @@ def program() -> str:
 # --- who is asked about ---------------------------------------------------------------------------
 
 LADDER = "crowd"
-DIGITS = 7
-"""Of the number in a player's id: as many players as that has."""
+DIGITS = 7  # Of the number in a player's id: as many players as that has.
 AT_ONCE = 5_000
 MEAN, SPREAD = 1500.0, 300.0
 
@@ -125,11 +122,9 @@ def _ratings(players: int) -> Iterator[tuple[int, list[float]]]:
 # --- what is measured -----------------------------------------------------------------------------
 
 WORKLOAD = WORKLOADS["lobby5"]
-UPDATES = 2_000.0
-"""A second, that the worker beside makes."""
+UPDATES = 2_000.0  # A second, that the worker beside makes.
 SLICE_S = 2.0
-PLAYERS, FEW_PLAYERS = 10_000_000, 1_000_000
-"""Of the ladder that is asked about; of a quick run."""
+PLAYERS, FEW_PLAYERS = 10_000_000, 1_000_000  # Of the ladder that is asked about; of a quick run.
 TURNS, SECONDS = 5, 10.0
 IDS = 1_000
 URLS = 20_000

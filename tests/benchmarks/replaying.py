@@ -1,12 +1,7 @@
-"""`replay/rebuild` and `replay/verify`: how fast a long log is replayed, on all cores and on one.
-`replay/seeds`: how fast a replay gives millions of players the ratings that they bring.
-
-The log is that of lobbies of five on 64 ladders, in a data file. `rebuild` is measured without the
-writing, and `verify` as a whole. Both run in turns on all cores and on one. The start of other
-processes is included. With seeds, `rate` and `verify` replay one record after the other, and
-`rebuild` many together. Both begin with the bytes of the records, of as many players as a seed may
-have.
-"""
+"""`replay/rebuild` and `replay/verify`: how fast a long log in a data file (lobbies of five, 64
+ladders) is replayed, on all cores and on one, in turns; rebuild without the writing.
+`replay/seeds`: how fast millions of players get the ratings that they bring, one record after the
+other (`rate`, `verify`) and many together."""
 
 import tempfile
 import time
@@ -41,15 +36,13 @@ from tests.benchmarks.offline import CONFIG
 from tests.benchmarks.stream.rounds import WORKLOADS, Round, limited, updates_of
 
 WORKLOAD, UPDATES = "lobby5", 6_000_000
-QUICK = 100
-"""The divisor of the number of updates, or of seeded players, for a quick run."""
+QUICK = 100  # The divisor of the number of updates, or of seeded players, for a quick run.
 TURNS = 3
 AT_ONCE = 20_000
 HEADERS = (("content-type", JSON.encode()),)
 RECEIVED_S = 4e9
 SEEDED_PLAYERS = 10_000_000
-TOGETHER = 20
-"""The number of seeds that a rebuild takes at once."""
+TOGETHER = 20  # The number of seeds that a rebuild takes at once.
 WINDOW = 100_000
 LADDERS = any_ladder(CONFIG)
 
@@ -71,8 +64,7 @@ def append(path: Path, rounds: Iterable[Round], received_s: float) -> int:
 
 
 def _made(path: Path, effort: Effort, settings: Settings) -> int:
-    """Make a data file whose rounds count as rated, with their ratings. Returns the number of
-    updates."""
+    """Make a data file whose rounds count as rated, with their ratings. The number of updates."""
     rounds = limited(UPDATES // (QUICK if effort.quick else 1), WORKLOADS[WORKLOAD].rounds())
     updates = append(path, rounds, RECEIVED_S)
     with closing(Database.open(path)) as database, database.write(LogTrouble) as connection:

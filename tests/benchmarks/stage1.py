@@ -1,17 +1,7 @@
-"""Stage 1 by size of round: `stage1/N` and, for Elo-MMx, `stage1-gaussian/N`; µs a player.
-`two-moment/N`: both stages of the two-moment filter.
-
-A wave of rounds of N players, some 100,000 in all, through `systems.estimate`, as the estimator
-calls it. `ratio.error_points` is the worst error against brute force: of every rank of a few
-rounds, or of ranks all over a large one.
-
-The two-moment filter and Elo-MMR, whose players have full histories, rate the same wave in turns.
-`ratio.elo_mmr` is the time of the first divided by that of the second. Times are medians.
-
-Brute force: the balance of an entry at x, -Q_i(x) of Theorem 3.2, increases, and is summed over all
-opponents and bisected; the performance is its zero. It is slow, and shares no code. No two entries
-of these rounds tie, but each with itself, fully.
-"""
+"""Stage 1 by size of round: `stage1/N`, for Elo-MMx `stage1-gaussian/N`, µs a player in waves of
+some 100,000; `error_points` is the worst error against brute force, which bisects the increasing
+balance -Q_i(x) of Theorem 3.2, summed over all opponents, and shares no code. `two-moment/N`: both
+stages of that filter, in turns with Elo-MMR with full histories; medians."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -29,11 +19,9 @@ from tests.benchmarks.measure import Effort, Result, best_s, result, times_s
 # --- brute force ----------------------------------------------------------------------------------
 
 C = np.pi / np.sqrt(3.0)
-CHUNK = 2**21
-"""Terms taken at once."""
+CHUNK = 2**21  # Terms taken at once.
 HALVINGS = 40
-FIRST_REACH = 1e-3
-"""Points around the found performance that are looked at first."""
+FIRST_REACH = 1e-3  # Points around the found performance that are looked at first.
 
 
 def _logistic(x: Floats, i: Ints, mu: Floats, delta: Floats) -> Floats:
@@ -58,10 +46,7 @@ def _gaussian(x: Floats, i: Ints, mu: Floats, delta: Floats) -> Floats:
 
 
 def worst_error(found: Floats, at: Ints, mu: Floats, delta: Floats, *, gaussian: bool) -> float:
-    """How far, in points, the performances `found` of the entries `at` are from the true ones.
-
-    Entries in order of place; `mu` and `delta` (n,) of all; `found` and `at` (m,).
-    """
+    """By how many points `found` (m,), of entries `at` (m,) of all in order of place, is wrong."""
     balance = _gaussian if gaussian else _logistic
     size = max(1, CHUNK // len(mu))
     worst = 0.0
@@ -96,11 +81,9 @@ def _zeros(balance: Callable[[Floats], Floats], near: Floats) -> Floats:
 SIZES = (2, 5, 12, 30, 60, 100, 300, 1000, 10_000, 100_000, 1_000_000)
 PLAYERS, QUICK_PLAYERS = 100_000, 2_000
 SMALL = (2, 3, 5, 12, 30, 100)
-FEW, QUICK_FEW = 20_000, 1_000
-"""Of the two-moment filter."""
+FEW, QUICK_FEW = 20_000, 1_000  # Of the two-moment filter.
 TURNS = 100
-CHECKED_TERMS = 4_000_000
-"""Ranks checked times players of their round."""
+CHECKED_TERMS = 4_000_000  # Ranks checked times players of their round.
 MOST_CHECKED = 2_000
 
 WEIGHT_LIMIT, SIGMA_LIMIT = 0.23, 54.0

@@ -34,14 +34,7 @@ from tests.benchmarks.measure import Result, result
 from tests.benchmarks.replaying import append
 from tests.benchmarks.stream.crew import a_crew, a_program, names_of
 from tests.benchmarks.stream.ground import Ground, a_ground, processor_s, resident_bytes
-from tests.benchmarks.stream.rounds import (
-    WORKLOADS,
-    Round,
-    ladder_name,
-    limited,
-    up_to,
-    updates_of,
-)
+from tests.benchmarks.stream.rounds import WORKLOADS, Round, ladder_name, limited, up_to, updates_of
 from tests.benchmarks.stream.throughput import SERVICE, measured
 from tests.benchmarks.stream.throughput import Run as RunOfService
 from tests.integration.processes import WorkerProcess, wait_until
@@ -49,18 +42,15 @@ from tests.integration.processes import WorkerProcess, wait_until
 # --- posts ----------------------------------------------------------------------------------------
 
 CONNECTIONS = 16
-STEADY = 0.2
-"""Posts of this first part of the time are not counted."""
+STEADY = 0.2  # Posts of this first part of the time are not counted.
 TIMEOUT_S = 60.0
 
 
 class Posted(NamedTuple):
     """What became of the posts."""
 
-    due_s: dict[str, float]
-    """When each round was due, Unix seconds."""
-    answered_s: Floats
-    """(n,) how long each answer took that counts, in seconds."""
+    due_s: dict[str, float]  # When each round was due, Unix seconds.
+    answered_s: Floats  # (n,) how long each answer took that counts, in seconds.
 
     def quantile_ms(self, share: float) -> float:
         """The time in ms that this share of the answers did not exceed."""
@@ -70,8 +60,7 @@ class Posted(NamedTuple):
 def post(
     url: str, path: str, rounds: Sequence[Round], per_second: float, token: str = ""
 ) -> Posted:
-    """Post each round to this path, in which `{ladder}` is its ladder. AssertionError if an answer
-    is no 202."""
+    """Post each round to this path of its `{ladder}`; AssertionError if an answer is no 202."""
     return asyncio.run(_post(int(url.rpartition(":")[2]), path, rounds, per_second, token))
 
 
@@ -122,17 +111,13 @@ async def _post(
 
 WORKLOAD = WORKLOADS["lobby5"]
 TURNS, QUICK = 3, 10
-RATE, SECONDS = 1_000.0, 20.0
-"""Updates a second, and for how long, where the latency is measured."""
+RATE, SECONDS = 1_000.0, 20.0  # Updates a second, and for how long, where the latency is measured.
 FIRST, LAST = 0.1, 0.9
 """The part of the backlog that counts: kernels are loaded before it, and the end is not full."""
 LOOK_S = 0.1
-WARM = 200
-"""Rounds that are rated before the latency is measured."""
-LARGE = 10_000_000
-"""The updates of a large file."""
-POSTS, INGEST_S = 1_000.0, 10.0
-"""Posts a second to `serve`, and for how long in each turn."""
+WARM = 200  # Rounds that are rated before the latency is measured.
+LARGE = 10_000_000  # The updates of a large file.
+POSTS, INGEST_S = 1_000.0, 10.0  # Posts a second to `serve`, and for how long in each turn.
 TOKEN, SERVE = "posting", ["stream_rater", "serve"]
 ROUNDS = "/v1/ladders/{ladder}/rounds"
 
@@ -219,8 +204,7 @@ def _follow(url: str, updates: int, ours: Connection) -> None:
 
 
 def with_serve(ground: Ground, folder: Path, rounds: Sequence[Round]) -> RunOfService:
-    """Rate a backlog by a worker with Kafka and Redis, while `serve` keeps the index of its
-    events."""
+    """Rate a backlog by a worker with Kafka and Redis, while `serve` keeps the index."""
     with ExitStack() as stack:
 
         def begin(settings: Settings) -> None:

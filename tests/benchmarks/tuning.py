@@ -1,8 +1,5 @@
-"""`tuning/EXECUTOR/N`: the same search in one process, in several, and on a local Dask cluster.
-
-Each must find what one process finds, to the last digit. The time of a search begins when its
-executor is opened: processes are started within it, and the cluster runs already.
-"""
+"""`tuning/EXECUTOR/N`: the same search in one process, in several, and on a local Dask cluster,
+which runs already; each must find what one process finds, to the last digit."""
 
 import tempfile
 import time

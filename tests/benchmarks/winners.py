@@ -1,11 +1,6 @@
-"""`winners/cwl/elo-mmr`…: how well the winners of whole rounds are predicted, and whether the
-probabilities hold.
-
-Rounds are predicted one by one, and then rated; the first tenth only builds experience. Elo-MMR has
-the parameters of the examples: as it is, and with the variance factor that suits the first tenth.
-Elo, with each player's mean over all pairs, and openskill.py's PlackettLuce with its `predict_win`
-stand beside it.
-"""
+"""`winners/cwl/elo-mmr`…: how well winners of whole rounds are predicted, one by one before they
+are rated, and whether probabilities hold: by Elo-MMR, also with the variance factor that suits the
+first tenth, Elo with each player's mean over all pairs, and openskill.py's `predict_win`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -73,8 +68,7 @@ def _openskill(name: str, _: Effort) -> Result:
 
 
 def _rounds(name: str) -> Iterator[list[tuple[list[tuple[str, int]], int]]]:
-    """The sides of each round, ranked, the best first: the very rounds that ours are scored on. Who
-    did not finish ties for last. A player is a row of a ladder."""
+    """The sides of each round that ours are scored on, best first; unfinished ones tie last."""
     for session in singly(SeasonFile(shared(name)).play(list)):
         place, rows = session.rounds.place, session.rows.tolist()
         ranks = np.where(place == DID_NOT_FINISH, LAST, place).tolist()
@@ -88,8 +82,7 @@ def _rounds(name: str) -> Iterator[list[tuple[list[tuple[str, int]], int]]]:
 def _result(
     name: str, model: str, log_loss: float, brier: float, bins: Sequence[WinBin], factor: float
 ) -> Result:
-    """The error is the mean distance of a bin's probability from the part that won, over all
-    sides."""
+    """The error is the mean distance of a bin's probability from the part that won, by sides."""
     sides = sum(each.sides for each in bins)
     error = sum(each.sides * abs(each.foretold - each.won) for each in bins) / sides
     ratio = {"brier": brier, "calibration_error": error, "factor": factor}

@@ -1,2 +1,1 @@
-"""Injects faults on real servers, and checks that every rating is there once and equals a
-replay."""
+"""Injects faults on real servers, and checks that every rating is there once, as by a replay."""

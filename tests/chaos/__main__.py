@@ -1,9 +1,5 @@
-"""`make chaos`: injects every fault on real servers, and prints a table, then one JSON object a
-line.
-
-The exit code is 1 if anything was lost, doubled or wrong, differs from the replay, does not
-recover, or was not injected in time.
-"""
+"""`make chaos`: injects every fault on real servers; a table, and a JSON object a line. Exit code
+1: something was lost, doubled or wrong, differs, does not recover, or was not injected in time."""
 
 import argparse
 import signal
@@ -85,8 +81,7 @@ def go_on(given: argparse.Namespace) -> int:
 def accumulate(
     ledger: Ledger, faults: list[str], until_injected: int, minutes: float, quick: bool
 ) -> None:
-    """Play the fault that was played least, until the ledger has so many injected faults or the
-    time is over. A row that fails is in the ledger, too."""
+    """Play the fault played least, until the ledger has so many, failed rows too, or time ends."""
     deadline_s = time.monotonic() + 60.0 * minutes
     while ledger.injected < until_injected and time.monotonic() < deadline_s:
         name = ledger.next(faults)
@@ -131,8 +126,7 @@ def _arguments() -> argparse.Namespace:
 def play(
     names: list[str], quick: bool, minutes: float, outcomes: list[Outcome], failures: list[Failure]
 ) -> None:
-    """Inject one fault after the other, whatever the outcome of the last one, until the time is
-    over."""
+    """Inject one fault after the other, whatever comes of each, until the time is over."""
     said = Console(stderr=True)
     deadline_s = time.monotonic() + 60.0 * minutes
     for name in names:
@@ -156,8 +150,7 @@ def play(
 
 @contextmanager
 def until(deadline_s: float) -> Iterator[None]:
-    """Raise OutOfTime within the block, once, at that time; or before the block if the time is
-    over."""
+    """Raise OutOfTime within the block at that time, once, or before it if that is over."""
 
     def out_of_time(_number: int, frame: FrameType | None) -> None:
         if not in_destructor(frame):

@@ -1,10 +1,6 @@
-"""Faults below the servers: processes that stand still, a lost power, full disks, and a clock that
-jumps.
-
-A small file system needs the right to mount one: chaos runs as root for these rows, or they fail. A
-broker's clock jumps by libfaketime. This clock decides when a record arrived, and so whether a
-round's time lies ahead of it, and when transactions and groups expire.
-"""
+"""Faults below the servers: processes that stand still, a lost power, full disks (a small file
+system needs root), and a broker's clock that jumps, by libfaketime: it decides when a record
+arrived."""
 
 import errno
 import os
@@ -48,8 +44,7 @@ def frozen(*servers: Server) -> Iterator[None]:
 
 
 def redis_frozen(name: str, folder: Path, quick: bool) -> Outcome:
-    """Freeze Redis for longer than a call may take. What was sent to it then takes effect later,
-    when its senders have given it up and asked again."""
+    """Freeze Redis beyond a call's time: what was sent takes effect when it was asked again."""
     with a_scene(name, folder, quick) as scene:
         for _ in scene.faults(5):
             before = _lost_calls(scene)
@@ -70,8 +65,7 @@ def _lost_calls(scene: Scene) -> int:
 
 
 def controllers(name: str, folder: Path, quick: bool) -> Outcome:
-    """Of three brokers, which are the controllers, too, freeze or kill the one that leads the
-    controllers. Another one is elected, and the old one comes back and believes that it leads."""
+    """Of three brokers, freeze or kill the one that leads the controllers; it comes back."""
     with a_scene(name, folder, quick, kafka=three_brokers, replication=3) as scene:
         for i in scene.faults(4):
             leader = active_controller(scene)
@@ -107,12 +101,9 @@ def active_controller(scene: Scene, but: int | None = None) -> int:
 
 
 def power_lost(name: str, folder: Path, quick: bool) -> Outcome:
-    """One of three brokers loses its power, and with it all that it had not written to the disk:
-    its logs are as they were some seconds before. It takes the rest from the others.
-
-    Kafka acknowledges what is in the memory of the in-sync replicas, and writes it to the disk
-    later. It writes only the log of the controllers at once, so this log is kept.
-    """
+    """One of three brokers loses what it had not written to the disk, some seconds of its logs, and
+    takes it from the others: Kafka acknowledges what in-sync replicas have in memory. Only the
+    controllers' log is written at once, and so kept."""
     with a_scene(name, folder, quick, kafka=three_brokers, replication=3) as scene:
         for i in scene.faults(3):
             broker, kept = scene.kafka[i], folder / "kept"
@@ -129,8 +120,7 @@ def power_lost(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def copied(source: Path, target: Path) -> None:
-    """Make a folder a copy of another one, with the holes of its files: indices are mostly
-    holes."""
+    """Make a folder a copy of another one, with the holes of its files, as of indices."""
     shutil.rmtree(target, ignore_errors=True)
     subprocess.run(["cp", "-a", "--sparse=always", str(source), str(target)], check=True)
 
@@ -153,8 +143,7 @@ def fill(ballast: Path) -> None:
 
 @contextmanager
 def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
-    """A file system of this size in the place of a folder, until the end of the block. Yields the
-    path of a file in it."""
+    """A file system of this size in the place of a folder, for the block. Yields a file's path."""
     folder.mkdir(parents=True, exist_ok=True)
     size = f"size={megabytes}m"
     subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)], check=True)
@@ -183,8 +172,7 @@ def _refuses(scene: Scene) -> bool:
 
 
 def kafka_disk_full(name: str, folder: Path, quick: bool) -> Outcome:
-    """Fill the disk of one of three brokers until the broker ends. Two are enough to go on. Then
-    make room, and start it again."""
+    """Fill the disk of one of three brokers until it ends; make room, and start it again."""
     with (
         small_disk(folder / "kafka" / "0", KAFKA_MB) as ballast,
         a_scene(name, folder, quick, kafka=three_brokers, replication=3) as scene,
@@ -228,14 +216,12 @@ def temporary_full(name: str, folder: Path, quick: bool) -> Outcome:
 
 LIBRARY = "*/faketime/libfaketimeMT.so.1"  # where Debian's package has it
 JUMPS = ("-3h", "+3h", "-20d", "+2d", "+0")
-"""Where the clock jumps to, from the true time. All are later than the rounds' own time, so that no
-round is ahead of its arrival, and earlier than the end of what topics keep."""
+"""Jumps from the true time: later than the rounds' own time, earlier than topics' retention."""
 
 
 @contextmanager
 def kafka_with_a_clock(folder: Path, properties: Mapping[str, str] = {}) -> Iterator[list[Server]]:
-    """A Kafka whose clock is as far from the true one as its file `clock` says. Clocks that only
-    measure durations are the true ones."""
+    """A Kafka as far from the true time as its file `clock` says; durations are true."""
     library = next(Path("/usr/lib").glob(LIBRARY), None)
     if library is None:
         raise LocalServerError("no libfaketime: run `apt-get install libfaketime`")

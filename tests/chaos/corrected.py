@@ -1,5 +1,4 @@
-"""Rounds and corrections that are sent while things break, and what the plain replay of the edited
-log, after each correction, says of them."""
+"""Rounds and corrections that are sent while things break, and the replay of the edited log."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import Random
@@ -163,8 +162,7 @@ SHARES = dict(zip(KINDS, (5, 4, 4, 2, 1, 2), strict=True))  # how often each kin
 def corrected_tally(
     due: Mapping[Who, Sequence[EventValues]], changes: Iterable[RatingChanged]
 ) -> Tally:
-    """Compare changes with the expected values. A correction may be too small to be published. The
-    next change begins at the last published values."""
+    """Compare changes; a correction may be too small to be published: the next begins before it."""
     wanted = {(*who, each.offset): each for who, some in due.items() for each in some}
     return compared(
         wanted, changes, lambda each: (each.ladder, each.player, each.offset), _mistakes

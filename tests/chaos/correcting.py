@@ -1,5 +1,4 @@
-"""Faults while corrections and seeds are applied: workers are killed while a ladder's rounds are
-rated again, servers fail, and workers are upgraded."""
+"""Faults while corrections and seeds are applied: workers die or are upgraded, servers fail."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -27,8 +26,7 @@ from tests.redis_cluster import a_redis_cluster
 NEXT_KERNEL = "tests.chaos.next_kernel"
 KILLS, GUST = 30, 10
 FIRST = 12_000
-"""The rounds that are rated before the first correction: enough for the work on one to take some
-tenths of a second."""
+"""Rounds that are rated before the first correction: work on one takes some tenths of a second."""
 AHEAD, AT_ONCE = 30, 2
 """The most rounds that are sent behind a correction, and the corrections that are sent together."""
 LADDERS_FILE = "".join(
@@ -48,8 +46,7 @@ def a_corrected_scene(
     name: str, folder: Path, quick: bool, *, first: int = FIRST, workers: int = 3,
     season: type[CorrectedSeason] = CorrectedSeason, **more: Any,
 ) -> Iterator[tuple[Scene, Any]]:  # fmt: skip
-    """A scene whose ladders all lie in one partition, and its season of this kind. So many first
-    rounds are rated."""
+    """A scene with all ladders in one partition, and its season; so many rounds are rated."""
     folder.mkdir(parents=True)
     ladders = folder / "ladders.toml"
     ladders.write_text(LADDERS_FILE)
@@ -63,11 +60,8 @@ def a_corrected_scene(
 
 
 def corrections(name: str, folder: Path, quick: bool) -> Corrected:
-    """Kill three workers while rounds and corrections of three ladders stream.
-
-    All lie in one partition. Mostly its estimator is killed, soon after it began with a correction;
-    else any worker, at any moment.
-    """
+    """Kill workers while rounds and corrections of three ladders of one partition stream: mostly
+    its estimator soon after it began with one, else any at any moment."""
     with a_corrected_scene(name, folder, quick, workers=2) as (scene, season):
         scene.crew.add("").wait_ready()
         cut_short = 0
@@ -136,8 +130,7 @@ def _reads(worker: WorkerProcess) -> float:
 def during(
     scene: Scene, season: CorrectedSeason, breaks: Callable[[], object], *, begun: bool = True
 ) -> None:
-    """Break something while corrections are applied and later rounds wait. Without
-    `begun` they may still wait for earlier rounds, or be done."""
+    """Break something while corrections are applied; without `begun`, also before or after."""
     work = Work(scene, season.correct(AT_ONCE))
     season.play(AHEAD)
     if begun:
@@ -148,8 +141,7 @@ def during(
 
 
 def corrections_failover(name: str, folder: Path, quick: bool) -> Outcome:
-    """Kill a master of a Redis Cluster while corrections are applied. Its replica may lack
-    correction parts that were applied, and checkpoints, or some pieces of one."""
+    """Kill a Redis Cluster's master meanwhile; its replica lacks applied parts or checkpoints."""
     six = partial(a_redis_cluster, masters=3, replicas=1)
     with a_corrected_scene(name, folder, quick, redis=six, redis_cluster=True) as (scene, season):
         for _ in range(scene.times(6)):
@@ -163,9 +155,8 @@ def corrections_failover(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def corrections_hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
-    """Kill the only broker while corrections are applied, start it again, and end the
-    transactions that hang. The transaction may be the estimator's commit of the correction, or the
-    updater's commit of its events."""
+    """Kill the only broker meanwhile, start it, and end hanging transactions: the estimator's
+    commit of the correction, or the updater's of its events."""
     hanging: list[object] = []
     with a_corrected_scene(name, folder, quick) as (scene, season):
         broker = scene.kafka[0]
@@ -177,13 +168,9 @@ def corrections_hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
 
 
 def corrections_upgrade(name: str, folder: Path, quick: bool) -> Outcome:
-    """Replace workers by workers of another kernel version while corrections are applied. They
-    are killed in the midst of one, or asked to end. The successor applies it again by the newer
-    kernels.
-
-    Once a worker is newer, shards of the older ones may wait, and corrections behind their rounds.
-    So only the first fault is sure to hit the work on one.
-    """
+    """Replace workers by those of another kernel version meanwhile, killed in the midst of a
+    correction or asked to end; the successor applies it again. Once a worker is newer, shards of
+    older ones may wait, so only the first fault is sure to hit the work on one."""
     with a_corrected_scene(name, folder, quick) as (scene, season):
         scene.crew.module = NEXT_KERNEL
         for number, worker in enumerate(list(scene.crew.workers)):

@@ -32,8 +32,7 @@ class Crew:
     settings: Settings
     start: Callable[..., WorkerProcess]
     named: bool = True
-    """Whether workers have names. A restarted worker without a name is another member of the
-    groups."""
+    """Whether workers have names; without one, a restarted worker is another member."""
     workers: list[WorkerProcess] = field(default_factory=list)
     everyone: list[WorkerProcess] = field(default_factory=list)  # those that have ended, too
     ended: Counter[str] = field(default_factory=Counter)  # those who ended by themselves, by reason
@@ -105,8 +104,7 @@ def shares(worker: WorkerProcess) -> dict[str, Sequence[int]]:
 
 
 def _owned(worker: WorkerProcess) -> dict[str, list[Sequence[int]]]:
-    """The successive assignments of each role. Empty ones, as at the end or at a restart, are left
-    out."""
+    """The successive assignments of each role, without empty ones, as at an end or a restart."""
     found: dict[str, list[Sequence[int]]] = {}
     for event in worker.events("owned"):
         if event["partitions"]:

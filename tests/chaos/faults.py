@@ -42,13 +42,9 @@ ADVICE = "run `stream-rater rebuild --replace`"
 
 
 class Torn(Outcome, frozen=True, kw_only=True):
-    """An outcome after the log lost records.
-
-    `wrong` counts the ratings in the store that are not of all rounds that were reported, and the
-    players whose event with the greatest offset says something else. `verify` has compared the
-    numbers. No event of a lost round can be taken back, so the others are counted apart, and the
-    judge does not judge them.
-    """
+    """After the log lost records: `wrong` counts ratings that are not of all reported rounds, and
+    players whose newest event says something else. Events of lost rounds cannot be taken back: they
+    are counted apart, and not judged."""
 
     vanished: int  # the rounds that the log lost, although Kafka had acknowledged them
     refusals: int  # how often a worker refused the log
@@ -57,10 +53,9 @@ class Torn(Outcome, frozen=True, kw_only=True):
 
 
 def unclean_election(name: str, folder: Path, quick: bool) -> Torn:
-    """Let each topic have two copies and allow unclean elections. Kill one of the two brokers of
-    the rounds, report more, kill the other one, and let the first come back: it leads, and the log
-    is what it has. Rounds are reported until an operator does what the workers ask for, and the
-    lost ones are reported again."""
+    """Two copies, unclean elections: of a pair of brokers, one dies, rounds are reported, the other
+    dies, the first leads with what it has. Then an operator does as told, and lost rounds are
+    reported again."""
     vanished = refusals = 0
     with a_scene(name, folder, quick, kafka=three_brokers, replication=2, partitions=1) as scene:
         admin = AdminClient({"bootstrap.servers": scene.settings.kafka}, logger=CLIENT_LOGGER)
@@ -115,8 +110,7 @@ def _outcome(scene: Scene, vanished: int, refusals: int) -> Torn:
 
 
 def _allow(scene: Scene, admin: AdminClient) -> None:
-    """Let one copy be enough to write, and allow unclean elections, for the topics of the
-    service."""
+    """Let one copy be enough to write, and allow unclean elections, for the service's topics."""
     topics = Topics.of(scene.settings)
     changes = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
@@ -152,8 +146,7 @@ CUT_S = 5.0  # longer than a session, so that the other worker takes over what t
 
 
 def one_sided(name: str, folder: Path, quick: bool) -> Outcome:
-    """Cut one of two workers off from Kafka, or from Redis, in one direction or in both. It goes on
-    with what it reaches, while the other worker takes its place."""
+    """Cut one of two workers off from Kafka or Redis, one way or both; the other takes over."""
     with a_proxy(folder) as proxy:
         kafka = partial(behind_a_proxy, proxy=proxy)
         with a_scene(name, folder, quick, workers=0, kafka=kafka) as scene:
@@ -182,8 +175,7 @@ TIMES = 40
 
 
 def joining(name: str, folder: Path, quick: bool) -> Outcome:
-    """Every five seconds a worker without a name joins, or one of those that joined leaves or is
-    killed, while 64 partitions and 64 shards have a backlog."""
+    """Every five seconds a nameless worker joins, leaves or dies, beside a backlog of 64 and 64."""
     with a_scene(
         name, folder, quick, workers=WORKERS, named=False,
         partitions=PARTITIONS, shards=PARTITIONS,
@@ -210,17 +202,15 @@ def joining(name: str, folder: Path, quick: bool) -> Outcome:
 CHANGED_FROM = 7 * AT_ONCE // 2
 """The offset from which a ladder has other parameters in an upgrade: among the rounds sent last."""
 KILLS, AHEAD, GUST = 100, 10, 10
-"""A storm: the number of kills, the rounds sent with each, and the faults before the storm ends and
-all rounds are rated."""
+"""A storm's kills, the rounds sent with each, and the faults before all rounds are rated."""
 
-TOXICS: dict[str, Toxic | None] = {
+TOXICS: dict[str, Toxic | None] = {  # The faults of connections.
     "cut": None,
     "delayed": {"type": "latency", "attributes": {"latency": 300, "jitter": 250}},  # ms
     "throttled": {"type": "bandwidth", "attributes": {"rate": 20}},  # KB/s
     "silent": SILENT,
     "torn": {"type": "limit_data", "attributes": {"bytes": 20_000}},  # ends within an answer
 }
-"""The faults of connections."""
 SPOILT_S = 4.0
 LADDERS = LADDER.replace("ranked", '"*"') + LADDER  # a default ladder, and one that is changed
 
@@ -228,11 +218,8 @@ Story = Callable[[str, Path, bool], Outcome]
 
 
 def storm(name: str, folder: Path, quick: bool) -> Outcome:
-    """Kill or freeze three workers at random moments while rounds stream.
-
-    Two have names. The third is another member of the groups each time, so that partitions move:
-    those of the first worker to be killed move before another comes.
-    """
+    """Kill or freeze three workers at random while rounds stream: two with names, and one that is
+    another member each time, so that partitions move before it comes."""
     rounds = codeforces() if CODEFORCES.is_file() else lobbies()
     with a_scene(name, folder, quick, rounds) as scene:
         unnamed = scene.crew.add("")
@@ -297,12 +284,8 @@ def broker(name: str, folder: Path, quick: bool, *, hard: bool, workers: int) ->
 
 
 def lone_broker(name: str, folder: Path, quick: bool) -> Outcome:
-    """Stop the only broker during transactions, and start it again.
-
-    It is not killed: at its start, Kafka 4.4 may then complete a transaction that was about to be
-    committed without writing its end to its partitions. Readers do not see what follows there
-    until an operator ends the transaction.
-    """
+    """Stop the only broker during transactions, and start it. Killed, Kafka 4.4 may at its start
+    complete a transaction without writing its end to its partitions: an operator must."""
     with a_scene(name, folder, quick) as scene:
         for _ in scene.faults(3):
             scene.kafka[0].restart()
@@ -310,8 +293,7 @@ def lone_broker(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
-    """Kill the only broker during transactions, start it again, and end hanging
-    transactions as they had been decided."""
+    """Kill the only broker during transactions, start it, end hanging ones as they were decided."""
     hanging: list[object] = []
     with a_scene(name, folder, quick) as scene:
         for _ in range(scene.times(5)):
@@ -349,8 +331,7 @@ def all_brokers(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def one_of_three_brokers(name: str, folder: Path, quick: bool) -> Outcome:
-    """Kill one of three brokers and start it again. All topics are on all brokers; two replicas are
-    needed to write."""
+    """Kill one of three brokers and start it again; two of three replicas are needed to write."""
     with a_scene(name, folder, quick, kafka=three_brokers, replication=3) as scene:
         for i in scene.faults(3):
             scene.kafka[i].kill()
@@ -406,5 +387,4 @@ FAULTS: dict[str, Story] = {
 }  # fmt: skip
 
 ON_REQUEST = frozenset({"hard-lone-broker", "corrections-hard-lone-broker", "unclean-election"})
-"""Of which less is promised: Kafka itself needs a human then, or has lost records
-(docs/guarantees.md)."""
+"""Less is promised: Kafka itself needs a human then, or has lost records (docs/guarantees.md)."""

@@ -31,19 +31,16 @@ from stream_rater.adapters.access import CLIENT_LOGGER
 WRITE_TXN_MARKERS, DESCRIBE_PRODUCERS, LIST_TRANSACTIONS = 27, 61, 66
 TIMEOUT_S = 60.0
 UNDER_WAY = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
-STATES = "__transaction_state"
-"""The coordinators' topic. It has each state of each transaction."""
+STATES = "__transaction_state"  # The coordinators' topic. It has each state of each transaction.
 PREPARE_COMMIT, PREPARE_ABORT = 2, 3  # the states that are decisions
 OLDER_S = 1.0  # a transaction that is open for less time is not looked at
 GOES_ON = 47
-"""The producer has written to the partition again: INVALID_PRODUCER_EPOCH. The end of its next
-transaction ends the hanging one, too."""
+"""INVALID_PRODUCER_EPOCH: the producer goes on, and its next end ends the hanging one, too."""
 LOADING = 14  # the coordinator has just started and reads its log: COORDINATOR_LOAD_IN_PROGRESS
 
 
 class Hanging(NamedTuple):
-    """An open transaction in a partition that nothing will end, and its state at the
-    coordinator."""
+    """An open transaction of a partition that nothing will end, and its state elsewhere."""
 
     topic: str
     partition: int
@@ -52,13 +49,11 @@ class Hanging(NamedTuple):
     epoch: int
     coordinator_epoch: int
     coordinated: str
-    """The state of this producer's transactional id at the coordinator, as `name: state`; may be
-    empty."""
+    """The coordinator's `name: state` of this producer's transactional id; may be empty."""
 
 
 def find_hanging(kafka: str, older_s: float) -> list[Hanging]:
-    """The transactions in all topics of a single broker that are open for longer than this and not
-    in progress."""
+    """Transactions in all topics of one broker, open for longer than this and not in progress."""
     old_ms = 1000 * (time.time() - older_s)
     opened = [
         (each, coordinator)
@@ -76,8 +71,7 @@ def find_hanging(kafka: str, older_s: float) -> list[Hanging]:
 
 
 def find_open(kafka: str) -> Iterator[tuple[Hanging, int]]:
-    """The transactions in all topics of a single broker that are open, whether they hang or not,
-    with the time of the producer's last record in each, Unix ms."""
+    """All open transactions of one broker, hanging or not, with the last record's Unix ms."""
     topics = AdminClient({"bootstrap.servers": kafka}, logger=CLIENT_LOGGER).list_topics(
         timeout=TIMEOUT_S
     )
@@ -89,8 +83,7 @@ def find_open(kafka: str) -> Iterator[tuple[Hanging, int]]:
 
 
 def is_to_be_committed(kafka: str, hanging: Hanging) -> bool | None:
-    """Whether the coordinator decided to commit the transaction. None if its topic has no decision
-    about it: then no commit was confirmed."""
+    """Whether the coordinator decided to commit it; None: no decision, no commit confirmed."""
     found = None
     for message in _records(kafka, STATES):
         value = message.value()
@@ -108,8 +101,7 @@ def is_to_be_committed(kafka: str, hanging: Hanging) -> bool | None:
 
 
 def end(kafka: str, hanging: Hanging, *, commit: bool) -> None:
-    """Write the end of a transaction to its partition. Unless it is committed, its records there
-    are never read."""
+    """Write the end of a transaction to its partition; aborted, its records are never read."""
     markers = (
         struct.pack(">qhb", hanging.producer_id, hanging.epoch, commit)
         + array([text(hanging.topic) + array([struct.pack(">i", hanging.partition)]) + b"\0"])

@@ -1,8 +1,5 @@
-"""Lets the judge, which shares no code with the service, judge a row of chaos.
-
-One recorder reads from the first record on, while things break. Another one reads everything again
-at the end, and must have seen the same.
-"""
+"""Lets the judge, which shares no code with the service, judge a row of chaos, as one recorder saw
+it from the first record on, and another one reads it at the end: both the same."""
 
 import http.client
 import subprocess
@@ -73,8 +70,7 @@ def recording(file: Path, *words: str) -> closing[Recording]:
 
 
 def words_of(settings: Settings, redisplayed: Mapping[str, int] = {}) -> list[str]:
-    """The arguments of a recorder of this service's topics. `redisplayed`: from which offsets
-    ladders have other parameters of display."""
+    """A recorder's arguments; `redisplayed`: where ladders get other parameters of display."""
     return [
         "--kafka", settings.kafka, "--prefix", settings.topic_prefix,
         "--window", str(settings.duplicate_window),
@@ -99,8 +95,7 @@ def asking(addresses: Sequence[str]) -> list[str]:
 
 
 def judge_twice(live: Recording, settings: Settings) -> Findings:
-    """Judge what a recorder saw during the run, and what another one sees now, once everything is
-    rated."""
+    """Judge what a recorder saw during the run, and what another sees once all is rated."""
     first = live.finish()
     again = first.with_name(f"again-{first.name}")
     with recording(again, "--name", "again", *words_of(settings)) as second:
@@ -151,8 +146,7 @@ class Posts:
 
 
 def check(name: str, found: Findings, *, asked: bool = False) -> int:
-    """The number of changes that were judged. Raises Violation if any promise was broken, or
-    nothing was judged. `asked`: answers of each kind must have been judged, too."""
+    """How many changes were judged. Raises Violation if a promise broke, or nothing was."""
     if not found.clean:
         lines = "\n".join(found.report(MOST_LINES))
         raise Violation(f"{name}: the judge says:\n{lines}")

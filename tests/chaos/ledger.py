@@ -1,7 +1,4 @@
-"""The ledger of chaos: one line for each row that was played, and the sums over all runs.
-
-So faults add up over nights: `make chaos UNTIL=1000` goes on where the last run has ended.
-"""
+"""The ledger of chaos: one line a row that was played. Faults add up over nights: `UNTIL=1000`."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -90,8 +87,7 @@ class Ledger:
 
 
 def read(path: Path) -> Iterator[Played]:
-    """The lines of a ledger. A last line that was cut off by a kill is left out. Raises BadLedger
-    for any other line."""
+    """A ledger's lines, without a last one cut off by a kill. Raises BadLedger for others."""
     if not path.exists():
         return
     lines = path.read_bytes().split(b"\n")

@@ -1,10 +1,6 @@
-"""Faults that are planted in the service, so that the judge must find them: `plant(NAME)` changes
-the code in this process. `python -m tests.chaos.planted NAME run` is a worker with the fault, and
-with `serve` in the place of `run` the API.
-
-The faults are in what the machines publish, in what they take as valid, in the transactions of
-Kafka, and in what `serve` answers from. No switch of the product makes them.
-"""
+"""Faults planted in the service for the judge to find: in what machines publish, what is valid,
+Kafka's transactions, and what `serve` answers from. `python -m tests.chaos.planted NAME run` is a
+worker with one, `NAME serve` the API. No switch of the product makes them."""
 
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -58,8 +54,7 @@ def _publishing(change: Callable[[Events], Events]) -> Any:
 
 
 def _some(change: Callable[[dict[str, Any]], dict[str, Any]], **having: bool) -> Any:
-    """Let updaters publish another value in one of EVERY events. `correction=True`: in each event
-    of a correction instead."""
+    """Let updaters publish another value in one of EVERY events, or in those of corrections."""
     number = count(1)
 
     def changed(body: dict[str, Any]) -> dict[str, Any]:
@@ -132,8 +127,7 @@ def _swapped(events: Events) -> Events:
 
 
 def _committing_aborted() -> Any:
-    """Each transaction that was begun is begun again, as after a rebalance; and instead of being
-    aborted, the first one is committed."""
+    """Each begun transaction begins again, as after a rebalance; the first abort is a commit."""
     stack = ExitStack()
     stack.enter_context(_publishing(lambda events: events))
     stack.enter_context(patch.object(Transactions, "abort", Transactions.commit))
@@ -203,11 +197,10 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "aborted-is-committed": _committing_aborted,
 }  # fmt: skip
 
-IN_SERVE: dict[str, Callable[[], Any]] = {
+IN_SERVE: dict[str, Callable[[], Any]] = {  # Faults of `serve`.
     "older-state-answered": _answering_from_any_state,
     "min-offset-ignored": _not_waiting,
 }
-"""Faults of `serve`."""
 
 
 def planted(name: str) -> Any:

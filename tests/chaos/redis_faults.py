@@ -21,17 +21,12 @@ from tests.sentinels import FOLLOWER, NAME, a_watched_redis, written
 
 BUCKETS = 4  # buckets of a ladder in a shard: few, so that a call writes to every one of them
 CAUGHT, MOST_MOVES = 6, 40
-"""A move catches a call if a hash that the call writes moves after the call's beliefs were read.
-CAUGHT calls must be caught within MOST_MOVES moves."""
+"""A move catches a call whose hash moves after its beliefs were read: so many in so many moves."""
 LATE_MS = 300  # the delay of the first key's move
 
 
 def redis_killed(name: str, folder: Path, quick: bool) -> Outcome:
-    """Kill Redis, and start it again from its append-only file.
-
-    The operating system still writes what the process had written. Only the loss of the machine
-    loses the last second, which `redis_restored` and `redis_failover` cover.
-    """
+    """Kill Redis, and start it from its append-only file: only a lost machine loses a second."""
     with a_scene(name, folder, quick) as scene:
         for _ in scene.faults(5):
             scene.redis.kill()
@@ -40,8 +35,7 @@ def redis_killed(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def redis_failover(name: str, folder: Path, quick: bool) -> Outcome:
-    """Kill a master of a Redis Cluster of six servers; its replica takes over, and the master comes
-    back. The replica may lack acknowledged writes."""
+    """Kill a master of a Redis Cluster of six; its replica, which may lack writes, takes over."""
     six = partial(a_redis_cluster, masters=3, replicas=1)
     with a_scene(name, folder, quick, redis=six, redis_cluster=True) as scene:
         for _ in scene.faults(3):
@@ -55,8 +49,7 @@ def redis_failover(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def redis_resharded(name: str, folder: Path, quick: bool) -> Outcome:
-    """Move shards' slots between the masters of a Redis Cluster, key by key, during work, until the
-    moves have caught enough calls."""
+    """Move shards' slots between a Redis Cluster's masters, key by key, until calls are caught."""
     with a_scene(
         name, folder, quick, redis=a_redis_cluster, redis_cluster=True, buckets=BUCKETS,
     ) as scene:  # fmt: skip
@@ -71,8 +64,7 @@ def redis_resharded(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def _move(scene: Scene, shard: int) -> int:
-    """Move a shard's slot while rounds stream, with workers calling between any two steps. Returns
-    how many calls this caught."""
+    """Move a slot, workers calling between any two steps. Returns how many calls this caught."""
     position = position_key(shard)
     move = scene.redis.move(key_slot(position.encode()))
     move.begin()
@@ -107,8 +99,7 @@ def redis_restored(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def redis_rebuilt(name: str, folder: Path, quick: bool) -> Outcome:
-    """FLUSHALL during work, without a snapshot: workers leave, `rebuild` reads the log, and other
-    workers continue."""
+    """FLUSHALL during work, no snapshot: workers leave, `rebuild` reads the log, others go on."""
     with a_scene(name, folder, quick) as scene:
         scene.load()
         scene.inject()
@@ -119,8 +110,7 @@ def redis_rebuilt(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def redis_out_of_memory(name: str, folder: Path, quick: bool) -> Outcome:
-    """Leave Redis no memory for what it is asked to store, in the midst of the workers' calls, and
-    then enough."""
+    """Leave Redis no memory in the midst of the workers' calls, and then enough."""
     with a_scene(name, folder, quick) as scene:
         for _ in scene.faults(5):
             with Redis(port=scene.redis.port) as client:
@@ -188,9 +178,8 @@ LEAST_BYTES = 50_000  # more than a server writes by itself
 
 
 def sentinel_failover(name: str, folder: Path, quick: bool) -> Outcome:
-    """Kill the master after writes that its replica lacks; the replica takes over. Then cut the
-    master off from replica and sentinels, together with one of two workers, and let it come
-    back."""
+    """Kill the master after writes that its replica lacks; then cut the new one off, with one of
+    two workers, from replica and sentinels, and let it come back."""
     watched = partial(a_watched_redis, settings=ADVISED)
     with (
         a_proxy(folder) as proxy, a_scene(name, folder, quick, workers=0, redis=watched) as scene,

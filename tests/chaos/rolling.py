@@ -1,10 +1,5 @@
-"""A rolling restart under load: nothing breaks, and each worker is restarted once.
-
-Three workers have names (static membership), like the chart's pods. Each in turn gets SIGTERM,
-ends, is started again, and is ready before the next one's turn, while rounds arrive steadily. The
-latency of a rating is measured by one clock, from the report of its round until a reader of
-committed events has it.
-"""
+"""A rolling restart under load: each of three named workers in turn ends by SIGTERM, and is ready
+again before the next one's turn; the latency, by one clock, is until a reader has the event."""
 
 import itertools
 import threading
@@ -52,8 +47,7 @@ class Rolled(Outcome, frozen=True, kw_only=True):
     longest_ms: float
     down_s: float  # the longest time from SIGTERM until a worker is ready again
     exit_s: float
-    """The longest time from SIGTERM until a worker has ended. A pod's grace period must be
-    longer."""
+    """The longest from SIGTERM to a worker's end; a pod's grace period must be longer."""
 
 
 def rolling(name: str, folder: Path, quick: bool) -> Rolled:
@@ -90,8 +84,7 @@ def prompt(seen: Seen) -> bool:
 
 
 def restarted(scene: Scene, worker: WorkerProcess) -> tuple[float, float]:
-    """Restart one worker. Returns the seconds from SIGTERM until it is ready, and until it had
-    ended."""
+    """Restart a worker: seconds from SIGTERM until it is ready, and until it had ended."""
     scene.inject()
     had, began_s = shares(worker), time.monotonic()
     worker.terminate()

@@ -76,8 +76,7 @@ class Scene:
 
     @contextmanager
     def fault(self) -> Iterator[None]:
-        """Inject a fault in the block, and measure the time from its end until what was sent before
-        is rated."""
+        """Inject a fault in the block; time its end until what was sent before is rated."""
         self.inject()
         yield
         self.recover()
@@ -88,8 +87,7 @@ class Scene:
         self.injected += 1
 
     def recover(self, mend: Callable[[], None] = lambda: None) -> None:
-        """Repair what does not recover by itself, wait until everything sent is rated, and remember
-        the time of both."""
+        """Repair what does not recover alone, until all is rated, and remember the times."""
         began_s = time.monotonic()
         mend()
         self.wait_until_rated()
@@ -121,8 +119,7 @@ class Scene:
         wait_until(begun, f"{self.name}: they are at work", every_s=0.02)
 
     def outcome(self) -> Outcome:
-        """The outcome. Raises Violation if `verify` finds a difference, or the judge a broken
-        promise."""
+        """Raises Violation if `verify` finds a difference, or the judge a broken promise."""
         self.wait_until_rated()
         verify(self.name, self.settings, self.crew.module)
         self.crew.check_ends(self.injected)
@@ -159,8 +156,7 @@ def a_scene(
     season: Callable[..., Season] = Season, redisplayed: Mapping[str, int] = {},
     apis: Sequence[str] = (), **settings: Any,
 ) -> Iterator[Scene]:  # fmt: skip
-    """New servers and ready workers, all of which are stopped at the end of the block. `apis`: the
-    addresses of `serve` processes, which the story starts. The recorder asks them."""
+    """Servers and ready workers, for the block; the story starts `serve` processes at `apis`."""
     rounds = rounds or lobbies()
     with ExitStack() as stack:
         store = stack.enter_context(redis(folder / "redis"))
@@ -194,8 +190,7 @@ class Freed(Outcome, frozen=True, kw_only=True):
 
 
 def freed(scene: Scene) -> Iterator[Hanging]:
-    """Wait until all rounds are rated, and end transactions that hang until then, as they had been
-    decided. Yields them."""
+    """Wait until all is rated; ends transactions that hang, as decided, and yields them."""
     kafka = scene.kafka[0].address
     older_s = 2.0 * scene.settings.transaction_timeout_ms / 1000.0
     finished = scene.season.finished

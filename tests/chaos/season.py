@@ -1,5 +1,4 @@
-"""The rounds that are sent while things break, the results that are expected, and how published
-rating changes and the store's beliefs differ from them."""
+"""The rounds that are sent while things break, and how changes and beliefs differ from expected."""
 
 import gzip
 import itertools
@@ -28,8 +27,7 @@ T = TypeVar("T")
 
 Who = tuple[str, str]  # ladder and player
 Due = Mapping[Who, Mapping[str, int]]
-"""The expected changes: for each player, by round id, the number of the player's round, from 1, in
-the order of the log."""
+"""For each player, by round id, the number of the player's round, from 1, in the log's order."""
 
 BATCH = 5000
 
@@ -46,8 +44,7 @@ def compared(
     due: Mapping[Any, T], changes: Iterable[RatingChanged],
     place_of: Callable[[RatingChanged], Any], mistakes: Callable[[RatingChanged, T], Iterable[str]],
 ) -> Tally:  # fmt: skip
-    """Check that each expected change is published once, in order, as `mistakes` compares it, and
-    continues from the one before. `due` has what is expected at a place."""
+    """Check that each change that is `due` is published once, in order, joining the last."""
     found, seen = Tally(), set[Any]()
     for change in changes:
         who, place = (change.ladder, change.player), place_of(change)
@@ -142,8 +139,7 @@ class Season:
         self.finished = Finished(settings)
 
     def play(self, count: int) -> list[dict[str, Any]]:
-        """Send this many more rounds, all of which are acknowledged when this returns. Returns
-        them."""
+        """Send so many more rounds; all are acknowledged when this returns them."""
         events = list(itertools.islice(self._rounds, count))
         self.replay(events)
         for event in events:

@@ -1,5 +1,4 @@
-"""The fault of `serve`: it is killed, and its index is lost, while the recorder asks and follows
-two processes. The judge judges all answers."""
+"""The fault of `serve`: killed, or without its index, while a recorder asks and follows two."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -53,13 +52,9 @@ def _wait_until_all_answer(doors: Sequence[Host]) -> None:
 
 
 def serve_killed(name: str, folder: Path, quick: bool) -> Outcome:
-    """Kill one of two `serve` processes under load, and start it again: with its index, or every
-    second time without. The other one goes on."""
+    """Kill one of two `serve` under load, start it with or without its index; the other goes on."""
     apis = [f"127.0.0.1:{free_port()}" for _ in range(PROCESSES)]
-    with (
-        a_scene(name, folder, quick, apis=apis) as scene,
-        started(scene, apis, folder) as doors,
-    ):
+    with a_scene(name, folder, quick, apis=apis) as scene, started(scene, apis, folder) as doors:
         scene.season.play(AT_ONCE)
         scene.recover()
         for i in range(scene.times(4)):

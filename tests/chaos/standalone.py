@@ -1,11 +1,7 @@
-"""Processes that are killed at random moments while clients report rounds by HTTP: a standalone
-process, and `serve`, whose Kafka is also away for longer than a record may wait for it.
-
-A client repeats what was not acknowledged, under the same round id, until it is: so a round may be
-in the log twice, and must count once. Some kills of the standalone process come while it starts. At
-the end, each acknowledged round is in the log and accepted once, each of its changes was published
-once, and every belief equals a sequential replay of the log.
-"""
+"""Kills at random moments while clients report rounds by HTTP: of a standalone process, also while
+it starts, and of `serve`, whose Kafka is away for longer than a record may wait. A client repeats
+what was not acknowledged under its id: so it may be in the log twice, and must count once. At the
+end all is accepted once, published once, and equal to a replay."""
 
 import http.client
 import random
@@ -184,8 +180,7 @@ class Published:
         self._kept, self._next = kept, 0
 
     def read(self, file: Path) -> None:
-        """Add the new events of a data file. Raises Violation if some before them are not
-        there."""
+        """Add a data file's new events. Raises Violation if some before them are gone."""
         try:
             reader = connect_reader(file)
         except Unusable:
@@ -239,8 +234,7 @@ class Crowd:
 
 @contextmanager
 def clients(address: str, token: str = "", posts: Posts | None = None) -> Iterator[Crowd]:
-    """Clients that report rounds within the block, with this token if there is one. After it, all
-    that they have sent is acknowledged. The judge gets what they send in `posts`."""
+    """Clients that report rounds within the block; after it all is acknowledged, and in `posts`."""
     crowd = Crowd(token=token, posts=posts)
     threads = [
         threading.Thread(target=_report, args=(crowd, address, number), daemon=True)
@@ -349,8 +343,7 @@ def ingest(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def _kill_serve(name: str, door: Host, kafka: Server, kills: int) -> Outcome:
-    """Kill `serve` this often, and Kafka in the middle. Raises Violation if `verify` finds a
-    difference."""
+    """Kill `serve` this often, and Kafka in the middle. Raises Violation if `verify` differs."""
     chance, recoveries_s = random.Random(seeded(7)), list[float]()
     with clients(door.settings.serve, TOKEN) as crowd:
         for number in range(kills):
@@ -368,8 +361,7 @@ def _kill_serve(name: str, door: Host, kafka: Server, kills: int) -> Outcome:
 
 
 def _without_kafka(kafka: Server, crowd: Crowd, door: Host) -> float:
-    """Kill Kafka, and start it again after AWAY_S. Returns the seconds from then until a round was
-    acknowledged."""
+    """Kill Kafka, start it after AWAY_S: seconds from then until a round was acknowledged."""
     kafka.kill()
     time.sleep(AWAY_S)  # the fault itself
     kafka.restart()

@@ -1,5 +1,4 @@
-"""Fixtures of the contract tests, which hold the in-memory adapters and the real ones to the same
-facts."""
+"""Fixtures of the contract tests, which hold in-memory adapters and real ones to the same facts."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -35,10 +35,8 @@ LOG: list[Line] = [
     a_round(8, "dee", "ann"), a_correction("season-started", season=1, keep=0.5, sigma=100.0),
     a_round(9, "cy", "bob"),
 ]  # fmt: skip
-"""With a seed, a duplicate, corrections, one of which is refused, and a season, on two ladders of
-one partition."""
-REJECTED = {7, 10}
-"""The offsets of the records that are rejected."""
+"""With a seed, a duplicate, corrections (one refused) and a season, two ladders, one partition."""
+REJECTED = {7, 10}  # The offsets of the records that are rejected.
 CORRECTED = frozenset({LADDER})
 SHARDS = 4
 
@@ -152,9 +150,8 @@ def newest(place: Place) -> dict[bytes, bytes]:
 
 
 def check_copied(old: Place, new: Place) -> int:
-    """Check that each record is where it was, with its key and headers, or that an empty one is
-    there; that the last event of each player is there once, and that the ladder events are. Returns
-    the number of records that were emptied."""
+    """Each record is where it was, with key and headers, or an empty one; last events and ladder
+    events once. Returns how many are empty."""
     before = {(each.partition, each.offset): each for each in old.all_rounds()}
     after = {(each.partition, each.offset): each for each in new.all_rounds()}
     assert list(new.ends()) == list(old.ends()) and len(after) == sum(old.ends())

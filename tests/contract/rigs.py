@@ -1,8 +1,5 @@
-"""The log, in memory, in a data file and on Kafka, behind one interface.
-
-A `Member` performs a machine's effects. A `Rig` makes members, writes as other clients do, and
-reads what any subscriber would read.
-"""
+"""The log, in memory, in a data file and on Kafka: a `Member` performs a machine's effects, a `Rig`
+makes members, writes as other clients do, and reads as a subscriber does."""
 
 import threading
 import time
@@ -92,8 +89,7 @@ class Member:
         return sorted(self.owned), len(self.records)
 
     def read(self, count: int) -> list[tuple[int, int]]:
-        """Poll until `count` records arrived since the last call. Returns (partition, offset) of
-        each."""
+        """Poll until `count` records arrived since the last call: (partition, offset) each."""
         self.poll_until(lambda: len(self.records) >= count)
         read = [(record.partition, record.offset) for record in self.records]
         self.records = []
@@ -105,10 +101,8 @@ class LocalRig:
 
     log: Any
     store: LocalStore
-    cut: Callable[[int, int], None]
-    """Delete the records of round-completed before this offset."""
-    cut_rejections: Callable[[], None]
-    """Delete all records of round-rejected."""
+    cut: Callable[[int, int], None]  # Delete the records of round-completed before this offset.
+    cut_rejections: Callable[[], None]  # Delete all records of round-rejected.
     _events: Callable[[], list[Event]]
     _rejections: Callable[[], list[Rejection]]
 
@@ -172,8 +166,7 @@ class LocalRig:
         return self._group(role).committed.get(partition)
 
     def events(self) -> list[tuple[int, bytes, bytes]]:
-        """(shard, key, value) of all published events, once no transaction is open except those
-        left open on purpose. `visible_events`: those that subscribers see now."""
+        """(shard, key, value) of all events once no transaction is open except on purpose."""
         return seen(self._events())
 
     visible_events = events
@@ -380,8 +373,7 @@ class KafkaRig:
             self.leave(member)
 
 
-Rig = LocalRig | KafkaRig
-"""A log and its groups."""
+Rig = LocalRig | KafkaRig  # A log and its groups.
 
 
 def configure(client: Any, topic: str, name: str, value: str) -> None:

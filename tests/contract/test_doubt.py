@@ -1,8 +1,5 @@
-"""A broken connection puts a transaction in doubt, whatever the client reports about its end.
-
-Two real brokers run behind a proxy, because a client of a single broker reports that all brokers
-are down when that one is. Only the connections of the producer under test pass through the proxy.
-"""
+"""A broken connection puts a transaction in doubt, whatever the client reports of its end. Two
+brokers, since with one all are down; only the tested producer's connections pass the proxy."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -33,8 +30,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 ROUTES = ("first", "second")
 ONE_COORDINATOR = {"transaction.state.log.num.partitions": "1"}
 NO_ANSWERS: Toxic = {"type": "reset_peer", "attributes": {"timeout": 0}}
-"""The first response closes its connection instead of passing, and so does that of the next
-connection."""
+"""The first response closes its connection instead, and so does that of the next connection."""
 LONG_MS = 600_000
 
 
@@ -112,9 +108,8 @@ FIRST, SECOND = event(0, "first"), event(0, "second")
 def test_an_end_whose_answer_was_lost_is_in_doubt(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """The broker ended the transaction, and the client repeated the request on another connection.
-    The request may be in flight twice and end the next transaction, so another producer must begin
-    that."""
+    """It ended, and was repeated on another connection: in flight twice it may end the next
+    transaction, which another producer must begin."""
     monkeypatch.setattr(producers, "SLOW_COMMIT_S", LONG_MS)
     transactions = rig.transactions
     transactions.begin(rig.sends(FIRST))

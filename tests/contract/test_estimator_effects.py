@@ -1,5 +1,4 @@
-"""What the estimator reads again, and what it keeps: notes of corrections and of ladders, which are
-the same for all workers, in messages that every topic takes; and checkpoints."""
+"""What the estimator reads again and keeps: notes, the same for all workers, and checkpoints."""
 
 import random
 import time
@@ -79,9 +78,7 @@ def small_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_records_are_read_again_in_order(rig: Rig) -> None:
-    """From the first offset to before the end, whatever lies behind it, and as often as asked. A
-    record is whole, as a poll gives it: the kind of a correction is in its headers, and when it
-    came counts."""
+    """From the first offset to before the end, as often as asked; whole, as in a poll."""
     submit(rig, 10, 0)
     submit(rig, 3, 1)
     member = rig.join(ESTIMATOR)
@@ -114,8 +111,7 @@ def test_records_come_in_several_calls(rig: Rig) -> None:
 
 
 def test_an_earlier_reading_may_have_been_left(rig: Rig) -> None:
-    """The partition of a correction was lost in the middle of the work. Or records came after the
-    reader had seen the end."""
+    """A correction's partition was lost midway; or records came after the end was seen."""
     submit(rig, 10)
     member = rig.join(ESTIMATOR)
     member.do(ReadAgain(0, 0, 5))
@@ -156,8 +152,7 @@ def in_transactions(rig: KafkaRig, *counts: int) -> None:
 @pytest.mark.integration
 @pytest.mark.usefixtures("small_calls")
 def test_markers_and_aborted_records_are_passed(kafka_rig: KafkaRig) -> None:
-    """A game may report in transactions. Their ends take an offset each, and what was aborted is
-    not there."""
+    """A game's transactions take an offset each at their end; what was aborted is not there."""
     in_transactions(kafka_rig, 2, -5, 1, -4)
     member = kafka_rig.join(ESTIMATOR)
     for end, there in ((2, [0, 1]), (3, [0, 1]), (8, [0, 1]), (9, [0, 1]), (16, [0, 1, 9])):
@@ -186,8 +181,7 @@ def found(member: Member) -> dict[str, list[RecordedCorrection]]:
 
 
 def test_every_member_reads_all_notes(rig: Rig) -> None:
-    """They come in the order in which they were recorded, beside the notes of the ladders'
-    parameters."""
+    """In the order in which they were recorded, beside the notes of ladders' parameters."""
     first, second = rig.join(ESTIMATOR), rig.join(ESTIMATOR)
     assert found(first) == {}
     first.do(Agree({"a": ["0:x"]}))
@@ -228,11 +222,9 @@ def start(rig: Rig, end: int, **own: str) -> None:
 
 
 def test_what_notes_decide(rig: Rig) -> None:
-    """The first note counts: a later worker finds it, and a longer history does not hold without an
-    announcement. A change is seen as soon as a worker with the new file has started, and one that
-    comes too late is refused, because rounds from its offset on may have been rated. If the worker
-    that proposed one has died, neither file may rate from its offset on, until another worker
-    starts."""
+    """The first counts, for later workers; longer histories need an announcement. A change shows
+    once a worker has the file; a late one is refused, rounds may be rated. If its worker died,
+    neither file rates from there until another starts."""
     first, second = rig.join(ESTIMATOR), rig.join(ESTIMATOR)
     assert agreed(first, a="0:x", b="0:- 5:y") == {"a": "0:x", "b": "0:- 5:y"}
     assert agreed(second, a="0:z 7:x", c="0:q") == {"a": "0:x", "c": "0:q"}
@@ -295,8 +287,7 @@ def noise(size: int) -> bytes:
 
 @pytest.mark.integration
 def test_notes_and_parts_of_the_greatest_size_are_taken(narrow: KafkaRig) -> None:
-    """They are notes of a ban wave with long reasons, as older releases recorded them, notes of
-    many ladders, and parts."""
+    """Of a ban wave with long reasons, as older releases had; of many ladders; and parts."""
     member = narrow.join(ESTIMATOR)
     wave = [removed(n, f"p{n}", 5000, noise(1000).hex()) for n in range(1500)]
     member.do(NoteCorrections({"a": wave}))

@@ -1,5 +1,5 @@
 """The index: equal to the newest events, however they come; ranks, ties, cursors and around-me
-beside a plain table, while ratings move; the standings of past seasons."""
+beside a plain table, while ratings move; past seasons' standings."""
 
 import asyncio
 import random
@@ -60,8 +60,7 @@ def test_what_the_index_has_is_not_applied_again(tmp_path: Path) -> None:
 
 
 def test_an_erased_player_leaves_no_trace(tmp_path: Path) -> None:
-    """The index is what it would be without the player's events, in one batch as in several; and a
-    later event of the id is one of a newcomer."""
+    """The index is as without the player's events; a later event of the id is a newcomer's."""
     events: list[RatingChanged] = some_events(2)
     gone, last = events[0].player, an_event("somebody", 40)
     erased = [PlayerErased(LADDER, gone), PlayerErased(LADDER, "stranger"), last]
@@ -90,8 +89,7 @@ def test_the_players_of_a_round_lie_together(tmp_path: Path) -> None:
 
 
 def test_what_is_missing(tmp_path: Path) -> None:
-    """A ladder without events, a player without events, ids that nobody has, an index that is
-    still being made."""
+    """A ladder or a player without events, ids that nobody has, an index being made."""
     with closing(Index(tmp_path / "index")) as index:
         index.apply([PlayerErased(LADDER, "ann")])
         assert index.ask("ladder", LADDER) is None
@@ -153,9 +151,8 @@ def brute(table: dict[str, float]) -> list[tuple[int, str, float]]:
 
 @cases("seed", range(4))
 def test_pages_equal_a_plain_table(tmp_path: Path, seed: int) -> None:
-    """Ratings move, and between moves the index equals a plain table: ranks, ties, each page from
-    each cursor, and around each player. A page begins right behind its cursor, though its row has
-    moved or left."""
+    """While ratings move it equals a plain table: ranks, ties, pages from each cursor, though its
+    row moved or left, and around each player."""
     rng, names = random.Random(seed), [f"{i:02}é" for i in range(25)]
     ratings = [-0.0, 1.5, 2.5, 2.5, 99.0, -49.99, 50.0, 1e9]
     table: dict[str, float] = {}
@@ -248,8 +245,7 @@ def row_of(each: Standing) -> tables.IndexedStanding:
 
 
 def test_pages_of_a_season_equal_its_table(tmp_path: Path) -> None:
-    """By cursors, from any place, and around each player; also if records come twice. A season is
-    seen once its summary is there."""
+    """By cursors, from any place, around each player, also twice; seen with its summary."""
     with closing(Index(tmp_path / "index")) as index:
         assert index.writer.begin_seasons("seasons", [9]) == [0]
         index.writer.apply_seasons(records_of(0)[:-1], [3])

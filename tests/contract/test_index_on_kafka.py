@@ -40,8 +40,7 @@ def publish(at: Settings, given: Sequence[Message]) -> None:
 
 
 def test_seasons_are_followed(settings: real.SettingsFactory, tmp_path: Path) -> None:
-    """Without a topic there are none, and nothing waits for it. Once it exists it is read, and a
-    season is seen once it is whole. Another topic replaces them."""
+    """Without a topic none; then once a season is whole. Another topic replaces them."""
     at, now, troubles = settings(), [0.0], list[str]()
     with closing(Index(tmp_path / "index")) as index:
 

@@ -42,8 +42,7 @@ from tests.waits import HANGS_S
 
 ENDS, SHARDS = [len(LOG)], 4
 BELIEF = next(data for some in a_memory().beliefs() for _, data in some)
-OTHERS = any_ladder(CONFIG)
-"""A ladders file with other parameters."""
+OTHERS = any_ladder(CONFIG)  # A ladders file with other parameters.
 PAGE = PageWritten(ladder=LADDER, season=1, page=0, pages=1, digest="d")
 KEPT = SeasonKept(
     ladder=LADDER, season=1, started_at=None, ended_at="2026-01-02T00:00:00Z", offset=5, players=1,
@@ -81,8 +80,7 @@ def test_the_log_has_its_size(rated: Place) -> None:
 
 
 def test_records_come_in_order(rated: Place) -> None:
-    """Each at its offset, with key, value and headers; at the offsets of rejected records, a place
-    that was moved has empty ones."""
+    """Each at its offset, with key, value and headers; empty where a moved place had rejections."""
     found = [*rated.all_rounds()]
     assert [each.offset for each in found] == [*range(len(LOG))]
     for each, given in zip(found, records(), strict=True):
@@ -300,8 +298,7 @@ def test_beliefs_are_written_by_compare_and_set(place: Place) -> None:
 
 
 def test_beliefs_are_rebuilt(places: PlaceRig) -> None:
-    """Also if some were lost. The place can be used at the end of the block, and workers go on
-    behind the marks."""
+    """Also if some were lost; then the place can be used, and workers go on behind the marks."""
     place = places.rated()
     before, events = digests(place), newest(place)
     with place.rebuilding(lambda _: None) as target:

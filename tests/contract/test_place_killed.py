@@ -1,6 +1,5 @@
-"""`erase` and `rebuild` on a data file, killed at each call that writes. (On Kafka and Redis:
-`integration/test_erase_killed.py`, `test_move.py` and `test_rebuild.py`; a torn log:
-`test_place_migrated.py`.)"""
+"""`erase` and `rebuild` on a data file, killed at each call that writes. (On servers:
+`integration/test_erase_killed.py`, `test_move.py`, `test_rebuild.py`.)"""
 
 import itertools
 import shutil
@@ -30,8 +29,7 @@ UNUSED = {
 
 
 def killed_at(number: int, words: tuple[str, ...], path: Path) -> str:
-    """Run a command, and kill it at this call. Returns the name of the call; empty if the command
-    came to its end."""
+    """Run a command, and kill it at this call. The call's name; empty if the command ended."""
     said, log = path.with_name("said"), path.with_name("log")
     said.write_text("")
     prepare = partial(dies_at, number, str(said))
@@ -42,8 +40,7 @@ def killed_at(number: int, words: tuple[str, ...], path: Path) -> str:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_killed_at_each_call(tmp_path: Path, command: str) -> None:
-    """Until the new file takes the place of the old one, that is as it was; and the command can be
-    run again, and leaves nothing behind."""
+    """Until the new file takes the old one's place, that is as it was; a second run is clean."""
     words, original = COMMANDS[command], tmp_path / "original.db"
     make_file(original)
     path, made = tmp_path / "ratings.db", list[str]()

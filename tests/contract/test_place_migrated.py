@@ -1,5 +1,5 @@
-"""A log is written again at another place: moved, or with a pseudonym in the place of an id. The
-same facts wherever it is, and whatever was done to it: shards added, records lost, corrections."""
+"""A log is written again elsewhere, moved or with a pseudonym, whatever was done to it: shards
+added, records lost, corrections."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -9,14 +9,7 @@ import pytest
 
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config.errors import BadConfiguration, Failed
-from stream_rater.config.ladders import (
-    ANY_LADDER,
-    TEMPLATE,
-    Change,
-    Ladder,
-    Ladders,
-    any_ladder,
-)
+from stream_rater.config.ladders import ANY_LADDER, TEMPLATE, Change, Ladder, Ladders, any_ladder
 from stream_rater.contract.errors import LayoutMismatch, Unusable
 from stream_rater.contract.events import LOG_LOST, offset_of, rating_changed_from_json
 from stream_rater.contract.record import ANY_OFFSET, Record
@@ -71,8 +64,7 @@ def renamed(found: dict[tuple[str, str], bytes]) -> dict[tuple[str, str], bytes]
 
 
 def test_an_id_is_erased(places: PlaceRig) -> None:
-    """Ratings and offsets are those before, under the new name; the id is in no record, belief or
-    ladder event. Rejected records are empty."""
+    """Ratings and offsets are as before; the id is nowhere, and rejected records are empty."""
     place = places.rated()
     before = renamed(dict(digests(place)))
     work, new = erased(place, prefix_of(place))
@@ -92,8 +84,7 @@ def test_an_id_is_erased(places: PlaceRig) -> None:
 
 
 def test_a_log_is_moved(places: PlaceRig) -> None:
-    """To another number of shards. Ratings, offsets and the newest events are those before. The old
-    place cannot be used any more."""
+    """To other shards: ratings, offsets and newest events as before; the old place is closed."""
     source = places.rated()
     before, at = digests(source), an_empty_place(shards=3)
     moved(source, at)
@@ -237,8 +228,7 @@ def newest_by_offset(place: Place, key: bytes) -> bytes | None:
     return max((each.value for each in place.events() if each.key == key), key=offset_of)
 
 
-KEPT = 12
-"""The records that a torn log still has. A correction is among them."""
+KEPT = 12  # The records that a torn log still has. A correction is among them.
 
 
 def torn() -> MemoryPlace:
@@ -249,9 +239,8 @@ def torn() -> MemoryPlace:
 
 
 def test_a_torn_log_with_corrections() -> None:
-    """Commands refuse it until it is rebuilt. Then the beliefs are those of what it still has, no
-    offset is used again, and who had another last event gets a new one. A second rebuild changes
-    nothing, and it can be moved."""
+    """Commands refuse until a rebuild; then beliefs are of what is left, no offset is used again,
+    changed last events are new. A second changes nothing, and it can be moved."""
     place, whole = torn(), a_memory()
     with unchanged(place), pytest.raises(Failed):
         Migration(place, an_empty_place(), ANY_LADDER, None, "").check()
@@ -304,8 +293,7 @@ def test_a_torn_log_is_rebuilt_wherever_the_rebuild_was_killed() -> None:
 
 
 def test_two_ladders_files_at_once() -> None:
-    """A change at an offset: the log is moved by the file that has it, by which it was rated, and
-    its histories go with it. The file without it is refused, in the new place, too."""
+    """A change at an offset: moved by the file that has it, with its histories; no other."""
     template = ANY_LADDER.ladders[TEMPLATE]
     change = Change(from_offset=5, rating=CONFIG)
     changed = Ladder(rating=template.rating, changes=(change,))

@@ -83,8 +83,7 @@ def test_a_poll_gathers_what_comes_after_the_first(rig: Rig, enough: int) -> Non
 
 
 def test_seek(rig: Rig) -> None:
-    """After a seek, the next record is the one sought, whatever was fetched before; after one to
-    the end, only later records come. Partitions that it does not name continue where they were."""
+    """The next record is the sought one, or after the end only later ones; others continue."""
     submit(rig, 600, 0)
     member = read_from_start(rig, ESTIMATOR)
     for offset in (0, 599, 300, 0, 250, 10, 590):
@@ -115,8 +114,7 @@ def test_seek_of_others_partitions_is_ignored(rig: Rig) -> None:
 
 
 def test_full_polls_bring_no_records_and_lose_none(rig: Rig) -> None:
-    """A full poll returns no records, and the next poll that is not full continues without a
-    gap."""
+    """A full poll returns no records, and the next poll that is not continues without a gap."""
     submit(rig, 1000)
     member = read_from_start(rig, ESTIMATOR)
     while len(member.records) < 2000:
@@ -130,8 +128,7 @@ def test_full_polls_bring_no_records_and_lose_none(rig: Rig) -> None:
 
 
 def test_a_resting_partition_holds_up_no_other(rig: Rig) -> None:
-    """A paused partition returns nothing, and the other one everything. Then it continues without a
-    gap."""
+    """A paused partition returns nothing, the other everything; then it goes on without a gap."""
     submit(rig, 1000)
     member = read_from_start(rig, ESTIMATOR)
     member.poll(0.0, paused={0})
@@ -145,8 +142,7 @@ def test_a_resting_partition_holds_up_no_other(rig: Rig) -> None:
 
 
 def test_a_seek_wakes_only_what_it_names(rig: Rig) -> None:
-    """A seek between full polls leaves no partition paused, and the next full poll pauses it
-    again."""
+    """After a seek between full polls no partition is paused, until the next full poll."""
     submit(rig, 10)
     member = read_from_start(rig, ESTIMATOR)
     member.read(20)
@@ -158,8 +154,7 @@ def test_a_seek_wakes_only_what_it_names(rig: Rig) -> None:
 
 
 def test_what_the_log_does_not_hold_is_trouble(rig: Rig) -> None:
-    """Reading before the log's start raises LogTrouble, and so does reading beyond its end, because
-    it is not the log that was expected. LogStarts returns the first offset that can be read."""
+    """Before the start and beyond the end, LogTrouble; LogStarts says the first offset."""
     submit(rig, 10, 0)
     member = read_from_start(rig, ESTIMATOR)
     member.read(10)
@@ -178,8 +173,7 @@ def test_what_the_log_does_not_hold_is_trouble(rig: Rig) -> None:
 
 
 def test_members_share_the_partitions(rig: Rig) -> None:
-    """A joining member gets partitions that the other one loses. When it leaves, they come back for
-    good."""
+    """A joining member gets partitions of the other's; when it leaves, they come back for good."""
     submit(rig, 5)
     first = read_from_start(rig, ESTIMATOR)
     first.read(10)
@@ -237,9 +231,8 @@ KEY = b"eu:ann"
 def test_the_last_events_of_a_player_are_read_back(
     settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `inspect` reads them, of a player who has every seventh event of a partition: as many as
-    asked for, in order, in windows of 4, 8, 16 from the end; or all that there are; or none of a
-    window for which there was no time."""
+    """As `inspect` reads those of a player with every seventh event: so many, in order, in growing
+    windows from the end; or all; or none of a window without time."""
     monkeypatch.setattr(reader, "LOOK_BACK", 4)
     at = settings(shards=2)
     admin = Admin(at)

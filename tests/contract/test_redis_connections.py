@@ -1,6 +1,5 @@
-"""Connections to Redis. Where functions are refused to a user, functions.lua is a script; where the
-password in a file changes, later connections use the new one. Every client leaves a master that
-became a replica, for the server that its name leads to now, or that the sentinels name."""
+"""Connections to Redis: scripts where functions are refused, a password file's changes, and leaving
+a master that became a replica, for where its name or the sentinels lead."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -85,9 +84,8 @@ def test_both_ways_work_side_by_side(server: Server, admin: Any) -> None:
 
 
 def test_a_lost_script_is_loaded_within_the_effect(server: Server, admin: Any) -> None:
-    """Each call of the effect is carried out once, as after a restart or a failover. Calls whose
-    functions are denied while it runs are made by scripts, within the same effect. If one call of
-    an effect fails, the effect does; the calls that were not run stay so."""
+    """Each call once, as after a restart or failover; scripts where functions become denied. If one
+    fails, the effect does, and the calls not run stay so."""
     performer = RedisPerformer(user(server, admin, *FUNCTIONS))
     for applied in (1, 2):
         admin.script_flush()
@@ -302,9 +300,8 @@ def fail_over(watched: Watched) -> None:
 
 
 def test_a_store_goes_on_with_the_new_master(watched: Watched) -> None:
-    """The first call fails, so that the state machines look at the store again. Then the settings
-    and the layout are checked before anything is read there: a new master of another layout is
-    another store, and nothing is written to it."""
+    """The first call fails, so machines look again; before a read, settings and layout are checked:
+    another layout is another store, where nothing is written."""
     store, late = a_store(watched), a_store(watched)
     assert put(store, 0)
     assert applied(late) == 1
@@ -343,8 +340,7 @@ def test_a_right_on_the_sentinels_is_missing(watched: Watched) -> None:
 
 
 def test_an_isolated_master_is_left(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The old master answers and takes writes, and the sentinels and the replica do not reach it.
-    A store that uses it all the time leaves it."""
+    """It answers and takes writes, but sentinels and replica do not reach it: stores leave."""
     monkeypatch.setattr(sentinel, "LOOK_S", 0.0)
     store = a_store(watched)
     assert put(store, 0)
@@ -364,8 +360,7 @@ def test_an_isolated_master_is_left(watched: Watched, monkeypatch: pytest.Monkey
 
 
 def test_a_killed_master(watched: Watched) -> None:
-    """Nothing is written until the replica has taken over. What the replica lacks is lost, and the
-    position says so."""
+    """Nothing is written until the replica has taken over; the position says what it lacks."""
     store = a_store(watched)
     assert put(store, 0)
     old, new = watched.master, watched.other
@@ -390,8 +385,7 @@ HOST = "redis.test"
 
 
 def replicate(master: Server, replica: Server) -> None:
-    """Make one server the master of the other, and wait until the other has all data. Valkey's
-    master says so before the replica has read the snapshot."""
+    """Replicate, until all is there. Valkey's master says so before the replica has read it."""
     with client_of(master) as above, client_of(replica) as below:
 
         def in_sync() -> bool:
@@ -417,8 +411,7 @@ def lay_out(store: RedisStore, turn: int) -> bool:
 def test_a_master_that_became_a_replica_is_left(
     redis_installed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The refused write raises StoreTrouble, whether it calls a function or is a plain one. The
-    next one goes where the name leads now, although the old connection was intact."""
+    """The refused write raises StoreTrouble, by a function or plain; the next goes by the name."""
     at_once, look_up = {"repl-diskless-sync-delay": "0"}, socket.getaddrinfo
     with (
         start_redis(tmp_path / "first", settings=at_once) as old,

@@ -1,5 +1,4 @@
-"""The topic `season-ended` on real Kafka: every standing once, whoever writes it and whenever a
-writer ends."""
+"""The topic `season-ended` on real Kafka: every standing once, whoever writes and ends when."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -111,8 +110,7 @@ def test_a_run_writes_all_and_the_next_one_nothing(at: Settings) -> None:
 def test_a_topic_that_would_delete_standings_is_refused(
     at: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before anything is written, also if the broker's list was without it; one line has the cure,
-    which is enough."""
+    """Before anything is written, also if missing in the broker's list; one line has the cure."""
     client: Any = Admin(at)._client
     new = NewTopic(topic_of(at), 4, 1, config={"retention.ms": "86400000"})
     client.create_topics([new])[topic_of(at)].result(HANGS_S)

@@ -1,5 +1,4 @@
-"""The record before a committed offset: its checksum is committed, and compared with the log. And
-shards that are added while workers run."""
+"""The checksum of the record before a committed offset, compared with the log; added shards."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -35,8 +34,7 @@ def test_shard_ends_show_added_shards(rig: Rig) -> None:
 
 
 def test_different_records_have_different_checksums(rig: Rig) -> None:
-    """A member of either group gets the checksum of the record at the offset. Only the same bytes
-    have the same checksum."""
+    """Members of either group get the record's checksum; only the same bytes have the same."""
     estimator = rig.join(ESTIMATOR)
     parts = [b"one", b"two", b"", b"two"]
     estimator.do(Scatter([(1, each) for each in parts] + [(0, b"other")]))
@@ -50,9 +48,8 @@ BOTH = frozenset(range(PARTITIONS))
 
 
 def test_the_record_before_an_offset(rig: Rig) -> None:
-    """Its checksum is committed with the offset; a later commit without one leaves none: it would
-    be that of another record. Of each partition at once; beyond the end there is none, nor of a
-    record that was deleted."""
+    """Committed with the offset of each partition, gone by a later commit without; none beyond the
+    end, or of a deleted record."""
     member = read_from_start(rig, ESTIMATOR)
     assert member.do(CommittedSource(BOTH)) == {0: None, 1: None}
     member.do(CommitSource({0: 3, 1: 4}, tails={0: 0, 1: 0xFFFFFFFF}))

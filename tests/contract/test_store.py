@@ -157,8 +157,7 @@ def test_an_empty_store(store: Performer) -> None:
 
 
 def test_what_was_applied_is_read(store: Performer) -> None:
-    """Records and position come back unchanged, with players in the order asked for, repeats
-    included. Priors are `applied` and the headers, zeros for a player without one."""
+    """Records and position come back, in the order asked for, with repeats; priors are headers."""
     ann, cy = ("ranked-eu", "ann"), ("ranked-eu", "cy")
     records = {ann: bytes(range(256)) + b"factors", BOB: b"\x01" * HEADER_SIZE}
     assert apply(store, 3, application(0, 7, records, b"\xa0"))
@@ -186,8 +185,7 @@ def test_shards_are_apart(store: Performer) -> None:
 
 
 def test_a_stale_call_writes_nothing(store: Performer) -> None:
-    """If `applied` is not the start of the call, or the epoch is another one, neither position nor
-    beliefs change. The first call begins at 0."""
+    """If `applied` or the epoch is not the call's, nothing changes. The first begins at 0."""
     assert not apply(store, 1, application(3, 4, {BOB: b"no"}))
     assert read(store, 1, BOB) == StoredShard(Position(), [None])
     assert apply(store, 1, application(0, 2**40, {}))
@@ -203,8 +201,7 @@ def test_a_stale_call_writes_nothing(store: Performer) -> None:
 
 
 def test_beliefs_that_vanish_are_noticed(store: Performer) -> None:
-    """As many beliefs must be new as were absent when they were read. If more are, somebody has
-    deleted some; if fewer, somebody has written some. No worker goes on from there."""
+    """As many must be new as were absent when read; more or fewer: somebody was there."""
     ann = "ranked-eu", "ann"
     for shard, expected, right in ((0, 1, True), (1, 0, False), (2, 2, False), (3, None, True)):
         assert apply(store, shard, application(0, 5, {BOB: b"first"}, b"\x80"))
@@ -220,8 +217,7 @@ def test_beliefs_that_vanish_are_noticed(store: Performer) -> None:
 
 
 def test_no_two_players_meet(store: Performer) -> None:
-    """Different players of different ladders never share a belief, whatever their ids are made of.
-    A call may have twenty thousand beliefs, some of a hundred kilobytes."""
+    """Different players never share a belief, whatever their ids; twenty thousand in a call."""
     players = [(ladder, player) for ladder in NASTY for player in NASTY]
     records = {each: repr(each).encode() for each in players}
     assert len(records) == len(NASTY) ** 2
@@ -266,8 +262,7 @@ def test_any_players_come_back(
 
 @pytest.mark.integration
 def test_position_and_beliefs_are_of_one_instant(redis_settings: real.Settings) -> None:
-    """While another client writes, records that are read with `applied` are those of that
-    `applied`."""
+    """While another client writes, records read with `applied` are those of that `applied`."""
     writer, reader = RedisPerformer(redis_settings), RedisPerformer(redis_settings)
     players = [("l", f"p{number}") for number in range(20)]
 
@@ -295,9 +290,8 @@ def test_position_and_beliefs_are_of_one_instant(redis_settings: real.Settings) 
 @NEEDS_FUNCTIONS
 @pytest.mark.integration
 def test_functions_are_loaded_and_not_replaced(redis_settings: real.Settings) -> None:
-    """A server without our functions, as after a restart without its data, gets them again; those
-    of another build of this release are neither called nor replaced while others use them; and
-    workers that load them at the same time all succeed."""
+    """A server without them gets them again; another build's of this release are neither called nor
+    replaced; several loads at a time succeed."""
     performer = RedisPerformer(redis_settings)
     with connect(redis_settings) as client:
         client.function_delete(LIBRARY)
@@ -345,8 +339,7 @@ def test_an_unreachable_store_is_trouble(redis_settings: real.Settings) -> None:
 
 @pytest.mark.integration
 def test_beliefs_are_counted_and_read(redis_settings: real.Settings) -> None:
-    """Those of every shard and ladder, whatever the ids, and not what a rebuild notes beside
-    them."""
+    """Those of every shard and ladder, whatever the ids, and not a rebuild's notes beside them."""
     performer = RedisPerformer(redis_settings)
     performer.store.check_layout({"shards": "4"})
     assert performer.store.count_beliefs() == 0
@@ -383,8 +376,7 @@ def again(at: Performer, part: SeedPart, offset: int) -> Sequence[bytes]:
 
 
 def test_seeds_and_resets_follow_each_other(store: Performer) -> None:
-    """Three players are seeded, two of them again with a fourth one, then two are reset. A player
-    who is never seeded has no belief."""
+    """Three are seeded, two of them again with a fourth, two reset; who never was has nothing."""
     first, second = seed_part((3, "abc")), seed_part((5, "bcd"), mu=1200.0)
     reset = seed_part((8, "ade"), kind=RESET, mu=1600.0, sigma=200.0)
     for offset, part, players in ((0, first, "abc"), (1, second, "d"), (2, reset, "ad")):

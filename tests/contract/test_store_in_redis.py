@@ -1,6 +1,5 @@
-"""Redis as the store: its layout, reads and slots, on one server and on a cluster. Servers that
-evict keys are refused by every command, wherever in a cluster they are. A store that is full, gone
-or a replica takes no checkpoints, and nothing waits for that; beliefs must be taken."""
+"""Redis as the store: layout, reads, slots, alone and as a cluster. Servers that evict keys are
+refused. A store that is full, gone or a replica takes no checkpoints, but must take beliefs."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -33,8 +32,7 @@ pytestmark = pytest.mark.integration
 
 
 def test_another_layout_is_refused(redis_settings: real.Settings) -> None:
-    """A store remembers how it was laid out, and refuses another layout by name and way out. Notes
-    of an older release are found, entry by entry, whatever the ladders' ids."""
+    """Refused by name and way out. An older release's notes are found, whatever ladders' ids."""
     store = RedisStore(redis_settings)
     store.check_layout({"shards": "4", "buckets": "2"})
     store.check_layout({"shards": "4", "buckets": "2", "topic": "abc"})
@@ -54,8 +52,7 @@ def test_another_layout_is_refused(redis_settings: real.Settings) -> None:
 
 
 def test_a_rebuild_that_was_given_up(redis_settings: real.Settings) -> None:
-    """Between the start and the end of a rebuild nobody may use the store, which then holds only
-    keys that are not ours."""
+    """Between a rebuild's start and end nobody may use the store, whose keys are not ours."""
     performer = RedisPerformer(redis_settings)
     store, layout = performer.store, {"shards": "4"}
     with connect(redis_settings) as client:
@@ -97,8 +94,7 @@ def test_a_failover_while_a_rebuild_deletes(
 
 
 def test_a_call_from_before_a_rebuild_writes_nothing(redis_settings: real.Settings) -> None:
-    """A rebuild may end at the `applied` where a worker was stopped within a call. What the worker
-    has read before is of another store."""
+    """It may end at the `applied` where a worker stopped within a call: of another store."""
     performer = RedisPerformer(redis_settings)
     assert apply(performer, 0, application(0, 5, {BOB: b"before"}))
     stopped = application(5, 6, {BOB: b"stopped"})
@@ -154,8 +150,7 @@ def misled(performer: RedisPerformer) -> None:
 
 
 def test_a_slot_that_moved_is_found(cluster_settings: real.Settings) -> None:
-    """The first read, or the first write, raises StoreTrouble and writes nothing; the next one goes
-    where the cluster says."""
+    """The first read or write raises StoreTrouble, writes nothing; the next goes where it is."""
     performer = RedisPerformer(cluster_settings)
     shards = dict.fromkeys(range(SHARDS), PlayerColumn.of([BOB]))
     expected = performer.store.read(shards)
@@ -182,8 +177,7 @@ def test_a_cluster_is_to_be_configured(cluster_settings: real.Settings) -> None:
 
 
 def test_no_cluster_where_one_is_configured(settings: real.SettingsFactory) -> None:
-    """A single server configured as a cluster raises an error, and so does an address without a
-    server."""
+    """A single server configured as a cluster is an error, as is an address without a server."""
     with pytest.raises(StoreTrouble, match=r"[Cc]luster"):
         RedisStore(settings(redis_cluster=True, redis=settings().redis.rpartition("/")[0]))
     with pytest.raises(StoreTrouble):
@@ -245,8 +239,7 @@ def test_a_call_is_carried_out_whole_or_not_at_all(
 
 
 def test_newcomers_wait_for_the_move(cluster_settings: real.Settings, move: SlotMove) -> None:
-    """A hash that does not exist yet might be on the other master, so nobody's belief is written
-    before the move is done."""
+    """A hash that does not exist might be on the other master: nothing is written before."""
     store = RedisPerformer(cluster_settings)
     assert wrote(store, 1, PLAYERS[:1])
     move.begin()
@@ -291,8 +284,7 @@ def settings_of(server: Server, admin: Any, *denied: str) -> Settings:
 
 
 def test_a_server_that_evicts_is_refused(server: Server, admin: Any) -> None:
-    """It is found by CONFIG or INFO, whichever the user may run. The command in the message repairs
-    it."""
+    """Found by CONFIG or INFO, as the user may; the message's command repairs it."""
     refusal = f"redis at {server.address}: .* {LIMIT_BYTES}, "
     for denied in ((), ("-config",), ("-info",)):
         at = settings_of(server, admin, *denied)
@@ -322,8 +314,7 @@ def test_a_server_that_evicts_what_expires_deletes_no_belief(server: Server, adm
 def test_each_server_of_a_cluster_is_asked(
     redis_cluster: RedisCluster, cluster_settings: Settings
 ) -> None:
-    """One server that evicts is enough, and it is named. If no server answers, one warning says
-    so."""
+    """One server that evicts is enough, and named; if none answers, one warning says so."""
     for each in redis_cluster.servers:
         with client_of(each) as client:
             set_memory(client, "allkeys-lru", LIMIT_BYTES)
@@ -347,8 +338,7 @@ def test_each_server_of_a_cluster_is_asked(
 BELIEFS = Application(Position(1, 0), BeliefColumn.of([(("duel", "ann"), b"belief")]))
 
 
-REPLICA = "REPLICAOF 127.0.0.1 1"
-"""Of a master that is not there."""
+REPLICA = "REPLICAOF 127.0.0.1 1"  # Of a master that is not there.
 
 
 @pytest.mark.parametrize(
@@ -365,8 +355,7 @@ def test_what_the_store_does_not_do_is_reported_and_not_raised(
     redis_installed: None, tmp_path: Path,
     commands: Sequence[str], reads: bool, deletes: bool, why: str,
 ) -> None:  # fmt: skip
-    """Each call says whether it was done, and reports the reason. A call that changes beliefs
-    raises it."""
+    """Each call says whether it was done, or why not; one that changes beliefs raises it."""
     with start_redis(tmp_path) as server, client_of(server) as client:
         store, reported = RedisStore(Settings(redis=server.address)), list[str]()
         store.prepare()

@@ -103,8 +103,7 @@ Make = Callable[..., Rig]
 
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """Makes an index with a clock, or opens the last one again. Few players leave at once, and few
-    are placed again at once."""
+    """Makes an index with a clock, or opens the last one; few leave, or are placed, at once."""
     monkeypatch.setattr(index_writer, "SWEPT_TOGETHER", 2)
     monkeypatch.setattr(index_writer, "AT_ONCE", 2)
     open_ones: list[Rig] = []
@@ -246,8 +245,7 @@ def test_a_plain_table_says_the_same(make: Make, seed: int) -> None:
 
 
 def test_nobody_is_taken_out_before_the_moment(make: Make) -> None:
-    """Nor put back by a clock that is behind. Around somebody who is not listed there is no page;
-    the error says why."""
+    """Nor put back by a clock that is behind. Around who is not listed is no page; it says why."""
     clock = Clock()
     rig = make(BOTH, clock)
     rig.apply([played("ann", 1, sigma=119.0)])
@@ -270,8 +268,7 @@ def test_nobody_is_taken_out_before_the_moment(make: Make) -> None:
 
 @pytest.mark.parametrize("begun_days", [0, 40])
 def test_a_wrong_clock_takes_nobody_out_for_good(make: Make, begun_days: int) -> None:
-    """After a sweep by a clock that is weeks ahead, or if the index was begun by it: by the right
-    clock, everybody is listed whose moment has not come."""
+    """A clock weeks ahead sweeps, or begins it; by the right one all are listed in their time."""
     clock = Clock()
     events = [played(name, at, at_s=START_S - at * 5 * DAY_S) for at, name in enumerate("abcdef")]
     clock.now_s += begun_days * DAY_S
@@ -289,9 +286,8 @@ def test_a_wrong_clock_takes_nobody_out_for_good(make: Make, begun_days: int) ->
 
 
 def test_times_of_last_rounds(make: Make) -> None:
-    """Who has left long ago is never listed, also while an index is made again, before the first
-    sweep. An event without a time stops nothing: a player whose last round has none counts as
-    idle, and a time that is known stays."""
+    """Who left long ago is never listed, also before the first sweep. An event without a time stops
+    nothing: such a player is idle, and a known time stays."""
     clock = Clock()
     clock.now_s += 20 * DAY_S
     rig = make(BOTH, clock)
@@ -334,9 +330,7 @@ def test_players_of_many_ladders_leave(make: Make) -> None:
 
 
 def test_tiers_of_events(make: Make) -> None:
-    """The player after each event, with the tier before: also if a batch has several events of the
-    player. Without tiers there are none, and the answers of a ladder without views leave such
-    fields out: they are not null."""
+    """After each event, with the tier before. Without tiers or views answers lack the fields."""
     clock = Clock()
     rig = make(BOTH, clock)
     ratings = {3: 1100.0, 4: 1250.0, 5: 1150.0, 6: 1000.0}
@@ -363,8 +357,7 @@ def test_tiers_of_events(make: Make) -> None:
 
 
 def test_other_views(make: Make) -> None:
-    """At the next start the placements are made again: the list, the histogram, and the tiers that
-    are new. Histories stay, and so does the hysteresis of tiers that stay."""
+    """At the next start list, histogram and new tiers are made; histories and hysteresis stay."""
     clock = Clock()
     first = make(BOTH, clock)
     first.apply([played("ann", 1, 1250.0), played("ann", 2, 1150.0)])

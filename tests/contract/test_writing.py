@@ -69,8 +69,7 @@ JUNK = [(b"x", None)] * 4
 
 
 def test_rejections_and_offsets_come_together(rig: Rig) -> None:
-    """If nothing was ever committed, Committed returns None, which differs from a committed 0. A
-    rejection carries the original key and value, reason and place, with the offsets."""
+    """Never committed is None, not 0. A rejection has its key, value, reason and place."""
     content = [(b"\x00\xff{", b"\xfekey"), (b"", b""), (None, None), (b"x" * 2**23, b"k")]
     rejected = rejections_of(rig, "bad-rank", *content)
     member = read_from_start(rig, ESTIMATOR)
@@ -90,9 +89,8 @@ def test_rejections_and_offsets_come_together(rig: Rig) -> None:
 
 
 def test_the_last_rejections_are_found(rig: Rig) -> None:
-    """For each partition, the offset after its last rejection, or nothing if there is none; and the
-    end of the log. If a later record decided, the offset after that one is found; a data file does
-    not have it: nothing deletes its committed offsets."""
+    """The offset after each partition's last rejection, if any, or after the later record that
+    decided (not in a data file, which deletes no offsets)."""
     rejected = rejections_of(rig, "unknown-round", *JUNK)
     member = read_from_start(rig, ESTIMATOR)
     ends = {0: 4, 1: 0}
@@ -112,8 +110,7 @@ def test_the_last_rejections_are_found(rig: Rig) -> None:
 
 
 def test_events_and_offsets_come_together(rig: Rig) -> None:
-    """Events arrive in their shard's partition in order, and the offsets with them; ten thousand
-    are one transaction."""
+    """In order in their shard's partition, with offsets; ten thousand are one transaction."""
     member = read_from_start(rig, UPDATER)
     first = [event(2, "a"), event(0, "b"), event(2, "c")]
     second = [event(2, "d"), *(event(number % SHARDS, f"{number:05}") for number in range(10_000))]
@@ -135,8 +132,7 @@ def test_a_pending_transaction_hides_the_offsets(rig: Rig, monkeypatch: pytest.M
         member.do(Committed(ALL))
 
 
-AHEAD = 20_000
-"""So many events that some are in flight before the store has answered."""
+AHEAD = 20_000  # So many events that some are in flight before the store has answered.
 
 
 def applied_ahead(
@@ -211,8 +207,8 @@ def test_events_that_went_ahead_wait_for_nothing_else(rig: Rig) -> None:
 
 
 def test_events_that_went_ahead_of_another_generation_go_again(rig: Rig) -> None:
-    """Their transaction is aborted. After polls, the same effect publishes them once. What a member
-    gives up is assigned in one more generation, so it may be refused more than once."""
+    """Their transaction is aborted; after polls the effect publishes them once. What a member gives
+    up is assigned a generation later, so it may be refused again."""
     first, events = applied_ahead(rig, 100)
     rig.count_in(rig.join(UPDATER))
 
@@ -350,8 +346,7 @@ def test_a_generation_that_is_over_commits_nothing_and_spoils_nothing(rig: Rig, 
 
 
 def test_an_evicted_member_writes_nothing(rig: Rig) -> None:
-    """The events and offsets of an evicted member do not appear, nor do offsets or rejections of an
-    estimator, even after its successor has left."""
+    """No events, offsets or rejections of an evicted member appear, even without a successor."""
     rejected = rejections_of(rig, "malformed", *JUNK[:1])
     updater, estimator = (rig.join(role, evictable=True) for role in (UPDATER, ESTIMATOR))
     updater.poll_until(lambda: updater.owned == ALL)
@@ -385,8 +380,7 @@ def looked(member: Member, partitions: frozenset[int]) -> OffsetEvidence:
 
 
 def test_parts_are_read_where_they_were_sent(rig: Rig) -> None:
-    """Scatter returns each part's offset in its shard, contiguous and in the order given, as
-    ShardEnds predicts; an updater reads the bytes of the part there."""
+    """Scatter returns offsets, contiguous, in order, as ShardEnds predicts; updaters read them."""
     member = rig.join(ESTIMATOR)
     assert list(member.do(ShardEnds())) == [0, 0, 0]
     assert list(member.do(Scatter([]))) == []

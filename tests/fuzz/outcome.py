@@ -20,8 +20,7 @@ CODES = {
 
 READER = Reader(ANY_LADDER)
 RECEIVED = parse_time("2026-11-20T20:15:06Z")
-TRIES = 20
-"""More of them, before an input counts as slow. The first that is not slow is the last."""
+TRIES = 20  # More of them, before an input counts as slow. The first that is not slow is the last.
 
 
 def check_outcome(data: bytes, content_type: str, reader: Reader = READER) -> str:
@@ -55,11 +54,8 @@ def timed_outcome(data: bytes, content_type: str, reader: Reader = READER) -> tu
 
 
 def least_s(took_s: float, bound_s: float, again: Callable[[], tuple[str, float]]) -> float:
-    """The cost of an input: the first try within the bound, or the least of all tries if none is.
-
-    An input's work is the same each time. A virtual machine that is paused counts the wait as
-    CPU time of the thread that ran: ten seconds for an input of a hundred bytes were seen.
-    """
+    """An input's cost: the first try within the bound, or the least of all. A paused virtual
+    machine counts its wait as CPU time: ten seconds for a hundred bytes were seen."""
     for _ in range(TRIES):
         if took_s <= bound_s:
             break

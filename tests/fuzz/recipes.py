@@ -1,9 +1,5 @@
-"""Messages near to a valid one, and the many bytes that one of them makes.
-
-Hypothesis draws the message: any value in any field, in structures that a round nearly has. From
-it a seeded generator makes what a broken or hostile client would: bytes changed, cut, repeated and
-spliced, lengths and numbers blown up, nestings deepened.
-"""
+"""Messages near to a valid one, drawn by Hypothesis, and what a seeded generator makes of each:
+bytes changed, cut, repeated and spliced, lengths and numbers blown up, nestings deepened."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -15,8 +11,7 @@ from hypothesis import strategies as st
 from stream_rater.contract.events import JSON, MSGPACK
 from tests.rounds import event
 
-MUTATIONS = 32
-"""Inputs that one message makes in each encoding, beside itself."""
+MUTATIONS = 32  # Inputs that one message makes in each encoding, beside itself.
 
 INTERESTING = [
     b"\x00", b"\xff", b"\x7f", b"\x80", b'"', b"\\", b"\\u", b"\\ud800", b"[", b"]", b"{", b"}",

@@ -24,11 +24,9 @@ from tests.waits import HANGS_S
 
 INPUTS = 1_000_000
 RECIPES_AT_ONCE = 50
-RECIPE_BYTES = 2000
-"""Of randomness, enough to draw any message."""
+RECIPE_BYTES = 2000  # Of randomness, enough to draw any message.
 
-LONGEST_S = 0.25
-"""Of CPU for one input of some kilobytes, which usually takes some microseconds."""
+LONGEST_S = 0.25  # Of CPU for one input of some kilobytes, which usually takes some microseconds.
 MOST_GROWTH = 128 * 2**20
 """Bytes that a process may take more for all its inputs than after its first ones."""
 
@@ -39,8 +37,7 @@ Outcome = Callable[[bytes, str], tuple[str, float]]
 class Tally:
     codes: Counter[str] = field(default_factory=Counter)
     slowest_s: float = 0.0
-    most_bytes: int = 0
-    """How much the process has grown at most since its first recipe."""
+    most_bytes: int = 0  # How much the process has grown at most since its first recipe.
     wrong: list[str] = field(default_factory=list)
 
     @property

@@ -20,14 +20,12 @@ NEVER_S = 1e12
 LIMIT = 8 * 2**20
 COSTLY_S = 40.0 / LIMIT  # no measurement: what is not linear takes longer, however slow the machine
 COSTLY_BYTES = 100
-"""Both for each byte of an input. For the largest these are 800 MiB, a quarter more than the most
-that was measured, for empty MessagePack entries. A worker at its largest, 355 MiB, is then at half
-of the 2 GiB that the chart lets a pod have."""
+"""Both for each byte of an input: for the largest 800 MiB, a quarter over the most measured (empty
+MessagePack entries). A worker at its largest, 355 MiB, has half of a pod's 2 GiB then."""
 
 
 def test_any_input_has_a_verdict_soon() -> None:
-    """Some twenty thousand inputs: nothing raised but Invalid, every code of one round's, and a
-    good part of the inputs valid, or else too little of the decoder would be seen."""
+    """Of thousands of inputs nothing raises but Invalid; every code, and many valid ones, come."""
     warm()
     tally = run(0, RECIPES, NEVER_S)
     assert tally.wrong == []

@@ -1,8 +1,5 @@
-"""Ratings and measures equal those of independent implementations: of shared/golden, of the figures
-in shared/data/README.md, and of the two-moment filter's oracle, computed once for a small season.
-
-`python -m tests.golden.test_golden` prints the last ones again.
-"""
+"""Ratings and measures equal independent ones: of shared/golden, shared/data/README.md, and the
+two-moment oracle's of a small season, which `python -m tests.golden.test_golden` prints."""
 
 import gzip
 import json
@@ -35,9 +32,7 @@ CASES = (
 )  # fmt: skip
 GOLDEN = 1e-6
 """Points: what golden/README.md asks. (Elo-MMR is within 2e-12 where every sum is computed again,
-and within 5e-7 in the arena's rounds of hundreds, where one table serves all. The other systems are
-within 1e-7.)
-"""
+within 5e-7 in the arena's rounds of hundreds by one table; others within 1e-7.)"""
 GOLDEN_TRUESKILL = 1e-3
 """Points: expectation propagation ends when messages stand still. (We are within 1e-8.)"""
 GOLDEN_CODEFORCES = 1e-5
@@ -110,8 +105,7 @@ def refuse(offset: int, invalid: Invalid) -> None:
 
 
 def test_formula_one_is_predicted_to_the_digit(shared: Path) -> None:
-    """72.85 % and 18.99 %, where unfinished entries are rated as one tied last group: as by
-    default."""
+    """72.85 % and 18.99 %, where unfinished entries tie as one last group, as by default."""
     lines = read_lines(shared / "data" / "formula-one.jsonl.gz")
     outcome = evaluate(sessions_of(records_of(lines), 10_000, refuse), from_builtins(PROTOTYPE))
     found = averages(outcome.scored(0.1))

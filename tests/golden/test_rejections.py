@@ -1,8 +1,5 @@
-"""The contract of rejections: which of a record's mistakes is reported, and in which words.
-
-`rejections.json` has the answers. `python -m tests.golden.test_rejections` writes them again: do
-so only when the contract changes.
-"""
+"""Which of a record's mistakes is reported, and in which words: `rejections.json`, which `python -m
+tests.golden.test_rejections` writes again, only when the contract changes."""
 
 import json
 from collections.abc import Iterator
@@ -31,8 +28,7 @@ LADDERS = Ladders(
     limits=Limits(max_bytes=3000),
 )
 PARTITIONS = 4
-HOME = 2
-"""Of these the ladder's."""
+HOME = 2  # Of these the ladder's.
 
 Answer = list[str]
 """Code, message, and whose round it is: ladder and round id. Empty for a valid round."""
@@ -69,7 +65,7 @@ AROUND: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """Mistakes in the fields around the list."""
 
-LINES: dict[str, dict[str, Any]] = {
+LINES: dict[str, dict[str, Any]] = {  # Wrong lines, each in place of another.
     "rank is a text": {"rank": "2"},
     "dnf is a number": {"player": "k", "dnf": 1},
     "player is a number": {"player": 7, "rank": 1},
@@ -94,7 +90,6 @@ LINES: dict[str, dict[str, Any]] = {
     "another stands twice": {"team": ["bob", "x"], "dnf": True},
     "in a team twice": {"team": ["k", "k"], "rank": 9},
 }
-"""Wrong lines, each in place of another."""
 
 COUNTS = {"too-few-entries": 1, "too-many-entries": 10}
 RECORDS = ("unreadable", "cut", "wrong-partition")
@@ -142,8 +137,7 @@ def cases() -> Iterator[dict[str, int]]:
 
 
 def answers(*, together: bool) -> dict[str, list[Answer]]:
-    """What is said of each case, in JSON and in MessagePack, each record read alone or all in one
-    call."""
+    """What is said of each case, in JSON and MessagePack, read alone or all in one call."""
     of = {", ".join(f"{name} @{at}" for name, at in each.items()): each for each in cases()}
     asked = [record for each in of.values() for record in records(each)]
     decoder = RoundDecoder(LADDERS, PARTITIONS)

@@ -1,7 +1,4 @@
-"""Kubernetes' own schemas of resources, as kubernetes-validate carries them.
-
-Its import takes seconds of a processor, so only the tests that validate import it.
-"""
+"""Kubernetes' own schemas of resources; their import takes seconds, so only some tests do it."""
 
 from typing import Any
 

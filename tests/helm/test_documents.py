@@ -14,15 +14,7 @@ from local.go_tools import TOOLS, GoTool, is_of
 from local.tools import ROOT
 from stream_rater.config.settings import Settings
 from tests.helm.__main__ import GOLDEN_CASES
-from tests.helm.chart import (
-    CHART,
-    GOLDEN,
-    documentation,
-    helm,
-    of_kind,
-    rendered,
-    require_helm,
-)
+from tests.helm.chart import CHART, GOLDEN, documentation, helm, of_kind, rendered, require_helm
 
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
@@ -155,8 +147,7 @@ WARNED = {
 
 
 def test_the_notes_warn() -> None:
-    """Of what makes a secret readable, and of a Prometheus that our own NetworkPolicy keeps out:
-    the default `scrapers` makes it admit nobody."""
+    """Of what makes a secret readable, and of a Prometheus that our own NetworkPolicy keeps out."""
     usual = notes()
     for change, warning in WARNED.items():
         assert warning in notes(f"--set={change}")

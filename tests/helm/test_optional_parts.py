@@ -1,7 +1,5 @@
-"""What the chart makes of parts that are to be asked for: `serve`, whose pods are no workers and
-have a user and token of their own; the CronJob that starts seasons by calendar, and keeps the
-standings of those that end; and KEDA, which asks for the lag of the very groups of the service.
-"""
+"""Parts of the chart that are to be asked for: `serve`, whose pods are no workers; the CronJob that
+starts seasons and keeps their standings; and KEDA, by the lag of the service's very groups."""
 
 import json
 import re
@@ -205,8 +203,7 @@ def job() -> Resource:
 
 
 def test_it_starts_the_season_and_then_keeps_the_standings() -> None:
-    """All ladders begin their season before any standings are kept. The words are those of our
-    commands."""
+    """All ladders begin their season before any standings are kept, in our commands' words."""
     pod = job()["spec"]
     starts = [each["args"] for each in pod["initContainers"]]
     keeps = [each["args"] for each in pod["containers"]]

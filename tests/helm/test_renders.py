@@ -258,8 +258,7 @@ def test_egress_goes_to_the_ports_of_the_addresses() -> None:
 
 @cases("name", [f"rater-stream-rater{each}" for each in ("", "-serve", "-seasons")])
 def test_egress_goes_to_the_peers_of_the_values(name: str) -> None:
-    """Each server's ports to its own peers; without peers, to any address. So workers can be kept
-    from all others that listen on these ports."""
+    """Each server's ports to its own peers; without peers, to any address."""
     at = "networkPolicy.to"
     changes = [f"{at}.{each}[0].podSelector.matchLabels.app={each}" for each in ("dns", "redis")]
     changes += [f"{at}.kafka[0].ipBlock.cidr=10.0.0.0/8", "tracing.endpoint=http://c:4318"]
@@ -288,8 +287,7 @@ def test_pods_are_spread_by_role() -> None:
 
 
 def test_rules_and_dashboard_are_the_charts_files() -> None:
-    """The files are rendered to the letter: Helm leaves Prometheus' templates in them alone. Only a
-    release whose job is known is selected by the job."""
+    """Files are rendered to the letter, Prometheus' templates in them left alone."""
     texts = [(CHART / "files" / name).read_text() for name in ("recording.yaml", "alerts.yaml")]
     groups = [group for text in texts for group in yaml.safe_load(text)["groups"]]
     unknown = "serviceMonitor.enabled=false"

@@ -51,8 +51,7 @@ def secret_files(pod: Resource) -> list[str]:
 
 
 def test_every_setting_can_be_set(tmp_path: Path) -> None:
-    """Each field differs from its default in one of two cases, but for those of `serve` and of a
-    standalone process, which the chart does not start here. Passwords come as files."""
+    """All but the fields of `serve` and a standalone process; passwords come as files."""
     cases = {"secured": ("settings.replication=2", "redis.cluster=true"), "sentinel": ()}
     usual, found = msgspec.structs.asdict(Settings()), {}
     for case, changes in cases.items():
@@ -73,8 +72,7 @@ def test_the_defaults_are_settings(tmp_path: Path) -> None:
 
 
 def test_a_pod_that_restarts_has_its_share_again(tmp_path: Path) -> None:
-    """Static membership: by a name that is its own and stays, back before the session is over even
-    if it takes all of its grace period to stop, and as long to start."""
+    """Static membership: by a name that stays, back within the session after its grace period."""
     for case in CASES:
         for pod in worker_pods(case).values():
             env = {each["name"]: each for each in pod["spec"]["containers"][0]["env"]}

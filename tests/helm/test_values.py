@@ -1,7 +1,5 @@
-"""Values that are wrong are refused before anything is made of them, each for its own reason. Of
-values that are meant badly, or only odd, texts stay texts, and nothing becomes a part of a
-resource.
-"""
+"""Values that are wrong are refused first, each for its own reason; of values that are odd, texts
+stay texts, and nothing becomes a part of a resource."""
 
 import json
 import re
@@ -141,14 +139,12 @@ UNCOMPARED = {
         f"{name}: YAML takes it for another value than a text: set another"
     for name in ("true", "null", "off")
 }  # fmt: skip
-"""What no schema can compare, or say so that it helps: tokens over plain HTTP, two of them that are
-one; with the number of shards; with the interval, or Prometheus would
-take none of its configuration; a name that Kubernetes would refuse without a word that helps."""
+"""What no schema can compare, or say so that it helps: tokens over plain HTTP, two that are one,
+shards, intervals that Prometheus refuses, a name that Kubernetes would refuse without a word."""
 
 
 def test_what_no_schema_can_compare_is_refused() -> None:
-    """In words of our own. So is a release that names no Service: Helm accepts the name, and it is
-    not among the values."""
+    """In words of our own; so is a release that names no Service, though Helm accepts it."""
     for option, why in UNCOMPARED.items():
         assert why in refusal(option)
     for release in ("9ratings", "a.b"):
@@ -203,8 +199,7 @@ def made(release: str, *options: str) -> list[Resource]:
 
 @cases("name", BREAKS)
 def test_a_line_that_only_yaml_sees_is_refused(name: str, tmp_path: Path) -> None:
-    """In the ladders file, or in a setting: it would go on outside of its file, as a part of the
-    ConfigMap."""
+    """In the ladders file, or in a setting: it would go on outside, as a part of the ConfigMap."""
     ladders, values = tmp_path / "ladders.toml", tmp_path / "values.yaml"
     ladders.write_text(f"# a title{BREAKS[name]}immutable: true\n[ladders]\n", newline="")
     reported = refusal(f"--set-file=ladders={ladders}")

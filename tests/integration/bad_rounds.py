@@ -10,8 +10,7 @@ from tests.integration.topics import Bytes
 
 LADDER = "ranked-eu"
 SMALL = "small"
-MOST = 4
-"""The most entries in a round of the small ladder."""
+MOST = 4  # The most entries in a round of the small ladder.
 
 LADDERS = f"""
 [ladders.{LADDER}.rating]
@@ -29,8 +28,7 @@ max_entries = {MOST}
 
 MEBIBYTE = 2**20
 KEY = LADDER.encode()
-ANY = -1
-"""The key decides the partition."""
+ANY = -1  # The key decides the partition.
 ELSEWHERE = (partition_of(LADDER, 4) + 1) % 4
 """One of the four partitions that is not the ladder's."""
 PACKED = [("content-type", b"application/msgpack")]

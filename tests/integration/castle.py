@@ -33,8 +33,7 @@ from tests.waits import STILL_S
 
 NOWHERE = Settings(topic_prefix="")
 LONG_AGO = "2020-05-01T20:15:05Z"
-Given = tuple[Settings, Rights]
-"""A place, and somebody's rights there."""
+Given = tuple[Settings, Rights]  # A place, and somebody's rights there.
 
 
 @dataclass
@@ -50,8 +49,7 @@ class Castle:
     prefixes: Iterator[str] = field(default_factory=lambda: map("p{}.".format, itertools.count(1)))
 
     def places(self, count: int, **changes: int) -> list[Settings]:
-        """So many places, each with topics and a database of its own, on which nobody has rights
-        yet. `changes`: other numbers of partitions."""
+        """So many places with topics and a database, without rights yet. `changes`: partitions."""
         made = [
             msgspec.structs.replace(
                 self.settings("nobody", next(self.prefixes), next(self.databases)), **changes

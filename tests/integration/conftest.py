@@ -31,8 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.integration)
 
 
-STARTED = pytest.StashKey[list[WorkerProcess]]()
-"""The workers of a test that became ready."""
+STARTED = pytest.StashKey[list[WorkerProcess]]()  # The workers of a test that became ready.
 
 
 @pytest.hookimpl(wrapper=True)
@@ -49,11 +48,9 @@ def pytest_runtest_makereport(
 
 @pytest.fixture
 def worker_process(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Start]:
-    """Starts `stream-rater run`: `worker_process(settings, role="all", ready=True, **variables)`.
-
-    Returns once it is ready, or at once with `ready=False`. What still runs at the end is killed.
-    Workers of this release are forks (`forks`); `forked=False` asks for a start from nothing.
-    """
+    """`stream-rater run`: `worker_process(settings, role="all", ready=True, **variables)`, ready
+    when this returns unless `ready=False`, killed at the end. This release's are forks, unless
+    `forked=False`."""
     started = request.node.stash[STARTED] = []
 
     def start_recorded(*given: Any, forked: bool = True, **named: Any) -> WorkerProcess:

@@ -1,8 +1,5 @@
-"""`stream-rater` as a fork of a process that has imported it and loaded its kernels.
-
-A command's start is about a second of a processor, most of it imports and kernels, and the tests of
-this folder start some two hundred. Those that are not about the start itself start forks.
-"""
+"""`stream-rater` as a fork of a process that has imported it and loaded its kernels, which is most
+of a command's start, and tests start some two hundred. Tests of the start itself do not fork."""
 
 import multiprocessing
 import os
@@ -23,8 +20,8 @@ context = multiprocessing.get_context("forkserver")
 context.set_forkserver_preload([PRELOADED])
 
 _one_at_a_time = threading.Lock()
-"""Locked while a fork starts or its exit code is read. A start reads the exit codes of all ended
-forks, and of two threads that read the same one, the second would find 255."""
+"""Locked while a fork starts, which reads exit codes of all that ended, or its exit code is read:
+of two threads that read the same one, the second would find 255."""
 
 
 class Fork:
@@ -34,14 +31,12 @@ class Fork:
         self, arguments: Sequence[str], environment: Mapping[str, str], out: Path, err: Path,
         prepare: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
-        """`out` and `err` are where standard output and standard error go; both may be one.
-        `prepare`, which must be importable, is called in the fork before the command."""
+        """`out` and `err` may be one file. `prepare`, importable, is called in the fork first."""
         self._arguments = list(arguments)
         for path in (out, err):
             path.touch()
         self._process = context.Process(
-            target=_perform,
-            args=(self._arguments, dict(environment), str(out), str(err), prepare),
+            target=_perform, args=(self._arguments, dict(environment), str(out), str(err), prepare)
         )
         with _one_at_a_time:
             self._process.start()

@@ -1,9 +1,7 @@
-"""stream-rater with a client library in which a call never returns. The variable HANGS names it.
-
-`end`: librdkafka's `send_offsets_to_transaction` may do so after a broken connection (its issue
-5456). `close`: the updater fails, and the estimator then hangs while it closes its consumer.
-librdkafka may do so if a rebalance begins at that moment, in a callback that holds Python's lock.
-"""
+"""stream-rater with a client library whose call never returns: $HANGS is `end`
+(`send_offsets_to_transaction` after a broken connection, librdkafka's issue 5456) or `close` (the
+updater fails, and the estimator's consumer hangs in a rebalance's callback that holds Python's
+lock)."""
 
 import ctypes
 import os

@@ -1,5 +1,4 @@
-"""stream-rater as its last release was: its parts carry no trace, and it does not know marks of
-rebuilds."""
+"""stream-rater as its last release was: no traces in parts, and marks of rebuilds unknown."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""stream-rater as its next release may be: kernels of the next version, which compute other bits.
-
-`python -m tests.integration.next_release run ...`
-"""
+"""`python -m tests.integration.next_release run ...`: the next version's kernels, other bits."""
 
 from stream_rater.columns import kernels
 

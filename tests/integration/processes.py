@@ -30,8 +30,7 @@ LAST_RELEASE = "tests.integration.last_release"
 PATIENTLY = "900"
 """For `verify --wait`: seconds within which the workers finish, on whatever machine."""
 
-Ended = subprocess.CompletedProcess[str]
-"""A command that has ended."""
+Ended = subprocess.CompletedProcess[str]  # A command that has ended.
 
 ANSWER_S = 60.0
 """Without an answer for so long, a page counts as not there, and whoever waits asks again."""
@@ -44,8 +43,7 @@ def environment_of(settings: Settings) -> dict[str, str]:
 
 
 def variables_of(settings: Settings) -> dict[str, str]:
-    """The environment variables of those settings that are not the default: another release may
-    not have all of them."""
+    """The variables of settings that are not the default, since other releases lack some."""
     given, usual = msgspec.structs.asdict(settings), msgspec.structs.asdict(Settings())
     assert not given.pop("kafka_options"), "kafka_options can only be given in a TOML file"
     changed = {name: value for name, value in given.items() if value != usual[name]}
@@ -126,8 +124,7 @@ class WorkerProcess(Answering):
         self, settings: Settings, log: Path, role: str = "all", variables: Mapping[str, str] = {},
         module: str = THIS_RELEASE, *, command: Sequence[str] = (), forked: bool = False,
     ) -> None:  # fmt: skip
-        """`command`: instead of this interpreter, the module and the role. `forked`: a worker of
-        this release is a fork of a process that has imported it (`forks`)."""
+        """`command`: in place of module and role. `forked`: a fork, of this release (`forks`)."""
         self.settings = settings
         self._log = log
         self._url = ""
@@ -231,8 +228,7 @@ class WorkerProcess(Answering):
         self._guard.wait()
 
 
-Start = Callable[..., WorkerProcess]
-"""Starts a worker, as the fixture `worker_process` does."""
+Start = Callable[..., WorkerProcess]  # Starts a worker, as the fixture `worker_process` does.
 
 
 def gone(settings: Settings) -> Callable[[], bool]:
@@ -259,8 +255,7 @@ def samples(page: str) -> Iterator[tuple[str, dict[str, str], float]]:
 
 @contextmanager
 def workers(folder: Path) -> Iterator[Start]:
-    """Starts workers: `start(settings, role="all", ready=True, **variables)`. All of them are
-    killed at the end."""
+    """Starts workers, `start(settings, role="all", ready=True, **variables)`; killed at the end."""
     numbers = itertools.count()
     with ExitStack() as stack:
 

@@ -1,5 +1,6 @@
-"""The least rights of each role, as docs/reference/access.md lists them."""
+"""The least rights of each role: those that docs/reference/access.md lists."""
 
+import re
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -8,197 +9,84 @@ from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import ESTIMATORS, UPDATERS
+from tests import pages
 from tests.integration.secured import Acl
 
-READ_BELIEFS = "%R~{*}:belief:*"
-READ_POSITIONS = "%R~{*}:position"
-BELIEFS = "~{*}:belief:*"
-POSITIONS = "~{*}:position"
-LAYOUT = "~stream-rater:layout"
-LADDERS = "~stream-rater:ladders"
-CHECKPOINTS = "~stream-rater:checkpoint*"
-READ_LAYOUT = "%R~stream-rater:layout"
-INDEX = ("~{stream-rater:index}", "~stream-rater:index:*")
-READING = "+hmget", "+multi", "+exec"
-KNOWING = "+info"
-"""The right to know whether Redis deletes ratings when its memory is full. Without it a worker
-warns and continues."""
-AT_START = (
-    LAYOUT, *READING, "+hsetnx", "+hget", "+function|list", "+function|load", KNOWING,
-    "+select",
-)  # fmt: skip
-
-IN_THE_PLACE_OF = {
+KNOWING = "+info"  # To know whether a full Redis deletes ratings; without it a worker only warns.
+ON_A_CLUSTER = (
+    "+command",
+    "+cluster|slots",
+)  # What any client first sends to nodes.
+IN_THE_PLACE_OF = {  # Rights to run functions.lua as a script, by those to run it as a function.
     "+fcall": ("+evalsha", "+script|load"),
     "+function|list": ("+script|load",),
     "+function|load": (),
 }
-"""Redis' rights to run functions.lua as a script, by the rights to run it as a function."""
 
-OLD_NOTES = "+hgetall"
-"""The right to read the notes of an older release, to copy them into the log."""
+# --- the tables of the page -----------------------------------------------------------------------
 
-ROLES = {
-    "estimator": {
-        "round-completed": "READ DESCRIBE_CONFIGS",
-        "performance-estimated": "READ WRITE DESCRIBE_CONFIGS",
-        "rating-changed": "DESCRIBE DESCRIBE_CONFIGS",
-        "round-rejected": "READ WRITE DESCRIBE_CONFIGS",
-        "ladders-noted": "READ WRITE DESCRIBE_CONFIGS",
-        "group estimators": "READ",
-        "transactions estimator": "WRITE",
-    },
-    "updater": {
-        "round-completed": "DESCRIBE DESCRIBE_CONFIGS",
-        "performance-estimated": "READ DESCRIBE_CONFIGS",
-        "rating-changed": "WRITE DESCRIBE_CONFIGS",
-        "round-rejected": "DESCRIBE DESCRIBE_CONFIGS",
-        "ladders-noted": "DESCRIBE DESCRIBE_CONFIGS",
-        "group updaters": "READ",
-        "transactions updater": "WRITE",
-    },
-    "all": {
-        "round-completed": "READ DESCRIBE_CONFIGS",
-        "performance-estimated": "READ WRITE DESCRIBE_CONFIGS",
-        "rating-changed": "WRITE DESCRIBE_CONFIGS",
-        "round-rejected": "READ WRITE DESCRIBE_CONFIGS",
-        "ladders-noted": "READ WRITE DESCRIBE_CONFIGS",
-        "group estimators": "READ",
-        "group updaters": "READ",
-        "transactions estimator": "WRITE",
-        "transactions updater": "WRITE",
-    },
-    "submit": {"round-completed": "WRITE"},
-    "correct": {"round-completed": "WRITE"},
-    "correct --dry-run": {"round-completed": "READ", "ladders-noted": "READ"},
-    "seed --from-ladder": {"round-completed": "WRITE", "ladders-noted": "READ"},
-    "tune": {"round-completed": "READ", "ladders-noted": "READ"},
-    "watch": {"rating-changed": "READ"},
-    "rejected": {"round-rejected": "READ"},
-    "verify": {
-        "round-completed": "READ",
-        "performance-estimated": "DESCRIBE",
-        "ladders-noted": "READ",
-        "group estimators": "DESCRIBE",
-        "group updaters": "DESCRIBE",
-    },
-    "rebuild": {
-        "round-completed": "READ DESCRIBE_CONFIGS",
-        "performance-estimated": "READ WRITE DESCRIBE_CONFIGS",
-        "rating-changed": "READ DESCRIBE_CONFIGS",
-        "round-rejected": "DESCRIBE DESCRIBE_CONFIGS",
-        "ladders-noted": "READ WRITE DESCRIBE_CONFIGS",
-        "group estimators": "DESCRIBE",
-        "group updaters": "READ",
-    },
-    "erase": {
-        "round-completed": "READ DESCRIBE_CONFIGS",
-        "performance-estimated": "DESCRIBE DESCRIBE_CONFIGS",
-        "rating-changed": "READ WRITE DESCRIBE_CONFIGS",
-        "round-rejected": "DESCRIBE DESCRIBE_CONFIGS",
-        "ladders-noted": "READ DESCRIBE_CONFIGS",
-        "group estimators": "DESCRIBE",
-        "group updaters": "DESCRIBE",
-    },
-    "erase --to": {
-        "round-completed": "READ WRITE DESCRIBE_CONFIGS",
-        "performance-estimated": "READ WRITE DESCRIBE_CONFIGS",
-        "rating-changed": "WRITE DESCRIBE_CONFIGS",
-        "round-rejected": "DESCRIBE DESCRIBE_CONFIGS",
-        "ladders-noted": "READ WRITE DESCRIBE_CONFIGS",
-        "group estimators": "READ",
-        "group updaters": "READ",
-    },
-    "inspect": {
-        "round-completed": "DESCRIBE DESCRIBE_CONFIGS",
-        "performance-estimated": "DESCRIBE DESCRIBE_CONFIGS",
-        "rating-changed": "DESCRIBE DESCRIBE_CONFIGS",
-        "round-rejected": "DESCRIBE DESCRIBE_CONFIGS",
-        "ladders-noted": "DESCRIBE DESCRIBE_CONFIGS",
-        "group estimators": "DESCRIBE",
-        "group updaters": "DESCRIBE",
-    },
-    "inspect --player": {
-        "round-completed": "DESCRIBE", "rating-changed": "READ", "ladders-noted": "READ",
-    },
-    "predict": {
-        "round-completed": "DESCRIBE", "rating-changed": "DESCRIBE", "ladders-noted": "READ",
-    },
-    "checkpoint": {
-        "round-completed": "READ", "ladders-noted": "READ", "group estimators": "DESCRIBE",
-    },
-    "serve": {"rating-changed": "READ"},
-    "serve with beliefs": {
-        "round-completed": "DESCRIBE", "rating-changed": "READ", "ladders-noted": "READ",
-    },
-    "serve with min_offset": {
-        "round-completed": "DESCRIBE",
-        "performance-estimated": "DESCRIBE",
-        "rating-changed": "READ",
-        "round-rejected": "DESCRIBE",
-        "group estimators": "DESCRIBE",
-        "group updaters": "DESCRIBE",
-    },
-    "serve with writing": {
-        "round-completed": "WRITE",
-        "performance-estimated": "DESCRIBE",
-        "rating-changed": "READ",
-        "round-rejected": "READ",
-        "group estimators": "DESCRIBE",
-        "group updaters": "DESCRIBE",
-    },
+PAGE = pages.text("reference/access.md")
+TOPICS = (
+    "round-completed", "performance-estimated", "rating-changed", "round-rejected", "ladders-noted",
+)  # fmt: skip
+NAMED_ALIKE = (
+    "submit", "correct", "correct --dry-run", "seed --from-ladder", "watch", "rejected", "verify",
+    "rebuild", "erase", "inspect", "inspect --player", "predict", "checkpoint", "serve",
+)  # fmt: skip
+COMMANDS = {role: f"`{role}`" for role in NAMED_ALIKE} | {  # How the page names each role.
+    "estimator": "`run --role estimator`", "updater": "`run --role updater`", "all": "`run`",
+    "tune": "`tune --from-topic`", "erase --to": "`erase --to`, on the new topics",
+    "serve with beliefs": "`serve` with `what-if` and `explain`",
+    "serve with min_offset": "`serve` with `min_offset`",
+    "serve with writing": "`serve` that takes rounds",
 }  # fmt: skip
-ROLES["on a cluster"] = ROLES["all"]
-"""Kafka's rights by role: the operations on each resource."""
 
-SEASONS = "season-standings"
+
+def rows_of(columns: int) -> dict[str, list[str]]:
+    """By the first column, the others, of the table that has so many of them."""
+    found = re.findall(r"^\| (`.*?) \|(.*) \|$", PAGE, re.MULTILINE)
+    table = [(name, [c.strip() for c in re.split(r"(?<!\\)\|", rest)]) for name, rest in found]
+    return {name: rest for name, rest in table if len(rest) == columns}
+
+
+def by_name(kind: str, column: str, both: tuple[str, str]) -> dict[str, str]:
+    """What a cell says of groups, or of transactional ids."""
+    found: dict[str, str] = {}
+    for each in filter(None, column.split("; ")):
+        name, _, operation = each.rpartition(": ")
+        one = name.strip("`").removeprefix("stream-rater-").removesuffix("-*")
+        names = both if name == "both" else (one,)
+        found |= {f"{kind} {each}": operation for each in names}
+    return found
+
+
+def on_kafka(command: str) -> dict[str, str]:
+    """The operations on each topic, group and transactional id that the page gives a command."""
+    *of_topics, groups, transactions = rows_of(7)[command]
+    found = {topic: of.replace(",", "") for topic, of in zip(TOPICS, of_topics, strict=True) if of}
+    found |= by_name("group", groups, ("estimators", "updaters"))
+    return found | by_name("transactions", transactions, ("estimator", "updater"))
+
+
+def on_redis(command: str) -> tuple[str, ...]:
+    """The rules of a command's user, with `+select`, as the test's URLs name a database."""
+    found = [row[0] for name, row in rows_of(1).items() if command in name.split(", ")]
+    rules = [one for row in found for one in row.strip("`").replace("\\|", "|").split()]
+    return (*rules, "+select") if rules else ()
+
+
+ROLES = {role: on_kafka(command) for role, command in COMMANDS.items()}
+ROLES["on a cluster"] = ROLES["all"]
+REDIS = {role: on_redis(command) for role, command in COMMANDS.items()}
+REDIS["on a cluster"] = (*(rule for rule in REDIS["all"] if rule != "+select"), *ON_A_CLUSTER)
+
+SEASONS = "season-standings"  # The command whose rights the page names in a sentence.
 IN_A_SENTENCE = {
     SEASONS: {
         "round-completed": "READ", "ladders-noted": "READ", "season-ended": "READ WRITE",
         "group estimators": "DESCRIBE", "transactions season": "WRITE",
     },
 }  # fmt: skip
-"""The same for the command whose rights the page names in a sentence."""
-
-ON_A_CLUSTER = ("+command", "+cluster|slots")
-"""The commands that any client sends to the nodes of a Redis Cluster at its start."""
-
-REBUILDING = (
-    BELIEFS, POSITIONS, LADDERS, LAYOUT, "+fcall", "+hget", "+hset", "+hdel", "+unlink", "+scan",
-    "+function|list", "+function|load", KNOWING, "+select",
-)  # fmt: skip
-
-REDIS = {
-    "estimator": (READ_BELIEFS, READ_POSITIONS, LADDERS, OLD_NOTES, *AT_START),
-    "updater": (BELIEFS, POSITIONS, "+fcall", "+hset", *AT_START),
-    "all": (BELIEFS, POSITIONS, LADDERS, OLD_NOTES, "+fcall", "+hset", *AT_START),
-    "submit": (),
-    "correct": (),
-    "correct --dry-run": (),
-    "seed --from-ladder": (READ_BELIEFS, "+hgetall", "+scan", "+select"),
-    "tune": (),
-    "watch": (),
-    "rejected": (),
-    "verify": (
-        READ_BELIEFS, READ_POSITIONS, READ_LAYOUT, *READING, "+hget", "+hlen", "+scan", "+select",
-    ),
-    "rebuild": REBUILDING,
-    "erase": (*REBUILDING, CHECKPOINTS, *INDEX, "+hgetall", "+hsetnx"),
-    "erase --to": (),
-    "inspect": (READ_POSITIONS, "+hmget", "+select"),
-    "inspect --player": (READ_BELIEFS, READ_POSITIONS, *READING, "+select"),
-    "predict": (READ_BELIEFS, READ_POSITIONS, READ_LAYOUT, *READING, "+select"),
-    "checkpoint": (
-        CHECKPOINTS, "+get", "+set", "+hgetall", "+hset", "+hdel", "+unlink",
-        "+select",
-    ),
-    "serve": (),
-}  # fmt: skip
-REDIS["serve with beliefs"] = REDIS["predict"]
-REDIS["serve with min_offset"] = REDIS["serve with writing"] = REDIS["serve"]
-REDIS["on a cluster"] = (*(rule for rule in REDIS["all"] if rule != "+select"), *ON_A_CLUSTER)
-"""Redis' rights by role: the rules of its user; `+select` if the URL names a database."""
-
 REDIS_IN_A_SENTENCE = {SEASONS: ("%R~stream-rater:checkpoint*", "+get", "+hgetall", "+select")}
 
 
@@ -216,8 +104,7 @@ class Rights:
     redis: tuple[str, ...]
 
     def without(self, one: "Acl | str | None") -> "Rights":
-        """The rights without one; a topic that may not be read or written can still be
-        described."""
+        """The rights without one; a topic can still be described without reading or writing."""
         kafka = tuple(each for each in self.kafka if each != one)
         if isinstance(one, Acl) and one.kind == "TOPIC" and one.operation in ("READ", "WRITE"):
             kafka += (replace(one, operation="DESCRIBE"),)

@@ -1,8 +1,6 @@
-"""Every role with all its rights but one, on places that suit it: what it ends with.
-
-A place where all is rated is made once. Roles that only read share its topics; others have a copy
-of them. Each case has a user and a copy of the database, so that all run at once.
-"""
+"""Every role with all rights but one, all at once: what it ends with. Roles that only read share
+the topics of a place where all is rated; others have a copy. Each case has a user and a
+database."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -60,11 +58,8 @@ COMMANDS = {
     "erase --delete-old": ["erase", "ann", "--to", "NEW", "--delete-old"],
     rights.SEASONS: ["season-standings", "eu"],
 }
-WORKERS = {
-    "estimator": frozenset({"estimator"}),
-    "updater": frozenset({"updater"}),
-}
-WRITING = {
+WORKERS = {"estimator": frozenset({"estimator"}), "updater": frozenset({"updater"})}
+WRITING = {  # Roles that would change what others read: each case has topics of its own.
     "submit",
     "correct",
     "seed --from-ladder",
@@ -72,12 +67,10 @@ WRITING = {
     "erase --delete-old",
     "serve with writing",
 }
-"""Roles that would change what others read: each case has topics of its own."""
 VARIED = {"erase --delete-old", *SERVING} - {"serve"}
 """Roles that need all that another one needs, and more."""
 KAFKA, REDIS = "kafka", "redis"
-TOO_FEW = "1 rounds to tune on"
-"""`tune` with all its rights ends here."""
+TOO_FEW = "1 rounds to tune on"  # `tune` with all its rights ends here.
 AFTER_CORRECTIONS = {
     ("estimator", "READ TOPIC performance-estimated"),
     ("rebuild", "READ TOPIC rating-changed"),
@@ -137,8 +130,7 @@ class Runs:
     castle: Castle
     folder: Path
     pool: ThreadPoolExecutor
-    parts: Sequence[Bytes] = ()
-    """What an estimator has sent to the updaters."""
+    parts: Sequence[Bytes] = ()  # What an estimator has sent to the updaters.
     records: dict[str, list[Bytes]] = field(default_factory=dict)
     """What the topics hold of the place where all is rated."""
     futures: dict[Case, "Future[Ended]"] = field(default_factory=dict)
@@ -212,8 +204,8 @@ class Runs:
         return [Bytes(each.value(), partition=each.partition() or 0) for each in found]
 
     def rated(self) -> Settings:
-        """A place whose rounds are rated, with an event and a rejection, a checkpoint that is not
-        whole; as its owner sees it."""
+        """A place with rated rounds, a rejection, and a checkpoint that is not whole; its
+        owner's."""
         owner = self.castle.owner(self.castle.place())
         topics, admin = Topics.of(owner), Admin(owner)
         produce(owner, some_rounds())
@@ -326,16 +318,14 @@ def outcomes(castle: Castle, folder: Path, cases: Sequence[Case]) -> dict[Case, 
 
 
 def _has_a_turn(case: Case) -> bool:
-    """Whether a case is at the place with a season: one after the other, since they would disturb
-    each other."""
+    """Whether a case is at the place with a season, one by one, since they disturb each other."""
     if case.role == rights.SEASONS:
         return not takes_long(case)
     return (case.role, case.lacks) in AFTER_CORRECTIONS
 
 
 def takes_long(case: Case) -> bool:
-    """Whether a case ends after a time-out only: that of a command's question about a group. (Those
-    that load functions first are not among them, because others must find none.)"""
+    """Whether it ends by a time-out only: that of a command's question about a group."""
     return "GROUP" in case.lacks and case.role in {*COMMANDS} - {"rebuild", "erase"}
 
 

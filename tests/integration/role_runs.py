@@ -1,8 +1,5 @@
-"""Roles and commands in threads of the test's process, each with what a user would read at its end.
-
-A worker is its Service, and `serve` is the follower of its index, or the adapter that answers one
-kind of request: both processes end by what these raise (`named_failures`).
-"""
+"""Roles and commands in threads of the test, each with what a user would read at its end: a worker
+is its Service; `serve` its index's follower, or an adapter that answers one kind of request."""
 
 import asyncio
 import gc
@@ -99,8 +96,7 @@ def streams_by_thread() -> Iterator[None]:
 
 
 def collect_clients() -> None:
-    """End clients that are in cycles. A program may leave them to its end; here each would keep
-    its threads, which wake up many times a second."""
+    """End clients in cycles: here their threads, which wake up many times a second, would stay."""
     gc.collect()
 
 

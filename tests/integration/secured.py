@@ -1,9 +1,5 @@
-"""Kafka and Redis with TLS, passwords and users with limited rights.
-
-Kafka has two listeners: one with TLS and SASL for the service's users, whose ACLs its
-StandardAuthorizer enforces, and a plaintext one for itself and for the test, which may do
-everything.
-"""
+"""Kafka and Redis with TLS, passwords and users with limited rights. The broker's second listener,
+plaintext, is for itself and the test, which may do everything."""
 
 import ssl
 import subprocess
@@ -31,8 +27,7 @@ from tests.waits import STILL_S
 SLOTS = 16_384
 DATABASES = 800
 USERS = tuple(f"user-{number}" for number in range(30))
-"""Users who show their passwords by SCRAM, as is the default. Each costs the broker's first start
-some milliseconds."""
+"""Users who show passwords by SCRAM, the default, which costs the broker's start milliseconds."""
 CALLERS = tuple(f"caller{number}" for number in range(400))
 """Users who show their passwords by PLAIN, and cost nothing."""
 ADMIN = "admin"
@@ -51,8 +46,7 @@ class Certificates:
     authority: Path
     certificate: Path
     key: Path
-    both: Path
-    """Key and certificate in one file, as Kafka needs them."""
+    both: Path  # Key and certificate in one file, as Kafka needs them.
 
 
 def make_certificates(folder: Path) -> Certificates:
@@ -74,8 +68,7 @@ def make_certificates(folder: Path) -> Certificates:
 class Acl:
     """A right in Kafka: an operation on a topic, a group or transactional ids."""
 
-    kind: str
-    """TOPIC, GROUP or TRANSACTIONAL_ID."""
+    kind: str  # TOPIC, GROUP or TRANSACTIONAL_ID.
     name: str
     operation: str
     prefixed: bool = False

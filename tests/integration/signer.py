@@ -7,8 +7,7 @@ import time
 from pathlib import Path
 
 USER = "rater"
-TOKEN_S = 8
-"""How long a token is valid."""
+TOKEN_S = 8  # How long a token is valid.
 CALLS = "SIGNER_CALLS"
 """The variable of the environment that names the file to which each call adds a byte."""
 

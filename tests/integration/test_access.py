@@ -1,9 +1,6 @@
-"""TLS, passwords and least rights, on servers that enforce them.
-
-Each role with exactly the rights of docs/reference/access.md does its work; with any one less it
-ends with one clear line. Both are shown in the test's process, many at once (`rights_cases`). What
-the clients of Kafka do by themselves shows only in whole workers.
-"""
+"""TLS, passwords and least rights on servers that enforce them: each role works with exactly the
+rights of docs/reference/access.md, and ends with one clear line with any one less (both in threads,
+`rights_cases`). What Kafka's clients do by themselves shows only in whole workers."""
 
 import itertools
 import re
@@ -135,9 +132,8 @@ def rounds_from(first: int, count: int, ladders: int = 8) -> list[Bytes]:
 
 
 def test_workers_with_exactly_their_rights(castle: Castle, worker_process: Start) -> None:
-    """They share the partitions and shards, one takes over the place of another of the same
-    instance, which Kafka fences, and nothing is lost. The first finds Redis empty. `verify` without
-    one right ends in one line."""
+    """They share, and one takes the place of another of its instance, which Kafka fences; nothing
+    is lost. The first finds Redis empty. `verify` without one right ends in one line."""
     castle.redis.empty()
     at = castle.place(partitions=2, shards=2)
     opened = castle.opened(at)
@@ -166,8 +162,7 @@ def test_workers_with_exactly_their_rights(castle: Castle, worker_process: Start
 
 
 def test_scripts_in_the_place_of_functions(castle: Castle, worker_process: Start) -> None:
-    """A worker whose user may use no functions rates with the rights of scripts, and says so.
-    Without one of these rights one line names both."""
+    """Without functions a worker rates with scripts' rights, and says so; one less names both."""
     castle.redis.empty()
     at = castle.place()
     user, opened = castle.user(at, "all"), castle.opened(at)
@@ -194,8 +189,7 @@ def assert_prepared(settings: Settings) -> None:
 
 
 def on_the_cluster(castle: Castle, cluster: SecuredCluster, less: str | None = None) -> Settings:
-    """The settings of a new user with a worker's rights on the cluster, or with all but one of
-    them."""
+    """Settings of a new user with a worker's rights on the cluster, or with all but one."""
     at = castle.place()
     user = castle.user(at, "on a cluster")
     cluster.allow(user.redis_username, *least("on a cluster", at).without(less).redis)
@@ -259,8 +253,8 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
 
 def test_serve_with_exactly_its_rights(castle: Castle, serve: Serve, worker_process: Start) -> None:
-    """It makes the index and answers every kind of question. What needs more rights says which was
-    denied, and harms nothing; with those rights it is answered, too."""
+    """It makes the index and answers all; what needs more rights says which was denied, and harms
+    nothing, and is answered with them."""
     castle.redis.empty()
     at = castle.place()
     opened = castle.opened(at)
@@ -320,8 +314,7 @@ def said_by(worker: WorkerProcess) -> str:
 
 
 def test_secrets_stay_secret(castle: Castle, worker_process: Start, tmp_path: Path) -> None:
-    """Those of a file and of a URL are neither in logs at debug level nor on any page, whether all
-    is well or the rights are taken away, which ends the worker."""
+    """Of a file or URL: neither in logs at debug level nor on a page, also when a worker ends."""
     at = castle.place()
     user, opened = castle.user(at, "all"), castle.opened(at)
     file = tmp_path / "password"

@@ -1,8 +1,6 @@
 """Arbitrary bytes on real Kafka: each code is reached, and the stream continues. One worker is sent
-everything at once, with valid rounds in between. Then each test checks one fact.
-
-A faulty producer's partition is paused. Ids try to collide, to reach other keys, or to break a
-line."""
+everything at once, valid rounds in between; then each test checks one fact. A faulty producer's
+partition is paused; ids try to collide, to reach other keys, or to break a line."""
 
 import itertools
 import json
@@ -56,8 +54,7 @@ class Aftermath:
     settings: Settings
     worker: WorkerProcess
     sent: dict[Place, Bytes]
-    codes: dict[Place, str]
-    """The expected codes of the bad records."""
+    codes: dict[Place, str]  # The expected codes of the bad records.
     good: set[Place]
     rejected: dict[Place, list[dict[str, bytes]]] = field(default_factory=dict)
     """The headers of the rejections, with the key and the value as `key` and `value`."""
@@ -143,8 +140,7 @@ def _verdicts(settings: Settings) -> dict[Place, str]:
 
 
 def test_each_code_is_reached(aftermath: Aftermath) -> None:
-    """Every record that should be rejected with a code is; there is one of each code of the event
-    contract for rounds, and of no other."""
+    """Every record that should be is rejected, once for each code of rounds, and no other is."""
     assert set(BAD) == set(aftermath.codes.values()) == CODES
     found = {
         place: {headers["error-code"].decode() for headers in aftermath.rejected[place]}
@@ -167,8 +163,7 @@ def test_each_rejection_comes_once(aftermath: Aftermath) -> None:
 
 
 def test_rejections_hold_the_original(aftermath: Aftermath) -> None:
-    """A rejection holds key and value byte for byte, the content type, the topic, and a reason in
-    words."""
+    """Byte for byte key and value, the content type, the topic, and a reason in words."""
     topic = Topics.of(aftermath.settings).rounds.encode()
     for place, (headers,) in aftermath.rejected.items():
         sent = aftermath.sent[place]
@@ -192,8 +187,7 @@ def test_nothing_valid_is_lost(aftermath: Aftermath) -> None:
 
 
 def test_the_worker_goes_on(aftermath: Aftermath) -> None:
-    """No input makes a worker exit or start over. Its metrics equal the number of records in
-    round-rejected, by code. `verify` finds every belief equal, and knows that number."""
+    """Nothing makes a worker exit or start over; metrics and `verify` count rejections by code."""
     worker = aftermath.worker
     assert worker.running
     assert worker.metric("stream_rater_restarts_total") == 0
@@ -209,8 +203,7 @@ def test_the_worker_goes_on(aftermath: Aftermath) -> None:
 
 
 def test_a_record_larger_than_any_topic_takes(aftermath: Aftermath) -> None:
-    """A record that fits only when compressed is rejected with as many bytes as fit, and with its
-    length."""
+    """What fits only compressed is rejected with as many bytes as fit, and with its length."""
     settings = aftermath.settings
     value = b" " * (40 * MEBIBYTE) + a_round()
     options = {"message.max.bytes": 64 * MEBIBYTE, "compression.type": "zstd"}
@@ -250,8 +243,8 @@ def test_a_killed_worker_rejects_once(settings: SettingsFactory, worker_process:
 
 FLOOD = 8000
 FOR_LONG, A_WHILE = 100, 400
-"""The allowed rejections per second. A burst is ten seconds' worth: 1000 or 4000 of them. The
-partition is then paused for 70 seconds, which suffices on any machine, or for 10."""
+"""Rejections allowed a second; a burst is ten seconds' worth. The partition then pauses for 70
+seconds, which suffices on any machine, or for 10."""
 REST_METRIC, EVENTS_METRIC = "stream_rater_resting_partitions", "stream_rater_events_total"
 PAUSED = "partitions paused: too many rejections"
 
@@ -307,9 +300,8 @@ TWELVE = [f"ladder-{number}" for number in range(12)]
 
 
 def test_ids_stay_apart(settings: SettingsFactory, worker_process: Start) -> None:
-    """Each id is used as ladder, round and player. All are rated as themselves, once; Redis has
-    only our keys; the log has one line for each event. No round is lost by the default
-    partitioner."""
+    """As ladder, round and player, all are rated as themselves, once; only our keys, one log line
+    an event; the default partitioner loses no round."""
     at = settings()
     worker = worker_process(at)
     standings = [{"player": player, "rank": 1 + i} for i, player in enumerate(IDS)]
@@ -366,8 +358,7 @@ def rated_ladders(at: Settings) -> set[str]:
 
 
 def no_round_is_lost_by_the_default_partitioner(at: Settings) -> None:
-    """Check that each round is rated, or rejected with the remedy, and that with the remedy the
-    rejected ones are rated, too."""
+    """Each round is rated, or rejected with the remedy, by which it is rated then."""
     reported_by(at, TWELVE)
     wait_until(Finished(at), "everything is finished", every_s=0.2)
     refused = misplaced(at)

@@ -1,9 +1,6 @@
-"""Records that are small when compressed and large in memory, and records that are just large: they
-are rejected, and never stop a worker.
-
-librdkafka decompresses all of a fetched batch at once. It refuses a zstd batch of 90 MB, although
-its limit is larger, reports this again and again, and does not continue by itself.
-"""
+"""Records that are large, or small only while compressed, are rejected and never stop a worker.
+librdkafka decompresses a whole batch; it refuses a zstd batch of 90 MB, reports this again and
+again, and does not continue by itself."""
 
 import re
 from pathlib import Path
@@ -26,24 +23,20 @@ from tests.waits import STILL_S
 BOMB_BYTES = 100 * MEBIBYTE
 LARGE_BYTES = 50_000_000
 TOPIC_BYTES = 64 * MEBIBYTE
-MANY = 24
-"""The number of records in a batch that cannot be read."""
+MANY = 24  # The number of records in a batch that cannot be read.
 MOST_MEMORY = 1536 * MEBIBYTE
-"""The limit on a worker's memory. 536 MiB were measured; a worker that kept all bombs would have
-1.2 GB of them."""
+"""Of a worker: 536 MiB were measured; one that kept all bombs would have 1.2 GB of them."""
 
 
 def make_large_topics(at: Settings) -> None:
-    """Create topics that accept records of 50 MB, except rating-changed, which the worker
-    creates."""
+    """Topics that accept records of 50 MB, except rating-changed, which the worker creates."""
     names = Topics.of(at)
     large = {"max.message.bytes": str(TOPIC_BYTES)}
     make_topics(at, names.rounds, names.parts, names.rejected, config=large)
 
 
 def send(at: Settings, codec: str, *values: bytes, topic: str = "") -> list[str]:
-    """Append in one batch, to the rounds or to another topic. Returns the broker's error, if there
-    is one."""
+    """Append in one batch, to the rounds or another topic; the broker's error, if any."""
     options: Any = {
         "bootstrap.servers": at.kafka, "compression.type": codec,
         "message.max.bytes": 2 * BOMB_BYTES, "batch.size": 2 * BOMB_BYTES,
@@ -77,8 +70,7 @@ def peak_bytes(pid: int) -> int:
 def test_bombs_do_not_kill_or_stop(
     settings: SettingsFactory, worker_process: Start, codecs: tuple[str, ...]
 ) -> None:
-    """Bombs, alone or many in a batch, and a message of 50 MB, with valid rounds in between. The
-    rounds are all rated, everything else is rejected once, and `verify` agrees."""
+    """Bombs, alone or in a batch, and 50 MB, among rounds, which are all rated; `verify` agrees."""
     at = settings(partitions=1)
     make_large_topics(at)
     many = [b"%d" % n + bytes(BOMB_BYTES // MANY) for n in range(MANY)]
@@ -130,8 +122,7 @@ def test_bombs_do_not_kill_or_stop(
 def test_a_large_round_is_rated_where_the_limit_is_raised(
     settings: SettingsFactory, worker_process: Start, tmp_path: Path
 ) -> None:
-    """The topics stay as the service creates them, because they limit the compressed batch. A round
-    over the service's limit is rejected as before."""
+    """Topics stay as created: they limit compressed batches. Rounds over the limit are rejected."""
     ladders = tmp_path / "ladders.toml"
     ladders.write_text(f"limits.max_bytes = {LARGE_BYTES}\n{LADDERS}")
     at = settings(partitions=1, ladders=str(ladders))
@@ -161,8 +152,8 @@ def test_a_topic_that_is_kept_uncompressed_takes_no_bombs(settings: SettingsFact
 
 @pytest.mark.slow  # by hand: `unit/test_shard.py`, `unit/test_rebuild.py`
 def test_a_part_that_is_not_decompressed(settings: SettingsFactory, worker_process: Start) -> None:
-    """A worker refuses the shard, and a rebuild refuses, too. Once the record is deleted and the
-    offset after it is committed, as the runbook says, a rebuild puts everything right."""
+    """A worker and a rebuild refuse; once the record is deleted and the offset after it committed,
+    as the runbook says, a rebuild puts everything right."""
     at = settings(partitions=1, shards=1)
     worker = worker_process(at)
     assert send(at, "none", *(a_round(round_id=f"before-{i}") for i in range(5))) == []

@@ -1,6 +1,5 @@
-"""`make chaos` in small, and its judge on real Kafka and a real `serve`: it finds nothing in a run
-of real processes, and each fault that is planted in one. (What `make chaos` counts:
-`unit/test_chaos.py`; the judge in memory: `simulation/test_judged.py`.)"""
+"""`make chaos` in small, and its judge on real Kafka and `serve`: it finds each planted fault, and
+nothing without. (Counts: `unit/test_chaos.py`; in memory: `simulation/test_judged.py`.)"""
 
 import itertools
 import json
@@ -50,8 +49,7 @@ def test_what_was_published_last_is_what_the_store_has(settings: SettingsFactory
     reason="servers are given, and chaos breaks its own",
 )
 def test_a_fault_and_its_line() -> None:
-    """Redis returns to an old snapshot during work, which is when events might be published twice.
-    Nothing is lost or doubled, and a JSON object says so."""
+    """Redis returns to an old snapshot: nothing is lost or doubled, and a JSON object says so."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.chaos", "--quick", "redis-restored"],
         cwd=ROOT, env=os.environ | {"PYTHONPATH": "deploy:deploy/tools"},
@@ -112,8 +110,7 @@ def test_it_finds_a_fault_that_is_planted_in_a_worker(
 
 PLAYERS, TURNS = 8, 12
 """All play in each round, and each is on the leaderboard after half of the first rounds."""
-ENOUGH = 40
-"""The answers that are waited for: about five about each player."""
+ENOUGH = 40  # The answers that are waited for: about five about each player.
 FOUND = {"": set(), "older-state-answered": {"back in time"}, "min-offset-ignored": {"min_offset"}}
 """The rules that the judge finds broken."""
 

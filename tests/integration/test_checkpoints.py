@@ -33,9 +33,8 @@ def offsets_of(at: Settings, ladder: str) -> list[int]:
 def test_a_correction_begins_at_a_checkpoint(
     settings: SettingsFactory, worker_process: Start, tmp_path: Path
 ) -> None:
-    """A late round needs the rounds since the checkpoint, an early one all. Beliefs are equal to
-    the replay's, also after Redis lost the checkpoints. What cannot be made is reported in one
-    line."""
+    """A late round needs rounds since a checkpoint, an early one all, equal to a replay, also
+    without checkpoints. What cannot be made is said in one line."""
     at = settings(duplicate_window=2, checkpoint_every=10_000)
     worker = worker_process(at)
     rated(at, *season(0, 40))

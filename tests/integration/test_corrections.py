@@ -24,8 +24,7 @@ from tests.waits import wait_until
 
 Who = tuple[str, str]
 
-INITIAL = 960.0
-"""The rating that a newcomer is shown with."""
+INITIAL = 960.0  # The rating that a newcomer is shown with.
 PLAYERS = [f"p{number}" for number in range(8)]
 RANKED, DUELS = "ranked", "duels"
 
@@ -62,8 +61,7 @@ def correct(at: Settings, *words: str) -> int:
 
 
 def published_events(at: Settings) -> dict[Who, list[RatingChanged]]:
-    """The events of each player, in order. Each begins at the values that were published
-    before, once, so that all differences add up to the rating."""
+    """Each player's events, each beginning where the last one ended, so differences add up."""
     found: dict[Who, list[RatingChanged]] = {}
     ids = set()
     for message in read_topic(at, Topics.of(at).changed):
@@ -187,10 +185,9 @@ def play_on(at: Settings, first: int) -> None:
 
 
 def test_every_kind_of_correction(settings: SettingsFactory, worker_process: Start) -> None:
-    """By one worker; what it has not rated is rated by another one, which reads the notes. Then the
-    store and the notes are lost, just after a correction that is too small to be published, and
-    while one waits. After a rebuild the next event begins at the last published values, and all
-    goes on as before."""
+    """By one worker, then another, which reads the notes. Then store and notes are lost, just after
+    a correction too small to publish, while one waits; after a rebuild the next event begins at the
+    last published values."""
     at = settings()
     worker = worker_process(at)
     rated(at, *season(0, 60))

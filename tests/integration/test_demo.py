@@ -1,5 +1,4 @@
-"""`make demo` from start to end on real servers, and `stream-rater demo --embedded` without any;
-`make up` and the servers of commands, on a real Redis."""
+"""`make demo` on real servers, `stream-rater demo --embedded`, and `make up` on a real Redis."""
 
 import os
 import re
@@ -35,8 +34,7 @@ LATENCY = "from round to rating"
 
 
 def environment(folder: Path, **variables: str) -> dict[str, str]:
-    """An environment with none of our settings, and with a temporary folder that identifies the
-    demo's processes."""
+    """An environment without our settings, with a folder that identifies the demo's processes."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     ours = {"TMPDIR": str(folder), "COLUMNS": "100", "PYTHONPATH": str(ROOT / "deploy")}
     return kept | ours | variables
@@ -71,8 +69,7 @@ def a_demo(folder: Path, **variables: str) -> Iterator["subprocess.Popen[str]"]:
 
 @pytest.mark.slow
 def test_the_demo_ends_with_what_it_measured(tmp_path: Path) -> None:
-    """On its own servers it prints a table of figures, verifies every rating, and leaves nothing
-    behind."""
+    """On its own servers it prints figures, verifies every rating, and leaves nothing behind."""
     with a_demo(tmp_path) as demo:
         output, errors = demo.communicate(timeout=HANGS_S)
     assert demo.returncode == 0, output + errors
@@ -124,8 +121,7 @@ def given(at: Addresses) -> dict[str, str]:
 def test_an_interrupted_demo_leaves_given_servers_as_they_were(
     addresses: Addresses, settings: SettingsFactory, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """Its topics, keys and processes are gone, those of somebody else are there, and the servers
-    continue to run."""
+    """Its topics, keys and processes are gone; another's are there, and the servers run."""
     somebodys = Admin(settings())
     somebodys.create_topics()
     theirs = somebodys.partitions()

@@ -1,7 +1,6 @@
-"""Rounds by HTTP on real servers, from the post to the ratings; a process that is killed while it
-takes rounds. (In `test_outages`, Kafka goes away.) Seeds and resets among rounds and corrections;
-and a game that moves in: a table by `seed`, another ladder by `seed --from-ladder`, and a round at
-the door that lets its players begin from another ladder."""
+"""Rounds by HTTP on real servers, from the post to the ratings, also by a process that is killed
+(`test_outages`: Kafka goes away); seeds and resets among corrections; and a game that moves in by a
+table, another ladder, and a round at the door."""
 
 import threading
 from collections import Counter
@@ -83,9 +82,9 @@ def ended(api: Answering, path: str) -> Any:
 def test_from_the_post_to_the_ratings(
     settings: SettingsFactory, worker_process: Start, serve: ServeHere
 ) -> None:
-    """A round is rated with each player's change; what it changed can be read at its offset; one
-    without a change and a rejected one have their end states, too. A round is taken back, and the
-    ratings at the correction's offset are without it."""
+    """A round is rated, with each player's change at its offset; one without a change and a
+    rejected one have end states, too. Taken back, it is not in the ratings at the correction's
+    offset."""
     place = settings(partitions=3, shards=3)
     worker_process(place)
     api = serve(place)
@@ -163,8 +162,7 @@ def until_fresh(api: Answering, path: str, body: Any = None) -> Any:
 def test_killed_while_it_takes_rounds(
     settings: SettingsFactory, worker_process: Start, serve_process: Serve, kills: int
 ) -> None:
-    """Several clients send rounds, and repeat those without an answer to the next process. Nothing
-    that was acknowledged is lost, and none is doubled."""
+    """Clients repeat what has no answer to the next process: nothing is lost, none doubled."""
     place = settings(partitions=2)
     worker_process(place)
     api = [serve_process(with_a_door(place))]
@@ -231,9 +229,8 @@ def _report(
 def test_seeds_among_rounds_and_corrections(
     settings: SettingsFactory, worker_process: Start, tmp_path: Path
 ) -> None:
-    """Two workers share the work, and one of them dies in the midst of it. Each change is published
-    once, with the values of a replay of the edited log, and the store has the beliefs of that
-    replay, to the bit."""
+    """Two workers, one of which dies: each change is published once, as by a replay of the edited
+    log, and beliefs are that replay's to the bit."""
     ladders = tmp_path / "ladders.toml"
     ladders.write_text(LADDERS_FILE)
     at = settings(partitions=1, shards=3, ladders=str(ladders))
@@ -272,8 +269,7 @@ def newest(at: Settings, ladder: str) -> dict[str, RatingChanged]:
 def test_a_game_moves_in(
     settings: SettingsFactory, worker_process: Start, tmp_path: Path, serve: Serve
 ) -> None:
-    """The table comes before the topics exist. A second import, and a repeated command, change
-    nothing. Ratings equal a replay, also once the import is taken back."""
+    """The table comes before the topics; repeated, nothing changes. Equal to a replay."""
     place = settings(partitions=3, shards=3)
     table = tmp_path / "players.csv"
     table.write_text(TABLE)
@@ -302,8 +298,7 @@ def test_a_game_moves_in(
 
 
 def begins_at_the_door(api: WorkerProcess, place: Settings) -> None:
-    """Ann and bob begin `team` with what they have on `duel`, a newcomer as such; bob is seeded no
-    second time. An unknown ladder is refused, and nothing is written."""
+    """Two begin `team` with what they have on `duel`, once; an unknown ladder is refused."""
     path = "/v1/ladders/team/rounds"
     send(api, f"{path}?seed_from=duel", a_round("probe", "x1", "x2"))
     for number, players in enumerate((("ann", "new"), ("bob", "ann"), ("bob", "ann"))):

@@ -50,10 +50,8 @@ class Season(NamedTuple):
 
     rounds: Path
     ladders: Path
-    beliefs: dict[Player, bytes]
-    """Records by player, with zeros for source offsets."""
-    results: Counter[tuple[str, str, str]]
-    """(ladder, round id, player), each once."""
+    beliefs: dict[Player, bytes]  # Records by player, with zeros for source offsets.
+    results: Counter[tuple[str, str, str]]  # (ladder, round id, player), each once.
 
 
 def _lines(shared: Path) -> Iterator[bytes]:
@@ -62,8 +60,7 @@ def _lines(shared: Path) -> Iterator[bytes]:
             yield from itertools.islice(file, count)
 
 
-LAST = 6
-"""Where the source offset is in a record."""
+LAST = 6  # Where the source offset is in a record.
 
 
 def _without_offset(record: bytes) -> bytes:
@@ -119,8 +116,7 @@ def _submit(season: Season, settings: Settings) -> None:
 
 
 def _check_all(season: Season, settings: Settings) -> None:
-    """Check that beliefs equal those of `rate`, that `verify` agrees, and that each result was
-    published once, in order."""
+    """Beliefs equal those of `rate`, `verify` agrees, each result is published once, in order."""
     verified = stream_rater("verify", "--wait", PATIENTLY, settings=settings)
     assert verified.returncode == 0, verified.stderr
     assert "all equal, bit for bit" in verified.stdout
@@ -146,9 +142,7 @@ def place(season: Season, settings: SettingsFactory) -> Settings:
 def test_a_killed_worker_loses_and_doubles_nothing(
     season: Season, place: Settings, worker_process: StartWorker
 ) -> None:
-    """Two workers rate as a sequential replay does: the same bytes in Redis, and each
-    rating-changed once, though one is killed in the middle of the season and another takes its
-    place."""
+    """Equal to a sequential replay byte for byte, each event once, though one is killed midway."""
     first, second = worker_process(place), worker_process(place)
     _submit(season, place)
     admin = Admin(place)

@@ -77,9 +77,8 @@ def kept(at: Settings) -> list[str]:
 
 
 def with_a_past(at: Settings, start: Start) -> None:
-    """Rate rounds of Gertrude's, alone and in teams, after seeds; refuse some records that name
-    her; take a round back, remove a player, merge one into her, and end a season. A checkpoint and
-    standings know her, too."""
+    """Rounds of Gertrude's, alone and in teams, seeds, refused records that name her, a round taken
+    back, a removal, a merge into her, a season's end, a checkpoint and standings."""
     worker = start(at)
     named = rounds.as_json(*rounds.ranked([1, 2], [GERTRUDE, GERTRUDE]), ladder=RANKED)
     refused = Bytes(named, RANKED.encode()), Bytes(GERTRUDE.encode(), b"ranked")
@@ -104,9 +103,8 @@ def with_a_past(at: Settings, start: Start) -> None:
 def test_the_id_is_gone_and_ratings_are_as_before(
     settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start
 ) -> None:
-    """In no record of the new topics and nowhere in Redis. Workers go on from there as the replay
-    of the new log says, and a round of the erased player can be taken back. Subscribers of the old
-    topics get tombstones; commands still read these, and the way back is open."""
+    """In no new record and nowhere in Redis; workers and corrections go on as a replay says. Old
+    topics get tombstones, can be read, and used again."""
     at = settings()
     to = generation(at)
     with_a_past(at, worker_process)

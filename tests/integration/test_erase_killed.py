@@ -1,5 +1,4 @@
-"""`erase` on real servers, killed: what its advice, or the next command's, leads to. (Killed after
-each effect on a data file: `contract/test_place_killed.py`.)"""
+"""`erase` on real servers, killed: advice works. (A data file: `contract/test_place_killed.py`.)"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +20,7 @@ from tests.integration.processes import Start, environment_of, stopped
 from tests.integration.test_corrections import correct, rated
 from tests.integration.test_rebuild import rebuild
 
-EFFECTS = [
+EFFECTS = [  # All that `erase` writes by, in the order of the first calls.
     "stream_rater.adapters.kafka.topics.Admin.create_topics",
     "stream_rater.adapters.kafka.producers.Copier.write",
     "stream_rater.adapters.kafka.topics.Admin.commit",
@@ -33,12 +32,10 @@ EFFECTS = [
     "stream_rater.adapters.kafka.ladder_events.LadderEvents.write",
     "stream_rater.adapters.redis.metadata.StoreMetadata.end_rebuild",
 ]
-"""All that `erase` writes by, in the order of the first calls."""
 
 
 def killed_after(last: str, at: Settings, to: Settings, log: Path) -> list[str]:
-    """Begin to erase, and kill it after this effect. Until the store is emptied, all beliefs are
-    there after each effect. Returns those that there were."""
+    """Kill `erase` after this effect; until the store is emptied all beliefs are there."""
     before, made = digests(at), list[str]()
     words = ["erase", GERTRUDE, "--pseudonym", NAME, "--to", to.topic_prefix]
     with halting(words, environment_of(at), EFFECTS, log) as halts:
@@ -54,8 +51,8 @@ def test_killed(
     settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start,
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    """The beliefs are there, or come back by the rebuild that the next command asks for, or all is
-    done but the tombstones. What is half done is refused, with the cure; and the cure works."""
+    """Beliefs are there, or come back by the rebuild that is asked for, or only tombstones lack.
+    What is half done is refused, with the cure; and the cure works."""
     at = settings()
     first, second = generation(at), generation(at, "v3")
     worker = worker_process(at)

@@ -19,22 +19,14 @@ from stream_rater.operations.migrate import Migration
 from stream_rater.operations.rewriting import Pseudonym
 from stream_rater.places import opened
 from tests import real
-from tests.integration.erasing import (
-    GERTRUDE,
-    NAME,
-    beliefs,
-    erase,
-    refused,
-    season,
-)
+from tests.integration.erasing import GERTRUDE, NAME, beliefs, erase, refused, season
 from tests.integration.processes import Start, stopped, stream_rater, wait_until
 from tests.integration.test_corrections import RANKED, correct, played, rated, verified
 from tests.integration.test_rebuild import rebuild
 from tests.integration.topics import make_topics, produce, read_topic, remove_topic
 from tests.waits import STILL_S
 
-MU = 21
-"""Where mu begins in a record."""
+MU = 21  # Where mu begins in a record.
 
 
 def delete_first_rounds(at: Settings) -> None:
@@ -62,8 +54,8 @@ def edit_a_belief(at: Settings) -> str:
 def test_what_could_not_be_undone_is_refused(
     settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start
 ) -> None:
-    """Workers that run, a correction that waits, a round that is not rated or comes during the
-    work, rounds that were deleted. Each in one line, with its place and the cure."""
+    """Workers that run, a correction that waits, a round that is unrated, comes late or was
+    deleted: each in one line, with its place and the cure."""
     at = settings()
     to = generation(at)
     worker = worker_process(at)
@@ -101,8 +93,7 @@ def test_what_could_not_be_undone_is_refused(
 def test_a_belief_that_differs_is_found(
     settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start
 ) -> None:
-    """Then nothing is erased: workers use the store under neither prefix, and a rebuild from the
-    old topics brings it back. Then the old topics are deleted on request."""
+    """Nothing is erased; a rebuild from the old topics helps, and these are deleted on request."""
     at = settings()
     to, other = generation(at), generation(at, "v3")
     worker = worker_process(at)
@@ -133,8 +124,7 @@ def test_names_and_settings_are_checked(
     settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start,
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    """An unknown player, a name that is taken, a prefix or topics that cannot be used, and another
-    ladders file are refused in one line each; nothing is written."""
+    """Unknown player, taken name, unusable prefix or topics, other ladders: one line each."""
     at = settings()
     to, taken = generation(at), generation(at, "taken")
     worker = worker_process(at)

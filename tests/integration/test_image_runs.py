@@ -1,9 +1,5 @@
-"""What an image and the chart run, on real servers: the commands of deploy/Dockerfile in a clean
-folder, then the container's command; and the chart's own command and settings, as in a pod.
-
-Each RUN is executed as it is, except for compiling (`tests.image`); `make image-check` does that,
-too.
-"""
+"""What an image and the chart run, on real servers: deploy/Dockerfile's commands in a clean folder
+(without compiling, as `make image-check` does), its container's, and the chart's as in a pod."""
 
 import json
 import os
@@ -51,8 +47,7 @@ def built(building: Building) -> tuple[Path, Stage]:
 def test_the_container_starts_warm_and_rates(
     built: tuple[Path, Stage], settings: SettingsFactory, tmp_path: Path
 ) -> None:
-    """ENTRYPOINT and CMD become ready, rate a round with the kernels of the image, and end on
-    SIGTERM."""
+    """ENTRYPOINT and CMD become ready, rate with the image's kernels, and end on SIGTERM."""
     installed, final = built
     words = [json.loads(final.all(name)[-1]) for name in ("ENTRYPOINT", "CMD")]
     command, variables = image.in_the_image([*words[0], *words[1]], installed, final)
@@ -77,8 +72,7 @@ def test_the_image_holds_what_it_should(built: tuple[Path, Stage]) -> None:
 
 
 def test_every_module_and_every_command_run_in_the_images_root(building: Building) -> None:
-    """Python of the root that the image has, and nothing of this machine: all that the root leaves
-    out is needed by no module, and by no command's help or refusal."""
+    """The image's own root is enough for every module, and for every command's help or refusal."""
     image.check_root(building, image.stages()[-1])
 
 
@@ -123,8 +117,7 @@ def port_of(log: Path) -> int:
 
 
 def test_a_pods_command_rates_and_drains_in_time(settings: SettingsFactory, tmp_path: Path) -> None:
-    """It runs by the rendered files. `helm test` says that it is ready, and SIGTERM ends it within
-    the grace period."""
+    """By the rendered files; `helm test` says it is ready, SIGTERM ends it within the grace."""
     at = settings()
     changes = changes_of(at)
     for name, text in chart.files("separate", *changes).items():

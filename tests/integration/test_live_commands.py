@@ -1,5 +1,5 @@
-"""Commands on a real log: where corrections come to lie; `predict` and a dry run, which say the
-same of a file with its lines; what `tune` proposes, and that it changes nothing."""
+"""Commands on a real log: where corrections come to lie; `predict` and a dry run, which say what
+they say of a file of its lines; what `tune` proposes, changing nothing."""
 
 import json
 from pathlib import Path
@@ -42,8 +42,8 @@ def corrections(at: Settings) -> list[Message]:
 
 
 def test_corrections_lie_where_their_rounds_do(settings: SettingsFactory, tmp_path: Path) -> None:
-    """A correction has the ladder as the key and its kind in the header, also if it comes from a
-    file. The command prints its place. Without the topic there is nothing to correct."""
+    """Ladder as key, kind in the header, also from a file; the command prints its place. Without a
+    topic, nothing can be corrected."""
     at = settings()
     none = refused(at, "correct", "void", "l", "r1", code=2)
     assert f"topic {Topics.of(at).rounds} does not exist" in none
@@ -98,10 +98,9 @@ def predict(at: Settings, *words: object) -> dict[str, Any]:
 
 
 def test_as_from_a_file(settings: SettingsFactory, worker_process: Start, tmp_path: Path) -> None:
-    """Beliefs, probabilities and what a result would change, to the last bit; by the corrections of
-    the ladder, which say who plays and draw by a season. Newcomers are no error, nor is a side of
-    them alone. Nothing is written. What cannot be predicted is reported in one line: an unknown
-    ladder, with the nearest name; another ladders file; players who were removed."""
+    """Beliefs, probabilities and changes to the last bit, by the ladder's corrections; newcomers
+    are no error, nor a side of them; nothing is written. What cannot be predicted is said in one
+    line: an unknown ladder with the nearest name, another ladders file, removed players."""
     at, rounds = settings(shards=3), list(season(0, 60))
     worker_process(at)
     rated(at, *rounds)
@@ -156,8 +155,7 @@ def a_season(count: int, ladder: str) -> list[Line]:
 
 
 def reported(at: Settings, folder: Path) -> Settings:
-    """A season of one ladder and a few rounds of another on Kafka, with a correction and a record
-    that is no round; and the settings with their ladders file."""
+    """A season of one ladder, some rounds of another, a correction, and a record of no round."""
     ladders = folder / "ladders.toml"
     ladders.write_text(FILE)
     at = msgspec.structs.replace(at, ladders=str(ladders), partitions=1)
@@ -185,9 +183,8 @@ def there(at: Settings) -> tuple[set[str], set[str], list[tuple[Any, Any]]]:
 
 
 def test_it_proposes_and_changes_nothing(settings: SettingsFactory, tmp_path: Path) -> None:
-    """What it prints is a change of the ladders file, from an offset that the log has not reached,
-    with the same parameters as JSON. What cannot be tuned is reported: no topic, an unknown ladder,
-    with the nearest name, too few rounds, with how many. Topics, groups and records are as
+    """It prints a change of the ladders file from a future offset, and the parameters as JSON; or
+    in one line, what cannot be tuned: no topic, an unknown ladder, too few rounds. All is as
     before."""
     bare = settings()
     nothing = stream_rater(*WORDS, TUNED, settings=bare)

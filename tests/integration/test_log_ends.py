@@ -1,6 +1,5 @@
-"""Commands on a log whose last offsets have no record: a game reports in transactions, and the last
-one was aborted. Nobody waits for what no worker can finish. And on one whose worker died in the
-middle of a transaction, which is waited for."""
+"""Commands on a log whose last offsets have no record: aborted transactions, for which nobody
+waits, and a dead worker's open one, for which all do."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -69,10 +68,9 @@ def an_open_transaction(at: Settings) -> Iterator[None]:
 
 
 def test_commands_do_not_wait_for_what_no_worker_can_finish(kept: Kept) -> None:
-    """While workers run, and once none does. The lag is that of records, and of offsets that an
-    open transaction hides. The log is read to its end by the commands that compute from it, and
-    what comes later is rated. A record behind the aborted ones is unfinished, and so is one that
-    nobody can read yet."""
+    """The lag is of records, and of what an open transaction hides, beside workers or without;
+    commands read to the end, and what comes later is rated. A record behind aborted ones is
+    unfinished, as is one that nobody can read yet."""
     at, worker = kept
     assert "all equal, bit for bit" in done(at, "verify", *AT_ONCE)
     assert "season 0" in done(at, "season-standings", RANKED, *AT_ONCE)
@@ -129,8 +127,7 @@ def leave_open(at: Settings) -> None:
 
 
 def test_a_dead_workers_transaction_is_waited_for(settings: SettingsFactory) -> None:
-    """No command says that Kafka did not answer. The broker aborts the transaction soon, and the
-    former offsets hold."""
+    """Kafka did answer; the broker aborts the transaction soon, and the former offsets hold."""
     at = settings(transaction_timeout_ms=8000)
     Admin(at).create_topics()
     leave_open(at)

@@ -1,8 +1,5 @@
-"""Passwords and tokens that change while a worker runs, on a Kafka that asks for them again.
-
-The broker's secured listener takes passwords (SCRAM) and tokens (OAUTHBEARER, unsecured JWS, as
-Kafka does if nothing else is configured), and lets each connection prove itself again all the time.
-"""
+"""Passwords (SCRAM) and tokens (OAUTHBEARER, unsecured JWS) that change while a worker runs, on a
+Kafka that lets each connection prove itself again all the time."""
 
 import base64
 import json
@@ -120,8 +117,7 @@ def place(servers: tuple[Addresses, str]) -> Iterator[Place]:
         yield Place(at, secured)
 
 
-other_place = place
-"""Another one."""
+other_place = place  # Another one.
 
 
 # --- passwords -----------------------------------------------------------------------------------
@@ -158,8 +154,7 @@ def applied(worker: WorkerProcess) -> float:
 
 
 def test_a_password_changes_under_load(place: Place, worker_process: Start, tmp_path: Path) -> None:
-    """A worker goes on, whether the server knows the new password before the file or after it. No
-    round is lost, and none is rated twice."""
+    """Whether the server knows the new password before the file or after: all is rated once."""
     file = tmp_path / "password"
     file.write_text("SECRET-one")
     place.give_password("SECRET-one")
@@ -247,9 +242,8 @@ def issuer() -> Iterator[Issuer]:
 def test_tokens(
     place: Place, other_place: Place, issuer: Issuer, worker_process: Start, tmp_path: Path
 ) -> None:
-    """A worker gets new tokens before the old ones expire: from an issuer, whose settings reach
-    librdkafka through `kafka_options`, and from a function, which is called again. The first lives
-    through an issuer that answers nobody for a while."""
+    """New tokens come before old ones expire: from an issuer, set by `kafka_options`, which then
+    answers nobody for a while, and from a function, which is called again."""
     options = tmp_path / "settings.toml"
     options.write_text(
         "[kafka_options]\n"

@@ -64,8 +64,8 @@ def test_beliefs_and_events_agree_after_new_shards(at: Settings, worker_process:
 def test_rounds_that_a_log_lost_are_rated_when_they_are_reported_again(
     corrected: bool, at: Settings, worker_process: Start
 ) -> None:
-    """After one rebuild, beliefs equal the replay of what is left, and then of all. Each player's
-    event with the greatest offset says what the belief says. A second rebuild changes nothing."""
+    """After one rebuild, beliefs equal the replay of what is left, then of all; newest events
+    agree; a second rebuild changes nothing."""
     lost = torn_log(at, worker_process, corrected=corrected, half_season=corrected)
     why = "only a part of its standings" if corrected else "lost records: partition 0 was"
     assert why in refused(at, "erase", PLAYERS[0], "--to", "new.")

@@ -41,8 +41,7 @@ EFFECTS = [
     "stream_rater.operations.migrate.difference",
     "stream_rater.adapters.sqlite.database.Database.mark_moved",
 ]
-"""What `move` writes by, in the order of the first calls, until only the release of Redis is
-left."""
+"""What `move` writes by, in order of first calls, until only the release of Redis is left."""
 
 
 def a_reset(number: int, player: str) -> Line:
@@ -60,8 +59,7 @@ def submit(path: Path, records: Iterable[Bytes] = (), seeds: Iterable[Line] = ()
 
 
 def with_a_past(path: Path) -> None:
-    """Rate a season with duplicates, seeds, a refused correction, corrections, one of which waits,
-    and the start of a season."""
+    """A season with duplicates, seeds, corrections (refused, waiting), and a season's start."""
     rate(path)
     first = a_seed(0, GERTRUDE, "p0", "never", ladder=RANKED, rounds=7)
     submit(path, seeds=[first, a_seed(1, "p1", "p2", ladder=DUELS)])
@@ -93,16 +91,14 @@ def moved(at: Settings, path: Path) -> str:
 
 
 def causes(at: Settings, player: str) -> list[str | None]:
-    """What changed a player's rating, in order: kinds of corrections and seeds, None for a round.
-    The first one is the last that the file has."""
+    """What changed a player, in order: kinds of corrections and seeds, None for a round."""
     events = [each for each in published(at) if each.player == player]
     return [None if each.correction is None else each.correction.cause for each in events]
 
 
 def test_a_file_is_moved(settings: SettingsFactory, worker_process: Start, tmp_path: Path) -> None:
-    """To as many partitions and any number of shards. Workers go on from there: with rounds, seeds,
-    a correction of an old round, that of an old seed, which wakes a later one, and the correction
-    that waited. The file is not used any more."""
+    """To other partitions and shards; workers go on with rounds, seeds, corrections of old rounds
+    and seeds, and the one that waited. The file is done."""
     path, at = tmp_path / "ratings.db", settings(shards=3)
     with_a_past(path)
     done(of_file(path), "season-standings", RANKED)
@@ -142,8 +138,8 @@ def test_a_file_is_moved(settings: SettingsFactory, worker_process: Start, tmp_p
 def test_a_move_is_killed(
     settings: SettingsFactory, generation: Callable[..., Settings], tmp_path: Path
 ) -> None:
-    """Until the file is marked as moved, it is as it was and can be used on, and is moved to other
-    topics. From then on, a rebuild of the new place is all that is missing."""
+    """Until the file is marked as moved it can be used on, and moved elsewhere; from then on only a
+    rebuild of the new place is missing."""
     path, at = tmp_path / "ratings.db", settings(shards=2)
     rate(path)
     submit(path, season(0, 24))
@@ -179,8 +175,7 @@ def test_a_move_is_killed(
 def test_what_cannot_be_moved_is_refused(
     settings: SettingsFactory, generation: Callable[..., Settings], tmp_path: Path
 ) -> None:
-    """Unrated records, another window, other partitions, topics in use, a Redis in use; each with
-    its cure. The file stays as it is."""
+    """Unrated records, another window or partitions, used topics or Redis: the cure is said."""
     path, at = tmp_path / "ratings.db", settings()
     rate(path)
     submit(path, season(0, 4))

@@ -1,5 +1,4 @@
-"""`move --from` and `verify --mirror` on two real Kafkas: the log of one is on the other, with
-every offset, and no rating changes."""
+"""`move --from` and `verify --mirror` between two real Kafkas: every offset, no rating changes."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -75,8 +74,7 @@ def done(to: Settings, *words: str) -> str:
 
 
 def in_transactions(at: Settings, *groups: list[Bytes], abort: int = -1) -> None:
-    """Append rounds in transactions, whose ends take offsets, too. `abort`: the index of the
-    transaction that is aborted."""
+    """Append rounds in transactions, whose ends take offsets, too; `abort`: one of them."""
     options = {"bootstrap.servers": at.kafka, "transactional.id": f"{at.topic_prefix}backend"}
     options["partitioner"] = "murmur2_random"
     producer = Producer(options, logger=CLIENT_LOGGER)
@@ -99,8 +97,7 @@ def in_transactions(at: Settings, *groups: list[Bytes], abort: int = -1) -> None
 
 
 def with_a_past(at: Settings, worker_process: Start) -> None:
-    """Rate a season with corrections, of which one waits, rejected records, transactions, and an
-    aborted one at the end of the log."""
+    """A season with corrections, one waiting, rejections, transactions, an aborted one last."""
     worker = worker_process(at)
     rated(at, *season(0, 40), *season(0, 4), Bytes(b"no round"), played(60, "walter", "p1"))
     correct(at, "void", RANKED, "r11")
@@ -115,8 +112,8 @@ def with_a_past(at: Settings, worker_process: Start) -> None:
 def test_a_kafka_is_moved(
     settings: real.SettingsFactory, elsewhere: Elsewhere, worker_process: Start, tmp_path: Path
 ) -> None:
-    """Workers go on in the new place, with a correction of an old round and the one that waited.
-    Those of the old place do not start, and it is not moved again."""
+    """Workers go on there, with a correction of an old round and the one that waited. The old ones
+    do not start, and it is not moved again."""
     at, to = settings(shards=4), elsewhere(shards=3)
     with_a_past(at, worker_process)
     before, source = beliefs(at), file_of(at, tmp_path)
@@ -141,8 +138,7 @@ def test_what_cannot_be_moved_is_refused(
     settings: real.SettingsFactory, elsewhere: Elsewhere, worker_process: Start, tmp_path: Path
 ) -> None:
     """In one line with the cure: the place itself, its Redis, another window, unrated rounds,
-    workers that run, topics with other partitions or with records. After a rebuild, a place that
-    was moved is used on."""
+    running workers, other topics. A rebuild lets a moved place be used on."""
     at, to = settings(), elsewhere()
     worker = worker_process(at)
     rated(at, *season(0, 4))
@@ -178,8 +174,7 @@ def test_what_cannot_be_moved_is_refused(
 
 
 def mirror(at: Settings, to: Settings, *topics: str) -> None:
-    """Append what a subscriber reads to the same partitions elsewhere, as a tool for mirroring
-    does."""
+    """Append what a subscriber reads to the same partitions elsewhere, as mirroring tools do."""
     for name in topics:
         found = read_topic(at, getattr(Topics.of(at), name))
         produce(to, [*map(as_it_was, found)], getattr(Topics.of(to), name))
@@ -194,8 +189,7 @@ def as_it_was(message: Any) -> Bytes:
 def test_a_mirror_is_compared_and_used(
     settings: real.SettingsFactory, elsewhere: Elsewhere, worker_process: Start, tmp_path: Path
 ) -> None:
-    """Equal, and behind; then the offsets are committed, and a rebuild there has the same numbers.
-    (What is no mirror: `unit/test_mirror.py`.)"""
+    """Equal, and behind; then, with offsets committed, a rebuild there has the same numbers."""
     at, to = settings(shards=2), elsewhere(shards=2)
     worker = worker_process(at)
     rated(at, *season(0, 24), *season(0, 4), played(60, "walter", "p1"))

@@ -1,6 +1,5 @@
-"""Kafka and Redis fail during work and come back, and workers hang: nothing is lost, nothing is
-doubled. A server comes back with less than it had, so that the log does not lead to the store:
-nobody rates by it, and the way out that is said works."""
+"""Kafka and Redis fail during work and come back, perhaps with less than they had, and workers
+hang: nothing is lost or doubled, nobody rates by another log's store, and the way out works."""
 
 import os
 import shutil
@@ -109,15 +108,10 @@ def report_while_redis_is_away(worker: WorkerProcess, at: Settings, numbers: Seq
 def test_servers_are_killed_and_come_back(
     pair: Pair, at: Settings, worker_process: Start, serve: ServeHere
 ) -> None:
-    """The worker stays healthy, is not ready without a server, and continues when it is back.
-
-    Posts are refused with 503 and `Retry-After` while Kafka is away, and taken afterwards. What was
-    acknowledged is rated, and what is sent again counts once. Redis has lost what came after its
-    last snapshot, if it has one, which is replayed without an event. Kafka is killed when
-    everything is committed: a single broker that is killed at the end of a transaction may start
-    again with the end written to only some of its partitions (seen with 4.4), for which no client
-    has a remedy.
-    """
+    """Without a server a worker is healthy but not ready; posts get 503 with `Retry-After`. What
+    was acknowledged is rated, what is sent again counts once, what Redis lost after its snapshot is
+    replayed without events. Kafka is killed when all is committed: a lone broker killed at a
+    transaction's end may write that to only some partitions (seen with 4.4)."""
     worker, api = at_work(at, worker_process, 200), serve(at)
     for number, server in enumerate((pair.redis, pair.kafka), start=1):
         if server is pair.kafka:
@@ -165,8 +159,7 @@ def test_sigterm_during_a_hang(pair: Pair, at: Settings, worker_process: Start, 
 
 
 def test_a_hung_worker_does_no_harm(settings: SettingsFactory, worker_process: Start) -> None:
-    """A worker that wakes up after others took its shards continues as a member, and nothing is
-    doubled."""
+    """A worker that wakes after others took its shards goes on as a member; nothing is doubled."""
     at = settings()
     worker = at_work(at, worker_process, 300)
     worker.pause()
@@ -182,8 +175,7 @@ def test_a_hung_worker_does_no_harm(settings: SettingsFactory, worker_process: S
 def test_a_named_worker_joins_again_if_nobody_shares_its_name(
     settings: SettingsFactory, worker_process: Start
 ) -> None:
-    """As after the restart of a broker that does not know it any more: here, for each role, another
-    member takes its name, which fences it, and is gone at once."""
+    """As after the restart of a broker that forgot it: another member fences it, and is gone."""
     at = msgspec.structs.replace(settings(), instance_id="w-1")
     worker = at_work(at, worker_process, 300)
     wait_until(Finished(at), "all is rated")
@@ -218,9 +210,8 @@ def fence(at: Settings, group: str, topic: str) -> None:
 
 
 def test_a_call_that_hangs_ends_the_worker(addresses: Addresses, worker_process: Start) -> None:
-    """It ends with one line. If a role fails, the worker ends although the client library hangs
-    while the other role leaves, and says why. A worker that is started in its place rates
-    everything."""
+    """It ends with one line, also if a role fails and the library hangs while the other leaves. A
+    worker in its place rates everything."""
     with real.a_place(addresses) as one, real.a_place(addresses) as other:
         hanging = "tests.integration.hanging"
         never = worker_process(one, module=hanging, HANGS="end")
@@ -245,13 +236,11 @@ def test_a_call_that_hangs_ends_the_worker(addresses: Addresses, worker_process:
 
 # --- a store that the log does not lead to ---
 
-MU = 21
-"""Where mu begins in a record."""
+MU = 21  # Where mu begins in a record.
 
 
 def make_foreign(at: Settings, *, ahead: bool) -> set[int]:
-    """Let each belief be another one, and each position that of a later call, or of another record
-    at the same place. Returns the shards that have any."""
+    """Make each belief another, each position of a later call or another record; which shards?"""
     shards = set()
     with connect(at) as client:
         for key in [*client.scan_iter(match="{*}:belief:?*:*")]:
@@ -290,8 +279,7 @@ def refusing(worker: WorkerProcess, role: str) -> set[int]:
 def test_a_store_of_another_history_is_not_rated_by(
     settings: SettingsFactory, worker_process: Start, ahead: bool
 ) -> None:
-    """No part is computed from its beliefs, though rounds wait. After the rebuild that each line
-    asks for, all is equal the first time."""
+    """No part comes of its beliefs, though rounds wait; one rebuild, as each line asks, helps."""
     at = settings()
     rated_by(worker_process(at), *season(0, 24))
     shards = make_foreign(at, ahead=ahead)
@@ -315,8 +303,7 @@ def test_a_store_of_another_history_is_not_rated_by(
 
 # --- Kafka comes back with less than it had acknowledged, and Redis does not ---
 
-LADDER = "ladder-0"
-"""All rounds are of this ladder, and so in one partition."""
+LADDER = "ladder-0"  # All rounds are of this ladder, and so in one partition.
 ADVICE = "run `stream-rater rebuild --replace`"
 
 
@@ -324,8 +311,7 @@ def rounds(first: int, count: int) -> Sequence[Bytes]:
     return [a_round(number, LADDER) for number in range(first, first + count)]
 
 
-OTHERS = rounds(40, 12)
-"""Other rounds of the same players."""
+OTHERS = rounds(40, 12)  # Other rounds of the same players.
 
 
 def partition_folder(at: Settings, kafka: Server) -> Path:
@@ -363,8 +349,7 @@ def rebuilt(at: Settings) -> str:
 @OWN_SERVERS
 @pytest.mark.slow
 def test_an_older_kafka(pair: Pair, at: Settings, worker_process: Start, tmp_path: Path) -> None:
-    """The whole broker is an older copy, with its committed offsets: nothing before the copy is
-    asked about. Other rounds were reported by the time a worker starts."""
+    """The broker is an older copy, with its offsets, before which nothing is asked; others came."""
     kafka = pair.kafka
     rated_by(worker_process(at), *rounds(0, 8))
     copied = real_copy(kafka, kafka.directory / "data", tmp_path / "kept")
@@ -381,8 +366,7 @@ def test_an_older_kafka(pair: Pair, at: Settings, worker_process: Start, tmp_pat
 @OWN_SERVERS
 @pytest.mark.slow
 def test_older_rounds(pair: Pair, at: Settings, worker_process: Start, tmp_path: Path) -> None:
-    """As after an unclean leader election. Parts and committed offsets know rounds that the log
-    does not have, and others take their offsets."""
+    """As after an unclean election: parts and offsets know rounds whose offsets others now have."""
     kafka = pair.kafka
     rated_by(worker_process(at), *rounds(0, 8))
     folder = partition_folder(at, kafka)

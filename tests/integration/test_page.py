@@ -1,5 +1,5 @@
-"""The page at `/` in a real browser, beside a real `serve` and a real worker; a listing and tiers
-there, in its answers, and in the stream of changes."""
+"""The page at `/` in a real browser, beside a real `serve` and worker; a listing and tiers there,
+in answers, and in the stream of changes."""
 
 import itertools
 import json
@@ -32,8 +32,7 @@ from tests.integration.test_service import Start
 from tests.integration.topics import Finished, produce
 from tests.real import SettingsFactory
 
-HOSTILE = "<img src=x onerror=alert(1)>/%"
-"""An id that is markup, a path and an escape."""
+HOSTILE = "<img src=x onerror=alert(1)>/%"  # An id that is markup, a path and an escape.
 ROWS = 25
 DAY_S = 86_400
 LISTED = 60
@@ -90,8 +89,7 @@ def place(addresses: Addresses) -> Iterator[Place]:
 
 @pytest.fixture
 def opened(chromium: Browser, place: Place) -> Iterator[Tab]:
-    """The page of the ladder; whatever a test does, nothing goes wrong in it, and it asks nobody
-    else."""
+    """The ladder's page: whatever is done, nothing goes wrong, and nobody else is asked."""
     with tab(chromium) as found:
         found.page.goto(place.api.url)
         expect(rows(found.page)).to_have_count(ROWS)
@@ -142,8 +140,7 @@ def test_who_is_not_listed_is_counted(opened: Tab, place: Place) -> None:
 
 
 def test_a_player_by_keyboard(opened: Tab) -> None:
-    """Tab to the name, Enter: the heading has the focus, and the facts and changes are there. The
-    address is that of the player."""
+    """Tab to the name, Enter: the heading has the focus; facts, changes and address are there."""
     page = opened.page
     page.locator("#pause").focus()
     page.keyboard.press("Tab")
@@ -201,8 +198,7 @@ def test_a_player_amid_the_leaderboard(opened: Tab) -> None:
 
 @pytest.mark.slow
 def test_pause(opened: Tab, place: Place) -> None:
-    """While it is paused, a change is in the API and the page asks for nothing; then what was
-    missed is shown."""
+    """While paused, the page asks for nothing; then what was missed is shown."""
     page = opened.page
     expect(page.locator("#status")).to_have_text("live")
     page.get_by_role("button", name="Pause").click()
@@ -226,8 +222,7 @@ def about_eu(opened: Tab) -> list[str]:
 
 @pytest.mark.slow
 def test_a_connection_comes_back(chromium: Browser, place: Place, serve_process: Serve) -> None:
-    """`serve` is killed and started again at the same address: the page says so, and goes on with
-    what was missed."""
+    """`serve` is killed and comes back at its address: the page says so, and catches up."""
     first = serve_process(place.settings)
     again = msgspec.structs.replace(place.settings, serve=first.url.removeprefix("http://"))
     with tab(chromium) as opened:
@@ -247,8 +242,7 @@ def test_a_connection_comes_back(chromium: Browser, place: Place, serve_process:
 
 @pytest.mark.slow
 def test_a_token_is_asked_for(chromium: Browser, place: Place) -> None:
-    """The page itself needs none; a wrong one is asked for again, and the right one stays in this
-    tab."""
+    """The page needs none; a wrong one is asked for again, the right one stays in this tab."""
     api = place.start(msgspec.structs.replace(place.settings, serve_token="s3cr3t"))
     with tab(chromium) as opened:
         page = opened.page
@@ -268,8 +262,7 @@ def test_a_token_is_asked_for(chromium: Browser, place: Place) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("look", LOOKS, ids=["light", "dark", "phone"])
 def test_everybody_can_use_it(chromium: Browser, place: Place, look: dict[str, Any]) -> None:
-    """axe finds nothing, on the leaderboard and with a player and tables open; and no part is wider
-    than the screen."""
+    """axe finds nothing, also with a player and tables open; no part is wider than the screen."""
     with tab(chromium, **look) as opened:
         page = opened.page
         page.goto(place.api.url)
@@ -296,9 +289,7 @@ CHANGES = 5
 def test_a_change_arrives_by_itself(
     settings: SettingsFactory, worker_process: Start, chromium: Browser, serve: ServeHere
 ) -> None:
-    """A game reports a round, a real worker rates it, and the page shows the new rating. Nobody
-    touches the page, and it is not opened again. `make bench-stream` measures how long a change
-    takes."""
+    """A game reports, a real worker rates, and the page shows it, though nobody touches it."""
     at = settings()
     worker_process(at)
     with tab(chromium) as opened:
@@ -408,8 +399,7 @@ def test_a_player_leaves_without_an_event(league: Place) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("look", LOOKS, ids=["light", "dark", "phone"])
 def test_the_page_has_tiers(chromium: Browser, league: Place, look: dict[str, Any]) -> None:
-    """Tiers on the leaderboard with promotions, the tier of a player, and why somebody is not
-    listed. axe finds nothing, and no part is wider than the screen."""
+    """On the leaderboard, with promotions, of a player, and why somebody is not listed."""
     with tab(chromium, **look) as opened:
         page = opened.page
         page.goto(league.api.url)

@@ -1,5 +1,4 @@
-"""A real Prometheus scrapes a worker, and evaluates our rules; under load, the dashboard, the rules
-and the alerts find their data."""
+"""A real Prometheus scrapes a worker by our rules; under load dashboard and alerts have data."""
 
 import math
 import re
@@ -32,8 +31,7 @@ from watching.ask import Panel, Prometheus, panels
 
 EVERY = "3000ms"
 """Between two scrapes, and the longest that a scrape may take, even on a busy machine."""
-ALL_OF_IT = "1h"
-"""A window that has the whole load in it, however long that took."""
+ALL_OF_IT = "1h"  # A window that has the whole load in it, however long that took.
 ROUNDS_AT_ONCE = 40
 SHOWN = list(panels(rate_interval=ALL_OF_IT))
 SELECTOR = re.compile(r"\b(?:stream_rater_\w+|job\w*:[\w:]+|process_\w+|up)\b(?:\{[^}]*\})?")
@@ -67,16 +65,14 @@ class Watched(NamedTuple):
     log: Path
     seen_s: float
     """When the data of the load were there (Unix seconds). Later their windows may be over."""
-    lasted_s: float
-    """How long the load took, from its first round on."""
+    lasted_s: float  # How long the load took, from its first round on.
 
 
 @pytest.fixture(scope="module")
 def watched(
     addresses: Addresses, certificate: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Watched]:
-    """A Prometheus that has watched a worker rate for a few seconds, and the API, which is asked
-    all the time."""
+    """A Prometheus that has watched a worker rate, and the API, which is asked all the time."""
     tools.prometheus()
     folder = tmp_path_factory.mktemp("watched")
     with real.a_place(addresses) as at, workers(folder) as start, serves_here() as serve:
@@ -144,8 +140,7 @@ def alert_rules() -> list[tuple[str, str]]:
 
 
 def compared(expression: str) -> Iterator[str]:
-    """The values that an alert compares: its expression without comparisons, thresholds, `and`,
-    `or`, `unless` and labels."""
+    """What an alert compares: without comparisons, thresholds, `and`, `or`, `unless`, labels."""
     sides, depth, start, closed = [], 0, 0, 0
     for token in TOKEN.finditer(expression):
         if token[0] in "([{":
@@ -215,9 +210,8 @@ def rules_at(asked: Prometheus) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_dashboard_rules_and_alerts_find_their_data(scraped: Prometheus) -> None:
-    """Each query of a panel has series with every label of its legend, and with numbers. Each
-    metric that a rule uses, with its matchers, has series. What an alert compares, the whole
-    expression without its threshold, with aggregations and ranges, has numbers."""
+    """Panels' queries have series with numbers and every label of their legends, rules' metrics
+    with their matchers, and what alerts compare has numbers."""
     mistakes = [each for panel in SHOWN for each in mistakes_of(scraped, panel)]
     for name, expression in alert_rules():
         selectors = SELECTOR.findall(expression)

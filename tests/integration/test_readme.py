@@ -19,8 +19,7 @@ from tests.integration.processes import ANSWER_S, environment_of, wait_until
 from tests.real import SettingsFactory
 from tests.waits import HANGS_S, any_of, cpu_of, size_of
 
-SERVICE, CLIENT = "terminal 1", "terminal 2"
-"""Titles of the tutorial's blocks."""
+SERVICE, CLIENT = "terminal 1", "terminal 2"  # Titles of the tutorial's blocks.
 
 
 def acts() -> list[tuple[str, str]]:
@@ -63,8 +62,7 @@ def first_terminal(script: str, env: Mapping[str, str], log: Path, port: int) ->
 
 
 def typed(script: str, environment: Mapping[str, str]) -> str:
-    """What the commands of the second terminal print, and then what they say on standard error;
-    each ends well."""
+    """What commands of the second terminal print, and say on standard error; each ends well."""
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script], cwd=ROOT, env=environment,
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANGS_S, check=False,
@@ -83,8 +81,7 @@ def environment_at(settings: SettingsFactory, port: int) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_the_walk_through_the_service_works(settings: SettingsFactory, tmp_path: Path) -> None:
-    """Every command succeeds, the last one verifies, and Ctrl-C ends the service with exit code
-    0."""
+    """Every command succeeds, the last one verifies, and Ctrl-C ends the service with 0."""
     port = free_port()
     environment = environment_at(settings, port)
     readme = pages.section(pages.README.read_text(), "Run the service")
@@ -149,8 +146,7 @@ def written() -> Iterator[None]:
 
 @pytest.mark.slow
 def test_the_tutorial_works(settings: SettingsFactory, tmp_path: Path, written: None) -> None:
-    """The service has a ladders file of its own from its second start on. A shell without the file
-    cannot verify, and `verify` says why."""
+    """With a ladders file from its second start on, without which a shell cannot verify."""
     port = free_port()
     environment = environment_at(settings, port)
     printed = ""

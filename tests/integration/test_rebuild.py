@@ -1,5 +1,4 @@
-"""`rebuild` on real servers: a lost store comes back from the log, and from a snapshot; offsets
-that Kafka deleted are not guessed."""
+"""`rebuild` on real servers: from the log, from a snapshot; deleted offsets are not guessed."""
 
 from pathlib import Path
 
@@ -23,13 +22,12 @@ from tests.real import SettingsFactory
 from tests.restore import Rehearsal
 from tests.waits import STILL_S, wait_until
 
-EFFECTS = [
+EFFECTS = [  # What `rebuild` writes by, up to the beliefs, in the order of the first calls.
     "stream_rater.adapters.kafka.producers.PartsProducer.scatter",
     "stream_rater.adapters.kafka.topics.Admin.commit",
     "stream_rater.adapters.redis.metadata.StoreMetadata.begin_rebuild",
     "stream_rater.adapters.redis.store.RedisStore.apply",
 ]
-"""What `rebuild` writes by, up to the beliefs, in the order of the first calls."""
 
 PLAYERS, EACH = 200, 8
 """The players of the restore, and its rounds before the snapshot, and again after it."""
@@ -64,9 +62,8 @@ def rated_on(settings: Settings, start: Start, first: int, count: int) -> Worker
 def test_the_store_is_lost_in_mid_season(
     settings: SettingsFactory, worker_process: Start, tmp_path: Path
 ) -> None:
-    """A worker is killed during work, and Redis is emptied; then a rebuild is killed, after which
-    workers refuse the store. After another one, another worker continues, and nothing is lost or
-    doubled. No rebuild begins while a worker runs."""
+    """A worker is killed, Redis emptied, a rebuild killed, so workers refuse; another one helps,
+    but none begins while a worker runs."""
     at = settings()
     worker = worker_process(at)
     produce(at, [a_round(number) for number in range(400)])
@@ -88,8 +85,7 @@ def test_the_store_is_lost_in_mid_season(
 
 
 def test_the_store_is_lost_with_its_parts(settings: SettingsFactory, worker_process: Start) -> None:
-    """Workers refuse the shards and name the remedy. After it they continue, with any number of
-    buckets. The contents of the store are deleted only on request."""
+    """Workers refuse, and name the remedy; any number of buckets; deleted only on request."""
     at = settings()
     worker = worker_process(at)
     produce(at, [a_round(number) for number in range(100)])
@@ -110,12 +106,8 @@ def test_the_store_is_lost_with_its_parts(settings: SettingsFactory, worker_proc
 
 @pytest.mark.slow  # by hand: `unit/test_rebuild.py`, `unit/test_forgotten_offsets.py`
 def test_more_shards(settings: SettingsFactory, worker_process: Start) -> None:
-    """Workers refuse the store after the topics by player got more partitions, and accept it after
-    a rebuild.
-
-    If the store is lost afterwards, the older log is not replayed into the wrong shards, nor are
-    the new shards' logs replayed as if nothing had been before them.
-    """
+    """Workers refuse until a rebuild; a store that is lost then gets neither the older log in wrong
+    shards, nor new shards' logs as if nothing had been before."""
     at = settings()
     worker = worker_process(at)
     produce(at, [a_round(number) for number in range(50)])
@@ -136,10 +128,8 @@ def test_more_shards(settings: SettingsFactory, worker_process: Start) -> None:
 
 
 def test_a_snapshot_and_the_log_bring_all_back(settings: SettingsFactory, tmp_path: Path) -> None:
-    """Backup and restore as in docs/operations/backup.md, on a Redis of its own, under workers.
-    Every belief comes back byte for byte, although half of the rounds are rated after the snapshot.
-    Nothing is published twice, and `verify` finds all equal. (A million players: `python -m
-    tests.restore`.)"""
+    """As in docs/operations/backup.md, under workers: byte for byte, half of the rounds behind the
+    snapshot, nothing published twice. (A million players: `python -m tests.restore`.)"""
 
     def verified(at: Settings) -> None:
         printed = done(at, "verify", "--wait", PATIENTLY)
@@ -161,8 +151,7 @@ def rated(settings: Settings, start: Start) -> None:
 
 
 def forget_offsets(settings: Settings, *groups: str) -> dict[str, dict[int, int | None]]:
-    """Delete offsets, as Kafka does some days after the last member left. Returns what they
-    were."""
+    """Delete offsets, as Kafka does days after the last member left. Returns what they were."""
     admin, names = Admin(settings), Topics.of(settings)
     read = {ESTIMATORS: names.rounds, UPDATERS: names.parts}
     found = {group: admin.committed(group, read[group], 4) for group in groups}
@@ -172,8 +161,7 @@ def forget_offsets(settings: Settings, *groups: str) -> dict[str, dict[int, int 
 
 
 def resumes(at: Settings, start: Start, first: int) -> None:
-    """Let another worker rate ten more rounds. Then no round is rated, published or rejected
-    twice, and no round is lost."""
+    """Another worker rates ten more rounds; none is rated, published or rejected twice, or lost."""
     worker = start(at)
     produce(at, [a_round(number) for number in range(first, first + 10)])
     wait_until(Finished(at), "all is finished", every_s=0.2)
@@ -184,10 +172,9 @@ def resumes(at: Settings, start: Start, first: int) -> None:
 
 
 def test_nobody_guesses_where_they_were(settings: SettingsFactory, worker_process: Start) -> None:
-    """As long as no part was deleted, estimators find it. Once parts were, they end, and shards
-    that hold something wait for an operator; the messages say what to commit, and then all
-    continue. Until then a rebuild refuses, and where rounds were deleted, and leaves the store as
-    it is."""
+    """Estimators find them as long as no part was deleted; then they end, and filled shards wait,
+    saying what to commit. Until then, and where rounds were deleted, a rebuild refuses and changes
+    nothing."""
     at = settings()
     rated(at, worker_process)
     forget_offsets(at, ESTIMATORS)

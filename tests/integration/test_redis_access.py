@@ -1,5 +1,5 @@
-"""Access to Redis: a password changes while the service rates, which logs in again; a sentinel, on
-which it needs one right, leads to the master, where it is another user."""
+"""A Redis password changes while the service rates; a sentinel, which needs one right, leads to the
+master, where it is another user."""
 
 import re
 import ssl
@@ -44,16 +44,14 @@ def some_rounds(first: int, count: int) -> list[Bytes]:
 
 # --- a password that changes ---
 
-ROUNDS = 60
-"""How many rounds wait when the password changes."""
+ROUNDS = 60  # How many rounds wait when the password changes.
 
 
 @OWN_REDIS
 def test_a_password_that_changes_under_load(
     settings: SettingsFactory, worker_process: Start, tmp_path: Path
 ) -> None:
-    """Redis closes the connections of the user whose password changed. The worker logs in again
-    with what the file has then, whether the file or Redis changed first, and goes on."""
+    """Redis closes its connections; the worker logs in by the file, whichever changed first."""
     with start_redis(tmp_path / "redis") as server:
         account = Account(tmp_path / "password", server)
         at = account.settings(redis=server.address)
@@ -87,8 +85,7 @@ def test_a_password_that_changes_under_load(
 
 # --- a sentinel ---
 
-RATER, WATCHER = "rater", "watcher"
-"""The service's users on Redis and on the sentinel."""
+RATER, WATCHER = "rater", "watcher"  # The service's users on Redis and on the sentinel.
 REFUSED = "invalid username-password pair .* disabled: it is asked as STREAM_RATER_REDIS_SENTINEL_"
 
 

@@ -1,5 +1,4 @@
-"""Past seasons on real servers: kept by the command whatever kills it, answered by `serve`, shown
-by the page."""
+"""Past seasons on real servers: kept whatever kills the command, answered by `serve`, shown."""
 
 import itertools
 import random
@@ -76,8 +75,7 @@ def records(at: Settings) -> list[SeasonRecord]:
 
 
 def assert_each_once(at: Settings, seasons: int = SEASONS) -> None:
-    """Each listed player of each season has one record, each page one mark, each season one
-    summary; in order of rank."""
+    """A record for each listed player, by rank, a mark a page and a summary a season, once."""
     keys = Counter(e.key() for e in read_topic(at, topic_of(at)))
     assert set(keys.values()) == {1}, keys.most_common(3)
     found = records(at)
@@ -120,8 +118,7 @@ def killed_while_writing(at: Settings, job: Fork, rng: random.Random) -> bool:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_killed_ten_times(settings: SettingsFactory, worker_process: Start, tmp_path: Path) -> None:
-    """Between pages and inside of them. Every listed player of every season is there once, and the
-    beliefs are untouched."""
+    """Between and inside pages: every listed player is there once, beliefs untouched."""
     at = with_a_crowd(settings, worker_process, tmp_path)
     rated(at, *(begin(number) for number in range(1, SEASONS + 1)))
     rng, kills, seasons, numbers = random.Random(1), 0, SEASONS, itertools.count()
@@ -142,8 +139,7 @@ def test_killed_ten_times(settings: SettingsFactory, worker_process: Start, tmp_
 def test_several_at_once_and_one_that_hangs(
     settings: SettingsFactory, worker_process: Start, tmp_path: Path
 ) -> None:
-    """One hangs inside a page while others write all; then it goes on. It ends without a record of
-    its own in the topic."""
+    """One hangs inside a page while others write all, then ends without a record of its own."""
     at = with_a_crowd(settings, worker_process, tmp_path)
     rated(at, begin(1), begin(2))
     hung = start(at, tmp_path, 0)
@@ -165,9 +161,8 @@ def in_eu(number: int, *players: str) -> Bytes:
 
 @pytest.mark.slow
 def test_checkpoints_and_corrections(settings: SettingsFactory, worker_process: Start) -> None:
-    """The replay begins at a checkpoint that has no later correction, and finds the same bits as
-    from the log's start. What is written after a correction of an old round is what was written
-    before it."""
+    """From a checkpoint without later corrections, the same bits as from the start; what is written
+    after a correction of an old round is what was before."""
     at = settings(checkpoint_every=10_000)
     worker_process(at)
     rated(at, *season(0, 30))
@@ -217,8 +212,7 @@ NAMES = [*(f"p{i:02}" for i in range(39)), HOSTILE]
 
 @pytest.fixture(scope="module")
 def place(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """A ladder with a past season that is kept, though it was killed first, one that is not, and
-    one that runs; and `serve`."""
+    """`serve` of a ladder with a season kept, though killed first, one not, and one that runs."""
     folder = tmp_path_factory.mktemp("seasons")
     with real.a_place(addresses) as at, workers(folder) as work, serves(folder) as begin_serving:
         work(at, forked=True)
@@ -237,9 +231,8 @@ def place(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def test_the_api_answers_from_the_topic(place: Place) -> None:
-    """What was killed inside a transaction is there once after the next run. Seasons are listed:
-    kept, not written yet, and the one that runs. All pages by cursors are the records of the topic;
-    around a player; what is not there is named."""
+    """What was killed in a transaction is there once. Seasons are listed: kept, unwritten, running.
+    Pages by cursors are the topic's records; around a player; what is absent is named."""
     at, api = place
     keys = Counter(e.key() for e in read_topic(at, topic_of(at)))
     assert set(keys.values()) == {1}, keys.most_common(3)
@@ -278,8 +271,7 @@ def test_the_api_answers_from_the_topic(place: Place) -> None:
 def test_the_page_shows_a_past_season(
     chromium: Browser, place: Place, look: dict[str, Any]
 ) -> None:
-    """Its pages are those of the API, ids are text, and axe finds nothing; no part is wider than
-    the screen."""
+    """Pages are the API's, ids are text, axe finds nothing, no part is wider than the screen."""
     at, api = place
     with tab(chromium, **look) as opened:
         page = opened.page
@@ -302,8 +294,7 @@ def test_the_page_shows_a_past_season(
 
 @pytest.mark.slow
 def test_a_kept_season_appears(chromium: Browser, place: Place) -> None:
-    """In the API and on an open page, which nobody touches. (The last test of this place: it keeps
-    what was not written.)"""
+    """In the API and on an open page. (The last test of this place: it keeps the missing one.)"""
     at, api = place
     with tab(chromium) as opened:
         page = opened.page

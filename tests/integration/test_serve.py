@@ -1,5 +1,5 @@
-"""`serve` beside a real worker: every number is the kernels', whatever is killed or lost; what a
-result would change, and why a rating is what it is; changes as they come."""
+"""`serve` beside a real worker: numbers are the kernels', whatever is killed or lost; what a result
+would change, why a rating is what it is; changes as they come."""
 
 import itertools
 import json
@@ -169,8 +169,7 @@ def assert_what_if(api: Answering, ladder: Ladder) -> None:
 
 
 def assert_explained(api: Answering, events: list[Any]) -> None:
-    """An explanation is of the belief in the store: pulls cancel, and the performances of single
-    rounds are those that were published."""
+    """It is of the stored belief: pulls cancel, performances are those that were published."""
     answer = ask(api, f"{AT}/players/ann/explain").json
     newest = max(events, key=lambda each: each.offset)
     assert [answer[name] for name in ("mu", "sigma", "rating", "rounds", "offset")] == [
@@ -213,8 +212,8 @@ def numbers_of(belief: Any) -> tuple[Any, ...]:
 def test_who_is_gone_is_not_shown(
     settings: SettingsFactory, worker_process: Start, serve: ServeHere
 ) -> None:
-    """A player without rounds, and one whom `erase` made forgotten: no player, no row; a newcomer
-    in a lookup. The others are put right. A result with a removed player is refused."""
+    """One without rounds, one whom `erase` made forgotten: no player, no row, a newcomer in a
+    lookup; the others are right. A result with a removed player is refused."""
     at = settings()
     rated(at, worker_process, 40)
     api = serve(at)
@@ -301,8 +300,7 @@ def test_an_index_that_is_lost_is_made_again(
 def test_changes_are_streamed_and_resumed(
     settings: SettingsFactory, worker_process: Start, serve: ServeHere
 ) -> None:
-    """As published, of this ladder alone; behind an id nothing is missing and nothing doubled, by
-    another process, too, and by one that was started later."""
+    """As published, of this ladder; behind an id nothing is missing or doubled, anywhere."""
     at = settings()
     rated(at, worker_process, 5)
     api, other = serve(at), serve(at)

@@ -1,6 +1,5 @@
-"""Clients of the API. Schemathesis makes up requests from its description: whatever is asked, an
-answer is as described, and no mistake of ours. The examples report a round by HTTP, in each
-language whose toolchain is here."""
+"""Clients of the API: Schemathesis' requests get only answers as described; the examples report a
+round by HTTP, in each language whose toolchain is here."""
 
 import os
 import shutil
@@ -34,8 +33,7 @@ TOKEN = "w"
 
 @pytest.fixture(scope="module")
 def api(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeThread]:
-    """One that takes rounds, beside a worker, with three listed players and a provisional one, and
-    no limit of rate."""
+    """Takes rounds beside a worker, with three listed players, one provisional, no rate limit."""
     folder = tmp_path_factory.mktemp("clients")
     with real.a_place(addresses) as at, workers(folder) as start, serves_here() as serve:
         start(at, forked=True)
@@ -52,8 +50,7 @@ CHECKS = (
     not_a_server_error, openapi.status_code_conformance, openapi.content_type_conformance,
     openapi.response_schema_conformance,
 )  # fmt: skip
-FEW, MANY = 5, 30
-"""Examples of each operation."""
+FEW, MANY = 5, 30  # Examples of each operation.
 ASKED = [each.name for each in OPERATIONS if each.answer is not None]
 """The stream of changes does not end: another test follows it."""
 PATHS = {"ladder": st.sampled_from(["eu", "eu", "eu", "asia"]),

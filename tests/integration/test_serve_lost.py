@@ -1,6 +1,5 @@
-"""`serve` before it has an index, and beside a `rating-changed` that is another one now: no veteran
-is shown as a newcomer, and no board lacks them. Neither the process that answers nor the one that
-keeps the index outlives the other."""
+"""`serve` before it has an index, and beside a replaced `rating-changed`: no veteran shows as a
+newcomer, or lacks. Neither process outlives the other."""
 
 import signal
 from pathlib import Path
@@ -17,8 +16,7 @@ from tests.integration.topics import other_producers, remove_topic
 from tests.real import SettingsFactory
 
 AT = "/v1/ladders/eu"
-COUNT = 2000
-"""Players, each of two events: the later ones come behind all the former."""
+COUNT = 2000  # Players, each of two events: the later ones come behind all the former.
 
 
 def publish_many(at: Settings) -> None:
@@ -77,8 +75,7 @@ def rating(api: Answering) -> float | None:
 def test_a_topic_that_was_replaced(
     settings: SettingsFactory, serve: ServeHere, tmp_path: Path
 ) -> None:
-    """The index is made again from the present topic, also while a process runs: it learns of it
-    when it reads on, since its next offset is beyond the new end."""
+    """The index is made again, also while a process runs, whose next offset is beyond the end."""
     at = settings(index=str(tmp_path / "index"))
     Admin(at).create_topics()
     publish(at, *rated_as(1500.0, 1600.0, 1700.0))
@@ -96,9 +93,7 @@ def test_a_topic_that_was_replaced(
 
 
 def test_neither_outlives_the_other(settings: SettingsFactory, serve_process: Serve) -> None:
-    """Asked to end, it ends with 0, and with it the index's process and the stream of a client that
-    follows. Killed, it leaves no index's process. (What happens if that is killed: see
-    `test_standalone.test_its_life`.)"""
+    """Asked, it ends with 0, its index's process and streams; killed, it leaves no process."""
     at = settings()
     serving.publish_few(at)
     api = serve_process(at)

@@ -1,5 +1,4 @@
-"""A running worker: its probes and metrics, its assignment, its end, and its log; and a season on
-servers with their defaults."""
+"""A running worker: its probes and metrics, assignment, end and log; a season on defaults."""
 
 import json
 import os
@@ -29,8 +28,7 @@ from tests.real import SettingsFactory
 from tests.waits import STILL_S, wait_until
 
 SOME_DAY = "2020-05-01T20:15:05Z"
-LONG_SESSION_MS = 300_000
-"""Longer than a test waits for something that does not move."""
+LONG_SESSION_MS = 300_000  # Longer than a test waits for something that does not move.
 
 
 def a_round(number: int, ladder: str = "", players: int = 2) -> Bytes:
@@ -61,8 +59,7 @@ def lag(worker: WorkerProcess, topic: str) -> dict[int, float]:
 
 
 def test_probes_metrics_and_logs(settings: SettingsFactory, worker_process: Start) -> None:
-    """Probes say ok, metrics count what was done, and other paths are not found. Without a terminal
-    the log has one JSON object a line, until Ctrl-C ends an idle worker at once."""
+    """Metrics count, other paths are not found, logs are JSON lines; Ctrl-C ends it at once."""
     at = settings()
     worker = worker_process(at, forked=False)
     assert worker.get("/healthz") == (200, "ok\n")
@@ -127,9 +124,8 @@ def inspected(at: Settings) -> None:
 
 
 def one_and_then_others(at: Settings, estimator: WorkerProcess, rounds: Sequence[Bytes]) -> int:
-    """Produce rounds of the same players. The others come once the first one was sent. The
-    players' beliefs are in no cache, so these rounds wait until an updater has applied the first
-    one. Returns the partition."""
+    """Rounds of players whose first round was sent, and who are in no cache, so that they wait
+    until an updater has applied it. Returns the partition."""
     first = produce(at, rounds[:1])
     sent = partial(estimator.metric, "stream_rater_rounds_total", outcome="scattered")
     wait_until(lambda: sent() == 1, "the first one was sent")
@@ -138,8 +134,7 @@ def one_and_then_others(at: Settings, estimator: WorkerProcess, rounds: Sequence
 
 
 def test_lag_is_what_waits(settings: SettingsFactory, worker_process: Start) -> None:
-    """Without an updater and a cache, rounds of the same players wait, and the lag says how many
-    and where; the worker is healthy and not ready. Once they are applied, it is ready."""
+    """Without updater and cache the lag says how many wait and where: healthy, not ready."""
     at = settings(partitions=2, instance_id="one", cache_mb=0, ready_lag=3)
     worker = worker_process(at, role="estimator")
     rounds = [a_round(40 * number, "ladder-0") for number in range(10)]
@@ -162,8 +157,7 @@ def test_lag_is_what_waits(settings: SettingsFactory, worker_process: Start) -> 
 
 
 def test_sigterm_finishes_what_is_in_hand(settings: SettingsFactory, worker_process: Start) -> None:
-    """A worker that is stopped while rounds arrive exits with 0, and leaves a successor nothing to
-    repair."""
+    """Stopped while rounds arrive, it exits with 0 and leaves nothing to repair."""
     at = settings()
     worker = worker_process(at)
     count = 0
@@ -189,8 +183,7 @@ def test_sigterm_finishes_what_is_in_hand(settings: SettingsFactory, worker_proc
 
 
 def test_workers_share(settings: SettingsFactory, worker_process: Start) -> None:
-    """A second worker takes half of the partitions and shards. A surplus worker is ready without a
-    share, and takes over when another stops. The last one has all again."""
+    """A second takes half; a surplus one is ready without, and takes over; the last one has all."""
     at = settings(partitions=2, shards=2)
     first = worker_process(at)
     produce(at, [a_round(number) for number in range(300)])
@@ -230,9 +223,8 @@ def test_the_same_instance_twice(settings: SettingsFactory, worker_process: Star
 
 
 def test_an_instance_comes_back_quickly(settings: SettingsFactory, worker_process: Start) -> None:
-    """Killed or stopped: a successor with the same instance_id has the assignment at once, without
-    waiting for the session to end. Until then, nothing is revoked from or given to another
-    worker."""
+    """Killed or stopped, a successor of the instance_id has its assignment at once, without the
+    session's end; nothing moves until then."""
     at = settings(instance_id="one", session_timeout_ms=LONG_SESSION_MS)
     worker = worker_process(at)
     other = worker_process(msgspec.structs.replace(at, instance_id="two"))
@@ -319,9 +311,7 @@ def test_nothing_kinder_is_set() -> None:
     not FORMATTED.is_dir() or find_redis_server() is None, reason="no servers are installed here"
 )
 def test_a_season_on_defaults(tmp_path: Path, worker_process: Start) -> None:
-    """Small rounds, a large one, rejections large and small, a correction; a worker is killed, and
-    Redis is stopped and started. Everything is rated once, published once, and equal to the
-    replay."""
+    """Rounds small and large, rejections, a correction, a killed worker, Redis restarted."""
     with (
         start_redis(tmp_path / "redis") as redis,
         start_kafka(tmp_path / "kafka", properties=DEFAULTS) as kafka,

@@ -1,5 +1,5 @@
-"""A standalone process: killed under load, on files that are in use or unusable, and what it
-answers. Whatever does not need a process of its own runs in a thread (`tests.builders.serves`)."""
+"""A standalone process: killed under load, on files in use or unusable, and its answers. What needs
+no process of its own runs in a thread (`tests.builders.serves`)."""
 
 import os
 import shutil
@@ -95,10 +95,9 @@ def test_killed_under_load(tmp_path: Path) -> None:
 
 
 def test_its_life(start: Start, here: StartHere, file: Path) -> None:
-    """A second process is refused in one line that names the first one, which is not disturbed.
-    Asked to end under load, it answers what it has taken, and exits with 0. Its file needs no
-    repair: the write-ahead log is empty. If its index's process dies, the whole process ends with
-    the reason, so that its supervisor starts it again; then what was acknowledged is rated."""
+    """A second process is refused in one line that names the first. Asked to end under load, it
+    answers what it took, exits with 0 and leaves an empty write-ahead log. If its index's process
+    dies it ends with the reason; then what was acknowledged is rated."""
     first = start()
     code, line = refused(file, "--listen", "127.0.0.1:0")
     assert code in (1, 2) and f"{file} is in use by process {first.pid} on " in line
@@ -159,8 +158,7 @@ def test_a_read_only_file(file: Path) -> None:
 
 
 def damage(index: Path, fault: str) -> None:
-    """Delete the index of a process that has ended, put that of an earlier release in its place, or
-    cut its file off, or fill it with zeros, as after a power cut."""
+    """Delete the index, put an earlier release's there, cut it off, or fill it with zeros."""
     (data,) = index.glob("*/data.mdb")
     if fault == "cut off":
         os.truncate(data, 8192)
@@ -194,8 +192,7 @@ def test_the_index_is_made_again(here: StartHere, file: Path) -> None:
 
 
 def test_page_api_and_stream(here: StartHere) -> None:
-    """The page, the board, a player, and the events as they come. An answer with `min_offset`
-    includes the round."""
+    """Page, board, a player, events as they come; with `min_offset` an answer has the round."""
     process = here()
     send(process, "r0")
     rated(process, "r0")  # before it, there is no such ladder to follow
@@ -219,9 +216,8 @@ def test_page_api_and_stream(here: StartHere) -> None:
 
 
 def test_who_may_write(here: StartHere) -> None:
-    """On an address that others reach, nobody without a token. With one, who has it; also on the
-    loopback interface. A token for reading closes the door there, too. The OpenAPI document says
-    whether a token is needed."""
+    """With a token, who has it, also on loopback; without, nobody where others reach it. A reading
+    token closes the door, too. The OpenAPI document says so."""
 
     def needs_token(api: Answering) -> bool:
         return "security" in ask(api, "/openapi.json").json["paths"]["/v1/rounds"]["post"]
@@ -242,8 +238,7 @@ def test_who_may_write(here: StartHere) -> None:
 
 
 def test_past_seasons_while_it_runs(file: Path, here: StartHere) -> None:
-    """The command keeps the standings beside the file, several at once; the process that runs
-    answers from there, also after the file of standings was deleted and written again."""
+    """Standings lie beside the file, written by several at once; the process answers, also anew."""
     api = here()
     for number in range(12):
         assert ask(api, f"{DUEL}/rounds", a_body(f"r{number}", "ann", "bo", "cy")).status == 202

@@ -1,5 +1,4 @@
-"""Rolling upgrades on real servers: other parameters and other kernels, while rounds stream and
-corrections come."""
+"""Rolling upgrades: other parameters, other kernels, while rounds and corrections stream."""
 
 from pathlib import Path
 
@@ -54,8 +53,7 @@ def send(settings: Settings, first: int, count: int) -> None:
 
 
 def traces_of(settings: Settings) -> dict[int, set[bool]]:
-    """By the round's number, whether its events carry its trace. Another round's trace is an
-    error."""
+    """By round, whether its events carry its trace; another round's trace is an error."""
     found: dict[int, set[bool]] = {}
     for message in read_topic(settings, Topics.of(settings).changed):
         number = int(rating_changed_from_json(message.value() or b"").round_id[1:])
@@ -70,8 +68,8 @@ def finished(settings: Settings) -> None:
 
 
 def test_a_change_at_an_offset(before: Settings, worker_process: Start, tmp_path: Path) -> None:
-    """Rounds from the offset on are rated by the new parameters, by workers that have them. A
-    worker with the old file waits, cannot start again, and holds nobody up once it is gone."""
+    """From there, new workers rate by new parameters; one with the old file waits, cannot start
+    again, and, gone, holds nobody up."""
     forgotten = worker_process(before, "estimator")
     updater = worker_process(before, "updater")
     send(before, 0, 40)
@@ -98,9 +96,8 @@ def test_a_change_at_an_offset(before: Settings, worker_process: Start, tmp_path
 
 
 def test_kernels_of_the_next_version(before: Settings, worker_process: Start) -> None:
-    """Workers of both releases run side by side, and then only those of the newer one. Every event
-    is there once, and carries its round's trace if both its workers could. A rebuild makes the
-    ratings those of the newer kernels alone."""
+    """Both releases' workers, then newer ones: every event once, with its trace if both could. A
+    rebuild makes ratings the newer kernels'."""
     old = worker_process(before, module=LAST_RELEASE)
     send(before, 0, 100)
     wait_until(lambda: len(events_of(before)) > 50, "it is under way")
@@ -132,8 +129,7 @@ def test_kernels_of_the_next_version(before: Settings, worker_process: Start) ->
 
 @pytest.mark.slow
 def test_older_workers_wait_for_newer_ones(before: Settings, worker_process: Start) -> None:
-    """An older updater leaves newer parts alone, says so and stays alive, and a newer one
-    continues."""
+    """An older updater leaves newer parts alone, says so and lives; a newer one continues."""
     estimator = worker_process(before, "estimator", module=NEXT_RELEASE)
     older = worker_process(before, "updater")
     send(before, 0, 20)
@@ -153,10 +149,9 @@ def test_older_workers_wait_for_newer_ones(before: Settings, worker_process: Sta
 
 @pytest.mark.slow
 def test_corrections_of_two_kernels(settings: SettingsFactory, worker_process: Start) -> None:
-    """Estimators of both replay corrections, each with checkpoints of its own, and a newer updater
-    applies them. Each event begins where the last one ended, and Redis has the last published
-    values. Then the operator goes back: the older release's rebuild reads what the newer one has
-    applied."""
+    """Both releases' estimators replay corrections by own checkpoints; a newer updater applies
+    them. Events join, and Redis has what was published. Then back: the older rebuild reads what the
+    newer applied."""
     at = settings(partitions=1, correction_threshold=0.0, checkpoint_every=5)
     older = worker_process(at, "estimator")
     newer = [worker_process(at, "updater", module=NEXT_RELEASE)]

@@ -112,8 +112,7 @@ STARTS: dict[str, tuple[int, str, Prepare]] = {
 
 
 def test_one_clear_line(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The reason in one line on standard error, nothing else, and the right exit code. All of them
-    at once, on topics and databases of their own."""
+    """One line on standard error, nothing else, the right exit code; all at once, places apart."""
     BUSY.bind(("127.0.0.1", 0))
     BUSY.listen()
     with ExitStack() as stack, ThreadPoolExecutor(len(STARTS)) as pool:
@@ -139,8 +138,7 @@ def is_right(name: str, ended: Ended) -> bool:
 
 
 def mend(line: str) -> tuple[str, str]:
-    """Do what the command in the line does, which is not installed by `make setup`, and wait until
-    the broker says so: it learns of it from the controller. Returns the topic and the setting."""
+    """Do as the line's command does, and wait until the broker says so. Its topic and setting."""
     command = re.search(r"run `(kafka-configs\.sh .*?)`", line)
     assert command is not None, line
     match shlex.split(command[1]):
@@ -162,9 +160,8 @@ def mend(line: str) -> tuple[str, str]:
 def test_topics_with_kafkas_defaults_are_refused_until_they_are_mended(
     settings: SettingsFactory, worker_process: Start
 ) -> None:
-    """The topics were created beforehand with Kafka's defaults: kept for 7 days, by the producers'
-    clocks. Each start names one setting that loses rounds. Once the commands were run, the service
-    starts, and warns about the clocks."""
+    """Made with Kafka's defaults: 7 days, by producers' clocks. Each start names one setting that
+    loses rounds, until all are mended; it warns about clocks."""
     at = settings()
     names = Topics.of(at)
     counts = {names.rounds: 4, names.parts: 4, names.changed: 4, names.rejected: 1}

@@ -23,8 +23,7 @@ from tests.builders.lines import Bytes
 from tests.waits import wait_until
 
 LARGEST = 16 * 2**20
-TIMEOUT_S = 180.0
-"""Without anything from the broker for so long, it hangs."""
+TIMEOUT_S = 180.0  # Without anything from the broker for so long, it hangs.
 
 
 @lru_cache
@@ -60,8 +59,7 @@ def add_shards(settings: Settings, count: int) -> None:
 def make_topics(
     settings: Settings, *names: str, partitions: int = 0, config: Mapping[str, str] = {}
 ) -> None:
-    """Create these topics as the service does, with these changes, and wait until each partition
-    has a leader that knows that it leads."""
+    """Topics as the service creates them, with these changes, once each leader knows it is."""
     new = [
         NewTopic(name, partitions or count, 1, config={**made, **config})
         for name, (count, made) in topic_settings(settings).items()
@@ -72,11 +70,8 @@ def make_topics(
 
 
 def create_topics(client: AdminClient, new: Sequence[NewTopic]) -> None:
-    """Create topics, and wait until each partition has a leader that knows that it leads.
-
-    The client lists the topics before each look. Otherwise librdkafka answers from what it knows,
-    and a client that asked before the broker knew the topics never learns that they exist.
-    """
+    """Create topics, until each partition's leader knows that it leads. Each look lists them first:
+    librdkafka answers from what it knows, and never learns of topics asked for too early."""
     carried_out(client.create_topics(list(new)))
     latest = {
         TopicPartition(each.topic, p): OffsetSpec.latest()
@@ -93,8 +88,7 @@ def create_topics(client: AdminClient, new: Sequence[NewTopic]) -> None:
 
 
 def remove_topic(settings: Settings, topic: str) -> None:
-    """Delete this topic, and wait until the broker does not list it any more. While the broker is
-    busy with other topics, it still lists the topic for some time after its answer."""
+    """Delete this topic, and wait until a busy broker does not list it any more."""
     delete_topics(settings, [topic])
     admin = Admin(settings)
     wait_until(lambda: admin.partitions_if_any(topic) is None, f"{topic} is deleted")
@@ -142,8 +136,7 @@ def produce(settings: Settings, records: Sequence[Bytes], topic: str = "") -> li
 
 
 def headers_of(message: Message) -> list[tuple[str, bytes]]:
-    """The headers of a message that was read. (The client's types name all forms in which it takes
-    headers.)"""
+    """The headers of a read message. (The client's types name all forms in which it takes them.)"""
     headers: Any = message.headers()
     return list(headers or ())
 
@@ -191,8 +184,7 @@ def newest_events(settings: Settings) -> dict[tuple[str, str], RatingChanged]:
 
 
 def not_compared(settings: Settings) -> list[int]:
-    """The partitions of the rounds whose committed offset does not have the checksum of the record
-    before it. There, a worker cannot see whether the log lost this record."""
+    """Partitions whose committed offset lacks the checksum: a loss of its record would not show."""
     admin, topic = Admin(settings), Topics.of(settings).rounds
     found = admin.source_commits(ESTIMATORS, topic, *admin.partitions_of(topic))
     known = {p: each for p, each in found.items() if each is not None and each.offset}

@@ -1,7 +1,4 @@
-"""Sends one record that a client in another language may send and confluent_kafka cannot.
-
-It writes produce request version 3 with one record batch of version 2 (Kafka's protocol guide).
-"""
+"""Sends one record that confluent_kafka cannot: produce version 3, record batch version 2."""
 
 import socket
 import struct

@@ -1,9 +1,6 @@
-"""Judge a recorded run: `python -m tests.judge FILE...`.
-
-The files are those of one run. The first one with records is the reader whose events are judged;
-the others are compared with it. The exit code is 0 if the run is clean, 1 if a promise was broken
-or nothing was checked, and 2 if a file is no recording.
-"""
+"""Judge a recorded run: `python -m tests.judge FILE...`; the first file with records is judged, the
+others are compared with it. Exit code 1: a promise was broken or nothing checked; 2: no
+recording."""
 
 import argparse
 import sys

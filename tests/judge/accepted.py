@@ -1,9 +1,5 @@
-"""Decides which records of `round-completed` are accepted, by the text of the events' reference
-(`docs/reference/events.md`, `errors.md`) alone.
-
-Where the texts leave a case open, the verdict is open, too: then the judge takes the service's, and
-counts how often.
-"""
+"""Which records of `round-completed` are accepted, by the text of `docs/reference/events.md` and
+`errors.md` alone. Where it leaves a case open, the service's verdict is taken, and counted."""
 
 import math
 import re

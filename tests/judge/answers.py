@@ -1,10 +1,6 @@
-"""Judges what was seen by HTTP. Each answer of the API is a state that existed, and a reader on one
-connection never goes back in time. A run of a standalone process is seen by HTTP alone: there, what
-was acknowledged is compared with what the stream of changes had.
-
-What a connection saw of a player is a queue of states, in the order of its questions. The events of
-the player, in their order, must pass through all of them.
-"""
+"""Judges what was seen by HTTP: each answer is a state that existed, and a connection never goes
+back in time: its states of a player are a queue, through all of which the player's events must
+pass. A standalone process is seen by HTTP alone: there the stream has what was acknowledged."""
 
 import re
 from collections import Counter, deque
@@ -117,8 +113,7 @@ class Answers:
             self._add((ladder, row["player"]), connection, state)
 
     def _history(self, ladder: str, body: Any, connection: str, where: str, *, whole: bool) -> None:
-        """Take changes of a player. `whole`: they begin with the newest one, so this is an answer
-        about the player, as others on the connection are."""
+        """Take changes; `whole`: from the newest one, so it is an answer about the player."""
         offsets = [each["offset"] for each in body["changes"]]
         if offsets != sorted(set(offsets), reverse=True):
             self._findings.wrong("history", body["player"], where, "changes out of order, or twice")
@@ -251,11 +246,8 @@ Name = tuple[str, str]  # ladder and round id
 
 
 class Door:
-    """Compares the rounds that were acknowledged with the changes that were streamed.
-
-    One stream of each ladder is followed from before the first round, and is resumed by its last
-    id. So it has every event once, unless the API says `reset`.
-    """
+    """Compares acknowledged rounds with one stream a ladder, followed from the start and resumed by
+    its last id: every event is there once, unless the API says `reset`."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings

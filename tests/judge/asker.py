@@ -1,5 +1,5 @@
-"""Asks an API what a client may ask, one question after the other on a connection, and follows its
-streams. It comes back to the same players, so that an answer that goes back in time is noticed."""
+"""Asks an API what a client may ask, one question after the other, about the same players again, so
+that an answer that goes back in time is noticed, and follows its streams."""
 
 import argparse
 import http.client
@@ -16,12 +16,10 @@ import msgspec
 from tests.judge.observations import Answered, Line, Seen, Streamed
 
 ANSWER_S, AGAIN_S, PACE_S = 60.0, 0.1, 0.01
-"""Without an answer for so long, a connection is given up; the pause before another is made, and
-between two questions."""
+"""A connection without an answer is given up, another made after a pause, between questions one."""
 WAIT_S = 1  # the `wait` of a question with `min_offset`
 KNOWN_PLAYERS, OFTEN = 400, 10
-"""The players of a ladder about whom is asked; those among them who are asked about half of the
-time."""
+"""So many players of a ladder are asked about, and these of them about half of the time."""
 ROWS, LOOKED_UP = 50, 5  # the rows of a page of the leaderboard, and the players of a lookup
 BROKEN = (OSError, http.client.HTTPException, msgspec.DecodeError)  # what ends a connection
 
@@ -109,8 +107,7 @@ class Asker:
         return self._chance.sample(among, min(count, len(among)))
 
     def _least(self, sign: str, ladder: str) -> str:
-        """The query for a `min_offset`: of a round that need not be rated yet, or of one that is,
-        or none."""
+        """The query for a `min_offset`: of a round not rated yet, of a rated one, or none."""
         known = self._chance.choice(({}, self._known.rated, self._known.reported))
         return f"{sign}min_offset={known[ladder]}&wait={WAIT_S}" if ladder in known else ""
 
@@ -180,8 +177,7 @@ class Asker:
     def _events(
         self, answer: http.client.HTTPResponse, ladder: str, name: str, last: str, once: bool
     ) -> tuple[str, bool]:
-        """Take events until the stream ends, or `once` all that was missing came. Returns the last
-        id, and whether that is so."""
+        """Take events to the stream's end, or to all missing ones (`once`): last id, and if so."""
         found: dict[str, str] = {}
         try:
             while line := answer.readline():

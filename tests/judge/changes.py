@@ -1,5 +1,5 @@
-"""Judges the changes of players: one total order for each, every event beginning where the last one
-ended, and for each accepted round exactly one event of each of its players."""
+"""Judges the changes of players: one total order each, every event from where the last ended, and
+for each accepted round exactly one event of each of its players."""
 
 import math
 import re
@@ -98,8 +98,7 @@ def named(*parts: str) -> str:
 
 
 def broken(event: Event, last: Last, rating: float) -> Iterator[str]:
-    """The rules that an event breaks by what it says of the one before. `rating`: where its
-    displayed rating must begin."""
+    """The rules that an event breaks beside the one before; `rating`: where it must begin."""
     if event.offset <= last.offset:
         yield "doubled" if event.offset == last.offset else "order"
     before = event.previous_mu, event.previous_sigma, event.previous_rating
@@ -252,8 +251,7 @@ class Changes:
             self._findings.wrong("numbers", _who(each), where, f"{what}: {shown(each)}")
 
     def _moved(self, event: Event, due: Due, where: str) -> None:
-        """Check what a correction's event says of it, and that it moved the rating by as much as
-        the texts say."""
+        """Check what a correction's event says, and that the rating moved as far as said."""
         of = event.correction.round_id if event.correction else ""
         said = event.rank, event.performance, event.round_id, of, event.completed_at
         if said != (None, None, due.round_id, due.round_id, due.completed_at):

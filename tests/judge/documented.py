@@ -1,7 +1,5 @@
-"""The numbers of an event, as `docs/reference/ladders.md` and `docs/internals/mathematics.md` state
-them: how a newcomer begins, which rating is shown of mu and sigma, and, of Elo-MMR, the
-performance of each player and by how much sigma falls.
-"""
+"""The numbers of an event by `docs/reference/ladders.md` and `docs/internals/mathematics.md`: a
+newcomer's, the displayed rating, and Elo-MMR's performances and sigmas."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

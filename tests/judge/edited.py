@@ -1,8 +1,5 @@
-"""The accepted rounds of one ladder as corrections edit them: who must have an event of what, and
-how many rounds of a player count.
-
-Rounds are kept in columns, some bytes a player, because a correction may name any of them.
-"""
+"""The accepted rounds of a ladder as corrections edit them, in columns, since any may be named: who
+must have an event of what, and how many rounds of a player count."""
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,12 +1,10 @@
-"""What the judge found: violations, each one line with its place, and counts of what was
-checked."""
+"""What the judge found: violations, each one line with its place, and counts of what it checked."""
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-MOST_LINES = 1000
-"""The violations that are kept as lines. All are counted."""
+MOST_LINES = 1000  # The violations that are kept as lines. All are counted.
 
 
 @dataclass

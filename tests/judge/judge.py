@@ -1,5 +1,4 @@
-"""Judges the files of one run: first what was answered and rejected, then all records in the order
-in which they were read."""
+"""Judges the files of a run: first answers and rejections, then all records as they were read."""
 
 from array import array
 from collections.abc import Collection, Mapping, Sequence
@@ -91,8 +90,7 @@ class Rounds:
         self, codes: frozenset[str], open_: bool, place: tuple[int, int], rejection: Seen | None,
         record: Seen,
     ) -> bool:  # fmt: skip
-        """Compare the verdict with the rejection, if there is one. Returns whether the record is
-        accepted."""
+        """Compare the verdict with the rejection, if any; whether the record is accepted."""
         where = f"round-completed-{record.p}@{record.o}"
         said = "accepted" if rejection is None else rejection.header("error-code")
         if rejection is not None:
@@ -205,8 +203,7 @@ class Readers:
         self.absent: list[tuple[str, int, int]] = []  # what only the first reader saw
 
     def first(self, record: Seen) -> bool:
-        """Take a record of the first reader. Returns False if it was read before, or comes after a
-        later one."""
+        """Take a record of the first reader; False if read before, or after a later one."""
         known = self._first.setdefault((record.t, record.p), array("I"))
         if record.o < len(known):
             where = f"{record.t}-{record.p}@{record.o}"
@@ -253,8 +250,7 @@ class Readers:
                 self._findings.wrong("lost", name, f"{place[0]}-{place[1]}", "it saw none of these")
 
     def judge_absent(self, newest: Collection[tuple[int, int]]) -> None:
-        """Judge what is absent. `rating-changed` is compacted, so only the newest event of each
-        player must stay: those are in `newest` as partition and offset."""
+        """Judge what is absent: of compacted events only the `newest` (partition, offset) stay."""
         for topic, partition, offset in self.absent:
             if topic == "changed" and (partition, offset) not in newest:
                 self._findings.left_open["events that compaction may have removed"] += 1

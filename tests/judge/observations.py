@@ -1,8 +1,5 @@
-"""The file of observations: what clients of a run saw, one JSON object a line, compressed by gzip.
-
-Bytes of Kafka are written as text of Latin-1, in which each byte is one character. Times are Unix
-seconds by the clock of the recorder.
-"""
+"""The file of observations: what clients saw, one JSON object a line, gzipped. Bytes of Kafka are
+text of Latin-1; times are Unix seconds by the recorder's clock."""
 
 import gzip
 import io
@@ -71,8 +68,7 @@ class Sent(Line, frozen=True, tag="s", kw_only=True):
 
 
 class Answered(Line, frozen=True, tag="a", kw_only=True):
-    c: str
-    """The connection: a name that no other connection has. One question follows the other."""
+    c: str  # The connection: a name that no other connection has. One question follows the other.
     path: str  # the path of the question, with its query
     status: int
     body: msgspec.Raw

@@ -1,9 +1,6 @@
-"""Records what clients of a run see, in a process of its own:
-`python -m tests.judge.recorder FILE --kafka HOST:PORT --http HOST:PORT`.
-
-It reads the topics read committed, asks the API, and follows its streams, until its standard input
-ends. Then it reads what there is to the end, and closes the file.
-"""
+"""Records what clients of a run see: `python -m tests.judge.recorder FILE --kafka HOST:PORT --http
+HOST:PORT` reads committed records, asks the API and follows its streams until its standard input
+ends, then reads to the end and closes the file."""
 
 import argparse
 import json

@@ -1,5 +1,4 @@
-"""The actors of the simulation: machines with their workers, and calls that outlive their
-caller."""
+"""The actors of the simulation: machines with workers, and calls that outlive their caller."""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
@@ -44,9 +43,8 @@ class Watch(Observer):
     def __init__(self) -> None:
         self.to_rebuild: set[int] = set()  # shards refused with the advice to rebuild
         self.false_refusals: list[str] = []
-        """The reasons of refusals that say that the group's committed offset was lost or reset. No
-        worker and no fault does that. Only an operator does, or a log that comes back from a
-        copy."""
+        """Refusals that say that the group's committed offset was lost or reset, which only an
+        operator does, or a log that comes back from a copy."""
 
     def shard_refused(self, shard: int, reason: str, offset: int | None = None) -> None:
         if REBUILD in reason:
@@ -198,8 +196,7 @@ class Straggler:
 
     @property
     def fault(self) -> str:
-        """The kind of fault that its next arrival is; none if the end of a transaction comes too
-        late."""
+        """The kind of fault of its next arrival; none if the end of a transaction is too late."""
         if self.ends is None:
             return "late-call"
         producer, transactions = self.sender.driver.producer, self.group.transactions

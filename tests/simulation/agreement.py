@@ -12,9 +12,7 @@ from stream_rater.pipeline.estimator.admission import NONE_UNSETTLED, Agreement
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.ports import (
-    Step,
-)
+from stream_rater.pipeline.ports import Step
 
 from .actors import Actor
 from .game import LADDERS
@@ -36,8 +34,7 @@ class LadderEventsReadOnce(UnkindDriver):
 
 @catches("notes-read-once", "notes read after each poll", LadderEventsReadOnce)
 def ladder_is_changed_and_the_store_is_lost(stage: Stage) -> None:
-    """A worker with the old file continues after one with a new file notes a change. The store
-    loses everything and gets it back from the log."""
+    """Worker with the old file, then one with a new one, which notes it; the store is lost."""
     old, updater = stage.rated(A0, B0)
     stage.announce()
     stage.store.roll_back(0, 1000)

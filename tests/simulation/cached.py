@@ -1,5 +1,4 @@
-"""An estimator's belief cache, and several rounds of a player in a call: mutants with one rule left
-out, and the scenarios that catch them."""
+"""An estimator's belief cache, and several rounds of a player in a call: mutants, scenarios."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,8 +33,7 @@ from .stage import A0, A1, A2, B0, B1, B2, C0, C1, C2, NEVER_HEARS, Stage
 
 
 class EarlierRowsUnnoted(Updater):
-    """Step 12 without the notes of a player's earlier rows in a call: step 11 has one remembered
-    prior of each player."""
+    """Step 12 without notes of earlier rows in a call: step 11 has one prior a player."""
 
     def _build_events_again(
         self, number: int, call: ShardBatch, stored: StoredShard
@@ -50,8 +48,7 @@ class EarlierRowsUnnoted(Updater):
 
 @catches("earlier-rows-unnoted", "notes of a call's earlier rows", EarlierRowsUnnoted)
 def updater_dies_after_a_call_with_a_player_thrice(stage: Stage) -> None:
-    """Three rounds of the same players are applied in one call, and the updater dies before their
-    events are published."""
+    """Three rounds of the same players are applied in one call; the updater dies before events."""
     for _ in range(3):
         stage.round(A0, A1)
     estimator = stage.estimator()
@@ -74,8 +71,8 @@ def _all_by_the_belief(which: Ints, offset: Ints, last: Ints) -> tuple[Flags, In
     within(Updater, "_compute", changes, "fresh_rows", _all_by_the_belief),
 )  # fmt: skip
 def part_that_is_replayed_with_its_repetition(stage: Stage) -> None:
-    """An estimator dies while it sends parts, and its successor sends the round again. Both parts
-    of one player are applied, lost, and applied again in one call."""
+    """An estimator dies while it sends parts; its successor sends the round again. Both parts of
+    one player are applied, lost, and applied again in one call."""
     updater = stage.half_sent(A0, A1)
     successor = stage.estimator()
     stage.turns(successor)
@@ -88,8 +85,7 @@ def part_that_is_replayed_with_its_repetition(stage: Stage) -> None:
     within(Estimator, "_drop", BeliefCache, "clear", nothing),
 )  # fmt: skip
 def partition_that_comes_back(stage: Stage) -> None:
-    """An estimator loses a partition while it caches beliefs. Another rates a round. Then the first
-    has the partition again."""
+    """An estimator loses a partition while it caches; another rates a round; it comes back."""
     first, updater = stage.rated(A0, A1)
     second = stage.estimator()
     stage.turns(first)
@@ -144,8 +140,7 @@ class NoCapAShard(Estimator):
 
 @catches("no-cap-a-shard", "a bound on rows in flight by shard", NoCapAShard, stuck=True)
 def shard_that_stands_still(stage: Stage) -> None:
-    """A shard has no updater, and its players go on playing. The rounds of other shards are rated
-    all the same."""
+    """A shard has no updater, and its players go on playing. Other shards' rounds are rated."""
     stage.rows_in_flight = 4
     for _ in range(6):
         stage.round(A2, B2)
@@ -158,8 +153,7 @@ def shard_that_stands_still(stage: Stage) -> None:
 
 
 def keeping_cached(is_kept: Callable[[Fingerprints | None], bool]) -> type[Estimator]:
-    """Step 6 that keeps some of the cached beliefs that it should drop: those of these players, or
-    with None those of a whole ladder."""
+    """Step 6 that keeps beliefs that it should drop: of these players, None: of a ladder."""
 
     def drop_cached(self: Estimator, ladder: str, players: Fingerprints | None) -> None:
         if not is_kept(players):
@@ -205,8 +199,8 @@ class CachedThroughResume(Estimator):
 
 @catches("cached-through-resume", "no cache over a resumed round", CachedThroughResume)
 def zombie_sends_on_beside_a_cache(stage: Stage) -> None:
-    """An estimator has cached one of two players. A zombie has sent the two's round and a later one
-    of the other. The first finds that, and then the cached player has another round."""
+    """One of two players is cached; a zombie sends a round of both, then one of the other. The
+    first finds that, and the cached player has another round."""
     zombie, updater = _behind_a_large_round(stage)
     zombie.driver.unkindness = NEVER_HEARS
     successor = stage.estimator()
@@ -228,8 +222,7 @@ def zombie_sends_on_beside_a_cache(stage: Stage) -> None:
 
 
 def _behind_a_large_round(stage: Stage) -> tuple[Actor, Actor]:
-    """An estimator, and an updater of shards 0 and 1. Nothing can be committed, because a large
-    round waits for shard 2, which has no updater yet."""
+    """Nothing can be committed: a large round waits for shard 2, which has no updater yet."""
     stage.round(A2, B2)
     estimator, updater = stage.estimator(), stage.updater(0, 1)
     stage.through(estimator, CommitSource)
@@ -249,8 +242,7 @@ class CachedBeforeAcknowledged(Unacknowledged):
 
 @catches("cached-before-acknowledged", "cached once acknowledged", CachedBeforeAcknowledged)
 def part_overtaken_by_a_round_of_a_cached_player(stage: Stage) -> None:
-    """A part of one round is unsent when the next round of the other player is sent. Then the
-    estimator dies."""
+    """A part is unsent when the other player's next round is sent. Then the estimator dies."""
     estimator, updater = _behind_a_large_round(stage)
     stage.round(A0, A1)
     stage.through(estimator, Scatter)
@@ -313,8 +305,8 @@ class UpdatedTwice(Estimator):
 
 @catches("updated-twice", "a cached belief with the round once in it", UpdatedTwice)
 def round_is_sent_again_and_cached(stage: Stage) -> None:
-    """One part of a round is applied when the successor sends the round again. It caches the
-    beliefs, and then the same players have another round."""
+    """One part is applied when the successor sends the round again. It caches the beliefs, and then
+    the same players have another round."""
     stage.half_sent(A0, A1)
     stage.round(A0, A1)
     stage.turns(stage.estimator())
@@ -354,8 +346,7 @@ class TableTakenOver(Estimator):
 
 @catches("table-taken-over", "a cache of its own for each estimator", TableTakenOver)
 def zombie_caches_on(stage: Stage) -> None:
-    """An estimator hears that its parts are acknowledged when its successor has already rated the
-    next round."""
+    """Its parts are acknowledged when its successor has already rated the next round."""
     zombie, updater = stage.rated(A0, A1)
     stage.round(A0, A1)
     stage.until(zombie, Scatter)

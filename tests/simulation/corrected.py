@@ -1,5 +1,4 @@
-"""Corrections, those that wait for others, too: mutants with one rule left out, and the scenarios
-that catch them."""
+"""Corrections, also those that wait for others: mutants with one rule left out, and scenarios."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -40,8 +39,7 @@ from .world import UnkindDriver
 
 
 def _corrected(stage: Stage, kind: str, **about: Any) -> tuple[Actor, Actor]:
-    """Three rounds are rated, and a correction is applied. Returns an estimator and an
-    updater."""
+    """Three rounds are rated, and a correction is applied: an estimator and an updater."""
     stage.round(A0, B0)
     stage.round(A1, B0)
     estimator, updater = stage.rated(A0, A2)
@@ -92,8 +90,8 @@ def _blind(stored: StoredShard) -> StoredShard:
 
 @catches("corrected-twice", "corrections that are fresh only", CorrectedTwice)
 def estimator_dies_before_a_correction_is_committed(stage: Stage) -> None:
-    """The correction's parts are applied and published, and its offset is not committed. The
-    successor applies it again, while a later round waits."""
+    """The correction's parts are applied and published, its offset is not committed. The successor
+    applies it again, while a later round waits."""
     estimator, updater = stage.rated(A0, A1, times=2)
     stage.correct("round-voided", round_id="round-2")
     stage.until(estimator, Scatter)
@@ -126,8 +124,7 @@ class CorrectsTooEarly(Corrections):
 
 @catches("corrects-too-early", "corrections after all earlier rounds", CorrectsTooEarly)
 def earlier_round_waits_while_a_correction_comes(stage: Stage) -> None:
-    """A round waits for a shard without an updater when a correction of one of its players comes.
-    No belief is cached."""
+    """A round waits for a shard without updater when a player's correction comes; no cache."""
     stage.estimator_cache = 0
     stage.round(A2, B2)
     stage.round(A0, A1)
@@ -181,8 +178,8 @@ class _Forgetful(LadderEdits):
 
 @catches("batch-forgotten", "a batch whose parts are sent", BatchForgotten)
 def estimator_dies_after_a_batch_is_recorded(stage: Stage) -> None:
-    """Two corrections wait for `corrections-applied`, one of them for a round that does not
-    exist. The estimator dies when it has recorded what it accepts, and has sent nothing."""
+    """Two corrections wait for `corrections-applied`, one of a round that does not exist. The
+    estimator dies when it has recorded what it accepts, and sent nothing."""
     estimator, updater = stage.rated(A0, A1, times=2)
     stage.correct("round-voided", round_id="round-2", batched=True)
     stage.correct("round-voided", round_id="nowhere", batched=True)
@@ -196,8 +193,7 @@ def estimator_dies_after_a_batch_is_recorded(stage: Stage) -> None:
 
 
 class FoundByTheRecord(UnkindDriver):
-    """Step 1 that starts after the last rejected record, though a later one was committed with
-    it."""
+    """Step 1 that starts after the last rejected record, though later ones were committed."""
 
     def look_for_offsets(self, partitions: frozenset[int]) -> Steps:
         remains = yield from super().look_for_offsets(partitions)
@@ -208,8 +204,8 @@ class FoundByTheRecord(UnkindDriver):
 
 @catches("found-by-the-record", "offsets by what came with rejections", FoundByTheRecord)
 def offsets_expire_after_a_batch(stage: Stage) -> None:
-    """A batched correction is rejected when it is to be applied. Then all workers are gone for so
-    long that Kafka deletes the estimators' offsets."""
+    """A batched correction is rejected when it is to be applied. Then all are gone for so long that
+    Kafka deletes the estimators' offsets."""
     estimator, updater = stage.rated(A0, A1)
     stage.correct("round-voided", round_id="nowhere", batched=True)
     stage.through(estimator, CommitSource)
@@ -267,8 +263,7 @@ def updater_dies_before_it_publishes_the_unannounced(stage: Stage) -> None:
 
 @catches("season-twice", "the season of the remembered prior", with_present("season"))
 def estimator_dies_in_the_first_round_of_a_season(stage: Stage) -> None:
-    """One part of the first round after a season's start was sent and applied, the other was
-    not."""
+    """One part of the first round after a season's start was applied, the other not sent."""
     estimator, updater = stage.rated(A0, A1)
     stage.correct("season-started", season=1, keep=0.5, sigma=200.0)
     stage.turns(estimator)
@@ -283,8 +278,7 @@ def estimator_dies_in_the_first_round_of_a_season(stage: Stage) -> None:
     altered(Cutoff, knows_published=False),
 )  # fmt: skip
 def store_is_rebuilt_after_an_unannounced_change(stage: Stage) -> None:
-    """A correction moves players by less than is published, and the store is rebuilt before their
-    next round."""
+    """A correction moves players by less than is published; a rebuild precedes their next round."""
     estimator, updater = stage.rated(A0, A1, times=2)
     amended = [{"player": A0, "rank": 1}, {"player": A1, "rank": 2}]
     stage.correct("round-amended", round_id="round-1", standings=amended, weight=0.9995)
@@ -299,8 +293,8 @@ restates_nothing = altered(Cutoff, restates=False)  # notes no corrections again
 
 @catches("rebuilt-without-notes", "rebuild that notes the corrections", restates_nothing)
 def ladder_events_are_lost_and_the_store_is_rebuilt(stage: Stage) -> None:
-    """A player is removed, another merged, and a correction waits. The topic of the notes is
-    deleted, and the store is rebuilt. The players play on, and the correction is applied."""
+    """A player is removed, another merged, a correction waits. The notes' topic is deleted, the
+    store rebuilt; the players play on, the correction is applied."""
     estimator, updater = _corrected(stage, "player-removed", player=A0)
     stage.correct("player-merged", player=A2, into=A1)
     stage.correct("round-voided", round_id="round-2", batched=True)
@@ -315,8 +309,7 @@ def ladder_events_are_lost_and_the_store_is_rebuilt(stage: Stage) -> None:
 
 @catches("rebuilt-beside-other-notes", "no notes of another log", restates_nothing)
 def ladder_events_newer_than_the_log(stage: Stage) -> None:
-    """A player is removed. Then the log comes back from an older copy, and the notes do not. An
-    operator rebuilds the store, and the player plays on."""
+    """A player is removed; the log comes back older, the notes do not. He plays on."""
     stage.round(A0, B0)
     stage.rated(A0, A1)
     older = stage.copy_of_the_log()
@@ -339,8 +332,7 @@ class CheckpointAfterAnEdit(CorrectionJob):
 
 @catches("checkpoint-after-an-edit", "checkpoints before all edited rounds", CheckpointAfterAnEdit)
 def store_goes_back_to_an_older_checkpoint(stage: Stage) -> None:
-    """A checkpoint does not know that an earlier round was voided: Redis lost what had replaced
-    it."""
+    """A checkpoint knows no voided earlier round: Redis lost what had replaced it."""
     estimator, updater = stage.rated(A0, A1, times=2)
     stage.correct("round-voided", round_id="round-2")
     stage.through(estimator, CommitSource)
@@ -367,8 +359,7 @@ class CheckpointMustBeKept(UnkindDriver):
     "checkpoint-must-be-kept", "corrections without checkpoints", CheckpointMustBeKept, stuck=True
 )  # fmt: skip
 def store_takes_no_checkpoint(stage: Stage) -> None:
-    """The store is full when a correction would keep a checkpoint, and a second one would read
-    it."""
+    """The store is full when a correction would keep a checkpoint, and a second would read it."""
     stage.store.unkept = 1.0
     _corrected(stage, "round-voided", round_id="round-1")
     stage.correct("round-voided", round_id="round-3")
@@ -400,8 +391,8 @@ def round_comes_again_after_a_checkpoint(stage: Stage) -> None:
     altered(Cutoff, pending_corrections=lambda _: {}),
 )  # fmt: skip
 def store_is_rebuilt_while_a_correction_waits_to_be_applied(stage: Stage) -> None:
-    """A round was sent, then a correction of an earlier one. Nobody has applied either when the
-    store is lost. The round's event shows it as it was before the correction."""
+    """A round was sent, then a correction of an earlier one; neither is applied when the store is
+    lost. The round's event shows it as before the correction."""
     estimator, _ = stage.rated(A0, A1, times=2)
     stage.round(A1, A0)
     stage.turns(estimator)
@@ -450,8 +441,7 @@ class ValidatedByALaterRecord(QueueLookahead):
 
 @catches("validated-by-a-later-record", "verdicts by the log before", ValidatedByALaterRecord)
 def same_round_is_voided_twice_in_a_queue(stage: Stage) -> None:
-    """Three corrections come in one poll. The second one counts, and the last one does not, since
-    the same was done before."""
+    """Three corrections in one poll: the second counts, the last, the same again, does not."""
     stage.rated(A0, A1, times=2)
     stage.correct("round-voided", round_id="nowhere")
     stage.correct("round-voided", round_id="round-1")
@@ -496,8 +486,7 @@ def round_before_a_checkpoint_is_voided(stage: Stage) -> None:
     altered(CorrectionJob, _add_amended=nothing),
 )  # fmt: skip
 def player_of_an_amended_round_is_removed(stage: Stage) -> None:
-    """The only round of a player is one that a correction has put the player into. Then a
-    checkpoint is made, and the player is removed."""
+    """A correction put a player into his only round. After a checkpoint he is removed."""
     estimator, _ = stage.rated(A0, A1, times=2)
     amended = [{"player": A0, "rank": 1}, {"player": "late", "rank": 2}]
     stage.correct("round-amended", round_id="round-1", standings=amended)

@@ -1,13 +1,8 @@
-"""The engine of a standalone process on a data file whose disk fails, and whose power is cut.
-
-A power cut, or a kill, at some instant is simulated by a copy of the file, its write-ahead log and
-its lock file, with which another process goes on. It comes before or after any statement, or within
-a commit. There, the sectors of the write-ahead log that are not synchronized yet are the old or the
-new ones, in any mixture. If the commit also moves pages into the file, those of the file are.
-
-Not simulated: that a disk loses what it has confirmed (`synchronous` is tested in
-`tests/unit/test_data_file.py`), and that a sector is neither the old nor the new one.
-"""
+"""The engine of a standalone process on a data file whose disk fails. A power cut, or a kill,
+before or after any statement or within a commit, is a copy of the file, its write-ahead log and
+lock, with which another process goes on; sectors that are not synchronized, of the log, and of the
+file if pages move, are old or new in any mixture. Not simulated: a disk that loses what it has
+confirmed (`synchronous`: `tests/unit/test_data_file.py`), or sectors neither old nor new."""
 
 import random
 import shutil
@@ -115,8 +110,7 @@ class Disk:
     def __init__(self, rng: random.Random, folder: Path) -> None:
         self.rng, self._folder = rng, folder
         self.fails = self.cuts = self.tears = 0.0
-        """The probabilities of a failure and of a cut at a statement, and of a cut within a
-        commit."""
+        """Probabilities of a failure and a cut at a statement, and of a cut within a commit."""
         self.happened: Counter[str] = Counter()
         self._copies = 0
         self.left: Path | None = None  # what another process finds after a cut
@@ -132,8 +126,7 @@ class Disk:
 
 
 class UnkindConnection:
-    """A connection whose statements may fail, and before and within which the power may be cut, as
-    a disk decides."""
+    """A connection whose statements may fail, and at and within which the power may be cut."""
 
     def __init__(self, disk: Disk, process: Process) -> None:
         self._real: Any = process.database.connection
@@ -187,8 +180,7 @@ def contents(path: Path) -> tuple[bytes, bytes]:
 
 
 def torn(rng: random.Random, old: tuple[bytes, bytes], new: tuple[bytes, bytes], to: Path) -> Path:
-    """A file as a power cut within a commit may leave it. The write-ahead log is synchronized
-    before pages move into the file."""
+    """As a cut within a commit may leave it: the log is synchronized before pages move."""
     moved = old[0] != new[0] and rng.random() < 0.5
     to.write_bytes(mixed(rng, old[0], new[0]) if moved else old[0])
     beside(to, "-wal").write_bytes(new[1] if moved else mixed(rng, old[1], new[1]))
@@ -232,8 +224,7 @@ class Gap(Exception):
 
 
 def as_in_memory(path: Path, events: Sequence[Event]) -> tuple[memory.Log, memory.Store]:
-    """What the oracle compares: the log of a data file with these events, and its beliefs. Raises
-    Gap."""
+    """What the oracle compares: a data file's log with these events, and beliefs. Raises Gap."""
     with closing(connect_reader(path)) as reader:
         (partitions,) = reader.execute("SELECT value FROM meta WHERE name='partitions'").fetchone()
         log, store = memory.Log(int(partitions), 1), memory.Store()

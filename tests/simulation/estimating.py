@@ -1,5 +1,5 @@
-"""Steps 1 to 7: mutants with one rule left out, each before the scenario that ends in a violation
-without it. `test_directed` plays each scenario with the rule and without it."""
+"""Steps 1 to 7: mutants with one rule left out, each before the scenario that fails without it,
+which `test_directed` plays with the rule and without."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -58,8 +58,7 @@ def round_in_another_ladders_partition(stage: Stage) -> None:
 
 @catches("no-floor", "step 1's floor", altered(Estimator, _raise_floors=nothing))
 def successor_before_the_parts_are_applied(stage: Stage) -> None:
-    """An estimator commits a round and dies. Its successor sees the players' next round before the
-    updater has seen the first."""
+    """An estimator commits and dies; its successor is at the next round before the updater."""
     stage.round(A0, A1)
     first = stage.estimator()
     stage.through(first, CommitSource)
@@ -140,8 +139,7 @@ def with_present(*names: str) -> type[Estimator]:
 
 @catches("current-prior", "the remembered prior", with_present("mu", "sigma", "time", "season"))
 def estimator_dies_while_it_sends(stage: Stage) -> None:
-    """Of two who have played, one's part was sent and applied, the other's was not. The successor
-    rates the round again."""
+    """Of two veterans one's part was applied, the other's not sent; the round is rated again."""
     for each in stage.rated(A0, A1):
         stage.crash(each)
     stage.half_sent(A0, A1)
@@ -149,8 +147,7 @@ def estimator_dies_while_it_sends(stage: Stage) -> None:
 
 
 class Unacknowledged(Estimator):
-    """Step 6 without the acknowledgements: only the parts of a wave's first shard are waited for.
-    The others are sent after the next commit."""
+    """Step 6 that waits for the parts of a wave's first shard only; the rest after a commit."""
 
     def _forget_everything(self) -> None:
         super()._forget_everything()
@@ -197,8 +194,8 @@ def part_overtaken_by_the_next_wave(stage: Stage) -> None:
 
 
 def _after_a_round_that_waits(stage: Stage) -> None:
-    """An estimator without a cache, and an updater of shards 0 and 1. Nothing can be committed,
-    because the next round waits for shard 2, which has no updater yet."""
+    """No cache, an updater of shards 0 and 1; nothing can be committed, since the next round waits
+    for shard 2, which has no updater yet."""
     stage.estimator_cache = 0
     stage.round(A2, B2)
     estimator = stage.estimator()
@@ -208,12 +205,10 @@ def _after_a_round_that_waits(stage: Stage) -> None:
 
 
 class ResumedNotPending(Estimator):
-    """Step 5 without pending parts: players of a round that was sent before do not wait.
-
-    It fails only under two conditions. A zombie sends two rounds of one player after its successor
-    has set its floors, and commits nothing in between, since a failed commit would end it. And the
-    first round is half applied when the successor comes to it. None of 6,000 seeds does this.
-    """
+    """Step 5 without pending parts: players of a round that was sent before do not wait. It fails
+    only if a zombie sends two rounds of one player after its successor has set its floors, with no
+    commit, which would end it, in between, and the first is half applied when the successor comes
+    to it: none of 6,000 seeds does this."""
 
     def _resume(self, resumed: PendingRounds) -> Step[None]:
         self._was_sent(resumed, dict.fromkeys(range(self._shards), 0))
@@ -222,8 +217,8 @@ class ResumedNotPending(Estimator):
 
 @catches("resumed-not-pending", "pending parts of a resumed round", ResumedNotPending)
 def zombie_sends_on(stage: Stage) -> None:
-    """While its successor sets its floors, a zombie sends two rounds of one player. Only one part
-    of the first round is applied when the successor finds that it was sent."""
+    """While its successor sets floors, a zombie sends two rounds of one player; one part of the
+    first is applied when the successor finds that it was sent."""
     _after_a_round_that_waits(stage)
     zombie, updater = stage.actors
     stage.turns(updater)
@@ -260,8 +255,7 @@ class FirstPart(Estimator):
 
 @catches("first-piece", "all pieces of a large round first", FirstPart)
 def next_round_between_the_parts_of_a_large_one(stage: Stage) -> None:
-    """A round of three players in two pieces; a player of the second piece has another round right
-    after it."""
+    """A round of three in two pieces; a player of the second has another round right after."""
     stage.round(A0, A1, A2)
     stage.round(A2, B2)
     stage.turns(stage.estimator())
@@ -298,8 +292,7 @@ def round_still_waiting_at_a_crash(stage: Stage) -> None:
 
 
 class PlainCommits(UnkindDriver):
-    """Step 7 that commits without a transaction if nothing is rejected. Kafka checks only the
-    member and the generation of such a commit, which may arrive late."""
+    """Step 7 without a transaction if nothing is rejected: such a commit may arrive late."""
 
     commits_plainly = True
 
@@ -319,8 +312,7 @@ class PlainCommits(UnkindDriver):
 
 @catches("plain-commits", "offsets in a transaction, too", PlainCommits)
 def commit_that_comes_late(stage: Stage) -> None:
-    """A commit times out. Its sender continues and commits a rejection after it. Then the first
-    commit arrives."""
+    """A commit times out; its sender commits a rejection after it; then the first arrives."""
     stage.round(A0, B0)
     estimator, updater = stage.workers()
     stage.until(estimator, CommitSource)
@@ -379,8 +371,7 @@ def offsets_expire(stage: Stage) -> None:
     "rejects-deleted-again", "no guess after rejections are gone", finding(rejections_deleted=False)
 )  # fmt: skip
 def offsets_and_rejections_expire(stage: Stage) -> None:
-    """Kafka deletes the estimators' offsets and the rejections. A worker that starts then ends by
-    itself, and an operator commits the offset."""
+    """Kafka deletes offsets and rejections; a new worker ends, and an operator commits one."""
     estimator, _ = stage.rated(A0, B0)
     stage.report(b"no round")
     stage.through(estimator, CommitSource)
@@ -411,8 +402,8 @@ def duplicate_after_a_crash(stage: Stage) -> None:
 
 
 class IdsInStore(Estimator):
-    """Step 2 that records round ids in the store when it reads them: the second reader of an id
-    finds a duplicate. The store keeps the first of several writes, as Redis does with SET NX."""
+    """Step 2 that records ids in the store when read, the first of several writes, as by SET NX:
+    the second reader of an id finds a duplicate."""
 
     _readings = itertools.count()
 

@@ -1,10 +1,7 @@
-"""Simulates variations of what reached something new: `python -m tests.simulation.explore`.
-
-A run whose machines take two transitions after each other that no run before took in this order is
-kept. A variation of it is the same run up to the step where this happened, and random from there
-on. So rare situations are visited more often than by fresh seeds alone. Every second run is a fresh
-seed. The exit code is 1 if any run violates the protocol; its line has the command that replays it.
-"""
+"""`python -m tests.simulation.explore`: a run whose machines take two transitions in an order that
+no run took before is kept, and varied: the same up to that step, random from there, so rare
+situations come more often. Every second run is a fresh seed. Exit code 1: a violation; its line has
+the command that replays it."""
 
 import argparse
 import os

@@ -1,5 +1,4 @@
-"""The faults of a simulation, counted where they happen: a fault that never happens tests
-nothing."""
+"""Faults, counted where they happen: a fault that never happens tests nothing."""
 
 from collections import Counter
 
@@ -47,8 +46,7 @@ Faults = Counter[str]  # the number of faults by kind
 
 
 def overtaken(log: Log) -> int:
-    """How many parts are the first of a round and follow, in their shard, a part of a later round
-    of the same partition."""
+    """Parts that are first of a round and follow, in their shard, one of a later round."""
     found = 0
     for shard in log.parts:
         seen: set[tuple[int, int]] = set()

@@ -1,5 +1,4 @@
-"""What a simulated game does: rounds of a few players, with duplicates and junk, under any
-conditions."""
+"""What a simulated game does: rounds of few players, duplicates and junk, under any conditions."""
 
 import random
 from dataclasses import dataclass, replace
@@ -65,12 +64,9 @@ PARTITIONS = 2
 SHARDS = 3
 START_S = 1_700_000_000
 QUIET_EFFECTS = 20_000
-"""After the last fault, everything must be finished within this many effects; otherwise something
-is stuck."""
+"""After the last fault all must be finished within so many effects, or something is stuck."""
 STILL_EFFECTS = 40  # for this many more effects it must stay finished
-ASKED = 10
-"""How often QUIET_EFFECTS are allowed: longer than a refused shard is left alone. A worker that was
-paused while the store was rebuilt may refuse a shard because of what it had read before."""
+ASKED = 10  # How often QUIET_EFFECTS: a worker paused over a rebuild refuses a shard for some time.
 CHANCES = {
     "crash": 0.004, "sleep_or_wake": 0.004, "rebalance": 0.003, "roll_back": 0.002, "fail": 0.006,
     "arrive": 0.04, "time_out": 0.004, "litter": 0.0005, "wipe": 0.0007, "lose": 0.0004,
@@ -119,8 +115,7 @@ class Submission:
 
 
 class Patience:
-    """Lets records wait until a correction or a seed is applied. So some are applied before later
-    records come, and between two faults."""
+    """Lets records wait until a correction or seed is applied, so some are before later ones."""
 
     def __init__(self, rng: random.Random, most: int) -> None:
         """Records wait for `most` steps."""
@@ -162,8 +157,7 @@ def submissions(rng: random.Random, conditions: Weather) -> list[Submission]:
 
 
 def arrival_s(rng: random.Random, number: int) -> float:
-    """When the broker receives this record, by its clock. The clock may have jumped, so that rounds
-    seem to arrive before they were completed."""
+    """The broker's time of a record; its clock may have jumped to before a round's end."""
     return START_S + number * 3600 + rng.choice([*[7200.0] * 18, 1e6, -1e6])
 
 

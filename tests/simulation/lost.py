@@ -1,5 +1,4 @@
-"""`round-completed` loses records, and a rebuild closes it: mutants with one rule left out, and the
-scenarios that catch them."""
+"""`round-completed` loses records, and a rebuild closes it: mutants and scenarios."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,8 +14,7 @@ from .game import PARTITION_OF
 from .registry import altered, catches
 from .stage import A0, B0, C0, D0, Stage
 
-STEPS = 20
-"""More steps than a rebuild has."""
+STEPS = 20  # More steps than a rebuild has.
 TURNS = 50
 
 
@@ -41,8 +39,7 @@ def lose(stage: Stage, kept: int) -> None:
 
 
 def refilled(stage: Stage) -> None:
-    """Three rounds are lost, and two others take the first of their offsets. By the parts, A0 and
-    B0 have no round behind the first one."""
+    """Three rounds are lost, two others take their offsets; A0's and B0's parts know no other."""
     stage.rated(A0, B0)
     rate(stage, (A0, B0), (C0, D0), (C0, D0))
     lose(stage, 1)
@@ -148,8 +145,7 @@ class FilledToTheCommit(Closing):
 
 @catches("filled-to-the-commit", "filled up to all that is named", FilledToTheCommit)
 def event_is_ahead_of_the_commit(stage: Stage) -> None:
-    """A round is published, and its estimator dies before it commits the source. Then it is
-    lost."""
+    """A round is published, its estimator dies before it commits the source; then it is lost."""
     stage.rated(A0, B0)
     stage.rates(stage.actors[0], stage.actors[1], A0, B0)
     stage.round(B0, A0)
@@ -172,8 +168,7 @@ class FilledBeforeDisowned(Closing):
 
 @catches("filled-before-disowned", "torn for all until the end", FilledBeforeDisowned)
 def killed_while_the_log_is_filled(stage: Stage) -> None:
-    """The offset was committed by an older release, without a checksum. A rebuild is killed when
-    the log has reached it again."""
+    """Committed by an older release, without checksum; a rebuild dies when the log is filled."""
     refilled(stage)
     stage.log.estimators.tails.clear()
     stage.rebuild(steps=3)
@@ -190,8 +185,8 @@ class FilledBeforeUnfinished(Closing):
 
 @catches("filled-before-unfinished", "unfinished before anything", FilledBeforeUnfinished)
 def offset_is_committed_by_hand(stage: Stage) -> None:
-    """The events of lost rounds are lost, too. A rebuild is killed when the log is filled. Instead
-    of another one, an operator commits the end of the log, and starts workers."""
+    """Lost rounds' events are lost, too; a rebuild dies when the log is filled, and an operator
+    commits the end of the log instead, and starts workers."""
     stage.rated(A0, B0)
     stage.rates(stage.actors[0], stage.actors[1], A0, B0)
     lose(stage, 1)
@@ -205,8 +200,7 @@ def offset_is_committed_by_hand(stage: Stage) -> None:
 
 @catches("last-filler-empty", "a word in the last record", altered(Closing, _last_value=do_nothing))
 def lost_again_within_the_fill(stage: Stage) -> None:
-    """The records that the rebuild appended are lost, too. Others take their offsets. The last of
-    these is empty, which is no round."""
+    """What the rebuild appended is lost, too; others, the last of them empty, take the offsets."""
     stage.rated(A0, B0)
     rate(stage, (A0, B0))
     lose(stage, 1)

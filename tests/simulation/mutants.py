@@ -1,5 +1,4 @@
-"""All mutants: the protocol with one rule left out at a time, each with the scenario that catches
-it. `@catches` registers both where the scenario is, in these modules."""
+"""All mutants, one rule left out each, with the scenario that catches it (`@catches`)."""
 
 from . import (  # noqa: F401
     agreement,

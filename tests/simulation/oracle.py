@@ -1,5 +1,4 @@
-"""The oracle of the simulation: the sequential replay of the log, with its beliefs, events and
-rejections."""
+"""The oracle: the sequential replay of the log, with its beliefs, events and rejections."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -70,8 +69,7 @@ def replay(log: Log, ladders: Ladders, window: int) -> Expected:
 def _well_formed(
     records: Sequence[Record], ladders: Ladders, partitions: int, expected: Expected
 ) -> dict[int, Correction]:
-    """By offset, the corrections among these records. Those that are not well-formed are
-    rejected."""
+    """By offset, the corrections among these that are well-formed; others are rejected."""
     found = {}
     for record in filter(kind_of, records):
         if is_seed(record):
@@ -103,8 +101,7 @@ def _seed(record: Record, validator: RecordValidator, expected: Expected) -> Non
 
 
 def _is_of_another_file(log: Log, rejected: Rejection, code: str | None) -> bool:
-    """Whether a rejection may have the code of an older ladders file, in place of `code`: if the
-    record lies outside of its ladder's partition, where no file needs to agree."""
+    """Whether an older file's code is right, too: outside of its partition files may differ."""
     if code == "wrong-partition":
         return True
     partition, offset = rejected.record.partition, rejected.record.offset
@@ -118,11 +115,9 @@ def violations(
     log: Log, store: Store, ladders: Ladders, window: int, once: int, *, rebuilt: bool,
     torn: bool = False, traces: bool = True,
 ) -> list[str]:  # fmt: skip
-    """The differences of log and store from the expected outcome. `once` is the former number of
-    shards. `rebuilt`: beliefs may be as a rebuild leaves them. `torn`: the log lost records. Then
-    events of lost rounds stay, and of each player the newest event is compared. `traces`: whether
-    what corrections left in beliefs is compared: a rebuild after a loss publishes it all, even
-    where nothing was lost."""
+    """How log and store differ from what is expected. `once`: the former shards. `rebuilt`: beliefs
+    as a rebuild leaves them. `torn`: the log lost records, whose events stay; newest events are
+    compared. `traces`: so are corrections' traces, all published by a rebuild after a loss."""
     expected = replay(log, ladders, window)
     shards = len(log.parts)
     found = _beliefs(store, expected, shards, rebuilt=rebuilt, torn=torn, traces=traces)
@@ -158,8 +153,7 @@ def _closed(records: Sequence[Record]) -> int:
 
 
 def _newest(store: Store, changes: Mapping[Player, Sequence[EventValues]]) -> list[str]:
-    """Where the event with the greatest offset is not what the store has, and where events do not
-    go on from the one before, once a rebuild has published what differed."""
+    """Where newest events are not the store's, or events do not join after a rebuild."""
     found = []
     stored = {who: data for beliefs in store.beliefs.values() for who, data in beliefs.items()}
     for player in sorted(changes.keys() | stored.keys() - {REBUILT}):
@@ -238,9 +232,8 @@ def _has_later_row(
     stored: tuple[int, bytes] | None, ways: Sequence[Mapping[Player, tuple[int, bytes]]],
     expected: Expected, player: Player,
 ) -> bool:  # fmt: skip
-    """Whether a belief differs from one that is due by its last offset alone, which is that of a
-    later row of a seed or a reset without effect. A rebuild stores the offset of each player's last
-    row before its cut-off, also in a belief that a correction has written."""
+    """Whether it differs by its last offset alone, of a later row without effect, which a rebuild
+    stores for each player, also in a belief that a correction wrote."""
     due = [way[player] for way in ways if player in way]
     rows = expected.ladders[player[0]].seed_rows.get(player[1], ())
     if stored is None or _last(stored) not in rows:
@@ -262,8 +255,7 @@ def _without_last(record: tuple[int, bytes]) -> tuple[int, bytes, bytes]:
 
 
 def _has_no_round(stored: tuple[int, bytes] | None) -> bool:
-    """Whether a belief has no rounds. After a rebuild, only its last published values matter, and
-    the player's next event shows them."""
+    """Without rounds, only last published values matter after a rebuild."""
     return stored is None or not belief_record.decode([stored[1]], 0, 0.0, 1.0).header["rounds"][0]
 
 

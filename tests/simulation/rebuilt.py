@@ -1,5 +1,4 @@
-"""The store is lost and rebuilt, or lost again: mutants with one rule left out, and the scenarios
-that catch them."""
+"""The store is lost and rebuilt, or lost again: mutants with one rule left out, and scenarios."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -55,8 +54,7 @@ def rebuilt_while_a_part_waits(stage: Stage) -> None:
     altered(Cutoff, of=lambda self, _rows, partitions: self._sent[partitions] - 1),
 )  # fmt: skip
 def rebuilt_before_the_source_is_committed(stage: Stage) -> None:
-    """The store is lost after a round was rated and published, and its estimator died before it
-    committed the source."""
+    """Lost when a round was published, and its estimator died before it committed the source."""
     stage.round(A0, A1)
     estimator, updater = stage.workers()
     stage.through(estimator, Scatter)
@@ -68,8 +66,7 @@ def rebuilt_before_the_source_is_committed(stage: Stage) -> None:
     "cutoff-without-seeds", "rebuild by parts of seeds, too", altered(Cutoff, _add_seeds=nothing),
 )  # fmt: skip
 def rebuilt_while_a_seed_waits(stage: Stage) -> None:
-    """The store is lost after a seed and a reset were sent and committed, and before they are
-    applied."""
+    """Lost after a seed and a reset were sent and committed, and before they are applied."""
     estimator, _ = stage.rated(A0, A1)
     stage.seed(B0, A0)
     stage.reset(A1)
@@ -101,8 +98,8 @@ class MarksOverlooked(Updater):
 
 @catches("marks-overlooked", "the marks of rebuilds", MarksOverlooked)
 def lost_after_shards_were_added(stage: Stage) -> None:
-    """Players move to a new shard, and the store is lost during work. The new shard's log holds all
-    but what the players were before. A round is reported before the rebuild."""
+    """Players move to a new shard, and the store is lost during work: the new shard's log lacks
+    what they were. A round is reported before the rebuild."""
     stage.begin_with(2)
     estimator, updater = stage.sent(A2, B2)
     stage.turns(updater)
@@ -132,8 +129,8 @@ class EpochNotCompared(UnkindDriver):
 
 @catches("epoch-not-compared", "compare-and-set on the epoch", EpochNotCompared)
 def updater_stopped_over_a_rebuild(stage: Stage) -> None:
-    """An updater stops before it applies a part, which so waits for the rebuild, too. That keeps
-    fewer factors of A0, who was between equals: no event and no part shows it. It goes on."""
+    """An updater stops before it applies a part, which waits over the rebuild, too; that keeps
+    fewer factors of A0, who was between equals, shown by no event or part. It goes on."""
     for first, last in ((B0, C0), (B1, C1)):
         stage.rated(first, A0, last)
         stage.actors.clear()
@@ -155,8 +152,8 @@ class AbsencesNotCompared(UnkindDriver):
 
 @catches("absences-not-compared", "as many new beliefs as were absent", AbsencesNotCompared)
 def beliefs_vanish_within_a_call(stage: Stage) -> None:
-    """A hash with two players' beliefs is deleted while a call that writes one is on its way. An
-    operator rebuilds if asked to. Then the other player has a round. Nothing is cached."""
+    """A hash of two beliefs is deleted while a call that writes one is on its way; an operator
+    rebuilds if asked to; the other player has a round, nothing cached."""
     stage.estimator_cache = 0
     stage.rated(A0, B0)
     stage.round(A0, C0)
@@ -178,8 +175,7 @@ class FloorsAtTheEnds(Estimator):
 
 @catches("foreign-priors", "no priors of another history", FloorsAtTheEnds)
 def log_that_is_shorter_than_the_store(stage: Stage) -> None:
-    """The log comes back from an older copy, the store does not. Rounds are reported. An operator
-    does what the updater asks for."""
+    """The log comes back older, the store does not. Rounds come; an operator does as told."""
     stage.rated(A0, B0)
     older = stage.copy_of_the_log()
     stage.round(B0, A0)
@@ -202,8 +198,8 @@ class TailsNotCompared(UnkindDriver):
 
 @catches("tails-not-compared", "the last record that was applied", TailsNotCompared)
 def shorter_log_that_grew(stage: Stage) -> None:
-    """The log comes back from an older copy, the store does not. The store comes back from a later
-    copy when other rounds are rated and the log is as long as it was."""
+    """The log comes back older, the store does not; it does, from a later copy, when other rounds
+    are rated and the log is as long as it was."""
     stage.rated(A0, B0)
     older = stage.copy_of_the_log()
     stage.round(B0, A0)
@@ -228,8 +224,8 @@ def shorter_log_that_grew(stage: Stage) -> None:
     altered(Estimator, _check_source=nothing),
 )  # fmt: skip
 def rounds_vanish_and_others_take_their_offsets(stage: Stage) -> None:
-    """An unclean election loses rounds that were rated, and no more. Other rounds are reported,
-    until the log is as long as it was. An operator rebuilds if a worker asks for it."""
+    """An unclean election loses rated rounds, and no more; others come until the log is as long. An
+    operator rebuilds if a worker asks for it."""
     stage.rated(A0, B0)
     stage.round(B0, A0)
     stage.turns()
@@ -250,8 +246,7 @@ class CutoffOfParts(Cutoff):
 
 @catches("cutoff-of-parts", "rebuild of a torn log", CutoffOfParts)
 def parts_vanish(stage: Stage) -> None:
-    """An unclean election loses parts that were applied. Rounds, store and committed offsets
-    stay."""
+    """An unclean election loses applied parts; rounds, store and committed offsets stay."""
     stage.rated(A0, B0)
     stage.round(B0, A0)
     stage.turns()
@@ -279,8 +274,8 @@ by_parts_left = altered(Cutoff, add_published=nothing)  # whatever was published
     finding(parts_deleted=False), by_parts_left,
 )  # fmt: skip
 def lost_while_forgotten_rounds_are_read_again(stage: Stage) -> None:
-    """Kafka deletes the estimators' offsets, and parts. A worker that starts then ends by itself,
-    and an operator commits the offset; or else it sends a round again. Then the store is lost."""
+    """Kafka deletes offsets, and parts; a new worker ends, and an operator commits the offset, or
+    else it sends a round again. Then the store is lost."""
     stage.rated(A0, B0)
     estimator, updater = stage.actors
     stage.rates(estimator, updater, A0, B0)
@@ -295,8 +290,8 @@ def lost_while_forgotten_rounds_are_read_again(stage: Stage) -> None:
 
 
 def shards_added_beside_a_paused_estimator(stage: Stage) -> Actor:
-    """An estimator is paused before it sends a round's parts, cut for two shards. Another estimator
-    and an updater rate the round, and shards are added. Returns the paused estimator."""
+    """An estimator pauses before it sends parts for two shards; others rate the round, shards are
+    added. Returns the paused one."""
     stage.begin_with(2)
     stage.round(A2, B2)
     paused = stage.estimator()
@@ -342,8 +337,8 @@ def paused_while_shards_were_added_and_owner_again(stage: Stage) -> None:
     altered(Cutoff, _takes_effect=lambda *_: True),
 )  # fmt: skip
 def lost_again_after_shards_were_added(stage: Stage) -> None:
-    """The paused estimator wakes up and sends the parts of a round that nobody else has sent.
-    Before they are sent for the present number of shards, the store is lost again."""
+    """It sends parts that nobody else has sent; before they are sent for the present number of
+    shards, the store is lost again."""
     stage.begin_with(2)
     stage.round(A2, B2)
     paused = stage.estimator()
@@ -357,8 +352,7 @@ def lost_again_after_shards_were_added(stage: Stage) -> None:
 
 @catches("cutoff-by-parts-left", "rebuild by what was published", by_parts_left)
 def round_is_sent_again_after_its_parts_were_deleted(stage: Stage) -> None:
-    """A round is applied and published, and its parts are deleted. Its estimator had not committed
-    it, so a successor sends them again. Then the store is lost."""
+    """A round is sent again after its parts were published and deleted; the store is lost."""
     stage.rated(A0, A1)
     stage.round(A1, A0)
     estimator, updater = stage.workers()

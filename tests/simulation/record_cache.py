@@ -87,8 +87,7 @@ def shard_that_comes_back(stage: Stage) -> None:
 
 @catches("cache-kept-after-a-mismatch", "records dropped after a mismatch", kept_through("_update"))
 def store_goes_back_before_a_call(stage: Stage) -> None:
-    """The store loses the last call, and so it refuses the next one. A player of the lost call is
-    not in the next one."""
+    """The store loses the last call, so it refuses the next, without a player of the lost one."""
     estimator, updater = stage.rated(A0, B0)
     _next_round(stage, estimator, updater, A0, C0)
     stage.sends(estimator, A0, D0)
@@ -99,8 +98,7 @@ def store_goes_back_before_a_call(stage: Stage) -> None:
 
 @catches("cache-kept-over-a-rebuild", "records of the present epoch", EpochNotCompared)
 def updater_with_a_cache_stopped_over_a_rebuild(stage: Stage) -> None:
-    """The same as `updater_stopped_over_a_rebuild`, of an updater that does not know of the part
-    yet, and has cached the records of its players."""
+    """As `updater_stopped_over_a_rebuild`, by one with cached players that knows no part."""
     estimator, stopped = stage.rated(B0, A0, C0)
     _next_round(stage, estimator, stopped, B1, A0, C1)
     stage.until(stopped, Poll)
@@ -135,8 +133,7 @@ def without_those_of(kind: str) -> type[Updater]:
     altered(Updater, _is_as_expected=lambda *_: True),
 )  # fmt: skip
 def read_that_was_answered_by_a_replica(stage: Stage) -> None:
-    """A worker that has nothing cached reads a shard. The answer shows the state before the last
-    round, and the call comes to the present one."""
+    """Nothing is cached; the read shows the state before the last round, the call the present."""
     estimator, first = stage.rated(A0, B0)
     _next_round(stage, estimator, first, A0, C0)
     second = stage.replace(first)
@@ -188,8 +185,7 @@ def _without_letters(names: StringColumn) -> StringColumn:
 
 
 class _TwoTables(RecordTable):
-    """A table in front of another one, to which only new players are added: where a record was
-    evicted, an older one of the player is found."""
+    """A table in front of another, for new players only: an evicted record's older one is found."""
 
     def __init__(self, most_bytes: int) -> None:
         super().__init__(most_bytes)
@@ -224,7 +220,7 @@ def with_table(kind: type[RecordTable]) -> type[Updater]:
     return altered(Updater, __init__=init)
 
 
-_nameless = altered(
+_nameless = altered(  # A table that finds a record by its fingerprint alone.
     RecordTable,
     find=lambda self, owners, names, *others: RecordTable.find(
         self, owners, _without_letters(names), *others
@@ -233,7 +229,6 @@ _nameless = altered(
         self, owners, _without_letters(names), *others
     ),
 )
-"""A table that finds a record by its fingerprint alone."""
 
 
 @catches("cache-by-fingerprint", "cached records by exact ids", with_table(_nameless))
@@ -246,8 +241,7 @@ def players_with_one_fingerprint(stage: Stage) -> None:
 
 @catches("cache-with-older-copies", "one cached record of a player", with_table(_TwoTables))
 def player_who_was_evicted(stage: Stage) -> None:
-    """A player's record was cached twice, and gave way to those of others. Then the player has a
-    round."""
+    """A player's record was cached twice, and gave way to others. Then the player has a round."""
     stage.cache_bytes = ONE_SET
     estimator, updater = stage.rated(A0, B0)
     _next_round(stage, estimator, updater, A0, C0)

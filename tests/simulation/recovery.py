@@ -39,8 +39,7 @@ class RebuiltPlace(MemoryPlace):
         self._epoch_numbers, self._left, self._marked = store.epochs, steps, False
 
     def _step(self, name: str) -> None:
-        """Raise GivenUp before the step after the last one. The ladder events after the marks are
-        no steps: on Redis, a word says that all before them was not the end."""
+        """Raises GivenUp before the step after the last; ladder events are no steps."""
         self._marked |= name == "write_marks"
         if name == "drop_checkpoints" or (name == "note" and self._marked):
             return
@@ -49,8 +48,7 @@ class RebuiltPlace(MemoryPlace):
         self._left -= 1
 
     def applied(self) -> Mapping[int, int | None]:
-        """The operator commits 0 for a shard whose updater died before its first commit, as the
-        command asks."""
+        """The operator commits 0 for a shard whose updater died before its first commit."""
         return {shard: offset or 0 for shard, offset in super().applied().items()}
 
     def begin_rebuild(self) -> bytes:
@@ -88,10 +86,9 @@ def has_lost(log: Log, partition: int) -> bool:
 
 
 def expire(log: Log, rng: random.Random) -> None:
-    """Delete parts as retention does: only parts that were applied and published, of committed
-    rounds, without a copy sent a moment ago, as is true of parts that are days old. A mark is not
-    deleted while a part behind it waits, or is of a round that is not committed, that was cut for
-    fewer shards than the mark names."""
+    """Delete parts as retention does: published, of committed rounds, no copy just sent, as if days
+    old. A mark stays while a part behind it waits, is uncommitted, or was cut for fewer shards than
+    it names."""
     for number, shard in enumerate(log.parts):
         end = log.updaters.committed.get(number, 0)
         few = (each for each in shard[shard.start :] if _cut_for(each) < len(log.parts))
@@ -113,8 +110,7 @@ def _is_done(record: Record, log: Log) -> bool:
 
 
 def forget_offsets(log: Log, faults: Counter[str], saved: dict[int, int]) -> None:
-    """Delete the offsets, as Kafka does if a group had no member for days. An operator has
-    saved them."""
+    """Delete the offsets, as Kafka does without members for days; an operator has saved them."""
     faults["expired"] += bool(log.estimators.committed)
     saved |= log.estimators.committed
     log.estimators.committed.clear()

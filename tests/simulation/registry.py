@@ -30,15 +30,13 @@ class Mutant(NamedTuple):
     stuck: bool  # whether it ends in work that is never finished, and not in a wrong rating
 
 
-MUTANTS: dict[str, Mutant] = {}
-"""By name. It is complete once `mutants` is imported."""
+MUTANTS: dict[str, Mutant] = {}  # By name. It is complete once `mutants` is imported.
 
 
 def catches(
     name: str, rule: str, *classes: type[Any], stuck: bool = False
 ) -> Callable[[Scenario], Scenario]:  # fmt: skip
-    """Register a scenario that catches the mutant of this name. Its classes are machines, drivers,
-    cut-offs, or parts of an estimator."""
+    """Register a scenario that catches this mutant: machines, drivers, cut-offs, or parts."""
     machines = {
         role: each
         for each in map(machine_of, classes)
@@ -108,7 +106,6 @@ def play(scenario: Scenario, machines: Machines) -> list[str]:
 
 
 def caught(mutant: Mutant) -> bool:
-    """Whether the mutant ends its scenario with a violation. A machine that is stuck is one only
-    where the rule is there for that."""
+    """Whether the mutant's scenario ends in a violation; stuck is one only where meant."""
     found = play(mutant.scenario, mutant.machines)
     return bool(found) and found[0].startswith("stuck") == mutant.stuck

@@ -14,14 +14,7 @@ from stream_rater.pipeline.estimator.estimation import part_ends
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.input_partition import InputPartition
 from stream_rater.pipeline.parts.seed_parts import SeedPart
-from stream_rater.pipeline.ports import (
-    CommitSource,
-    Publish,
-    ReadBeliefs,
-    Scatter,
-    Step,
-    ask,
-)
+from stream_rater.pipeline.ports import CommitSource, Publish, ReadBeliefs, Scatter, Step, ask
 from stream_rater.pipeline.updater import seeded_changes
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.rating.model import Table
@@ -88,8 +81,7 @@ class _OnePart(SeedWork):
 
 
 class SentAfterTheFirstPart(Estimator):
-    """Counts seeds as sent once their first part is acknowledged, and sends the others after the
-    next commit."""
+    """Counts seeds as sent with their first part's acknowledgement; the others follow a commit."""
 
     def __init__(self, *given: Any, **options: Any) -> None:
         self._late: list[tuple[int, bytes]] = []
@@ -130,8 +122,7 @@ def reset_of_a_player_without_a_round(stage: Stage) -> None:
 
 @catches("late-seed", "seeds after the last row only", takes_late_rows)
 def paused_estimator_sends_a_seed_that_was_voided(stage: Stage) -> None:
-    """An estimator is paused before it sends a seed. Its successor sends it. Then the seed is taken
-    back, and the paused one wakes up."""
+    """Paused before it sends a seed, its successor sends it, it is taken back, and it wakes up."""
     paused, successor, updater = _paused_before(stage, stage.seed(A0, round_id="given"))
     stage.turns(updater)
     stage.correct("round-voided", round_id="given")
@@ -152,8 +143,7 @@ def paused_estimator_sends_a_reset_after_the_next_round(stage: Stage) -> None:
 
 
 def _paused_before(stage: Stage, _: int) -> tuple[Actor, Actor, Actor]:
-    """A paused estimator that was about to send parts; its successor, which has sent them; and an
-    updater."""
+    """An estimator paused before it sends parts; its successor, which sent them; an updater."""
     paused, updater = stage.workers()
     stage.until(paused, Scatter)
     paused.driver.unkindness = NEVER_HEARS
@@ -164,8 +154,7 @@ def _paused_before(stage: Stage, _: int) -> tuple[Actor, Actor, Actor]:
 
 @catches("seed-decided-early", "seeds decided by the updater", DecidedByTheEstimator)
 def seed_behind_a_correction_that_is_not_applied_yet(stage: Stage) -> None:
-    """The only round of a player is voided, and a seed follows at once. The store still has the
-    round when the seed is sent."""
+    """A player's only round is voided, a seed follows, sent while the store has the round."""
     estimator, updater = stage.rated(A0, A1)
     stage.correct("round-voided", round_id="round-1")
     stage.seed(A0)
@@ -200,8 +189,8 @@ def round_right_after_a_seed(stage: Stage) -> None:
 
 @catches("seeds-too-early", "seeds after all earlier rounds", SeedsTooEarly)
 def earlier_round_waits_while_a_seed_comes(stage: Stage) -> None:
-    """The first round of a player waits, because the other player's shard has no updater, and no
-    belief is cached. Then a seed of the player comes."""
+    """A player's first round waits, since the other's shard has no updater and nothing is cached.
+    Then a seed of the player comes."""
     stage.estimator_cache = 0
     stage.round(A2, B2)
     estimator, updater = stage.estimator(), stage.updater(0, 1)
@@ -248,8 +237,7 @@ def player_stands_in_two_seeds(stage: Stage) -> None:
 
 @catches("seed-events-by-offset", "events of fresh seeds", EventsByOffset)
 def seed_sent_twice_and_applied_unpublished(stage: Stage) -> None:
-    """A successor sends a seed again. The updater has published the first copy, and dies after it
-    applied the second copy, which changed nothing."""
+    """A seed is sent again; one copy is published; the updater dies when it applied the second."""
     stage.seed(A0)
     applied_twice_and_unpublished(stage)
 
@@ -259,8 +247,8 @@ def seed_sent_twice_and_applied_unpublished(stage: Stage) -> None:
     UnannouncedUnrecorded,
 )  # fmt: skip
 def updater_dies_before_it_publishes_the_seed_of_an_unannounced_player(stage: Stage) -> None:
-    """The only round of a player, which hardly counts, is voided. The event of the next seed begins
-    with what was published before that. The updater dies before it publishes it."""
+    """A player's only round, which hardly counts, is voided; the next seed's event begins with what
+    was published before. The updater dies before it publishes it."""
     stage.round(A0, A1, weight=1e-7)
     estimator, updater = stage.workers()
     stage.through(estimator, CommitSource)

@@ -1,10 +1,7 @@
-"""Runs many simulations: `python -m tests.simulation.soak --seeds N --minutes M`.
-
-It first fuzzes the decoder, for at most half of the time. Then it runs the production code on seeds
-that `make test` does not run, and every mutant on some of them. It prints tables, and a JSON object
-for each of the two. The exit code is 1 if the production code ever violates the protocol, if a
-mutant passes its scenario, or if the decoder did not get the promised number of inputs.
-"""
+"""`python -m tests.simulation.soak --seeds N --minutes M`: fuzzes the decoder for at most half of
+the time, then runs production code on seeds beyond `make test`'s, and every mutant on some. Tables,
+and a JSON object each. Exit code 1: a violation, a mutant that passes its scenario, or too few
+inputs."""
 
 import argparse
 import json
@@ -110,8 +107,7 @@ def soak(first: int, seeds: int, minutes: float, console: Console) -> Tally:
 
 @dataclass
 class Summary:
-    first: int
-    """The first seed. The same seeds have the same faults and violations."""
+    first: int  # The first seed. The same seeds have the same faults and violations.
     seeds: int
     violations: int
     mutants: int
@@ -132,8 +128,7 @@ class Summary:
 
 
 def promised(minutes: float) -> int:
-    """The number of inputs promised to the decoder: all, or the share that a shorter time has room
-    for."""
+    """The inputs promised to the decoder: all, or a shorter time's share."""
     return int(INPUTS * min(1.0, minutes / MINUTES))
 
 

@@ -1,9 +1,5 @@
-"""A stage for directed scenarios: the scenario calls every piece of every worker, and nothing is
-random.
-
-Ladder `a` is in partition 0, and there are three shards. Players are named by their shard: A0, B0,
-C0 in shard 0, A1 in shard 1, and so on.
-"""
+"""A stage for directed scenarios, which call every piece of every worker, nothing random: ladder
+`a` in partition 0, three shards, players named by their shard: A0, B0 in shard 0, A1 in shard 1."""
 
 import copy
 import math
@@ -41,8 +37,7 @@ NEVER_HEARS = Unkindness(deaf=1.0)
 
 
 class InOrder(random.Random):
-    """A random generator without chance: the first of every choice, everything in order, nothing
-    unlikely."""
+    """A random generator without chance: first choices, everything in order, nothing unlikely."""
 
     def choice(self, seq: Sequence[T]) -> T:  # type: ignore[override]
         return seq[0]
@@ -122,8 +117,7 @@ class Stage:
         return self.estimator(), self.updater()
 
     def assign(self, updater: Actor, *shards: int) -> None:
-        """Assign these shards, or else all shards, to an updater. It and the former owners learn it
-        at their next poll."""
+        """Assign these or all shards to an updater; former owners learn it at their next poll."""
         group = self.log.updaters
         group.generation += 1
         group.owners |= dict.fromkeys(shards or range(len(self.log.parts)), updater.driver)
@@ -141,8 +135,7 @@ class Stage:
         self.patches.enter_context(patch.object(owner, name, value))
 
     def announce(self, ladders: Ladders = CHANGED) -> None:
-        """Start a worker with a new ladders file, which notes its changes. Later workers have the
-        file, too, if it starts."""
+        """Start a worker with a new ladders file, noted; later workers have it if it starts."""
         with suppress(LadderContradiction):
             announced(self.log, ladders)
             self.ladders = ladders
@@ -167,8 +160,7 @@ class Stage:
         self.log_restored = True
 
     def tear(self, records: Records, count: int) -> None:
-        """Kafka elects a replica that has only so many records of a partition. The groups' offsets
-        stay."""
+        """Elect a replica with only so many records of a partition; groups' offsets stay."""
         del records[count:]
         self.torn = True
 
@@ -185,8 +177,8 @@ class Stage:
         self.log.updaters.committed = dict.fromkeys(range(shards), 0)
 
     def rebuild(self, steps: float = math.inf, *, store_lost: bool = True) -> None:
-        """Stop all workers, lose the store and rebuild it; with more shards, if there were fewer.
-        The command is killed after so many steps."""
+        """Stop all, lose the store, rebuild it, maybe for more shards, or die after so many
+        steps."""
         self.log.add_shards(SHARDS - len(self.log.parts))
         self.actors.clear()
         for group in (self.log.estimators, self.log.updaters):
@@ -283,8 +275,7 @@ class Stage:
         return estimator, updater
 
     def half_sent(self, *players: str) -> Actor:
-        """Report a round whose estimator dies when the first of its parts is sent; an updater
-        applies that part. Returns the updater."""
+        """A round's estimator dies at its first part, which the returned updater applies."""
         self.round(*players)
         first, updater = self.workers()
         self.until(first, Scatter)

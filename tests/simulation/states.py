@@ -1,9 +1,5 @@
-"""The states of the two machines and the transitions between them: the protocol's state diagrams as
-data.
-
-`mermaid` converts a table of transitions to the diagram in docs/internals/protocol.md, and a test
-compares the two. The simulator checks that the machines take these transitions and no others.
-"""
+"""The states and transitions of the two machines: the diagrams of docs/internals/protocol.md as
+data (`mermaid`; a test compares them). The simulator checks that machines take no others."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -20,28 +16,22 @@ class PartitionState(StrEnum):
 
 
 class ShardState(StrEnum):
-    """The states of a shard that an updater owns. Here a is `applied`, and c is the committed
-    offset."""
+    """States of an updater's shard; a is `applied`, and c is the committed offset."""
 
     OPENING = "Opening"
-    REFILLING = "Refilling"
-    """a < c: Redis lost writes."""
-    SETTLING = "Settling"
-    """a > c: events of the last call may not be published."""
-    WORKING = "Working"
-    """a = c."""
+    REFILLING = "Refilling"  # a < c: Redis lost writes.
+    SETTLING = "Settling"  # a > c: events of the last call may not be published.
+    WORKING = "Working"  # a = c.
     REFUSED = "Refused"
     STARTING_OVER = "StartingOver"
 
 
 class Transition(NamedTuple):
-    """One arrow of a state diagram. None in place of a state means that the partition or shard is
-    not owned."""
+    """An arrow of a state diagram; None: the partition or shard is not owned."""
 
     source: PartitionState | ShardState | None
     target: PartitionState | ShardState | None
-    why: str
-    """The label of the arrow: the step's number, if it has one, and the cause."""
+    why: str  # The label of the arrow: the step's number, if it has one, and the cause.
 
 
 _P, _S = PartitionState, ShardState
@@ -85,8 +75,7 @@ UPDATER = (
     Transition(_S.REFILLING, _S.STARTING_OVER, "any failure"),
     Transition(_S.STARTING_OVER, _S.OPENING, "forget everything, new producer"),
 )
-"""The transitions of each shard. A shard may be revoked in any state; the diagram shows the usual
-one."""
+"""Of each shard; it may be revoked in any state, the diagram shows the usual one."""
 
 
 def mermaid(transitions: Sequence[Transition]) -> str:

@@ -1,5 +1,4 @@
-"""Each rule of the protocol by a scenario, which ends well with the rule and in a violation without
-it."""
+"""Each rule by a scenario, which ends well with the rule and in a violation without it."""
 
 import re
 from pathlib import Path
@@ -36,7 +35,6 @@ def test_every_mutant_has_its_step() -> None:
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_scenario_needs_the_rule(name: str) -> None:
-    """The production code passes the scenario. Without the rule, the same steps end in a
-    violation."""
+    """Production code passes the scenario; without the rule, the same steps end in a violation."""
     assert play(MUTANTS[name].scenario, PRODUCTION) == []
     assert caught(MUTANTS[name])

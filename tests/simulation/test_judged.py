@@ -1,5 +1,4 @@
-"""The judge, which shares no code with the service, judges the machines on a log in memory: it
-finds nothing in production code, and each fault that is planted in what clients see."""
+"""The judge judges machines on a log in memory: nothing in production code, each planted fault."""
 
 from pathlib import Path
 

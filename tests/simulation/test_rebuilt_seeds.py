@@ -135,9 +135,8 @@ WAITING = [seed_waits, seed_applied_unpublished]
 def test_rebuilt_store_is_that_of_a_replay(
     shards: int, stories: list[Callable[[Stage], object]]
 ) -> None:  # fmt: skip
-    """Also if shards are added once all parts are applied, if the store is lost a second time, and
-    where no later round changes the beliefs. Each change is published once, and beliefs are those
-    of the replay."""
+    """Also if shards are added when parts are applied, after a second loss, and without later
+    rounds: each change is published once, beliefs as replayed."""
     wrong = [
         f"{story.__name__}, lost {times} times, then a round {goes_on}: {found[0]}"
         for story in stories
@@ -150,8 +149,7 @@ def test_rebuilt_store_is_that_of_a_replay(
 def rebuilt(
     story: Callable[[Stage], object], shards: int, times: int, *, goes_on: bool
 ) -> list[str]:  # fmt: skip
-    """The violations after a story of which the store is lost so many times. `goes_on`: then all
-    have a round."""
+    """The violations after a story whose store is lost so often. `goes_on`: all play then."""
     stage = Stage(PRODUCTION)
     stage.begin_with(shards)
     story(stage)

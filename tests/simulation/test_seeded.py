@@ -60,8 +60,7 @@ def removed(stage: Stage) -> None:
 STORIES: dict[Callable[[Stage], None], int] = {
     woken: 1, adjacent: 1, resent: 3, merged: 3, removed: 3,
 }  # fmt: skip
-"""The stories, each with the difference between the numbers of effects after which the machine
-crashes."""
+"""Each with the difference between numbers of effects after which the machine crashes."""
 
 
 @pytest.mark.parametrize("role", EFFECTS)
@@ -93,8 +92,7 @@ def crashed(story: Callable[[Stage], None], role: str, effects: int) -> list[str
 
 
 def test_seed_behind_a_round_of_its_player() -> None:
-    """Two seeds wait, and between them a round in which the second one's player stands. Both could
-    be in one part, but the second one must not overtake the round."""
+    """Two seeds wait around a round of the second's player, which it must not overtake."""
     stage = Stage(PRODUCTION)
     stage.seed(A0)
     stage.round(B0, B1)
@@ -104,8 +102,7 @@ def test_seed_behind_a_round_of_its_player() -> None:
 
 
 def test_seeds_on_both_sides_of_a_change_of_parameters() -> None:
-    """Of two seeds that come together, the second one is at the offset from which the ladder has
-    other parameters. Each has its own."""
+    """Of two seeds at once, the second is at the offset of new parameters; each has its own."""
     stage = Stage(PRODUCTION)
     stage.announce()
     for _ in range(CHANGED.ladders["a"].changes[0].from_offset - 1):
@@ -118,8 +115,7 @@ def test_seeds_on_both_sides_of_a_change_of_parameters() -> None:
 
 
 def test_queue_goes_on_when_the_store_has_applied_enough() -> None:
-    """More rows than may be in flight are sent, and nothing but the queue waits: no round makes the
-    estimator look at the store."""
+    """More rows than in flight are sent, only the queue waits: no round looks at the store."""
     stage = Stage(PRODUCTION)
     stage.rows_in_flight = 4
     stage.seed(A0, *(f"p{number}" for number in range(40)))
@@ -130,8 +126,7 @@ def test_queue_goes_on_when_the_store_has_applied_enough() -> None:
 
 
 def test_other_partitions_go_on_while_seeds_wait() -> None:
-    """Seeds with many rows wait behind a round that waits for a shard without an updater, since no
-    belief is cached. Their partition is not read any further, and the other one is."""
+    """Seeds wait behind a round for a shard without updater; only their partition is not read."""
     stage = Stage(PRODUCTION)
     stage.estimator_cache = 0
     stage.round(A2, B2)

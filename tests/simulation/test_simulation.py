@@ -1,5 +1,5 @@
-"""Whatever faults happen, the outcome equals that of the sequential replay. Runs that reached
-something new are varied from there on, and `make soak` knows when it has succeeded."""
+"""Whatever faults happen, the outcome equals the sequential replay's; runs that reached something
+new are varied; `make soak` knows when it has succeeded."""
 
 import dataclasses
 import random
@@ -53,16 +53,14 @@ def failing(outcomes: Iterable[tuple[int, Outcome]]) -> str:
 
 @pytest.mark.parametrize("first", CASES)
 def test_seeds(first: int) -> None:
-    """Beliefs are byte-equal, every event and rejection comes exactly once and in order, nothing is
-    stuck, and the machines take no transition that the protocol's diagrams do not have."""
+    """Byte-equal beliefs, each event and rejection once, in order; nothing stuck or unknown."""
     found = {seed: played(seed) for seed in range(first, first + AT_ONCE)}
     assert failing(found.items()) == ""
     assert surprising(set[Taken]().union(*(each.taken for each in found.values()))) == []
 
 
 def test_every_kind_of_fault_and_transition_happens() -> None:
-    """Every kind of fault happens among the first seeds, and every transition in the protocol's
-    diagrams, each of which has a name of its own."""
+    """Every kind of fault, and each transition of the diagrams, among the first seeds."""
     faults, taken = Faults(), set[Taken]()
     for seed in (*range(FIRST), *RARE):
         faults += played(seed).faults
@@ -74,8 +72,7 @@ def test_every_kind_of_fault_and_transition_happens() -> None:
 
 @VARIED
 def test_fingerprints_that_collide(monkeypatch: pytest.MonkeyPatch, seeds: range) -> None:
-    """A fingerprint decides nothing: with a bit or two of hash in it, rounds wait more often and
-    fewer records are cached, and all that comes of them is the same."""
+    """With a bit or two of hash, rounds wait more, fewer are cached, and all comes out the same."""
     whole, one_bit = player_map.fingerprints, np.uint64(1 << player_map.SHARD_BITS)
     kept = player_map.IN_SHARD | player_map.TAKEN | one_bit
     monkeypatch.setattr(player_map, "fingerprints", lambda *given: whole(*given) & kept)
@@ -90,8 +87,7 @@ def test_fingerprints_that_collide(monkeypatch: pytest.MonkeyPatch, seeds: range
 def test_newcomers_at_the_level_of_their_field(
     monkeypatch: pytest.MonkeyPatch, seeds: range
 ) -> None:
-    """A system that places newcomers ends with the same beliefs. Stage 1 places a newcomer by the
-    other players of the first round, and no earlier record shows who they are."""
+    """Stage 1 places a newcomer by the first round's players, whom no earlier record shows."""
     rating = TwoMoment(newcomer_offset=-300.0)
     other = TwoMoment(beta=400.0, newcomer_offset=100.0, newcomer_field=0.5)
     for name in ("LADDERS", "CHANGED"):
@@ -122,8 +118,7 @@ def trace_of(plan: Plan) -> list[str]:
 
 
 def test_another_seed_decides_from_its_step_on() -> None:
-    """Before it, the run is the same. A plan replays to the last byte; else it would be of no
-    use."""
+    """Before it, the run is the same; a plan replays to the last byte, or it would be of no use."""
     whole, forked = trace_of(Plan(7)), trace_of(plan := Plan(7, (Fork(300, 1),)))
     same = next(i for i, (a, b) in enumerate(zip(whole, forked, strict=False)) if a != b)
     assert same > 100
@@ -157,8 +152,7 @@ GOOD = soak.Summary(1, 5, 0, 3, 3, 1, soak.INPUTS, 0, dict.fromkeys(KINDS, 1))
 
 
 def test_soak_succeeds() -> None:
-    """Everything was run, and only mutants failed. Random seeds need not find every mutant. Each
-    flaw is a failure."""
+    """All was run, and only mutants failed, of which seeds may miss some; flaws are failures."""
     flaws: list[dict[str, Any]] = [
         {"violations": 1}, {"seeds": 0}, {"caught": 2}, {"fuzzed": soak.INPUTS - 1},
         {"fuzzed_wrong": 1},
@@ -175,8 +169,7 @@ def test_promised_inputs() -> None:
 
 
 def test_a_soak_says_what_its_seeds_reached() -> None:
-    """A chunk reports its faults, and the table has a line for each transition of the diagrams,
-    with the seeds that took it; those that no seed took have 0."""
+    """A chunk reports faults, and each transition of the diagrams with its seeds, or 0."""
     ran = soak.run((soak.PRODUCTION, 7, 2), 2e10)
     assert (ran.name, ran.done, ran.wrong) == (soak.PRODUCTION, 2, [])
     assert ran.faults["rebalance"] > 2

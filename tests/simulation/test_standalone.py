@@ -1,6 +1,5 @@
-"""A standalone process whose disk fails and whose power is cut at random: at the end, its file has
-every acknowledged record, beliefs, events and rejections of a sequential replay, each once. Each
-mutant leaves a rule out, and some seed notices it."""
+"""A standalone process whose disk fails and power is cut: the file ends with all acknowledged
+records, and the rest as replayed, once. A seed notices each mutant."""
 
 import random
 from collections import Counter
@@ -113,8 +112,7 @@ class Life:
         self.waiting = [each for each in self.waiting if not each[1].done()]
 
     def _go_on_elsewhere(self) -> None:
-        """The process is gone. Another one finds what is left, and clients send again what was not
-        acknowledged."""
+        """Another process finds what is left, and clients repeat what was not acknowledged."""
         unkind: Any = self.process.database.connection
         self.process.database.connection = unkind._real
         self.process.close()
@@ -132,8 +130,7 @@ class Life:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beliefs are merged, and events pruned, after a few. As many events stay as a turn publishes,
-    so that the subscriber sees all of them."""
+    """Merged and pruned after a few; as many events stay as a turn, so the subscriber sees all."""
     monkeypatch.setattr(tables, "RECENT", 12)
     monkeypatch.setattr(tables, "LEAST_MERGED", 2)
     monkeypatch.setattr(events, "KEPT", 50)

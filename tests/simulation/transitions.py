@@ -1,8 +1,5 @@
-"""The transitions that the simulated machines take, in the terms of `tests.simulation.states`.
-
-No machine stores the state of a partition or shard. It follows from the effects that the machine
-asks for, their outcomes, the reports to its observer and, for shards, from the positions a and c.
-"""
+"""The transitions that machines take (`tests.simulation.states`), which no machine stores: from
+effects, outcomes, reports to its observer, and, for shards, the positions a and c."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,8 +16,7 @@ State = PartitionState | ShardState
 
 
 class Taken(NamedTuple):
-    role: str
-    """The machine. (The states of both machines have some names in common.)"""
+    role: str  # The machine. (The states of both machines have some names in common.)
     source: State | None
     target: State | None
     step: str = ""  # the first step of the protocol in it, if source and target are the same
@@ -49,8 +45,7 @@ def words(name: str) -> str:
 
 
 def surprising(taken: Iterable[Taken]) -> list[Taken]:
-    """The transitions that the diagrams do not have. A partition or shard may be lost in any
-    state."""
+    """The transitions that the diagrams lack; a loss is possible in any state."""
     return [each for each in taken if each not in TRANSITIONS and each.target is not None]
 
 

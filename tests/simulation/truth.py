@@ -131,8 +131,7 @@ class LadderTruth:
             )  # fmt: skip
 
     def _began(self, player: str, row: Any) -> Published:
-        """The previous values in the event of a player for whom nothing was published: those before
-        the first round, unless a correction came before it."""
+        """Previous values of a player's first event: before the first round or correction."""
         if player not in self.marks and int(row["rounds"]) == 1:
             return Published(float(row["previous_mu"]), float(row["previous_sigma"]))
         return Published(self.pool.rule.initial_mu, self.pool.rule.initial_sigma)

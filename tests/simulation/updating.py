@@ -1,5 +1,4 @@
-"""Steps 8 to 14: mutants with one rule left out, each before the scenario that ends in a violation
-without it."""
+"""Steps 8 to 14: mutants with one rule left out, each before the scenario that fails without it."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -72,8 +71,7 @@ def store_loses_what_was_published(stage: Stage) -> None:
 
 
 class PublishesWhatWasLost(Updater):
-    """Step 14 without the check of what the worker still owns, after the group changed before the
-    commit."""
+    """Step 14 without the check of what is still owned, after the group changed."""
 
     def _poll(self, timeout_s: float, *, no_fetch: bool, gather_s: float = 0.0) -> Step[None]:
         before = dict(self._shards)
@@ -84,8 +82,7 @@ class PublishesWhatWasLost(Updater):
 
 @catches("publishes-what-was-lost", "events of owned shards only", PublishesWhatWasLost)
 def shards_go_to_another_before_the_commit(stage: Stage) -> None:
-    """A round is applied. The new owner of the shards settles it before the first owner
-    publishes."""
+    """A round is applied; shards' new owner settles it before the first publishes."""
     _, first = stage.sent(A0, A1)
     stage.until(first, Publish)
     stage.through(stage.updater(), Publish)
@@ -93,8 +90,7 @@ def shards_go_to_another_before_the_commit(stage: Stage) -> None:
 
 
 class PublishesWhatWentAhead(UnkindDriver):
-    """Step 14 with all events that were sent during step 13, even those of shards that refused the
-    call."""
+    """Step 14 with all events sent during step 13, even of shards that refused the call."""
 
     def publish(self, events: Collection[Event], offsets: Mapping[int, int]) -> Steps:
         if self._open is not None:
@@ -156,8 +152,8 @@ class CommittedReadFirst(Updater):
 
 @catches("committed-read-first", "a before c", CommittedReadFirst)
 def another_worker_commits_between_two_reads(stage: Stage) -> None:
-    """An updater gets the shards, performs the first of its reads, and loses them. The former owner
-    goes on. A c of before that and an a of after look as if the group's offset had been reset."""
+    """An updater reads first, loses the shards, and the former owner goes on: a c from before and a
+    later a look as if the group's offset had been reset."""
     estimator, first = stage.rated(A0, A1)
     second = stage.updater()
     stage.through(second, Poll)
@@ -185,8 +181,7 @@ class EventsByOffset(Updater):
 
 @catches("events-by-offset", "events by fresh rows", EventsByOffset)
 def part_sent_twice_and_applied_unpublished(stage: Stage) -> None:
-    """A successor sends a round again. The updater has published the first copy, and dies after
-    it applied the second copy, which changed nothing."""
+    """A round is sent again; one copy is published; the updater dies with the second applied."""
     stage.round(A0, B0)
     applied_twice_and_unpublished(stage)
 
@@ -210,8 +205,7 @@ class UnstableOffset(UnkindDriver):
 
 @catches("unstable-offset", "stable offsets only", UnstableOffset)
 def takeover_while_a_transaction_is_pending(stage: Stage) -> None:
-    """An updater dies while its transaction is being committed. Its successor starts before the
-    commit."""
+    """An updater dies while its transaction commits; its successor starts before the commit."""
     _, first = stage.sent(A0, A1)
     stage.until(first, Publish)
     first.advance(4)
@@ -237,8 +231,8 @@ class NoCompareAndSet(UnkindDriver):
 
 @catches("no-compare-and-set", "compare-and-set on applied", NoCompareAndSet)
 def late_call_of_a_dead_updater(stage: Stage) -> None:
-    """A dead updater's call arrives after its successor has made the same call and the next one,
-    whose events are unpublished when the successor dies in turn."""
+    """A dead updater's call arrives after its successor made it and the next one, whose events are
+    unpublished when the successor dies in turn."""
     estimator, first = stage.sent(A0, A1)
     stage.until(first, Apply)
     first.advance()
@@ -253,8 +247,7 @@ def late_call_of_a_dead_updater(stage: Stage) -> None:
 
 
 class KeptProducer(UnkindDriver):
-    """Step 14 with the same producer after an end in doubt: a late end hits the next
-    transaction."""
+    """Step 14 with the same producer after a doubt: a late end hits the next transaction."""
 
     def new_producer(self) -> Steps:
         if self.producer in self.log._fenced:
@@ -266,8 +259,7 @@ class KeptProducer(UnkindDriver):
 
 @catches("kept-producer", "a new producer after a doubt", KeptProducer)
 def late_end_within_the_next_transaction(stage: Stage) -> None:
-    """The end of a transaction is in doubt. It arrives when half of the next transaction is sent;
-    then the updater dies."""
+    """An end in doubt arrives when half of the next transaction is sent; the updater dies."""
     _, first = stage.sent(A0, A1)
     stage.until(first, Publish)
     first.advance(4)

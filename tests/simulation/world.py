@@ -1,8 +1,5 @@
-"""The in-memory log and store of the simulation, with the faults of real servers.
-
-The store remembers every state that it ever had, to return to it or to answer from it. A worker
-gets its records in small batches, and its calls and parts reach the shards in any order.
-"""
+"""The in-memory log and store, with real servers' faults: the store remembers every state, to
+return to it or answer from it; batches are small, calls and parts reach shards in any order."""
 
 import itertools
 import random
@@ -26,8 +23,7 @@ class Unkindness:
 
     small_bites: bool = False
     deaf: float = 0.0
-    """The probability that a poll does not report a rebalance yet: a zombie does not know that it
-    is one."""
+    """The probability that a poll reports no rebalance yet: a zombie does not know it is one."""
     stutter: float = 0.0  # the probability that a poll returns records a second time
 
 
@@ -79,8 +75,7 @@ class StoreWithPast(Store):
         self.vanishing = True
 
     def _vanish_within(self, shard: int, application: Application) -> None:
-        """Delete half of a shard's beliefs, if the call writes one of them and will be carried
-        out."""
+        """Delete half of a shard's beliefs, if the call writes one of them and will succeed."""
         stored = self.positions.get(shard, Position())
         position = application.position
         beliefs = self.beliefs.get(shard, {})
@@ -132,8 +127,7 @@ class StoreWithPast(Store):
             del line[keep:]
 
     def restore(self, shard: int) -> None:
-        """Return to any former state, as from an old snapshot or a master that was partitioned
-        away."""
+        """Return to a former state, as from an old snapshot or a partitioned master."""
         if shard in self._ever:
             self.faults["restored"] += 1
             self._line.setdefault(shard, []).append(self.state(shard))
@@ -239,8 +233,7 @@ class UnkindDriver(LocalDriver):
         return dict(self.rng.sample(list(by_shard.items()), len(by_shard)))
 
     def scatter(self, parts: Sequence[tuple[int, bytes]]) -> Steps:
-        """Append parts in order within a shard, as an idempotent producer does, and in any order
-        between shards."""
+        """Append in order within a shard, as an idempotent producer does, in any between."""
         waiting: dict[int, deque[tuple[int, bytes]]] = {}
         for index, (shard, data) in enumerate(parts):
             waiting.setdefault(shard, deque()).append((index, data))

@@ -25,10 +25,8 @@ from stream_rater.config.files import PATIENCE_S, ChangingCredentials, Credentia
 from stream_rater.config.settings import PREFIX, Settings, without_password
 from stream_rater.runtime import http, log
 from stream_rater.runtime.metrics import not_after
-from tests import pages
 from tests.builders.cases import cases
 from tests.integration import rights
-from tests.integration.rights import IN_THE_PLACE_OF, ON_A_CLUSTER, REDIS, ROLES, SEASONS
 
 SECRET = "s3cr3t"
 
@@ -278,90 +276,28 @@ def test_what_is_none(tmp_path: Path) -> None:
     assert not_after(str(tmp_path / "absent.pem")) is None
 
 
-# --- the tables of rights ------------------------------------------------------------------------
-
-PAGE = pages.text("reference/access.md")
-
-
-def rows_of(columns: int) -> dict[str, list[str]]:
-    """By the first column, the others, of the table that has so many of them."""
-    found = re.findall(r"^\| (`.*?) \|(.*) \|$", PAGE, re.MULTILINE)
-    table = [(name, [c.strip() for c in re.split(r"(?<!\\)\|", rest)]) for name, rest in found]
-    return {name: rest for name, rest in table if len(rest) == columns}
-
-
-TOPICS = (
-    "round-completed", "performance-estimated", "rating-changed", "round-rejected", "ladders-noted",
-)  # fmt: skip
-COMMANDS = {role: f"`{role}`" for role in ROLES if role != "on a cluster"} | {
-    "estimator": "`run --role estimator`", "updater": "`run --role updater`", "all": "`run`",
-    "tune": "`tune --from-topic`", "erase --to": "`erase --to`, on the new topics",
-    "serve with beliefs": "`serve` with `what-if` and `explain`",
-    "serve with min_offset": "`serve` with `min_offset`",
-    "serve with writing": "`serve` that takes rounds",
-}  # fmt: skip
-"""How the page names each role."""
-
-
-def by_name(column: str, both: tuple[str, str]) -> dict[str, str]:
-    """What a cell says of groups, or of transactional ids."""
-    reported: dict[str, str] = {}
-    for each in filter(None, column.split("; ")):
-        name, _, operation = each.rpartition(": ")
-        one = name.strip("`").removeprefix("stream-rater-").removesuffix("-*")
-        reported |= dict.fromkeys(both if name == "both" else (one,), operation)
-    return reported
+# --- the rights on the page, with which `integration/test_access.py` runs each role ---------------
 
 
 def test_every_role_has_a_row() -> None:
     """On a Redis Cluster a worker needs more, which a sentence says. Rights of scripts are in the
     place of the rights of functions that a user lacks."""
-    assert ROLES.keys() == REDIS.keys() == {*COMMANDS, "on a cluster"}
-    assert {*rows_of(7)} == {*COMMANDS.values()}
-    assert set(REDIS["on a cluster"]) - set(REDIS["all"]) == set(ON_A_CLUSTER)
-    assert f"`{' '.join(ON_A_CLUSTER)}`" in PAGE
-    listing, loading = IN_THE_PLACE_OF["+function|list"], IN_THE_PLACE_OF["+function|load"]
-    calling = " ".join(IN_THE_PLACE_OF["+fcall"])
-    for rule, others in (("+fcall", calling), ("+function|list +function|load", *listing)):
-        assert f"| `{rule}` | `{others}` |".replace("|l", "\\|l") in PAGE
-    assert loading == ()
-
-
-def test_the_page_lists_the_rights_that_were_tested() -> None:
-    """Exactly those: of Kafka topic by topic and group by group; of Redis but for `+select`, which
-    hangs on the URL."""
-    rows, found = rows_of(7), list[str]()
-    for role, command in COMMANDS.items():
-        reported = rows[command]
-        stated = {
-            topic: operations.replace(",", "").split()
-            for topic, operations in zip(TOPICS, reported[:5], strict=True)
-            if operations
-        }
-        stated |= {
-            f"{kind} {name}": [operation]
-            for kind, column, both in (
-                ("group", reported[5], ("estimators", "updaters")),
-                ("transactions", reported[6], ("estimator", "updater")),
-            )
-            for name, operation in by_name(column, both).items()
-        }
-        tested = {thing: operations.split() for thing, operations in ROLES[role].items()}
-        if stated != tested:
-            found.append(f"{role}: the page has {stated}, the test {tested}")
-        if not REDIS[role]:
-            continue
-        (rules,) = [row[0] for name, row in rows_of(1).items() if command in name.split(", ")]
-        given = set(rules.strip("`").replace("\\|", "|").split())
-        if given != set(REDIS[role]) - {"+select"}:
-            found.append(f"{role}: the page has {sorted(given)}")
-    assert not found
+    page, commands, scripts = rights.PAGE, rights.COMMANDS, rights.IN_THE_PLACE_OF
+    assert {*rights.rows_of(7)} == {*commands.values()}
+    named = {name for names in rights.rows_of(1) for name in names.split(", ")}
+    of_scripts = {"`+fcall`", "`+function\\|list +function\\|load`"}
+    assert named - {*commands.values()} == of_scripts
+    assert f"`{' '.join(rights.ON_A_CLUSTER)}`" in page
+    calling, listing = (" ".join(scripts[rule]) for rule in ("+fcall", "+function|list"))
+    for rule, others in (("+fcall", calling), ("+function|list +function|load", listing)):
+        assert f"| `{rule}` | `{others}` |".replace("|l", "\\|l") in page
 
 
 def test_the_page_says_what_season_standings_needs() -> None:
     """In a sentence: each topic and group, and the rules of Redis."""
-    (sentence,) = re.findall(r"^`season-standings` needs (.*?\(`%R.*?`\))", PAGE, re.M | re.S)
-    for thing in rights.IN_A_SENTENCE[SEASONS]:
+    form = r"^`season-standings` needs (.*?\(`%R.*?`\))"
+    (sentence,) = re.findall(form, rights.PAGE, re.M | re.S)
+    for thing in rights.IN_A_SENTENCE[rights.SEASONS]:
         assert thing.split()[-1].removesuffix("s") in sentence, thing
     (rules,) = re.findall(r"\(`(.*)`\)", sentence)
-    assert {*rules.split(), "+select"} == set(rights.REDIS_IN_A_SENTENCE[SEASONS])
+    assert {*rules.split(), "+select"} == set(rights.REDIS_IN_A_SENTENCE[rights.SEASONS])

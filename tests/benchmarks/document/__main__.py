@@ -1,9 +1,5 @@
-"""`make tables`: the tables of the documents again, from docs/benchmarks.jsonl.
-
-With files, rows of saved runs are added first: what any of the commands in `tables.toml` printed on
-standard output.
-Exit code 2: wrong usage.
-"""
+"""`make tables`: the tables of the documents again, from docs/benchmarks.jsonl; with files, after
+the rows of these saved runs are added. Exit code 2: wrong usage."""
 
 import argparse
 import re

@@ -16,7 +16,7 @@ from tests.benchmarks.lab.peers import SPACES
 from tests.simulation.faults import KINDS
 
 ALL_ELSE = "everything else, the Kafka client's threads among it"
-SIMULATED = {
+SIMULATED = {  # What a line of the simulation's table counts, by its field in the JSON object.
     "seeds": "seeds, each a simulation of its own",
     "violations": "seeds with a wrong rating, an event lost, doubled or out of order, or a round"
     " that is never rated",
@@ -24,12 +24,10 @@ SIMULATED = {
     "caught": "mutants caught by a scenario written for them",
     "caught_by_seeds": "mutants caught by random seeds, too",
 }
-"""What a line of the simulation's table counts, by its field in the JSON object."""
 
 
 def verdicts(row: Row) -> Iterator[Row]:
-    """One line a game: ours, and its differences to each peer. A column is named by its measure
-    and the peer, such as `order plain-elo`."""
+    """One line a game: ours, and differences to each peer, in columns as `order plain-elo`."""
     ratio, found = row.figures["ratio"], dict[str, Any]()
     for peer, wanted in product(SPACES, COMPARED):
         for measure in (wanted, ORDER_OF_ALL) if wanted == ORDER else (wanted,):

@@ -9,11 +9,9 @@ from typing import Any
 import msgspec
 
 MISSING = "–"
-DIGITS = 3
-"""Significant digits of a measured figure; counts are shown in full."""
+DIGITS = 3  # Significant digits of a measured figure; counts are shown in full.
 
-Figures = Mapping[str, Any]
-"""A JSON object as a benchmark printed it."""
+Figures = Mapping[str, Any]  # A JSON object as a benchmark printed it.
 
 
 class Unreadable(Exception):
@@ -23,20 +21,17 @@ class Unreadable(Exception):
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     """When and where a row was taken."""
 
-    date: str
-    """UTC, such as `2026-11-25 09:12`."""
+    date: str  # UTC, such as `2026-11-25 09:12`.
     commit: str
     command: str
     machine: str
-    remark: str = ""
-    """What else a reader must know, in a full sentence."""
+    remark: str = ""  # What else a reader must know, in a full sentence.
 
 
 class Row(msgspec.Struct, frozen=True):
     """The figures of one benchmark, fault or simulation."""
 
-    name: str
-    """Unique: the row of a later run replaces it."""
+    name: str  # Unique: the row of a later run replaces it.
     origin: Origin
     figures: Figures
 
@@ -46,11 +41,8 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def name_of(figures: Figures) -> str | None:
-    """The name of the row that a printed object makes; None if it makes none.
-
-    A fault that could not be played makes no row. Neither does a comparison with another release,
-    which holds for one afternoon and names a folder of one machine. Unreadable for other objects.
-    """
+    """The name of an object's row; None for a fault that could not be played, and for a comparison
+    with another release, which holds for one afternoon. Unreadable for other objects."""
     match figures:
         case {"failure": _}:
             return None

@@ -35,28 +35,23 @@ Cell = Callable[[Row], str]
 class Column(NamedTuple):
     heading: str
     cell: str
-    meaning: str
-    """A sentence or two for a reader who is new to the project."""
+    meaning: str  # A sentence or two for a reader who is new to the project.
 
 
 class Brief(NamedTuple):
     """The short form of a table."""
 
-    columns: Sequence[str]
-    """Headings of its columns."""
-    names: str = ".*"
-    """A regular expression that the names of its rows match."""
+    columns: Sequence[str]  # Headings of its columns.
+    names: str = ".*"  # A regular expression that the names of its rows match.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
     section: str
     command: str
-    names: str
-    """A regular expression that the names of its rows match."""
+    names: str  # A regular expression that the names of its rows match.
     columns: Sequence[Column]
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Text for words of names."""
+    labels: Mapping[str, str] = field(default_factory=dict)  # Text for words of names.
     order: Sequence[str] = ()
     """Words of names, in the order of their rows; other rows keep the order of the file."""
     spread: Callable[[Row], Iterable[Row]] = lambda row: [row]
@@ -72,10 +67,7 @@ class Table:
         )
 
     def markdown(self, rows: Iterable[Row]) -> str:
-        """The section: where its rows were taken, how to read the columns, the table.
-
-        A column without any figure is left out.
-        """
+        """Where its rows were taken, how to read columns, and the table without empty columns."""
         own = self.rows(rows)
         if not own:
             return f"Not measured yet: `{self.command}`.\n"

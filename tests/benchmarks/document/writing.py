@@ -1,9 +1,5 @@
-"""Puts rows into the documents: what a benchmark calls to write its figures.
-
-Tables go between the markers of the pages; what else a page says stays as it is. The page with all
-tables is built from `page.md`, which has a `section` marker for each table. The page for people and
-the one on capacity have `brief` markers, and the README has the summary.
-"""
+"""Puts rows into the documents, between the markers of the pages: what a benchmark calls to write
+its figures. The page with all tables is built from `page.md`."""
 
 import argparse
 import fcntl
@@ -22,14 +18,11 @@ from tests.benchmarks.document.summary import summary
 from tests.benchmarks.document.tables import TABLES, Table
 
 ROWS = Path("docs/benchmarks.jsonl")
-PAGE = Path("docs/benchmarks.md")
-"""The page for people."""
+PAGE = Path("docs/benchmarks.md")  # The page for people.
 TEMPLATE = Path("tests/benchmarks/document/page.md")
 FULL = Path("build/benchmarks-full.md")
-"""The page with all tables: not in the repository, and in the site of `make docs` once it is
-built."""
-CAPACITY = Path("docs/operations/capacity.md")
-"""A page for operators, with a short table."""
+"""The page with all tables: not in the repository; in the site of `make docs` once it is built."""
+CAPACITY = Path("docs/operations/capacity.md")  # A page for operators, with a short table.
 README = Path("README.md")
 
 SECTION = re.compile(r"(<!-- section: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -56,10 +49,7 @@ def write_run(target: str, printed: Iterable[object], arguments: Sequence[str]) 
 
 
 def write(newer: Sequence[Row]) -> None:
-    """Replace the rows of these names, and write the tables of the documents again.
-
-    ValueError if the markers of a page are not those of the tables; the rows are written anyway.
-    """
+    """Replace these rows, and write all tables again; ValueError for wrong markers of a page."""
     root = ROOT
     with _alone(root):
         rows = replaced(load(root / ROWS), newer)
@@ -81,10 +71,7 @@ def documents(root: Path, rows: Sequence[Row]) -> Iterator[tuple[Path, str]]:
 
 
 def with_tables(page: str, tables: Sequence[Table], rows: Sequence[Row]) -> str:
-    """The page of benchmarks with the tables that these rows make.
-
-    ValueError if the page has a marker without a table, or a table has no marker.
-    """
+    """The page with these rows' tables; ValueError if its markers are not those of the tables."""
     by_section = {each.section: each for each in tables}
     marked = [name for _, name, _ in SECTION.findall(page)]
     if sorted(marked) != sorted(by_section):

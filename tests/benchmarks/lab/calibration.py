@@ -1,10 +1,6 @@
-"""The calibration error of forecasts of who is better.
-
-It is computed over the pairs that are scored. They are sorted by the favourite's probability to win
-and cut into BINS bins of equal count. The error is the average distance between the mean
-probability of a bin and the share of its pairs that the favourites won. In rounds of more than
-`accuracy.EXACT` sides the pairs are those that `accuracy` scores.
-"""
+"""The calibration error of forecasts: scored pairs, sorted by the favourite's probability, are cut
+into BINS bins of equal count; the mean distance of a bin's probability from the share that
+favourites won."""
 
 import numpy as np
 
@@ -23,8 +19,8 @@ def _favourites(
     starts: Ints, place: Places, mu: Floats, variance: Floats, draws: bool, width: Floats,
     upset: Floats,
 ) -> tuple[Floats, Floats]:  # fmt: skip
-    """(P,) the favourite's probability to win each scored pair, and (P,) whether the favourite won;
-    of equals that did not draw, half of each did."""
+    """(P,) the favourite's probability to win each scored pair, and whether it won (equals:
+    half)."""
     total = 0
     for r in range(len(starts) - 1):
         n = starts[r + 1] - starts[r]

@@ -14,17 +14,11 @@ from stream_rater.rating.systems.common import Dimension
 from tests.benchmarks.lab import peers
 
 LEFT_OUT = {"elo", "thurstone"}
-"""The systems that take part only if they are asked for. Elo is the same as pairwise Elo, and the
-time that Thurstone takes grows with the range of the ratings."""
+"""If asked for only: Elo is pairwise Elo; Thurstone's time grows with the ratings' range."""
 
 
 def compared_systems(systems: Sequence[str]) -> list[OwnSystem]:
-    """Our systems that are compared.
-
-    If some of our systems are asked for, these are compared. If all are, those in LEFT_OUT are
-    dropped, and TrueSkill with newcomers at their field's level is added. It shows what this
-    placing alone gains.
-    """
+    """Those asked for; of all: without LEFT_OUT, with TrueSkill that places newcomers by field."""
     if set(systems) != set(spaces.SPACES):
         return [OwnSystem(each) for each in systems]
     return [

@@ -17,12 +17,7 @@ class OutOfTime(Exception):
 
 @dataclass
 class Bounded:
-    """A system that may take only so much time. It begins when this object is made.
-
-    What counts is the processor's time of this thread, so other work on the machine leaves no
-    system out. The time is looked at before each session, so a system may take as much longer as it
-    takes for one session.
-    """
+    """A system that may take so much of this thread's processor time, looked at each session."""
 
     system: System
     seconds: float

@@ -24,8 +24,7 @@ def singly(sessions: Iterable[Session]) -> list[Session]:
 
 
 def in_blocks(sessions: Iterable[Session]) -> Iterator[Session]:
-    """Join sessions of one round each and without seeds, all of one ladder, into sessions of up to
-    BLOCK_ROUNDS rounds, which resemble those of a file."""
+    """Join sessions of one round, without seeds, of one ladder, into blocks like a file's."""
     block: list[Session] = []
     for session in sessions:
         block.append(session)
@@ -45,13 +44,10 @@ def _joined(sessions: Sequence[Session]) -> Session:
 
 
 def deal_teams(session: Session, size: int, rng: np.random.Generator) -> Session:
-    """A copy of a session whose rounds are dealt at random into rounds of two teams of `size`.
-
-    The 2 * `size` players of a new round are ranked among themselves. Players who tie share the
-    mean of their ranks. The team with the lower sum of ranks is better, and equal sums are a draw.
-    A remainder too small for two teams is dropped. The parts of a round have its number. A round
-    with teams cannot be dealt: it fails an assertion.
-    """
+    """A copy whose rounds are dealt at random into rounds of two teams of `size`. Ties share the
+    mean of their ranks; the team with the lower sum of ranks is better, equal sums are a draw. A
+    remainder is dropped. The parts of a round have its number. AssertionError for a round with
+    teams."""
 
     def deal(whole: RoundBatch, dealt: Ints) -> Iterator[tuple[Ints, RoundBatch]]:
         for first in range(0, len(dealt) - 2 * size + 1, 2 * size):
@@ -66,8 +62,7 @@ def deal_teams(session: Session, size: int, rng: np.random.Generator) -> Session
 
 
 def _doubled_ranks(place: Places) -> Ints:
-    """Twice the rank of each place among these places. A tie has the mean rank, of which twice is
-    an integer."""
+    """Twice the rank of each place among these; twice the mean rank of a tie is an integer."""
     place = np.where(place == DID_NOT_FINISH, LAST, place)
     less = (place[:, None] > place[None, :]).sum(axis=1)
     equal = (place[:, None] == place[None, :]).sum(axis=1)
@@ -76,8 +71,7 @@ def _doubled_ranks(place: Places) -> Ints:
 
 
 def _of_two_teams(whole: RoundBatch, place: Places, entries: Ints) -> RoundBatch:
-    """One round, without names, seats and scores, between two teams of the same size. `entries` has
-    the players of the better team, then those of the other one."""
+    """A round of two teams of one size, the better one's first; no names, seats and scores."""
     return structs.replace(
         whole, entries=np.array([2]), sizes=np.array([len(entries)]), place=place,
         members=np.full(2, len(entries) // 2), share=whole.share[entries],

@@ -1,16 +1,8 @@
-"""Repeats the experiments of the Elo-MMR paper: accuracy, time, farming and small rounds.
-
-This module computes each part. `figures` writes it as Markdown and pictures.
-
-- *accuracy* (Table 2) and *time* (Table 3): each system is tuned on the first TRAIN, a fraction, of
-  each data set and scored on the rest. It is tuned once, by pair inversion, whereas the paper tunes
-  it for each measure. As in `games`, the most probable parameters are chosen. The parameters that
-  fit best would follow the noise of a short first part to the ends of their ranges. All systems are
-  scored on the same rounds and outcomes (`shared_scores`). All kernels are compiled and loaded
-  before a time is measured (`timing`).
-- *farming* (Figure 2): `farming`, on a given data set and player.
-- *sizes* (Figure 3): the rounds of the largest data set, split at random into small rounds.
-"""
+"""Computes the experiments of the Elo-MMR paper: accuracy (Table 2), time (Table 3), farming
+(Figure 2) and rounds split into small ones (Figure 3). Each system is tuned on the first TRAIN of a
+data set, once, by pair inversion (the paper: for each measure), for the most probable parameters,
+since those that fit a short first part best follow its noise; and scored on the rest, all on the
+same rounds and outcomes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -38,10 +30,8 @@ from tests.benchmarks.lab.timing import timed
 
 TRAIN = 0.1
 MEASURE = "pair_inversion"
-"""The measure to tune by. It includes newcomers where nobody has played enough rounds yet, as in
-synth-large."""
-REFERENCE = "elo-mmr"
-"""The name of the system that the others are compared with."""
+"""The measure to tune by: it counts newcomers, where nobody has played enough yet (synth-large)."""
+REFERENCE = "elo-mmr"  # The name of the system that the others are compared with.
 SEED = 1
 
 FARMING_SYSTEMS: dict[str, RatingConfig] = {
@@ -58,13 +48,9 @@ MADE_UP_THRESHOLD = 2200.0
 class Effort:
     """The size of an experiment."""
 
-    rounds: int | None
-    """The number of rounds of each data set that are used, from its first round on. None for
-    all."""
-    trials: int
-    """The number of configurations tried for each system and data set."""
-    sizes: tuple[int, ...]
-    """The numbers of players in a round, for Figure 3."""
+    rounds: int | None  # So many rounds of each data set are used, from its first on; None for all.
+    trials: int  # The number of configurations tried for each system and data set.
+    sizes: tuple[int, ...]  # The numbers of players in a round, for Figure 3.
     synthetic: Mapping[str, Kind]
 
 
@@ -104,12 +90,9 @@ class Entry:
     outcome: SeasonScores
     measures: Mapping[str, float | None]
     against: Difference | None
-    """The pair inversion minus that of the reference. It is None for the reference itself, if there
-    is no reference, or if the measure is undefined for one of them."""
-    of: Counted
-    """The counts of the pairs and rounds that are scored, which all systems share."""
-    at_ends: tuple[str, ...] = ()
-    """The parameters that ended at an end of their range."""
+    """The pair inversion minus the reference's; None without one, or if either is undefined."""
+    of: Counted  # The counts of the pairs and rounds that are scored, which all systems share.
+    at_ends: tuple[str, ...] = ()  # The parameters that ended at an end of their range.
 
 
 Say = Callable[[str], None]
@@ -132,13 +115,11 @@ class Tuned(NamedTuple):
     """The result of tuning a system."""
 
     config: RatingConfig
-    at_ends: tuple[str, ...]
-    """The parameters that ended at an end of their range."""
+    at_ends: tuple[str, ...]  # The parameters that ended at an end of their range.
 
 
 def tuned(data: DataSet, system: str, trials: int, executor: Executor | None = None) -> Tuned:
-    """Tune a system on the first part of a data set. `executor` and the errors are those of
-    `search`."""
+    """Tune on the first part of a data set. `executor` and the errors are those of `search`."""
     first = before(data.sessions, trained(data.rounds, TRAIN))
     problem = Fit(OwnSystem(system).on(first), first, MEASURE)
     point = search(problem, trials, executor)
@@ -148,8 +129,7 @@ def tuned(data: DataSet, system: str, trials: int, executor: Executor | None = N
 def accuracy(
     data: DataSet, systems: Sequence[str], effort: Effort, executor: Executor | None, say: Say
 ) -> list[Entry]:
-    """Tune and evaluate every system on a data set, for Tables 2 and 3. `say` is called with the
-    name of each step. `executor` and the errors are those of `search`."""
+    """Every system on a data set (Tables 2 and 3). `executor` and the errors are as in `search`."""
     found: dict[str, Tuned] = {}
     for system in systems:
         say(f"{data.name}: {system}")
@@ -174,8 +154,7 @@ def accuracy(
 
 
 def _played(data: DataSet, config: RatingConfig) -> SeasonScores:
-    """Evaluate a season with one configuration. The measured time does not include compiling
-    kernels."""
+    """Evaluate a season with one configuration; compiling kernels is not in the time."""
     warm(config, data.sessions, most_sides=MOST_SIDES)
     return timed(lambda: evaluate(data.sessions, config))
 
@@ -183,8 +162,7 @@ def _played(data: DataSet, config: RatingConfig) -> SeasonScores:
 def sizes(
     data: DataSet, configs: Mapping[str, RatingConfig], effort: Effort, say: Say
 ) -> dict[str, list[float | None]]:
-    """The pair inversion, in %, of each system for each size of rounds, for Figure 3. The inner
-    lists are in the order of `effort.sizes`."""
+    """The pair inversion, in %, of each system by size of rounds (Figure 3)."""
     found: dict[str, list[float | None]] = {system: [] for system in configs}
     for size in effort.sizes:
         rng = np.random.default_rng(SEED)

@@ -1,11 +1,6 @@
-"""Simulates volatility farming, to find out whether a player can gain by losing on purpose (paper,
-section 5.1 and Figure 2).
-
-A strong player plays HONEST rounds with the real results. In the next FARMED rounds the player
-comes last whenever the Topcoder rating is above a threshold, which raises the volatility. The last
-HARVEST rounds again have the real results. The ratings by Topcoder determine in which rounds the
-player comes last. Each system then rates both careers, the honest one and the farmed one.
-"""
+"""Volatility farming (paper, section 5.1, Figure 2): a strong player plays HONEST rounds, comes
+last in the next FARMED ones whenever the Topcoder rating is above a threshold, then HARVEST real
+ones. Each system rates both careers: does losing on purpose gain?"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,14 +16,12 @@ from stream_rater.rounds.batch import NO_SCORES, NO_SEATS
 from tests.benchmarks.lab.dealt import singly
 
 HONEST, FARMED, HARVEST = 45, 45, 15
-THRESHOLD = 2975.0
-"""The paper's threshold; the ratings of its player, tourist, are near it."""
+THRESHOLD = 2975.0  # The paper's threshold; the ratings of its player, tourist, are near it.
 
 
 @dataclass(frozen=True, slots=True)
 class Careers:
-    """The ratings (mu) after each of the player's rounds, in the honest and in the farmed
-    career."""
+    """The ratings (mu) after each of the player's rounds, in the honest and the farmed career."""
 
     honest: list[float]
     farmed: list[float]
@@ -40,8 +33,7 @@ class Careers:
 
 
 def last(session: Session, row: int) -> Session:
-    """A copy of a session of one round in which the player in this row is last among all entries
-    that finished, and nobody has a seat or a score. The round must have no teams."""
+    """A session of one round without teams, in which this row's player finished last."""
     rounds = session.rounds
     assert len(rounds) == 1, "a session of one round"
     assert len(rounds.place) == len(rounds.share), "a round with teams cannot be farmed"
@@ -79,8 +71,7 @@ def career(sessions: Iterable[Session], row: int, config: RatingConfig) -> list[
 def farmed(
     sessions: Iterable[Session], row: int, config: RatingConfig, threshold: float
 ) -> list[Session]:
-    """The season with the farmer's results. Each result depends on the rating after the farmer's
-    earlier results."""
+    """The season with the farmer's results, each by the rating after the earlier ones."""
     return [session for session, _ in _played(sessions, row, config, threshold)]
 
 
@@ -96,8 +87,7 @@ def _career(
 def _played(
     sessions: Iterable[Session], row: int, config: RatingConfig, threshold: float | None
 ) -> Iterator[tuple[Session, float | None]]:
-    """Yield each session as it was played, with the player's mu after it, or None if the player did
-    not take part. With a threshold, the player farms."""
+    """Each session as played, and the player's mu after it (None: absent); may farm."""
     pool = Pool(Ladder(rating=config))
     rounds, rating = 0, config.initial_mu
     for session in sessions:
@@ -120,9 +110,7 @@ def compare(
     sessions: Sequence[Session], row: int, systems: Mapping[str, RatingConfig],
     threshold: float = THRESHOLD, schedule: RatingConfig | None = None,
 ) -> dict[str, Careers]:  # fmt: skip
-    """The honest and the farmed career by each system, over HONEST + FARMED + HARVEST rounds.
-    `schedule` is the system whose ratings determine when the player comes last; by default it is
-    Topcoder."""
+    """Both careers by each system; `schedule`'s ratings, Topcoder's, say when to come last."""
     season = until(singly(sessions), row, HONEST + FARMED + HARVEST)
     with_farmer = farmed(season, row, schedule or Topcoder(), threshold)
     return {

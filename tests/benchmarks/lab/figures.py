@@ -16,15 +16,13 @@ PAPER = {
     "synth-small": {"codeforces": (83.4, 15.2), "topcoder": (83.4, 15.2),
                     "trueskill": (83.3, 15.3), "elo-mmx": (83.6, 15.0), "elo-mmr": (83.7, 15.0)},
 }  # fmt: skip
-"""The figures of the paper's Table 2 for synthetic seasons of the same kind: pair inversion and
-rank deviation, both in %, by data set and system."""
+"""Table 2 of the paper, by synthetic data set and system: pair inversion, rank deviation, in %."""
 
-CHOSEN = (
+CHOSEN = (  # A note for reports: the files by which systems, noise and first guesses were chosen.
     "The two-moment filter, its noise, and the first guesses of it and of Elo-MMR were chosen by "
     "the files cwl, map-rando, codeforces and, in earlier releases, formula-one: on these they are "
     "no test. Experience was chosen by the first three."
 )
-"""A note for reports: the files by which systems, noise and first guesses were chosen."""
 
 Lines = Iterable[str]
 
@@ -50,8 +48,7 @@ def datasets(data: Sequence[DataSet]) -> list[str]:
 
 
 def accuracy(entries: Sequence[Entry], *, beside_paper: bool) -> list[str]:
-    """Table 2, with differences from the reference and the tuned parameters. With `beside_paper` it
-    has the paper's figures, too."""
+    """Table 2, with differences from the reference and parameters, perhaps beside the paper's."""
     rows, parameters, of = [], [], dict[str, str]()
     for entry in entries:
         of[entry.data] = entry.of.sentence()
@@ -102,8 +99,7 @@ def times(entries: Sequence[Entry]) -> list[str]:
 
 
 def farming(careers: Mapping[str, Careers], out: Path, whose: str) -> list[str]:
-    """Figure 2: the honest and the farmed ratings. Writes `farming.png` to the folder `out`. Raises
-    MissingExtra and OSError."""
+    """Figure 2: both careers, also in `out`/farming.png. Raises MissingExtra and OSError."""
     plots = pyplot()
     figure, axes = plots.subplots(1, len(careers), figsize=(5.5 * len(careers), 4), squeeze=False)
     for ax, (system, career) in zip(axes[0], careers.items(), strict=True):
@@ -129,9 +125,7 @@ def farming(careers: Mapping[str, Careers], out: Path, whose: str) -> list[str]:
 
 def by_size(found: Mapping[str, Sequence[float | None]], at: Sequence[int], out: Path,
             name: str, *, tuned: bool) -> list[str]:  # fmt: skip
-    """Figure 3: the pair inversion by the size of the rounds. Writes `sizes.png` to the folder
-    `out`. `tuned` is whether the systems were tuned on this data set. Raises MissingExtra and
-    OSError."""
+    """Figure 3: pair inversion by size, also in `out`/sizes.png. Raises MissingExtra, OSError."""
     plots = pyplot()
     figure, ax = plots.subplots(figsize=(6, 4))
     for system, values in found.items():

@@ -1,5 +1,4 @@
-"""Plays a game forward: tunes a system on the first part, and follows the best parameters through
-the other rounds, which are scored (see `games`)."""
+"""Plays a game forward: tunes on the first part, follows the best parameters through the rest."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -30,60 +29,46 @@ from tests.benchmarks.lab.game import Game
 from tests.benchmarks.lab.timing import timed
 
 ORDER, ORDER_OF_ALL = "order", "order_all"
-"""The measures of order by which systems are compared. The second replaces the first where nobody
-has played enough rounds for it."""
+"""The measures of order; the second replaces the first where nobody has played enough rounds."""
 USUAL_DIMENSIONS = 4
-"""The number of trials is meant for a system of so many dimensions. Others have as many trials for
-each of their dimensions, so that all systems are searched equally densely."""
+"""Trials are for so many dimensions; others have as many for each, to be searched as densely."""
 AGAIN = (1 / 3, 2 / 3)
 """After these fractions of the rounds that are scored, parameters are searched again."""
-AGAIN_TRIALS = 1 / 6
-"""The part of the trials that such a search gets."""
+AGAIN_TRIALS = 1 / 6  # The part of the trials that such a search gets.
 LEAST_TRIALS = 10
-JOINING = 2
-"""The most points of such a search that are followed from then on."""
+JOINING = 2  # The most points of such a search that are followed from then on.
 JOINING_APART = 0.02
 """They are at least so far from each other and from the point that is followed."""
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """One configuration of a system on a game. Its measures are those of the rounds after the first
-    part, or None if nothing was scored."""
+    """One configuration of a system; measures of the rounds after the first part, or None."""
 
-    tuned_for: str
-    """DEFAULT, or the measure that it is tuned for."""
+    tuned_for: str  # DEFAULT, or the measure that it is tuned for.
     config: dict[str, Any]
     variance_factor: float
     """The variance factor that suits the rounds to tune on; 1 for the default configuration."""
-    last: Calibration
-    """The calibration of the last round."""
-    first_log_loss: float | None
-    """The log loss on the rounds to tune on."""
+    last: Calibration  # The calibration of the last round.
+    first_log_loss: float | None  # The log loss on the rounds to tune on.
     order: float | None
     order_all: float | None
     log_loss: float | None
     brier: float | None
     calibration_error: float | None
-    us_update: float
-    """Microseconds to rate one player in one round."""
+    us_update: float  # Microseconds to rate one player in one round.
     failed_rounds: int
-    at_ends: tuple[str, ...] = ()
-    """The parameters that ended at an end of their range."""
+    at_ends: tuple[str, ...] = ()  # The parameters that ended at an end of their range.
 
 
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
     """The log loss of the rounds after the first part, for each step of tuning."""
 
     default: float | None
-    """By the first guess. Draws are predicted by a width that suits the rounds so far, as in all
-    that follow."""
+    """By the first guess, draws by a width that suits the rounds so far, as in all below."""
     calibrated: float | None
-    """By the first guess, with the calibration that suits the rounds so far, as in all that
-    follow."""
-    tuned: float | None
-    """By the parameters tuned on the first part."""
-    validated: float | None
-    """By those, or by the first guess if they did not win (`validation`)."""
+    """By the first guess, with the calibration that suits the rounds so far, as in all below."""
+    tuned: float | None  # By the parameters tuned on the first part.
+    validated: float | None  # By those, or by the first guess if they did not win (`validation`).
     followed: float | None
     """By the parameters that predicted best so far (`following`), which are those scored."""
 
@@ -93,13 +78,10 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
 
     system: str
     variants: list[Variant]
-    """The first guess, and the parameters that were tuned and followed. The configuration of the
-    latter is the last one that was followed."""
+    """The first guess, and the tuned and followed parameters, with the last ones followed."""
     gain: Gain
-    won: bool = True
-    """Whether the tuned parameters won on rounds that their search had not seen."""
-    changes: int = 0
-    """How often the parameters changed while they were followed."""
+    won: bool = True  # Whether the tuned parameters won on rounds that their search had not seen.
+    changes: int = 0  # How often the parameters changed while they were followed.
 
     def of(self, aim: str) -> Variant:
         """The variant tuned for `aim`. Raises StopIteration if there is none."""
@@ -107,8 +89,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Scored = dict[str, Floats]
-"""(R, OF_PAIRS) the scores of the rounds after the first part, by the aim that the system was tuned
-for."""
+"""(R, OF_PAIRS) the scores of the rounds after the first part, by what the system was tuned for."""
 
 
 class Played(NamedTuple):
@@ -117,18 +98,15 @@ class Played(NamedTuple):
     point: list[float]
     early: Run
     """The rounds of the first part, with the model as it is; the times of the whole game."""
-    cost: float
-    """The total loss of the first part, and the prior's penalty."""
+    cost: float  # The total loss of the first part, and the prior's penalty.
     rest: Run
     """The rounds that are scored, in the order of the season, calibrated by the rounds before."""
-    scores: Floats
-    """(R, OF_PAIRS) their scores."""
+    scores: Floats  # (R, OF_PAIRS) their scores.
 
 
 def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
-    """Tune a system on the first part of a game, follow the best parameters through the other
-    rounds, and score it on these. `trials` is the number of configurations to try for a system of
-    USUAL_DIMENSIONS dimensions."""
+    """Tune on the first part, follow the best parameters through the others, and score these.
+    `trials`: configurations to try for USUAL_DIMENSIONS dimensions."""
     fitted, steps = fit_in_steps(system, game, trials)
     return fitted, {fits.DEFAULT: steps.default, fits.LOG_LOSS: steps.followed}
 
@@ -173,8 +151,7 @@ def fit_in_steps(system: System, game: Game, trials: int) -> tuple[Fitted, Steps
 
 
 def trials_of(system: System, trials: int) -> int:
-    """The number of configurations to try for a system, if `trials` are tried for one of
-    USUAL_DIMENSIONS dimensions."""
+    """The configurations to try for a system, if `trials` are for USUAL_DIMENSIONS ones."""
     return max(round(trials * len(system.space) / USUAL_DIMENSIONS), LEAST_TRIALS)
 
 
@@ -193,8 +170,7 @@ class _Way:
         )
 
     def search_again(self, trials: int) -> None:
-        """Search on all rounds so far, at AGAIN, near the point that is followed then. The best
-        points that are found are followed from there on."""
+        """At AGAIN, search all rounds so far near the point that is followed; the best join."""
         parts = parts_of(self._numbers)
         for start in (parts[int(each * len(parts))][0] for each in AGAIN if parts):
             seen = before(self._game.sessions, int(self._numbers[start]))
@@ -261,9 +237,7 @@ def _in_order(run: Run) -> Run:
 def _variant(
     problem: fits.Fit, aim: str, played: Played, own: Run, scored: Run, scores: Floats
 ) -> Variant:
-    """A variant. `played` is the last point that was followed, and `own` are the rounds that are
-    scored by this point alone. `scored` and `scores` are the beliefs and the scores by whichever
-    point was followed."""
+    """`own`: scored rounds by the last followed point alone; `scored`, `scores`: by whichever."""
     run, learned = played.early, ONLY_WIDTH if aim == fits.DEFAULT else EVERYTHING
     now = calibration_of(run, learned)
     calibrations = own.calibrations

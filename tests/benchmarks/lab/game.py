@@ -1,5 +1,4 @@
-"""Games: seasons of rounds, either unchanged or cut into other rounds, and the end of their first
-part."""
+"""Games: seasons of rounds, unchanged or cut into other rounds, and the end of the first part."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,12 +35,9 @@ class Game:
 def games_of(
     name: str, sessions: Sequence[Session], cut: Sequence[int] = (), teams: int | None = None
 ) -> Iterator[Game]:
-    """Yield the season unchanged, then cut into rounds of each size in `cut`, then dealt into
-    rounds of two teams of `teams` players.
-
-    A season with teams is not cut or dealt. A size is skipped if no round is large enough to make
-    two rounds of it. All parts of a round are on the same side of the boundary.
-    """
+    """The season unchanged, cut into rounds of each size in `cut`, and dealt into two teams of
+    `teams`. A season with teams is neither; nor is one without a round large enough for two such
+    rounds. Parts of a round stay on one side of the boundary."""
     boundary = trained(sum(len(each.rounds) for each in sessions), TRAIN)
     yield Game(name, sessions, boundary)
     if any(len(each.rounds.place) != len(each.rounds.share) for each in sessions):

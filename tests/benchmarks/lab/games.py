@@ -1,41 +1,15 @@
-"""Compares our systems with those of other packages, to show which system to choose for which game.
-
-A *game* is a season of rounds: a file unchanged, or with its rounds cut into small rounds or teams.
-Each system has two configurations on a game:
-
-- *default* is the system's first guess, unchanged;
-- *log loss* is tuned on the first TRAIN, a fraction, of the rounds (`fits`), taken only if it wins
-  on rounds that its search has not seen (`validation`), and followed from then on: each part of the
-  other rounds is predicted by the parameters that were best until then (`following`). Its
-  predictions are calibrated by the rounds so far (`calibrating`).
-
-So no round influences the parameters or the calibration that predict it. Ratings do not depend on
-the calibration. If a game has draws, every system predicts them, with a width that suits the rounds
-so far, and log loss and Brier score are over three outcomes. All configurations are scored on the
-other rounds by the same code (`sides`), and all systems, ours and peers, are tuned and followed
-alike, with as many trials for each dimension.
-
-Tuning must not overfit a short first part. So it finds the most probable parameters, not those of
-maximum likelihood: it minimises
-
-    total loss + sum of (x - x0)^2 / (2 PRIOR^2)
-
-where x is a point of the unit cube of the parameters' ranges and x0 is the first guess. Parameters
-stay near the first guess unless the rounds are evidence against it. The report shows what each step
-gains on each game (`Gain`).
-
-Parameters determine both who is better and how confident a prediction is. The calibration alone can
-determine the confidence. So each point that is tried is calibrated, and the parameters are chosen
-by how well they predict who is better.
-
-*Ours* is the system that the report recommends: REFERENCE, on all games. If REFERENCE does not take
-part, it is our system with the least log loss on the first part. This second rule is worse, because
-nearly all players of a first part are newcomers, and the system that predicts newcomers best need
-not predict later rounds best. The report counts how often its choice is better or worse.
-
-Our systems are compared with each peer by the paired bootstrap over the other rounds: by log loss
-and by order.
-"""
+"""Compares our systems with those of other packages, to show which to choose for which *game*: a
+file of rounds, unchanged or cut into small rounds or teams. *Default* is a system's first guess.
+*Log loss* is tuned on the first TRAIN of the rounds (`fits`), taken only if it wins on rounds that
+its search has not seen (`validation`), then followed (`following`) and calibrated by the rounds so
+far (`calibrating`), so no round influences its own prediction. All systems, ours and peers, are
+tuned, followed and scored (`sides`) alike, with as many trials for each dimension; draws, where a
+game has any, are a third outcome. Tuning minimises total loss + sum of (x - x0)^2 / (2 PRIOR^2), x
+in the unit cube of the ranges and x0 the first guess: the most probable parameters, not those that
+overfit a short first part. Each point that is tried is calibrated, so parameters are chosen by who
+is better, not by confidence. *Ours* is REFERENCE; without it, our system with the least log loss on
+the first part, which is a worse rule, as nearly all are newcomers there. Ours and each peer are
+compared by the paired bootstrap over the other rounds."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -58,11 +32,9 @@ from tests.benchmarks.lab.game import Game
 from tests.benchmarks.lab.saved import Outcome, Saved, Unfinished
 
 REFERENCE = "two-moment"
-"""The name of our system that the peers beat least often on the games of the benchmarks. The same
-games were used to choose this system, its noise and its first guesses."""
+"""Ours that peers beat least often on the benchmarks' games, by which it was also chosen."""
 
-COMPARED = (LOG_LOSS, ORDER)
-"""The measures by which tuned systems are compared."""
+COMPARED = (LOG_LOSS, ORDER)  # The measures by which tuned systems are compared.
 
 CHOSE, REPORTED, ANOTHER = "chose", "reported", "another file"
 ROLES = (CHOSE, REPORTED, ANOTHER)
@@ -72,8 +44,7 @@ CHOOSING, REPORTING = ("codeforces", "cwl", "map-rando"), ("formula-one", "clubs
 
 
 def role_of(game: str) -> str:
-    """The part that a game's file had in choosing: one of ROLES. A game is named by its file, with
-    what it was cut into behind a comma."""
+    """The part that a game's file, the name before the comma, had in choosing: one of ROLES."""
     file = game.split(",", maxsplit=1)[0]
     return CHOSE if file in CHOOSING else REPORTED if file in REPORTING else ANOTHER
 
@@ -84,10 +55,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     ours: str
     peer: str
     measure: str
-    difference: Difference
-    """Our measure minus the peer's."""
-    verdict: str
-    """One of `bootstrap.VERDICTS`."""
+    difference: Difference  # Our measure minus the peer's.
+    verdict: str  # One of `bootstrap.VERDICTS`.
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,18 +65,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     game: str
     rounds: int
     scored_rounds: int
-    sides: float
-    """The average number of sides of a round."""
+    sides: float  # The average number of sides of a round.
     systems: list[Fitted]
-    ours: str | None
-    """The name of our system to use (`choose`); None if there is none."""
-    least_at_first: str | None
-    """The name of our system with the least log loss on the first part."""
-    verdicts: list[Verdict]
-    """The comparisons of all our systems with all peers."""
+    ours: str | None  # The name of our system to use (`choose`); None if there is none.
+    least_at_first: str | None  # The name of our system with the least log loss on the first part.
+    verdicts: list[Verdict]  # The comparisons of all our systems with all peers.
     pairs_scored: int = 0
-    """The number of pairs of sides that are scored, the same for every system. Pairs in which
-    neither side finished are left out for all systems."""
+    """Pairs that are scored, of every system the same: without those that both did not finish."""
     draws_scored: int = 0
     """The number of pairs that drew, of these. All are scored in a game that has draws."""
     draws_left_out: int = 0
@@ -128,17 +92,15 @@ def choose(fitted: Sequence[Fitted]) -> str | None:
 
 
 def least_at_first(fitted: Sequence[Fitted]) -> str | None:
-    """The name of the system with the least log loss on the first part when it is tuned for log
-    loss. The first of equal systems is chosen. None if nothing was scored."""
+    """The system tuned for the least log loss on the first part; None if nothing was scored."""
     losses = {each.system: each.of(LOG_LOSS).first_log_loss for each in fitted}
     known = {system: loss for system, loss in losses.items() if loss is not None}
     return min(known, key=lambda system: known[system]) if known else None
 
 
 def verdicts(ours: Mapping[str, Scored], theirs: Mapping[str, Scored]) -> Iterator[Verdict]:
-    """Yield the verdicts on each of our systems against each peer. The keys are the names of the
-    systems. Order is over the experienced sides, or over all sides if no side has played enough
-    rounds."""
+    """The verdicts on each of ours (by name) against each peer. Order is over the experienced
+    sides, or over all if no side has played enough rounds."""
     for (name, own), (peer, other) in product(ours.items(), theirs.items()):
         one, two = alike([own[LOG_LOSS], other[LOG_LOSS]])
         for measure in COMPARED:
@@ -176,19 +138,15 @@ def result_of(game: Game, outcomes: Mapping[str, Outcome]) -> Result:
 
 
 # --- all of it ------------------------------------------------------------------------------------
-Job = tuple[int, System]
-"""The index of a game, and a system."""
+Job = tuple[int, System]  # The index of a game, and a system.
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """How much is done for each system on each game."""
 
-    trials: int
-    """The number of configurations to try for a system of `forward.USUAL_DIMENSIONS`
-    dimensions."""
-    seconds: float | None = None
-    """The time that a system may take on a game. None for any time."""
+    trials: int  # Configurations to try for a system of `forward.USUAL_DIMENSIONS` dimensions.
+    seconds: float | None = None  # The time that a system may take on a game. None for any time.
 
 
 def _work(bounds: Bounds, saved: Saved | None, games: Sequence[Game], job: Job) -> Outcome:
@@ -217,13 +175,9 @@ def compare(
     games: Sequence[Game], systems: Sequence[System], bounds: Bounds, executor: Executor | None,
     say: Callable[[str], None], saved: Saved | None = None,
 ) -> Iterator[Result]:  # fmt: skip
-    """Yield the results of all games in order, each as soon as it is known.
-
-    The workers of `executor` share the jobs, each of one game and one system; None: this process
-    does them. `say` is called with a line about each finished job. A job that is `saved` is not
-    done again, and each job is saved as soon as it is done. Raises MissingExtra without SciPy, and
-    TrialsFailed if the executor fails.
-    """
+    """The results of all games, in order, each as soon as it is known. Jobs, of a game and a
+    system, are shared by `executor`'s workers (None: this process); those that are `saved` are not
+    done again. Raises MissingExtra without SciPy, and TrialsFailed if the executor fails."""
     jobs = [(number, system) for number in range(len(games)) for system in systems]
     work = partial(_work, bounds, saved)
     with sharing(games, executor) as run:

@@ -18,8 +18,7 @@ MEASURE = {"log_loss": "log loss", "order": "order, %", "order_all": "order of a
 DIGITS = {"log_loss": 4, "order": 2, "order_all": 2}
 
 
-FEW = 30
-"""The number of rounds to tune on below which the report warns that they say little."""
+FEW = 30  # The number of rounds to tune on below which the report warns that they say little.
 
 
 def notes(effort: Effort, absent: Sequence[str]) -> list[str]:
@@ -44,8 +43,7 @@ def _few(results: Sequence[Result]) -> list[str]:
 
 
 def _scored(results: Sequence[Result]) -> list[str]:
-    """Sentences about the draws that are scored, and about the pairs that are left out for every
-    system, so that all systems are scored on the same pairs."""
+    """About the draws that are scored, and the pairs that are left out for every system alike."""
     found = []
     for each in results:
         parts = [f"{each.game}: {each.pairs_scored:,} pairs are scored"]
@@ -70,8 +68,7 @@ def _not_finished(results: Sequence[Result]) -> list[str]:
 
 
 def _at_ends(results: Sequence[Result]) -> list[str]:
-    """Sentences about the parameters that ended at an end of their range. Such a value may be an
-    artefact of a short first part."""
+    """About parameters that ended at an end of their range, as after a short first part."""
     return [
         f"{each.game}: {fitted.system} ended at an end of the range of {', '.join(v.at_ends)}."
         for each in results for fitted in each.systems for v in fitted.variants if v.at_ends
@@ -79,8 +76,7 @@ def _at_ends(results: Sequence[Result]) -> list[str]:
 
 
 def _failed(results: Sequence[Result]) -> list[str]:
-    """Sentences about the rounds on which a package failed. A package may fail if, for example, its
-    numbers leave the range of floats."""
+    """About rounds on which a package failed, as where its numbers leave the range of floats."""
     return [
         f"{each.game}: {fitted.system} ({AIM[v.tuned_for]}) failed on {v.failed_rounds:,} of "
         f"{each.rounds:,} rounds. They changed none of its ratings."
@@ -137,9 +133,7 @@ AT_FIRST = "the least log loss on the first part"
 
 
 def verdict_counts(results: Sequence[Result]) -> dict[str, Counter[str]]:
-    """The number of each verdict on each of our systems, over all games, peers and comparisons. The
-    key AT_FIRST has the verdicts on the system with the least log loss on each game's first
-    part."""
+    """Each verdict on each of ours; AT_FIRST: on those with the least log loss at first."""
     found: dict[str, Counter[str]] = {}
     for each in results:
         for v in each.verdicts:

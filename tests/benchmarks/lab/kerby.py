@@ -1,11 +1,7 @@
-"""Repeats the tables of B. Kerby's note, which compares rating methods by Kendall's tau.
-
-Kendall's tau is the share of pairs in which the lower rated entry was placed better. Pairs tied in
-rank are left out, and pairs of equal rating count half. Entries are compared by their displayed
-ratings: the note's best predictor is TrueSkill's mu minus two sigmas. The methods have the note's
-parameters. The note chose these by its own first season, so on the rounds of that season its
-figures are not predictions. Each season starts without ratings.
-"""
+"""The tables of B. Kerby's note, which compares methods by Kendall's tau: the share of pairs, not
+tied in rank, in which the lower rated entry was placed better, equals by half. Displayed ratings
+are compared (TrueSkill's mu minus two sigmas); parameters are the note's, chosen by its own first
+season, so its figures there are no predictions. Each season starts without ratings."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,8 +28,7 @@ class Method:
     config: parameters.RatingConfig
     season_1: float | None
     """Kendall's tau on the first season of Map Rando, as the note reports it."""
-    later: float | None = None
-    """Kendall's tau on the later seasons, as the note reports it."""
+    later: float | None = None  # Kendall's tau on the later seasons, as the note reports it.
 
 
 def _trueskill(
@@ -97,20 +92,16 @@ METHODS = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The results of all methods on the same rounds, which each method rates without earlier
-    ratings."""
+    """The results of all methods on the same rounds, which each rates without earlier ratings."""
 
     name: str
     rounds: int
-    pairs: int
-    """The number of pairs that are not tied in rank, the same for every method."""
-    taus: dict[str, float | None]
-    """Kendall's tau of each method; None if there is no such pair."""
+    pairs: int  # The number of pairs that are not tied in rank, the same for every method.
+    taus: dict[str, float | None]  # Kendall's tau of each method; None if there is no such pair.
 
 
 def seasons(data: DataSet, first: int | None) -> list[tuple[str, list[Session]]]:
-    """Names and rounds of the seasons of a file: the `first` rounds and the later ones, or the
-    whole file if `first` is None."""
+    """Names and rounds of a file's seasons: the `first` rounds and the later ones; None: all."""
     if first is None:
         return [(data.name, list(data.sessions))]
     later = []

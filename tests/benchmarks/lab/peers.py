@@ -1,22 +1,9 @@
-"""Other packages' rating systems, played through the same rounds as ours.
-
-These packages are not dependencies. `peer_module` looks for them among the installed packages, and
-then in the folder `peers` of the environment. The mean and the variance of a side's performance are
-those of the peer's own model of a match of two sides:
-
-| peer | mean of a side | variance of a side |
-|---|---|---|
-| openskill.py (`predict_win`) | sum of mu | beta^2 + sum of sigma^2 |
-| trueskill | sum of mu | sum of (beta^2 + sigma^2) |
-
-Differences of performances are normal. Ratings start at 0. The members' shares, the weight of a
-round and its time are ignored. Entries that did not finish tie for the last place.
-
-Both packages depend only on the ratios of sigma, beta and tau, so sigma keeps its default and the
-other two are tuned.
-
-Elo and Glicko-2 are peers, too. They are written out in `plain`, which needs no package.
-"""
+"""Other packages' rating systems, played through the same rounds as ours; they are no dependencies
+(`peer_module`). A side's mean and variance are those of the peer's model of two sides: openskill.py
+(`predict_win`) has the sum of mu, and beta^2 + the sum of sigma^2; trueskill the sum of mu, and of
+(beta^2 + sigma^2). Ratings start at 0; shares, weights and times are ignored, who did not finish
+ties for last. Only ratios of sigma, beta and tau matter, so sigma keeps its default. Elo and
+Glicko-2, of no package, are in `plain`."""
 
 import importlib
 import sys
@@ -38,8 +25,7 @@ from tests.benchmarks.lab.plain import PLAIN, PlainSystem, Side
 PEERS = Path(sys.prefix) / "peers"
 """The folder in which the project's own benchmarks install the peers."""
 
-SIGMA = 25.0 / 3.0
-"""The default of both packages."""
+SIGMA = 25.0 / 3.0  # The default of both packages.
 
 BETA = Dimension("beta", 0.5, 60.0, 25.0 / 6.0)
 TAU = Dimension("tau", 0.004, 4.0, 25.0 / 300.0)
@@ -51,15 +37,13 @@ SPACES: dict[str, tuple[Dimension, ...]] = {
     "trueskill-package": (BETA, TAU, DRAW),
     **{name: each.space for name, each in PLAIN.items()},
 }
-"""The dimensions of each peer. Their first guesses are the packages' defaults, or those of the
-textbooks."""
+"""The dimensions of each peer, with first guesses as the packages' defaults or the textbooks'."""
 
-MODULES = {
+MODULES = {  # The module of each peer that is a package.
     "openskill-plackett-luce": "openskill.models",
     "openskill-thurstone-mosteller": "openskill.models",
     "trueskill-package": "trueskill",
 }
-"""The module of each peer that is a package."""
 
 FAILURES = (ArithmeticError, ValueError)
 """The exceptions that the packages raise if their numbers leave the range of floats."""
@@ -83,10 +67,7 @@ def peer_config(peer: str, values: Mapping[str, float]) -> AnyPeer:
 
 
 def peer_module(module: str) -> Any:
-    """Import a peer's module. Raises ImportError if it is not installed.
-
-    `sys.path` is restored afterwards, because PEERS has other versions of packages that we use.
-    """
+    """Import a peer's module, or ImportError. PEERS has other versions of ours: only for this."""
     before = sys.path[:]
     sys.path.append(str(PEERS))
     try:
@@ -107,8 +88,7 @@ def missing() -> list[str]:
 
 
 Rate = Callable[[list[list[Any]], list[int], float], Any]
-"""Takes the ratings of teams, the ranks of the teams and the time in Unix seconds. Returns the new
-ratings in the same order."""
+"""From teams' ratings, their ranks and the time in Unix seconds to new ratings, in that order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +98,11 @@ class Model:
     newcomer: Callable[[], Any]
     rate: Rate
     side: Callable[[Sequence[Any]], Side]
-    """Takes the ratings of a team. Returns the mean and the variance of its
-    performance."""
+    """From a team's ratings to the mean and the variance of its performance."""
 
 
 def model_of(config: AnyPeer) -> Model:
-    """The peer's model with these parameters. Raises ImportError if it is a package that is not
-    installed."""
+    """The peer with these parameters. Raises ImportError if its package is not installed."""
     if not isinstance(config, PeerConfig):
         return Model(config.newcomer, config.rate, config.side)
     module = peer_module(MODULES[config.peer])
@@ -145,8 +123,7 @@ def _ranked(rate: Any) -> Rate:
 
 
 def _side(beta: float, *, of_members: bool) -> Callable[[Sequence[Any]], Side]:
-    """The mean and the variance that a package gives a team. `of_members`: whether the variance has
-    beta^2 once for each member. If not, it has beta^2 once."""
+    """A package's mean and variance of a team; beta^2 once, or for each member (`of_members`)."""
 
     def side(team: Sequence[Any]) -> Side:
         noises = len(team) if of_members else 1
@@ -157,8 +134,7 @@ def _side(beta: float, *, of_members: bool) -> Callable[[Sequence[Any]], Side]:
 
 
 class PeerReplay:
-    """The ratings of one peer during a season. A peer takes no seeds: all players begin as
-    newcomers."""
+    """The ratings of one peer during a season, without seeds: all begin as newcomers."""
 
     def __init__(self, config: AnyPeer) -> None:
         self.seconds, self.failed = 0.0, 0
@@ -166,8 +142,7 @@ class PeerReplay:
         self._ladders: dict[str, dict[int, tuple[Any, int]]] = {}
 
     def play(self, session: Session) -> tuple[Sides, int] | None:
-        """Rate a session's rounds. Returns the beliefs about the sides before each round, and the
-        number of players that were rated. Returns None if no round is informative."""
+        """Rate a session: beliefs about sides before each round, and players. None: no round."""
         rated, indices = session.rating(skip_all_tied=False)
         if rated is None:
             return None
@@ -196,9 +171,8 @@ class PeerReplay:
         ranks: list[int],
         time_s: float,
     ) -> list[tuple[float, float, int]]:
-        """Rate one round. Returns, for each side before the round, the mean and the variance of its
-        performance and its number of rounds. A round that the package fails on changes no
-        rating."""
+        """Mean, variance and rounds of each side before the round, which is rated unless it
+        fails."""
         began_s = perf_counter()
         fresh = self._model.newcomer
         before = [[stored.get(row) or (fresh(), 0) for row in team] for team in teams]

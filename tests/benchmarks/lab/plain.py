@@ -32,28 +32,23 @@ from stream_rater.rating.systems.common import Dimension
 
 INITIAL = 1500.0
 SCALE = 400.0 / math.log(10.0)
-"""The scale of the logistic distribution of a difference of two performances, in points. It is the
-173.7178 of Glicko-2."""
+"""Of the logistic distribution of a difference of performances, in points: Glicko-2's 173.7178."""
 NOISE = 0.5 * (math.pi * SCALE) ** 2 / 3.0
 """The variance of the performance of one side, in points^2: half of that distribution's."""
-PROVISIONAL = 30
-"""The number of rounds in which Elo's K falls."""
-CLOSE = 1e-9
-"""The error of the logarithm of a variance in step 5. The source has 1e-6."""
+PROVISIONAL = 30  # The number of rounds in which Elo's K falls.
+CLOSE = 1e-9  # The error of the logarithm of a variance in step 5. The source has 1e-6.
 MOST_STEPS = 200
 TIMES = 10.0
-"""A volatility lies between the initial one divided and multiplied by this. The source has no such
-bounds, and its volatilities grow without end in rounds of many sides and little skill."""
+"""A volatility is within the initial one divided and multiplied by this: the source has no bounds,
+and its volatilities grow without end in rounds of many sides and little skill."""
 DAY_S = 86_400.0
 
 
 class Side(NamedTuple):
     """A side before a round: the mean and the variance of its performance."""
 
-    mu: float
-    """In points."""
-    variance: float
-    """In points^2."""
+    mu: float  # In points.
+    variance: float  # In points^2.
 
 
 def _opponents(ranks: Sequence[int]) -> Iterator[list[tuple[int, float]]]:
@@ -125,8 +120,7 @@ class Glicko2Rating(NamedTuple):
     mu: float
     deviation: float
     volatility: float
-    time_s: float | None
-    """Unix seconds; None for a newcomer."""
+    time_s: float | None  # Unix seconds; None for a newcomer.
 
 
 class Glicko2(msgspec.Struct, frozen=True, tag="plain-glicko2", tag_field="peer"):
@@ -136,8 +130,7 @@ class Glicko2(msgspec.Struct, frozen=True, tag="plain-glicko2", tag_field="peer"
     initial_deviation: float = 350.0
     initial_volatility: float = 0.06
     period_days: float | None = None
-    """The number of days in which the variance of a rating grows by the square of the volatility.
-    None: it grows so with each round that the player plays."""
+    """Days in which a rating's variance grows by the squared volatility; None: in each round."""
 
     space: ClassVar = (
         Dimension("tau", 0.05, 3.0, 0.5),

@@ -28,22 +28,17 @@ from tests.benchmarks.lab.game import games_of
 from tests.benchmarks.lab.saved import Saved
 
 USUAL_PARTS = ("accuracy", "farming", "sizes", "games")
-"""The parts of the evidence that are made by default. The first three repeat the paper's: accuracy,
-volatility farming and small rounds. `games` compares our systems and those of other packages, to
-show which system to choose for which game."""
+"""The parts that are made by default: the paper's three, and the comparison with other packages."""
 
 PARTS = (*USUAL_PARTS, "kerby")
 """All parts. The last one, the tables of Kerby's note, is made only if it is asked for."""
 
 SUFFIXES = (".jsonl", ".jsonl.gz", *TABLES)
-FARMER = "tourist"
-"""The player who farms in the paper. He is in the data set `codeforces`."""
+FARMER = "tourist"  # The player who farms in the paper. He is in the data set `codeforces`.
 
-SAVED = "saved"
-"""The folder, in that of the report, of the results on games."""
+SAVED = "saved"  # The folder, in that of the report, of the results on games.
 
-Loaded = tuple[DataSet, dict[str, PlayerIndex]]
-"""A data set, and its players by ladder."""
+Loaded = tuple[DataSet, dict[str, PlayerIndex]]  # A data set, and its players by ladder.
 
 
 def evidence_report(
@@ -52,14 +47,10 @@ def evidence_report(
     cut: Sequence[int] = (), teams: int | None = None, season: int | None = None,
     reading: Reading = AS_FOUND, seconds_per_peer: int | None = None, whole: bool = True,
 ) -> None:  # fmt: skip
-    """Make the parts of the report on the files in `data`, and write them to the folder `out`.
-    `where`: where the trials run. `reading`: how tables are to be read. `seconds_per_peer`: the
-    time that each peer and each system of ours may take on a game. `whole`: whether files that are
-    cut are played unchanged, too. The results on games are kept in
-    `out`/saved, where a later call with the same rounds and effort finds them.
-
-    Raises BadConfiguration or Failed.
-    """
+    """Make the parts of the report on the files in `data`, in the folder `out`. `where`: where
+    trials run; `reading`: how tables are read; `seconds_per_peer`: for each system on a game;
+    `whole`: play files that are cut unchanged, too. Results on games are kept in `out`/saved, where
+    a later call with the same rounds and effort finds them. Raises BadConfiguration or Failed."""
     effort = evidence.QUICK if quick else evidence.FULL
     effort = replace(effort, rounds=rounds or effort.rounds, trials=trials or effort.trials)
     paths = sorted(each for each in data.iterdir() if each.name.endswith(SUFFIXES))
@@ -83,8 +74,7 @@ def evidence_report(
 
 
 def load(path: Path, file: RoundsFile, rounds: int | None) -> Loaded:
-    """The rounds of a file, and its players by ladder. `rounds`: the number of rounds to take from
-    the start of the file; None: all."""
+    """The first `rounds` rounds of a file (None: all), and its players by ladder."""
     mistakes, window = file.mistakes, Settings().duplicate_window
     # The whole file is validated: later records may correct the first `rounds` rounds.
     verdicts = verdicts_of_log(file.records, ANY_LADDER, window)

@@ -1,10 +1,6 @@
-"""Keeps the results of games as they come, so that a run that was cut off goes on where it was.
-
-Each system's result on each game has a file of its own. Its name has a digest of all that the
-result depends on: the rounds, the system and the ranges of its parameters, the effort, the rating
-kernels, the code of `rating`, `evaluation` and this laboratory, and the versions of other packages.
-So a result is used again only where a new run would find the same.
-"""
+"""Keeps the results of games as they come, so that a run that was cut off goes on. A file's name
+has a digest of all that a result depends on: rounds, system, ranges, effort, kernels, our code,
+packages' versions. So a result is used again only where a new run would find the same."""
 
 import hashlib
 import os
@@ -41,8 +37,7 @@ class Unfinished(msgspec.Struct, frozen=True):
         return f"{self.system} did not finish within {self.seconds:g} s"
 
 
-Outcome = tuple[Fitted, Scored] | Unfinished
-"""The result of a system on a game."""
+Outcome = tuple[Fitted, Scored] | Unfinished  # The result of a system on a game.
 
 
 class _Stored(msgspec.Struct, frozen=True):
@@ -71,8 +66,7 @@ class Saved:
         return stored.fitted, {aim: _array(*each) for aim, each in stored.scores.items()}
 
     def store(self, game: Game, system: System, effort: object, outcome: Outcome) -> None:
-        """Store a result, whole or not at all. Does nothing where there is no such folder, as in
-        the workers of a cluster that shares no files with this machine."""
+        """Store a result, whole or not at all; not without such a folder, as elsewhere."""
         path = self._path(game, system, effort)
         if not self._folder.is_dir() or path.exists():
             return

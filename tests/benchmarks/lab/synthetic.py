@@ -1,15 +1,7 @@
-"""Makes synthetic seasons from a seed, as in the paper's experiments (section 6.1).
-
-Initial skills are normal with mean 1500 and standard deviation 350. In each round, a player's
-performance is logistic around the player's skill with standard deviation 200, and performances
-determine the ranks. After the round, the skills of its players change by normal increments with
-standard deviation 35.
-
-The paper adds the increments "between rounds, to each of their skills". Here only the players of
-the round change. If all 1,000 players of the small set changed in each of its 15,000 rounds, their
-skills would spread over thousands of points, and rounds would be far more predictable than the 83 %
-that the paper reports.
-"""
+"""Synthetic seasons by seed (paper, section 6.1): skills are normal (1500, 350), a performance is
+logistic around the skill with deviation 200, and after a round the skills of its players change by
+normal steps of 35. The paper may mean all players; but 1,000 of them in 15,000 rounds would spread
+over thousands of points, and be far more predictable than the 83 % that it reports."""
 
 import math
 from collections.abc import Iterator
@@ -55,8 +47,7 @@ def season(kind: Kind, seed: int) -> Iterator[Session]:
 
 
 def session(rows: Ints, players: int, number: int) -> Session:
-    """Make a session with one round, in which the players in these rows came first, second, and so
-    on. `players` is the number of players of the season, and `number` that of the round."""
+    """A session of one round, in which the players in these rows came first, second, and so on."""
     entries = len(rows)
     size = np.array([entries])
     rounds = RoundBatch(

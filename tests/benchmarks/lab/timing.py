@@ -1,5 +1,4 @@
-"""Keeps costs that occur only once out of measured times: compiling kernels, loading them, and the
-first access to pages of memory. If one was compiled or loaded during a run, the run is repeated."""
+"""Keeps what occurs once out of times: compiling and loading kernels, first access to memory."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -12,8 +11,7 @@ MOST_RUNS = 3
 
 
 class _Compiled(Watcher):
-    """Counts the kernels that this process compiles, or waits for while another process compiles
-    them."""
+    """Counts the kernels that this process compiles, or waits for while another process does."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -26,8 +24,7 @@ class _Compiled(Watcher):
 
 
 def timed(run: Callable[[], T]) -> T:
-    """The result of a run in which no kernel was compiled or first loaded. If one was, `run` is
-    called again, up to MOST_RUNS times in all. The result of the last call is returned."""
+    """The result of a run that compiles or first loads no kernel, in up to MOST_RUNS runs."""
     watcher = _Compiled()
     watchers.append(watcher)
     try:

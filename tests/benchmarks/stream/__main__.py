@@ -25,8 +25,7 @@ from tests.benchmarks.stream.ground import Servers, a_ground
 from tests.benchmarks.stream.plan import LOBBIES, MEASURES, USUAL, Plan
 from tests.benchmarks.stream.rounds import WORKLOADS
 
-SIZE = re.compile(r"[1-9]\d*(\+[1-9]\d*)?")
-"""Of a crew, as in `names_of`."""
+SIZE = re.compile(r"[1-9]\d*(\+[1-9]\d*)?")  # Of a crew, as in `names_of`.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,8 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def enough(sizes: Sequence[str]) -> dict[str, str]:
-    """Settings with twice as many partitions and shards as the largest crew has processes of a
-    role, where the service's own are fewer than these. All crews of a run get the same."""
+    """Twice as many partitions and shards as the largest crew's processes, where ours are fewer."""
     most = max(int(count) for size in sizes for count in size.split("+"))
     usual = Settings()
     names = ("partitions", "shards")

@@ -1,9 +1,6 @@
-"""Whether another release, or another setting, is quicker than the service as it is.
-
-On a machine whose own speed changes from one minute to the next, two runs one after the other show
-little. Here all run side by side, each with servers of its own, and are given the same rounds
-in short turns, in the other order each time; the ratios of each turn are the result.
-"""
+"""Whether another release or setting is quicker. A machine's own speed changes within minutes, so
+all run side by side on servers of their own, and get the same rounds in short turns, in the other
+order each time; the ratios of each turn are the result."""
 
 import os
 import subprocess
@@ -28,10 +25,8 @@ from tests.benchmarks.stream.throughput import measured, null
 FEED_S, QUICK_FEED_S = 7.0, 2.0
 TURNS, QUICK_TURNS = 10, 2
 NULL = "null"
-LOADS = 5000.0, 20000.0
-"""Updates a second."""
-SAMPLE = 1000
-"""Number of updates from which the size of events is measured."""
+LOADS = 5000.0, 20000.0  # Updates a second.
+SAMPLE = 1000  # Number of updates from which the size of events is measured.
 PACKAGE = "stream_rater"
 
 
@@ -43,9 +38,9 @@ class Rival:
 
 
 def rival_of(reported: str) -> Rival:
-    """A folder that holds a release, ready to run when this returns; NULL, the null pipeline of two
-    transactional hops; or settings as `shards=4,partitions=2`. ValueError where it is none of them.
-    Each gets all settings: the defaults of another release do not count."""
+    """A folder with a release, ready to run when this returns; NULL; or settings as
+    `shards=4,partitions=2`. ValueError for none of them. Each gets all settings: another release's
+    defaults do not count."""
     if reported == NULL:
         return Rival(NULL)
     folder = Path(reported).resolve()
@@ -79,8 +74,7 @@ class Contest:
     def results(
         self, folder: Path, given: Mapping[str, Any], workload: Workload
     ) -> Iterator[Result]:
-        """The figures of each load, and how those of the others compare with the first one's;
-        Skipped where there are too few rounds."""
+        """Each load's figures, beside the first one's; Skipped where there are too few rounds."""
         with ExitStack() as alive:
             crews = list[Crew]()
             for number, each in enumerate(self.rivals):
@@ -150,8 +144,7 @@ def beside_null(
 def compared(
     name: str, ours: Sequence[Mapping[str, float]], first: Sequence[Mapping[str, float]]
 ) -> Result:
-    """Medians of one's turns; the value is that of the last figure. Beside others', the least, the
-    median and the greatest ratio of a turn to that of the first of all: under 1 for quicker."""
+    """Medians of one's turns; the least, median and greatest ratio to the first's turn."""
     ratio: dict[str, float] = {}
     for what in ours[0]:
         ratio[what] = median(each[what] for each in ours)

@@ -1,10 +1,6 @@
-"""What corrections cost: how long until they are applied, how long others wait until then, and how
-much memory the worker has.
-
-One ladder has millions of updates; others play on at a steady rate. `corrections`: a checkpoint is
-made before the last hundredth of its rounds, then two of them are voided: one of that hundredth,
-and the first. `bans`: one of its players is removed, then many more in one `corrections-applied`.
-"""
+"""What corrections cost: until they are applied, for others meanwhile, in memory. One ladder has
+millions of updates, others play on. `corrections`: a checkpoint before the last hundredth, then one
+of its rounds is voided, and the first. `bans`: a player is removed, then many together."""
 
 import sys
 import time
@@ -26,12 +22,10 @@ from tests.benchmarks.stream.rounds import Round, Workload, made, player_name, u
 from tests.benchmarks.stream.throughput import SERVICE
 
 LONG = "the-long-ladder"
-RATE = 2_000.0
-"""Updates a second on the other ladders while a correction is applied."""
+RATE = 2_000.0  # Updates a second on the other ladders while a correction is applied.
 LOOK_EVERY_S = 0.02
 LONGEST_S = 300.0
-BANNED = 20_000
-"""Who are removed together."""
+BANNED = 20_000  # Who are removed together.
 
 
 class _Correcting:

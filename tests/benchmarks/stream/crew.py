@@ -21,8 +21,7 @@ from tests.integration.processes import workers as started_workers
 from tests.integration.topics import Finished
 
 LOOK_EVERY_S = 0.25
-STEP = 200_000
-"""So many updates are sent at once, and rated before the next."""
+STEP = 200_000  # So many updates are sent at once, and rated before the next.
 
 
 class Program(NamedTuple):
@@ -30,8 +29,7 @@ class Program(NamedTuple):
 
     module: str = THIS_RELEASE
     variables: Mapping[str, str] = MappingProxyType({})
-    groups: Sequence[str] = (ESTIMATORS, UPDATERS)
-    """Consumer groups that its processes join."""
+    groups: Sequence[str] = (ESTIMATORS, UPDATERS)  # Consumer groups that its processes join.
     roles: bool = True
     """Whether a process that is started with a role joins the group of that role only."""
 
@@ -46,8 +44,7 @@ class Crew:
     workers: list[WorkerProcess] = field(default_factory=list)
 
     def hire(self, name: str) -> WorkerProcess:
-        """Start one more worker. With a name it is a static member of its groups. A worker that is
-        named for a role gets this role."""
+        """Start one more worker; with a name, a static member; named for a role, it has that."""
         settings = msgspec.structs.replace(self.settings, instance_id=name)
         worker = self.start(
             settings, _role(name), ready=False, module=self.program.module,

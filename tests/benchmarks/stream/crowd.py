@@ -1,9 +1,6 @@
-"""One round of very many players, and what the rounds of other ladders feel of it.
-
-Lobbies are due at a steady rate all the time. After a third of it the large round is sent, as one
-message. Its time is from handing it to Kafka's client to its last event at the subscriber. That of
-a lobby is from when it was due to its event.
-"""
+"""One round of very many players, sent after a third of the time, and what lobbies at a steady rate
+feel of it. Its time is from the client to its last event at the subscriber; a lobby's from when it
+was due."""
 
 import time
 from collections import Counter
@@ -20,8 +17,7 @@ from tests.benchmarks.stream.rounds import WORKLOADS, Round, Workload, up_to
 from tests.benchmarks.stream.throughput import SERVICE
 from tests.integration.processes import wait_until
 
-RATE = 500.0
-"""Updates a second of lobbies."""
+RATE = 500.0  # Updates a second of lobbies.
 WARM = 5000
 LARGEST_BYTES = 64 * 2**20
 LADDERS = f"""
@@ -81,10 +77,8 @@ def _rated(crew: Crew) -> float:
 
 class Crowd(NamedTuple):
     seconds: float
-    quiet: Phase
-    """Lobbies before the large round."""
-    beside: Phase
-    """Lobbies due while it was on its way."""
+    quiet: Phase  # Lobbies before the large round.
+    beside: Phase  # Lobbies due while it was on its way.
 
 
 def report(large: Round, sent_s: float, due_s: dict[str, float], seen: Seen) -> Crowd:

@@ -28,11 +28,9 @@ from tests.redis_cluster import a_redis_cluster
 
 MIB = 2**20
 TIMEOUT_S = 60.0
-RUN = "run-"
-"""Topics of a run begin so."""
+RUN = "run-"  # Topics of a run begin so.
 AT_ONCE = 10_000
-SESSION_MS = 60_000
-"""Workers are stopped while a backlog is sent: the group must not miss them."""
+SESSION_MS = 60_000  # Workers are stopped while a backlog is sent: the group must not miss them.
 
 
 PROPERTIES = {
@@ -40,14 +38,12 @@ PROPERTIES = {
     "message.max.bytes": str(16 * 2**20),  # of topics that others than the service create
 }
 """When an event came is for the broker to say: some clients pass on the time of their input."""
-MOST_COPIES = 3
-"""Brokers that have a copy of each partition, where there are so many."""
+MOST_COPIES = 3  # Brokers that have a copy of each partition, where there are so many.
 
 
 class Servers(NamedTuple):
     brokers: int = 1
-    masters: int = 1
-    """Of Redis: more than one are a Redis Cluster."""
+    masters: int = 1  # Of Redis: more than one are a Redis Cluster.
 
     @property
     def copies(self) -> int:
@@ -70,8 +66,7 @@ class Ground:
     kafka: Sequence[Server]
     redis: Sequence[Server]
     folder: Path
-    given: Mapping[str, Any] = field(default_factory=dict)
-    """Settings over those of the benchmark."""
+    given: Mapping[str, Any] = field(default_factory=dict)  # Settings over those of the benchmark.
     _runs: int = 0
 
     @property
@@ -235,8 +230,7 @@ class Published:
     """What is in rating-changed."""
 
     keys: Counter[bytes]
-    last_s: float
-    """When the broker took the last event, Unix seconds."""
+    last_s: float  # When the broker took the last event, Unix seconds.
     sample: Sample
     messages: Mapping[str, int] = field(default_factory=dict)
     """Parts, and the ends of transactions in the partitions of events."""

@@ -1,9 +1,5 @@
-"""How long a rating takes: from the moment a round is due to the moment a subscriber, who reads
-what is committed, has the player's event. Both by the same clock.
-
-Rounds are due at a steady rate, whatever the workers do. Where the feeder sends a round late, for
-want of a processor, the delay counts. The subscriber is a process of its own.
-"""
+"""How long a rating takes: from when a round is due to when a subscriber of what is committed, a
+process of its own, has the event. Rounds are due at a steady rate; a feeder's delay counts."""
 
 import multiprocessing
 import threading
@@ -25,10 +21,8 @@ from tests.benchmarks.stream.ground import AT_ONCE, TIMEOUT_S, a_consumer, a_pro
 from tests.benchmarks.stream.rounds import Round, updates_of
 from tests.integration.topics import headers_of
 
-STEADY = 0.2
-"""Rounds of this first part of the time are not counted."""
-PAUSE_S = 0.001
-"""The feeder sends what is due so often."""
+STEADY = 0.2  # Rounds of this first part of the time are not counted.
+PAUSE_S = 0.001  # The feeder sends what is due so often.
 
 
 class Seen(NamedTuple):
@@ -42,12 +36,9 @@ class Seen(NamedTuple):
 class Phase:
     """A time of steady feeding."""
 
-    latency_s: Floats
-    """(n,) of each event that counts."""
-    rate: float
-    """Updates a second that were due."""
-    lag: int
-    """Updates that had not come when the time of the last round was over."""
+    latency_s: Floats  # (n,) of each event that counts.
+    rate: float  # Updates a second that were due.
+    lag: int  # Updates that had not come when the time of the last round was over.
 
     def quantile_ms(self, share: float) -> float:
         """The latency in ms that this share of the events does not exceed."""
@@ -77,8 +68,7 @@ def watched(
     settings: Settings, rounds: Sequence[Round], rate: float, disturb: Callable[[], None],
     others: int = 0,
 ) -> tuple[dict[str, float], float, Seen]:  # fmt: skip
-    """When each round was due, when the last one's time was over, and the events. `others` is the
-    number of further events that `disturb` leads to."""
+    """When each round was due, when the last one's time was over, and all events seen."""
     admin = Admin(settings)
     topic = admin.topics.changed
     starts = admin.ends(topic, admin.partitions()[topic])
@@ -116,8 +106,7 @@ def feed(
     producer: Producer, topic: str, rounds: Sequence[Round], rate: float,
     after_a_third: Callable[[], None], clock: Any = time,
 ) -> tuple[dict[str, float], float]:  # fmt: skip
-    """Send each round when it is due, or as soon as possible after that. Returns when each was due,
-    and when the last one's time was over."""
+    """Send each round when it is due, or soon after; when each was due, and when all was over."""
     sizes = np.array([len(each.players) for each in rounds])
     began_s = clock.time()
     over_s = (began_s + np.cumsum(sizes) / rate).tolist()
@@ -141,8 +130,7 @@ def _corrects(message: Message) -> bool:
 
 
 def _round_of(message: Message) -> str:
-    """The id of the round that an event is of, from its own id: the null pipeline's value is no
-    JSON."""
+    """The round of an event, from its id: the null pipeline's value is no JSON."""
     return dict(headers_of(message))["ce_id"].decode().split(":")[1]
 
 

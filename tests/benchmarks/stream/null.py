@@ -1,22 +1,9 @@
-"""The null pipeline: what Kafka and Python cost when nothing is rated and nothing kept.
-
-It runs in the service's place, with the same settings: it reads the same rounds, decodes them,
-regroups their players by shard, sends a message a shard through performance-estimated, and writes
-an event a player to rating-changed, of the size and with the headers of the service's, in
-transactions with the offsets. The offsets of rounds are committed as the service commits them: now
-and then, in a transaction. No mathematics, no Redis, no defence against a crash.
-
-Its settings say how many players it sends, and writes, at a time on average: as many as the
-service did, which makes the counts of messages the same, or many. A process may have one of the two
-stages only, as the service's may.
-
-Its clients have the options that all clients of the service have. Where its latency is what counts,
-it waits for nothing: each of its two hops takes what one poll brought, and sends it on in a
-transaction.
-
-Usual rounds, of players with ranks or of teams, are decoded and checked by the least that does so:
-msgspec alone. That is no part of the service, which decodes many in one call.
-"""
+"""The null pipeline: what Kafka and Python cost when nothing is rated and nothing kept. In the
+service's place, with its settings and clients' options, it reads and decodes rounds (usual ones by
+msgspec alone), regroups their players by shard, sends a message a shard through
+performance-estimated, and writes an event a player, of the size and with the headers of the
+service's, in transactions with the offsets. No mathematics, no Redis, no defence against a crash.
+It cuts as the service did, or large, or (for latency) sends what a poll brought."""
 
 import itertools
 import os
@@ -77,10 +64,8 @@ plain_teams_from_json = msgspec.json.Decoder(PlainTeams).decode
 plain_round_from_json = msgspec.json.Decoder(PlainRound).decode
 
 
-MODEL = "NULL_MODEL"
-"""Variable that names the file that says what the service does."""
-NUMBERS = 120
-"""Bytes of an event that no compression shortens: seven numbers of 17 digits."""
+MODEL = "NULL_MODEL"  # Variable that names the file that says what the service does.
+NUMBERS = 120  # Bytes of an event that no compression shortens: seven numbers of 17 digits.
 AT_ONCE = 10_000
 MOMENT_S = 0.01
 ANSWER_S = 30.0
@@ -106,8 +91,7 @@ LARGE_CUTS = Cuts(20_000, 50_000)
 class Model(msgspec.Struct, frozen=True):
     sample: Sample
     cuts: Cuts | None
-    """None: it takes what a poll brought, and sends parts in transactions, too, with the offsets of
-    their rounds."""
+    """None: what a poll brought; parts in transactions, too, with the offsets of their rounds."""
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -137,8 +121,7 @@ def hop(settings: Settings, shards: int) -> None:
 
 
 def send_parts(settings: Settings, shards: int, wave: float) -> None:
-    """Rounds to parts, for ever. The offsets of rounds whose parts are acknowledged are committed
-    in one transaction, at most every COMMIT_EVERY_S."""
+    """Rounds to parts, for ever; offsets follow acknowledgements, each COMMIT_EVERY_S at most."""
     topics = Topics.of(settings)
     consumer = _consumer(settings, topics.rounds, ESTIMATORS)
     producer = Producer(
@@ -163,8 +146,7 @@ def send_parts(settings: Settings, shards: int, wave: float) -> None:
             committed_s = time.monotonic()
 
 
-Come = tuple[Any, Message]
-"""What was decoded, and of what."""
+Come = tuple[Any, Message]  # What was decoded, and of what.
 
 
 def _polls(consumer: Consumer, decode: Callable[[bytes], Any]) -> Iterator[list[Come]]:
@@ -187,8 +169,7 @@ def _coming(consumer: Consumer, decode: Callable[[bytes], Any]) -> Iterator[Come
 def in_groups(
     came: Iterable[Come | None], players: Callable[[Any], int], at_a_time: float
 ) -> Iterator[list[Come]]:
-    """Groups of so many players on average: after a larger group, smaller ones make up for it.
-    Where no message follows, the group ends, even if it is empty, and a new one begins."""
+    """Groups of so many players on average; one ends, even if empty, when nothing follows."""
     group: list[Come] = []
     seen, until = 0, at_a_time
     for each in came:
@@ -279,8 +260,7 @@ def gather(settings: Settings, sample: Sample, transaction: float | None) -> Non
 
 
 def _interleaved(group: Sequence[Come]) -> Iterator[tuple[Part, Any, slice]]:
-    """A row of each part, then the other rows: so a transaction adds all its partitions at once, as
-    the service's does."""
+    """A row of each part, then the others: as the service's, it adds all partitions at once."""
     for rows in slice(0, 1), slice(1, None):
         for part, message in group:
             yield part, message, rows

@@ -1,7 +1,4 @@
-"""What the service costs in its life: `recovery`, workers die or are replaced; `rebuild`, Redis is
-lost; `seeding`, players are brought along; `soak`, memory over millions of updates; `sizes`, few
-players or many, few shards or many.
-"""
+"""What the service costs in its life: workers die, Redis is lost, players move in; and memory."""
 
 import os
 import subprocess
@@ -48,8 +45,7 @@ from tests.rounds import Reader
 
 # --- recovery -------------------------------------------------------------------------------------
 
-SESSION_MS = 6000
-"""As the service has it where nothing is set."""
+SESSION_MS = 6000  # As the service has it where nothing is set.
 
 
 def kill(crew: Crew) -> None:
@@ -91,13 +87,11 @@ def recovery(
 
 WRONG_USAGE = 2
 
-NAMELESS = ("",)
-"""One worker, whose groups do not wait for it to come back."""
+NAMELESS = ("",)  # One worker, whose groups do not wait for it to come back.
 
 
 def rebuild(ground: Ground, workload: Workload, updates: int, name: str) -> Result:
-    """Rate about so many updates by a worker, empty Redis, rebuild; AssertionError where a byte
-    differs. `a_core` leaves out the start of the command: imports, kernels, a look around."""
+    """Rate, empty Redis, rebuild: not a byte differs. `a_core` is without the command's start."""
     with a_crew(ground, workload, NAMELESS, SERVICE) as crew:
         crew.workers[0].wait_ready()
         updates = sum(map(updates_of, crew.in_steps(updates, workload.rounds())))
@@ -139,8 +133,7 @@ SEEDS_AT_ONCE = 50
 
 
 def seeding(ground: Ground, workload: Workload, players: int, count: str) -> Result:
-    """The seconds until all of so many players have a belief and an event, by so many workers.
-    AssertionError where an event is lost or doubled."""
+    """Seconds until so many players have a belief and an event; AssertionError if one is wrong."""
     alone = replace(workload, players=players, ladders=1)
     with a_crew(ground, alone, names_of(count), SERVICE) as crew:
         crew.wait_until_joined()
@@ -184,8 +177,7 @@ class Sample(NamedTuple):
     """What a worker holds after so many updates."""
 
     updates: int
-    resident: int
-    """Bytes."""
+    resident: int  # Bytes.
 
 
 def soak(ground: Ground, workload: Workload, updates: int) -> Result:
@@ -218,8 +210,7 @@ AT_ONCE = 20_000
 
 
 def sizes(ground: Ground, workload: Workload, updates: int) -> Iterator[Result]:
-    """What updates cost, by each number of players and of shards; a first run only warms the broker
-    up."""
+    """What updates cost, by numbers of players and of shards; a first run warms the broker up."""
     _run(ground, workload, updates)
     for players in PLAYERS:
         run = _run(ground, replace(workload, players=players), updates)

@@ -1,8 +1,5 @@
-"""The peer that a user would pick: Quix Streams, its state kept by ladder, with openskill.
-
-It runs in the service's place, from packages of its own (`peers.lock`), so it imports nothing of
-ours. A round is one message; its players' ratings are in the state of the ladder, its key.
-"""
+"""The peer that a user would pick, from packages of its own (`peers.lock`): Quix Streams with
+openskill, its state kept by ladder, the key of a round's message. So it imports nothing of ours."""
 
 import os
 import sys

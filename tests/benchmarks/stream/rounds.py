@@ -13,10 +13,8 @@ from stream_rater.contract.events import joined, round_from_json
 from tests.benchmarks.measure import shared
 
 SEASON = "2026-01-01T00:00:00Z"
-SKILL, LUCK = 300.0, 120.0
-"""Spread of the players' skills, and of a performance, in points."""
-SHARED_BY = 50
-"""Players that share a hash in Redis, as docs/reference/settings.md advises."""
+SKILL, LUCK = 300.0, 120.0  # Spread of the players' skills, and of a performance, in points.
+SHARED_BY = 50  # Players that share a hash in Redis, as docs/reference/settings.md advises.
 
 
 class Round(NamedTuple):
@@ -37,19 +35,14 @@ class Workload:
 
     name: str
     size: int
-    players: int
-    """In all: each in one ladder."""
+    players: int  # In all: each in one ladder.
     ladders: int
-    updates: int
-    """How many ratings are to change where time matters little."""
+    updates: int  # How many ratings are to change where time matters little.
     peer_updates: int
-    """How many for the peer, which is slower, and with many players in a round much slower; 0 where
-    it has no such rounds."""
+    """For the peer, slow, the more with many players in a round; 0: it has no such rounds."""
     make: Callable[["Workload", int], Iterator[Round]]
-    beside: str = ""
-    """Another workload that is played beside it, where this is a single round."""
-    team: int = 1
-    """Players in a team; 1 where each plays alone."""
+    beside: str = ""  # Another workload that is played beside it, where this is a single round.
+    team: int = 1  # Players in a team; 1 where each plays alone.
 
     def rounds(self, seed: int = 1) -> Iterator[Round]:
         """Without end, unless they come from a file."""

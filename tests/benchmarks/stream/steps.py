@@ -1,9 +1,6 @@
-"""Where a worker's processor time goes, by step: the service with a stop watch around each.
-
-`python -m tests.benchmarks.stream.steps run …` is the service. It writes what each step used, in
-seconds of its thread, to the file that $STEPS names, once in a while. A step's time is its own:
-that of a step within it counts there alone. What the Kafka client's own threads use is not in it.
-"""
+"""Where a worker's processor time goes: `python -m tests.benchmarks.stream.steps run …` is the
+service with a stop watch around each step, whose own seconds of its thread go to the file
+$STEPS."""
 
 import atexit
 import importlib

@@ -19,8 +19,7 @@ from tests.benchmarks.stream.null import MODEL, Cuts, Model, Sample
 from tests.benchmarks.stream.rounds import Round, Workload, updates_of
 from tests.benchmarks.stream.steps import FILE
 
-WARM_UP = 20
-"""The first of so many parts of the rounds is rated before the time counts."""
+WARM_UP = 20  # The first of so many parts of the rounds is rated before the time counts.
 SERVICE = Program()
 
 
@@ -29,20 +28,15 @@ class Run:
     rounds: int
     updates: int
     seconds: float
-    processor_us: dict[str, float]
-    """Per update: of all workers together, of Redis, of the broker."""
-    memory: float
-    """Bytes of Redis a player."""
+    processor_us: dict[str, float]  # Per update: of all workers together, of Redis, of the broker.
+    memory: float  # Bytes of Redis a player.
     players: int
     messages: Mapping[str, int]
     """In the log: parts, and the ends of transactions that are in the partitions of events."""
-    redis_busy: float
-    """The part of the time that the busiest Redis was at work."""
+    redis_busy: float  # The part of the time that the busiest Redis was at work.
     shards: int
-    sample: Sample
-    """What its events look like."""
-    cuts: Cuts | None
-    """How the service cut; None of others."""
+    sample: Sample  # What its events look like.
+    cuts: Cuts | None  # How the service cut; None of others.
 
     @property
     def note(self) -> str:
@@ -59,16 +53,14 @@ class Run:
 
 
 def null(sample: Sample, cuts: Cuts | None, folder: Path) -> Program:
-    """The null pipeline, whose events look like this, cut so. None: each of its two hops sends what
-    a poll brought in a transaction."""
+    """The null pipeline with such events, cut so; None: each hop sends what a poll brought."""
     path = folder / "model.json"
     path.write_bytes(msgspec.json.encode(Model(sample, cuts)))
     return Program("tests.benchmarks.stream.null", {MODEL: str(path)})
 
 
 def other(release: Path) -> dict[str, str]:
-    """The variables by which a program finds the service of the release in another folder, and all
-    else here. A first run compiles its kernels, and should not be counted."""
+    """The variables that lead to the service of another folder, and all else here."""
     alone = ROOT / "build" / f"release-{release.name}"
     alone.mkdir(parents=True, exist_ok=True)
     (alone / "stream_rater").unlink(missing_ok=True)
@@ -80,8 +72,7 @@ def other(release: Path) -> dict[str, str]:
 def by_step(
     ground: Ground, workload: Workload, rounds: Sequence[Round], release: Path | None
 ) -> Result:
-    """The microseconds of processor that each step of one worker takes for an update; of another
-    release, if its folder is given. Skipped if it compiled kernels during the run."""
+    """A worker's µs of processor by step, of `release`; Skipped if kernels were compiled."""
     path = ground.folder / "steps.json"
     variables = {} if release is None else other(release)
     program = Program("tests.benchmarks.stream.steps", {FILE: str(path), **variables})
@@ -110,10 +101,7 @@ def measured(
     program: Program = SERVICE, before: Callable[[Settings], None] = lambda _: None,
     **settings: Any,
 ) -> Run:  # fmt: skip
-    """Rate these rounds by so many processes; AssertionError where an event is lost or doubled.
-
-    `before` the first round something may be done to the store.
-    """
+    """Rate these rounds, after `before`; AssertionError if an event is lost or doubled."""
     warm = max(1, len(rounds) // WARM_UP)
     with a_crew(ground, workload, names_of(count), program, **settings) as crew:
         crew.wait_until_joined()
