@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 from urllib.parse import unquote
 
 import msgspec
 
 from stream_rater.config.ladders import ANY_LADDER, Ladders
-from stream_rater.contract.errors import LogTrouble, Trouble
+from stream_rater.contract.errors import Denied, LogTrouble, Trouble, Unrecoverable
 from stream_rater.contract.events import (
     UNDECODABLE,
     RatingChanged,
@@ -20,10 +20,10 @@ from stream_rater.contract.events import (
     to_json,
 )
 from stream_rater.contract.record import Record, checksum
+from stream_rater.contract.season_ended import record_of
 from stream_rater.index import folder
 from stream_rater.index.entries import IndexedPlayer, PlayerErased
-from stream_rater.index.log import FollowedLog, FollowedTopic
-from stream_rater.index.seasons import SeasonFollower
+from stream_rater.index.log import FollowedLog, FollowedTopic, NewEvent, Watcher
 from stream_rater.index.tables import Tail, is_id
 from stream_rater.index.writer import AT_ONCE, IndexWriter, PlacedEvent
 from stream_rater.pipeline.ports import pause_s
@@ -40,40 +40,86 @@ CHECKPOINT_S = 2.0
 COMMIT_S = 60.0  # An index that does not change says so often that it is up to date.
 
 
-class NewEvent(NamedTuple):
-    """An event that is in the index, with its place in `rating-changed`."""
-
-    partition: int
-    offset: int
-    ladder: str
-    value: bytes  # The event in JSON, with the player's tier if it is known.
+LOOK_S = 10.0  # The interval at which it looks for the topic, while there is none.
+DENIED_S = 60.0  # The pause after a denied right.
+SEASON_BATCHES = 50  # The most batches of records in one call.
+FIRST_WAIT_S = 0.2
 
 
-class Watcher:
-    """The hooks by which a follower reports. All are called in one thread."""
+class SeasonFollower:
+    """Keeps the standings in the index up to date."""
 
-    def opened(self, path: Path) -> None:
-        """Report that the index is in this folder now."""
+    def __init__(
+        self, log: FollowedLog, writer: IndexWriter, trouble: Callable[[str], None],
+        clock: Callable[[], float],
+    ) -> None:  # fmt: skip
+        """`trouble` receives what failed and is tried again."""
+        self._log, self._writer, self._trouble, self._clock = log, writer, trouble, clock
+        self._topic: FollowedTopic | None = None
+        self._positions: list[int] = []
+        self._ends: list[int] = []
+        self._again_s, self._whole = clock(), False
+        self.caught_up = False
+        """Whether every record that existed when reading began is written, as far as this process
+        may read them."""
 
-    def begun(self, positions: Sequence[int]) -> None:
-        """Report that the events from these offsets on are going to be reported, one offset for
-        each partition."""
+    def poll(self) -> None:
+        """Write what has arrived. Nothing is raised: what fails is tried again later."""
+        if self._clock() < self._again_s:
+            return
+        try:
+            self._poll()
+        except (Denied, Unrecoverable) as error:
+            self.caught_up = True  # nothing else needs the right, or the file
+            self._pause(str(error), DENIED_S)
+        except Trouble as trouble:
+            self._pause(str(trouble), LOOK_S)
 
-    def read(self, events: Sequence[NewEvent]) -> None:
-        """Report that these events are in the index."""
+    def _pause(self, why: str, pause_s: float) -> None:
+        self._trouble(f"past seasons: {why}")
+        self.close()
+        self._again_s = self._clock() + pause_s
 
-    def checkpointed(self, positions: Sequence[int], ends: Sequence[int]) -> None:
-        """Report that the index of every ladder includes all events before these positions, and
-        where the partitions end."""
+    def _poll(self) -> None:
+        topic = self._topic or self._open()
+        for _ in range(SEASON_BATCHES if topic is not None else 0):
+            assert topic is not None
+            records = topic.gather(0.0 if self._whole else FIRST_WAIT_S)
+            before = list(self._positions)
+            for each in records:
+                self._positions[each.partition] = each.offset + 1
+            for partition, end in topic.reached.items():
+                self._positions[partition] = max(self._positions[partition], end)
+            if self._positions != before:
+                found = [record_of(each.key or b"", each.value) for each in records]
+                self._writer.apply_seasons(found, self._positions)
+            both = zip(self._positions, self._ends, strict=True)
+            self._whole = self._whole or all(at >= end for at, end in both)
+            self.caught_up |= self._whole
+            if not records:
+                break
 
-    def trouble(self, why: str) -> None:
-        """Report that something failed and is tried again; `why` is the error."""
+    def _open(self) -> FollowedTopic | None:
+        """Begin to read the topic; None if it does not exist."""
+        topic = self._log.standings()
+        if topic is None:
+            self.caught_up, self._again_s = True, self._clock() + LOOK_S
+            return None
+        try:
+            self._ends = list(topic.ends())
+            self._positions = list(self._writer.begin_seasons(topic.id, self._ends))
+            topic.start_at(self._positions)
+        except BaseException:
+            topic.close()
+            raise
+        self._topic, self._whole = topic, False
+        return topic
 
-    def skipped(self, partition: int, offset: int) -> None:
-        """Report that the record at this place is not a valid event and is skipped."""
-
-    def polled(self, caught_up: bool, lag: int, oldest_reader_s: float) -> None:
-        """Report that the follower has polled. The arguments are its attributes of these names."""
+    def close(self) -> None:
+        """Close the topic. The next call of `poll` opens it again."""
+        if self._topic is not None:
+            self._topic.close()
+            self._topic = None
 
 
 class Follower:

@@ -1,7 +1,8 @@
 """What an index is made of: the ports to the log that it follows."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from stream_rater.contract.record import Record
 
@@ -62,3 +63,39 @@ class FollowedLog(Protocol):
 
     def close(self) -> None:
         """Release what it holds."""
+
+
+class NewEvent(NamedTuple):
+    """An event that is in the index, with its place in `rating-changed`."""
+
+    partition: int
+    offset: int
+    ladder: str
+    value: bytes  # The event in JSON, with the player's tier if it is known.
+
+
+class Watcher:
+    """The hooks by which a follower reports. All are called in one thread."""
+
+    def opened(self, path: Path) -> None:
+        """Report that the index is in this folder now."""
+
+    def begun(self, positions: Sequence[int]) -> None:
+        """Report that the events from these offsets on are going to be reported, one offset for
+        each partition."""
+
+    def read(self, events: Sequence[NewEvent]) -> None:
+        """Report that these events are in the index."""
+
+    def checkpointed(self, positions: Sequence[int], ends: Sequence[int]) -> None:
+        """Report that the index of every ladder includes all events before these positions, and
+        where the partitions end."""
+
+    def trouble(self, why: str) -> None:
+        """Report that something failed and is tried again; `why` is the error."""
+
+    def skipped(self, partition: int, offset: int) -> None:
+        """Report that the record at this place is not a valid event and is skipped."""
+
+    def polled(self, caught_up: bool, lag: int, oldest_reader_s: float) -> None:
+        """Report that the follower has polled. The arguments are its attributes of these names."""

@@ -17,7 +17,8 @@ from typing import Any
 
 from stream_rater.contract.errors import Unrecoverable
 from stream_rater.index import folder
-from stream_rater.index.follower import Follower, NewEvent, Watcher
+from stream_rater.index.follower import Follower
+from stream_rater.index.log import NewEvent, Watcher
 
 END_TIMEOUT_S = 10.0  # The seconds within which the process must end.
 STATE_INTERVAL_S = 1.0

@@ -42,8 +42,13 @@ from stream_rater.pipeline.ports import (
 )
 from stream_rater.pipeline.same_history import REBUILD, lost_rounds
 from stream_rater.places.checks import still_behind, wait_until_idle, whole_seasons
-from stream_rater.places.generations import OUT_OF_REACH, check_free, check_sizes
-from stream_rater.places.kafka_sections import section_of
+from stream_rater.places.kafka_topics import (
+    OUT_OF_REACH,
+    UnfinishedRounds,
+    check_free,
+    check_sizes,
+    section_of,
+)
 from stream_rater.places.port import (
     CHANGED,
     NOTHING_WRITTEN,
@@ -54,7 +59,6 @@ from stream_rater.places.port import (
     Section,
     Standings,
 )
-from stream_rater.places.unfinished import UnfinishedRounds
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.progress import counted
 from stream_rater.runtime.service import layout_of

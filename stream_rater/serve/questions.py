@@ -14,7 +14,8 @@ from msgspec import UNSET
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.views import Unmet
 from stream_rater.contract.events import ROUND_COMPLETED
-from stream_rater.index.answers import (
+from stream_rater.index.entries import BIN, History, IndexedPlayer
+from stream_rater.index.reader import (
     AbsentLadder,
     AfterRow,
     Incomplete,
@@ -23,10 +24,9 @@ from stream_rater.index.answers import (
     PlayerView,
     RankedRow,
 )
-from stream_rater.index.entries import BIN, History, IndexedPlayer
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.stages import RatingRule, rule_of
-from stream_rater.serve import bodies, cursors
+from stream_rater.serve import bodies, routes
 from stream_rater.serve.predicting import balanced_sides, check_sides, prediction
 from stream_rater.serve.problems import Refused
 
@@ -189,7 +189,7 @@ class Questions:
             if found is None:
                 raise await self._not_listed(ladder, around)
             return self._page(ladder, found)
-        place = None if cursor is None else cursors.decode_cursor(cursor)
+        place = None if cursor is None else routes.decode_cursor(cursor)
         found = await self._of_ladder(ladder, self._index.page(ladder, place, limit))
         return self._page(ladder, found)
 
@@ -366,7 +366,7 @@ def _page(found: PageView, *, percentiles: bool) -> bodies.PageAnswer:
             for each in zip(found.rows, known, strict=True)
         ],
         listed=found.listed,
-        next=cursors.encode_cursor(AfterRow(last.rating, last.player))
+        next=routes.encode_cursor(AfterRow(last.rating, last.player))
         if has_next and last
         else None,
     )

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from stream_rater.contract.season_ended import SeasonKept
-from stream_rater.index.answers import AfterRow, StandingsPage
-from stream_rater.serve import cursors
+from stream_rater.index.reader import AfterRow, StandingsPage
+from stream_rater.serve import routes
 from stream_rater.serve.bodies import SeasonAnswer, SeasonList, SeasonPageAnswer, SeasonRow
 from stream_rater.serve.problems import Refused
 from stream_rater.serve.questions import Questions
@@ -80,7 +80,7 @@ class PastSeasons:
                     "leave `around` out", "query.around",
                 )  # fmt: skip
             return _page(season, found)
-        place = None if cursor is None else cursors.decode_cursor(cursor)
+        place = None if cursor is None else routes.decode_cursor(cursor)
         return _page(season, await self._index.standings(season, place, limit))
 
     async def _season(self, ladder: str, number: str) -> SeasonKept:
@@ -123,5 +123,5 @@ def _page(season: SeasonKept, found: StandingsPage) -> SeasonPageAnswer:
             )
             for each in found.rows
         ],
-        next=None if last is None else cursors.encode_cursor(AfterRow(last.rating, last.player)),
+        next=None if last is None else routes.encode_cursor(AfterRow(last.rating, last.player)),
     )  # fmt: skip

@@ -17,11 +17,11 @@ from typing import NamedTuple, Protocol
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
-from stream_rater.index.answers import Incomplete
 from stream_rater.index.folder import default_path
-from stream_rater.index.follower import Follower, NewEvent, Watcher
+from stream_rater.index.follower import Follower
+from stream_rater.index.log import NewEvent, Watcher
 from stream_rater.index.process import END_TIMEOUT_S, IndexProcess
-from stream_rater.index.reader import IndexReader
+from stream_rater.index.reader import Incomplete, IndexReader
 from stream_rater.places import check_not_half, log_to_follow, place_of
 from stream_rater.places.port import Place
 from stream_rater.runtime import http, log, malloc

@@ -9,7 +9,8 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import StoreTrouble, Unusable
 from stream_rater.index import folder
-from stream_rater.index.follower import Follower, Watcher
+from stream_rater.index.follower import Follower
+from stream_rater.index.log import Watcher
 from stream_rater.index.process import IndexProcess
 from stream_rater.index.reader import IndexReader
 from stream_rater.places import log_to_follow

@@ -20,8 +20,7 @@ import numpy as np
 
 from stream_rater.contract.events import rating_changed_from_json, to_json
 from stream_rater.index import folder
-from stream_rater.index.answers import AfterRow
-from stream_rater.index.reader import IndexReader
+from stream_rater.index.reader import AfterRow, IndexReader
 from stream_rater.index.tables import Tail
 from stream_rater.index.writer import AT_ONCE, IndexWriter
 from tests.benchmarks.command import a_parser, end, parsed, show

@@ -25,7 +25,8 @@ import structlog
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
 from stream_rater.index import follower
-from stream_rater.index.follower import Follower, Watcher
+from stream_rater.index.follower import Follower
+from stream_rater.index.log import Watcher
 from stream_rater.index.process import IndexProcess, MakeFollower
 from stream_rater.runtime import http, log
 from stream_rater.serve import service, standalone

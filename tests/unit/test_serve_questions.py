@@ -18,17 +18,17 @@ import pytest
 from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders, any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.config.views import Listing
-from stream_rater.index.answers import (
+from stream_rater.index.entries import IndexedPlayer, LadderSummary
+from stream_rater.index.log import Watcher
+from stream_rater.index.reader import (
     AbsentLadder,
     Incomplete,
+    IndexReader,
     LadderView,
     PageView,
     PlayerView,
     RankedRow,
 )
-from stream_rater.index.entries import IndexedPlayer, LadderSummary
-from stream_rater.index.follower import Watcher
-from stream_rater.index.reader import IndexReader
 from stream_rater.runtime import connections
 from stream_rater.serve.bodies import (
     MOST_BODY_BYTES,

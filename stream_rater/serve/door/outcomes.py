@@ -22,7 +22,7 @@ from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.seeds import SEEDS
 from stream_rater.contract.submissions import RecordPlace, RejectedRecord
 from stream_rater.serve.bodies import RoundChange
-from stream_rater.serve.feed import later
+from stream_rater.serve.http.event_stream import later
 from stream_rater.serve.http.limits import Shares
 
 MOST_ROUNDS = 100_000  # The most rounds whose state is stored; the newest ones are.

@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeVar
 
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.contract.submissions import WorkersProgress
-from stream_rater.index.answers import Incomplete
+from stream_rater.index.reader import Incomplete
 from stream_rater.serve.bodies import LookupAnswer, RankedPlayer
 from stream_rater.serve.door.outcomes import Waiting
 from stream_rater.serve.problems import Refused

@@ -25,7 +25,7 @@ from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.events import to_json
 from stream_rater.contract.record import PARENT, STATE, trace_of
 from stream_rater.contract.submissions import RecordPlace
-from stream_rater.index.answers import Incomplete
+from stream_rater.index.reader import Incomplete
 from stream_rater.rounds.validation import with_cure
 from stream_rater.runtime.http import Reasons, probe
 from stream_rater.serve import routes as api
@@ -40,9 +40,9 @@ from stream_rater.serve.door.read_your_writes import Ask, FreshAnswers
 from stream_rater.serve.http import limits
 from stream_rater.serve.http.beliefs import BeliefQuestions
 from stream_rater.serve.http.event_stream import Hub
+from stream_rater.serve.http.limits import Sites, Tokens
 from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.http.page import page_routes
-from stream_rater.serve.http.tokens import Sites, Tokens
 from stream_rater.serve.openapi import document
 from stream_rater.serve.problems import MEDIA_TYPE, Refused
 from stream_rater.serve.questions import Questions
