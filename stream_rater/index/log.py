@@ -1,4 +1,4 @@
-"""What an index is made of: the ports to the log that it follows."""
+"""The ports of an index's follower: the log that it follows, and who watches it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,20 +20,17 @@ class FollowedTopic(Protocol):
 
     @property
     def forgets_s(self) -> float:
-        """The time after which a record without a value may vanish, which says that a player was
-        erased; infinity if never."""
+        """The time after which a record that says that a player was erased may vanish, or inf."""
 
     @property
     def reached(self) -> Mapping[int, int]:
-        """By partition, the end, if the last call of `gather` has reached it. There may be offsets
-        without a record before it."""
+        """By partition, the end, if the last `gather` has reached it, though no record be there."""
 
     def ends(self) -> Sequence[int]:
         """The end of each partition."""
 
     def checksums(self, offsets: Mapping[int, int]) -> Mapping[int, int | None]:
-        """By partition, the checksum of the record at an offset before the end; None if there is
-        none."""
+        """By partition, the checksum of the record at an offset before the end, if there is one."""
 
     def start_at(self, positions: Sequence[int]) -> None:
         """Let `gather` begin at these offsets."""
@@ -75,27 +72,25 @@ class NewEvent(NamedTuple):
 
 
 class Watcher:
-    """The hooks by which a follower reports. All are called in one thread."""
+    """Receives what a follower reports. All methods are called in one thread."""
 
     def opened(self, path: Path) -> None:
-        """Report that the index is in this folder now."""
+        """The index is in this folder now."""
 
     def begun(self, positions: Sequence[int]) -> None:
-        """Report that the events from these offsets on are going to be reported, one offset for
-        each partition."""
+        """The events from these offsets on, one for each partition, are going to be reported."""
 
     def read(self, events: Sequence[NewEvent]) -> None:
-        """Report that these events are in the index."""
+        """These events are in the index."""
 
     def checkpointed(self, positions: Sequence[int], ends: Sequence[int]) -> None:
-        """Report that the index of every ladder includes all events before these positions, and
-        where the partitions end."""
+        """The index has all events before these positions. The partitions end at `ends`."""
 
     def trouble(self, why: str) -> None:
-        """Report that something failed and is tried again; `why` is the error."""
+        """Something failed and is tried again; `why` is the error."""
 
     def skipped(self, partition: int, offset: int) -> None:
-        """Report that the record at this place is not a valid event and is skipped."""
+        """The record at this place is not a valid event and is skipped."""
 
     def polled(self, caught_up: bool, lag: int, oldest_reader_s: float) -> None:
-        """Report that the follower has polled. The arguments are its attributes of these names."""
+        """The follower has polled. The arguments are its attributes of these names."""

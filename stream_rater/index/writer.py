@@ -28,15 +28,11 @@ UNPLACED = "-"  # In place of the id of a ladder's views while its players are p
 
 NO_TAILS: Mapping[int, Tail] = {}
 
-EventPlace = tuple[int, int]  # The partition and the offset of an event.
-PlacedEvent = tuple[EventPlace, entries.IndexEvent]
+PlacedEvent = tuple[tuple[int, int], entries.IndexEvent]  # With its partition and offset.
 _Listed = tuple[bytes, float, float]
-"""A listed player: the id, the displayed rating, and the moment at which the player leaves the list
-by itself."""
+"""A listed player: id, displayed rating, and the moment at which the player leaves by itself."""
 Stored = Mapping[str, StoredPlayer]
-Made = dict[entries.EntryKey, IndexedPlayer]
-"""Players of ladders with tiers after events, by the ladder, the player and the event's `offset`.
-"""
+Made = dict[entries.EntryKey, IndexedPlayer]  # Players of ladders with tiers after events.
 
 
 class IndexWriter:
@@ -47,8 +43,7 @@ class IndexWriter:
         self, store: Store, max_changes: int, ladders: Ladders = ANY_LADDER,
         now: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
-        """`max_changes`: the number of changes that are kept of each player. `ladders` has the
-        views by which the index is made. `now` returns Unix seconds."""
+        """`max_changes` are kept of each player. `ladders` has the views. `now`: Unix seconds."""
         self._store, self._max_changes, self._now = store, max_changes, now
         self._tables = store.tables
         self._views = ladders.by_table(ladders.views)
@@ -84,41 +79,30 @@ class IndexWriter:
         return [*known, *[0] * (partitions - len(known))]
 
     def apply(
-        self,
-        events: Sequence[PlacedEvent],
-        positions: Sequence[int],
-        tails: Mapping[int, Tail] = {},
-    ) -> Made:
+        self, events: Sequence[PlacedEvent], positions: Sequence[int],
+        tails: Mapping[int, Tail] = NO_TAILS,
+    ) -> Made:  # fmt: skip
         """Apply events, except those that the index has. After that it has every event before these
         positions. `tails` has the last record of each partition of which records were read."""
         made: Made = {}
-        by_ladder: dict[str, list[entries.IndexEvent]] = {}
-        known: dict[str, list[entries.IndexEvent]] = {}
         known_to = self.positions(len(positions))
+        by_ladder: dict[tuple[bool, str], list[entries.IndexEvent]] = {}
         for (partition, offset), event in events:
-            is_new = offset >= known_to[partition]
-            (by_ladder if is_new else known).setdefault(event.ladder, []).append(event)
+            key = offset >= known_to[partition], event.ladder
+            by_ladder.setdefault(key, []).append(event)
         with self._transaction() as t:
-            for ladder, own in known.items():
-                made |= self._made(t, ladder, own)
-            for ladder, own in by_ladder.items():
-                made |= self._apply(t, ladder, own)
+            for (is_new, ladder), own in sorted(by_ladder.items(), key=lambda each: each[0][0]):
+                made |= (self._apply if is_new else self._made)(t, ladder, own)
             self._reach(positions, tails)
         return made
 
-    def reached(
-        self,
-        positions: Sequence[int],
-        tails: Mapping[int, Tail] = NO_TAILS,
-        *,
-        current: bool = False,
-    ) -> None:
+    def reached(self, positions: Sequence[int], *, current: bool = False) -> None:
         """The index has every event before these positions. `current`: those are all that there
         are, so readers may answer."""
         with self._transaction():
-            self._reach(positions, tails)
-            self.state.complete |= current
-            self.state.current_s = self._now() if current else self.state.current_s
+            self._reach(positions, NO_TAILS)
+            if current:
+                self.state.complete, self.state.current_s = True, self._now()
 
     def _reach(self, positions: Sequence[int], tails: Mapping[int, Tail]) -> None:
         both = zip(positions, self.positions(len(positions)), strict=True)
@@ -182,8 +166,8 @@ class IndexWriter:
         return count == SWEPT_TOGETHER
 
     def _adopt_views(self, ahead_s: float = math.inf) -> None:
-        """Place all players of a ladder again if its views are others than those by which they were
-        placed, or if a clock was wrong that has taken players out later than at `ahead_s`."""
+        """Place all players of a ladder again that has other views than when they were placed, or
+        if a wrong clock has taken players out later than at `ahead_s`."""
         for ladder, row in self._rows.items():
             if row.views != self._views(ladder).id or row.swept_s > ahead_s:
                 self._place_again(ladder)
@@ -276,8 +260,7 @@ class IndexWriter:
         return row
 
     def _first_swept(self, ladder: str) -> entries.Swept:
-        """The place of the last player who was taken out, of a ladder whose players were not placed
-        before: nobody is listed whose moment has come."""
+        """Who counts as taken out last of players not placed before: all whose moment has come."""
         return (self._now(), b"") if self._views(ladder).depend_on_time else entries.NOT_SWEPT
 
     def _put_row(self, t: Any, ladder: str, row: LadderRow) -> None:
@@ -285,16 +268,13 @@ class IndexWriter:
 
     def _stored(self, t: Any, prefix: bytes, names: Collection[str]) -> Stored:
         """Those of the players whom the index has."""
-        keys = sorted([prefix + name.encode() for name in names])
-        found = t.cursor(self._tables.players).getmulti(keys)
-        rows = tables.decode_players([value for _, value in found])
-        return {key[4:].decode(): each for (key, _), each in zip(found, rows, strict=True)}
+        return tables.stored_players(t.cursor(self._tables.players), prefix, names)
 
     def _write(
         self, t: Any, row: LadderRow, before: LadderIndex, after: LadderIndex, stored: Stored,
         kept: Mapping[str, bytes],
     ) -> None:  # fmt: skip
-        """Change what is stored of players from `before` to `after`. `kept` has the offsets of the
+        """Change what is stored of players from `before` to `after`. `kept` has the offsets of
         histories that have changed, `stored` those of the others."""
         prefix, gone, come = row.prefix, list[_Listed](), list[_Listed]()
         changed: list[tuple[bytes, bytes]] = []
@@ -323,8 +303,7 @@ class IndexWriter:
     def _change_lists(
         self, t: Any, prefix: bytes, some: Sequence["_Listed"], *, listed: bool
     ) -> None:
-        """Add players to the lists of those who are listed, and of those who leave by themselves;
-        or take them out."""
+        """Add players to, or take them out of, the lists by rank and of those who leave by time."""
         scores = tables.scores_of([rating for _, rating, _ in some])
         ranks = [prefix + at + each[0] for at, each in zip(scores, some, strict=True)]
         timed = [each for each in some if each[2] < math.inf]
@@ -359,21 +338,22 @@ class IndexWriter:
     def _write_changes(
         self, t: Any, prefix: bytes, stored: Stored, events: Sequence[entries.IndexEvent]
     ) -> dict[str, bytes]:
-        """Add events to the histories, each of which keeps its newest changes. Returns the offsets
-        of those that have changed."""
+        """Add events to the histories, each of which keeps its newest changes, and return the
+        offsets of those that have changed."""
         kept: dict[str, bytes] = {}
         added: dict[bytes, bytes] = {}
         for event in events:
             name, player = event.player, event.player.encode()
-            offsets = kept[name] if name in kept else _offsets_of(stored, name)
+            known = stored.get(name)
+            offsets = kept.get(name, b"" if known is None else known.offsets)
             most = 0
             if isinstance(event, RatingChanged):
                 offset, most = tables.number_key(event.offset), 8 * self._max_changes
                 offsets = _with_offset(offsets, offset)
                 added[prefix + offset + player] = entries.encode_entry(entries.change_of(event))
             too_many = max(0, len(offsets) - most)
-            for at in range(0, too_many, 8):
-                key = prefix + offsets[at : at + 8] + player
+            for each in tables.offsets_in(offsets[:too_many]):
+                key = prefix + each + player
                 added.pop(key, None)
                 t.delete(key, db=self._tables.changes)
             kept[name] = offsets[too_many:]
@@ -391,13 +371,8 @@ def _listed(player: bytes, each: IndexedPlayer) -> _Listed:
     return player, each.rating, each.until_s
 
 
-def _offsets_of(stored: Stored, name: str) -> bytes:
-    return stored[name].offsets if name in stored else b""
-
-
 def _with_offset(offsets: bytes, offset: bytes) -> bytes:
     """The offsets of a history with one more, if it has not got it."""
     if offsets[-8:] < offset:
         return offsets + offset
-    known = {offsets[at : at + 8] for at in range(0, len(offsets), 8)}
-    return b"".join(sorted({*known, offset}))
+    return b"".join(sorted({*tables.offsets_in(offsets), offset}))

@@ -190,7 +190,7 @@ class ServeProcess(Watcher):
         self.log.info("http", port=self.server.port, **probes)
         await self.server.listen()
         await asyncio.to_thread(self._doorway.close)
-        await self._reader.close()
+        self._reader.close()
         self._index.stop()
         await asyncio.to_thread(thread.join, END_TIMEOUT_S)
         self._index.end()
